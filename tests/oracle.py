@@ -392,22 +392,17 @@ def train_by_averaging(
     lr,
     dropout,
     seed,
-    weights,
-    state,
     correct,
-    lost,
 ):
     """[loss of every round], and the parameters at the end: RandomTMA (Zhu et al., 2023) on dense matrices, with Adam.
 
     a: (n, n) adjacency with the self loops that the model wants; owner: (n,) ranks; steps: of each rank, in rounds of
-    `every`; weights: 'uniform' or 'train'; state: 'keep', 'reset' or 'average' of the optimizers; correct: an exact
-    step after so many rounds, or 0; lost: ranks that do nothing.
+    `every`; correct: an exact step after this many rounds, or 0.
     """
     inside, losses, parts = a * (owner[:, None] == owner[None, :]), [], {}
     settings = {"kind": kind, "layers": layers, "dropout": dropout, "kept": True, "seed": seed}
-    ranks = [r for r in range(int(owner.max()) + 1) if r not in lost and (train.numpy() & (owner == r)).any()]
+    ranks = [r for r in range(int(owner.max()) + 1) if (train.numpy() & (owner == r)).any()]
     counts = [int((train.numpy() & (owner == r)).sum()) for r in ranks]
-    share = [1 / len(ranks)] * len(ranks) if weights == "uniform" else [count / sum(counts) for count in counts]
 
     def start(values):
         own = {name: value.detach().clone().requires_grad_() for name, value in values.items()}
@@ -421,7 +416,7 @@ def train_by_averaging(
         return value.item()
 
     def mean(tensors):
-        return sum(weight * tensor.detach() for weight, tensor in zip(share, tensors))
+        return sum(tensor.detach() for tensor in tensors) / len(ranks)
 
     exact = start(parameters)
     parts = {rank: start(parameters) for rank in ranks}
@@ -438,14 +433,6 @@ def train_by_averaging(
                 for rank in ranks:
                     parts[rank][0][name].copy_(common)
                 exact[0][name].copy_(common)
-        for rank in ranks if state == "reset" else ():
-            parts[rank][1].state.clear()
-        if state == "average":
-            for name in parameters:
-                for key in ("exp_avg", "exp_avg_sq"):
-                    common = mean([parts[rank][1].state[parts[rank][0][name]][key] for rank in ranks])
-                    for rank in ranks:
-                        parts[rank][1].state[parts[rank][0][name]][key].copy_(common)
         if correct and (index + 1) % correct == 0:
             losses[-1] = step(*exact, a, train, index | (1 << 30) << 32)
             with torch.no_grad():

@@ -49,9 +49,7 @@ def add_correction(command: argparse.ArgumentParser) -> None:
         "labels with the scores of all others. Choose the numbers by the validation nodes. The graph is as the run has "
         "it, with the self loops that its model adds.",
     )
-    group.add_argument(
-        "--correct-and-smooth", action="store_true", help="do so, before anything is measured or written"
-    )
+    group.add_argument("--correct-and-smooth", action="store_true", help="correct and smooth the outputs first")
     for flag, kind, metavar, default, text in (
         ("--spread-steps", steps, "N", CorrectAndSmooth.steps, "steps of each of the two"),
         (

@@ -34,7 +34,7 @@ def check_weights(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> Non
         if divides == "sym" and local.outward is not local.inward:
             directions.append(local.outward)
         odd = [_odd(adjacency) for adjacency in directions]
-        counts = torch.stack([torch.stack(each).any(0).sum() for each in zip(*odd)])
+        counts = torch.stack([torch.stack(each).any(0).sum() for each in zip(*odd, strict=True)])
     below, zero = (int(count) for count in comm.total(counts.double(), "plan"))
     what = "pairs of a node and a relation" if divides == "relation" else "nodes"
     if divides == "sym" and below:

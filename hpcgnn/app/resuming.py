@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from hpcgnn.comm.launcher import expected_ranks
+from hpcgnn.comm.launch.launcher import expected_ranks
 from hpcgnn.config import Config, read_toml
 from hpcgnn.effects import flag
 from hpcgnn.errors import CheckpointError, ConfigError, HpcgnnError, RunDirError
@@ -23,7 +23,7 @@ from hpcgnn.tasks.registry import task_traits
 _NOT_COMPARED = ("run_dir", "resume", "plugin")
 # What belongs to the machine that trained, not to the model, and what the graph file says anew.
 _OF_THE_MACHINE = ("threads", "spare_core")
-_NOT_KEPT = (*_OF_THE_MACHINE, "partition", "assignment", "drop_ranks", "comm", "torch_backend", "task", "loss")
+_NOT_KEPT = (*_OF_THE_MACHINE, "partition", "assignment", "comm", "task", "loss")
 _RULES = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
 
 

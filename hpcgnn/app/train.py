@@ -15,7 +15,7 @@ from hpcgnn.app.edge_weights import check_weights
 from hpcgnn.app.resuming import changes
 from hpcgnn.app.splits import check_splits
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.launcher import job_end_time
+from hpcgnn.comm.launch.launcher import job_end_time
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.engine import rank_state
@@ -61,8 +61,9 @@ log = logging.getLogger("hpcgnn")
 IMBALANCE_WARNING = 1.05
 
 
-def train(config: Config, session: Session, remarks: Iterable[str] = ()) -> int:
-    """Run one training job. Collective over the session's ranks. remarks: lines about the options, for the log.
+def train(config: Config, session: Session, remarks: Iterable[str] = (), notes: Iterable[str] = ()) -> int:
+    """Run one training job. Collective over the session's ranks. remarks: warnings about options. notes: lines
+    about options.
 
     Returns 0, or EXIT_STOPPED if it was asked to stop before the last epoch.
     """
@@ -85,6 +86,8 @@ def train(config: Config, session: Session, remarks: Iterable[str] = ()) -> int:
         if config.run.stop_before and job_end_time() is None:
             warnings.append("without effect: --stop-before (the batch system does not say when this job ends)")
         if comm.rank == 0:
+            for note in notes:
+                log.info("%s", note)
             for warning in warnings:
                 log.warning("%s", warning)
         return _train(ready, run_dir, stop)

@@ -1,6 +1,6 @@
-"""The command `propagate`: how its words are read, what is called.
+"""The command `propagate`: its parser, and the call of its function.
 
-torch is imported by what it calls.
+The function imports torch, so that `--help` stays fast.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def add_propagate(commands: Commands, choices: Choices | None) -> None:
 def process_propagate(arguments: argparse.Namespace, choices: Choices) -> int:
     """Propagate features."""
     from hpcgnn.app.propagate import Request, propagate_features
-    from hpcgnn.comm.launch import run
+    from hpcgnn.comm.launch.run import run
 
     last = arguments.keep == "last"
     # The words of this command alone: an option of `train` has one of these names as well.

@@ -4,30 +4,32 @@ from typing import TYPE_CHECKING, NamedTuple, Union
 
 from hpcgnn import cores
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.heartbeat import Heartbeat
-from hpcgnn.comm.launcher import threads_per_rank
-from hpcgnn.comm.watchdog import Watchdog
+from hpcgnn.comm.health.heartbeat import Heartbeat
+from hpcgnn.comm.health.watchdog import Watchdog
+from hpcgnn.comm.launch.launcher import threads_per_rank
 from hpcgnn.traits import TransportTraits
 
 if TYPE_CHECKING:
-    from hpcgnn.comm.start_mpi import StartedMpi
-    from hpcgnn.comm.start_torch import StartedTorch
+    from hpcgnn.comm.launch.start_mpi import StartedMpi
+    from hpcgnn.comm.launch.start_torch import StartedTorch
 
 WATCHDOG_SECONDS = 300.0
 
 
 class Means(NamedTuple):
-    """Of what the transport is made. comm: mpi, torch or oneccl; backend: of torch.distributed."""
+    """The transport of a job: a value of --comm."""
 
     comm: str = "mpi"
-    backend: str = "gloo"
+
+    @property
+    def backend(self) -> str:
+        """The backend of torch.distributed; '' for other transports."""
+        return {"torch": "gloo", "ccl": "ccl"}.get(self.comm, "")
 
     @property
     def traits(self) -> TransportTraits:
-        """What the transport allows."""
-        if self.comm == "torch":  # its other backends have collective calls only
-            return TransportTraits(pairwise=self.backend in ("gloo", "mpi"))
-        return TransportTraits(pairwise=self.comm == "mpi", node_memory=self.comm == "mpi")
+        """The abilities of the transport. oneCCL and ccl have collective calls only."""
+        return TransportTraits(pairwise=self.comm in ("mpi", "torch"), node_memory=self.comm == "mpi")
 
 
 OVER_MPI = Means()
@@ -39,15 +41,15 @@ def start(means: Means, limit: float, failure: tuple[str, str] | None = None) ->
     failure: None, or (what happened in a line, its traceback) of a rank that has failed: it is started to tell the
     others, and does not return.
     """
-    if means.comm == "torch":
-        from hpcgnn.comm.start_torch import StartedTorch
+    if means.backend:
+        from hpcgnn.comm.launch.start_torch import StartedTorch
 
         return StartedTorch(means.backend, limit, failure)
     if means.comm == "oneccl":
-        from hpcgnn.comm.start_oneccl import StartedOneCcl
+        from hpcgnn.comm.launch.start_oneccl import StartedOneCcl
 
         return StartedOneCcl(limit, failure)
-    from hpcgnn.comm.start_mpi import StartedMpi
+    from hpcgnn.comm.launch.start_mpi import StartedMpi
 
     return StartedMpi(limit, failure)
 
@@ -89,8 +91,8 @@ class Session:
 
     def oneccl_beside(self) -> Communicator:
         """oneCCL over the ranks of a session over MPI. Collective; to be closed by all ranks."""
-        from hpcgnn.comm.oneccl import oneccl_communicator
-        from hpcgnn.comm.oneccl_library import load
+        from hpcgnn.comm.transports.oneccl import oneccl_communicator
+        from hpcgnn.comm.transports.oneccl_library import load
 
         own = self._started.binding.cores
         with cores.all_used():

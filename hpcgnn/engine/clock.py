@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
-from hpcgnn.comm.heartbeat import Heartbeat
+from hpcgnn.comm.health.heartbeat import Heartbeat
 from hpcgnn.engine.tally import Tally
 
 PHASES = ("forward", "backward", "reduction", "step")

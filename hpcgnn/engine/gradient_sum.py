@@ -121,7 +121,7 @@ def _cut(flat: torch.Tensor, layers: Sequence[list[torch.nn.Parameter]], least: 
     for number, layer in reversed(list(enumerate(layers))):
         found = [*layer, *found]
         size = sum(parameter.numel() for parameter in found)
-        if found and (number == 0 or least and size * flat.itemsize >= least):
+        if found and (number == 0 or (least and size * flat.itemsize >= least)):
             parts.append(_Part(flat[stop - size : stop], found))
             stop, found = stop - size, []
     return parts

@@ -150,7 +150,7 @@ class Sgd(Optimizer):
             "fused": True,
         }
         sgd(parameters, gradients, velocities, lr=lr, weight_decay=weight_decay, **settings)
-        for state, velocity in zip(states, velocities):
+        for state, velocity in zip(states, velocities, strict=True):
             if velocity is not None:
                 state["momentum_buffer"] = velocity
 

@@ -175,7 +175,7 @@ class RunDir:
 class _FileHandler(logging.StreamHandler):
     """What cannot be written to the file has been shown on standard error all the same."""
 
-    def handleError(self, record: logging.LogRecord) -> None:
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         if not isinstance(sys.exc_info()[1], OSError):
             super().handleError(record)
 

@@ -62,7 +62,7 @@ def partition_quality(local: LocalGraph, name: str, comm: Communicator) -> dict[
     """How good the map is: balance of nodes and edges, halo rows, cut edges, over all ranks. Collective."""
     plan, own_edges, count = local.inward.plan, local.inward.own.num_edges, local.inward.num_edges
     ranks = comm.allgather_object((local.num_owned, count, count - own_edges, plan.num_halo, plan.num_boundary))
-    nodes, edges, cut, halo, _ = (list(column) for column in zip(*ranks))
+    nodes, edges, cut, halo, _ = (list(column) for column in zip(*ranks, strict=True))
     return {
         "partition": name,
         "nodes": spread(nodes),
@@ -183,7 +183,7 @@ def summarise(
         "libraries_code_bytes": _bytes(r["libraries_code_bytes"] for r in ranks),
         "training_growth_bytes": _bytes(r["training_growth_bytes"] for r in ranks),
         "memory_profile": _memory_profile(ranks),
-        "rows_computed": [sum(layer) for layer in zip(*(r["rows_computed"] for r in ranks))],
+        "rows_computed": [sum(layer) for layer in zip(*(r["rows_computed"] for r in ranks), strict=True)],
         "halo_bytes_per_epoch": _traffic(records[-1:], "halo_forward", "halo_backward"),
         "halo_bytes_total": _traffic(records, "halo_forward", "halo_backward", "input"),
         "allreduce_bytes_per_epoch": _traffic(records[-1:], "allreduce"),

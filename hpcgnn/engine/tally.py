@@ -41,7 +41,7 @@ class Tally:
 
     def book(self, part: str, before: Reading) -> dict[str, float]:
         """Add what has come since a reading to a part; returns it."""
-        spent = {name: now - then for name, now, then in zip(SUMS, self.read(), before)}
+        spent = {name: now - then for name, now, then in zip(SUMS, self.read(), before, strict=True)}
         sums = self._parts.setdefault(part, dict.fromkeys(SUMS, 0.0))
         for name, value in spent.items():
             sums[name] += value

@@ -10,11 +10,11 @@ from hpcgnn.comm import Communicator
 from hpcgnn.engine.constants import Constants
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.node_rows import NodeRows
-from hpcgnn.graph.inductive import training_subgraph
-from hpcgnn.graph.least import least_rows
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.pruning import WORTHWHILE, prune, training_nodes
-from hpcgnn.graph.within_node import within_node
+from hpcgnn.graph.transforms.inductive import training_subgraph
+from hpcgnn.graph.transforms.pruning import WORTHWHILE, prune, training_nodes
+from hpcgnn.graph.transforms.vertex_cover import least_rows
+from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import traits_of
 from hpcgnn.nn.registry import MODELS

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from hpcgnn.estimate.copy import Direction, Size
-from hpcgnn.estimate.halo_counts import HaloCounts
-from hpcgnn.estimate.operations import Operation
-from hpcgnn.estimate.shares import Shares
-from hpcgnn.estimate.traffic import Traffic, halo_traffic
-from hpcgnn.estimate.trial import SEEN, Experiment, Place, Trial
+from hpcgnn.estimate.counts.halo_counts import HaloCounts
+from hpcgnn.estimate.counts.shares import Shares
+from hpcgnn.estimate.counts.traffic import Traffic, halo_traffic
+from hpcgnn.estimate.trial.operations import Operation
+from hpcgnn.estimate.trial.scaled_rank import Direction, Size
+from hpcgnn.estimate.trial.trial import SEEN, Experiment, Place, Trial
 from hpcgnn.exchange.stream import Use
 from hpcgnn.ops.row_tiles import TILE_ROWS
 from hpcgnn.plugins.account import FREE_HEAP
@@ -125,7 +125,9 @@ class Forecaster:
         halo = halo_traffic(trial.uses, halos, *wires)
         inward = shares.inward  # gradients go back to those whose rows were received
         there, back = (inward.sent, inward.takers), (inward.received, inward.peers)
-        for kind, (rows, peers), of_copy in zip(("halo_forward", "halo_backward"), (there, back), trial.boundary):
+        for kind, (rows, peers), of_copy in zip(
+            ("halo_forward", "halo_backward"), (there, back), trial.boundary, strict=True
+        ):
             sums = np.array(trial.summed.get(kind, (0, 0)))
             messages, sent = (np.array(trial.sent.get(kind, (0, 0))) - sums).tolist()
             if kind not in halo and sent:  # not all of the halo is sent: as the copy had it

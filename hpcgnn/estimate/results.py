@@ -10,7 +10,7 @@ from tabulate import tabulate
 
 from hpcgnn.config import Config
 from hpcgnn.estimate.forecast import Forecast
-from hpcgnn.estimate.machine import Machine
+from hpcgnn.estimate.machine.machine import Machine
 from hpcgnn.estimate.seconds import Seconds
 from hpcgnn.records import replaced_by
 from hpcgnn.report.style import bar_styles, drawing, legend
@@ -172,6 +172,6 @@ def _stacked(axis: Any, ranks: list[str], columns: list[dict[str, float]], unit:
     for name, style in bar_styles(columns[0]).items():
         heights = [column[name] / unit for column in columns]
         axis.bar(ranks, heights, bottom=below, label=PARTS.get(name, name), **style)
-        below = [low + high for low, high in zip(below, heights)]
+        below = [low + high for low, high in zip(below, heights, strict=True)]
     axis.set_xlabel("MPI ranks")
     legend(axis, wide=True)

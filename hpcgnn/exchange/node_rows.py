@@ -70,8 +70,8 @@ class _Matrix:
 
     def has(self, spread: Spread, own: torch.Tensor) -> bool:
         """Whether a tensor in this rank's part is its rows, or some columns of them."""
-        steps = [step for step, size in zip(own.stride(), own.shape) if size > 1]
-        wanted = [step for step, size in zip((self.width, 1), own.shape) if size > 1]
+        steps = [step for step, size in zip(own.stride(), own.shape, strict=True) if size > 1]
+        wanted = [step for step, size in zip((self.width, 1), own.shape, strict=True) if size > 1]
         return spread is self.spread and len(own) == spread.num_own and steps == wanted
 
     def whole(self) -> torch.Tensor:
@@ -152,7 +152,7 @@ class NodeRows:
         """Resident bytes of other ranks' rows that this process has read: the kernel counts them here too. Local."""
         matrices = [each for known in self._matrices.values() for each in known]
         sizes = mapped_bytes([torch.frombuffer(each.memory, dtype=torch.uint8).data_ptr() for each in matrices])
-        return sum(max(0, size - each.own_bytes) for size, each in zip(sizes, matrices))
+        return sum(max(0, size - each.own_bytes) for size, each in zip(sizes, matrices, strict=True))
 
     def close(self) -> None:
         """Wait until all ranks have read what was opened."""

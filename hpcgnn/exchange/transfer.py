@@ -112,7 +112,7 @@ class Transfer:
             if self._outgoing:
                 self.turn.sent.pack(self._packed, x, scale, within)
             return
-        for (segment, part, _), sent in zip(self._outgoing, self.turn.sent_by):
+        for (segment, part, _), sent in zip(self._outgoing, self.turn.sent_by, strict=True):
             place = self.plan.rank, self.turn.number, segment.offset
             self.wire.encode_sent(part, self.form, x, sent, scale, within, draw, *place)
 
@@ -160,7 +160,7 @@ class Transfer:
     def finish_returns(self, total: torch.Tensor) -> None:
         """Finish both and add what came to total (n_p, R), in the fixed order of the plan."""
         self._returning.finish()
-        for (_, part, _), sent in zip(self._arriving, self.turn.sent_by):
+        for (_, part, _), sent in zip(self._arriving, self.turn.sent_by, strict=True):
             assert sent.sums is None, "nothing returns along a plan that sends sums"
             add_message(total, sent.rows, part, self.form_back, self.lease)
 

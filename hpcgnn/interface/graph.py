@@ -141,7 +141,7 @@ class TrainingGraph(Graph):
             flat = torch.cat([there, *(grad.reshape(-1) for grad in grads)])
             self._loaded.comm.allreduce_(flat, "allreduce")
             counts, *sums = flat.split([len(some), *(each.numel() for each in some)])
-            for parameter, count, total in zip(some, counts, sums):
+            for parameter, count, total in zip(some, counts, sums, strict=True):
                 if count:
                     parameter.grad = total.view_as(parameter).clone()
 
@@ -258,7 +258,7 @@ class _Asked:
 
     def operator(self, description: Operator[Made]) -> Made:
         """The operator of this description. Raises ConfigError, on all ranks."""
-        usual = isinstance(description, Attention) or isinstance(description, Linear) and description.norm == "sym"
+        usual = isinstance(description, Attention) or (isinstance(description, Linear) and description.norm == "sym")
         if usual and not self._stated:
             raise _unstated()
         return self._halo.operator(description)

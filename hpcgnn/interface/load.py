@@ -14,7 +14,7 @@ import torch
 from hpcgnn.app.agreement import agree, facts_of_process
 from hpcgnn.app.choosing_maps import choose_map
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.script import end_like_a_job, session_of_script
+from hpcgnn.comm.launch.script import end_like_a_job, session_of_script
 from hpcgnn.config import Config, make_config
 from hpcgnn.engine.rundir import start_logging
 from hpcgnn.errors import ConfigError, FormatError

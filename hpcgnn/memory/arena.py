@@ -134,7 +134,7 @@ class Arena:
         one.
         """
         for space in list(self._free):
-            number, start, size = space
+            number, _, size = space
             piece = self._pieces[number]
             if piece is not None and size == len(piece):
                 self._free.remove(space)

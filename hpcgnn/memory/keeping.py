@@ -184,7 +184,7 @@ class Keeper:
         """Begin to read the newest store that is out, if there is room for it and for a result as large besides."""
         for each in reversed(self._stores):
             store = each()
-            if store is None or store.asked or store.storage is not None and not store.coming:
+            if store is None or store.asked or (store.storage is not None and not store.coming):
                 continue
             if not store.coming and self._room(2 * store.size):
                 self._read(store)

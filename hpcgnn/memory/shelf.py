@@ -207,7 +207,7 @@ class Reading:
         blocks = [blocks[number] for _, blocks in self._groups]
         return [
             self._shelf.scratch.fill(memory, block.size, block.place, block.sums)
-            for memory, block in zip(self._memory[number % 2], blocks)
+            for memory, block in zip(self._memory[number % 2], blocks, strict=True)
         ]
 
     def _advance(self) -> None:
@@ -219,7 +219,7 @@ class Reading:
         rows = min(self._rows.block, count - number * self._rows.block)
         self._flights = self._begin(number + 1)
         parts = []
-        for memory, (columns, _) in zip(self._memory[number % 2], self._groups):
+        for memory, (columns, _) in zip(self._memory[number % 2], self._groups, strict=True):
             taken = columns.stop - columns.start
             size = rows * taken * self._rows.dtype.itemsize
             parts.append(memory[:size].view(self._rows.dtype).view(rows, taken))
@@ -227,5 +227,5 @@ class Reading:
             self._present = parts[0]
             return
         self._present = self._joined[:rows]
-        for part, (columns, _) in zip(parts, self._groups):
+        for part, (columns, _) in zip(parts, self._groups, strict=True):
             self._present[:, columns] = part

@@ -15,6 +15,7 @@ from hpcgnn.nn.graph import DroppedRows, Graph, Part
 from hpcgnn.ops.activation_dropout import ReluDropout
 from hpcgnn.ops.draws import Purpose
 from hpcgnn.ops.handover import Handover
+from hpcgnn.ops.operators import Linear
 from hpcgnn.traits import LayerTraits
 
 #: (W_n (d_in, d_out), W_s (d_in, d_out) or None, b (d_out,) or None).
@@ -115,9 +116,9 @@ class LinearConv(Conv):
         """
         activation, (x, _) = (x.activation, x.take()) if isinstance(x, Handover) else (None, (x, None))
         if isinstance(x, torch.Tensor) and self.d_out <= self.d_in:
-            # The model gives a Handover the activation that this layer names, and rows of numbers.
-            relu = cast(ReluDropout | None, activation)
-            return graph.convolve(x, *self.weights(), self.norm, relu, self.kept)
+            operator = graph.operator(Linear(self.norm, x.dtype))
+            convolution = operator.convolution(self.d_in, self.d_out)
+            return convolution.apply(x, *self.weights(), operator, activation, self.kept)
         x = x if activation is None else activation(cast(torch.Tensor, x))
         y = super().forward(graph, x.to(self.weights()[0].dtype) if isinstance(x, torch.Tensor) else x)
         return y.to(self.kept or y.dtype)

@@ -191,19 +191,6 @@ class Graph:
             return x.mapped(lambda columns: self.aggregate(columns, norm))
         return self.operator(Linear(norm, x.dtype))(x)
 
-    def convolve(
-        self,
-        x: torch.Tensor,
-        neighbour: torch.Tensor,
-        own: torch.Tensor | None,
-        bias: torch.Tensor | None,
-        norm: str,
-        activation: ReluDropout | None = None,
-        kept: torch.dtype | None = None,
-    ) -> torch.Tensor:
-        """aggregate(x) W_n + own(x) W_s + b (m, d_out), differentiable, collective; see ops/convolution.py."""
-        return self.operator(Linear(norm, x.dtype)).convolve(x, neighbour, own, bias, activation, kept)
-
     def combine(
         self,
         parts: Sequence[Part],
@@ -328,7 +315,7 @@ class Graph:
         self, x: torch.Tensor | SparseRows | OnDisk, p: float, layer: int
     ) -> torch.Tensor | DroppedRows | ConstantRows:
         """As `dropout`, for a layer that reads some rows at a time: of rows that never change no copy is made."""
-        if isinstance(x, SparseRows) or isinstance(x, torch.Tensor) and (x.requires_grad or p == 0):
+        if isinstance(x, SparseRows) or (isinstance(x, torch.Tensor) and (x.requires_grad or p == 0)):
             return self.dropout(x, p, layer)
         drop = dropped_rows(self.ids, self._random.key(Purpose.DROPOUT, layer), p) if p else None
         return ConstantRows(x, drop, self._arena)

@@ -8,6 +8,8 @@ Graphs with several types of nodes get a projection of their own for each type b
 features are all zero has an embedding by its bias.
 """
 
+import itertools
+
 import torch
 from torch import nn
 
@@ -56,7 +58,7 @@ def _build(spec: ModelSpec) -> Model:
     if before is not None:
         widths = (spec.hidden, *widths[1:])
     relations = spec.edge_types + spec.loop_relation
-    convs = [RGCNConv(a, b, relations, spec.bases, spec.dtype) for a, b in zip(widths[:-1], widths[1:])]
+    convs = [RGCNConv(a, b, relations, spec.bases, spec.dtype) for a, b in itertools.pairwise(widths)]
     return Model(spec, convs, handed_on(spec, widths), before=before)
 
 

@@ -70,7 +70,7 @@ class Within(Plugin):
         arena, lasting = self._trainer.buffers.arena, self._lasting()
 
         def pack(tensor: torch.Tensor) -> Kept:
-            own = tensor.untyped_storage().data_ptr() in lasting or tensor.is_leaf and tensor.requires_grad
+            own = tensor.untyped_storage().data_ptr() in lasting or (tensor.is_leaf and tensor.requires_grad)
             return Kept(tensor) if own else arena.keep(tensor.detach())
 
         with torch.autograd.graph.saved_tensors_hooks(pack, Kept.tensor):
@@ -86,7 +86,7 @@ class Within(Plugin):
     def end_epoch(self) -> None:
         """Book what was written and read since the last time."""
         now = self._scratch.written, self._scratch.read
-        for kind, count, before in zip((WRITTEN, READ), now, self._told):
+        for kind, count, before in zip((WRITTEN, READ), now, self._told, strict=True):
             if count > before:
                 self._trainer.comm.ledger.add(kind, messages=1, bytes_sent=count - before)
         self._told = now
@@ -208,10 +208,10 @@ def _needs(trainer: Trainer, toy: "Toy", config: Config, limit: Limit) -> tuple[
     features, largest = trainer.local.features, AT_WORK * toy.largest * trainer.local.num_owned
     lasting = resident_bytes() + toy.beside + int(config.schedule.halo_buffer * 2**20)
     at_work = largest + constants_in_arena(trainer)
-    if isinstance(features, OnDisk) and not features.shelf.results:
-        if not portion(limit, trainer.comm, lasting + at_work).fits:
-            features.shelf.results = True  # loading has left less than was foreseen, and the aggregate is not made yet
-            at_work = largest + constants_in_arena(trainer)
+    on_disk = isinstance(features, OnDisk) and not features.shelf.results
+    if isinstance(features, OnDisk) and on_disk and not portion(limit, trainer.comm, lasting + at_work).fits:
+        features.shelf.results = True  # loading has left less than was foreseen, and the aggregate is not made yet
+        at_work = largest + constants_in_arena(trainer)
     return lasting, at_work
 
 

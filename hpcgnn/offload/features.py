@@ -18,10 +18,10 @@ from hpcgnn.comm import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.errors import ScratchError
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.graph.filtering import FilteredSize
 from hpcgnn.graph.load import Shelve
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.pruning import pruned_size
+from hpcgnn.graph.transforms.filtering import FilteredSize
+from hpcgnn.graph.transforms.pruning import pruned_size
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.memory.scratch import REQUEST, THREADS, Scratch
 from hpcgnn.memory.shelf import Shelf
@@ -85,7 +85,7 @@ def can_lie_on_disk(plan: RunPlan, toy: Toy) -> bool:
         return toy.input_in_tiles and not schedule.layer_by_layer and not spec.edge_features
     raw = spec.input_dropout == "raw" and spec.dropout > 0
     alone = schedule.layer_by_layer and not config.schedule.finetune
-    return toy.in_tiles and (spec.keeps_input or alone and not raw)
+    return toy.in_tiles and (spec.keeps_input or (alone and not raw))
 
 
 def types_on_disk(spec: ModelSpec) -> tuple[torch.dtype, ...]:

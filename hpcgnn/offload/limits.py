@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpcgnn.comm import Communicator
-from hpcgnn.comm.launcher import node_of_job
+from hpcgnn.comm.launch.launcher import node_of_job
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.memory.available import group_limits, machine_available
@@ -79,7 +79,7 @@ def divided(total: int, least: Sequence[int], wanted: Sequence[int]) -> list[int
         return [total * each // needs for each in least]
     given = min(total - needs, wants)
     over = (total - needs - given) // len(least)
-    return [each + (given * more // wants if wants else 0) + over for each, more in zip(least, wanted)]
+    return [each + (given * more // wants if wants else 0) + over for each, more in zip(least, wanted, strict=True)]
 
 
 def memory_limit(config: Config, session: Session) -> Limit | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from hpcgnn import cores
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.launcher import slurm_step
+from hpcgnn.comm.launch.launcher import slurm_step
 from hpcgnn.plugins.powercap import ROOT, NotAvailable, find_domains
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

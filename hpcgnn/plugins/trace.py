@@ -114,7 +114,7 @@ class Tracer(Plugin):
         except (OSError, RunDirError) as error:  # a run is worth more than its trace
             failure = str(error)
         found = comm.allgather_object((tape.lost, self._uncertain, failure))
-        lost, uncertain, failed = (max(column) for column in zip(*found))
+        lost, uncertain, failed = (max(column) for column in zip(*found, strict=True))
         self._tape = None
         if comm.rank == 0 and failed:
             log.warning("the trace is not complete, and training goes on: %s", failed)

@@ -27,7 +27,7 @@ from hpcgnn.traits import ScheduleTraits
 class HaloPolicy(Protocol):
     """What is done about remote rows. n_p: own rows; m: those that are computed, all unless rows are pruned.
 
-    Where rows are pruned (graph/pruning.py), it is a PrunableHalo.
+    Where rows are pruned (graph/transforms/pruning.py), it is a PrunableHalo.
     """
 
     def begin_epoch(self, epoch: int) -> None:
@@ -106,17 +106,20 @@ class Stage:
 
 @dataclass(frozen=True)
 class Step:
-    """One gradient step of an epoch. graph: what is trained on; reduce(flat gradients): what is done to them before the
-    step, by all ranks that take this step; optimizer: the number of the one that steps; number: from 0 in each epoch,
-    which draws are keyed by besides; factor: of this rank's share in the reported loss. begin(part of the flat
-    gradients): begins for a part what `reduce` does; None where there is nothing to wait for.
+    """One gradient step of an epoch.
+
+    Attributes:
+        graph: the graph of the step.
+        reduce: reduce(flat gradients) before the step, by all ranks that take it.
+        optimizer: number of the optimizer that steps.
+        number: from 0 in each epoch, a key of the draws.
+        begin: begin(part of the flat gradients) starts the reduction of a part; None if it is synchronous.
     """
 
     graph: Graph
     reduce: Callable[[torch.Tensor], None]
     optimizer: int = 0
     number: int = 0
-    factor: float = 1.0
     begin: Callable[[torch.Tensor], Exchange] | None = None
 
 

@@ -23,12 +23,11 @@ import torch
 
 from hpcgnn.comm import Communicator, SoloCommunicator
 from hpcgnn.config import Config, per_layer
-from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.graph.kept_halo import halo_rows, sparse_with_halo
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
-from hpcgnn.graph.subgraphs import with_halo
+from hpcgnn.graph.transforms.kept_halo import halo_rows, sparse_with_halo
+from hpcgnn.graph.transforms.subgraphs import with_halo
 from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
@@ -61,9 +60,9 @@ class LayerByLayer(AllreduceEveryStep):
         given, layers = self._options, self._num_layers
         epochs = per_layer("--layer-epochs", given.layer_epochs, layers, int, 1, options.epochs)
         rates = per_layer("--layer-lr", given.layer_lr, layers, float, 0.0, options.lr)
-        stages = [replace(options, epochs=count, lr=rate) for count, rate in zip(epochs, rates)]
+        stages = [replace(options, epochs=count, lr=rate) for count, rate in zip(epochs, rates, strict=True)]
         if given.finetune:
-            stages.append(replace(options, epochs=given.finetune, lr=given.finetune_lr or options.lr))
+            stages.append(replace(options, epochs=given.finetune, lr=options.lr))
         return stages
 
     def extend(self, model: Model) -> None:
@@ -193,8 +192,6 @@ def check_lazy(config: Config, layers: int) -> None:
     options = config.schedule
     per_layer("--layer-epochs", options.layer_epochs, layers, int, 1, config.optim.epochs)
     per_layer("--layer-lr", options.layer_lr, layers, float, 0.0, config.optim.lr)
-    if options.finetune_lr and not options.finetune:
-        raise ConfigError("--finetune-lr needs --finetune: expected a number of exact epochs of at least 1, got 0")
 
 
 SCHEDULE = ScheduleEntry(

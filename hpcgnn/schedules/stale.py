@@ -18,8 +18,7 @@ have in PipeGCN. With attention V = [X W | a_src] in every layer. The first laye
 is kept, is exact.
 
 In the first r epochs, and where a run goes on at another number of ranks, there are no old rows yet: the new ones are
-waited for. With smoothing γ an average ĥ ← γ ĥ + (1 − γ) h of the old rows is used instead of them, and of their
-gradients likewise.
+waited for.
 
 The price is memory that does not fall linearly with the number of ranks: r + 1 epochs of the halo's rows and of what
 goes back for every layer, and the transposed blocks of edges between ranks. It is counted and warned of.
@@ -53,7 +52,7 @@ log = logging.getLogger("hpcgnn")
 
 
 class StaleHalo(PushedHalo):
-    """The halo of r epochs ago. delay: r, at least 1; smoothing: γ; wire: Wire; facts: Facts."""
+    """The halo of r epochs ago. delay: r, at least 1; wire: Wire; facts: Facts."""
 
     name, has_state = "stale", True
 
@@ -65,10 +64,9 @@ class StaleHalo(PushedHalo):
         wire: Wire,
         facts: Facts,
         delay: int,
-        smoothing: float = 0.0,
     ) -> None:
         self._local, self._comm, self._buffers, self._wire, self._facts = local, comm, buffers, wire, facts
-        self._delay, self._smoothing = delay, smoothing
+        self._delay = delay
         self.transposed = [transposed(block) for block in local.inward.halo]
         # One operator for each call in an epoch: calls come in the same order in every epoch, on all ranks.
         self._exchanges: list[StaleExchange] = []
@@ -97,9 +95,7 @@ class StaleHalo(PushedHalo):
     def _make(self, description: Operator[Made]) -> Made:
         number, self._calls = self._calls, self._calls + 1
         if number == len(self._exchanges):
-            exchange = StaleExchange(
-                self._local.inward.plan, self._buffers, self._comm, self._wire, self._delay, self._smoothing
-            )
+            exchange = StaleExchange(self._local.inward.plan, self._buffers, self._comm, self._wire, self._delay)
             for name, box in (("ahead", exchange.ahead), ("home", exchange.home)):
                 box.load_state(self._saved.pop((number, name), {}))
             used = UsedRows(exchange, self._local.inward.own, self._local.inward.halo)
@@ -150,7 +146,7 @@ def build_stale(
         return Schedule(full_halo(local, comm, buffers, options, random), sync)
     facts, wire = Facts(local, comm), make_wire(options, local, comm, random)
     exact = FullHalo(local, comm, buffers, facts=facts)
-    training = StaleHalo(local, comm, buffers, wire, facts, options.stale_epochs, options.stale_smoothing)
+    training = StaleHalo(local, comm, buffers, wire, facts, options.stale_epochs)
     return Schedule(ApproximateInTraining(exact, training), sync)
 
 

@@ -6,7 +6,7 @@ of the norms' buffers. A round has a fixed number of steps, or lasts until rank 
 which the others look for after each step without waiting. Since the ranks agree at the end of a round, evaluation and
 checkpoints are as ever: the averaged model, on the whole graph, exactly.
 
-A rank without training nodes, or one that is lost (`--drop-ranks`), takes no steps and has no weight in the average.
+A rank without training nodes takes no steps and has no weight in the average. Each rank keeps its optimizer's state.
 With `--correct-every` a round may end with one exact step on the whole graph, by an optimizer of its own that is alike
 on all ranks (the server correction of LLCG, Ramezani et al., ICLR'22, without a server).
 """
@@ -19,11 +19,11 @@ from dataclasses import replace
 import torch
 
 from hpcgnn.comm import Communicator, SoloCommunicator
-from hpcgnn.config import Config, listed
+from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.subgraphs import induced
+from hpcgnn.graph.transforms.subgraphs import induced
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
 from hpcgnn.ops.draws import Randomness
@@ -40,28 +40,16 @@ _CORRECTION = 1 << 30
 
 
 class Averaging(AllreduceEveryStep):
-    """Rounds of local steps, each ended by an average. options: ScheduleConfig. Made collectively; raises ConfigError
-    on all ranks if nobody is left to train.
-    """
+    """Rounds of local steps, each ended by an average. Made collectively."""
 
     def __init__(self, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, options: ScheduleConfig) -> None:
         super().__init__(comm, options.reduce_dtype)
         self._local, self._buffers, self._options = local, buffers, options
         self._subgraph: Graph | None = None
-        lost = comm.rank in listed("--drop-ranks", options.drop_ranks, int, 0)
         self._own = int(local.mask("train").sum())
-        active = 0 if lost else self._own
-        self._weight = float(active if options.average_weights == "train" else active > 0)
-        totals = comm.total(torch.tensor([self._own, active, self._weight], dtype=torch.float64), "plan").tolist()
-        self._trains, self._num_train, self._num_active = active > 0, totals[0], totals[1]
-        self._weight /= max(totals[2], 1.0)
-        if totals[0] and not totals[1]:
-            error = ConfigError(
-                f"--drop-ranks {options.drop_ranks} leaves no rank with training nodes; expected at least one that "
-                "stays"
-            )
-            error.everywhere = True
-            raise error
+        self._trains = self._own > 0
+        totals = comm.total(torch.tensor([self._own, self._trains], dtype=torch.float64), "plan").tolist()
+        self._num_train, self._weight = totals[0], self._trains / max(totals[1], 1.0)
 
     def plan(self, options: OptimConfig) -> list[OptimConfig]:
         """As many rounds as the steps make, the last of them maybe shorter."""
@@ -79,10 +67,9 @@ class Averaging(AllreduceEveryStep):
             self._subgraph = graph.over(subgraph, FullHalo(subgraph, SoloCommunicator(), self._buffers), _alone)
         taken = 0
         for number in self._round(epoch):
-            yield Step(self._subgraph, self._as_own_mean, 0, number, self._num_train / self._num_active)
+            yield Step(self._subgraph, self._as_own_mean, 0, number)
             taken += 1
         self._average(stage.module)
-        self._settle(optimizers[0])
         stage.note["steps"] = int(self._comm.total(torch.tensor([taken])))
         if self._options.correct_every and (epoch + 1) % self._options.correct_every == 0:
             yield Step(graph, self.reduce, 1, _CORRECTION, begin=self.begin)
@@ -125,27 +112,12 @@ class Averaging(AllreduceEveryStep):
         # An idle rank may hold anything, also what is not finite: it counts for nothing.
         flat = flat.mul_(self._weight) if self._weight else flat.zero_()
         self._comm.allreduce_(flat, "average")
-        for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors])):
+        for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
             tensor.copy_(part.view_as(tensor))
 
-    def _settle(self, optimizer: Optimizer) -> None:
-        """What becomes of the optimizers' states when the parameters were averaged. Collective."""
-        if self._options.average_optimizer == "reset":
-            optimizer.state.clear()
-        if self._options.average_optimizer == "average":
-            present = _pack(optimizer)
-            length = int(self._comm.allreduce_(torch.tensor([present.numel()]), "average", "max"))
-            # A rank without steps has no state: that is one that does not train, or whose gradients were not finite.
-            flat = present if present.numel() == length else present.new_zeros(length)
-            with torch.no_grad():
-                self._average_([flat])
-            _unpack(optimizer, flat)
-
     def state(self, optimizers: Sequence[Optimizer]) -> dict[str, torch.Tensor]:
-        """The exact steps' optimizer, and every rank's own where each keeps its own."""
+        """The optimizers of the exact steps and of every rank. Collective."""
         saved = {f"correction.{index}": _pack(optimizer) for index, optimizer in enumerate(optimizers[1:])}
-        if self._options.average_optimizer != "keep":
-            return saved
         comm, own = self._comm, _pack(optimizers[0])
         lengths = comm.allgather_object(own.numel())
         if comm.rank == 0:
@@ -222,7 +194,6 @@ def build_tma(
 def check_tma(config: Config, layers: int) -> None:
     """See ScheduleEntry."""
     options = config.schedule
-    listed("--drop-ranks", options.drop_ranks, int, 0)
     if bool(options.average_steps) == bool(options.average_seconds):
         raise ConfigError(
             "--schedule tma needs one of --average-steps N (at least 1) and --average-seconds X (above 0), got "

@@ -6,7 +6,7 @@ every number is that of the whole graph.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 
@@ -49,7 +49,7 @@ class Task(Protocol):
     name: str
     said: str
     outputs: str
-    metrics: dict[str, Metric]
+    metrics: ClassVar[dict[str, Metric]]
     losses: tuple[str, ...]
     probabilities: Callable[[torch.Tensor], torch.Tensor] | None
     judged: str = "nodes"

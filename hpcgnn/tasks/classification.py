@@ -1,6 +1,7 @@
 """One class per node: cross-entropy, and the accuracy of the class with the largest logit."""
 
 from functools import partial
+from typing import ClassVar
 
 import torch
 
@@ -35,7 +36,7 @@ class Classification(LabelTask):
     name, said, outputs = "classification", "one class per node", "classes"
     losses = ("cross-entropy",)
     probabilities = staticmethod(partial(torch.softmax, dim=1))
-    metrics = {"accuracy": Metric(accuracy, "no node has a class")}
+    metrics: ClassVar[dict[str, Metric]] = {"accuracy": Metric(accuracy, "no node has a class")}
 
     def __init__(self, smoothing: float = 0.0, class_weights: torch.Tensor | None = None) -> None:
         self._smoothing, self._class_weights = smoothing, class_weights

@@ -47,7 +47,7 @@ class Evaluator(Judge):
         self.task = TASKS[local.task]
         self._masks = {split: local.mask(split) for split in SPLITS}
         counts = comm.total(torch.tensor([int(mask.sum()) for mask in self._masks.values()]), "plan").tolist()
-        self.counts: dict[str, int] = dict(zip(self._masks, counts))
+        self.counts: dict[str, int] = dict(zip(self._masks, counts, strict=True))
         self._told: set[str] = set()
         self.name = fitting_metric(metric, self.task)
         self.metric = self.task.metrics[self.name]

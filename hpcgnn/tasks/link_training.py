@@ -117,7 +117,7 @@ class LinkEvaluator(Judge):
         self.name = fitting_metric(config.run.metric, self.task)
         self.metric = self.task.metrics[self.name]
         numbers = torch.tensor([local.held[split].num_edges for split in HELD])
-        self.counts: dict[str, int] = {"train": 0, **dict(zip(HELD, comm.total(numbers, "plan").tolist()))}
+        self.counts: dict[str, int] = {"train": 0, **dict(zip(HELD, comm.total(numbers, "plan").tolist(), strict=True))}
         self._ranking = ranking_of(local, self.counts, comm, buffers, config)
 
     def in_units(self, outputs: torch.Tensor) -> torch.Tensor:

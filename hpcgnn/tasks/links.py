@@ -6,6 +6,7 @@ all sums are of float64.
 
 import math
 from functools import partial
+from typing import ClassVar
 
 import torch
 
@@ -45,7 +46,7 @@ class Links(Task):
     name, said, outputs = LINKS, "pairs of nodes that have an edge", "numbers of an embedding"
     judged, losses, rows = "edges", ("cross-entropy",), "embedding"
     probabilities = None
-    metrics = {"mrr": Metric(mrr, _NONE), **_HITS}
+    metrics: ClassVar[dict[str, Metric]] = {"mrr": Metric(mrr, _NONE), **_HITS}
     traits = TaskTraits(labels=False, all_rows=True, splits_edges=True, embeds=True)
 
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
@@ -61,4 +62,4 @@ class Links(Task):
 class SharedNegatives(Links):
     """The same where all edges are ranked among the same pairs: of so many, a reciprocal rank says nothing."""
 
-    metrics = {"hits@50": _HITS["hits@50"], **_HITS}
+    metrics: ClassVar[dict[str, Metric]] = {"hits@50": _HITS["hits@50"], **_HITS}

@@ -1,6 +1,7 @@
 """Several 0/1 labels per node: binary cross-entropy, micro-F1 and ROC-AUC, exact over all ranks."""
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -61,7 +62,7 @@ class MultiLabel(LabelTask):
     name, said, outputs = "multilabel", "several 0/1 labels per node", "labels"
     losses = ("cross-entropy",)
     probabilities = staticmethod(torch.sigmoid)
-    metrics = {
+    metrics: ClassVar[dict[str, Metric]] = {
         "micro-f1": Metric(micro_f1, "no label is there on any of them, and none is predicted"),
         "roc-auc": Metric(roc_auc, "no label is there on some of them and absent on others"),
     }

@@ -9,6 +9,7 @@ mean is large.
 
 import math
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -86,7 +87,7 @@ class Regression(LabelTask):
     name, said, outputs = "regression", "real numbers per node", "targets"
     losses = tuple(_LOSSES)
     probabilities = None
-    metrics = {
+    metrics: ClassVar[dict[str, Metric]] = {
         "rmse": Metric(rmse, "none of their targets is known", lower=True),
         "mae": Metric(mae, "none of their targets is known", lower=True),
         "r2": Metric(r2, "their targets are all alike"),

@@ -55,14 +55,13 @@ CASES = {
     "lazy-sage": ("directed", "--schedule lazy --model sage --layer-epochs 2 --finetune 2"),
     "lazy-gat": ("undirected", "--schedule lazy --model gat --heads 2 --layer-epochs 2"),
     "lazy-rgcn": ("directed", "--schedule lazy --model rgcn --layer-epochs 2 --warm-start"),
-    "tma": ("directed", "--schedule tma --model sage --average-steps 2 --correct-every 2 --average-optimizer average"),
+    "tma": ("directed", "--schedule tma --model sage --average-steps 2 --correct-every 2"),
     "tma-gat": ("undirected", "--schedule tma --model gat --heads 2 --average-steps 2"),
-    "tma-keep": ("directed", "--schedule tma --model gcn --average-steps 3 --average-optimizer keep"),
+    "tma-keep": ("directed", "--schedule tma --model gcn --average-steps 3"),
     "bns": ("undirected", "--schedule bns --boundary-rate 0.4 --model sage --halo-buffer 0.004"),
     "bns-gat": ("directed", "--schedule bns --boundary-rate 0.4 --model gat --heads 2"),
     "bns-bf16": ("directed", "--schedule bns --boundary-rate 0.4 --model gcn --halo-dtype bf16"),
     "stale": ("directed", "--schedule stale --stale-epochs 1 --model sage"),
-    "stale-smooth": ("undirected", "--schedule stale --stale-epochs 2 --stale-smoothing 0.5 --model gcn"),
     "stale-gat": ("undirected", "--schedule stale --stale-epochs 1 --model gat --heads 2 --halo-dtype int8"),
 }
 
@@ -84,7 +83,7 @@ def train_cases(names, folder):
     """Train the cases one after another, on the ranks of the MPI job that this process belongs to."""
     from hpcgnn.__main__ import build_parser, registry_choices
     from hpcgnn.app.train import train
-    from hpcgnn.comm.launch import run
+    from hpcgnn.comm.launch.run import run
     from hpcgnn.config import SECTION_OF, make_config
 
     sys.modules["matplotlib"] = None  # pictures of the curves would take half the time

@@ -10,7 +10,7 @@ import hpcgnn
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.estimate.arguments import Stats
-from hpcgnn.estimate.assumed import assumed_meta
+from hpcgnn.estimate.counts.assumed import assumed_meta
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.rules import RULES, Selection, check_options

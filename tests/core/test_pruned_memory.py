@@ -7,7 +7,7 @@ import torch
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.graph.local import LocalGraph, build_adjacency
-from hpcgnn.graph.pruning import prune, pruned_size
+from hpcgnn.graph.transforms.pruning import prune, pruned_size
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.placement.order import LocalOrder, find_ends
 from hpcgnn.placement.ownership import Ownership

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from hpcgnn.comm.heartbeat import Heartbeat
+from hpcgnn.comm.health.heartbeat import Heartbeat
 from hpcgnn.comm.ledger import Ledger
 from hpcgnn.engine.clock import PHASES, Clock, unwatched
 from hpcgnn.engine.tally import Tally

@@ -28,7 +28,7 @@ STAGES = {
     "step": ("hpcgnn.engine.optim", "Optimizer.step"),
     "evaluation": ("hpcgnn.tasks.evaluator", "Evaluator.scores"),
     "checkpoint": ("hpcgnn.engine.checkpoint", "_write_tensors"),
-    "shutdown": ("hpcgnn.comm.launch", "Session.finish"),
+    "shutdown": ("hpcgnn.comm.launch.run", "Session.finish"),
 }
 RANK_0_ONLY = ("checkpoint",)
 STOP_SECONDS = float(os.environ.get("FAULT_STOP_SECONDS", "3"))
