@@ -42,8 +42,8 @@ class ModelConfig:
     input_dropout: str = option(
         "scaled",
         "object of the first layer's dropout: kept aggregate (scaled or aggregate), raw features, or none",
-        details="scaled: a node with d in-edges gets 1/√d of the noise, as a mean of d dropped rows has. aggregate: all "
-        "of the noise. Dropout of raw dense features takes an exchange in every epoch.",
+        details="scaled: a node with d in-edges gets 1/√d of the noise, as a mean of d dropped rows has. "
+        "aggregate: all of the noise. Dropout of raw dense features takes an exchange in every epoch.",
         choices=("scaled", "aggregate", "raw", "none"),
     )
     keep_input: str = option(
