@@ -56,6 +56,16 @@ class RunPlan:
             reads_edges=MODELS[spec.model].reads_edges(spec),
         )
 
+    @property
+    def returns(self) -> bool:
+        """Whether anything returns to the rows along the edges, as under attention."""
+        return not MODELS[self.spec.model].traits(self.spec).fixed_sums
+
+    @property
+    def narrows(self) -> bool:
+        """Whether rows are narrowed on their way."""
+        return self.config.schedule.halo_dtype != "fp32" or self.config.run.precision == "mixed"
+
     def on(self, partition: str, threads: int) -> "RunPlan":
         """The same plan with the name of the stored map ('': one that is made for the run) and the threads."""
         partition = partition or self.config.data.partition

@@ -29,8 +29,11 @@ def balanced_weights(labels: torch.Tensor, classes: int, comm: Communicator) -> 
 
 
 class Classification(LabelTask):
-    """A LabelTask. Labels: int64 (n_p,), -1 for none. smoothing: the part of a label that the loss spreads over all
-    classes; class_weights: float64 (C,), how much a node of a class counts in the loss, or None for all alike.
+    """A LabelTask. Labels: int64 (n_p,), -1 for none.
+
+    Attributes:
+        smoothing: weight that the loss moves from the label to all classes.
+        class_weights: float64 (C,), weight of a class's nodes in the loss, or None for equal weights.
     """
 
     name, said, outputs = "classification", "one class per node", "classes"

@@ -1,6 +1,6 @@
-"""Link prediction: what is trained, what is measured, and what of the options makes which edges are held out.
+"""Link prediction: its objective, its evaluator, and the choice of held-out edges by the options.
 
-It has the methods of the objective and the evaluator of labels (objective.py, evaluator.py).
+Both have the methods of their counterparts for labels (objective.py, evaluator.py).
 """
 
 import copy
@@ -106,8 +106,12 @@ class LinkObjective:
 class LinkEvaluator(Judge):
     """Ranks the held-out edges. The ledger books its traffic as `evaluation`. Made collectively.
 
-    counts: {split: its edges, over all ranks; those of `train` are not ranked}. name, metric: by which the best epoch
-    is chosen. Raises ConfigError, on all ranks, for a metric that does not fit.
+    Attributes:
+        counts: {split: its edges, over all ranks}; training edges are not ranked.
+        name, metric: the metric that chooses the best epoch.
+
+    Raises:
+        ConfigError: on all ranks, for a metric that does not fit.
     """
 
     def __init__(
@@ -125,8 +129,11 @@ class LinkEvaluator(Judge):
         return outputs
 
     def scores(self, outputs: torch.Tensor) -> dict[str, Any]:
-        """{'train': NaN, 'val': value, 'test': value, 'links': {'val': {metric: value of all metrics}, 'test': …}} of
-        embeddings (n_p, F) of own nodes; NaN where no edge is held out. Collective.
+        """Return the metrics of embeddings (n_p, F) of owned nodes. Collective.
+
+        Returns:
+            {'train': NaN, 'val': value, 'test': value, 'links': {'val': {metric: value of all metrics}, 'test': …}}. A
+                split without edges has NaN.
         """
         scorer = copy.deepcopy(self._model.get_submodule(SCORER)).double()
         found: dict[str, dict[str, float]] = {}

@@ -1,7 +1,7 @@
 """Which pairs of nodes have an edge: mean reciprocal rank and Hits@K of held-out edges, exact over all ranks.
 
-A metric of links is of the ranks of edges (ops/pair_ranks.py, ops/given_ranks.py), not of outputs and labels of nodes;
-all sums are of float64.
+Link metrics take the ranks of edges (ops/pair_ranks.py, ops/given_ranks.py), not outputs and labels of nodes. All sums
+use float64.
 """
 
 import math
@@ -60,6 +60,8 @@ class Links(Task):
 
 
 class SharedNegatives(Links):
-    """The same where all edges are ranked among the same pairs: of so many, a reciprocal rank says nothing."""
+    """Link prediction with the same negatives for all edges: with a large number of them, a reciprocal rank is
+    meaningless.
+    """
 
     metrics: ClassVar[dict[str, Metric]] = {"hits@50": _HITS["hits@50"], **_HITS}

@@ -1,10 +1,9 @@
 """Real numbers per node: squared, absolute or Huber's error, and MAE, RMSE and R², exact over all ranks.
 
-Targets are (n, T), and NaN where they are not known: what is not known counts nowhere. A model learns targets that are
-standardised by the training nodes' mean and deviation, by default, so that neither its initial outputs nor the learning
-rate depend on the user's units; metrics and predictions are in these units. All sums are of float64. R² and the
-deviation take the mean first and squares of differences after, never Σy² − (Σy)²/n, which loses all digits where the
-mean is large.
+Targets are (n, T), with NaN for unknown ones, which no sum counts. By default a model learns targets standardised by
+the training nodes' mean and deviation. So neither its initial outputs nor the learning rate depend on the user's units.
+Metrics and predictions are in these units. All sums use float64. R² and the deviation take the mean first, and then
+squares of differences. The formula Σy² − (Σy)²/n loses all digits if the mean is large.
 """
 
 import math

@@ -173,7 +173,8 @@ class Experiment:
         loops, edges, task = self.config.data.self_loops, self.plan.reads_edges, self.config.task.task
 
         def copy(of: Size) -> LocalGraph:
-            return make_copy(of, degrees, self.spec, task, cap, loops, edges, comm, self.compared_with)
+            made = make_copy(of, degrees, self.spec, task, cap, loops, edges, comm, self.compared_with)
+            return replace(made, compact=None) if self.plan.in_place else made
 
         local, seen = copy(small), None if small.seen is None else replace(copy(small.seen), compact=None)
         profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors()) if profiled else None
