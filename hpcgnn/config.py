@@ -17,19 +17,12 @@ import tomli_w
 from hpcgnn.declaring import LARGEST
 from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS, DataConfig, ModelConfig, OptimConfig, RunConfig, ScheduleConfig, TaskConfig
-from hpcgnn.options.inputs import inputs_of
-from hpcgnn.options.link_split import check_link_split
-from hpcgnn.options.task import LINKS
 from hpcgnn.suggestions import suggest
 
 # Names that the registries offer: {"models": {name: the options `by_model` that it uses, None where not known},
-# "norms": names, "schedules": names}.
+# "norms": names, "schedules": names}; and "check": raises ConfigError for options that do not go together.
 Choices = Mapping[str, Any]
-# The schedules under which the input may change from step to step.
-LEARN_FEATURES = ("sar", "bns", "stale")
 Number = TypeVar("Number", int, float)
-# Backends of torch.distributed by which one rank can send to another while the rest do something else.
-PAIRWISE = ("gloo", "mpi")
 SECTION_OF = {f.name: section for section, kind in SECTIONS.items() for f in fields(kind)}
 
 
@@ -66,7 +59,7 @@ class Config:
 def make_config(values: Mapping[str, Any], choices: Choices, origin: str = "the command line") -> Config:
     """A checked Config from flat values {key: value}; missing keys take their defaults.
 
-    choices: {'models': names, 'norms': names, 'schedules': names} for the registries. Raises ConfigError.
+    choices: those of `registry_choices` (train/choices.py). Raises ConfigError.
     """
     parts: dict[str, Any] = {}
     for section, kind in SECTIONS.items():
@@ -78,13 +71,7 @@ def make_config(values: Mapping[str, Any], choices: Choices, origin: str = "the 
                 raise ConfigError(f"--{declared.name.replace('_', '-')} is required: {declared.metadata['help']}")
         parts[section] = kind(**given)
     config = Config(**parts)
-    check_schedule(config)
-    check_inputs(config)
-    check_links(config)
-    check_hops(config)
-    check_precision(config)
-    epochs_to_trace(config.run.trace)
-    check_backend(config)
+    choices["check"](config)
     return config
 
 
@@ -113,194 +100,6 @@ def _check_range(flag: str, value: Any, rules: Mapping[str, Any], largest: float
     if not upper and (rules["most"] is not None or value > most):
         upper = f" and at most {most}"
     raise ConfigError(f"{flag}: expected at least {least}{upper}, got {value} ({origin})")
-
-
-def check_precision(config: Config) -> None:
-    """Raise ConfigError where --precision mixed or --matmul has no meaning."""
-    model, schedule = config.model, config.schedule
-    if config.run.matmul != "highest" and config.run.precision == "fp64":
-        raise ConfigError(
-            f"--matmul {config.run.matmul} rounds the factors of fp32 products, got --precision fp64; leave one of "
-            "them out"
-        )
-    if schedule.reduce_dtype != "fp32" and config.run.precision == "fp64":
-        raise ConfigError(
-            f"--reduce-dtype {schedule.reduce_dtype} rounds gradients of fp32, got --precision fp64; leave one of them "
-            "out"
-        )
-    if config.run.precision != "mixed":
-        return
-    if model.model not in ("gcn", "sage") or model.aggregator != "mean":
-        raise ConfigError(
-            f"--precision mixed: expected --model gcn, or sage with --aggregator mean, got --model {model.model} with "
-            f"--aggregator {model.aggregator}; use --precision fp32"
-        )
-    if model.jumping != "none":
-        raise ConfigError(
-            f"--precision mixed: expected --jumping none, got {model.jumping}, whose map sees hidden states in fp32; "
-            "use --precision fp32"
-        )
-    if schedule.schedule != "sar" or schedule.halo_dtype not in ("fp32", "bf16"):
-        raise ConfigError(
-            f"--precision mixed: expected --schedule sar, which then exchanges bf16, got {schedule.schedule} with "
-            f"--halo-dtype {schedule.halo_dtype}; use --precision fp32"
-        )
-
-
-def check_inputs(config: Config) -> None:
-    """Raise ConfigError for --features that cannot be read, or that do not go together with other options."""
-    if inputs_of(config.task.features).labels:
-        raise ConfigError(
-            f"--features {config.task.features}: labels become inputs by --label-reuse, with the share of the training "
-            "nodes that are given theirs in an epoch, such as 0.5"
-        )
-    if config.task.label_reuse and config.schedule.schedule not in LEARN_FEATURES:
-        raise ConfigError(
-            f"--label-reuse {config.task.label_reuse:g} draws other labels in every step, and --schedule "
-            f"{config.schedule.schedule} needs an input that does not change; expected {' or '.join(LEARN_FEATURES)}"
-        )
-    if config.task.label_reuse and config.model.keep_input == "always":
-        raise ConfigError(
-            f"--keep-input always keeps an aggregate of features that do not change, got --label-reuse "
-            f"{config.task.label_reuse:g}; leave one of them out"
-        )
-    if config.model.edge_dropout and config.model.keep_input == "always":
-        raise ConfigError(
-            "--keep-input always keeps an aggregate that does not change, got --edge-dropout "
-            f"{config.model.edge_dropout:g}, which leaves out other edges in every epoch; leave one of them out"
-        )
-    learned = inputs_of(config.task.features).learned
-    if config.data.inductive and (learned or config.task.label_reuse):
-        flag = f"--features {config.task.features}" if learned else f"--label-reuse {config.task.label_reuse:g}"
-        raise ConfigError(
-            f"--inductive trains on training nodes alone, and {flag} gives each node of the whole graph something of "
-            "its own in training; leave one of them out"
-        )
-    if config.data.inductive and config.task.task == LINKS:
-        raise ConfigError(
-            f"--inductive trains on training nodes alone, and --task {LINKS} on training edges; leave one of them out"
-        )
-    if config.data.inductive and config.schedule.schedule != "sar":
-        raise ConfigError(
-            f"--inductive is for --schedule sar, got {config.schedule.schedule}: expected sar, or no --inductive"
-        )
-    if learned and config.schedule.schedule not in LEARN_FEATURES:
-        raise ConfigError(
-            f"--features {config.task.features}: learned features change in every step, and --schedule "
-            f"{config.schedule.schedule} needs an input that does not; expected {' or '.join(LEARN_FEATURES)}"
-        )
-    if learned and config.optim.ema:
-        raise ConfigError(
-            f"--ema {config.optim.ema:g} averages the parameters of a model, and not the learned features of "
-            f"--features {config.task.features}; leave one of them out"
-        )
-    if learned and config.model.keep_input == "always":
-        raise ConfigError(
-            f"--keep-input always keeps an aggregate of features that do not change, got --features "
-            f"{config.task.features}; leave one of them out"
-        )
-
-
-def check_links(config: Config) -> None:
-    """Raise ConfigError for --link-split that cannot be read, and for schedules that cannot learn links."""
-    check_link_split(config.task.link_split)
-    if config.task.task == LINKS and config.schedule.schedule != "sar":
-        raise ConfigError(
-            f"--task {LINKS} is learned from the rows of both ends of every edge in every step: expected --schedule "
-            f"sar, got {config.schedule.schedule}"
-        )
-
-
-def check_hops(config: Config) -> None:
-    """Raise ConfigError for what --model sign, which sees the columns of a file and nothing of other ranks, has no use
-    for.
-    """
-    for flag, given in (
-        (f"--schedule {config.schedule.schedule}", config.schedule.schedule != "sar"),
-        (f"--features {config.task.features}", config.task.features != "file"),
-        (f"--label-reuse {config.task.label_reuse:g}", config.task.label_reuse > 0),
-        ("--inductive", config.data.inductive),
-    ):
-        if given and config.model.model == "sign":
-            raise ConfigError(
-                f"{flag} is not for --model sign, which learns from the columns of the graph file alone, propagated "
-                "over the whole graph before, and exchanges nothing but gradients of parameters; leave it out"
-            )
-
-
-def check_schedule(config: Config) -> None:
-    """Raise ConfigError for options that do not go together with the schedule."""
-    options = config.schedule
-    for declared in fields(options):
-        owners = declared.metadata["schedules"] or (options.schedule,)
-        if options.schedule not in owners and getattr(options, declared.name) != declared.default:
-            raise ConfigError(
-                f"--{declared.name.replace('_', '-')} belongs to --schedule {owners[0]}, got --schedule "
-                f"{options.schedule}; leave it out, or choose that schedule"
-            )
-    stages = 1 if config.model.model == "sgc" else config.model.layers
-    per_layer("--layer-epochs", options.layer_epochs, stages, int, 1, config.optim.epochs)
-    per_layer("--layer-lr", options.layer_lr, stages, float, 0.0, config.optim.lr)
-    listed("--drop-ranks", options.drop_ranks, int, 0)
-    if options.schedule == "lazy" and config.model.model == "appnp":
-        raise ConfigError(
-            "--schedule lazy trains layers one by one on what their neighbours have sent once, and the hops of --model "
-            "appnp change in every step: expected --schedule sar, bns or stale"
-        )
-    if options.schedule == "lazy" and config.model.jumping != "none":
-        raise ConfigError(
-            f"--jumping {config.model.jumping} trains all layers together with a map that sees them, and --schedule "
-            "lazy trains them one by one: expected --jumping none, or another schedule"
-        )
-    if options.finetune_lr and not options.finetune:
-        raise ConfigError("--finetune-lr needs --finetune: expected a number of exact epochs of at least 1, got 0")
-    if options.schedule == "lazy" and options.halo_dtype != "fp32":
-        raise ConfigError(
-            f"--halo-dtype {options.halo_dtype} is not for --schedule lazy, which sends a layer's input once and "
-            "keeps it: expected fp32, or another schedule"
-        )
-    if options.schedule != "sar" and options.halo_dtype == "auto":
-        raise ConfigError(
-            "--halo-dtype auto is for --schedule sar, whose exchanges are alike in every epoch: expected int8, int4 or "
-            f"int2 with --schedule {options.schedule}"
-        )
-    if options.assignment != "metis" and config.data.partition:
-        raise ConfigError(
-            f"--assignment {options.assignment} makes a map of its own, got --partition {config.data.partition} "
-            "besides; leave one of them out"
-        )
-    if options.schedule != "tma":
-        return
-    if bool(options.average_steps) == bool(options.average_seconds):
-        raise ConfigError(
-            "--schedule tma needs one of --average-steps N (at least 1) and --average-seconds X (above 0), got "
-            f"{options.average_steps} and {options.average_seconds:g}"
-        )
-    if options.average_steps > config.optim.epochs:
-        raise ConfigError(
-            f"--average-steps {options.average_steps} is longer than the run: expected 1 to --epochs = "
-            f"{config.optim.epochs}"
-        )
-    averages = -(-config.optim.epochs // max(1, options.average_steps))
-    if options.correct_every > averages:
-        raise ConfigError(
-            f"--correct-every {options.correct_every} is longer than the run: expected 0, or 1 to its {averages} "
-            "averages"
-        )
-
-
-def check_backend(config: Config) -> None:
-    """Raise ConfigError for what needs messages between two ranks alone, where the transport has none."""
-    run = config.run
-    if run.comm == "mpi" or run.comm == "torch" and run.torch_backend in PAIRWISE:
-        return
-    named = "--comm oneccl" if run.comm == "oneccl" else f"--torch-backend {run.torch_backend}"
-    for wanted, flag in ((config.schedule.schedule == "tma", "--schedule tma"), (bool(run.trace), "--trace")):
-        if wanted:
-            raise ConfigError(
-                f"{flag} sends messages between two ranks alone, which {named} cannot: expected --comm mpi, "
-                f"or --comm torch with --torch-backend {' or '.join(PAIRWISE)}"
-            )
 
 
 def epochs_to_trace(text: str) -> tuple[int, int]:

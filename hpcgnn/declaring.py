@@ -63,6 +63,7 @@ def option(
     schedules: tuple[str, ...] | None = None,
     by_model: bool = False,
     needs: Mapping[str, Container[Any]] | None = None,
+    also: Mapping[str, Container[Any]] | None = None,
     strict: bool = False,
     on_resume: str = "said",
     bare: str | None = None,
@@ -70,13 +71,13 @@ def option(
     """A documented field. choices: allowed values, or a name that the program resolves; least/below/most: the valid
     range.
 
-    What an option needs to have an effect: schedules: the names of the schedules that read it; by_model: a model that
-    names it (`uses` in nn/registry.py); needs: {another option: its values}, one of which is enough. An option
-    without effect gives a warning, a strict one an error (see effects.py). on_resume: `said` where a resumed run may
-    change the value, and says so; `same` where it must keep it. bare: what the option means on the command line without
-    a value; None: it needs one.
+    What an option needs to have an effect: schedules: names of the schedules that read it; by_model: a model that names
+    it (`uses` of a ModelEntry); needs: {another option: its values}, one of which is enough; also: likewise, whatever
+    the model uses. An option without effect gives a warning, a strict one an error (effects.py). on_resume: `said`
+    where a resumed run may change the value, and says so; `same` where it must keep it. bare: what the option means on
+    the command line without a value; None: it needs one.
     """
     rules = {"choices": choices, "least": least, "below": below, "most": most, "required": required}
-    effect = {"schedules": schedules, "by_model": by_model, "needs": needs or {}, "strict": strict}
+    effect = {"schedules": schedules, "by_model": by_model, "needs": needs or {}, "also": also or {}, "strict": strict}
     words = {"help": help, "on_resume": on_resume, "bare": bare}
     return field(default=default, metadata={**words, **rules, **effect})

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS
-from hpcgnn.options.task import LINKS
 
 # More models than these are not listed.
 _FEW = 4
@@ -61,7 +60,7 @@ def _in_vain(declared: Field[Any], chosen: Mapping[str, Any], uses: Mapping[str,
     """Why an option has no effect, or None."""
     name, rules, model = declared.name, declared.metadata, chosen["model"]
     used = uses.get(model)
-    if name == "hidden" and chosen["task"] == LINKS:  # the width of embeddings, of any model
+    if any(chosen[other] in values for other, values in rules["also"].items()):
         return None
     if name == "plugin":
         return f"--model {model} is not one that it registers" if used is not None else None

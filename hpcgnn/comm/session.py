@@ -7,6 +7,7 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.launcher import threads_per_rank
 from hpcgnn.comm.watchdog import Watchdog
+from hpcgnn.traits import TransportTraits
 
 if TYPE_CHECKING:
     from hpcgnn.comm.start_mpi import StartedMpi
@@ -20,6 +21,13 @@ class Means(NamedTuple):
 
     comm: str = "mpi"
     backend: str = "gloo"
+
+    @property
+    def traits(self) -> TransportTraits:
+        """What the transport allows."""
+        if self.comm == "torch":  # its other backends have collective calls only
+            return TransportTraits(pairwise=self.backend in ("gloo", "mpi"))
+        return TransportTraits(pairwise=self.comm == "mpi", node_memory=self.comm == "mpi")
 
 
 OVER_MPI = Means()

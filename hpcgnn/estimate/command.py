@@ -26,11 +26,11 @@ from hpcgnn.estimate.within import within, within_table
 from hpcgnn.graphfile.storage import GraphFile, replacing
 from hpcgnn.memory.resident import file_bytes, resident_bytes
 from hpcgnn.options.memory_size import said_memory
-from hpcgnn.options.task import LINKS
 from hpcgnn.output_files import check_outputs
+from hpcgnn.plan.run_plan import check_memory
+from hpcgnn.tasks.registry import task_traits
 from hpcgnn.terminal import tell
 from hpcgnn.train.shortage import advice
-from hpcgnn.train.within_memory import check_memory
 
 # What loading and starting MPI adds to a process that has torch, where no machine file says it.
 _MPI = 40 << 20
@@ -87,7 +87,7 @@ def _assumed(arguments: argparse.Namespace) -> tuple[float, float]:
 def forecasts(config: Config, rank_counts: Iterable[int]) -> Iterator[Forecast]:
     """A Forecast of the configuration's graph for each number of ranks."""
     with GraphFile(config.data.graph) as file:
-        source = CountedGraph(file, config.task.task != LINKS)
+        source = CountedGraph(file, task_traits(config.task.task).labels)
         for ranks in _shown(rank_counts):
             yield source.forecast(config, ranks)
 
@@ -103,7 +103,7 @@ def _source(config: Config, arguments: argparse.Namespace) -> Iterator[Source]:
             "--cut-share and --train-share belong to --stats: of a graph file both are counted; drop them"
         )
     with GraphFile(config.data.graph) as file:
-        yield CountedGraph(file, config.task.task != LINKS)
+        yield CountedGraph(file, task_traits(config.task.task).labels)
 
 
 def _shown(rank_counts: Iterable[int]) -> Iterable[int]:

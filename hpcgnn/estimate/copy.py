@@ -19,9 +19,8 @@ from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.schema import SPLITS
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.options.task import LINKS
 from hpcgnn.placement.order import FoundEdges, LocalOrder
-from hpcgnn.tasks.registry import TASKS
+from hpcgnn.tasks.registry import TASKS, task_traits
 
 _SEED = 1
 
@@ -141,7 +140,7 @@ def make_copy(
         labels=TASKS[task].blank(n, spec.classes),
         split=torch.from_numpy(split),
         original_id=torch.arange(n),
-        num_nodes=size.all_nodes if task == LINKS else n,
+        num_nodes=size.all_nodes if task_traits(task).all_rows else n,
         num_classes=spec.classes,
         task=task,
         node_type=(torch.arange(n) % spec.node_types).int() if spec.node_types else None,

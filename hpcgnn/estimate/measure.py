@@ -30,9 +30,10 @@ from hpcgnn.estimate.thread_curve import thread_curves
 from hpcgnn.estimate.trial import CODE, Experiment, Prepared, looking, pages_of_process
 from hpcgnn.memory.resident import file_bytes, resident_bytes
 from hpcgnn.ops.row_tiles import TILE_ROWS, tiles_of
+from hpcgnn.plan.rules import Selection
+from hpcgnn.plan.run_plan import plan
 from hpcgnn.train.matmul import set_matmul
 from hpcgnn.train.memory_profile import trim_heap
-from hpcgnn.train.model_spec import model_spec
 
 DEGREES = 6, 24
 # {options} of models that between them use all kernels, at widths that span what is usual.
@@ -139,10 +140,10 @@ def reference(choices: Choices) -> Experiment:
 
 def _experiment(options: dict[str, object], choices: Choices, classes: int = 40, sparse: bool = False) -> Experiment:
     config = make_config({"graph": "none", "layers": 3, "dropout": 0.5, **options}, choices, "bench machine")
-    types = 3 if config.model.model == "rgcn" else 0
+    types = 3 if Selection(config).layers.relational else 0
     plain = assumed_meta(Stats(ROWS, ROWS * max(DEGREES), features=ROWS if sparse else 128, classes=classes))
     meta = replace(plain, typed=types > 0, num_edge_types=types, sparse_features=sparse)
-    return Experiment.of(model_spec(meta, config), config, plain.task)
+    return Experiment.of(plan(config, meta, 1))
 
 
 def _prepared(experiment: Experiment, degree: int, rows: int = ROWS) -> Prepared:

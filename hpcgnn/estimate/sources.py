@@ -14,14 +14,10 @@ from hpcgnn.estimate.trial import Experiment
 from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.link_split import GIVEN, link_shares
-from hpcgnn.options.task import LINKS
-from hpcgnn.schedules.schedule_registry import check_halo, halo_of
-from hpcgnn.tasks.registry import resolve_task
+from hpcgnn.plan.run_plan import RunPlan, plan
+from hpcgnn.tasks.registry import task_traits
 from hpcgnn.train.choosing_maps import map_of_one_process
-from hpcgnn.train.job import check_lost_ranks
-from hpcgnn.train.model_spec import model_spec
 
 
 class Source(Protocol):
@@ -44,15 +40,13 @@ class CountedGraph:
 
     def forecast(self, config: Config, ranks: int) -> Forecast:
         """See Source."""
-        check_lost_ranks(config, ranks)
-        config = resolve_task(config, self._file.meta)
-        spec = model_spec(self._file.meta, config)
-        check_halo(config, spec)
-        counter, shares = self._count(config, ranks, halo_of(config, spec))
-        given = config.task.task == LINKS and config.task.link_split == GIVEN
+        decided = plan(config, self._file.meta, ranks)
+        config, keeps_input = decided.config, decided.spec.keeps_input
+        counter, shares = self._count(config, ranks, decided.halo)
+        given = decided.task.splits_edges and config.task.link_split == GIVEN
         compared_with = self._file.meta.negatives if given else ""
-        return self._forecaster(spec, config, config.task.task, compared_with).forecast(
-            shares, lambda worthwhile, prunable: counter.layers(shares, spec.keeps_input, worthwhile, prunable)
+        return self._forecaster(decided, compared_with).forecast(
+            shares, lambda worthwhile, prunable: counter.layers(shares, keeps_input, worthwhile, prunable)
         )
 
     def _count(self, config: Config, ranks: int, halo: str) -> tuple[Counter, Shares]:
@@ -72,7 +66,7 @@ def count(config: Config, counter: Counter) -> tuple[Counter, Shares]:
         among = counter.trained_on()
         induced = counter.taking(lambda ends, others: among[ends] & among[others])
         return counter, replace(counter.shares(), seen=induced.shares(among))
-    if config.task.task != LINKS:
+    if not task_traits(config.task.task).splits_edges:
         return counter, counter.shares()
     sides = sides_of(config, counter.file)
     if sides is None:
@@ -92,18 +86,15 @@ class AssumedGraph:
 
     def forecast(self, config: Config, ranks: int) -> Forecast:
         """See Source."""
-        check_lost_ranks(config, ranks)
-        meta = assumed_meta(self._stats, config.task.task)
-        config = resolve_task(config, meta)
-        spec = model_spec(meta, config)
-        check_halo(config, spec)
-        forecaster, fewest = self._forecaster(spec, config, config.task.task), halo_of(config, spec) == "least"
+        decided = plan(config, assumed_meta(self._stats, config.task.task), ranks)
+        config, fewest = decided.config, decided.halo == "least"
+        forecaster = self._forecaster(decided)
         shares = assumed_shares(self._stats, ranks, *self._shares, fewest)
         if config.data.inductive:
             cut_share, train_share = self._shares
             seen = assumed_shares(self._stats.induced(train_share), ranks, cut_share, 1.0, fewest)
             shares = replace(shares, seen=seen)
-        if config.task.task == LINKS:
+        if decided.task.splits_edges:
             shares = self._with_links(config, ranks)
         return forecaster.forecast(shares)
 
@@ -124,7 +115,7 @@ class _Forecasters:
     def __init__(self) -> None:
         self._last: tuple[Config, Forecaster] | None = None
 
-    def __call__(self, spec: ModelSpec, config: Config, task: str, compared_with: str = "") -> Forecaster:
-        if self._last is None or self._last[0] != config:
-            self._last = config, Forecaster(Experiment.of(spec, config, task, compared_with))
+    def __call__(self, plan: RunPlan, compared_with: str = "") -> Forecaster:
+        if self._last is None or self._last[0] != plan.config:
+            self._last = plan.config, Forecaster(Experiment.of(plan, compared_with))
         return self._last[1]

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.copy import Size, make_copy
@@ -28,16 +29,17 @@ from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.stream import Stream, Use
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.memory.resident import resident_bytes
-from hpcgnn.nn.registry import MODELS
+from hpcgnn.nn.model import traits_of
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.row_tiles import tile_rows, tiles_of
-from hpcgnn.schedules.schedule_registry import prunes
+from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.train.account import MADE, held_bytes, make_account
 from hpcgnn.train.clock import unwatched
 from hpcgnn.train.epochs import costs_of_epoch
 from hpcgnn.train.live_tensors import LiveTensors, Onlooker
-from hpcgnn.train.loop import Trainer, layers_to_prune
+from hpcgnn.train.loop import Trainer
 from hpcgnn.train.memory_profile import MemoryProfile, PeakMemory, trim_heap
+from hpcgnn.train.views import TrainingPart, layers_to_prune
 from hpcgnn.train.within_memory import Toy, toy_of
 
 #: (the layer whose share of the graph rows go along, None for all of it, SEEN for the subgraph that training sees, or
@@ -89,19 +91,27 @@ class Trial:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is tried out: a model and a configuration. toy: what a toy graph shows of it. compared_with: as a LocalGraph
+    """What is tried out: the plan of a run. toy: what a toy graph shows of it. compared_with: as a LocalGraph
     has it. code: bytes of libraries that this process first had in memory when it tried the model.
 
     Threads of a rank are those of the configuration, one where it does not say: what a rank works on at a time, and so
     what it holds, depends on them.
     """
 
-    spec: ModelSpec
-    config: Config
-    task: str
+    plan: RunPlan
     toy: Toy
     compared_with: str = ""
     code: int = 0
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The ModelSpec."""
+        return self.plan.spec
+
+    @property
+    def config(self) -> Config:
+        """The configuration, resolved."""
+        return self.plan.config
 
     @property
     def row_bytes(self) -> int:
@@ -109,24 +119,25 @@ class Experiment:
         return self.toy.row_bytes
 
     @classmethod
-    def of(cls, spec: ModelSpec, config: Config, task: str, compared_with: str = "") -> "Experiment":
+    def of(cls, plan: RunPlan, compared_with: str = "") -> "Experiment":
         """With the width of rows that a toy graph shows. Rounds that last for seconds have one step here, the copy is
         none of the ranks that are lost, and nothing is learned, which could end in numbers that are not finite.
         Raises ConfigError for what sends more than a copy shows.
         """
+        spec = plan.spec
         if spec.edge_dropout and spec.kept is not None:
             raise ConfigError(
                 f"estimate does not count the degrees that ranks tell each other in every epoch with --edge-dropout "
                 f"{spec.edge_dropout:g} and --precision mixed; expected --precision fp32, or no --edge-dropout"
             )
-        config = config.replace(drop_ranks="", lr=LR, layer_lr="", halo="rows")
-        if config.schedule.average_seconds:
-            config = config.replace(average_steps=1, average_seconds=0.0)
+        plan = plan.changed(drop_ranks="", lr=LR, layer_lr="", halo="rows")
+        if plan.config.schedule.average_seconds:
+            plan = plan.changed(average_steps=1, average_seconds=0.0)
         trim_heap()
-        before, toy = resident_bytes(), toy_of(spec, config, task)
+        before, toy = resident_bytes(), toy_of(plan)
         trim_heap()
         code = CODE.setdefault(spec.model, max(0, resident_bytes() - before))
-        return cls(spec, config, task, toy, compared_with, code)
+        return cls(plan, toy, compared_with, code)
 
     @property
     def limit(self) -> int:
@@ -157,20 +168,18 @@ class Experiment:
         buffers.declare(max(1, self.row_bytes))
         cap = max(1, buffers.cap(buffers.widest_row))
         comm = GhostCommunicator(size.ranks, self._sums_apart)
-        model, wanted = MODELS[self.spec.model], self.config.data.self_loops
-        loops = model.self_loops if wanted == "auto" else wanted
-        edges = model.edges(self.spec)
+        loops, edges, task = self.config.data.self_loops, self.plan.reads_edges, self.config.task.task
 
         def copy(of: Size) -> LocalGraph:
-            return make_copy(of, degrees, self.spec, self.task, cap, loops, edges, comm, self.compared_with)
+            return make_copy(of, degrees, self.spec, task, cap, loops, edges, comm, self.compared_with)
 
         local, seen = copy(small), None if small.seen is None else replace(copy(small.seen), compact=None)
         profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors()) if profiled else None
         loaded = held_bytes((local.inward, local.outward, local.features, local.labels, local.split), set())
-        arguments = local, self.spec, self.config, comm, buffers, profile or unwatched
+        arguments = local, self.plan, comm, buffers, profile or unwatched
         making = LiveTensors()
         with making if profiled else contextlib.nullcontext():
-            trainer = _OnCopy(seen, pruned, *arguments)
+            trainer = Trainer(*arguments, part=_PartOfCopy(seen, pruned))
         return Prepared(trainer, local, profile, loaded + local.original_id.nbytes, making.height)
 
     @property
@@ -196,13 +205,13 @@ class Experiment:
         prepared = self.trainer(size, degrees, factor, True, pruned)
         trainer, local, profile = prepared.trainer, prepared.local, prepared.profile
         assert profile is not None
-        whole, work = sum(stage.epochs for stage in trainer.plan), dict[Operation, np.ndarray]()
+        whole, work = sum(stage.epochs for stage in trainer.stages), dict[Operation, np.ndarray]()
         account: dict[tuple[int, str], dict[str, int]] = {}
         evaluates = self.config.run.eval_every > 0
-        for number, stage in enumerate(trainer.plan):
+        for number, stage in enumerate(trainer.stages):
             trainer.begin_stage(number, 0)
             trainer.step(0)
-            if evaluates and trainer.subgraph is not None:
+            if evaluates and trainer.views.subgraph is not None:
                 trainer.evaluate()  # asks once for what it keeps of the whole graph
             with looking(trainer, local, self._fresh(trainer, factor)) as found:
                 trainer.step(1)
@@ -227,33 +236,33 @@ class Experiment:
         found.loaded, found.epochs = prepared.loaded, whole
         found.parameters = sum(p.numel() for p in trainer.model.parameters())
         found.halo = {place: plan.num_halo for place, plan in _plans(trainer, local)}
-        if prunes(self.config) and trainer.subgraph is None:
+        if self.plan.prunes and trainer.views.subgraph is None:
             found.worthwhile, found.prunable = layers_to_prune(trainer.model)
-            found.pruned = sum(share is not None for share in trainer.shares)
+            found.pruned = sum(share is not None for share in trainer.views.shares)
         return found
 
     def _fresh(self, trainer: Trainer, factor: float) -> Fresh:
         return Fresh(len(trainer.training_graph.ids), factor, tile_rows(), self.tile)
 
 
-class _OnCopy(Trainer):
-    """A Trainer that is told what it sees of a graph. seen: the subgraph of `--inductive`. pruned: so many of the last
-    layers compute some rows only, whatever share of all rows that is; None leaves it to the graph.
+class _PartOfCopy(TrainingPart):
+    """What training sees of a copy. seen: the subgraph of `--inductive`. pruned: how many of the last layers compute
+    some rows only, whatever share of all rows that is; None leaves it to the graph.
     """
 
-    def __init__(self, seen: LocalGraph | None, pruned: int | None, *arguments: Any) -> None:
+    def __init__(self, seen: LocalGraph | None, pruned: int | None) -> None:
         self._seen, self._number = seen, pruned
-        super().__init__(*arguments)
 
-    def _training_subgraph(self, local: LocalGraph) -> LocalGraph:
+    def subgraph(self, local: LocalGraph, comm: Communicator) -> LocalGraph:
         assert self._seen is not None, "a size has one where the configuration does"
         return self._seen
 
-    def _pruned(self, local: LocalGraph, spec: ModelSpec) -> list[LocalGraph | None]:
+    def shares(self, local: LocalGraph, model: Any, comm: Communicator) -> list[LocalGraph | None]:
         if self._number is not None:
-            for back, conv in enumerate(reversed(self.model.convs)):
-                cast(Any, conv).worthwhile = 1.0 if back < self._number else -1.0
-        return super()._pruned(local, spec)
+            for back, conv in enumerate(reversed(model.convs)):
+                share = 1.0 if back < self._number else -1.0
+                conv.traits = replace(traits_of(conv), worthwhile=share)
+        return super().shares(local, model, comm)
 
 
 @dataclass(frozen=True)
@@ -307,7 +316,7 @@ def _place(stream: Stream[Any], trainer: Trainer, local: LocalGraph) -> Place | 
 
 def _plans(trainer: Trainer, local: LocalGraph) -> Iterator[tuple[Place, HaloPlan]]:
     """The plans of all streams, those of the whole graph first."""
-    for layer, share in [(None, local), *enumerate(trainer.shares), (SEEN, trainer.subgraph)]:
+    for layer, share in [(None, local), *enumerate(trainer.views.shares), (SEEN, trainer.views.subgraph)]:
         if share is not None:
             yield (layer, "inward"), share.inward.plan
             yield (layer, "outward"), share.outward.plan

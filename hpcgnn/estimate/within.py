@@ -36,7 +36,7 @@ def within(forecast: Forecast, place_: Place, machine: Machine | None, config: C
     sizes = bytes_on_disk(spec, rows, columns)
     shelf = Shelf(None, None, experiment.tile, columns)  # type: ignore[arg-type] # nothing is put there
     found, room = Placing(False, False, 1.0), memory // per_node - lasting - at_work
-    if can_lie_on_disk(config, spec, toy):
+    if can_lie_on_disk(experiment.plan, toy):
         read = bytes_read_at_a_time(shelf, spec, rows, columns)
         found = place(room, at_work, kept, read, sizes, toy.reads_input)
     if not found.features:

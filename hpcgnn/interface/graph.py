@@ -24,6 +24,7 @@ from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import initialise
+from hpcgnn.nn.model import traits_of
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.operators import Attention, Linear, Made, Operator
 from hpcgnn.options.inputs import inputs_of
@@ -193,7 +194,7 @@ class TrainingGraph(Graph):
         layer: int = 0,
     ) -> torch.Tensor:
         """As that of Graph."""
-        if getattr(getattr(message, "__self__", None), "self_loops", "") == "add" and not self._loaded.stated:
+        if traits_of(getattr(message, "__self__", None)).self_loops == "add" and not self._loaded.stated:
             raise _unstated()
         return super().propagate(message, reduce, x_src=x_src, x_dst=x_dst, edge=edge, dropout=dropout, layer=layer)
 

@@ -21,15 +21,13 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.opening import open_graph
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.interface.graph import Loaded, TrainingGraph
-from hpcgnn.nn.norm import NORM_LAYERS
-from hpcgnn.nn.registry import MODELS
 from hpcgnn.options.inputs import inputs_of
-from hpcgnn.schedules.schedule_registry import SCHEDULES
+from hpcgnn.plan.model_spec import DTYPES, check_features
 from hpcgnn.tasks.registry import TASKS
 from hpcgnn.train.agreement import agree, facts_of_process
+from hpcgnn.train.choices import registry_choices
 from hpcgnn.train.choosing_maps import choose_map
 from hpcgnn.train.memory_profile import set_allocator_policy, trim_heap
-from hpcgnn.train.model_spec import DTYPES, check_features
 from hpcgnn.train.rundir import start_logging
 
 log = logging.getLogger("hpcgnn")
@@ -82,7 +80,7 @@ def load(
             "threads": threads,
             "watchdog": watchdog,
         },
-        {"models": tuple(MODELS), "norms": tuple(NORM_LAYERS), "schedules": tuple(SCHEDULES)},
+        registry_choices(),
         "hpcgnn.load",
     )
     if precision == "mixed" or self_loops == "auto":

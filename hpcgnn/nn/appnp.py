@@ -5,17 +5,25 @@ Rows that travel are as wide as the classes, whatever the hidden layers. Nothing
 is the same sum along the out-edges.
 """
 
+from dataclasses import replace
+
 import torch
 from torch import nn
 
+from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Linear
+from hpcgnn.nn.model import Model
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.traits import LayerTraits
 
 
 class OwnLayer(nn.Module):
-    """x W + b of own rows. alone: whether that is all, so that each node is seen by itself."""
+    """x W + b of own rows."""
 
-    self_loops, alone = "add", True
+    traits = LayerTraits(
+        self_loops="add", fixed_sums=True, input_rows="never", normalisation="sym", layerwise=False, local=True
+    )
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()
@@ -36,7 +44,8 @@ class PropagatedLayer(OwnLayer):
 
     def __init__(self, d_in: int, d_out: int, hops: int, teleport: float, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out, dtype)
-        self.hops, self.teleport, self.alone = hops, teleport, hops == 0
+        self.hops, self.teleport = hops, teleport
+        self.traits = replace(self.traits, local=hops == 0)
 
     def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         """Own rows x (n_p, d_in) -> (n_p, d_out). Collective."""
@@ -44,3 +53,13 @@ class PropagatedLayer(OwnLayer):
         for _ in range(self.hops):
             z = graph.aggregate(z, "sym").mul_(1 - self.teleport).add_(h, alpha=self.teleport)
         return z
+
+
+def _build(spec: ModelSpec) -> Model:
+    widths = spec.widths
+    layers = [OwnLayer(a, b, spec.dtype) for a, b in zip(widths[:-2], widths[1:-1])]
+    layers.append(PropagatedLayer(widths[-2], widths[-1], spec.hops, spec.teleport, spec.dtype))
+    return Model(spec, layers, widths[1:-1])
+
+
+MODEL = ModelEntry(_build, lambda spec: OwnLayer, ("hidden", "norm", "residual", "hops", "teleport", "edge_dropout"))

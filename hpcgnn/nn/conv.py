@@ -15,6 +15,7 @@ from hpcgnn.nn.graph import DroppedRows, Graph, Part
 from hpcgnn.ops.activation_dropout import ReluDropout
 from hpcgnn.ops.draws import Purpose
 from hpcgnn.ops.handover import Handover
+from hpcgnn.traits import LayerTraits
 
 #: (W_n (d_in, d_out), W_s (d_in, d_out) or None, b (d_out,) or None).
 Weights = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
@@ -23,15 +24,11 @@ Weights = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 class Conv(nn.Module):
     """Base of the convolutions. d_in, d_out: widths. norm: how the neighbours are normalised (see graph/norms.py).
 
-    uses_self: whether `combine` reads x besides its aggregate. prunable: whether the graph may have fewer outputs than
-    inputs. constants_in_tiles: whether `combine_constants` reads its inputs some rows at a time, so that they may be on
-    disk.
+    traits: what the layer needs and allows.
     """
 
     norm = "sum"
-    uses_self = False
-    prunable = False
-    constants_in_tiles = False
+    traits = LayerTraits(reads_self=False)
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
@@ -48,7 +45,7 @@ class Conv(nn.Module):
         return graph.aggregate(x, self.norm)
 
     def combine(self, aggregate: torch.Tensor, x: torch.Tensor | None) -> torch.Tensor:
-        """The output (n_p, d_out) from the aggregate (n_p, d_in) and, if `uses_self`, the input x (n_p, d_in).
+        """The output (n_p, d_out) from the aggregate (n_p, d_in) and, if `traits.reads_self`, the input x (n_p, d_in).
         Local.
         """
         raise NotImplementedError
@@ -60,7 +57,7 @@ class Conv(nn.Module):
         assert not isinstance(aggregate, OnDisk) and not isinstance(x, OnDisk), "only where read in tiles"
         return self.combine(
             graph.own(graph.dropout(aggregate, p, layer, Purpose.DROPOUT_AGGREGATE)),
-            graph.own(graph.dropout(x, p, layer)) if self.uses_self else None,
+            graph.own(graph.dropout(x, p, layer)) if self.traits.reads_self else None,
         )
 
     def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
@@ -71,7 +68,7 @@ class Conv(nn.Module):
         """Output (m, d_out), of the nodes that the graph computes: all own ones unless rows are pruned. Collective."""
         if self.d_out < self.d_in or isinstance(x, DroppedRows):
             return self.transform_first(graph, x)
-        return self.combine(self.gather(graph, x), graph.own(x) if self.uses_self else None)
+        return self.combine(self.gather(graph, x), graph.own(x) if self.traits.reads_self else None)
 
 
 class LinearConv(Conv):
@@ -82,9 +79,16 @@ class LinearConv(Conv):
     same in separate steps, for sparse features and for schedules that keep the aggregate.
     """
 
-    activation = ReluDropout
-    prunable = True
-    constants_in_tiles = True
+    traits = LayerTraits(
+        fixed_sums=True,
+        constant_aggregate=True,
+        input_rows="narrower",
+        mixed_precision=True,
+        prunable=True,
+        reads_self=False,
+        constants_in_tiles=True,
+        activation=ReluDropout,
+    )
     kept: torch.dtype | None = None  # dtype of the output, where it is not that of the weights: set by the model
 
     def weights(self) -> Weights:

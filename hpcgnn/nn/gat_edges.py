@@ -7,12 +7,17 @@ rule computes them where edges end: a halo row costs F + H numbers forwards and 
 edges do not travel.
 """
 
+from dataclasses import replace
+
 import torch
 from torch import nn
-from torch.nn.functional import leaky_relu
+from torch.nn.functional import elu, leaky_relu
 
+from hpcgnn.errors import GraphError
+from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive
 from hpcgnn.nn.gat import GATConv
 from hpcgnn.nn.graph import ConstantRows, DroppedRows, Graph
+from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import PLAIN, ModelSpec
 from hpcgnn.ops.handover import Handover
 
@@ -20,9 +25,16 @@ from hpcgnn.ops.handover import Handover
 class EdgeGATConv(GATConv):
     """A GATConv on a graph with spec.edge_features columns."""
 
-    activation = None
-    prunable = False
-    returns_loans = False
+    traits = replace(
+        GATConv.traits,
+        edge_data="all",
+        weights=False,
+        reads_in_place=False,
+        prunable=False,
+        worthwhile=None,
+        activation=None,
+        takes_handover=False,
+    )
 
     def __init__(
         self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
@@ -56,3 +68,22 @@ class EdgeGATConv(GATConv):
         )
         y = y.unflatten(1, (self.shape.heads, self.shape.width)).mean(1) if self.shape.average else y
         return y if self.bias is None else y + self.bias
+
+
+def _layer(spec: ModelSpec) -> type[GATConv]:
+    return EdgeGATConv if spec.edge_features and spec.edge_term == "none" else GATConv
+
+
+def _build(spec: ModelSpec) -> Model:
+    missing = {"weight": not spec.weighted, "type": spec.edge_types == 0}.get(spec.edge_term, False)
+    if missing:
+        raise GraphError(
+            f"--edge-term {spec.edge_term} needs edges with {spec.edge_term}s, and this graph has none; import it "
+            "with them, or leave the option out"
+        )
+    # In place, but where the gradient of the fused layer needs its output.
+    activation = ELU_IN_PLACE if spec.edge_features else elu
+    return attentive(_layer(spec), activation)(spec)
+
+
+MODEL = ModelEntry(_build, _layer, (*ATTENTION, "negative_slope", "edge_term"), weights_remedy="--edge-term weight")

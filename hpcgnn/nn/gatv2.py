@@ -9,9 +9,11 @@ import torch
 from torch import nn
 from torch.nn.functional import leaky_relu
 
+from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive
 from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Glorot, Linear
 from hpcgnn.nn.spec import PLAIN, ModelSpec
+from hpcgnn.traits import LayerTraits
 
 
 class GATv2Conv(nn.Module):
@@ -22,7 +24,7 @@ class GATv2Conv(nn.Module):
     that is made by itself needs neither.
     """
 
-    self_loops = "add"
+    traits = LayerTraits(self_loops="add", input_rows="never", edge_data="features", weights=False, edge_features=True)
 
     def __init__(
         self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
@@ -61,3 +63,6 @@ class GATv2Conv(nn.Module):
         )
         y = y.unflatten(1, (self.heads, self.width)).mean(1) if self.average else y
         return y if self.bias is None else y + self.bias
+
+
+MODEL = ModelEntry(attentive(GATv2Conv, ELU_IN_PLACE), lambda spec: GATv2Conv, (*ATTENTION, "negative_slope"))

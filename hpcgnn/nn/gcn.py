@@ -1,14 +1,17 @@
 """Graph convolution (Kipf and Welling, ICLR'17): y = D^-1/2 A D^-1/2 x W + b, where A has the self loops."""
 
+from dataclasses import replace
+
 import torch
 
 from hpcgnn.nn.conv import LinearConv, Weights
+from hpcgnn.nn.entry import LINEAR, ModelEntry, stacked
 from hpcgnn.nn.linear import Linear
 
 
 class GCNConv(LinearConv):
     norm = "sym"
-    self_loops = "add"
+    traits = replace(LinearConv.traits, self_loops="add", normalisation="sym")
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)
@@ -19,3 +22,6 @@ class GCNConv(LinearConv):
 
     def weights(self) -> Weights:
         return self.linear.weight, None, self.linear.bias
+
+
+MODEL = ModelEntry(stacked(GCNConv), lambda spec: GCNConv, LINEAR)

@@ -8,17 +8,18 @@ from torch import nn
 
 from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.nn.conv import Conv
+from hpcgnn.nn.entry import LINEAR, ModelEntry, stacked
 from hpcgnn.nn.graph import DroppedRows, Graph, Part
 from hpcgnn.nn.linear import Linear
 from hpcgnn.ops.draws import Purpose
+from hpcgnn.traits import LayerTraits
 
 
 class GINConv(Conv):
     norm = "sum"
-    self_loops = "keep"
-    uses_self = True
-    constants_in_tiles = True
-    prunable = True
+    traits = LayerTraits(
+        fixed_sums=True, constant_aggregate=True, input_rows="narrower", prunable=True, constants_in_tiles=True
+    )
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)
@@ -48,3 +49,6 @@ class GINConv(Conv):
         z = x @ self.first.weight
         assert self.first.bias is not None, "nobody drops it"
         return self.second(torch.relu(graph.aggregate(z, self.norm) + (1 + self.eps) * graph.own(z) + self.first.bias))
+
+
+MODEL = ModelEntry(stacked(GINConv), lambda spec: GINConv, LINEAR)

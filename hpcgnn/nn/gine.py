@@ -5,17 +5,24 @@ y_i = MLP((1 + ε) x_i + Σ_j ReLU(x_j + W e_ij + b)),   ε learned
 A halo row carries x, so that it costs F numbers forwards and 2F backwards; features of edges do not travel.
 """
 
+from functools import partial
+
 import torch
 from torch import nn
 
+from hpcgnn.errors import GraphError
+from hpcgnn.nn.entry import STACK, ModelEntry, stacked
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
+from hpcgnn.nn.model import Model
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.traits import LayerTraits
 
 
 class GINEConv(nn.Module):
     """forward(graph, x (n_p, d_in)) -> (n_p, d_out), of a graph with `edge_features` columns. Collective."""
 
-    self_loops = "keep"
+    traits = LayerTraits(edge_data="features", weights=False, edge_features=True)
 
     def __init__(self, d_in: int, d_out: int, edge_features: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()
@@ -35,3 +42,15 @@ class GINEConv(nn.Module):
     def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
         total = graph.propagate(self.message, "sum", x_src=x, edge=graph.edge_features)
         return self.second(torch.relu(self.first(total + (1 + self.eps) * x)))
+
+
+def _build(spec: ModelSpec) -> Model:
+    if spec.edge_features == 0:
+        raise GraphError(
+            "gine needs edges with features, and there are none; import the graph with them (--edge-features), train "
+            "with --edge-features file, or use gin"
+        )
+    return stacked(partial(GINEConv, edge_features=spec.edge_features))(spec)
+
+
+MODEL = ModelEntry(_build, lambda spec: GINEConv, STACK)

@@ -12,8 +12,16 @@ from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.norm import NORM_LAYERS, Identity
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.handover import Handover
+from hpcgnn.traits import LayerTraits
+
+UNKNOWN = LayerTraits()
 
 Activation = Callable[[torch.Tensor], torch.Tensor]
+
+
+def traits_of(layer: object) -> LayerTraits:
+    """The traits of a layer or of a class of layers: its own, or those of a layer about which nothing is known."""
+    return getattr(layer, "traits", UNKNOWN)
 
 
 class Model(nn.Module):
@@ -60,8 +68,8 @@ class Model(nn.Module):
             self.jump = Linear(seen, spec.classes, dtype=spec.dtype)
         for conv, norm, above in zip(self.convs, self.norms, self.convs[1:]):
             if hasattr(conv, "hands_over"):
-                returns = getattr(above, "returns_loans", False)
-                conv.hands_over = self._takes_over(above) and returns and isinstance(norm, Identity)
+                takes = self._takes_over(above) and traits_of(above).takes_handover
+                conv.hands_over = takes and isinstance(norm, Identity)
 
     def forward(self, whole: Graph) -> torch.Tensor:
         if self.jump is not None:
@@ -73,7 +81,7 @@ class Model(nn.Module):
             graph = whole.at(layer)
             if self._takes_over(conv):  # and applies the activation itself
                 h = h if isinstance(h, Handover) else Handover(self._normalised(graph, norm, h))
-                h.activation = graph.activation(conv.activation, self._p, layer)
+                h.activation = graph.activation(conv.traits.activation, self._p, layer)
                 h = conv(graph, h)
                 continue
             x = self._activation(self._normalised(graph, norm, h))
@@ -97,7 +105,7 @@ class Model(nn.Module):
 
     def _takes_over(self, conv: nn.Module) -> bool:
         """Whether a layer takes its input over with its memory (see ops/handover.py)."""
-        return self._hand_over and getattr(conv, "activation", None) is not None
+        return self._hand_over and traits_of(conv).activation is not None
 
     @property
     def prunable_layers(self) -> int:
@@ -105,7 +113,7 @@ class Model(nn.Module):
         first = len(self.convs)
         if self.jump is not None:
             return 0
-        while first > 0 and (getattr(self.convs[first - 1], "prunable", False) or first == 1 and self.spec.keeps_input):
+        while first > 0 and (traits_of(self.convs[first - 1]).prunable or first == 1 and self.spec.keeps_input):
             first -= 1
         # Batch norm needs every row of what it normalises, the output of every layer but the last.
         return min(len(self.convs) - first, 1 if self.spec.norm == "batch" else len(self.convs))
@@ -113,12 +121,12 @@ class Model(nn.Module):
     @property
     def input_in_tiles(self) -> bool:
         """Whether the first layer takes ConstantRows."""
-        return self.before is None and getattr(self.convs[0], "input_in_tiles", False)
+        return self.before is None and traits_of(self.convs[0]).input_in_tiles
 
     @property
-    def alone(self) -> bool:
-        """Whether it sees each node by itself: none of its neighbours, and no statistics of all nodes."""
-        return self.spec.norm != "batch" and all(getattr(conv, "alone", False) for conv in self.convs)
+    def is_local(self) -> bool:
+        """Whether the model sees each node alone: no neighbours, and no statistics of all nodes."""
+        return self.spec.norm != "batch" and all(traits_of(conv).local for conv in self.convs)
 
     def _input_layer(self, graph: Graph) -> torch.Tensor | Handover:
         """The first convolution, whose input never changes: nothing is exchanged for it after the first step if it

@@ -7,11 +7,17 @@ all nodes, by all edges. All four come out of one stream of x, and the scalers o
 row forwards, 2F backwards.
 """
 
+from functools import partial
+
 import torch
 from torch import nn
 
+from hpcgnn.nn.entry import STACK, ModelEntry, stacked
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
+from hpcgnn.nn.model import Model
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.traits import LayerTraits
 
 AGGREGATORS = ("mean", "max", "min", "std")
 
@@ -19,7 +25,7 @@ AGGREGATORS = ("mean", "max", "min", "std")
 class PNAConv(nn.Module):
     """forward(graph, x (n_p, d_in)) -> (n_p, d_out). Collective. edge_features: columns that edges have, or 0."""
 
-    self_loops = "keep"
+    traits = LayerTraits(edge_data="features", weights=False, edge_features=True)
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None, edge_features: int = 0) -> None:
         super().__init__()
@@ -48,3 +54,10 @@ class PNAConv(nn.Module):
 def _size(graph: Graph) -> torch.Tensor:
     """log(d + 1) of own nodes: float64 (n_p,)."""
     return torch.log1p(graph.in_degree)
+
+
+def _build(spec: ModelSpec) -> Model:
+    return stacked(partial(PNAConv, edge_features=spec.edge_features))(spec)
+
+
+MODEL = ModelEntry(_build, lambda spec: PNAConv, STACK)

@@ -24,6 +24,7 @@ from torch.nn.functional import leaky_relu
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.nn.graph import Graph
 from hpcgnn.ops.additive_attention import AttentionShape
+from hpcgnn.traits import LayerTraits
 
 _REDUCE = {"SumAggregation": "sum", "MeanAggregation": "mean", "MaxAggregation": "max", "MinAggregation": "min"}
 
@@ -59,19 +60,21 @@ class PygLayer(nn.Module):
             self._rule = None
         _check(layer, base, self._rule is not None)
         self.reduce = None if self._rule else _reduce(layer)
-        self.self_loops = "add" if self._rule and getattr(layer, "add_self_loops", False) else "keep"
+        self.traits = LayerTraits(
+            self_loops="add" if self._rule and getattr(layer, "add_self_loops", False) else "keep"
+        )
 
     def forward(self, graph: Graph, x: torch.Tensor, **edges: Any) -> torch.Tensor:
         if not isinstance(x, torch.Tensor):
             raise GraphError("a layer of PyG needs rows of numbers, and the features are sparse; transform them first")
-        view = graph.seen_with(self.self_loops) if self._rule else graph
+        view = graph.seen_with(self.traits.self_loops) if self._rule else graph
         if (
             self._rule is _gcn
             and edges.get("edge_weight") is not None
             and edges["edge_weight"] is not graph.edge_weight
         ):
             _refuse(self.layer, "edge_weight is not that of the graph", "expected edge_weight=graph.edge_weight")
-        if self._rule and self.self_loops == "add" and edges.get("edge_attr") is not None:
+        if self._rule and self.traits.self_loops == "add" and edges.get("edge_attr") is not None:
             _refuse(
                 self.layer,
                 "it would have to fill in edge_attr for the self loops that it adds",

@@ -13,9 +13,11 @@ import torch
 from torch import nn
 from torch.nn.functional import leaky_relu
 
+from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive
 from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Glorot, Linear
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.traits import LayerTraits
 
 
 class RGATConv(nn.Module):
@@ -26,7 +28,7 @@ class RGATConv(nn.Module):
     number, which keys that dropout.
     """
 
-    self_loops = "keep"
+    traits = LayerTraits(input_rows="never", edge_data="all", weights=False, relational=True)
 
     def __init__(self, d_in: int, width: int, heads: int, average: bool, spec: ModelSpec, layer: int = 0) -> None:
         super().__init__()
@@ -83,3 +85,6 @@ class RGATConv(nn.Module):
             layer=self.layer,
         )
         return self.own(x) + (y.unflatten(1, (self.heads, self.width)).mean(1) if self.average else y)
+
+
+MODEL = ModelEntry(attentive(RGATConv, ELU_IN_PLACE), lambda spec: RGATConv, (*ATTENTION, "negative_slope", "bases"))

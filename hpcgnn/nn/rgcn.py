@@ -11,14 +11,18 @@ features are all zero has an embedding by its bias.
 import torch
 from torch import nn
 
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.entry import STACK, ModelEntry, handed_on, typed_projection
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Glorot, Linear
+from hpcgnn.nn.model import Model
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.traits import LayerTraits
 
 
 class RGCNConv(nn.Module):
     """forward(graph, x (n_p, d_in)) -> (n_p, d_out). Collective. num_types: relations R; num_bases: B, at most R."""
 
-    self_loops = "keep"
+    traits = LayerTraits(input_rows="unprojected", edge_data="all", normalisation="relation", relational=True)
 
     def __init__(self, d_in: int, d_out: int, num_types: int, num_bases: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()
@@ -42,26 +46,13 @@ class RGCNConv(nn.Module):
         return graph.relate(x, self.coefficients, self.bases) + self.own(x)
 
 
-class TypedProjection(nn.Module):
-    """x_i W_t(i) + b_t(i) by the node's type, then ReLU: forward(graph, x (n_p, d_in)) -> (n_p, d_out). Local."""
+def _build(spec: ModelSpec) -> Model:
+    before, widths = typed_projection(spec), spec.widths
+    if before is not None:
+        widths = (spec.hidden, *widths[1:])
+    relations = spec.edge_types + spec.loop_relation
+    convs = [RGCNConv(a, b, relations, spec.bases, spec.dtype) for a, b in zip(widths[:-1], widths[1:])]
+    return Model(spec, convs, handed_on(spec, widths), before=before)
 
-    def __init__(self, d_in: int, d_out: int, num_types: int, dtype: torch.dtype | None = None) -> None:
-        super().__init__()
-        self.d_in, self.d_out = d_in, d_out
-        self.weights = nn.Parameter(torch.zeros(num_types, d_in, d_out, dtype=dtype))
-        self.bias = nn.Parameter(torch.zeros(num_types, d_out, dtype=dtype))
 
-    def glorot(self) -> list[Glorot]:
-        """Each type's weights by themselves, and its bias, which may be all that the type has, likewise."""
-        each = [(weight, self.d_in, self.d_out) for weight in self.weights.data]
-        return [*each, (self.bias, self.d_out, self.d_out)]
-
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
-        kinds, parts, order = graph.node_type, [], []
-        for kind, weight in enumerate(self.weights):
-            rows = torch.nonzero(kinds == kind).flatten()
-            order.append(rows)
-            # Sparse features have no rows to pick from: all are multiplied, and the type's are taken.
-            parts.append((x @ weight)[rows] if isinstance(x, DroppedRows) else x[rows] @ weight)
-        place = torch.cat(order).argsort()
-        return torch.relu_(torch.cat(parts)[place] + self.bias[kinds])
+MODEL = ModelEntry(_build, lambda spec: RGCNConv, (*(name for name in STACK if name != "edge_dropout"), "bases"))

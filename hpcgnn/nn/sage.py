@@ -1,5 +1,7 @@
 """GraphSAGE, mean aggregator (Hamilton et al., NIPS'17, algorithm 1): y = W_n · mean of in-neighbours + W_s x + b."""
 
+from dataclasses import replace
+
 import torch
 
 from hpcgnn.nn.conv import LinearConv, Weights
@@ -8,8 +10,7 @@ from hpcgnn.nn.linear import Linear
 
 class SAGEConv(LinearConv):
     norm = "mean"
-    self_loops = "keep"
-    uses_self = True
+    traits = replace(LinearConv.traits, normalisation="mean", reads_self=True)
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)

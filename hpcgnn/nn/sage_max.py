@@ -7,13 +7,15 @@ b_p). A maximum does not commute with W_n, so that the input side is always what
 import torch
 
 from hpcgnn.nn.conv import Conv, begin_as
+from hpcgnn.nn.entry import LINEAR, ModelEntry, stacked
 from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Linear
+from hpcgnn.nn.sage import SAGEConv
+from hpcgnn.traits import LayerTraits
 
 
 class SAGEMaxConv(Conv):
-    self_loops = "keep"
-    uses_self = True
+    traits = LayerTraits(constant_aggregate=True, input_rows="unkept", weights=False)
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)
@@ -38,6 +40,8 @@ class SAGEMaxConv(Conv):
 
 
 class SAGEPoolConv(SAGEMaxConv):
+    traits = LayerTraits(input_rows="never", weights=False)
+
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out, dtype)
         self.pool = Linear(d_in, d_out, dtype=dtype)
@@ -45,3 +49,13 @@ class SAGEPoolConv(SAGEMaxConv):
 
     def gather(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         return graph.largest(torch.relu(self.pool(x)))
+
+
+# By `--aggregator`.
+LAYERS = {"mean": SAGEConv, "max": SAGEMaxConv, "pool": SAGEPoolConv}
+MODEL = ModelEntry(
+    lambda spec: stacked(LAYERS[spec.aggregator])(spec),
+    lambda spec: LAYERS[spec.aggregator],
+    (*LINEAR, "aggregator"),
+    weights_remedy="--aggregator mean",
+)

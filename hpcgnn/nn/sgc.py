@@ -6,15 +6,26 @@ import torch
 
 from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.nn.conv import Conv
+from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.graph import DroppedRows, Graph, Part
 from hpcgnn.nn.linear import Linear
+from hpcgnn.nn.model import Model
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Purpose
+from hpcgnn.traits import LayerTraits
 
 
 class SGCConv(Conv):
     norm = "sym"
-    self_loops = "add"
-    constants_in_tiles = True
+    traits = LayerTraits(
+        self_loops="add",
+        fixed_sums=True,
+        constant_aggregate=True,
+        input_rows="narrower",
+        normalisation="sym",
+        reads_self=False,
+        constants_in_tiles=True,
+    )
 
     def __init__(self, d_in: int, d_out: int, hops: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)
@@ -39,3 +50,10 @@ class SGCConv(Conv):
     def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         assert self.linear.bias is not None, "nobody drops it"
         return self.gather(graph, x @ self.linear.weight).add_(self.linear.bias)
+
+
+def _build(spec: ModelSpec) -> Model:
+    return Model(spec, [SGCConv(spec.d_in, spec.classes, spec.layers, dtype=spec.dtype)], [])
+
+
+MODEL = ModelEntry(_build, lambda spec: SGCConv, ("keep_input", "edge_dropout"), stacked=False)

@@ -6,19 +6,25 @@ The A_k X are columns of the graph file already (`hpcgnn propagate`). So each no
 graph is sent in training. σ is relu; Z Ω is a layer as that of appnp, and more such layers make Ω a perceptron.
 """
 
+from dataclasses import replace
 from typing import cast
 
 import torch
 from torch import nn
 
+from hpcgnn.nn.appnp import OwnLayer
+from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Linear
+from hpcgnn.nn.model import Model
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.traits import LayerTraits
 
 
 class HopsLayer(nn.Module):
     """The first layer: a linear map of each of `parts` groups of columns, joined."""
 
-    alone = True
+    traits = LayerTraits(self_loops="add", input_rows="never", weights=False, local=True)
 
     def __init__(self, d_in: int, d_out: int, parts: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()
@@ -35,3 +41,14 @@ class HopsLayer(nn.Module):
         if not isinstance(x, torch.Tensor):  # sparse features come in one part
             return self.linears[0](x)
         return torch.cat([linear(part) for linear, part in zip(self.linears, x.chunk(len(self.linears), 1))], 1)
+
+
+def _build(spec: ModelSpec) -> Model:
+    widths = spec.widths
+    layers: list[OwnLayer | HopsLayer] = [OwnLayer(a, b, spec.dtype) for a, b in zip(widths[:-1], widths[1:])]
+    if spec.layers > 1:  # a single one is a linear map of all columns
+        layers[0] = HopsLayer(widths[0], widths[1], spec.parts, spec.dtype)
+    return Model(replace(spec, residual=False), layers, widths[1:-1])
+
+
+MODEL = ModelEntry(_build, lambda spec: HopsLayer, ("hidden", "norm"), reads_hops=True)

@@ -1,10 +1,13 @@
 """What a model is, as plain values."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from hpcgnn.options.inputs import inputs_of
+
+#: Of fields that follow from the model: checkpoints need not hold them.
+DERIVED = {"derived": True}
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,7 @@ class ModelSpec:
     of no use before a batch norm (nn/norm.py). dtype: of parameters and arithmetic; kept: of what hidden layers hand on
     and exchange (None: the same). inputs: what --features and --label-reuse say. edge_features: columns of the features
     of edges that the model reads. parts: in how many groups of columns sign has its features.
-    edge_dropout: the rate at which training leaves edges out.
+    edge_dropout: the rate at which training leaves edges out. stacked: whether each layer has a map of its own.
     """
 
     model: str
@@ -54,6 +57,7 @@ class ModelSpec:
     edge_features: int = 0
     parts: int = 1
     edge_dropout: float = 0.0
+    stacked: bool = field(default=True, metadata=DERIVED)
 
     @property
     def learned(self) -> int:
@@ -75,9 +79,14 @@ class ModelSpec:
         """
         last = self.classes if self.jumping == "none" else self.hidden
         widths = [self.hidden] * (self.layers - 1)
-        if self.model == "sign" and widths:
+        if widths:
             widths[0] *= self.parts
         return (self.d_in, *widths, last)
+
+    @property
+    def first_width(self) -> int:
+        """Columns of the rows that the first map makes."""
+        return self.widths[1] if self.stacked else self.classes
 
     @property
     def keeps_input(self) -> bool:
@@ -88,8 +97,7 @@ class ModelSpec:
         """
         if self.sparse_input or self.input_dropout == "raw" or not self.constant_input or self.edge_dropout:
             return False
-        first_out = self.classes if self.model == "sgc" else self.widths[1]
-        return self.keep_input == "always" or (self.keep_input == "auto" and self.d_in <= 2 * first_out)
+        return self.keep_input == "always" or (self.keep_input == "auto" and self.d_in <= 2 * self.first_width)
 
 
 #: What a layer takes its options from that is made by itself, and not by a model: the defaults.

@@ -10,9 +10,11 @@ import math
 import torch
 from torch import nn
 
+from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive
 from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.spec import PLAIN, ModelSpec
+from hpcgnn.traits import LayerTraits
 
 
 class TransformerConv(nn.Module):
@@ -23,7 +25,7 @@ class TransformerConv(nn.Module):
     is made by itself needs neither.
     """
 
-    self_loops = "keep"
+    traits = LayerTraits(input_rows="never", edge_data="features", weights=False, edge_features=True)
 
     def __init__(
         self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
@@ -60,3 +62,6 @@ class TransformerConv(nn.Module):
         edge = None if self.edge is None else graph.edge_features
         y = graph.propagate(self.message, "softmax", **rows, edge=edge, dropout=p, layer=self.layer)
         return self.own(x) + (y.unflatten(1, (self.heads, self.width)).mean(1) if self.average else y)
+
+
+MODEL = ModelEntry(attentive(TransformerConv, ELU_IN_PLACE), lambda spec: TransformerConv, ATTENTION)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hpcgnn.declaring import YEAR, Above, AtLeast, option
 from hpcgnn.options.run import RunConfig
-from hpcgnn.options.task import TaskConfig
+from hpcgnn.options.task import LINKS, TaskConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,7 @@ class ModelConfig:
         least=1,
         by_model=True,
         needs={"layers": AtLeast(2), "model": ("rgcn", "rgat"), "jumping": ("cat", "max")},
+        also={"task": (LINKS,)},  # the width of embeddings
     )
     dropout: float = option(0.5, "dropout probability before every layer", least=0.0, below=1.0)
     edge_dropout: float = option(

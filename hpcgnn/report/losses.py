@@ -17,10 +17,14 @@ What a remedy would gain is an upper bound: the whole loss, or the part of it th
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from hpcgnn.options import ScheduleConfig
 from hpcgnn.report.remarks import crowds_of
+
+# Schedules whose rows can be narrowed.
+NARROWED = next(each.metadata["needs"]["schedule"] for each in fields(ScheduleConfig) if each.name == "halo_dtype")
 
 # Losses and gains below this are not shown.
 SHOWN = 0.02
@@ -216,7 +220,7 @@ def _waits(known: _Ranks, summary: Mapping[str, Any], way: str, share: float) ->
             "a map of better balance (`--balance`); fewer ranks with more `--threads` each",
         )
     narrower = {"fp32": "`--halo-dtype bf16` (half of the bytes)", "bf16": "`--halo-dtype int8` (half of the bytes)"}
-    fewer = [narrower[dtype]] if dtype in narrower and config.get("schedule") in ("sar", "bns", "stale") else []
+    fewer = [narrower[dtype]] if dtype in narrower and config.get("schedule") in NARROWED else []
     larger = ["a larger `--halo-buffer`"] if _rounds(known) > 1 else []
     # Of short messages it is their number that costs.
     means = larger + fewer if sum(per_epoch.values()) < SHORT_BYTES * exchanges else fewer + larger

@@ -12,18 +12,22 @@ from typing import Any, Protocol
 
 import torch
 
-from hpcgnn.comm.communicator import Exchange
+from hpcgnn.comm.communicator import Communicator, Exchange
+from hpcgnn.config import Config
+from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
+from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.options import OptimConfig
+from hpcgnn.traits import ScheduleTraits
 
 
 class HaloPolicy(Protocol):
     """What is done about remote rows. n_p: own rows; m: those that are computed, all unless rows are pruned.
 
-    Where rows are pruned (see schedule_registry.py), it is a PrunableHalo.
+    Where rows are pruned (graph/pruning.py), it is a PrunableHalo.
     """
 
     def begin_epoch(self, epoch: int) -> None:
@@ -166,3 +170,26 @@ class Schedule:
 
     halo: HaloPolicy
     sync: SyncPolicy
+
+
+Build = Callable[[LocalGraph, Communicator, HaloBuffers, Config, Randomness], Schedule]
+
+
+def _nothing_to_check(config: Config, layers: int) -> None:
+    """For schedules whose options need no other check than their ranges."""
+
+
+@dataclass(frozen=True)
+class ScheduleEntry:
+    """A schedule on offer.
+
+    Attributes:
+        build: makes the Schedule of a LocalGraph. Collective.
+        traits: what the schedule allows.
+        check: check(config, layers) raises ConfigError for options of the schedule that do not fit each other or the
+            number of layers that are trained.
+    """
+
+    build: Build
+    traits: ScheduleTraits
+    check: Callable[[Config, int], None] = _nothing_to_check

@@ -25,11 +25,12 @@ from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.ops.site import Facts, PushedSite
 from hpcgnn.schedules.approximate import ApproximateInTraining
-from hpcgnn.schedules.base import Schedule
+from hpcgnn.schedules.base import Schedule, ScheduleEntry
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.pushed_halo import PushedHalo
 from hpcgnn.schedules.rounding import make_wire
 from hpcgnn.schedules.sync import AllreduceEveryStep
+from hpcgnn.traits import ScheduleTraits
 
 
 class SampledHalo(PushedHalo):
@@ -92,3 +93,6 @@ def build_bns(
     wire = make_wire(options, local, comm, random)
     training = SampledHalo(local, comm, buffers, wire, facts, random, options.boundary_rate)
     return Schedule(ApproximateInTraining(exact, training), AllreduceEveryStep(comm, options.reduce_dtype))
+
+
+SCHEDULE = ScheduleEntry(build_bns, ScheduleTraits(changing_input=True))

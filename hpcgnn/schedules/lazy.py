@@ -23,6 +23,7 @@ import torch
 
 from hpcgnn.comm import Communicator, SoloCommunicator
 from hpcgnn.config import Config, per_layer
+from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.kept_halo import halo_rows, sparse_with_halo
 from hpcgnn.graph.local import LocalGraph
@@ -34,9 +35,10 @@ from hpcgnn.nn.model import Model
 from hpcgnn.nn.stage import Frozen, KeptAggregate, KeptRows, LayerStage, add_heads, begin_where_ended
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.options import OptimConfig, ScheduleConfig
-from hpcgnn.schedules.base import Optimizer, Schedule, Stage
+from hpcgnn.schedules.base import Optimizer, Schedule, ScheduleEntry, Stage
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.sync import AllreduceEveryStep
+from hpcgnn.traits import ScheduleTraits
 
 log = logging.getLogger("hpcgnn")
 
@@ -184,3 +186,17 @@ def build_lazy(
     """The schedule for a LocalGraph."""
     halo = FullHalo(local, comm, buffers)
     return Schedule(halo, LayerByLayer(local, halo, comm, buffers, config.schedule))
+
+
+def check_lazy(config: Config, layers: int) -> None:
+    """See ScheduleEntry."""
+    options = config.schedule
+    per_layer("--layer-epochs", options.layer_epochs, layers, int, 1, config.optim.epochs)
+    per_layer("--layer-lr", options.layer_lr, layers, float, 0.0, config.optim.lr)
+    if options.finetune_lr and not options.finetune:
+        raise ConfigError("--finetune-lr needs --finetune: expected a number of exact epochs of at least 1, got 0")
+
+
+SCHEDULE = ScheduleEntry(
+    build_lazy, ScheduleTraits(layer_by_layer=True, partial_sums="dense", within_memory=True), check_lazy
+)

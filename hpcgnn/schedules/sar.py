@@ -8,11 +8,12 @@ from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.site import Facts
 from hpcgnn.options import ScheduleConfig
 from hpcgnn.schedules.approximate import ApproximateInTraining
-from hpcgnn.schedules.base import HaloPolicy, Schedule
+from hpcgnn.schedules.base import HaloPolicy, Schedule, ScheduleEntry
 from hpcgnn.schedules.dropped_halo import DroppedHalo
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.rounding import make_wire
 from hpcgnn.schedules.sync import AllreduceEveryStep
+from hpcgnn.traits import ScheduleTraits
 
 
 def build_sar(
@@ -43,3 +44,9 @@ def full_halo(
     if options.halo_dtype == "fp32":
         return exact
     return ApproximateInTraining(exact, FullHalo(local, comm, buffers, wire, facts))
+
+
+SCHEDULE = ScheduleEntry(
+    build_sar,
+    ScheduleTraits(exact_epochs=True, changing_input=True, partial_sums="always", within_memory=True),
+)

@@ -41,12 +41,13 @@ from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.ops.site import Facts, PushedSite
 from hpcgnn.schedules.approximate import ApproximateInTraining
-from hpcgnn.schedules.base import Schedule
+from hpcgnn.schedules.base import Schedule, ScheduleEntry
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.pushed_halo import PushedHalo
 from hpcgnn.schedules.rounding import make_wire
 from hpcgnn.schedules.sar import full_halo
 from hpcgnn.schedules.sync import AllreduceEveryStep
+from hpcgnn.traits import ScheduleTraits
 
 log = logging.getLogger("hpcgnn")
 
@@ -151,3 +152,6 @@ def build_stale(
     exact = FullHalo(local, comm, buffers, facts=facts)
     training = StaleHalo(local, comm, buffers, wire, facts, options.stale_epochs, options.stale_smoothing)
     return Schedule(ApproximateInTraining(exact, training), sync)
+
+
+SCHEDULE = ScheduleEntry(build_stale, ScheduleTraits(changing_input=True, partial_sums="always", keeps_halo=True))

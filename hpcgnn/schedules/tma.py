@@ -28,10 +28,11 @@ from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.options import OptimConfig, ScheduleConfig
-from hpcgnn.schedules.base import Optimizer, Schedule, Stage, Step
+from hpcgnn.schedules.base import Optimizer, Schedule, ScheduleEntry, Stage, Step
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.sar import full_halo
 from hpcgnn.schedules.sync import AllreduceEveryStep
+from hpcgnn.traits import ScheduleTraits
 
 log = logging.getLogger("hpcgnn")
 # The number of the exact step of a round: its draws must be the same on all ranks, however many steps each took before.
@@ -216,3 +217,28 @@ def build_tma(
     """The schedule for a LocalGraph; its halo policy serves evaluation and exact steps."""
     halo = full_halo(local, comm, buffers, config.schedule, random)
     return Schedule(halo, Averaging(local, comm, buffers, config.schedule))
+
+
+def check_tma(config: Config, layers: int) -> None:
+    """See ScheduleEntry."""
+    options = config.schedule
+    listed("--drop-ranks", options.drop_ranks, int, 0)
+    if bool(options.average_steps) == bool(options.average_seconds):
+        raise ConfigError(
+            "--schedule tma needs one of --average-steps N (at least 1) and --average-seconds X (above 0), got "
+            f"{options.average_steps} and {options.average_seconds:g}"
+        )
+    if options.average_steps > config.optim.epochs:
+        raise ConfigError(
+            f"--average-steps {options.average_steps} is longer than the run: expected 1 to --epochs = "
+            f"{config.optim.epochs}"
+        )
+    averages = -(-config.optim.epochs // max(1, options.average_steps))
+    if options.correct_every > averages:
+        raise ConfigError(
+            f"--correct-every {options.correct_every} is longer than the run: expected 0, or 1 to its {averages} "
+            "averages"
+        )
+
+
+SCHEDULE = ScheduleEntry(build_tma, ScheduleTraits(partial_sums="always", pairwise=True), check_tma)

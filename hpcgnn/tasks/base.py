@@ -12,6 +12,7 @@ import torch
 
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.memory.arena import Arena
+from hpcgnn.traits import TaskTraits
 
 # (outputs (n_p, C), labels, mask bool (n_p,), comm) -> the value over the nodes of the mask on all ranks; NaN where it
 # is not defined. Collective.
@@ -41,7 +42,7 @@ class Metric:
 class Task(Protocol):
     """metrics: by name; the first is what `--metric auto` takes. losses: names, likewise. said: what is learned, in
     words; outputs: what a model has one output for each of; judged: what metrics are means over. probabilities: (n, C)
-    of a model's outputs (n, C); None where they have none.
+    of a model's outputs (n, C); None where they have none. traits: what the task needs.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Task(Protocol):
     losses: tuple[str, ...]
     probabilities: Callable[[torch.Tensor], torch.Tensor] | None
     judged: str = "nodes"
+    traits: TaskTraits = TaskTraits()
 
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
         """(n_p, K): what a file of predictions says of each node: int32, or floating-point for real numbers."""

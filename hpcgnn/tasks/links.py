@@ -12,6 +12,7 @@ import torch
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.options.task import LINKS
 from hpcgnn.tasks.base import Metric, Task
+from hpcgnn.traits import TaskTraits
 
 _NONE = "there is no such edge"
 
@@ -45,6 +46,7 @@ class Links(Task):
     judged, losses = "edges", ("cross-entropy",)
     probabilities = None
     metrics = {"mrr": Metric(mrr, _NONE), **_HITS}
+    traits = TaskTraits(labels=False, all_rows=True, splits_edges=True, embeds=True)
 
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
         return outputs

@@ -15,9 +15,15 @@ from hpcgnn.tasks.classification import Classification, balanced_weights
 from hpcgnn.tasks.links import Links, SharedNegatives
 from hpcgnn.tasks.multilabel import MultiLabel
 from hpcgnn.tasks.regression import Regression
+from hpcgnn.traits import TaskTraits
 
 LABEL_TASKS: dict[str, LabelTask] = {task.name: task for task in (Classification(), MultiLabel(), Regression())}
 TASKS: dict[str, Task] = {**LABEL_TASKS, LINKS: Links()}
+
+
+def task_traits(name: str) -> TaskTraits:
+    """The traits of a task, or for `auto` those of the tasks of labels."""
+    return TASKS[name].traits if name in TASKS else TaskTraits()
 
 
 def resolve_task(config: Config, meta: GraphMeta) -> Config:

@@ -40,23 +40,22 @@ def make_account(
     """
     lasting: dict[str, int] = {}
     seen: set[Any] = set()
-    arena = trainer.buffers.arena
+    arena, views = trainer.buffers.arena, trainer.views
     roots = {
-        "features": (local.features, *(each.features for each in (trainer.alone, trainer.subgraph) if each)),
+        "features": (local.features, *(each.features for each in (views.nodes, views.subgraph) if each)),
         "labels, split and ids": (local.labels, local.split, local.original_id),
-        "graph structure and plan": (local.inward, local.outward, local.feature_rows, trainer.shares, trainer.subgraph),
+        "graph structure and plan": (local.inward, local.outward, local.feature_rows, views.shares, views.subgraph),
         "kept input aggregate": trainer.constants,
         "halo buffers": trainer.buffers,
-        MODEL: (trainer.model, trainer.gradients, trainer.optimizer.state, trainer.learned, trainer.averages),
+        MODEL: (trainer.model, trainer.gradients, trainer.optimizer.state, trainer.plugins.held()),
         OTHER: trainer,
     }
     for item, root in roots.items():
         lasting[item] = held_bytes(root, seen)
     lasting[MPI] = mpi_bytes
-    if trainer.node_rows is not None:
-        lasting[SHARED] = trainer.node_rows.own_bytes
-    if trainer.learned is not None and trainer.learned.best is None:
-        lasting[MODEL] += trainer.learned.rows.nbytes
+    if views.in_place is not None:
+        lasting[SHARED] = views.in_place.own_bytes
+    lasting[MODEL] += trainer.plugins.later_bytes()
     lasting[MODEL] += sum(p.nbytes for p in trainer.model.parameters())  # the best so far, which the epoch loop holds
     # It has a line of its own.
     constants = (each for each in trainer.constants.values() if isinstance(each, torch.Tensor))  # others are on disk

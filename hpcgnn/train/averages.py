@@ -6,22 +6,32 @@ model's. All ranks hold the same parameters, and so the same average, without a 
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import torch
 
 from hpcgnn.errors import CheckpointError
+from hpcgnn.train.plugins import Plugin, Tensors
+
+if TYPE_CHECKING:
+    from hpcgnn.train.loop import Trainer
 
 
-class Averages:
+class Averages(Plugin):
     """The average of a model's parameters. decay: in (0, 1)."""
+
+    group = "averaged_model"
 
     def __init__(self, model: torch.nn.Module, decay: float) -> None:
         self._parameters, self._decay = dict(model.named_parameters()), decay
         self._averages: dict[str, torch.Tensor] = {}
 
+    def held(self) -> object:
+        return self._averages
+
     @torch.no_grad()
-    def follow(self) -> None:
+    def after_step(self, factor: float) -> None:
         """Take a step of the parameters in."""
         if not self._averages:
             self._averages = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
@@ -30,7 +40,7 @@ class Averages:
             average.lerp_(self._parameters[name], 1 - self._decay)
 
     @contextlib.contextmanager
-    def in_place(self) -> Iterator[None]:
+    def evaluation(self) -> Iterator[None]:
         """In the body the model has the averages as its parameters, which nothing there may change."""
         self._exchange()
         try:
@@ -43,13 +53,19 @@ class Averages:
             parameter = self._parameters[name]
             self._averages[name], parameter.data = parameter.data, average
 
-    def state(self) -> dict[str, torch.Tensor]:
+    def tensors(self) -> Tensors:
         """{name: tensor} for a checkpoint; {} before the first step."""
         return dict(self._averages)
 
-    def load(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Go on from what `state` gave; {} lets the average begin with the next step. Raises CheckpointError."""
+    def restore(self, state: Tensors) -> None:
+        """Go on from what `tensors` gave; {} lets the average begin with the next step. Raises CheckpointError."""
         wanted = {name: parameter.shape for name, parameter in self._parameters.items()}
         if state and {name: tensor.shape for name, tensor in state.items()} != wanted:
             raise CheckpointError("the averaged parameters of the checkpoint do not fit this model; it is damaged")
         self._averages = {name: tensor.to(self._parameters[name].dtype) for name, tensor in state.items()}
+
+
+def make(trainer: "Trainer", learns: bool) -> Averages | None:
+    """The plugin of a Trainer, if it has `--ema`."""
+    decay = trainer.plan.config.optim.ema
+    return Averages(trainer.model, decay) if learns and decay else None

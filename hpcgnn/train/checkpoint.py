@@ -51,14 +51,13 @@ def save_checkpoint(
     optimizer: Optimizer,
     best_state: Tensors | None,
     progress: dict[str, Any],
-    schedule_state: Tensors | None = None,
-    averaged: Tensors | None = None,
+    groups: Mapping[str, Tensors] | None = None,
 ) -> Path:
     """Write a checkpoint and remove all but the last two. One rank calls this.
 
     progress: JSON-able dict with at least `epoch` (epochs done), `identity` (what must agree on resume) and `best`.
-    schedule_state: {name: tensor} of the schedule; averaged: likewise of averaged parameters. Raises TrainingError
-    rather than replace a good checkpoint by one that no run can go on from, RunDirError if it cannot be written.
+    groups: {group: {name: tensor}} of the schedule and of plugins. Raises TrainingError rather than replace a good
+    checkpoint by one that no run can go on from, RunDirError if it cannot be written.
     """
     path = checkpoint_path(run_dir, progress["epoch"])
     for name, tensor in model.state_dict().items():
@@ -73,8 +72,8 @@ def save_checkpoint(
             write_attributes(file, format=FORMAT, format_version=VERSION, progress=to_json(progress))
             _write_tensors(file.create_group("model"), model.state_dict())
             _write_tensors(file.create_group("best_model"), best_state or {})
-            _write_tensors(file.create_group("schedule"), schedule_state or {})
-            _write_tensors(file.create_group("averaged_model"), averaged or {})
+            for group, tensors in (groups or {}).items():
+                _write_tensors(file.create_group(group), tensors)
             for index, state in optimizer.state_dict().items():
                 _write_tensors(file.create_group(f"optimizer/{index}"), state)
         for old in checkpoints(run_dir)[:-KEEP]:
@@ -162,15 +161,16 @@ def _progress(attributes: dict[str, Any]) -> dict[str, Any]:
 
 def read_schedule_state(path: str | Path) -> Tensors:
     """{name: tensor} that the schedule put into a checkpoint that reads; {} if it put nothing there."""
-    return _read_group(path, "schedule")
+    return read_group(path, "schedule")
 
 
 def read_averaged(path: str | Path) -> Tensors:
     """{name: tensor} of the averaged parameters in a checkpoint that reads; {} if its run averages none."""
-    return _read_group(path, "averaged_model")
+    return read_group(path, "averaged_model")
 
 
-def _read_group(path: str | Path, name: str) -> Tensors:
+def read_group(path: str | Path, name: str) -> Tensors:
+    """{name: tensor} of a group of a checkpoint that reads; {} if it has none."""
     with h5py.File(path, "r", libver="latest", locking="best-effort") as file:
         return _read_tensors(file, name) if name in file else {}
 

@@ -2,13 +2,17 @@
 nothing.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.hooks import RemovableHandle
 
 from hpcgnn.comm.communicator import Communicator
+from hpcgnn.errors import TrainingError
 from hpcgnn.nn.graph import Graph
+
+if TYPE_CHECKING:
+    from hpcgnn.train.loop import Trainer
 
 
 def first_not_finite(model: torch.nn.Module, graph: Graph, comm: Communicator, what: str = "loss") -> str:
@@ -61,3 +65,38 @@ def _first_gradient(model: torch.nn.Module, comm: Communicator) -> str:
 
 def _numbered(found: list[tuple[int, str] | None]) -> list[tuple[int, tuple[int, str]]]:
     return [(rank, each) for rank, each in enumerate(found) if each is not None]
+
+
+def check_finite(trainer: "Trainer", local_loss: torch.Tensor, finite: bool, epoch: int) -> float:
+    """The sum of the ranks' shares of the loss in float64. Collective.
+
+    Raises TrainingError on all ranks if the loss or a gradient is not finite, or if a number left the range of a
+    message. finite: whether this rank's gradients are.
+    """
+    overflowed = trainer.schedule.halo.overflowed
+    bad = torch.tensor([not torch.isfinite(local_loss), not finite, overflowed], dtype=torch.float64)
+    totals = trainer.comm.total(torch.cat([local_loss.double().view(1), bad]))
+    if totals[1:].any():
+        raise _failure(trainer, bad, epoch)
+    return float(totals[0])
+
+
+def _failure(trainer: "Trainer", bad: torch.Tensor, epoch: int) -> TrainingError:
+    """What went wrong on which ranks. bad: (3,) of this rank, as of `check_finite`. Collective."""
+    losses, gradients, overflows = torch.tensor(trainer.comm.allgather_object(bad.tolist())).T
+    if overflows.any():
+        return TrainingError.on_all(
+            f"a number left the range of --halo-dtype fp16 (65504) on its way from rank {_ranks(overflows)} in "
+            f"epoch {epoch + 1}; use --halo-dtype bf16, which has the range of fp32. The last checkpoint is kept"
+        )
+    what, flags = ("loss", losses) if losses.any() else ("gradient", gradients)
+    seen = trainer.graph if trainer.views.subgraph is None else trainer.training_graph
+    where = first_not_finite(trainer.model, seen, trainer.comm, what)
+    return TrainingError.on_all(
+        f"the {what} is not finite in epoch {epoch + 1} on rank {_ranks(flags)}: {where}; expected a finite "
+        f"{what}. Lower --lr, set --clip-norm, or look for extreme features; the last checkpoint is kept"
+    )
+
+
+def _ranks(flags: torch.Tensor) -> str:
+    return ", ".join(str(rank) for rank in torch.nonzero(flags).flatten().tolist())

@@ -1,6 +1,5 @@
 """The only `for epoch in …`: step, evaluate when due, record, checkpoint when due, stop when asked to."""
 
-import contextlib
 import logging
 import math
 from dataclasses import dataclass, field
@@ -12,13 +11,12 @@ from tqdm import tqdm
 from hpcgnn.config import Config
 from hpcgnn.records import shown_number
 from hpcgnn.tasks.base import Metric
-from hpcgnn.train import learned_features, rank_state
+from hpcgnn.train import rank_state
 from hpcgnn.train.checkpoint import save_checkpoint
 from hpcgnn.train.clock import PHASES
 from hpcgnn.train.pace import Pace
 from hpcgnn.train.rundir import RunDir, terminal
 from hpcgnn.train.stopping import StopRequest
-from hpcgnn.train.trace import Tracer
 
 if TYPE_CHECKING:
     from hpcgnn.train.loop import Trainer
@@ -53,32 +51,30 @@ def run_epochs(
     run_dir: RunDir | None,
     best_state: dict[str, torch.Tensor] | None = None,
     stop: StopRequest | None = None,
-    tracer: Tracer | None = None,
 ) -> bool:
     """Train from `progress.epoch` to the end of the schedule's last stage. Collective; run_dir is None on all ranks but
     0.
 
     stop: StopRequest of this rank; what one rank saw stops all of them after the same epoch, with a checkpoint.
-    tracer: of this rank, if epochs are to be traced.
     Returns whether all epochs are done.
     """
     every = config.run
     bar = tqdm(
-        total=sum(options.epochs for options in trainer.plan),
+        total=sum(options.epochs for options in trainer.stages),
         initial=progress.epoch,
         unit="epoch",
         disable=run_dir is None or not terminal(),
         dynamic_ncols=True,
     )
-    pace, tally = Pace(every.log_every, progress.epoch), trainer.clock.tally
+    pace, tally, plugins = Pace(every.log_every, progress.epoch), trainer.clock.tally, trainer.plugins
     last = stopping = False
     while not (stopping or last):
         if _over(trainer, progress):
-            if progress.stage + 1 == len(trainer.plan):
+            if progress.stage + 1 == len(trainer.stages):
                 break  # the checkpoint was of a run that is done
             best_state = _next_stage(trainer, progress, best_state)
         epoch = progress.epoch
-        with tally.epoch(epoch + 1), tracer.epoch(epoch + 1) if tracer else contextlib.nullcontext():
+        with tally.epoch(epoch + 1), plugins.epoch(epoch + 1):
             loss = trainer.step(epoch)
             record = {"epoch": epoch + 1, "loss": loss, "lr": trainer.learning_rate(epoch), **trainer.stage.note}
             progress.epoch = epoch + 1
@@ -86,10 +82,10 @@ def run_epochs(
                 record.update(trainer.evaluate())
                 if _better(trainer.evaluator.metric, record["val"], progress.best):
                     progress.best = {key: record[key] for key in ("epoch", "train", "val", "test")}
-                    best_state = trainer.judged_state()
-                    if trainer.learned is not None:
-                        trainer.learned.keep_best()
-            last = _over(trainer, progress) and progress.stage + 1 == len(trainer.plan)
+                    best_state = trainer.evaluated_state()
+                    plugins.new_best()
+            last = _over(trainer, progress) and progress.stage + 1 == len(trainer.stages)
+            plugins.end_epoch()
             costs, stopping, failed = costs_of_epoch(
                 trainer, stop is not None and stop.is_due(), run_dir is not None and run_dir.failed
             )
@@ -100,13 +96,12 @@ def run_epochs(
             record.update(costs)
             due = last or stopping or bool(every.checkpoint_every and (epoch + 1) % every.checkpoint_every == 0)
             if due:
-                with tally.part("checkpoint"), tracer.span("checkpoint") if tracer else contextlib.nullcontext():
+                with tally.part("checkpoint"), plugins.checkpoint():
                     _write(trainer, config, progress, run_dir, record, best_state)
             elif run_dir is not None:
                 run_dir.append(record)
         _show(record, bar, pace, trainer, progress, last or stopping)
-        if tracer:
-            tracer.finish(epoch + 1, last or stopping)
+        plugins.finish_epoch(epoch + 1, last or stopping)
     bar.close()
     return last or not stopping
 
@@ -122,13 +117,13 @@ def _write(
     """The record of an epoch, and a checkpoint. Collective."""
     state = trainer.schedule.sync.state(trainer.optimizers)
     rank_state.save(trainer, config, progress.epoch)
-    learned_features.save(trainer, config.run.run_dir, progress.epoch)
+    trainer.plugins.save(config.run.run_dir, progress.epoch)
     with trainer.comm.together("writing the run directory"):
         if run_dir is not None:
             run_dir.append(record)
             run_dir.flush_to_disk()
-            averaged = {} if trainer.averages is None else trainer.averages.state()
-            save_checkpoint(run_dir.path, trainer.model, trainer.optimizer, best_state, vars(progress), state, averaged)
+            groups = {"schedule": state, **trainer.plugins.groups()}
+            save_checkpoint(run_dir.path, trainer.model, trainer.optimizer, best_state, vars(progress), groups)
 
 
 def _over(trainer: "Trainer", progress: Progress) -> bool:
@@ -170,8 +165,6 @@ def costs_of_epoch(
 
     The wish to stop and the failure of rank 0's file travel with the costs: neither takes a message of its own.
     """
-    if trainer.within is not None:
-        trainer.within.book()
     seconds, costs, traffic = trainer.clock.take(), trainer.clock.take_costs(), trainer.comm.ledger.take()
     names, values = [("cpu", name) for name in costs], list(costs.values())
     for phase, value in seconds.items():
@@ -206,7 +199,7 @@ def _show(record: dict[str, Any], bar: tqdm, pace: Pace, trainer: "Trainer", pro
     bar.update()
     if bar.disable and trainer.comm.rank == 0:
         place, left = whereabouts(trainer, progress)
-        text = pace.line(record, place, left, any(options.patience for options in trainer.plan), last)
+        text = pace.line(record, place, left, any(options.patience for options in trainer.stages), last)
         if text:
             log.info("%s", text)
 
@@ -214,7 +207,7 @@ def _show(record: dict[str, Any], bar: tqdm, pace: Pace, trainer: "Trainer", pro
 def whereabouts(trainer: "Trainer", progress: Progress) -> tuple[str, int]:
     """(the epoch just done, of how many, in words; how many are left)."""
     here = progress.epoch - progress.begun
-    left = sum(options.epochs for options in trainer.plan[progress.stage :]) - here
+    left = sum(options.epochs for options in trainer.stages[progress.stage :]) - here
     total, layer = progress.epoch + left, trainer.stage.note.get("layer")
     if layer is None:
         return f"epoch {progress.epoch}/{total}", left

@@ -14,6 +14,7 @@ from hpcgnn.graphfile.storage import GraphFile, replacing
 from hpcgnn.nn.foreign import reason_against, to_foreign
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.output_files import check_outputs
+from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.records import to_json
 from hpcgnn.tasks.base import TARGETS, Scale
 from hpcgnn.tasks.registry import resolve_task
@@ -21,7 +22,6 @@ from hpcgnn.terminal import tell
 from hpcgnn.train.checkpoint import check_identity, learned_path, read_checkpoint
 from hpcgnn.train.job import run_identity
 from hpcgnn.train.links import SCORER
-from hpcgnn.train.model_spec import model_spec
 from hpcgnn.train.result_files import files_read
 from hpcgnn.train.summary import versions
 from hpcgnn.train.trained import chosen_weights, find_checkpoint

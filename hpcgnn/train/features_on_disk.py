@@ -16,7 +16,6 @@ import torch
 from hpcgnn import cores
 from hpcgnn.comm import Communicator
 from hpcgnn.comm.session import Session
-from hpcgnn.config import Config
 from hpcgnn.errors import ScratchError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.filtering import FilteredSize
@@ -28,8 +27,8 @@ from hpcgnn.memory.scratch import REQUEST, THREADS, Scratch
 from hpcgnn.memory.shelf import Shelf
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.row_tiles import tile_rows
-from hpcgnn.schedules.schedule_registry import prunes
-from hpcgnn.train.memory_limit import SCHEDULES, Limit, portion
+from hpcgnn.plan.run_plan import RunPlan
+from hpcgnn.train.memory_limit import Limit, portion
 from hpcgnn.train.within_memory import (
     AT_WORK,
     Toy,
@@ -77,14 +76,15 @@ def bytes_read_at_a_time(shelf: Shelf, spec: ModelSpec, rows: int, columns: int)
     return sum(shelf.at_work(rows, columns, dtype) for dtype in types_on_disk(spec)) + THREADS * REQUEST
 
 
-def can_lie_on_disk(config: Config, spec: ModelSpec, toy: Toy) -> bool:
+def can_lie_on_disk(plan: RunPlan, toy: Toy) -> bool:
     """Whether the first layer reads its inputs in order, some rows at a time."""
-    if spec.sparse_input or spec.changing or config.data.inductive or config.schedule.schedule not in SCHEDULES:
+    spec, config, schedule = plan.spec, plan.config, plan.schedule
+    if spec.sparse_input or spec.changing or config.data.inductive or not schedule.within_memory:
         return False
-    if not spec.constant_input:  # of lazy ones a copy of the halo is kept beside the own rows
-        return toy.input_in_tiles and config.schedule.schedule == "sar" and not spec.edge_features
+    if not spec.constant_input:  # layer by layer, a copy of the halo is kept beside the own rows
+        return toy.input_in_tiles and not schedule.layer_by_layer and not spec.edge_features
     raw = spec.input_dropout == "raw" and spec.dropout > 0
-    alone = config.schedule.schedule == "lazy" and not config.schedule.finetune
+    alone = schedule.layer_by_layer and not config.schedule.finetune
     return toy.in_tiles and (spec.keeps_input or alone and not raw)
 
 
@@ -105,13 +105,7 @@ def bytes_on_disk(spec: ModelSpec, rows: int, columns: int) -> tuple[int, int]:
 
 
 def shelving(
-    config: Config,
-    session: Session,
-    spec: ModelSpec,
-    toy: Toy,
-    limit: Limit | None,
-    buffers: HaloBuffers,
-    learns: bool = True,
+    plan: RunPlan, session: Session, toy: Toy, limit: Limit | None, buffers: HaloBuffers, learns: bool = True
 ) -> Shelve:
     """What load_local_graph asks for a Shelf: collective, and the same on all ranks. learns: whether
     anything is trained, and so kept for a backward pass. It raises ConfigError where what pruned layers
@@ -122,15 +116,14 @@ def shelving(
 
     def shelve(local: LocalGraph, columns: int) -> Shelf | None:
         with without_limit_if_it_must(limit, session):
-            return _shelve(config, spec, toy, limit, buffers, learns, session.comm, local, columns)
+            return _shelve(plan, toy, limit, buffers, learns, session.comm, local, columns)
         return None
 
     return shelve
 
 
 def _shelve(
-    config: Config,
-    spec: ModelSpec,
+    plan: RunPlan,
     toy: Toy,
     limit: Limit,
     buffers: HaloBuffers,
@@ -139,7 +132,8 @@ def _shelve(
     local: LocalGraph,
     columns: int,
 ) -> Shelf | None:
-    rows, sees = local.num_owned, learns and prunes(config) and not config.data.inductive
+    config, spec, rows = plan.config, plan.spec, local.num_owned
+    sees = learns and plan.prunes and not config.data.inductive
     sizes, kept = bytes_on_disk(spec, rows, columns), toy.per_node * rows if learns else 0
     lasting = resident_bytes() + toy.beside + rows * _OF_NODE + int(config.schedule.halo_buffer * 2**20)
     lasting += 2 * toy.parameters  # and their gradients, neither of which is there yet
@@ -151,7 +145,7 @@ def _shelve(
             return None
     pruned = pruned_size(local, *toy.pruning, spec.keeps_input, comm) if sees else FilteredSize(0, 0)
     lasting, at_work = lasting + pruned.held, max(at_work, pruned.making)
-    if columns == 0 or not can_lie_on_disk(config, spec, toy):
+    if columns == 0 or not can_lie_on_disk(plan, toy):
         _check_pruned(limit, comm, lasting + sizes[0], at_work, pruned)
         return None
     folder, arena = config.run.scratch or tempfile.gettempdir(), buffers.arena

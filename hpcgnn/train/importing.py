@@ -18,14 +18,14 @@ from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.foreign import PYG, Tensors, check_names, from_pyg, names_of_pyg, reason_against
 from hpcgnn.nn.registry import MODELS
-from hpcgnn.options.task import LINKS
+from hpcgnn.plan.rules import Selection
+from hpcgnn.plan.run_plan import plan
 from hpcgnn.tasks.base import TARGETS, Scale
-from hpcgnn.tasks.registry import resolve_task
+from hpcgnn.tasks.registry import task_traits
 from hpcgnn.terminal import tell
 from hpcgnn.train.checkpoint import save_checkpoint
 from hpcgnn.train.exporting import SUFFIX, metadata_of, safetensors
 from hpcgnn.train.job import run_identity
-from hpcgnn.train.model_spec import model_spec
 from hpcgnn.train.optim import build_optimizer
 from hpcgnn.train.rundir import RunDir
 
@@ -50,24 +50,27 @@ def import_weights(path: str, config: Config) -> int:
     """
     if not config.run.run_dir:
         raise ConfigError("import-weights: expected --run-dir with the directory to make, got none")
-    if config.task.task == LINKS:
+    if not task_traits(config.task.task).labels:
         raise ConfigError(
-            f"import-weights: expected a task of labels, got --task {LINKS}, whose runs have a scorer besides"
+            f"import-weights: expected a task of labels, got --task {config.task.task}, whose runs have a scorer "
+            "besides"
         )
     state = read_state(path)
     with GraphFile(config.data.graph) as file:
         check_trainable(file)
         meta = file.meta
-    spec, wanted = model_spec(meta, config), config.data.self_loops
-    self_loops = MODELS[spec.model].self_loops if wanted == "auto" else wanted
-    config = resolve_task(config, meta).replace(self_loops=self_loops)
+    decided = plan(config, meta, ranks=1)
+    config, spec, self_loops = decided.config, decided.spec, decided.config.data.self_loops
     if spec.learned:
         raise ConfigError(
             f"--features {config.task.features}: features that are learned come with no file of weights; expected "
             "file, none or degree"
         )
-    if config.schedule.schedule == "lazy":
-        raise ConfigError("--schedule lazy trains layers one by one, and these are trained; expected another one")
+    if Selection(config).schedule.layer_by_layer:
+        raise ConfigError(
+            f"--schedule {config.schedule.schedule} trains layers one by one, and these are trained; "
+            "expected another one"
+        )
     model, scale = MODELS[spec.model].build(spec), None
     if config.task.task == REGRESSION and config.task.target_scale == "standard":
         scale = _scale(path, state, spec.classes)

@@ -11,16 +11,13 @@ from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.graph.load import load_local_graph
-from hpcgnn.graph.opening import open_graph
 from hpcgnn.graphfile.labels import CLASSIFICATION
 from hpcgnn.options.inputs import Inputs
+from hpcgnn.plan.model_spec import DTYPES
 from hpcgnn.records import shown_number
 from hpcgnn.terminal import tell
-from hpcgnn.train.agreement import agree, facts_of_process
-from hpcgnn.train.choosing_maps import choose_map
+from hpcgnn.train.bring_up import make_buffers, opened
 from hpcgnn.train.evaluate import Evaluator
-from hpcgnn.train.job import make_buffers
-from hpcgnn.train.model_spec import DTYPES
 from hpcgnn.train.predictions import write_rows
 from hpcgnn.train.result_files import KINDS, check_results, files_read
 from hpcgnn.train.rundir import start_logging
@@ -49,21 +46,20 @@ def propagate_labels(config: Config, session: Session, request: Request) -> int:
     """
     comm, dtype = session.comm, DTYPES[config.run.precision]
     start_logging(comm.rank)
-    agree(comm, facts_of_process(config, comm) | {"what is asked for": str(request)})
+    request_of_all = {"the request": str(request)}
     torch.set_num_threads(session.threads)
     with comm.together("looking where classes go", on_one=True):
         if request.output:
             check_results("--output", request.output, comm, files_read(config), request.force)
-    with open_graph(config.data.graph, comm) as file:
-        meta = file.meta
+    with opened(config, comm, facts=request_of_all) as (config, graph):
+        file, meta = graph.file, graph.file.meta
         if meta.task != CLASSIFICATION:
             raise ConfigError.on_all(
                 f"label-propagation spreads one class per node, and the labels of {file.path} are for {meta.task}"
             )
-        _, cluster_to_rank = choose_map(file, config, comm)
         buffers = make_buffers(meta.num_classes * dtype.itemsize, config)
         loops, cap = "add" if config.data.self_loops == "add" else "keep", buffers.cap(buffers.widest_row)
-        local = load_local_graph(file, cluster_to_rank, comm, cap, loops, dtype, inputs=Inputs(file=False))
+        local = load_local_graph(file, graph.clusters, comm, cap, loops, dtype, inputs=Inputs(file=False))
     started = time.perf_counter()
     with torch.no_grad(), comm.ledger.booked_as("evaluation"):
         outputs = as_logits(Spreading(local, comm, buffers, dtype).labels(request.alpha, request.steps))

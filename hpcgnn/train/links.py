@@ -26,8 +26,7 @@ from hpcgnn.ops.node_pool import NodePool
 from hpcgnn.ops.operators import Pairs
 from hpcgnn.options import TaskConfig
 from hpcgnn.options.link_split import GIVEN, link_shares
-from hpcgnn.options.task import LINKS
-from hpcgnn.tasks.registry import fitting_metric, links_task
+from hpcgnn.tasks.registry import fitting_metric, links_task, task_traits
 from hpcgnn.train.evaluate import Judge
 from hpcgnn.train.link_ranking import ranking_of
 
@@ -37,7 +36,7 @@ SCORER = "scorer"
 
 def link_split(config: Config) -> LinkSplit | GivenSplit | None:
     """Which edges a run holds out, None for a task of labels. config: resolved."""
-    if config.task.task != LINKS:
+    if not task_traits(config.task.task).splits_edges:
         return None
     if config.task.link_split == GIVEN:
         return GivenSplit()
@@ -49,7 +48,7 @@ def remarks_on_links(config: Config, file: GraphFile) -> list[str]:
     """Lines about held-out edges that come with a graph, and about options that they leave without effect. config:
     resolved. Not collective. Raises FormatError for damage.
     """
-    if config.task.task != LINKS or config.task.link_split != GIVEN:
+    if not task_traits(config.task.task).splits_edges or config.task.link_split != GIVEN:
         return []
     lines = [
         f"{each['among_edges']:,} of the {each['pairs']:,} held-out edges of {split} are edges of the graph as well: "

@@ -10,9 +10,8 @@ from hpcgnn.config import Config
 from hpcgnn.memory.available import group_limits, machine_available
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.options.memory_size import AUTO, said_memory
+from hpcgnn.plan.rules import Selection
 
-# Others that stay within memory keep nothing of other ranks from step to step.
-SCHEDULES = "sar", "lazy"
 # Of what is left: for what other processes of the node, and the kernel for this one, take meanwhile.
 _SPARE = 1 / 16
 
@@ -87,7 +86,9 @@ def memory_limit(config: Config, session: Session) -> Limit | None:
     """The Limit of a run, None for none; to be asked before a graph is read."""
     text, schedule = config.run.memory, config.schedule
     said = said_memory(text)
-    if said is None and (text != AUTO or schedule.schedule not in SCHEDULES or schedule.intra_node == "shared"):
+    if said is None and (
+        text != AUTO or not Selection(config).schedule.within_memory or schedule.intra_node == "shared"
+    ):
         return None
     ranks = session.ranks_on_node
     total = int((1 - _SPARE) * node_memory(ranks, session.comm.size)) if said is None else said

@@ -17,22 +17,19 @@ from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graphfile.given_links import name_of
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.options.link_split import GIVEN, link_shares
-from hpcgnn.options.task import LINKS
 from hpcgnn.output_files import check_outputs
-from hpcgnn.schedules.privacy import check_privacy
-from hpcgnn.schedules.schedule_registry import check_halo
-from hpcgnn.tasks.registry import TASKS, resolve_task
+from hpcgnn.plan.run_plan import check_memory, plan
+from hpcgnn.tasks.registry import TASKS, task_traits
 from hpcgnn.terminal import tell
+from hpcgnn.train.bring_up import make_buffers
 from hpcgnn.train.choosing_maps import find_map
-from hpcgnn.train.job import check_lost_ranks, make_buffers, remarks_on_graph
+from hpcgnn.train.job import remarks_on_graph
 from hpcgnn.train.links import remarks_on_links
-from hpcgnn.train.model_spec import model_spec
 from hpcgnn.train.result_files import files_read
 from hpcgnn.train.rundir import RunDir
 from hpcgnn.train.splits import check_patience, has_nodes
 from hpcgnn.train.toy import toy_step
 from hpcgnn.train.trained import find_checkpoint
-from hpcgnn.train.within_memory import check_memory
 
 # A log, some records and the first checkpoint of a small model.
 _SPACE = 4 << 20
@@ -66,10 +63,10 @@ def check_use(
     that are read.
     """
     find_checkpoint(config.run.run_dir)
-    check_memory(config, learns=False)
     if labelled:
         _check_graph(config, rank_counts, learns=False)
     else:
+        check_memory(config, learns=False)
         with GraphFile(config.data.graph) as file:
             check_trainable(file, labelled=False)
             for ranks in rank_counts:
@@ -83,26 +80,23 @@ def check_use(
 def _check_graph(config: Config, rank_counts: Iterable[int], learns: bool = True) -> list[str]:
     """Lines about what is ignored. learns: whether anything is trained."""
     with GraphFile(config.data.graph) as file:
+        check_trainable(file, labelled=task_traits(config.task.task).labels)
         for ranks in rank_counts:
             find_map(file, config, ranks)
-            check_lost_ranks(config, ranks)
-        check_memory(config, learns)
-        config = resolve_task(config, file.meta)
-        check_trainable(file, labelled=config.task.task != LINKS)
+            decided = plan(config, file.meta, ranks, learns)
+        config = decided.config
         if config.optim.patience and not _validates(file, config):
             check_patience(config, TASKS[config.task.task].judged)
-        spec = model_spec(file.meta, config)
-        check_privacy(config, spec)
-        check_halo(config, spec)
-        make_buffers(toy_step(spec, config, config.task.task), config)
-        return remarks_on_graph(config, spec, file.meta) + remarks_on_links(config, file)
+        make_buffers(toy_step(decided), config)
+        return remarks_on_graph(decided, file.meta) + remarks_on_links(config, file)
 
 
 def _validates(file: GraphFile, config: Config) -> bool:
     """Whether there will be a validation metric."""
-    if config.task.task == LINKS and config.task.link_split == GIVEN:
+    splits_edges = task_traits(config.task.task).splits_edges
+    if splits_edges and config.task.link_split == GIVEN:
         return name_of("val") in file and file.shape(name_of("val"))[0] > 0
-    if config.task.task == LINKS:
+    if splits_edges:
         return link_shares(config.task.link_split)[1] > 0
     return has_nodes(file, "val")
 

@@ -24,6 +24,7 @@ from hpcgnn.graphfile.original_order import OriginalOrder, share_of
 from hpcgnn.graphfile.own_ids import NUMBERS, find_nodes, kind_of_ids, longest_id, read_ids
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.tasks.registry import task_of_metric
 from hpcgnn.terminal import tell
 from hpcgnn.train.correction import CorrectAndSmooth
@@ -68,7 +69,7 @@ class Request:
                 f"--probabilities: {config.run.run_dir} is a run of {task.name}, which predicts {task.said} and no "
                 "probabilities; leave the option out"
             )
-        hidden = 0 if config.model.model == "sgc" else config.model.layers - 1
+        hidden = config.model.layers - 1 if MODELS[config.model.model].stacked else 0
         if self.layer < 0 or self.layer > hidden:
             expected = f"a layer in 1..{hidden}" if hidden else "none: this model has no hidden layer"
             raise ConfigError(

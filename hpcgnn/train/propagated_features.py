@@ -24,7 +24,7 @@ from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.load import load_local_graph, read_original_id
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.opening import open_graph, read_clusters
+from hpcgnn.graph.opening import read_clusters
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graphfile.original_order import OriginalOrder
 from hpcgnn.graphfile.other_features import with_other_features
@@ -32,12 +32,10 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.ops.operators import Linear
 from hpcgnn.placement.ownership import Ownership
+from hpcgnn.plan.model_spec import DTYPES
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.terminal import tell
-from hpcgnn.train.agreement import agree, facts_of_process
-from hpcgnn.train.choosing_maps import choose_map
-from hpcgnn.train.job import make_buffers
-from hpcgnn.train.model_spec import DTYPES
+from hpcgnn.train.bring_up import make_buffers, opened
 from hpcgnn.train.result_files import check_results, files_read
 from hpcgnn.train.rundir import start_logging
 from hpcgnn.train.weights import check_roots
@@ -86,23 +84,22 @@ def propagate_features(config: Config, session: Session, request: Request) -> in
     """Write a copy of config.data.graph whose features are hops side by side. Collective. Returns 0."""
     comm, dtype = session.comm, DTYPES[config.run.precision]
     start_logging(comm.rank)
-    agree(comm, facts_of_process(config, comm) | {"what is asked for": str(request)})
+    request_of_all = {"the request": str(request)}
     torch.set_num_threads(session.threads)
     with comm.together("looking where features go", on_one=True):
         check_results("--output", request.output, comm, files_read(config), request.force)
     started, loops = time.perf_counter(), "keep" if config.data.self_loops == "keep" else "add"
     with contextlib.ExitStack() as stack:
-        file = stack.enter_context(open_graph(config.data.graph, comm, labelled=False))
-        meta = file.meta
+        config, graph = stack.enter_context(opened(config, comm, labelled=False, facts=request_of_all))
+        file, meta = graph.file, graph.file.meta
         if not meta.num_features:
             raise GraphError.on_all(f"{file.path} has no node features; import it with a feature table (--features)")
-        _, cluster_to_rank = choose_map(file, config, comm)
         buffers = make_buffers(meta.num_features * dtype.itemsize, config)
         cap = buffers.cap(buffers.widest_row)
-        local = load_local_graph(file, cluster_to_rank, comm, cap, loops, dtype, labelled=False)
+        local = load_local_graph(file, graph.clusters, comm, cap, loops, dtype, labelled=False)
         if any(OPERATORS[name].norm == "sym" for name in request.operators):
             check_roots(local, comm, "sym and ppr divide")
-        rows = _rows_of_file(file, local, cluster_to_rank, comm)
+        rows = _rows_of_file(file, local, graph.clusters, comm)
         with comm.together("copying the graph", on_one=True):
             put = None
             if comm.rank == 0:

@@ -17,7 +17,7 @@ from hpcgnn.errors import CheckpointError, ConfigError, HpcgnnError, RunDirError
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.plugin import COPY
 from hpcgnn.options import SECTIONS
-from hpcgnn.options.task import LINKS
+from hpcgnn.tasks.registry import task_traits
 
 # Of a plugin the checkpoint knows the code, wherever it lies.
 _NOT_COMPARED = ("run_dir", "resume", "plugin")
@@ -61,8 +61,8 @@ def options_of_run(run_dir: str | Path, given: Mapping[str, Any]) -> dict[str, A
         raise RunDirError(f"{run_dir} is not the directory of a run: expected {path}, which `hpcgnn train` writes")
     saved = read_toml(path)
     options = {key: value for key, value in saved.items() if key not in _NOT_KEPT}
-    if saved.get("task") == LINKS:  # which no file says
-        options["task"] = LINKS
+    if not task_traits(saved.get("task", "auto")).labels:  # no file says that
+        options["task"] = saved["task"]
     if options.get("plugin") and path.with_name(COPY).exists():  # runs of earlier versions have no copy
         options["plugin"] = str(path.with_name(COPY))  # the directory may have been moved
     if given.get("metric") == "auto":  # the run's, which says what it was trained for

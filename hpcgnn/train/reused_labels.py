@@ -5,25 +5,45 @@ others, so that no node's loss sees its own label. In an evaluation all training
 function of seed, epoch and original node id, and so the same on every number of ranks.
 """
 
+import contextlib
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, cast
+
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.graph.local import LocalGraph
 from hpcgnn.ops.draws import Purpose, Randomness
+from hpcgnn.train.objective import Objective
+from hpcgnn.train.plugins import Plugin
+
+if TYPE_CHECKING:
+    from hpcgnn.train.loop import Trainer
 
 _TILE = 1 << 20
 
 
-class ReusedLabels:
-    """The columns of own nodes. rows: (n_p, C), the label as 0 and 1 of nodes whose label is given, zeros of others; at
+class ReusedLabels(Plugin):
+    """The columns of own nodes, (n_p, C): the label as 0 and 1 of nodes whose label is given, zeros of others; at
     first all training nodes' are. share: the probability that a training node is drawn.
     """
 
-    def __init__(self, local: LocalGraph, share: float, dtype: torch.dtype) -> None:
+    columns: torch.Tensor
+
+    def __init__(self, trainer: "Trainer", share: float) -> None:
+        local, self._trainer, self._share = trainer.local, trainer, share
         self._where = torch.nonzero(local.mask("train")).squeeze(1)
-        self._labels, self._ids, self._share = local.labels[self._where], local.original_id[self._where], share
-        self.rows = torch.zeros(len(local.original_id), local.num_classes, dtype=dtype)
+        self._labels, self._ids = local.labels[self._where], local.original_id[self._where]
+        self.columns = torch.zeros(len(local.original_id), local.num_classes, dtype=trainer.plan.spec.dtype)
         self.give_all()
+
+    def before_step(self) -> None:
+        """Give the labels of the nodes that are drawn; the loss is taken on the others."""
+        cast(Objective, self._trainer.objective).leave_out(self.draw(self._trainer.random))
+
+    def evaluation(self) -> AbstractContextManager[None]:
+        """With the labels of all training nodes."""
+        self.give_all()
+        return contextlib.nullcontext()
 
     def give_all(self) -> None:
         """Give the labels of all training nodes."""
@@ -40,9 +60,16 @@ class ReusedLabels:
         return given
 
     def _give(self, given: torch.Tensor) -> None:
-        self.rows.zero_()
+        columns = self.columns
+        columns.zero_()
         where, labels = self._where[given], self._labels[given]
         if labels.dim() == 1:
-            self.rows[where, labels] = 1
+            columns[where, labels] = 1
         else:
-            self.rows[where] = labels.to(self.rows.dtype)
+            columns[where] = labels.to(columns.dtype)
+
+
+def make(trainer: "Trainer", learns: bool) -> ReusedLabels | None:
+    """The plugin of a Trainer, if it has `--label-reuse`."""
+    share = trainer.plan.config.task.label_reuse
+    return ReusedLabels(trainer, share) if share else None

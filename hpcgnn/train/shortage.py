@@ -7,6 +7,7 @@ from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.errors import MemoryShortage, memory_shortage
 from hpcgnn.memory.resident import resident_bytes
+from hpcgnn.plan.rules import Selection
 
 
 def advising(function: Callable[[Session], int], config: Config) -> Callable[[Session], int]:
@@ -36,22 +37,22 @@ _MARK = "out of memory: "
 
 def advice(config: Config) -> str:
     """What would make the memory of a rank smaller, of this configuration."""
-    model, schedule = config.model, config.schedule
-    linear = model.model == "gcn" or (model.model == "sage" and model.aggregator == "mean")
+    model, schedule, selection = config.model, config.schedule, Selection(config)
+    layers, traits = selection.layers, selection.schedule
     helps = ["more ranks (the share of each falls with their number)"]
     if schedule.halo_buffer > 1:
         helps.append(f"a --halo-buffer below {schedule.halo_buffer:g} MiB")
     if config.run.precision == "fp64":
         helps.append("--precision fp32")
-    elif config.run.precision == "fp32" and linear and schedule.schedule == "sar":
+    elif config.run.precision == "fp32" and layers.mixed_precision and traits.exact_epochs:
         helps.append("--precision mixed")
-    if schedule.schedule == "sar" and schedule.prune == "none":
+    if traits.exact_epochs and schedule.prune == "none":
         helps.append("--prune auto")
-    if schedule.schedule == "stale" and schedule.stale_epochs:
+    if traits.keeps_halo and schedule.stale_epochs:
         copies = schedule.stale_epochs + 1
         helps.append(f"--schedule sar (stale holds {copies} copies of the halo of all layers, --stale-epochs + 1)")
-    if schedule.schedule == "lazy" and schedule.frozen_halo == "keep" and not linear:
+    if traits.layer_by_layer and schedule.frozen_halo == "keep" and not layers.constant_aggregate:
         helps.append("--frozen-halo refetch (lazy keeps a copy of the halo)")
-    if model.model != "sgc":
+    if selection.model.stacked:
         helps.append(f"a --hidden below {model.hidden}")
     return f"what helps: {', '.join(helps[:-1])} or {helps[-1]}" if len(helps) > 1 else f"what helps: {helps[0]}"

@@ -103,7 +103,7 @@ def gather_rank_records(
     Meter.
     """
     comm = trainer.comm
-    parts = (local, *filter(None, trainer.shares))
+    parts = (local, *filter(None, trainer.views.shares))
     adjacencies = [each for part in parts for each in (part.inward, part.outward, part.feature_rows) if each]
     adjacencies += [*local.held.values(), *local.negatives.values(), *local.known]
     mine = {
@@ -118,8 +118,8 @@ def gather_rank_records(
         "halo_rows": local.inward.plan.num_halo,
         "sent_rows": local.inward.plan.num_boundary,
         "plan_bytes": sum({id(each): each.nbytes for each in adjacencies}.values()),
-        "rows_computed": trainer.rows_computed(local),
-        "halo_rows_by_layer": [(share or local).inward.plan.num_halo for share in trainer.shares],
+        "rows_computed": trainer.views.rows_computed(len(trainer.model.convs)),
+        "halo_rows_by_layer": [(share or local).inward.plan.num_halo for share in trainer.views.shares],
         "halo_rounds": max(len(each.plan.rounds) for each in adjacencies),
         "halo_buffer_bytes": trainer.buffers.nbytes,
         "halo_kept_bytes": trainer.schedule.halo.kept_bytes,
@@ -130,7 +130,8 @@ def gather_rank_records(
         "training_growth_bytes": memory["growth"],
         "memory_profile": memory.get("profile"),
         "traffic": comm.ledger.total(),
-        "scratch": None if trainer.within is None else trainer.within.record(),
+        "scratch": None,
+        **trainer.plugins.record(),
         "losses": trainer.clock.tally.record(),
         "energy": energy,
     }

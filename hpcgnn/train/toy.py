@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from hpcgnn.comm import SoloCommunicator
-from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.edge_features import carrying
 from hpcgnn.graph.local import LocalGraph, build_adjacency
@@ -19,9 +18,9 @@ from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.options.task import LINKS
 from hpcgnn.placement.order import LocalOrder, find_ends
 from hpcgnn.placement.ownership import Ownership
+from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.tasks.registry import TASKS
 from hpcgnn.train.loop import Trainer
 
@@ -64,21 +63,20 @@ def toy_graph(spec: ModelSpec, task: str) -> LocalGraph:
         num_nodes=NODES,
         num_classes=spec.classes,
         task=task,
-        held=dict.fromkeys(HELD, edges) if task == LINKS else {},
+        held=dict.fromkeys(HELD, edges) if TASKS[task].traits.splits_edges else {},
         node_type=(torch.arange(NODES) % spec.node_types).int() if spec.node_types else None,
     )
 
 
-def toy_step(
-    spec: ModelSpec, config: Config, task: str, prepare: Callable[[Trainer], None] = lambda trainer: None
-) -> int:
+def toy_step(plan: RunPlan, prepare: Callable[[Trainer], None] = lambda trainer: None) -> int:
     """Run one step and one evaluation of every stage. Returns the bytes of the widest row that its streams declare, as
     HaloBuffers counts them (`widest_row`). prepare: called with the trainer before each stage.
     """
     buffers = HaloBuffers(0)
-    config = config.replace(average_steps=1, average_seconds=0.0, drop_ranks="", correct_every=0)  # one step of a round
-    trainer = Trainer(toy_graph(spec, task), spec, config, SoloCommunicator(), buffers)
-    for stage in range(len(trainer.plan)):
+    # One step of a round.
+    plan = plan.changed(average_steps=1, average_seconds=0.0, drop_ranks="", correct_every=0)
+    trainer = Trainer(toy_graph(plan.spec, plan.config.task.task), plan, SoloCommunicator(), buffers)
+    for stage in range(len(trainer.stages)):
         trainer.begin_stage(stage, 0)
         prepare(trainer)
         trainer.step(0)

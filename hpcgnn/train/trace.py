@@ -23,6 +23,7 @@ from hpcgnn.comm.tape import Tape, clock, offset_to_first
 from hpcgnn.config import Config, epochs_to_trace
 from hpcgnn.errors import RunDirError
 from hpcgnn.records import to_json, write_atomically
+from hpcgnn.train.plugins import Plugin
 
 log = logging.getLogger("hpcgnn")
 FOLDER = "trace"
@@ -37,9 +38,9 @@ CATEGORIES = {
 }
 
 
-class Tracer:
+class Tracer(Plugin):
     """Records the epochs that `--trace` names, on this rank. `epoch` is collective where its epoch is traced, and so is
-    `finish`.
+    `finish_epoch`.
     """
 
     def __init__(self, config: Config, comm: Communicator) -> None:
@@ -89,7 +90,10 @@ class Tracer:
         self._origin = hosts[0][1]
         self._tape = Tape()
 
-    def finish(self, number: int, last: bool) -> None:
+    def checkpoint(self) -> AbstractContextManager[None]:
+        return self.span("checkpoint")
+
+    def finish_epoch(self, number: int, last: bool) -> None:
         """Write the file once all is recorded: after the last traced epoch, or the run's last. number: of the epoch
         that is done. What cannot be written is told in the log.
         """

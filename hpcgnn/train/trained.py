@@ -19,32 +19,24 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.errors import CheckpointError, GraphError
-from hpcgnn.graph.load import load_local_graph
-from hpcgnn.graph.opening import open_graph
 from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.handover import Handover
 from hpcgnn.options.inputs import inputs_of, inputs_text
 from hpcgnn.options.link_split import GIVEN, NOTHING
-from hpcgnn.options.task import LINKS
+from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.records import to_json
 from hpcgnn.tasks.base import Task
-from hpcgnn.tasks.registry import task_of_metric
-from hpcgnn.train import learned_features
-from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
+from hpcgnn.tasks.registry import task_of_metric, task_traits
+from hpcgnn.train.bring_up import bring_up
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_averaged, read_checkpoint, restore
-from hpcgnn.train.choosing_maps import choose_map
 from hpcgnn.train.correction import CorrectAndSmooth
-from hpcgnn.train.features_on_disk import shelving
-from hpcgnn.train.job import make_buffers, resolve, run_identity
-from hpcgnn.train.links import link_split
+from hpcgnn.train.job import run_identity
 from hpcgnn.train.loop import Trainer
-from hpcgnn.train.matmul import set_matmul
-from hpcgnn.train.memory_limit import memory_limit
-from hpcgnn.train.model_spec import model_spec
 from hpcgnn.train.spreading import Spreading, as_logits
-from hpcgnn.train.within_memory import check_memory, check_room, toy_of
+from hpcgnn.train.within_memory import check_room
 
 log = logging.getLogger("hpcgnn")
 # What a spec has of the graph and not of the model: another graph may differ in it, unless the model reads it.
@@ -118,49 +110,39 @@ def load_trained(
     there is no such model, or it does not fit.
     """
     comm = session.comm
-    agree(comm, facts_of_process(config, comm))
-    torch.set_num_threads(session.threads)
-    set_matmul(config.run.matmul)
     path, progress, state, epoch = _weights(config, comm, weights)
-    links = config.task.task == LINKS
-    with open_graph(config.data.graph, comm, labelled=not (other_graph or links)) as file:
-        identity, labelled = progress["identity"], file.meta.num_classes > 0 and not links
+    identity = progress["identity"]
+    has_labels = False
+
+    def adapt(file: GraphFile) -> Config:
+        """The configuration for the graph that is open, which is compared with the run's."""
+        nonlocal has_labels
+        has_labels = file.meta.num_classes > 0  # before the run's classes stand in for them
         is_other = file.meta.uuid != identity["graph"]
         with comm.together("comparing the graph with the run's", on_one=True):
             if not other_graph:  # before its labels are found not to fit the run's options
                 check_identity(path, identity, identity | {"graph": file.meta.uuid})
             elif is_other:
                 file.meta = _as_trained(file.meta, config, identity, file.path)
-        if is_other:
-            config = config.replace(metric="auto")
-            if config.task.link_split == GIVEN and not file.meta.negatives:
-                config = config.replace(link_split=NOTHING)
-        map_name, cluster_to_rank = choose_map(file, config, comm)
-        spec = model_spec(file.meta, config)
-        agree(comm, facts_of_graph(file.meta, map_name, cluster_to_rank, spec))
-        config = resolve(config, spec, file.meta, map_name, session)
+        if not is_other:
+            return config
+        drawn = config.task.link_split == GIVEN and not file.meta.negatives
+        return config.replace(metric="auto", link_split=NOTHING if drawn else config.task.link_split)
+
+    def corrected_bytes(plan: RunPlan) -> int:
+        return plan.spec.classes * plan.spec.dtype.itemsize if correction else 0
+
+    needs_labels = False if other_graph else None
+    with bring_up(config, session, False, needs_labels, adapt, corrected_bytes) as ready:
+        config, spec, meta = ready.plan.config, ready.plan.spec, ready.graph.file.meta
         with comm.together("comparing the run with the checkpoint's"):
-            check_memory(config, learns=False)
-            present = run_identity(config, spec, file.meta)
-            if is_other:
+            present = run_identity(config, spec, meta)
+            if meta.uuid != identity["graph"]:
                 present = {name: value for name, value in present.items() if name not in _OF_GRAPH}
             check_identity(path, identity, present)
-        with comm.together("trying the model on a toy graph"):
-            toy, limit = toy_of(spec, config, config.task.task), memory_limit(config, session)
-        spread_bytes = spec.classes * spec.dtype.itemsize if correction else 0
-        buffers = make_buffers(max(toy.row_bytes, spread_bytes), config)
-        cap, edges = max(1, buffers.cap(buffers.widest_row)), MODELS[spec.model].edges(spec)
-        loops = config.data.self_loops
-        local = load_local_graph(
-            *(file, cluster_to_rank, comm, cap, loops, spec.dtype, edges),
-            labelled=labelled,
-            inputs=inputs_of(spec.inputs),
-            links=link_split(config),
-            edge_features=spec.edge_features > 0,
-            shelve=shelving(config, session, spec, toy, limit, buffers, learns=False),
-        )
-    trainer = Trainer(local, spec, config, comm, buffers, learns=False)
-    check_room(trainer, toy, config, session, limit)
+        local = ready.load(labelled=has_labels and ready.plan.task.labels)
+    trainer = Trainer(local, ready.plan, comm, ready.buffers, learns=False)
+    check_room(trainer, ready.probe, config, session, ready.limit)
     with comm.together("loading the weights"):
         if progress.get("stage", 0) < trainer.schedule.sync.first_whole:
             raise CheckpointError(
@@ -169,10 +151,10 @@ def load_trained(
                 "--resume"
             )
         restore(trainer.model, trainer.optimizer, state, {})
-    learned_features.load(trainer, path.parents[1], progress["epoch"], best_only=weights == "best")
+    trainer.plugins.load(path.parents[1], progress["epoch"], best_only=weights == "best")
     trainer.model.eval()
     done = progress["epoch"]
-    return Trained(trainer, config, spec, file.meta, map_name, path.name, weights, epoch, done, correction)
+    return Trained(trainer, config, spec, meta, ready.graph.map_name, path.name, weights, epoch, done, correction)
 
 
 def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path: Path) -> GraphMeta:
@@ -180,7 +162,7 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
     not fit.
     """
     model = config.model
-    reads_types = MODELS[model.model].relational or model.plugin != ""
+    reads_types = MODELS[model.model].traits().relational or model.plugin != ""
     inputs = inputs_of(inputs_text(config.task))
     if inputs.learned:
         raise GraphError(
@@ -188,21 +170,21 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
             f"of its own graph, and {path} is another one; leave --graph out"
         )
     wanted = {"features": (inputs.columns(meta.num_features, int(identity["classes"])), "d_in")}
-    links = config.task.task == LINKS  # whatever the labels are for
-    if meta.num_classes and not links:
+    labels = task_traits(config.task.task).labels
+    if meta.num_classes and labels:
         wanted["classes"] = (meta.num_classes, "classes")
     if reads_types or model.edge_term == "type":
         wanted["types of edges"] = (meta.num_edge_types, "edge_types")
     edge_features = int(identity.get("edge_features", 0))
     if edge_features:
         wanted["edge features"] = (meta.num_edge_features, "edge_features")
-    if model.model == "sign":
+    if MODELS[model.model].reads_hops:
         wanted["hops and operators side by side"] = (meta.num_feature_parts, "parts")
     if reads_types:
         wanted["types of nodes"] = (meta.num_node_types, "node_types")
     if model.edge_term == "weight":
         wanted["weights (False: none)"] = (meta.weighted, "weighted")
-    if MODELS[model.model].relational:
+    if MODELS[model.model].traits().relational:
         wanted["sparse features (False: dense)"] = (meta.sparse_features, "sparse_input")
     for what, (found, name) in wanted.items():
         if str(found) != identity[name]:
@@ -210,7 +192,7 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
                 f"{path} does not fit the model of {config.run.run_dir}: expected {what} {identity[name]}, got "
                 f"{found}; use a graph that was imported as the run's was"
             )
-    if links:
+    if not labels:
         return meta
     task = task_of_metric(config.run.metric)
     if meta.num_classes and meta.task != task.name:

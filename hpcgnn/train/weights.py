@@ -22,7 +22,7 @@ def check_weights(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> Non
 
     Raises GraphError on all ranks where the model takes the root of a sum below 0.
     """
-    divides = MODELS[spec.model].divides(spec) if spec.weighted else ""
+    divides = MODELS[spec.model].traits(spec).normalisation if spec.weighted else ""
     if not divides:
         return
     if spec.edge_dropout:

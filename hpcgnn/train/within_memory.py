@@ -25,11 +25,14 @@ from hpcgnn.memory.keeping import Keeper, Kept
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.memory.scratch import Scratch, free_bytes
 from hpcgnn.memory.shelf import OnDisk, Shelf
+from hpcgnn.nn.model import traits_of
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.options.memory_size import said_memory
-from hpcgnn.train.loop import Trainer, layers_to_prune
-from hpcgnn.train.memory_limit import SCHEDULES, Limit, Portion, portion
+from hpcgnn.plan.run_plan import RunPlan
+from hpcgnn.train.loop import Trainer
+from hpcgnn.train.memory_limit import Limit, Portion, portion
+from hpcgnn.train.plugins import Plugin
 from hpcgnn.train.toy import NODES, toy_step
+from hpcgnn.train.views import layers_to_prune
 
 log = logging.getLogger("hpcgnn")
 #: Kinds of the ledger: bytes written to and read from the scratch file.
@@ -43,7 +46,7 @@ _IN_MEMORY = "tmpfs", "ramfs"
 _SHARED = "nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "afs", "glusterfs", "panfs"
 
 
-class Within:
+class Within(Plugin):
     """What a Trainer does so as to stay within a number of bytes. folder: of the scratch file, which features on disk
     have made already; kept: bytes that a step keeps.
     """
@@ -80,7 +83,7 @@ class Within:
         tensors += [each for each in (trainer.local.labels, trainer.local.original_id) if each is not None]
         return {each.untyped_storage().data_ptr() for each in tensors if isinstance(each, torch.Tensor)}
 
-    def book(self) -> None:
+    def end_epoch(self) -> None:
         """Book what was written and read since the last time."""
         now = self._scratch.written, self._scratch.read
         for kind, count, before in zip((WRITTEN, READ), now, self._told):
@@ -90,7 +93,7 @@ class Within:
 
     def record(self) -> dict[str, Any]:
         """Of this rank, for its record."""
-        return {
+        scratch = {
             "folder": self.folder,
             "budget_bytes": self.keeper.budget,
             "file_bytes": self._scratch.nbytes,
@@ -99,6 +102,7 @@ class Within:
             "waiting_seconds": self.keeper.waited,
             "past_the_page_cache": self._scratch.direct,
         }
+        return {"scratch": scratch}
 
 
 def hold_within(trainer: Trainer, toy: "Toy", config: Config, session: Session, limit: Limit | None) -> None:
@@ -124,7 +128,7 @@ def _hold_within(trainer: Trainer, toy: "Toy", config: Config, session: Session,
     folder = config.run.scratch or tempfile.gettempdir()
     pruned = sum(
         share.inward.structure_nbytes + share.outward.structure_nbytes
-        for share in trainer.shares
+        for share in trainer.views.shares
         if share and share.inward is not trainer.local.inward
     )
     with refusing(limit, comm, given, lasting, at_work, pruned) as refuse:
@@ -134,7 +138,7 @@ def _hold_within(trainer: Trainer, toy: "Toy", config: Config, session: Session,
             check_folder(folder, limit)
         check_space(folder, over_node, limit.ranks)
     with comm.together("making a scratch file"):
-        trainer.within = Within(trainer, budget, folder, kept + at_work)
+        trainer.plugins.add(Within(trainer, budget, folder, kept + at_work))
     log.info(
         "memory: %.2f GiB for the ranks of a node%s; a step keeps up to %.2f GiB on this rank, and %.2f GiB of all "
         "ranks' go to scratch files in %s",
@@ -231,15 +235,6 @@ def bytes_of_constants(shape: tuple[int, int], spec: ModelSpec, dtype: torch.dty
     return shelf.at_work(*shape, dtype) + (shelf.at_work(*shape, kept) if shelf.results else held)
 
 
-def check_memory(config: Config, learns: bool = True) -> None:
-    """Raise ConfigError for a --memory that cannot be. learns: whether anything is trained."""
-    if said_memory(config.run.memory) is not None and learns and config.schedule.schedule not in SCHEDULES:
-        raise ConfigError(
-            f"--memory is for --schedule sar and lazy, got {config.schedule.schedule}, which keeps rows of other ranks "
-            "from step to step; leave one of them out"
-        )
-
-
 class _Counter(Keeper):
     """Counts what is kept, and keeps it as it is."""
 
@@ -288,7 +283,7 @@ class Toy:
     pruning: tuple[list[float], int]
 
 
-def toy_of(spec: ModelSpec, config: Config, task: str) -> Toy:
+def toy_of(plan: RunPlan) -> Toy:
     """By a step of every stage."""
     counters: list[_Counter] = []
     models: list[Any] = []
@@ -297,9 +292,9 @@ def toy_of(spec: ModelSpec, config: Config, task: str) -> Toy:
         counters.append(_Counter())
         models.append(toy.model)
         toy.buffers.arena.keeper = counters[-1]
-        toy.within = _Counted(toy, counters[-1])
+        toy.plugins.add(_Counted(toy, counters[-1]))
 
-    row_bytes = toy_step(spec, config, task, count)
+    row_bytes = toy_step(plan, count)
     for counter in counters:
         counter.let_go()
     # Of stages that follow each other, the one that keeps most.
@@ -311,9 +306,9 @@ def toy_of(spec: ModelSpec, config: Config, task: str) -> Toy:
         largest=-(-max(sizes, default=0) // NODES),
         beside=_BESIDE + 3 * parameters,
         parameters=parameters,
-        in_tiles=getattr(model.convs[0], "constants_in_tiles", False),
+        in_tiles=traits_of(model.convs[0]).constants_in_tiles,
         input_in_tiles=model.input_in_tiles,
-        reads_input=getattr(model.convs[0], "uses_self", True),
+        reads_input=traits_of(model.convs[0]).reads_self,
         row_bytes=row_bytes,
         pruning=layers_to_prune(model),
     )
@@ -325,7 +320,7 @@ class _Counted(Within):
     def __init__(self, trainer: Trainer, keeper: _Counter) -> None:
         self._trainer, self.keeper = trainer, keeper
 
-    def book(self) -> None:
+    def end_epoch(self) -> None:
         pass
 
 

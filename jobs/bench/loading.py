@@ -138,10 +138,10 @@ def load(session, config):
     from hpcgnn.graph.opening import open_graph
     from hpcgnn.memory.resident import resident_bytes
     from hpcgnn.nn.registry import MODELS
+    from hpcgnn.plan.model_spec import model_spec
     from hpcgnn.train.account import held_bytes
     from hpcgnn.train.choosing_maps import choose_map
     from hpcgnn.train.memory_profile import PeakMemory, trim_heap
-    from hpcgnn.train.model_spec import model_spec
 
     comm, found = session.comm, {}
     comm.ledger.take()
@@ -164,7 +164,7 @@ def load(session, config):
             _, cluster_to_rank = choose_map(file, config, comm)
         spec = model_spec(file.meta, config)
         cap = HaloBuffers(8 << 20).cap(4 * config.model.hidden)
-        edges = MODELS[spec.model].edges(spec)
+        edges = MODELS[spec.model].reads_edges(spec)
         local = load_local_graph(file, cluster_to_rank, comm, cap, "add", spec.dtype, edges, watch)
     found["seconds_processor"] = time.process_time() - begun
     found["read_bytes"], found["read_calls"] = (now - then for now, then in zip(bytes_read(), read))

@@ -37,9 +37,9 @@ from hpcgnn.estimate.machine import read_machine
 from hpcgnn.estimate.seconds import seconds
 from hpcgnn.estimate.trial import Experiment
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.plan.run_plan import plan
 from hpcgnn.records import replaced_by
 from hpcgnn.report.style import drawing, legend
-from hpcgnn.train.model_spec import model_spec
 
 SEEDS = 3
 LOSSES = ["imbalance", "latency", "links", "noise", "straggler"]
@@ -57,7 +57,7 @@ def main():
         print(f"assumed, not measured: {said}")
     config = configured(options)
     with GraphFile(options.graph) as file:
-        experiment = Experiment.of(model_spec(file.meta, config), config, file.meta.task)
+        experiment = Experiment.of(plan(config, file.meta, 1))
     rows = []
     for forecast in forecasts(config, tqdm(options.ranks, leave=False, disable=not sys.stderr.isatty())):
         rows.append(replayed(forecast, machine, experiment, options))

@@ -13,7 +13,7 @@ ROOT = Path(hpcgnn.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 # From the ground up. The floor of a room follows from its imports: one above the highest room that it imports from.
 FLOORS = [
-    ["bytecode", "cores", "declaring", "errors", "listing", "memory", "offering", "suggestions"],
+    ["bytecode", "cores", "declaring", "errors", "listing", "memory", "offering", "suggestions", "traits"],
     ["comm", "kernels", "options", "output_files", "records", "terminal"],
     ["config", "effects", "exchange", "graphfile", "report"],
     ["arguments", "placement"],
@@ -21,6 +21,7 @@ FLOORS = [
     ["ops"],
     ["nn", "tasks"],
     ["schedules"],
+    ["plan"],
     ["train"],
     ["doctor", "estimate", "interface"],
     ["__main__"],

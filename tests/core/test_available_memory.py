@@ -8,6 +8,7 @@ from hypothesis import given, strategies
 from hpcgnn.config import make_config
 from hpcgnn.memory import available
 from hpcgnn.train import memory_limit
+from hpcgnn.train.choices import registry_choices
 
 GIB = 1 << 30
 
@@ -47,8 +48,9 @@ def test_who_has_a_limit(monkeypatch):
     monkeypatch.setattr(memory_limit, "node_memory", lambda ranks_on_node, ranks: 16 * GIB)
 
     def limit(**options):
-        choices = {"models": ("gcn",), "norms": ("none",), "schedules": ("sar", "lazy", "bns")}
-        return memory_limit.memory_limit(make_config({"graph": "g.h5", "model": "gcn", **options}, choices), session)
+        return memory_limit.memory_limit(
+            make_config({"graph": "g.h5", "model": "gcn", **options}, registry_choices()), session
+        )
 
     assert limit().total == limit(schedule="lazy").total == 15 * GIB
     assert limit(memory="48G").total == 48 * GIB and limit(memory="48G").said == "48G"

@@ -6,12 +6,13 @@ from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.train.choices import registry_choices
 from hpcgnn.train.choosing_maps import choose_map
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
 
-CHOICES = {"models": ("gcn",), "norms": ("none",), "schedules": ("sar",)}
+CHOICES = registry_choices()
 
 
 @pytest.fixture(scope="module")

@@ -71,12 +71,12 @@ def test_ctrl_c_stops_with_a_checkpoint(good, tmp_path, ranks):
 
 SLOW_START = """
 import sys
-import hpcgnn.train.job as job
+import hpcgnn.train.bring_up as bring_up
 def slow(*arguments, **more):
     print("loading", flush=True)
     import time
     time.sleep(60)
-job.load_local_graph = slow
+bring_up.load_local_graph = slow
 from hpcgnn.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """

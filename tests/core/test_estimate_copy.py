@@ -16,12 +16,11 @@ from hpcgnn.estimate.operations import PAGES, Operation
 from hpcgnn.estimate.trial import Experiment
 from hpcgnn.graphfile.storage import SPLITS
 from hpcgnn.kernels import library
-from hpcgnn.nn.norm import NORM_LAYERS
-from hpcgnn.nn.registry import MODELS
-from hpcgnn.schedules.schedule_registry import SCHEDULES
-from hpcgnn.train.model_spec import model_spec
+from hpcgnn.plan.model_spec import model_spec
+from hpcgnn.plan.run_plan import plan
+from hpcgnn.train.choices import registry_choices
 
-CHOICES = {"models": tuple(MODELS), "norms": tuple(NORM_LAYERS), "schedules": tuple(SCHEDULES)}
+CHOICES = registry_choices()
 META = assumed_meta(Stats(1000, 8000, 16, 5))
 
 
@@ -110,7 +109,7 @@ def own_products():
 def test_two_copies_foretell_the_rank(kind, monkeypatch):
     """Memory in all, that of the large parts, and work, within 2 %."""
     config = configure(**KINDS[kind])
-    forecaster, degrees = Forecaster(Experiment.of(model_spec(META, config), config, META.task)), np.array([4, 7, 10])
+    forecaster, degrees = Forecaster(Experiment.of(plan(config, META, 1))), np.array([4, 7, 10])
     monkeypatch.setattr(forecast, "NODES", WHOLE.nodes)
     whole, _ = forecaster.rank(WHOLE, degrees)
     monkeypatch.setattr(forecast, "NODES", WHOLE.nodes // 2)
@@ -133,7 +132,7 @@ def test_two_copies_foretell_the_rank(kind, monkeypatch):
 def test_calls_are_those_of_tiles_as_long_as_the_ranks(monkeypatch):
     """Copies are worked on some 2,048 rows at a time, and a rank of four threads 16,384."""
     config = configure(model="gcn", threads=4)
-    forecaster, degrees = Forecaster(Experiment.of(model_spec(META, config), config, META.task)), np.array([3])
+    forecaster, degrees = Forecaster(Experiment.of(plan(config, META, 1))), np.array([3])
     size = Size(2, 20_000, 6_000, 2_000, Direction(56_000, 4_000, 2_000, 2_000, 2_000), None)
     calls = []
     for nodes in (size.nodes, 8_000):
@@ -146,7 +145,7 @@ def test_calls_are_those_of_tiles_as_long_as_the_ranks(monkeypatch):
 def test_a_rank_without_training_nodes_is_tried_out():
     config = configure(model="sage")
     size = Size(3, 50, 0, 40, Direction(100, 60, 35, 25, 40), None)
-    rank, _ = Forecaster(Experiment.of(model_spec(META, config), config, META.task)).rank(size, np.array([4]))
+    rank, _ = Forecaster(Experiment.of(plan(config, META, 1))).rank(size, np.array([4]))
     assert rank.growth > rank.parts["gradients"] > 0
 
 

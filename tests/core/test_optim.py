@@ -108,9 +108,11 @@ def test_the_compiler_of_torch_is_not_loaded():
         "from hpcgnn.__main__ import registry_choices\n"
         "from hpcgnn.config import make_config\n"
         "from hpcgnn.nn.spec import ModelSpec\n"
+        "from hpcgnn.plan.run_plan import RunPlan\n"
         "from hpcgnn.train.toy import toy_step\n"
         "config = make_config({'graph': '-'}, registry_choices())\n"
-        "toy_step(ModelSpec('gcn', 4, 3, 3, 5), config, 'classification')\n"
+        "config = config.replace(task='classification')\n"
+        "toy_step(RunPlan.of(config, ModelSpec('gcn', 4, 3, 3, 5)))\n"
         "import sys; sys.exit('torch._dynamo' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", step]).returncode == 0

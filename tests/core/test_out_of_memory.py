@@ -21,7 +21,7 @@ from .launching import start
 PROGRAM = """
 import os, resource, sys
 from hpcgnn.__main__ import main
-from hpcgnn.train import job
+from hpcgnn.train import {module}
 def limited(function):
     def call(*arguments):
         if os.environ.get("PMI_RANK", "0") in {ranks!r}:
@@ -29,7 +29,7 @@ def limited(function):
             resource.setrlimit(resource.RLIMIT_AS, (size, size))
         return function(*arguments)
     return call
-job.{where} = limited(job.{where})
+{module}.{where} = limited({module}.{where})
 sys.exit(main(["train", *{options}]))
 """
 
@@ -42,11 +42,11 @@ def graph(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("where", ["toy_of", "Trainer"])
+@pytest.mark.parametrize("module, where", [("bring_up", "toy_of"), ("job", "Trainer")])
 @pytest.mark.parametrize("ranks, limited", [(1, "0"), (2, "0"), (2, "1"), (2, "01")])
-def test_a_limit(graph, tmp_path, ranks, limited, where):
+def test_a_limit(graph, tmp_path, ranks, limited, module, where):
     options = f"--graph {graph} --run-dir {tmp_path / 'run'} --model gat --heads 4 --hidden 900 --epochs 2".split()
-    done = start(ranks, "-c", PROGRAM.format(ranks=limited, where=where, options=repr(options)))
+    done = start(ranks, "-c", PROGRAM.format(ranks=limited, module=module, where=where, options=repr(options)))
     assert done.code == 2, done.out + done.err
     assert "Traceback" not in done.err and "Error" not in done.err, done.err
     told = done.err.count("hpcgnn: error")

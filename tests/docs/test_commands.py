@@ -14,7 +14,7 @@ from hpcgnn.__main__ import build_parser
 from hpcgnn.arguments import given_options
 from hpcgnn.config import make_config
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.nn.registry import MODELS
+from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.train.choices import registry_choices
 from partition_tools.cli import build_parser as build_tools_parser
 
@@ -60,6 +60,8 @@ def ours(words):
 def choices():
     """Those of the registries, with the plugin that pages have for an example."""
     known = registry_choices()
+    if "edgeconv" not in MODELS:
+        register("edgeconv")(type("EdgeConv", (), {}))
     return {**known, "models": {**known["models"], "edgeconv": None}}
 
 

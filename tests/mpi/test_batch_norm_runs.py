@@ -16,9 +16,9 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn import registry
 from hpcgnn.nn.gcn import GCNConv
 from hpcgnn.nn.registry import MODELS, complete, register
+from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.train.checkpoint import check_identity
 from hpcgnn.train.job import run_identity
-from hpcgnn.train.model_spec import model_spec
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph

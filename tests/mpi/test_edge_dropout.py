@@ -14,8 +14,8 @@ from hpcgnn.effects import without_effect
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.plan.halo import check_halo
 from hpcgnn.schedules.full_halo import FullHalo
-from hpcgnn.schedules.schedule_registry import check_halo
 from hpcgnn.train.weights import check_weights
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
@@ -103,7 +103,7 @@ OTHERS = {
 def one_step(comm, config, map_name):
     """(loss, parameters after a step)."""
     trainer = build_trainer(comm, config, map_name, 7)
-    return trainer.step(0), trainer.judged_state()
+    return trainer.step(0), trainer.evaluated_state()
 
 
 @pytest.mark.parametrize("kind", OTHERS)
@@ -170,7 +170,7 @@ def test_the_curve_does_not_depend_on_the_ranks(comm, planted, kind):
     losses, scores, of_all, trainer = curve_and_scores(comm, config, "random-clusters")
     np.testing.assert_allclose(losses, expected, rtol=1e-2 if kind == "mixed" else 1e-9)
     assert scores == pytest.approx(of_all, nan_ok=True)
-    assert any(trainer.shares) == ("pruned" in kind)
+    assert any(trainer.views.shares) == ("pruned" in kind)
     if kind == "links":
         assert trainer.objective.num_train > 0.75 * trainer.local.num_nodes, "all training edges are asked"
     plain = build_trainer(comm, config.replace(edge_dropout=0.0, keep_input="never"), "random-clusters", 20)

@@ -31,9 +31,9 @@ from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.nn.transformer import TransformerConv
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.site import Facts
+from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.train.job import train
-from hpcgnn.train.model_spec import model_spec
 from hpcgnn.train.resuming import options_of_run
 from hpcgnn.train.trained import load_trained
 

@@ -20,10 +20,8 @@ from hpcgnn.estimate.trial import Experiment
 from hpcgnn.graphfile.given_links import EACH, SHARED
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.options.link_split import GIVEN
-from hpcgnn.schedules.schedule_registry import halo_of
-from hpcgnn.tasks.registry import resolve_task
+from hpcgnn.plan.run_plan import plan
 from hpcgnn.train.epochs import costs_of_epoch
-from hpcgnn.train.model_spec import model_spec
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
@@ -47,13 +45,13 @@ def foretold(comm, config, map_name):
 
 def _foretold(config, map_name, ranks):
     with GraphFile(config.data.graph) as file:
-        config = resolve_task(config, file.meta)
-        spec = model_spec(file.meta, config)
-        counter = Counter(file, file.cluster_map(map_name, ranks)[0], ranks, halo_of(config, spec))
+        decided = plan(config, file.meta, ranks)
+        config, keeps_input = decided.config, decided.spec.keeps_input
+        counter = Counter(file, file.cluster_map(map_name, ranks)[0], ranks, decided.halo)
         counter, shares = count(config, counter)
         against = file.meta.negatives if config.task.link_split == GIVEN else ""
-        return Forecaster(Experiment.of(spec, config, config.task.task, against)).forecast(
-            shares, lambda worthwhile, prunable: counter.layers(shares, spec.keeps_input, worthwhile, prunable)
+        return Forecaster(Experiment.of(decided, against)).forecast(
+            shares, lambda worthwhile, prunable: counter.layers(shares, keeps_input, worthwhile, prunable)
         )
 
 
@@ -229,7 +227,7 @@ PRUNED = {
 def test_pruned_layers(comm, paths, kind, graph):
     """Layers that compute some rows only: the estimate counts what they send from the file."""
     forecast, trainer = check(comm, configure(paths[graph], **{"prune": "auto", **PRUNED[kind]}), MAP)
-    assert forecast.counted and any(trainer.shares) == (kind != "all rows")
+    assert forecast.counted and any(trainer.views.shares) == (kind != "all rows")
 
 
 INDUCTIVE = {
@@ -251,7 +249,7 @@ INDUCTIVE = {
 def test_inductive(comm, paths, kind, graph):
     """Training sends rows of the subgraph, an evaluation those of the whole graph."""
     forecast, trainer = check(comm, configure(paths[graph], inductive=True, **INDUCTIVE[kind]), MAP)
-    seen, shares = trainer.subgraph, forecast.shares.seen
+    seen, shares = trainer.views.subgraph, forecast.shares.seen
     assert shares.nodes[comm.rank] == seen.num_owned
     if kind != "fewest rows":  # else some of the edges go into sums of others
         assert shares.remote[comm.rank] == sum(block.num_edges for block in seen.inward.halo)
@@ -366,7 +364,7 @@ def test_a_schedule_of_stages_is_told_by_the_last(comm, paths, schedule):
     config = configure(paths["undirected"], layers=2, **APPROXIMATE[schedule])
     forecast, trainer = foretold(comm, config, MAP), build_trainer(comm, config, MAP)
     ledgers = []
-    for number in range(len(trainer.plan)):
+    for number in range(len(trainer.stages)):
         trainer.begin_stage(number, 0)
         ledgers.append(ledgers_of_epoch(comm, trainer))
     check_others(comm, forecast, *ledgers[-1])
@@ -384,4 +382,4 @@ def test_pruning_as_the_graph_has_it(comm, session_path):
         graphs.write_file(path, replace(graph, split=split, labels=labels), graphs.layout(graph, comm.size), comm.size)
     comm.barrier()
     _, trainer = check(comm, configure(path, prune="auto", model="sage"), "dealt")
-    assert sum(share is not None for share in trainer.shares) == 3
+    assert sum(share is not None for share in trainer.views.shares) == 3

@@ -15,9 +15,9 @@ import torch
 
 from hpcgnn.config import make_config
 from hpcgnn.errors import CheckpointError, ConfigError, GraphError
-from hpcgnn.train import learned_features
 from hpcgnn.train.checkpoint import checkpoints, learned_path, newest_readable
 from hpcgnn.train.job import train
+from hpcgnn.train.learned_features import LearnedFeatures
 from hpcgnn.train.precheck import check_training
 from hpcgnn.train.resuming import options_of_run
 from hpcgnn.train.scoring import evaluate
@@ -97,14 +97,15 @@ def test_the_curve_of_a_serial_oracle(comm, files, name, inputs, halo):
         config = configure(path, features=inputs, seed=SEED, halo=halo, **small, **options)
         trainer = build_trainer(comm, config, map_name, 7)
         mine = trainer.graph.ids.numpy()
-        assert trainer.learned.rows.shape == (len(mine), WIDTH), "a rank holds the rows of its own nodes alone"
-        np.testing.assert_allclose(trainer.learned.rows.detach(), table(graph.num_nodes)[mine], rtol=1e-15)
+        learned = trainer.plugins.find(LearnedFeatures)
+        assert learned.rows.shape == (len(mine), WIDTH), "a rank holds the rows of its own nodes alone"
+        np.testing.assert_allclose(learned.rows.detach(), table(graph.num_nodes)[mine], rtol=1e-15)
         initial = {name: tensor.detach().clone() for name, tensor in trainer.model.named_parameters()}
         expected, rows = oracle_losses(graph, initial, a, fixed, table(graph.num_nodes), 10, options)
         found = [trainer.step(epoch) for epoch in range(10)]
         assert expected[-1] < expected[0]
         np.testing.assert_allclose(found, expected, rtol=1e-6 if more["clip_norm"] else 1e-10)  # torch adds 1e-6
-        np.testing.assert_allclose(trainer.learned.rows.detach(), rows[mine], rtol=0, atol=1e-6)
+        np.testing.assert_allclose(learned.rows.detach(), rows[mine], rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -187,10 +188,10 @@ def test_a_checkpoint_without_its_rows_is_damaged(comm, planted, shared_path):
     comm.barrier()
     trainer = build_trainer(comm, configure(planted[0], features="degree+learned:5", layers=2), "metis")
     with pytest.raises(CheckpointError, match="cannot be read"):
-        learned_features.load(trainer, shared_path / "run", 4)
+        trainer.plugins.load(shared_path / "run", 4)
     other = build_trainer(comm, configure(planted[0], features="degree+learned:4", layers=2), "metis")
     with pytest.raises(CheckpointError, match=r"rows has shape \(500, 5\), expected \(500, 4\)"):
-        learned_features.load(other, shared_path / "run", 2)
+        other.plugins.load(shared_path / "run", 2)
 
 
 @pytest.mark.usefixtures("no_pictures")

@@ -50,7 +50,7 @@ def trained(comm, config, shelf=None):
     """(losses, metrics, parameters, the Trainer) after some steps."""
     trainer = build_trainer(comm, config, "metis", shelf=shelf)
     losses = []
-    for stage in range(len(trainer.plan)):
+    for stage in range(len(trainer.stages)):
         trainer.begin_stage(stage, 2 * stage)
         losses += [trainer.step(2 * stage + step) for step in range(2)]
     return losses, repr(trainer.evaluate()), [p.detach().clone() for p in trainer.model.parameters()], trainer
@@ -79,7 +79,7 @@ def _as_foretold(trainer, results):
     # Layers that are trained one by one keep theirs themselves.
     if trainer.local.num_owned == 0 or aggregate is None and not projects:
         return
-    inputs = [features] if projects else [aggregate] * results + [features] * conv.uses_self
+    inputs = [features] if projects else [aggregate] * results + [features] * conv.traits.reads_self
     outputs = None if projects else trainer.training_graph.at(0)._local.outputs
     stop = None if outputs is None else 0 if len(outputs) == 0 else int(outputs[-1]) + 1
     times = 3 if projects else 2

@@ -68,7 +68,7 @@ def files(request, comm, session_path):
 
 def losses_alone(path, config, epochs):
     trainer = build_trainer(None, config.replace(graph=str(path), inductive=False))
-    return [trainer.step(epoch) for epoch in range(epochs)], trainer.judged_state()
+    return [trainer.step(epoch) for epoch in range(epochs)], trainer.evaluated_state()
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_the_curve_is_that_of_a_graph_of_nothing_else(comm, files, kind):
         trainer = build_trainer(comm, config, map_name, 7)
         found = [trainer.step(epoch) for epoch in range(5)]
         np.testing.assert_allclose(found, expected, rtol=1e-9)
-        for name, tensor in trainer.judged_state().items():
+        for name, tensor in trainer.evaluated_state().items():
             torch.testing.assert_close(tensor, state[name], rtol=1e-6, atol=1e-9)
     # Evaluation sees the whole graph: the same as a trainer of it with the same parameters.
     whole = build_trainer(comm, config.replace(inductive=False), "random", 7)

@@ -14,9 +14,9 @@ from hpcgnn.graph.least import least_rows
 from hpcgnn.graph.within_node import within_node
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.ops.additive_attention import AttentionShape
+from hpcgnn.plan.halo import check_halo
+from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.schedules.full_halo import FullHalo
-from hpcgnn.schedules.schedule_registry import check_halo
-from hpcgnn.train.model_spec import model_spec
 
 from . import small
 from .gathering import whole
@@ -106,14 +106,14 @@ def test_nothing_is_sent_and_nothing_copied(comm, session_path):
     trainer = build_trainer(comm, configure(path, **options), "metis")
     comm.ledger.take()
     trainer.step(0)
-    before = trainer.node_rows.own_bytes
+    before = trainer.views.in_place.own_bytes
     kinds = comm.ledger.take()
     trainer.step(1)
     assert not {kind for kind in kinds if kind.startswith("halo")} and "intra_node" in kinds
     # Outputs of both hidden layers; the logits before and after they are summed, and their gradient.
     widths = 16 + 16 + 5 + 5
     # Degrees, by which sums are divided forwards and rows backwards, are of one column.
-    assert trainer.node_rows.own_bytes == before == trainer.local.num_owned * 4 * (widths + 1)
+    assert trainer.views.in_place.own_bytes == before == trainer.local.num_owned * 4 * (widths + 1)
 
 
 def test_the_same_bits_again(comm, session_path):

@@ -12,8 +12,8 @@ import torch
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.nn.foreign import reason_against
+from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.train.job import train
-from hpcgnn.train.model_spec import model_spec
 
 from .small import written
 from .training import build_trainer, configure, curve, make_graphs, outputs_and_gradients

@@ -14,9 +14,9 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.least import least_rows
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.ops.operators import Linear
+from hpcgnn.plan.halo import check_halo
+from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.schedules.full_halo import FullHalo
-from hpcgnn.schedules.schedule_registry import check_halo
-from hpcgnn.train.model_spec import model_spec
 
 from . import small
 from .gathering import whole

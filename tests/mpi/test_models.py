@@ -12,6 +12,8 @@ from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.plan.run_plan import RunPlan
+from hpcgnn.train.choices import registry_choices
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.toy import toy_step
 
@@ -20,7 +22,7 @@ from .training import outputs_and_gradients
 
 SEED, EPOCH, CLASSES = 7, 4, 3
 LINEAR = ("gcn", "sage", "gin", "sgc")  # the models whose aggregation is linear
-CHOICES = {"models": tuple(MODELS), "norms": ("none", "layer", "batch"), "schedules": ("sar",)}
+CHOICES = registry_choices()
 GRAPHS = {
     "undirected": graphs.with_task(graphs.random_undirected(), num_features=10, num_classes=CLASSES),
     "directed weighted": graphs.with_task(graphs.random_directed(weighted=True), num_features=10, num_classes=CLASSES),
@@ -87,9 +89,10 @@ def is_kept(spec):
 def make_trainer(comm, spec, path, cluster_to_rank, rows=9, **options):
     config = make_config({"graph": "-", "seed": SEED, **options}, CHOICES)
     with GraphFile(path) as file:
-        halo_buffer = 4 * rows * toy_step(spec, config, file.meta.task)
-    local = graphs.load(path, cluster_to_rank, comm, cap=rows, self_loops=MODELS[spec.model].self_loops)
-    trainer = Trainer(local, spec, config, comm, HaloBuffers(halo_buffer))
+        decided = RunPlan.of(config.replace(task=file.meta.task), spec)
+        halo_buffer = 4 * rows * toy_step(decided)
+    local = graphs.load(path, cluster_to_rank, comm, cap=rows, self_loops=MODELS[spec.model].traits().self_loops)
+    trainer = Trainer(local, decided, comm, HaloBuffers(halo_buffer))
     with torch.no_grad():  # away from the initial zeros of biases and epsilon, the same on all ranks
         for index, parameter in enumerate(trainer.model.parameters()):
             parameter.add_(

@@ -13,9 +13,10 @@ from hpcgnn.graph import opening
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.opening import open_graph
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.train.choices import registry_choices
 from hpcgnn.train.choosing_maps import choose_map
 
-CHOICES = {"models": ("gcn",), "norms": ("none",), "schedules": ("sar", "tma")}
+CHOICES = registry_choices()
 FOR_ALL = ("attributes", "structure", "partitionings", "clusters", "maps")
 
 

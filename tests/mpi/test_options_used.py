@@ -71,7 +71,7 @@ def test_weights(paths, model):
     options = {"sage max": {"aggregator": "max"}, "gat weight": {"edge_term": "weight"}}.get(model, {})
     weighted, plain = (paths[each, name == "gine"] for each in (True, False))
     trainer = build_trainer(SoloCommunicator(), configure(weighted, model=name, **options))
-    reads = MODELS[name].weights(trainer.model.spec)
+    reads = MODELS[name].reads_weights(trainer.model.spec)
     options.pop("edge_term", None)
     same = (losses(weighted, model=name, **options) == losses(plain, model=name, **options)).all()
     assert reads == bool(more == ["weight"] or not same)

@@ -128,7 +128,7 @@ def test_a_run_on_any_number_of_ranks(comm, planted, shared_path):
     assert expected[-1] < expected[0]
     config = configure(file, model="sign", dropout=0.3, precision="fp64")
     trainer = build_trainer(comm, config.replace(prune="auto"), "metis")
-    rows = comm.total(torch.tensor(trainer.rows_computed(trainer.local))).tolist()
+    rows = comm.total(torch.tensor(trainer.views.rows_computed(len(trainer.model.convs)))).tolist()
     assert rows == [int(trainer.objective.num_train)] * 3 and rows[0] < 300  # the training nodes, and no others
     expected = curve(comm, config, "metis", None, 3)
     np.testing.assert_allclose([trainer.step(epoch) for epoch in range(3)], expected, rtol=1e-12)

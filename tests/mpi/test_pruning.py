@@ -42,7 +42,7 @@ def test_the_curve_is_that_of_all_rows(comm, paths, name, kind):
         trainer = build_trainer(comm, config, "metis", rows=7)
         curves.append([trainer.step(epoch) for epoch in range(EPOCHS)])
         parameters.append(torch.cat([p.detach().flatten() for p in trainer.model.parameters()]))
-        pruned = sum(share is not None for share in trainer.shares)
+        pruned = sum(share is not None for share in trainer.views.shares)
         assert (pruned > 0) == (prune == "auto" and kind != "max at the end")
     np.testing.assert_allclose(*curves, rtol=1e-9)
     torch.testing.assert_close(*parameters, rtol=1e-7, atol=1e-9)
@@ -86,9 +86,9 @@ def test_rows_sent_are_those_that_are_needed(comm, paths, name):
     comm.ledger.take()
     trainer.step(1)
     step = comm.ledger.take()
-    assert needed[2].mean() < WORTHWHILE and all(trainer.shares), "this graph prunes all layers"
+    assert needed[2].mean() < WORTHWHILE and all(trainer.views.shares), "this graph prunes all layers"
     for layer, outputs in ((1, needed[1]), (2, needed[0])):
-        computed = comm.total(torch.tensor([len(trainer.shares[layer].outputs)], dtype=torch.float64), "plan")
+        computed = comm.total(torch.tensor([len(trainer.views.shares[layer].outputs)], dtype=torch.float64), "plan")
         assert computed == outputs.sum()
     for direction, kind in enumerate(("halo_forward", "halo_backward")):
         sent = comm.total(torch.tensor([step[kind].bytes_sent if kind in step else 0], dtype=torch.float64), "plan")
@@ -100,6 +100,6 @@ def test_ranks_without_training_nodes_and_unpruned_graphs(comm, session_path):
     """Where all nodes are needed, or the schedule is none that prunes, there is no share."""
     path = make_graphs(comm, session_path, nodes=300)["undirected"]
     trainer = build_trainer(comm, configure(path, prune="auto"), "metis")
-    assert [share is not None for share in trainer.shares] == [False, False, True]
-    assert not build_trainer(comm, configure(path, prune="auto", halo_dtype="int8"), "metis").shares
-    assert not build_trainer(comm, configure(path, schedule="bns"), "metis").shares
+    assert [share is not None for share in trainer.views.shares] == [False, False, True]
+    assert not build_trainer(comm, configure(path, prune="auto", halo_dtype="int8"), "metis").views.shares
+    assert not build_trainer(comm, configure(path, schedule="bns"), "metis").views.shares

@@ -20,6 +20,7 @@ from hpcgnn.config import make_config
 from hpcgnn.errors import CheckpointError, ConfigError
 from hpcgnn.options import TaskConfig
 from hpcgnn.tasks.classification import balanced_weights
+from hpcgnn.train.averages import Averages
 from hpcgnn.train.checkpoint import checkpoints, read_averaged, read_checkpoint
 from hpcgnn.train.exporting import export
 from hpcgnn.train.job import train
@@ -92,7 +93,7 @@ def test_curve_and_average_are_those_of_torch(comm, odd, name, smoothing, balanc
             expected.append(float(loss.detach()))
         assert expected[-1] < expected[0]
         np.testing.assert_allclose(found, expected, rtol=1e-10)
-        judged, kept = trainer.judged_state(), trainer.averages.state()
+        judged, kept = trainer.evaluated_state(), trainer.plugins.find(Averages).tensors()
         for short, original in serial.names.items():
             wanted = getattr(average.module, short)
             torch.testing.assert_close(judged[original], wanted, rtol=1e-9, atol=1e-12)

@@ -224,7 +224,7 @@ def test_stages_leave_nothing_behind(comm, paths):
     for size in (0.0, EACH):
         trainer = build_trainer(comm, configure(paths["undirected"], reduce_bucket=size, **options), "metis")
         found = []
-        for stage in range(len(trainer.plan)):
+        for stage in range(len(trainer.stages)):
             if stage:
                 trainer.schedule.sync.follow(stage, trainer.model)
                 trainer.begin_stage(stage, 0)

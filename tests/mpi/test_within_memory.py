@@ -9,9 +9,10 @@ import torch
 from hpcgnn.errors import ConfigError, RemoteError
 from hpcgnn.memory import arena, keeping
 from hpcgnn.options.memory_size import said_memory
+from hpcgnn.plan.run_plan import check_memory
 from hpcgnn.train.memory_limit import Limit, portion
 from hpcgnn.train.toy import toy_step
-from hpcgnn.train.within_memory import READ, WRITTEN, Within, _needs, check_memory, hold_within, toy_of
+from hpcgnn.train.within_memory import READ, WRITTEN, Within, _needs, hold_within, toy_of
 
 from .training import build_trainer, configure, make_graphs
 
@@ -44,9 +45,9 @@ def trained(comm, config, budget, folder):
     """(losses, metrics, parameters, the Trainer) after some steps within a budget (None: no limit)."""
     trainer = build_trainer(comm, config, "metis")
     if budget is not None:
-        trainer.within = Within(trainer, budget, str(folder), 0)
+        trainer.plugins.add(Within(trainer, budget, str(folder), 0))
     losses = []
-    for stage in range(len(trainer.plan)):
+    for stage in range(len(trainer.stages)):
         trainer.begin_stage(stage, STEPS * stage)
         losses += [trainer.step(STEPS * stage + step) for step in range(STEPS)]
     found = trainer.evaluate()
@@ -59,7 +60,7 @@ def test_the_same_bits(comm, session_path, tmp_path, all_are_large, name):
     losses, metrics, parameters, free = trained(comm, config, None, tmp_path)
     for budget in (0, free.buffers.arena.nbytes // 2):
         again, found, others, trainer = trained(comm, config, budget, tmp_path)
-        keeper = trainer.within.keeper
+        keeper = trainer.plugins.find(Within).keeper
         assert again == losses and repr(found) == repr(metrics)  # NaN is not equal to itself
         assert all(torch.equal(a, b) for a, b in zip(parameters, others))
         if budget == 0 and trainer.local.num_owned:
@@ -68,7 +69,7 @@ def test_the_same_bits(comm, session_path, tmp_path, all_are_large, name):
         assert keeper.away == 0 and keeper.outside == 0, "a step is done: nothing is kept"
         assert not keeper._flights
         assert list(tmp_path.iterdir()) == [], "scratch files have no names"
-        trainer.within.book()
+        trainer.plugins.end_epoch()
         ledger = trainer.comm.ledger.take()
         booked = [ledger[kind].bytes_sent if kind in ledger else 0 for kind in (WRITTEN, READ)]
         assert booked == [keeper.scratch.written, keeper.scratch.read]
@@ -84,7 +85,7 @@ def test_what_is_over_goes_and_no_more(comm, session_path, tmp_path, all_are_lar
     rounded = -(-matrix // 4096) * 4096
     budget = free.buffers.arena.nbytes - 2 * rounded
     trainer = trained(comm, config, budget, tmp_path)[-1]
-    keeper = trainer.within.keeper
+    keeper = trainer.plugins.find(Within).keeper
     for step in range(STEPS, STEPS + 3):
         before = keeper.scratch.written
         trainer.step(step)
@@ -96,7 +97,7 @@ def test_a_toy_foretells_what_is_kept(comm, session_path):
     """A hidden layer of sage keeps its input alone."""
     config = configure(make_graphs(comm, session_path)["undirected"], model="sage", layers=5, hidden=32)
     trainer = build_trainer(comm, config, "metis")
-    toy = toy_of(trainer.model.spec, config, trainer.local.task)
+    toy = toy_of(trainer.plan)
     assert (toy.per_node, toy.largest) == (4 * 32 * 4, 32 * 4)
     assert toy.in_tiles and toy.reads_input
 
@@ -119,7 +120,7 @@ def test_nothing_of_a_toy_stays(comm, session_path, monkeypatch, model):
         return toy_step(*others, also)
 
     monkeypatch.setattr("hpcgnn.train.within_memory.toy_step", step)
-    toy_of(trainer.model.spec, config, trainer.local.task)
+    toy_of(trainer.plan)
     gc.collect()
     assert [each() for each in found] == [None] * 3
 
@@ -147,23 +148,26 @@ def test_what_fits_together_has_no_limit(comm, session_path, job_session, tmp_pa
     """The last rank holds far more than its equal share of the node, and all together what there is."""
     config = configure(make_graphs(comm, session_path)["undirected"], model="sage", scratch=str(tmp_path))
     trainer = build_trainer(comm, config, "metis")
-    toy, held = toy_of(trainer.model.spec, config, trainer.local.task), 1 << 20
+    toy, held = toy_of(trainer.plan), 1 << 20
     held = held << 10 if comm.rank == comm.size - 1 else held
     monkeypatch.setattr("hpcgnn.train.within_memory.resident_bytes", lambda: held)
     lasting, at_work = _needs(trainer, toy, config, Limit(0, 0, comm.size, ""))
     kept = toy.per_node * trainer.local.num_owned
     least, all_of_it = (sum(comm.allgather_object(each)) for each in (lasting + at_work, lasting + at_work + kept))
     hold_within(trainer, toy, config, job_session, Limit(all_of_it, 0, comm.size, ""))
-    assert trainer.within is None
+    assert trainer.plugins.find(Within) is None
     with pytest.raises(ConfigError if comm.rank == comm.size - 1 else RemoteError, match="at least") as refused:
         hold_within(trainer, toy, config, job_session, Limit(least - 1, 0, comm.size, "1G"))
     largest = f", the largest of {comm.size} on its node" if comm.size > 1 else ""
     assert f"too little for rank {comm.size - 1}{largest}, whose graph" in str(refused.value)
     hold_within(trainer, toy, config, job_session, Limit(least - 1, 0, comm.size, ""))  # nobody has asked for it
-    assert trainer.within is None
+    assert trainer.plugins.find(Within) is None
     hold_within(trainer, toy, config, job_session, Limit(least + (all_of_it - least) // 2, 0, comm.size, "1G"))
-    assert trainer.within.keeper.budget >= at_work
-    assert sum(comm.allgather_object(trainer.within.keeper.budget + lasting)) <= least + (all_of_it - least) // 2
+    assert trainer.plugins.find(Within).keeper.budget >= at_work
+    assert (
+        sum(comm.allgather_object(trainer.plugins.find(Within).keeper.budget + lasting))
+        <= least + (all_of_it - least) // 2
+    )
 
 
 def test_sizes():

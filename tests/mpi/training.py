@@ -9,21 +9,17 @@ from hpcgnn.config import make_config
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.norm import NORM_LAYERS
-from hpcgnn.nn.registry import MODELS
 from hpcgnn.options.inputs import inputs_of
-from hpcgnn.options.task import LINKS
-from hpcgnn.schedules.schedule_registry import SCHEDULES
-from hpcgnn.tasks.registry import resolve_task
+from hpcgnn.plan.run_plan import plan
+from hpcgnn.train.choices import registry_choices
 from hpcgnn.train.links import link_split
 from hpcgnn.train.loop import Trainer
-from hpcgnn.train.model_spec import model_spec
 from hpcgnn.train.toy import toy_step
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
 
-CHOICES = {"models": tuple(MODELS), "norms": tuple(NORM_LAYERS), "schedules": tuple(SCHEDULES)}
+CHOICES = registry_choices()
 NODES, FEATURES, CLASSES = 900, 24, 5
 GRAPHS = {"undirected": {}, "directed multi-label": {"directed": True, "multi_label": True, "weighted": True}}
 
@@ -58,9 +54,9 @@ def configure(path, **options):
 
 
 @functools.cache
-def widest_row(spec, config, task):
+def widest_row(decided):
     """The bytes of the widest row that a step exchanges."""
-    return toy_step(spec, config, task)
+    return toy_step(decided)
 
 
 def build_trainer(comm, config, map_name=None, rows=None, shelf=None):
@@ -68,29 +64,29 @@ def build_trainer(comm, config, map_name=None, rows=None, shelf=None):
     configured). shelf: makes a Shelf for the features of an arena.
     """
     with GraphFile(config.data.graph) as file:
-        spec = model_spec(file.meta, config)
+        decided = plan(config, file.meta, 1)
+        config, spec = decided.config, decided.spec
         if map_name is None:
             comm, cluster_to_rank = SoloCommunicator(), np.zeros(file.meta.num_clusters, np.int32)
         else:
             cluster_to_rank, _ = file.cluster_map(map_name, comm.size)
-        config = config if config.task.task != LINKS else resolve_task(config, file.meta)
         links = link_split(config)
-        row = widest_row(spec, config, LINKS if links else file.meta.task)
+        row = widest_row(decided)
         buffers = HaloBuffers(int(config.schedule.halo_buffer * 2**20) if rows is None else 4 * rows * row)
         local = load_local_graph(
             file,
             cluster_to_rank,
             comm,
             buffers.cap(row),
-            MODELS[spec.model].self_loops if config.data.self_loops == "auto" else config.data.self_loops,
+            config.data.self_loops,
             spec.dtype,
-            MODELS[spec.model].edges(spec),
+            decided.reads_edges,
             inputs=inputs_of(spec.inputs),
             links=links,
             edge_features=spec.edge_features > 0,
             shelve=lambda local, columns: shelf and shelf(buffers.arena),
         )
-    return Trainer(local, spec, config, comm, buffers)
+    return Trainer(local, decided, comm, buffers)
 
 
 def curve(comm, config, map_name, rows, epochs=20):

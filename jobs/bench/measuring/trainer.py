@@ -9,16 +9,9 @@ from hpcgnn.comm.launch import run
 from hpcgnn.comm.launcher import launched_rank
 from hpcgnn.config import SECTION_OF, make_config
 from hpcgnn.errors import ConfigError, HpcgnnError
-from hpcgnn.graph.load import load_local_graph
-from hpcgnn.graph.opening import open_graph
-from hpcgnn.nn.registry import MODELS
-from hpcgnn.options.inputs import inputs_of
+from hpcgnn.train.bring_up import bring_up
 from hpcgnn.train.clock import unwatched
-from hpcgnn.train.job import choose_map, make_buffers, resolve
 from hpcgnn.train.loop import Trainer
-from hpcgnn.train.matmul import set_matmul
-from hpcgnn.train.model_spec import model_spec
-from hpcgnn.train.toy import toy_step
 
 HEAD_WIDTH, WIDTH = 64, 256
 
@@ -55,21 +48,9 @@ def make_trainer(config, session, watch=unwatched):
 
     watch: told of the phases of an epoch (see hpcgnn/train/clock.py).
     """
-    import torch
-
-    comm = session.comm
-    torch.set_num_threads(session.threads)
-    set_matmul(config.run.matmul)
-    with open_graph(config.data.graph, comm) as file:
-        map_name, cluster_to_rank = choose_map(file, config, comm)
-        spec = model_spec(file.meta, config)
-        config = resolve(config, spec, file.meta, map_name, session)
-        with comm.together("trying the model on a toy graph"):
-            row_bytes = toy_step(spec, config, file.meta.task)
-        buffers = make_buffers(row_bytes, config)
-        cap, edges = max(1, buffers.cap(buffers.widest_row)), MODELS[spec.model].edges(spec)
-        loops, inputs = config.data.self_loops, inputs_of(spec.inputs)
-        local = load_local_graph(file, cluster_to_rank, comm, cap, loops, spec.dtype, edges, inputs=inputs)
-        about = {"graph": str(file.path), "uuid": file.meta.uuid, "map": map_name}
+    with bring_up(config, session) as ready:
+        file = ready.graph.file
+        about = {"graph": str(file.path), "uuid": file.meta.uuid, "map": ready.graph.map_name}
         about |= {"nodes": file.meta.num_nodes, "edges": file.meta.num_edges}
-    return Trainer(local, spec, config, comm, buffers, watch), config, about
+        local = ready.load()
+    return Trainer(local, ready.plan, session.comm, ready.buffers, watch), ready.plan.config, about

@@ -8,6 +8,7 @@ from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.plan.rules import Selection
 
 
 def check_privacy(config: Config, spec: ModelSpec) -> None:
@@ -15,8 +16,8 @@ def check_privacy(config: Config, spec: ModelSpec) -> None:
     options = config.schedule
     if not options.private_features:
         return
-    again = MODELS[spec.model].features_again(spec) or config.data.inductive
-    if options.schedule == "lazy" and not options.finetune:  # it never sends them but to freeze them
+    again = MODELS[spec.model].sends_input(spec) or config.data.inductive
+    if Selection(config).schedule.layer_by_layer and not options.finetune:  # it never sends them but to freeze them
         again = again and options.frozen_halo == "refetch" and not spec.constant_input
         remedy = "use --frozen-halo keep"
     else:

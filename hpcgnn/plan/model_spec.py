@@ -8,7 +8,7 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.inputs import Inputs, inputs_of, inputs_text
-from hpcgnn.options.task import LINKS
+from hpcgnn.tasks.registry import task_traits
 
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "mixed": torch.float32}
 
@@ -21,7 +21,7 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
     spec = ModelSpec(
         model=options.model,
         d_in=inputs.columns(meta.num_features, meta.num_classes),
-        classes=options.hidden if config.task.task == LINKS else meta.num_classes,
+        classes=options.hidden if task_traits(config.task.task).embeds else meta.num_classes,
         layers=options.layers,
         hidden=options.hidden,
         dropout=options.dropout,
@@ -38,7 +38,7 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         bases=options.bases,
         weighted=meta.weighted,
         edge_types=meta.num_edge_types,
-        loop_relation=MODELS[options.model].relational and config.data.self_loops == "add",
+        loop_relation=MODELS[options.model].traits().relational and config.data.self_loops == "add",
         node_types=meta.num_node_types,
         edge_term=options.edge_term,
         hops=options.hops,
@@ -48,7 +48,7 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         kept=torch.bfloat16 if config.run.precision == "mixed" else None,
         inputs=text,
         edge_features=_edge_features(config, meta),
-        parts=meta.num_feature_parts if options.model == "sign" else 1,
+        parts=meta.num_feature_parts if MODELS[options.model].reads_hops else 1,
         edge_dropout=options.edge_dropout,
     )
     return complete(spec)

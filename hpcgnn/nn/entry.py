@@ -1,0 +1,136 @@
+"""A model on offer: how it is built from a ModelSpec, which layer it is made of, which options it uses."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from hpcgnn.errors import GraphError
+from hpcgnn.nn.model import Activation, Model, traits_of
+from hpcgnn.nn.spec import PLAIN, ModelSpec
+from hpcgnn.nn.typed_projection import TypedProjection
+from hpcgnn.traits import LayerTraits
+
+#: The activation of attention layers, where no gradient needs their output.
+ELU_IN_PLACE = partial(torch.nn.functional.elu, inplace=True)
+#: Options that models of a kind use, of those declared `by_model`.
+STACK = ("hidden", "norm", "residual", "jumping", "edge_dropout")
+LINEAR = (*STACK, "keep_input")
+ATTENTION = (*STACK, "heads", "out_heads", "attention_dropout")
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """A model on offer.
+
+    Attributes:
+        build: spec -> Model.
+        layer: spec -> class of the model's layers, which has `traits`.
+        uses: names of the `by_model` options that the model uses; None: unknown, as of a plugin.
+        stacked: each of `--layers` layers has a map of its own. Else one map comes after all hops (sgc).
+        reads_hops: the model sees the columns of the file alone, groups of which are hops (`hpcgnn propagate`).
+        weights_remedy: options with which the model reads edge weights, if others than the given ones; '': none do.
+    """
+
+    build: Callable[[ModelSpec], Model]
+    layer: Callable[[ModelSpec], Any]
+    uses: tuple[str, ...] | None
+    stacked: bool = True
+    reads_hops: bool = False
+    weights_remedy: str = ""
+
+    def traits(self, spec: ModelSpec = PLAIN) -> LayerTraits:
+        """The traits of the layers that a spec gives."""
+        return traits_of(self.layer(spec))
+
+    def reads_edges(self, spec: ModelSpec) -> bool:
+        """Whether layers read what edges carry: weights as features, types, features."""
+        data = self.traits(spec).edge_data
+        return data == "all" or data == "features" and spec.edge_features > 0 or data == "term" and _has_term(spec)
+
+    def reads_weights(self, spec: ModelSpec) -> bool:
+        """Whether layers read the weights of edges."""
+        traits = self.traits(spec)
+        return traits.weights and (traits.edge_data != "term" or spec.edge_term == "weight")
+
+    def reads_edge_features(self, spec: ModelSpec) -> bool:
+        """Whether layers read features of edges where there are any: those with an edge term do not."""
+        traits = self.traits(spec)
+        return traits.edge_features and not (traits.edge_data == "term" and _has_term(spec))
+
+    def sends_input(self, spec: ModelSpec) -> bool:
+        """Whether epochs or evaluations send rows of the features, rather than once in a run or as projections."""
+        when, unkept = self.traits(spec).input_rows, not spec.keeps_input
+        return {
+            "always": True,
+            "unprojected": not projects_by_type(spec),
+            "narrower": unkept and not spec.sparse_input and spec.first_width >= spec.d_in,
+            "unkept": unkept,
+            "never": False,
+        }[when]
+
+
+def _has_term(spec: ModelSpec) -> bool:
+    return spec.edge_term != "none"
+
+
+def handed_on(spec: ModelSpec, widths: Sequence[int]) -> Sequence[int]:
+    """The widths of the layers' outputs that are normalised and activated: all but the last, unless a map follows it.
+
+    Args:
+        widths: input width of the first layer, then output widths of all layers.
+    """
+    return widths[1:-1] if spec.jumping == "none" else widths[1:]
+
+
+def stacked(
+    conv_class: Callable[..., Any], activation: Activation = torch.relu_, hand_over: bool = True
+) -> Callable[[ModelSpec], Model]:
+    """A `build` that stacks `conv_class(d_in, d_out, dtype=...)`. hand_over: see Model."""
+
+    def build(spec: ModelSpec) -> Model:
+        widths = spec.widths
+        convs = [conv_class(a, b, dtype=spec.dtype) for a, b in zip(widths[:-1], widths[1:])]
+        return Model(spec, convs, handed_on(spec, widths), activation, hand_over=hand_over)
+
+    return build
+
+
+def attentive(conv_class: type[Any], activation: Activation) -> Callable[[ModelSpec], Model]:
+    """A `build` of attention layers: hidden ones concatenate `heads` heads of `hidden` columns; the last one averages
+    `out_heads` heads as wide as the classes.
+    """
+
+    def build(spec: ModelSpec) -> Model:
+        before = typed_projection(spec) if conv_class.traits.relational else None
+        convs: list[Any] = []
+        d_first = d_in = spec.d_in if before is None else before.d_out
+        for layer in range(spec.layers):
+            last = layer == spec.layers - 1 and spec.jumping == "none"
+            width, heads = (spec.classes, spec.out_heads) if last else (spec.hidden, spec.heads)
+            convs.append(conv_class(d_in, width, heads, last and heads > 1, spec, layer))
+            d_in = convs[-1].d_out
+        widths = (d_first, *[conv.d_out for conv in convs])
+        return Model(spec, convs, handed_on(spec, widths), activation, before)
+
+    return build
+
+
+def projects_by_type(spec: ModelSpec) -> bool:
+    """Whether a relational model projects the features by type of node before its first layer."""
+    return spec.node_types > 1 or spec.sparse_input
+
+
+def typed_projection(spec: ModelSpec) -> TypedProjection | None:
+    """The projection to `hidden` columns before the first layer of a relational model, or None. Raises GraphError
+    without types of edges.
+    """
+    if spec.edge_types == 0:
+        raise GraphError(
+            f"{spec.model} needs typed edges, and this graph has none; import it with edge types, or use another model"
+        )
+    if not projects_by_type(spec):
+        return None
+    return TypedProjection(spec.d_in, spec.hidden, max(1, spec.node_types), spec.dtype)

@@ -1,0 +1,72 @@
+"""What ranks send each other of the halo: rows or sums of rows, in place or as messages, of all rows or of some."""
+
+from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError
+from hpcgnn.exchange.narrow import rounds_at_random
+from hpcgnn.nn.registry import MODELS
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.options.memory_size import said_memory
+from hpcgnn.plan.rules import Selection
+
+
+def prunes(config: Config) -> bool:
+    """Whether layers may compute some of their rows only in training (graph/pruning.py)."""
+    options, selection = config.schedule, Selection(config)
+    # Random rounding draws by the row numbers of the whole share.
+    apart = options.prune == "auto" and not rounds_at_random(options.halo_dtype)
+    return apart and selection.schedule.exact_epochs and not selection.task.all_rows
+
+
+def takes_sums(config: Config, spec: ModelSpec) -> bool:
+    """Whether ranks may send sums of rows in place of rows (graph/least.py).
+
+    Layers must make only sums with fixed factors of rows of others, and the schedule must need no single row.
+    """
+    selection, traits = Selection(config), MODELS[spec.model].traits(spec)
+    keeps_rows = spec.sparse_input or (spec.input_dropout == "raw" and spec.dropout > 0)
+    allowed = {"always": True, "dense": not keeps_rows, "never": False}[selection.schedule.partial_sums]
+    # The loss of links reads single rows of sources, and dropped edges would change what a sum has.
+    allowed = allowed and not selection.task.all_rows and not config.model.edge_dropout
+    # A sum may leave the range of fp16 where no row does.
+    return allowed and config.schedule.halo_dtype != "fp16" and traits.fixed_sums
+
+
+def halo_of(config: Config, spec: ModelSpec) -> str:
+    """What --halo comes to: 'rows' where ranks may not send sums."""
+    return config.schedule.halo if takes_sums(config, spec) else "rows"
+
+
+def features_travel(config: Config, spec: ModelSpec) -> bool:
+    """Whether rows of the features themselves are exchanged, of a model that `takes_sums`."""
+    once = Selection(config).schedule.layer_by_layer or spec.keeps_input
+    return once or MODELS[spec.model].sends_input(spec)
+
+
+def reads_in_place(config: Config, spec: ModelSpec) -> bool:
+    """Whether ranks of a node can read each other's rows in place (--intra-node shared): no more is made of them than
+    the own block of a stream.
+    """
+    selection, entry = Selection(config), MODELS[spec.model]
+    traits = entry.traits(spec)
+    serves = traits.fixed_sums or traits.reads_in_place and not entry.reads_edges(spec)
+    plain = selection.schedule.exact_epochs and not selection.task.all_rows and not config.model.edge_dropout
+    return serves and plain and said_memory(config.run.memory) is None and selection.transport.node_memory
+
+
+def check_halo(config: Config, spec: ModelSpec) -> None:
+    """Raise ConfigError for sums that ranks may not send, or for rows that cannot be read in place."""
+    options = config.schedule
+    if options.intra_node == "shared" and not reads_in_place(config, spec):
+        raise ConfigError(
+            "--intra-node shared: expected --comm mpi, --schedule sar, and gcn, sage with --aggregator mean, gin, sgc, "
+            "appnp, or gat without terms of edges; no --memory, no --edge-dropout, and not --task links; got --comm "
+            f"{config.run.comm}, --schedule {options.schedule}, --model {spec.model}; use --intra-node messages"
+        )
+    if options.halo == "least" and halo_of(config, spec) == "rows":
+        raise ConfigError(
+            f"--halo least: --model {spec.model} with --schedule {options.schedule} and --halo-dtype "
+            f"{options.halo_dtype} needs the rows of neighbours one by one; expected gcn, sage with --aggregator mean, "
+            "gin or sgc; sar, stale, tma, or lazy with dense features and without --input-dropout raw; not fp16, whose "
+            "range a sum may leave; no --edge-dropout; and not --task links; use --halo auto, which sends sums "
+            "where it can"
+        )

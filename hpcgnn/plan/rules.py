@@ -1,0 +1,308 @@
+"""Which options go together, by the traits of the model, the schedule, the task and the transport.
+
+Each rule is a condition and the refusal that a user reads. They need no graph: `check_options` runs as soon as options
+are read, on the login node as well as in a job.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+
+from hpcgnn.comm.session import Means
+from hpcgnn.config import Config, epochs_to_trace
+from hpcgnn.errors import ConfigError
+from hpcgnn.nn.entry import ModelEntry
+from hpcgnn.nn.registry import MODELS
+from hpcgnn.nn.spec import PLAIN
+from hpcgnn.options.inputs import inputs_of
+from hpcgnn.options.link_split import check_link_split
+from hpcgnn.schedules.schedule_registry import SCHEDULES
+from hpcgnn.tasks.registry import task_traits
+from hpcgnn.traits import LayerTraits, ScheduleTraits, TaskTraits, TransportTraits
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A configuration with the traits of what it names."""
+
+    config: Config
+
+    @cached_property
+    def model(self) -> ModelEntry:
+        return MODELS[self.config.model.model]
+
+    @cached_property
+    def layers(self) -> LayerTraits:
+        """The traits of the model's layers, as far as the configuration alone decides."""
+        options = self.config.model
+        return self.model.traits(replace(PLAIN, aggregator=options.aggregator, edge_term=options.edge_term))
+
+    @cached_property
+    def schedule(self) -> ScheduleTraits:
+        return SCHEDULES[self.config.schedule.schedule].traits
+
+    @cached_property
+    def task(self) -> TaskTraits:
+        return task_traits(self.config.task.task)
+
+    @cached_property
+    def transport(self) -> TransportTraits:
+        return Means(self.config.run.comm, self.config.run.torch_backend).traits
+
+    @property
+    def learned(self) -> bool:
+        """Whether features are learned."""
+        return inputs_of(self.config.task.features).learned > 0
+
+
+@dataclass(frozen=True)
+class Rule:
+    """broken: whether a selection breaks the rule; refusal: the line that says what was expected, and the remedy."""
+
+    broken: Callable[[Selection], bool]
+    refusal: Callable[[Selection], str]
+
+
+def check_options(config: Config) -> None:
+    """Raise ConfigError for the first rule that a configuration breaks."""
+    _check_owners(config)
+    selection = Selection(config)
+    for rule in RULES:
+        if rule.broken(selection):
+            raise ConfigError(rule.refusal(selection))
+    SCHEDULES[config.schedule.schedule].check(config, config.model.layers if selection.model.stacked else 1)
+    check_link_split(config.task.link_split)
+    epochs_to_trace(config.run.trace)
+
+
+def schedules_with(allows: Callable[[ScheduleTraits], bool]) -> str:
+    """The names of the schedules whose traits allow something, for a message."""
+    return " or ".join(name for name, entry in SCHEDULES.items() if allows(entry.traits))
+
+
+def models_with(allows: Callable[[LayerTraits], bool]) -> str:
+    """The names of the models whose layers' traits allow something with the usual options, for a message."""
+    names = [name for name, entry in MODELS.items() if allows(entry.traits())]
+    return ", ".join(names[:-1]) + " or " + names[-1] if len(names) > 1 else "".join(names)
+
+
+def _check_owners(config: Config) -> None:
+    """Raise ConfigError for an option of another schedule than the chosen one."""
+    options = config.schedule
+    for declared in fields(options):
+        owners = declared.metadata["schedules"] or (options.schedule,)
+        if options.schedule not in owners and getattr(options, declared.name) != declared.default:
+            raise ConfigError(
+                f"--{declared.name.replace('_', '-')} belongs to --schedule {owners[0]}, got --schedule "
+                f"{options.schedule}; leave it out, or choose that schedule"
+            )
+
+
+def _exact(traits: ScheduleTraits) -> bool:
+    return traits.exact_epochs
+
+
+def _label_reuse(of: Selection) -> str:
+    return f"--label-reuse {of.config.task.label_reuse:g}"
+
+
+def _features(of: Selection) -> str:
+    return f"--features {of.config.task.features}"
+
+
+def _without_hops(of: Selection) -> str:
+    """The first option that a model of hops has no use for, or ''."""
+    config = of.config
+    given = (
+        (f"--schedule {config.schedule.schedule}", not of.schedule.exact_epochs),
+        (_features(of), config.task.features != "file"),
+        (_label_reuse(of), config.task.label_reuse > 0),
+        ("--inductive", config.data.inductive),
+    )
+    return next((flag for flag, used in given if used), "")
+
+
+def _pairwise(of: Selection) -> str:
+    """The first option that needs messages between two ranks alone, or ''."""
+    if of.schedule.pairwise:
+        return f"--schedule {of.config.schedule.schedule}"
+    return "--trace" if of.config.run.trace else ""
+
+
+def _transport(of: Selection) -> str:
+    """The option that chose the transport."""
+    run = of.config.run
+    return f"--torch-backend {run.torch_backend}" if run.comm == "torch" else f"--comm {run.comm}"
+
+
+#: In the order in which they are checked.
+RULES: tuple[Rule, ...] = (
+    Rule(
+        lambda of: of.schedule.layer_by_layer and not of.layers.layerwise,
+        lambda of: (
+            f"--schedule {of.config.schedule.schedule} trains layers one by one on what their neighbours have sent "
+            f"once, and the hops of --model {of.config.model.model} change in every step: expected --schedule "
+            f"{schedules_with(lambda traits: traits.changing_input)}"
+        ),
+    ),
+    Rule(
+        lambda of: of.schedule.layer_by_layer and of.config.model.jumping != "none",
+        lambda of: (
+            f"--jumping {of.config.model.jumping} trains all layers together with a map that sees them, and --schedule "
+            f"{of.config.schedule.schedule} trains them one by one: expected --jumping none, or another schedule"
+        ),
+    ),
+    Rule(
+        lambda of: of.schedule.layer_by_layer and of.config.schedule.halo_dtype != "fp32",
+        lambda of: (
+            f"--halo-dtype {of.config.schedule.halo_dtype} is not for --schedule {of.config.schedule.schedule}, which "
+            "sends a layer's input once and keeps it: expected fp32, or another schedule"
+        ),
+    ),
+    Rule(
+        lambda of: of.config.schedule.halo_dtype == "auto" and not of.schedule.exact_epochs,
+        lambda of: (
+            f"--halo-dtype auto is for --schedule {schedules_with(_exact)}, whose exchanges are alike in every epoch: "
+            f"expected int8, int4 or int2 with --schedule {of.config.schedule.schedule}"
+        ),
+    ),
+    Rule(
+        lambda of: of.config.schedule.assignment != "metis" and bool(of.config.data.partition),
+        lambda of: (
+            f"--assignment {of.config.schedule.assignment} makes a map of its own, got --partition "
+            f"{of.config.data.partition} besides; leave one of them out"
+        ),
+    ),
+    Rule(
+        lambda of: inputs_of(of.config.task.features).labels,
+        lambda of: (
+            f"{_features(of)}: labels become inputs by --label-reuse, with the share of the training nodes that are "
+            "given theirs in an epoch, such as 0.5"
+        ),
+    ),
+    Rule(
+        lambda of: of.config.task.label_reuse > 0 and not of.schedule.changing_input,
+        lambda of: (
+            f"{_label_reuse(of)} draws other labels in every step, and --schedule {of.config.schedule.schedule} needs "
+            f"an input that does not change; expected {schedules_with(lambda traits: traits.changing_input)}"
+        ),
+    ),
+    Rule(
+        lambda of: of.config.task.label_reuse > 0 and of.config.model.keep_input == "always",
+        lambda of: (
+            f"--keep-input always keeps an aggregate of features that do not change, got {_label_reuse(of)}; leave one "
+            "of them out"
+        ),
+    ),
+    Rule(
+        lambda of: of.config.model.edge_dropout > 0 and of.config.model.keep_input == "always",
+        lambda of: (
+            "--keep-input always keeps an aggregate that does not change, got --edge-dropout "
+            f"{of.config.model.edge_dropout:g}, which leaves out other edges in every epoch; leave one of them out"
+        ),
+    ),
+    Rule(
+        lambda of: of.config.data.inductive and (of.learned or of.config.task.label_reuse > 0),
+        lambda of: (
+            "--inductive trains on training nodes alone, and "
+            f"{_features(of) if of.learned else _label_reuse(of)} gives each node of the whole graph something of its "
+            "own in training; leave one of them out"
+        ),
+    ),
+    Rule(
+        lambda of: of.config.data.inductive and of.task.splits_edges,
+        lambda of: (
+            f"--inductive trains on training nodes alone, and --task {of.config.task.task} on training edges; leave "
+            "one of them out"
+        ),
+    ),
+    Rule(
+        lambda of: of.config.data.inductive and not of.schedule.exact_epochs,
+        lambda of: (
+            f"--inductive is for --schedule {schedules_with(_exact)}, got {of.config.schedule.schedule}: expected "
+            f"{schedules_with(_exact)}, or no --inductive"
+        ),
+    ),
+    Rule(
+        lambda of: of.learned and not of.schedule.changing_input,
+        lambda of: (
+            f"{_features(of)}: learned features change in every step, and --schedule {of.config.schedule.schedule} "
+            f"needs an input that does not; expected {schedules_with(lambda traits: traits.changing_input)}"
+        ),
+    ),
+    Rule(
+        lambda of: of.learned and of.config.optim.ema > 0,
+        lambda of: (
+            f"--ema {of.config.optim.ema:g} averages the parameters of a model, and not the learned features of "
+            f"{_features(of)}; leave one of them out"
+        ),
+    ),
+    Rule(
+        lambda of: of.learned and of.config.model.keep_input == "always",
+        lambda of: (
+            f"--keep-input always keeps an aggregate of features that do not change, got {_features(of)}; leave one of "
+            "them out"
+        ),
+    ),
+    Rule(
+        lambda of: of.task.all_rows and not of.schedule.exact_epochs,
+        lambda of: (
+            f"--task {of.config.task.task} is learned from the rows of both ends of every edge in every step: expected "
+            f"--schedule {schedules_with(_exact)}, got {of.config.schedule.schedule}"
+        ),
+    ),
+    Rule(
+        lambda of: of.model.reads_hops and _without_hops(of) != "",
+        lambda of: (
+            f"{_without_hops(of)} is not for --model {of.config.model.model}, which learns from the columns of the "
+            "graph file alone, propagated over the whole graph before, and exchanges nothing but gradients of "
+            "parameters; leave it out"
+        ),
+    ),
+    Rule(
+        lambda of: of.config.run.matmul != "highest" and of.config.run.precision == "fp64",
+        lambda of: (
+            f"--matmul {of.config.run.matmul} rounds the factors of fp32 products, got --precision fp64; leave one of "
+            "them out"
+        ),
+    ),
+    Rule(
+        lambda of: of.config.schedule.reduce_dtype != "fp32" and of.config.run.precision == "fp64",
+        lambda of: (
+            f"--reduce-dtype {of.config.schedule.reduce_dtype} rounds gradients of fp32, got --precision fp64; leave "
+            "one of them out"
+        ),
+    ),
+    Rule(
+        lambda of: of.config.run.precision == "mixed" and not of.layers.mixed_precision,
+        lambda of: (
+            f"--precision mixed: expected --model {models_with(lambda traits: traits.mixed_precision)} with "
+            f"--aggregator mean, got --model {of.config.model.model} with --aggregator {of.config.model.aggregator}; "
+            "use --precision fp32"
+        ),
+    ),
+    Rule(
+        lambda of: of.config.run.precision == "mixed" and of.config.model.jumping != "none",
+        lambda of: (
+            f"--precision mixed: expected --jumping none, got {of.config.model.jumping}, whose map sees hidden states "
+            "in fp32; use --precision fp32"
+        ),
+    ),
+    Rule(
+        lambda of: (
+            of.config.run.precision == "mixed"
+            and not (of.schedule.exact_epochs and of.config.schedule.halo_dtype in ("fp32", "bf16"))
+        ),
+        lambda of: (
+            f"--precision mixed: expected --schedule {schedules_with(_exact)}, which then exchanges bf16, got "
+            f"{of.config.schedule.schedule} with --halo-dtype {of.config.schedule.halo_dtype}; use --precision fp32"
+        ),
+    ),
+    Rule(
+        lambda of: _pairwise(of) != "" and not of.transport.pairwise,
+        lambda of: (
+            f"{_pairwise(of)} sends messages between two ranks alone, which {_transport(of)} cannot: expected --comm "
+            "mpi, or --comm torch with --torch-backend gloo or mpi"
+        ),
+    ),
+)

@@ -1,0 +1,126 @@
+"""The plan of a run: all decisions that follow from the configuration, the graph's metadata and the number of ranks.
+
+train, evaluate, predict, dry runs and estimates read it and decide nothing again. `plan` is a pure function: a plan, or
+one line of refusal.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hpcgnn.config import Config, listed
+from hpcgnn.errors import ConfigError
+from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.nn.registry import MODELS
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.options.memory_size import said_memory
+from hpcgnn.plan.halo import check_halo, features_travel, halo_of, prunes
+from hpcgnn.plan.model_spec import model_spec
+from hpcgnn.plan.privacy import check_privacy
+from hpcgnn.plan.rules import Selection, schedules_with
+from hpcgnn.tasks.registry import resolve_task, task_traits
+from hpcgnn.traits import ScheduleTraits, TaskTraits
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What a run does.
+
+    Attributes:
+        config: the configuration, with the task, the metric, the loss and the self loops decided.
+        spec: the ModelSpec.
+        halo: 'rows', 'auto' (sums where they are fewer) or 'least'.
+        sends_features: rows of the features themselves are exchanged, as sums where these are fewer.
+        prunes: layers may compute some of their rows only in training.
+        in_place: ranks of a node read each other's rows in place.
+        reads_edges: layers read what edges carry.
+    """
+
+    config: Config
+    spec: ModelSpec
+    halo: str
+    sends_features: bool
+    prunes: bool
+    in_place: bool
+    reads_edges: bool
+
+    @classmethod
+    def of(cls, config: Config, spec: ModelSpec) -> "RunPlan":
+        """The plan of a resolved configuration and its ModelSpec."""
+        return cls(
+            config=config,
+            spec=spec,
+            halo=halo_of(config, spec),
+            sends_features=features_travel(config, spec),
+            prunes=prunes(config),
+            in_place=config.schedule.intra_node == "shared",
+            reads_edges=MODELS[spec.model].reads_edges(spec),
+        )
+
+    def on(self, partition: str, threads: int) -> "RunPlan":
+        """The same plan with the name of the stored map ('': one that is made for the run) and the threads."""
+        partition = partition or self.config.data.partition
+        return replace(self, config=self.config.replace(partition=partition, threads=threads))
+
+    def changed(self, **options: Any) -> "RunPlan":
+        """The plan of the same model with other options, by their flat names."""
+        return RunPlan.of(self.config.replace(**options), self.spec)
+
+    @property
+    def schedule(self) -> ScheduleTraits:
+        """The traits of the schedule."""
+        return Selection(self.config).schedule
+
+    @property
+    def task(self) -> TaskTraits:
+        """The traits of the task."""
+        return task_traits(self.config.task.task)
+
+
+def plan(config: Config, meta: GraphMeta, ranks: int, learns: bool = True) -> RunPlan:
+    """The plan of a run on a graph.
+
+    Args:
+        config: the configuration as the user gave it.
+        meta: metadata of the graph file.
+        ranks: number of ranks P.
+        learns: whether anything is trained. Without, options of training alone are not checked.
+
+    Raises:
+        ConfigError, GraphError: one line of refusal. They are the same on all ranks that call alike.
+    """
+    if learns:
+        check_lost_ranks(config, ranks)
+    check_memory(config, learns)
+    spec = model_spec(meta, config)
+    wanted = config.data.self_loops
+    config = resolve_task(config, meta).replace(
+        self_loops=MODELS[spec.model].traits(spec).self_loops if wanted == "auto" else wanted
+    )
+    if learns:
+        check_privacy(config, spec)
+    check_halo(config, spec)
+    return RunPlan.of(config, spec)
+
+
+def check_lost_ranks(config: Config, ranks: int) -> None:
+    """Raise ConfigError if --drop-ranks names an unknown rank or all ranks."""
+    lost = listed("--drop-ranks", config.schedule.drop_ranks, int, 0)
+    if lost and (max(lost) >= ranks or len(set(lost)) == ranks):
+        raise ConfigError(
+            f"--drop-ranks: expected ranks in 0..{ranks - 1}, and not all of the {ranks}, got "
+            f"{config.schedule.drop_ranks!r}"
+        )
+
+
+def check_memory(config: Config, learns: bool = True) -> None:
+    """Raise ConfigError for a --memory limit that the schedule cannot hold.
+
+    Args:
+        learns: whether anything is trained.
+    """
+    if said_memory(config.run.memory) is not None and learns and not Selection(config).schedule.within_memory:
+        able = schedules_with(lambda traits: traits.within_memory).replace(" or ", " and ")
+        raise ConfigError(
+            f"--memory is for --schedule {able}, got {config.schedule.schedule}, which keeps rows of other ranks from "
+            "step to step; leave one of them out"
+        )

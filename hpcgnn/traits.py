@@ -1,0 +1,124 @@
+"""What layers, models, schedules, transports and tasks declare about themselves.
+
+Each class or module declares its traits beside its code. plan/ reads them and decides what goes with what; no other
+file compares names of models, schedules or tasks.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+#: When an epoch sends rows of the features:
+#:   always;
+#:   unprojected: unless a projection by type comes before the first layer;
+#:   narrower: unless their aggregate is kept or the projections are narrower;
+#:   unkept: unless their aggregate is kept;
+#:   never.
+InputRows = Literal["always", "unprojected", "narrower", "unkept", "never"]
+#: What a layer reads of edges besides their ends: nothing; their features, if any; their weights or types, if
+#: `--edge-term` says so; or whatever they carry.
+EdgeData = Literal["none", "features", "term", "all"]
+
+
+@dataclass(frozen=True)
+class LayerTraits:
+    """What a layer needs and allows. The defaults are those of a layer about which nothing is known.
+
+    Attributes:
+        self_loops: 'add' or 'keep', what `--self-loops auto` does.
+        fixed_sums: the layer makes only sums of neighbours' rows, with factors that do not change.
+        constant_aggregate: the aggregate of constant input is constant: no parameter comes before the sum.
+        input_rows: when an epoch sends rows of the features.
+        edge_data: what the layer reads of edges.
+        weights: the layer reads edge weights (with `edge_data='term'`: if the term is the weight).
+        edge_features: the layer reads features of edges where there are any.
+        relational: the layer has weights for each type of edge.
+        normalisation: sums of edge weights that the layer divides by: 'sym', 'mean' (graph/norms.py), 'relation' or ''.
+        reads_in_place: ranks of a node may read each other's rows in place, though not only sums are made of them.
+        mixed_precision: `--precision mixed` has kernels for the layer.
+        layerwise: the layer can be trained alone, on rows that neighbours sent once.
+        local: the layer sees each node alone.
+        prunable: the layer can compute some of its rows only (graph/pruning.py).
+        worthwhile: pruning pays below this share of the rows.
+        reads_self: the layer reads a node's own row besides the aggregate.
+        constants_in_tiles: the layer reads a constant input and its aggregate some rows at a time.
+        input_in_tiles: the layer reads a constant input some rows at a time (ConstantRows).
+        drops_bias: the layer has `drop_bias`.
+        activation: operator class of the activation that the layer applies to a Handover, or None.
+        takes_handover: the layer below may hand its output over (ops/handover.py).
+    """
+
+    self_loops: str = "keep"
+    fixed_sums: bool = False
+    constant_aggregate: bool = False
+    input_rows: InputRows = "always"
+    edge_data: EdgeData = "none"
+    weights: bool = True
+    edge_features: bool = False
+    relational: bool = False
+    normalisation: str = ""
+    reads_in_place: bool = False
+    mixed_precision: bool = False
+    layerwise: bool = True
+    local: bool = False
+    prunable: bool = False
+    worthwhile: float | None = None
+    reads_self: bool = True
+    constants_in_tiles: bool = False
+    input_in_tiles: bool = False
+    drops_bias: bool = True
+    activation: Any = None
+    takes_handover: bool = False
+
+
+@dataclass(frozen=True)
+class ScheduleTraits:
+    """What a schedule allows. The defaults allow least.
+
+    Attributes:
+        exact_epochs: every step sees all rows of all neighbours, as they are now.
+        changing_input: the input may change from step to step (learned features, labels as inputs).
+        layer_by_layer: layers are trained one by one, on input that is sent once.
+        partial_sums: ranks may send sums of rows: 'always', 'never', or 'dense': of dense features, dropped after the
+            sum.
+        within_memory: the schedule keeps no rows of other ranks from step to step, so `--memory` can hold.
+        pairwise: two ranks exchange messages while the others do something else.
+        keeps_halo: a rank keeps copies of the halo of all layers from epoch to epoch (`--stale-epochs` + 1).
+    """
+
+    exact_epochs: bool = False
+    changing_input: bool = False
+    layer_by_layer: bool = False
+    partial_sums: Literal["always", "dense", "never"] = "never"
+    within_memory: bool = False
+    pairwise: bool = False
+    keeps_halo: bool = False
+
+
+@dataclass(frozen=True)
+class TransportTraits:
+    """What a transport allows.
+
+    Attributes:
+        pairwise: one rank can send to another while the others do something else.
+        node_memory: ranks of a node can map each other's memory.
+    """
+
+    pairwise: bool = True
+    node_memory: bool = False
+
+
+@dataclass(frozen=True)
+class TaskTraits:
+    """What a task needs.
+
+    Attributes:
+        labels: the task is learned from labels of nodes.
+        all_rows: the loss reads outputs of all nodes, not of training nodes alone.
+        splits_edges: edges are held out for validation and test.
+        embeds: the outputs of the model are embeddings of `--hidden` columns, not one column per class.
+    """
+
+    labels: bool = True
+    all_rows: bool = False
+    splits_edges: bool = False
+    embeds: bool = False

@@ -1,0 +1,108 @@
+"""The plan of a run: every pair of a model, a schedule and a task has a plan, or one line of refusal."""
+
+import ast
+import itertools
+from pathlib import Path
+
+import pytest
+
+import hpcgnn
+from hpcgnn.config import make_config
+from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.estimate.arguments import Stats
+from hpcgnn.estimate.assumed import assumed_meta
+from hpcgnn.nn.registry import MODELS
+from hpcgnn.plan.rules import RULES, Selection, check_options
+from hpcgnn.plan.run_plan import plan
+from hpcgnn.schedules.schedule_registry import SCHEDULES
+from hpcgnn.tasks.registry import TASKS
+from hpcgnn.train.choices import registry_choices
+
+META = assumed_meta(Stats(1000, 8000, features=16, classes=4))
+OF_SCHEDULE = {"tma": {"average_steps": 2}}
+# What breaks each rule, in the order of the rules.
+BREAKS = (
+    {"schedule": "lazy", "model": "appnp"},
+    {"schedule": "lazy", "jumping": "cat"},
+    {"schedule": "lazy", "halo_dtype": "bf16"},
+    {"schedule": "bns", "halo_dtype": "auto"},
+    {"schedule": "tma", "average_steps": 2, "assignment": "random-nodes", "partition": "metis"},
+    {"features": "file+labels"},
+    {"schedule": "lazy", "label_reuse": 0.5},
+    {"label_reuse": 0.5, "keep_input": "always"},
+    {"edge_dropout": 0.5, "keep_input": "always"},
+    {"inductive": True, "label_reuse": 0.5},
+    {"inductive": True, "task": "links"},
+    {"inductive": True, "schedule": "bns"},
+    {"schedule": "lazy", "features": "learned:4"},
+    {"features": "learned:4", "ema": 0.9},
+    {"features": "learned:4", "keep_input": "always"},
+    {"task": "links", "schedule": "bns"},
+    {"model": "sign", "schedule": "bns"},
+    {"matmul": "medium", "precision": "fp64"},
+    {"reduce_dtype": "bf16", "precision": "fp64"},
+    {"precision": "mixed", "model": "gat"},
+    {"precision": "mixed", "jumping": "cat"},
+    {"precision": "mixed", "schedule": "bns"},
+    {"trace": "2", "comm": "oneccl"},
+)
+
+
+def configuration(**options):
+    """A Config that no rule has been asked about."""
+    return make_config({"graph": "g.h5", **options}, {**registry_choices(), "check": lambda config: None})
+
+
+def broken_by(config):
+    """The number of the first rule that a configuration breaks, or None."""
+    selection = Selection(config)
+    return next((number for number, rule in enumerate(RULES) if rule.broken(selection)), None)
+
+
+def test_every_rule_is_reached():
+    assert [broken_by(configuration(**options)) for options in BREAKS] == list(range(len(RULES)))
+
+
+@pytest.mark.parametrize("number", range(len(RULES)))
+def test_a_refusal_is_one_line_with_what_was_expected(number):
+    with pytest.raises(ConfigError) as caught:
+        check_options(configuration(**BREAKS[number]))
+    text = str(caught.value)
+    assert text.count("--") >= 1 and "\n" not in text
+    assert any(word in text for word in ("expected", "leave", "such as", "use "))
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("model", MODELS)
+def test_pairs(model, schedule):
+    """Of every task, halo and precision with the pair."""
+    for task, halo, precision in itertools.product(("auto", "links"), ("auto", "least"), ("fp32", "mixed")):
+        options = {"model": model, "schedule": schedule, "task": task, "halo": halo, "precision": precision}
+        config = configuration(**options, **OF_SCHEDULE.get(schedule, {}))
+        try:
+            check_options(config)
+            decided = plan(config, META, 4)
+        except (ConfigError, GraphError) as error:
+            assert str(error) and "\n" not in str(error)
+            continue
+        assert decided.config.task.task in TASKS and decided.config.data.self_loops in ("add", "keep")
+        assert decided.halo == "rows" or MODELS[model].traits(decided.spec).fixed_sums
+        assert decided.halo != "rows" or halo == "auto"
+        assert not decided.prunes or SCHEDULES[schedule].traits.exact_epochs
+        assert decided == plan(config, META, 4), "a pure function"
+
+
+def test_no_other_file_compares_names():
+    """Names of models, schedules and the task of links stand in comparisons of their own files alone."""
+    names, root, found = {*MODELS, *SCHEDULES, "links"}, Path(hpcgnn.__file__).parent, []
+    for path in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Compare):
+                continue
+            # `"links" in record` looks a key up.
+            sides = node.comparators if isinstance(node.ops[0], ast.In) else [node.left, *node.comparators]
+            constants = [each.value for side in sides for each in ast.walk(side) if isinstance(each, ast.Constant)]
+            if names & {each for each in constants if isinstance(each, str)}:
+                found.append(f"{path.relative_to(root)}:{node.lineno}")
+    # What other libraries compute otherwise is known by their names.
+    assert not [each for each in found if not each.startswith("nn/foreign.py")], "\n".join(found)
