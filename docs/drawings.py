@@ -187,7 +187,7 @@ def _theirs(torch, graph):
     import h5py
     from torch.multiprocessing.reductions import StorageWeakRef
 
-    from hpcgnn.train.live_tensors import Onlooker, tensors_of
+    from hpcgnn.plugins.live_tensors import Onlooker, tensors_of
 
     with h5py.File(graph) as file:
         pointers, sources = (torch.from_numpy(file[f"topology/{name}"][:]).long() for name in ("indptr", "indices"))

@@ -16,7 +16,7 @@ from hpcgnn.__main__ import build_parser
 from hpcgnn.config import SECTION_OF
 from hpcgnn.effects import flag
 from hpcgnn.options import SECTIONS
-from hpcgnn.train.choices import registry_choices
+from hpcgnn.plan.choices import registry_choices
 from partition_tools.cli import build_parser as build_tools_parser
 
 PAGE = Path(__file__).resolve().parent / "options.md"

@@ -10,7 +10,7 @@ import sys
 from typing import NoReturn
 
 from hpcgnn import __version__, bytecode
-from hpcgnn.arguments import (
+from hpcgnn.cli.arguments import (
     RANK_OPTIONS,
     about_unknown,
     add_declared,
@@ -22,17 +22,17 @@ from hpcgnn.arguments import (
     means_wanted,
     rank_counts,
 )
+from hpcgnn.cli.label_propagation import add_label_propagation
+from hpcgnn.cli.propagate import add_propagate
+from hpcgnn.cli.trained_runs import add_evaluate, add_predict
+from hpcgnn.cli.weights import add_export, add_import_weights
 from hpcgnn.config import Choices, make_config, read_toml
 from hpcgnn.effects import without_effect
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.estimate.arguments import add_bench, add_estimate
+from hpcgnn.plan.choices import registry_choices
 from hpcgnn.report import command as report_command
 from hpcgnn.terminal import prepare_streams, tell
-from hpcgnn.train.choices import registry_choices
-from hpcgnn.train.commands import add_evaluate, add_predict
-from hpcgnn.train.labels_command import add_label_propagation
-from hpcgnn.train.propagate_command import add_propagate
-from hpcgnn.train.weights_commands import add_export, add_import_weights
 
 # Commands that read files only and must run where neither torch nor MPI is installed.
 FILES_ONLY = ("report",)
@@ -45,8 +45,8 @@ def set_process_policies(from_one_file: bool = True) -> None:
     if from_one_file:
         bytecode.serve()
     from hpcgnn import cores
-    from hpcgnn.comm.launcher import waiting
-    from hpcgnn.train.memory_profile import set_allocator_policy
+    from hpcgnn.comm.launch.launcher import waiting
+    from hpcgnn.plugins.memory_profile import set_allocator_policy
 
     set_allocator_policy()
     usable = cores.usable()
@@ -55,7 +55,7 @@ def set_process_policies(from_one_file: bool = True) -> None:
 
 def listen_to_signals() -> None:
     """Note SIGUSR1 from the first moment: until then it ends the process, and loading torch takes seconds."""
-    from hpcgnn.train.stopping import StopRequest
+    from hpcgnn.engine.stopping import StopRequest
 
     StopRequest.of_this_process()
 
@@ -153,11 +153,11 @@ def load_wanted_plugin(argv: list[str] | None) -> None:
 
 def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     """Train; the configuration is checked before MPI starts, so that a typing error costs nothing."""
-    from hpcgnn.comm.launch import run
+    from hpcgnn.app.resuming import options_to_continue
+    from hpcgnn.app.shortage import advising
+    from hpcgnn.app.train import train
+    from hpcgnn.comm.launch.run import run
     from hpcgnn.nn.plugin import load_plugin
-    from hpcgnn.train.job import train
-    from hpcgnn.train.resuming import options_to_continue
-    from hpcgnn.train.shortage import advising
 
     filed, typed = read_toml(arguments.config) if arguments.config else {}, given_options(arguments)
     given, origin = {**filed, **typed}, arguments.config or "the command line"
@@ -169,9 +169,9 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     remark = without_effect(config, typed, {**saved, **filed}, choices["models"])
     remarks = {"remarks": [remark]} if remark else {}
     if arguments.dry_run is not None:
+        from hpcgnn.app.dry_run import check_training
         from hpcgnn.estimate.command import place_of
-        from hpcgnn.estimate.fitting import memory_lines
-        from hpcgnn.train.precheck import check_training
+        from hpcgnn.estimate.memory_check import memory_lines
 
         place = place_of(None)
 
@@ -206,9 +206,9 @@ def process_estimate(arguments: argparse.Namespace, choices: Choices) -> int:
 
 def process_bench(arguments: argparse.Namespace, choices: Choices) -> int:
     """Measure the machine on the ranks it was started on."""
-    from hpcgnn.comm.launch import run
-    from hpcgnn.estimate.bench import bench
-    from hpcgnn.estimate.comm_bench import bench_comm
+    from hpcgnn.comm.launch.run import run
+    from hpcgnn.estimate.machine.bench import bench
+    from hpcgnn.estimate.machine.comm_bench import bench_comm
 
     means = means_of(vars(arguments))
     if arguments.what == "comm":
@@ -225,7 +225,7 @@ def process_report(arguments: argparse.Namespace, choices: Choices | None) -> in
 
 def process_doctor(arguments: argparse.Namespace, choices: Choices) -> int:
     """Check the installation on the ranks it was started on."""
-    from hpcgnn.comm.launch import run
+    from hpcgnn.comm.launch.run import run
     from hpcgnn.doctor import examine, examine_without_mpi
 
     return run(examine, without_mpi=examine_without_mpi, means=means_of(vars(arguments)))
@@ -247,12 +247,12 @@ def main(argv: list[str] | None = None) -> int:
         if files_only or _is_first_rank():
             tell(f"hpcgnn: error: {error}", sys.stderr)
         return 2
-    except KeyboardInterrupt:  # of a run that trains `run` and train/stopping.py know more
+    except KeyboardInterrupt:  # of a run that trains `run` and engine/stopping.py know more
         if files_only or _is_first_rank():
             tell("hpcgnn: interrupted", sys.stderr)
         return 130
     except Exception:  # a broken installation on one node, a file system that fails
-        from hpcgnn.comm.launch import fail_before_start
+        from hpcgnn.comm.launch.run import fail_before_start
 
         fail_before_start(means_wanted(argv))
         raise
@@ -260,7 +260,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def load(argv: list[str] | None) -> Choices:
     """The names that the registries offer; torch is loaded for that, and the plugin."""
-    from hpcgnn.train.memory_profile import import_torch_without_meta_kernels
+    from hpcgnn.plugins.memory_profile import import_torch_without_meta_kernels
 
     try:
         import_torch_without_meta_kernels()
@@ -271,7 +271,7 @@ def load(argv: list[str] | None) -> Choices:
 
 
 def _is_first_rank() -> bool:
-    from hpcgnn.comm.launcher import launched_rank
+    from hpcgnn.comm.launch.launcher import launched_rank
 
     return launched_rank() == 0
 

@@ -18,12 +18,12 @@ from hpcgnn import __version__, cores
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.cores.domains import domains_of, over_own_domains
+from hpcgnn.engine.matmul import bf16_instructions
+from hpcgnn.engine.summary import versions
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.listing import every
+from hpcgnn.plugins.memory_profile import MMAP_THRESHOLD, set_allocator_policy
 from hpcgnn.terminal import tell
-from hpcgnn.train.matmul import bf16_instructions
-from hpcgnn.train.memory_profile import MMAP_THRESHOLD, set_allocator_policy
-from hpcgnn.train.summary import versions
 
 RING_BYTES = 1 << 20
 

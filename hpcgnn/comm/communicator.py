@@ -3,7 +3,8 @@
 Everything above this room receives a communicator as an argument and imports no MPI. A transport is a subclass that has
 `exchange`, `alltoall`, `allreduce_`, `broadcast_`, `allgather_object`, `gather_object` and `close`; all else follows
 from these.
-`solo.py` is that of one process by itself, `mpi.py` that over mpi4py, `torch_verbs.py` that over torch.distributed.
+Transports: `comm/transports/solo.py` for one process, `comm/transports/mpi.py` over mpi4py,
+`comm/transports/torch_verbs.py` over torch.distributed.
 tests/mpi/test_communicator.py holds what every transport must do.
 """
 
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
-from hpcgnn.comm.heartbeat import Heartbeat
+from hpcgnn.comm.health.heartbeat import Heartbeat
 from hpcgnn.comm.ledger import Ledger
 from hpcgnn.errors import ConfigError, HpcgnnError, RemoteError, memory_shortage
 from hpcgnn.listing import ranges

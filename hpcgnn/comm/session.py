@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, NamedTuple, Union
 
 from hpcgnn import cores
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.heartbeat import Heartbeat
-from hpcgnn.comm.launcher import threads_per_rank
-from hpcgnn.comm.watchdog import Watchdog
+from hpcgnn.comm.health.heartbeat import Heartbeat
+from hpcgnn.comm.health.watchdog import Watchdog
+from hpcgnn.comm.launch.launcher import threads_per_rank
 from hpcgnn.traits import TransportTraits
 
 if TYPE_CHECKING:
-    from hpcgnn.comm.start_mpi import StartedMpi
-    from hpcgnn.comm.start_torch import StartedTorch
+    from hpcgnn.comm.launch.start_mpi import StartedMpi
+    from hpcgnn.comm.launch.start_torch import StartedTorch
 
 WATCHDOG_SECONDS = 300.0
 
@@ -40,14 +40,14 @@ def start(means: Means, limit: float, failure: tuple[str, str] | None = None) ->
     others, and does not return.
     """
     if means.comm == "torch":
-        from hpcgnn.comm.start_torch import StartedTorch
+        from hpcgnn.comm.launch.start_torch import StartedTorch
 
         return StartedTorch(means.backend, limit, failure)
     if means.comm == "oneccl":
-        from hpcgnn.comm.start_oneccl import StartedOneCcl
+        from hpcgnn.comm.launch.start_oneccl import StartedOneCcl
 
         return StartedOneCcl(limit, failure)
-    from hpcgnn.comm.start_mpi import StartedMpi
+    from hpcgnn.comm.launch.start_mpi import StartedMpi
 
     return StartedMpi(limit, failure)
 
@@ -89,8 +89,8 @@ class Session:
 
     def oneccl_beside(self) -> Communicator:
         """oneCCL over the ranks of a session over MPI. Collective; to be closed by all ranks."""
-        from hpcgnn.comm.oneccl import oneccl_communicator
-        from hpcgnn.comm.oneccl_library import load
+        from hpcgnn.comm.transports.oneccl import oneccl_communicator
+        from hpcgnn.comm.transports.oneccl_library import load
 
         own = self._started.binding.cores
         with cores.all_used():

@@ -1,7 +1,7 @@
 """What the transports of several ranks have in common: tags, the ledger, the tape, waits that the watchdog sees.
 
-A transport hands messages to a library and gets requests back. `mpi.py` and `torch_verbs.py` say how the library takes
-them and how a request is waited for; what is counted, and what other ranks and a person see of it, is said here once.
+A transport hands messages to a library and gets requests back. `comm/transports/mpi.py` and
+`comm/transports/torch_verbs.py` have the calls of the library and the waits. Counts and signs of life are here, once.
 """
 
 import contextlib
@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from hpcgnn.comm.communicator import Communicator, Exchange, Message, PersistentExchange
-from hpcgnn.comm.heartbeat import Heartbeat
+from hpcgnn.comm.health.heartbeat import Heartbeat
+from hpcgnn.comm.health.watchdog import Watchdog
 from hpcgnn.comm.ledger import Ledger
-from hpcgnn.comm.watchdog import Watchdog
 
 # What every MPI library has at least.
 _MOST_TAG = 0x7FFF

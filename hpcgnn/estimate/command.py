@@ -12,17 +12,18 @@ from typing import Any
 
 from tqdm import tqdm
 
+from hpcgnn.app.shortage import advice
 from hpcgnn.config import Choices, Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.alternatives import advice_on, alternatives, alternatives_table
 from hpcgnn.estimate.arguments import CUT_SHARE, TRAIN_SHARE
+from hpcgnn.estimate.counts.sources import AssumedGraph, CountedGraph, Source
 from hpcgnn.estimate.forecast import Forecast
-from hpcgnn.estimate.machine import Machine, read_machine
-from hpcgnn.estimate.measure import reference
+from hpcgnn.estimate.machine.machine import Machine, read_machine
+from hpcgnn.estimate.machine.measure import reference
 from hpcgnn.estimate.results import Place, as_values, draw, table
 from hpcgnn.estimate.seconds import seconds
-from hpcgnn.estimate.sources import AssumedGraph, CountedGraph, Source
-from hpcgnn.estimate.within import within, within_table
+from hpcgnn.estimate.trial.offloading import within, within_table
 from hpcgnn.graphfile.storage import GraphFile, replacing
 from hpcgnn.memory.resident import file_bytes, resident_bytes
 from hpcgnn.options.memory_size import said_memory
@@ -30,7 +31,6 @@ from hpcgnn.output_files import check_outputs
 from hpcgnn.plan.run_plan import check_memory
 from hpcgnn.tasks.registry import task_traits
 from hpcgnn.terminal import tell
-from hpcgnn.train.shortage import advice
 
 # What loading and starting MPI adds to a process that has torch, where no machine file says it.
 _MPI = 40 << 20

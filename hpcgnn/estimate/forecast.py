@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from hpcgnn.estimate.copy import Direction, Size
-from hpcgnn.estimate.halo_counts import HaloCounts
-from hpcgnn.estimate.operations import Operation
-from hpcgnn.estimate.shares import Shares
-from hpcgnn.estimate.traffic import Traffic, halo_traffic
-from hpcgnn.estimate.trial import SEEN, Experiment, Place, Trial
+from hpcgnn.estimate.counts.halo_counts import HaloCounts
+from hpcgnn.estimate.counts.shares import Shares
+from hpcgnn.estimate.counts.traffic import Traffic, halo_traffic
+from hpcgnn.estimate.trial.operations import Operation
+from hpcgnn.estimate.trial.scaled_rank import Direction, Size
+from hpcgnn.estimate.trial.trial import SEEN, Experiment, Place, Trial
 from hpcgnn.exchange.stream import Use
 from hpcgnn.ops.row_tiles import TILE_ROWS
-from hpcgnn.train.account import FREE_HEAP
+from hpcgnn.plugins.account import FREE_HEAP
 
 # The larger copy has at most so many nodes and edges, the smaller one half of them.
 NODES, EDGES = 40_000, 1_000_000
@@ -28,7 +28,7 @@ ALIKE = 1.01
 OUTSIDE = 4 << 20
 # The library sums gradients in a copy of them.
 SUMS = "sums of gradients under way"
-#: {item of the account (train/account.py): part of the table}.
+#: {item of the account (plugins/account.py): part of the table}.
 PARTS = {
     "features": "features",
     "labels, split and ids": "structure",

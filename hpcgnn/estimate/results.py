@@ -10,7 +10,7 @@ from tabulate import tabulate
 
 from hpcgnn.config import Config
 from hpcgnn.estimate.forecast import Forecast
-from hpcgnn.estimate.machine import Machine
+from hpcgnn.estimate.machine.machine import Machine
 from hpcgnn.estimate.seconds import Seconds
 from hpcgnn.records import replaced_by
 from hpcgnn.report.style import bar_styles, drawing, legend

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hpcgnn.estimate.counts.shares import Shares
+from hpcgnn.estimate.counts.traffic import Traffic
 from hpcgnn.estimate.forecast import Forecast, Rank
-from hpcgnn.estimate.machine import ROWS, Machine
-from hpcgnn.estimate.operations import COLUMNS, EDGE_KERNELS, ENTRIES, PAGES, Operation
-from hpcgnn.estimate.shares import Shares
-from hpcgnn.estimate.traffic import Traffic
+from hpcgnn.estimate.machine.machine import ROWS, Machine
+from hpcgnn.estimate.trial.operations import COLUMNS, EDGE_KERNELS, ENTRIES, PAGES, Operation
 
 PRODUCTS = {"multiply", "product", "project", "project_elu", "project_backward", "project_backward_elu"}
 PRODUCTS |= {"project_backward_weights", "project_backward_elu_weights"}

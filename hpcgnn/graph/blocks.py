@@ -22,10 +22,11 @@ class Block:
 
     indptr: int64 (R + 1,); indices: int32 (E,), rows of the source buffer; rows: int32 (R,) strictly increasing, the
     non-empty own rows, or None for all of them; weight: (E,) of the computing dtype or None for ones; first_column: the
-    halo position of column 0, or None where the columns are the own nodes, or all of the node's (see within_node.py);
+    halo position of column 0, or None where the columns are the own nodes, or all of the node's
+    (graph/transforms/within_node.py);
     edge: int32 or int64 (E,), where each edge stands in the rank's list of edges, or None where that was not asked for;
     returns: int32 (E,), the row that what returns over each edge is added to, or None where that is its column's. What
-    there is of edges may be longer than E = indptr[R] (see dropping.py).
+    there is of edges may be longer than E = indptr[R] (see graph/transforms/dropping.py).
     """
 
     indptr: torch.Tensor

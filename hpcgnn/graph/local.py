@@ -74,7 +74,7 @@ class LocalGraph:
     compact: how dense features travel, if that is not as rows.
     feature_rows: the structure along which features travel, where it is not `inward`: that one sends sums then.
     outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see
-    pruning.py); what such a layer does not need is None.
+    graph/transforms/pruning.py); what such a layer does not need is None.
     held: {split: its edges}, those that are held out of all others (see held_out.py), or come with the graph
     (given_pairs.py); without weights and types. negatives, known: what comes with the graph beside them (see
     `GivenPairs`); compared_with: which negatives they have (graphfile/given_links.py), '' if they do not come with it.

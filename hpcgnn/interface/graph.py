@@ -30,9 +30,9 @@ from hpcgnn.ops.operators import Attention, Linear, Made, Operator
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.tasks.base import Scale
+from hpcgnn.tasks.evaluator import Evaluator
+from hpcgnn.tasks.objective import Objective
 from hpcgnn.tasks.regression import scale_of
-from hpcgnn.train.evaluate import Evaluator
-from hpcgnn.train.objective import Objective
 
 AnyModule = TypeVar("AnyModule", bound=torch.nn.Module)
 

@@ -11,9 +11,12 @@ from pathlib import Path
 
 import torch
 
+from hpcgnn.app.agreement import agree, facts_of_process
+from hpcgnn.app.choosing_maps import choose_map
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.script import end_like_a_job, session_of_script
+from hpcgnn.comm.launch.script import end_like_a_job, session_of_script
 from hpcgnn.config import Config, make_config
+from hpcgnn.engine.rundir import start_logging
 from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.load import load_local_graph
@@ -22,13 +25,10 @@ from hpcgnn.graph.opening import open_graph
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.interface.graph import Loaded, TrainingGraph
 from hpcgnn.options.inputs import inputs_of
+from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.model_spec import DTYPES, check_features
+from hpcgnn.plugins.memory_profile import set_allocator_policy, trim_heap
 from hpcgnn.tasks.registry import TASKS
-from hpcgnn.train.agreement import agree, facts_of_process
-from hpcgnn.train.choices import registry_choices
-from hpcgnn.train.choosing_maps import choose_map
-from hpcgnn.train.memory_profile import set_allocator_policy, trim_heap
-from hpcgnn.train.rundir import start_logging
 
 log = logging.getLogger("hpcgnn")
 WIDEST = 512

@@ -109,7 +109,7 @@ class Model(nn.Module):
 
     @property
     def prunable_layers(self) -> int:
-        """How many of the last layers can compute some of their rows only (see graph/pruning.py)."""
+        """How many of the last layers can compute some of their rows only (see graph/transforms/pruning.py)."""
         first = len(self.convs)
         if self.jump is not None:
             return 0

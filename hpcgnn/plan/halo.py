@@ -10,7 +10,7 @@ from hpcgnn.plan.rules import Selection
 
 
 def prunes(config: Config) -> bool:
-    """Whether layers may compute some of their rows only in training (graph/pruning.py)."""
+    """Whether layers may compute some of their rows only in training (graph/transforms/pruning.py)."""
     options, selection = config.schedule, Selection(config)
     # Random rounding draws by the row numbers of the whole share.
     apart = options.prune == "auto" and not rounds_at_random(options.halo_dtype)
@@ -18,7 +18,7 @@ def prunes(config: Config) -> bool:
 
 
 def takes_sums(config: Config, spec: ModelSpec) -> bool:
-    """Whether ranks may send sums of rows in place of rows (graph/least.py).
+    """Whether ranks may send sums of rows in place of rows (graph/transforms/vertex_cover.py).
 
     Layers must make only sums with fixed factors of rows of others, and the schedule must need no single row.
     """

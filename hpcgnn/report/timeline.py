@@ -1,6 +1,6 @@
 """One traced epoch of all ranks as a picture: a lane for each rank, coloured by what it did.
 
-What is drawn comes from the files that `hpcgnn train --trace` leaves (train/trace.py). A lane is cut into as many
+What is drawn comes from the files that `hpcgnn train --trace` leaves (plugins/trace.py). A lane is cut into as many
 pieces as can be told apart, each of the colour of what took most of it, so that a picture of a hundred thousand spans
 is no larger than one of ten.
 """

@@ -27,7 +27,7 @@ from hpcgnn.traits import ScheduleTraits
 class HaloPolicy(Protocol):
     """What is done about remote rows. n_p: own rows; m: those that are computed, all unless rows are pruned.
 
-    Where rows are pruned (graph/pruning.py), it is a PrunableHalo.
+    Where rows are pruned (graph/transforms/pruning.py), it is a PrunableHalo.
     """
 
     def begin_epoch(self, epoch: int) -> None:
@@ -121,7 +121,7 @@ class Step:
 
 
 class Optimizer(Protocol):
-    """What a SyncPolicy knows of an optimizer (train/optim.py): the state of each parameter, by names."""
+    """What a SyncPolicy knows of an optimizer (engine/optim.py): the state of each parameter, by names."""
 
     param_groups: list[dict[str, Any]]
     state: dict[torch.Tensor, dict[str, torch.Tensor]]

@@ -20,7 +20,7 @@ from hpcgnn.exchange.stream import Stream
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.graph.blocks import Block, transposed
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.sampling import sample_blocks, sample_plan
+from hpcgnn.graph.transforms.sampling import sample_blocks, sample_plan
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.ops.site import Facts, PushedSite

@@ -25,10 +25,10 @@ from hpcgnn.comm import Communicator, SoloCommunicator
 from hpcgnn.config import Config, per_layer
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.graph.kept_halo import halo_rows, sparse_with_halo
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
-from hpcgnn.graph.subgraphs import with_halo
+from hpcgnn.graph.transforms.kept_halo import halo_rows, sparse_with_halo
+from hpcgnn.graph.transforms.subgraphs import with_halo
 from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model

@@ -23,7 +23,7 @@ from hpcgnn.config import Config, listed
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.subgraphs import induced
+from hpcgnn.graph.transforms.subgraphs import induced
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
 from hpcgnn.ops.draws import Randomness

@@ -42,7 +42,8 @@ class Metric:
 class Task(Protocol):
     """metrics: by name; the first is what `--metric auto` takes. losses: names, likewise. said: what is learned, in
     words; outputs: what a model has one output for each of; judged: what metrics are means over. probabilities: (n, C)
-    of a model's outputs (n, C); None where they have none. traits: what the task needs.
+    of a model's outputs (n, C); None where they have none. rows: the name of the rows of `predict` in files.
+    traits: what the task needs.
     """
 
     name: str
@@ -52,10 +53,11 @@ class Task(Protocol):
     losses: tuple[str, ...]
     probabilities: Callable[[torch.Tensor], torch.Tensor] | None
     judged: str = "nodes"
+    rows: str = "prediction"
     traits: TaskTraits = TaskTraits()
 
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
-        """(n_p, K): what a file of predictions says of each node: int32, or floating-point for real numbers."""
+        """(n_p, K): what a file of predictions says of each node: integers, or floating-point for real numbers."""
 
     def columns(self, outputs: int) -> Sequence[str]:
         """Names of the K columns of `predict`, for so many outputs of the model."""

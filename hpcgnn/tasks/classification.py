@@ -54,7 +54,7 @@ class Classification(LabelTask):
         return soft_cross_entropy(outputs, rows, targets, self._smoothing, self._class_weights, arena)
 
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
-        return outputs.argmax(1, keepdim=True).to(torch.int32)
+        return outputs.argmax(1, keepdim=True)
 
     def columns(self, outputs: int) -> list[str]:
         return ["class"]

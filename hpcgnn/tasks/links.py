@@ -43,7 +43,7 @@ class Links(Task):
     """A Task without labels. Outputs are embeddings."""
 
     name, said, outputs = LINKS, "pairs of nodes that have an edge", "numbers of an embedding"
-    judged, losses = "edges", ("cross-entropy",)
+    judged, losses, rows = "edges", ("cross-entropy",), "embedding"
     probabilities = None
     metrics = {"mrr": Metric(mrr, _NONE), **_HITS}
     traits = TaskTraits(labels=False, all_rows=True, splits_edges=True, embeds=True)

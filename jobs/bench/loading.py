@@ -133,15 +133,15 @@ def load(session, config):
     """{figure: value} of one loading on this rank. Collective."""
     import contextlib
 
+    from hpcgnn.app.choosing_maps import choose_map
     from hpcgnn.exchange.buffers import HaloBuffers
     from hpcgnn.graph.load import load_local_graph
     from hpcgnn.graph.opening import open_graph
     from hpcgnn.memory.resident import resident_bytes
     from hpcgnn.nn.registry import MODELS
     from hpcgnn.plan.model_spec import model_spec
-    from hpcgnn.train.account import held_bytes
-    from hpcgnn.train.choosing_maps import choose_map
-    from hpcgnn.train.memory_profile import PeakMemory, trim_heap
+    from hpcgnn.plugins.account import held_bytes
+    from hpcgnn.plugins.memory_profile import PeakMemory, trim_heap
 
     comm, found = session.comm, {}
     comm.ledger.take()

@@ -27,13 +27,13 @@ from tabulate import tabulate
 from tqdm import tqdm
 
 from hpcgnn.__main__ import registry_choices
+from hpcgnn.app.choosing_maps import map_of_one_process
 from hpcgnn.config import make_config
-from hpcgnn.estimate.shares import Counter
+from hpcgnn.estimate.counts.shares import Counter
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Rows, Stream
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.records import replaced_by
-from hpcgnn.train.choosing_maps import map_of_one_process
 
 KIND = "halo_forward"
 

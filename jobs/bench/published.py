@@ -26,9 +26,9 @@ from tqdm import tqdm
 from hpcgnn.__main__ import registry_choices
 from hpcgnn.config import make_config
 from hpcgnn.estimate.arguments import CUT_SHARE, Stats
-from hpcgnn.estimate.machine import read_machine
+from hpcgnn.estimate.counts.sources import AssumedGraph
+from hpcgnn.estimate.machine.machine import read_machine
 from hpcgnn.estimate.seconds import PARALLEL, seconds
-from hpcgnn.estimate.sources import AssumedGraph
 from hpcgnn.records import replaced_by
 
 MACHINES = Path(__file__).parents[1] / "machines"

@@ -81,9 +81,9 @@ def write_raw_graphs(folder):
 def train_cases(names, folder):
     """Train the cases one after another, on the ranks of the MPI job that this process belongs to."""
     from hpcgnn.__main__ import build_parser, registry_choices
-    from hpcgnn.comm.launch import run
+    from hpcgnn.app.train import train
+    from hpcgnn.comm.launch.run import run
     from hpcgnn.config import SECTION_OF, make_config
-    from hpcgnn.train.job import train
 
     sys.modules["matplotlib"] = None  # pictures of the curves would take half the time
     choices = registry_choices()

@@ -18,7 +18,7 @@ import sys
 import numpy as np
 from tabulate import tabulate
 
-from hpcgnn.estimate.shares import Counter
+from hpcgnn.estimate.counts.shares import Counter
 from hpcgnn.graphfile.schema import Csr
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.placement.clusters import imbalance, metis

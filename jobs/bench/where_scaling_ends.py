@@ -33,9 +33,9 @@ from tqdm import tqdm
 from hpcgnn.__main__ import build_parser, registry_choices
 from hpcgnn.config import SECTIONS, make_config
 from hpcgnn.estimate.command import PICTURES, forecasts
-from hpcgnn.estimate.machine import read_machine
+from hpcgnn.estimate.machine.machine import read_machine
 from hpcgnn.estimate.seconds import seconds
-from hpcgnn.estimate.trial import Experiment
+from hpcgnn.estimate.trial.trial import Experiment
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.plan.run_plan import plan
 from hpcgnn.records import replaced_by

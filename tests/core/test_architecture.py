@@ -16,61 +16,70 @@ FLOORS = [
     ["bytecode", "cores", "declaring", "errors", "listing", "memory", "offering", "suggestions", "traits"],
     ["comm", "kernels", "options", "output_files", "records", "terminal"],
     ["config", "effects", "exchange", "graphfile", "report"],
-    ["arguments", "placement"],
+    ["outputs", "placement"],
     ["graph"],
     ["ops"],
-    ["nn", "tasks"],
-    ["schedules"],
+    ["nn"],
+    ["schedules", "tasks"],
     ["plan"],
-    ["train"],
-    ["doctor", "estimate", "interface"],
+    ["engine"],
+    ["plugins"],
+    ["doctor", "offload"],
+    ["app"],
+    ["cli", "estimate", "interface"],
     ["__main__"],
     ["startup"],
 ]
 MAY_IMPORT = {
     "mpi4py": {
-        "comm/mpi.py",
-        "comm/mpi_buffers.py",
-        "comm/mpi_persistent.py",
-        "comm/node_memory.py",
-        "comm/start_mpi.py",
-        "comm/ending.py",
-        "comm/oneccl.py",
+        "comm/transports/mpi.py",
+        "comm/transports/mpi_buffers.py",
+        "comm/transports/mpi_persistent.py",
+        "comm/transports/node_memory.py",
+        "comm/launch/start_mpi.py",
+        "comm/launch/ending.py",
+        "comm/transports/oneccl.py",
     },
     "h5py": {
         "graphfile/attributes.py",
         "graphfile/columns.py",
         "graphfile/storage.py",
         "graphfile/writing.py",
-        "train/checkpoint.py",
+        "engine/checkpoint.py",
         "doctor.py",
     },
     "ctypes": {
         "kernels/interface.py",
         "kernels/library.py",
         "kernels/native.py",
-        "train/memory_profile.py",
+        "plugins/memory_profile.py",
         "memory/resident.py",
         "memory/scratch.py",
-        "comm/oneccl.py",
-        "comm/oneccl_library.py",
-        "comm/start_oneccl.py",
+        "comm/transports/oneccl.py",
+        "comm/transports/oneccl_library.py",
+        "comm/launch/start_oneccl.py",
         "cores/__init__.py",
         "cores/domains.py",
     },
 }
 # Imported by functions of start_mpi.py when MPI is wanted, and by no other file at its top.
-AT_THE_TOP = {"comm/mpi.py", "comm/mpi_buffers.py", "comm/mpi_persistent.py", "comm/node_memory.py", "comm/oneccl.py"}
+AT_THE_TOP = {
+    "comm/transports/mpi.py",
+    "comm/transports/mpi_buffers.py",
+    "comm/transports/mpi_persistent.py",
+    "comm/transports/node_memory.py",
+    "comm/transports/oneccl.py",
+}
 # What importing the package loads.
 OF_THE_PACKAGE = {"typing", "hpcgnn.offering"}
 # The doctor only asks for versions; launcher.py must decide how MPI starts before it is imported.
 # oneCCL takes its settings from there.
 MAY_READ_ENVIRONMENT = {
-    "comm/launcher.py",
-    "comm/oneccl_library.py",
+    "comm/launch/launcher.py",
+    "comm/transports/oneccl_library.py",
     "kernels/library.py",
     "__main__.py",
-    "train/rundir.py",
+    "engine/rundir.py",
     "doctor.py",
 }
 IDS = [str(path.relative_to(ROOT)) for path in FILES]
@@ -148,7 +157,7 @@ def test_mpi_is_not_loaded_by_importing():
     ]
     for path in FILES:
         if str(path.relative_to(ROOT)) not in AT_THE_TOP:
-            with_mpi = {f"hpcgnn.comm.mpi{more}" for more in ("", "_buffers", "_persistent")}
+            with_mpi = {f"hpcgnn.comm.transports.mpi{more}" for more in ("", "_buffers", "_persistent")}
             assert not {name for name, top in imports(path) if top} & with_mpi
 
 
@@ -184,7 +193,9 @@ def test_the_tools_need_no_mpi():
         names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
         names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
         assert not [
-            name for name in names if name.split(".")[0] == "mpi4py" or name.startswith(("hpcgnn.comm", "hpcgnn.train"))
+            name
+            for name in names
+            if name.split(".")[0] == "mpi4py" or name.startswith(("hpcgnn.comm", "hpcgnn.engine", "hpcgnn.app"))
         ], path
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
+from hpcgnn.app.choosing_maps import choose_map
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.train.choices import registry_choices
-from hpcgnn.train.choosing_maps import choose_map
+from hpcgnn.plan.choices import registry_choices
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph

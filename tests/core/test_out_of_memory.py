@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from hpcgnn.__main__ import registry_choices
+from hpcgnn.app.shortage import advice
 from hpcgnn.config import make_config
 from hpcgnn.errors import memory_shortage
 from hpcgnn.memory.arena import Arena
-from hpcgnn.train.shortage import advice
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph

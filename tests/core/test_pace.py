@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from hpcgnn.train.pace import Pace, duration
+from hpcgnn.engine.pace import Pace, duration
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph

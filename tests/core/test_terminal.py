@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from hpcgnn.engine import summary
 from hpcgnn.errors import ConfigError
 from hpcgnn.terminal import ERRORS, prepare_streams, tell
-from hpcgnn.train import summary
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph

@@ -12,7 +12,7 @@ from pathlib import Path
 import graphs
 import pytest
 
-from hpcgnn.comm.torch_backends import load_backend
+from hpcgnn.comm.transports.torch_backends import load_backend
 from hpcgnn.errors import ConfigError
 
 from . import forked

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 import torch
 
+from hpcgnn.engine.epochs import costs_of_epoch
 from hpcgnn.errors import FormatError
+from hpcgnn.estimate.counts.shares import Counter
+from hpcgnn.estimate.counts.sources import count
+from hpcgnn.estimate.counts.traffic import Traffic
 from hpcgnn.estimate.forecast import Forecaster
-from hpcgnn.estimate.shares import Counter
-from hpcgnn.estimate.sources import count
-from hpcgnn.estimate.traffic import Traffic
-from hpcgnn.estimate.trial import Experiment
+from hpcgnn.estimate.trial.trial import Experiment
 from hpcgnn.graphfile.given_links import EACH, SHARED
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.options.link_split import GIVEN
 from hpcgnn.plan.run_plan import plan
-from hpcgnn.train.epochs import costs_of_epoch
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph

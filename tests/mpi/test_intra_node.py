@@ -6,12 +6,12 @@ import pytest
 from asking import attend
 from mpi4py import MPI
 
-from hpcgnn.comm.node_memory import MpiNodeMemory
+from hpcgnn.comm.transports.node_memory import MpiNodeMemory
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.node_rows import NodeRows
-from hpcgnn.graph.least import least_rows
-from hpcgnn.graph.within_node import within_node
+from hpcgnn.graph.transforms.vertex_cover import least_rows
+from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.plan.halo import check_halo

@@ -11,8 +11,8 @@ import oracle
 import pytest
 import torch
 
+from hpcgnn.app.train import train
 from hpcgnn.comm import SoloCommunicator
-from hpcgnn.train.job import train
 
 from .small import GRAPHS, edges_of, stored
 from .training import CLASSES, FEATURES, build_trainer, configure, make_graphs

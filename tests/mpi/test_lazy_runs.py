@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import torch
 
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import make_config
+from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
+from hpcgnn.engine.stopping import EXIT_STOPPED
+from hpcgnn.engine.trainer import Trainer
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.train.checkpoint import checkpoints, read_checkpoint
-from hpcgnn.train.job import train
-from hpcgnn.train.loop import Trainer
-from hpcgnn.train.resuming import options_of_run
-from hpcgnn.train.scoring import evaluate
-from hpcgnn.train.stopping import EXIT_STOPPED
 
 from .test_resume import check_same
 from .training import CHOICES, FEATURES, build_trainer, configure, make_graphs

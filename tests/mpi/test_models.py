@@ -7,15 +7,16 @@ import pytest
 import torch
 
 from hpcgnn.config import make_config
+from hpcgnn.engine.trainer import Trainer
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.offload.toy import toy_step
+from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.run_plan import RunPlan
-from hpcgnn.train.choices import registry_choices
-from hpcgnn.train.loop import Trainer
-from hpcgnn.train.toy import toy_step
+from hpcgnn.plugins.registry import make_plugins
 
 from .gathering import whole
 from .training import outputs_and_gradients
@@ -92,7 +93,7 @@ def make_trainer(comm, spec, path, cluster_to_rank, rows=9, **options):
         decided = RunPlan.of(config.replace(task=file.meta.task), spec)
         halo_buffer = 4 * rows * toy_step(decided)
     local = graphs.load(path, cluster_to_rank, comm, cap=rows, self_loops=MODELS[spec.model].traits().self_loops)
-    trainer = Trainer(local, decided, comm, HaloBuffers(halo_buffer))
+    trainer = Trainer(local, decided, comm, HaloBuffers(halo_buffer), make_plugins)
     with torch.no_grad():  # away from the initial zeros of biases and epsilon, the same on all ranks
         for index, parameter in enumerate(trainer.model.parameters()):
             parameter.add_(

@@ -5,7 +5,7 @@ out of sight of Python's collector.
 import pytest
 
 from hpcgnn.nn.registry import MODELS
-from hpcgnn.train.live_tensors import LiveTensors
+from hpcgnn.plugins.live_tensors import LiveTensors
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph

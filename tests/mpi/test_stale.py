@@ -10,14 +10,14 @@ import pytest
 import torch
 from asking import aggregate, attend
 
+from hpcgnn.app.train import train
+from hpcgnn.engine.checkpoint import checkpoints
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.site import Facts
 from hpcgnn.schedules.stale import StaleHalo
-from hpcgnn.train.checkpoint import checkpoints
-from hpcgnn.train.job import train
 
 from .gathering import whole
 from .narrowing import row_bytes

@@ -12,17 +12,17 @@ import oracle
 import pytest
 import torch
 
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import make_config
+from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
+from hpcgnn.engine.stopping import EXIT_STOPPED
+from hpcgnn.engine.trainer import Trainer
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.schedules.tma import Averaging
-from hpcgnn.train.checkpoint import checkpoints, read_checkpoint
-from hpcgnn.train.job import train
-from hpcgnn.train.loop import Trainer
-from hpcgnn.train.resuming import options_of_run
-from hpcgnn.train.scoring import evaluate
-from hpcgnn.train.stopping import EXIT_STOPPED
 
 from .small import edges_of, stored
 from .test_lazy import graph_weights, losses

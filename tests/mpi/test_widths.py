@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from hpcgnn.app.train import train
 from hpcgnn.errors import ConfigError
-from hpcgnn.train.job import train
 
 from .narrowing import row_bytes
 from .training import CLASSES, build_trainer, configure, curve, make_graphs

@@ -153,7 +153,7 @@ def test_the_number_of_clusters_is_bounded():
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_training_balances_the_same(tmp_path, symmetric):
     """A map made at the start of a run has the clusters' nodes and in-edges as weights."""
-    from hpcgnn.train.choosing_maps import cluster_loads
+    from hpcgnn.app.choosing_maps import cluster_loads
 
     random = np.random.default_rng(0)
     src, dst = random.integers(0, 200, 900), random.integers(0, 200, 900) ** 2 // 200

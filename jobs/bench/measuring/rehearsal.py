@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from hpcgnn.comm import Communicator, Finished
-from hpcgnn.comm.heartbeat import Heartbeat
+from hpcgnn.comm.health.heartbeat import Heartbeat
 from hpcgnn.comm.ledger import Ledger
-from hpcgnn.estimate.halo_counts import HaloCounts
+from hpcgnn.estimate.counts.halo_counts import HaloCounts
 from hpcgnn.exchange.rounds import cut
 from hpcgnn.graph.load import read_edges
 from hpcgnn.graph.local import build_adjacency

@@ -1,15 +1,15 @@
 """An epoch replayed turn by turn: when each rank has what it needs to go on, and what it waits for.
 
 All is counted but the seconds. The streams of the epoch, their turns and the rows of each pair of ranks in each turn
-are those of a job (hpcgnn/estimate/traffic.py); a rank begins the messages of a turn when it begins to compute the one
-before, as exchange/stream.py does, and waits at the end for all ranks.
+are those of a job (hpcgnn/estimate/counts/traffic.py). A rank begins the messages of a turn when it begins to compute
+the one before, as exchange/stream.py does, and waits at the end for all ranks.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from hpcgnn.estimate.traffic import cut_turns, halo_rounds
+from hpcgnn.estimate.counts.traffic import cut_turns, halo_rounds
 
 
 @dataclass(frozen=True)

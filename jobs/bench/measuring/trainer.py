@@ -5,13 +5,14 @@ checkpoints.
 import sys
 
 from hpcgnn.__main__ import build_parser, registry_choices
-from hpcgnn.comm.launch import run
-from hpcgnn.comm.launcher import launched_rank
+from hpcgnn.app.bring_up import bring_up
+from hpcgnn.comm.launch.launcher import launched_rank
+from hpcgnn.comm.launch.run import run
 from hpcgnn.config import SECTION_OF, make_config
+from hpcgnn.engine.clock import unwatched
+from hpcgnn.engine.trainer import Trainer
 from hpcgnn.errors import ConfigError, HpcgnnError
-from hpcgnn.train.bring_up import bring_up
-from hpcgnn.train.clock import unwatched
-from hpcgnn.train.loop import Trainer
+from hpcgnn.plugins.registry import make_plugins
 
 HEAD_WIDTH, WIDTH = 64, 256
 
@@ -46,11 +47,11 @@ def usual_config(graph, model, more=()):
 def make_trainer(config, session, watch=unwatched):
     """(Trainer, the resolved Config, a description of the graph and its map). Collective. Raises HpcgnnError.
 
-    watch: told of the phases of an epoch (see hpcgnn/train/clock.py).
+    watch: told of the phases of an epoch (see hpcgnn/engine/clock.py).
     """
     with bring_up(config, session) as ready:
         file = ready.graph.file
         about = {"graph": str(file.path), "uuid": file.meta.uuid, "map": ready.graph.map_name}
         about |= {"nodes": file.meta.num_nodes, "edges": file.meta.num_edges}
         local = ready.load()
-    return Trainer(local, ready.plan, session.comm, ready.buffers, watch), ready.plan.config, about
+    return Trainer(local, ready.plan, session.comm, ready.buffers, make_plugins, watch), ready.plan.config, about

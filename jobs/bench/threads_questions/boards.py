@@ -22,10 +22,10 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from hpcgnn.comm.heartbeat import Heartbeat, HeartbeatBoard, HeartbeatHistory
-from hpcgnn.comm.node_reports import NodeReports, NodeSummary
-from hpcgnn.comm.processes import start_time
-from hpcgnn.comm.watchdog import Watchdog
+from hpcgnn.comm.health.heartbeat import Heartbeat, HeartbeatBoard, HeartbeatHistory
+from hpcgnn.comm.health.node_reports import NodeReports, NodeSummary
+from hpcgnn.comm.health.processes import start_time
+from hpcgnn.comm.health.watchdog import Watchdog
 
 _LIMIT = 300.0
 

@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     from mpi4py import MPI
     from tabulate import tabulate
 
-    from hpcgnn.comm.mpi import MpiCommunicator
+    from hpcgnn.comm.transports.mpi import MpiCommunicator
 
     comm = MpiCommunicator(MPI.COMM_SELF, 1.0)
     outgoing, incoming = (

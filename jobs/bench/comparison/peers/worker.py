@@ -1,7 +1,7 @@
 """One measurement of one peer: a fresh process that trains a few epochs and writes what they cost as JSON.
 
 Runs in the peer's own environment, with hpcgnn's source on the path for one reason: memory is measured, and the
-allocator is set, by the very code that does it for hpcgnn (hpcgnn/train/memory_profile.py). Nothing else of hpcgnn is
+allocator is set, by the very code that does it for hpcgnn (hpcgnn/plugins/memory_profile.py). Nothing else of hpcgnn is
 imported.
 """
 
@@ -13,7 +13,7 @@ import time
 from importlib import metadata
 
 from hpcgnn.memory.resident import resident_bytes
-from hpcgnn.train.memory_profile import PeakMemory, set_allocator_policy, trim_heap
+from hpcgnn.plugins.memory_profile import PeakMemory, set_allocator_policy, trim_heap
 
 
 def arguments():
