@@ -6,14 +6,16 @@ that rises from pass to pass, so that clusters find their places while the bound
 balance in one weight can only be mended by many moves, each of which alone would break another bound. Then `balance`
 moves and swaps until no rank is above the bound, if it can, and `reduce_cut` mends the cut inside it.
 
-Passes look at a batch of clusters together, as numpy is fast at: each sees the map as it was before its batch. A pass
-has so many batches that few neighbours are in one. What a move does to the balance is looked at again when it is made.
+Passes judge a batch of clusters together, because one call of numpy for many clusters costs little more than one for a
+single cluster. Gains in edges are those before the batch. A batch is a small part of the clusters, so few neighbours
+are in one. The balance is checked again at every move.
 
 Where several ranks are on a node, an edge between nodes counts for two: once between ranks, and once between nodes.
 A node is in balance where its ranks are.
 """
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -37,9 +39,22 @@ class Assignment:
     stays O(K + edges of the cluster graph + ranks).
     """
 
-    def __init__(self, parts: np.ndarray, sizes: np.ndarray, graph: Graph, num_ranks: int, per_node: int = 1) -> None:
-        """parts: int64 (K,), changed in place. sizes: float64 (K, m) in shares of a rank: each column sums to
-        num_ranks. per_node: consecutive ranks that are on a node, a divisor of num_ranks.
+    def __init__(
+        self,
+        parts: np.ndarray,
+        sizes: np.ndarray,
+        graph: Graph,
+        num_ranks: int,
+        per_node: int = 1,
+        allowance: float = 1.0,
+    ) -> None:
+        """Args:
+        parts: int64 (K,), changed in place.
+        sizes: float64 (K, m) in shares of a rank, so each column sums to about num_ranks.
+        graph: the graph of the clusters.
+        num_ranks: P.
+        per_node: consecutive ranks on a node, a divisor of num_ranks.
+        allowance: part of the usual imbalance that is allowed.
         """
         self.parts, self.sizes, self.num_ranks, self.per_node = parts, sizes, num_ranks, per_node
         self.indptr, self.indices, self.weights = graph
@@ -48,7 +63,8 @@ class Assignment:
         largest = sizes.max(axis=0)
         bounds = np.full(len(largest), LOOSE_IMBALANCE)
         bounds[0] = MAX_IMBALANCE
-        self.limit, self.soft = np.maximum(bounds, largest), np.maximum(bounds - MARGIN, largest)
+        bounds = 1 + allowance * (bounds - 1)
+        self.limit, self.soft = np.maximum(bounds, largest), np.maximum(bounds - allowance * MARGIN, largest)
 
     def cost(self) -> tuple[float, int]:
         """What makes one map better than another: balance up to the limit, then the cut between ranks, and that
@@ -66,7 +82,7 @@ class Assignment:
         counts = self.indptr[clusters + 1] - self.indptr[clusters]
         edges = segments(self.indptr[clusters], counts)
         cells = np.repeat(np.arange(len(clusters)) * self.num_ranks, counts) + self.parts[self.indices[edges]]
-        found = np.bincount(cells, self.weights[edges], len(clusters) * self.num_ranks)
+        found = np.bincount(cells, self.weights[edges], len(clusters) * self.num_ranks).astype(np.float64, copy=False)
         if self.per_node > 1:
             found += np.repeat(found.reshape(-1, self.per_node).sum(axis=1), self.per_node)
         return found.reshape(-1, self.num_ranks)
@@ -128,15 +144,13 @@ class Assignment:
             found += np.square(above, out=above)
         return found
 
-    def _move_if_it_pays(
-        self, cluster: np.integer, rank: np.integer, links: float, price: float, least: float
-    ) -> bool:
-        """Move a cluster that gains so many edges if it still pays with the loads as they are; whether it does."""
+    def _move_if_it_pays(self, cluster: np.integer, rank: np.integer, links: float, price: float, least: float) -> bool:
+        """Move a cluster if the gain in edges pays the price at the present loads. Returns whether it moved."""
         home, change = self.parts[cluster], 0.0
         if self.members[home] == 1:
             return False
-        rows = zip(self.sizes[cluster].tolist(), self.soft.tolist(), self.loads[home].tolist(), self.loads[rank].tolist())
-        for size, soft, mine, others in rows:
+        columns = self.sizes[cluster], self.soft, self.loads[home], self.loads[rank]
+        for size, soft, mine, others in zip(*(column.tolist() for column in columns)):
             change += max(others + size - soft, 0.0) ** 2 - max(others - soft, 0.0) ** 2
             change += max(mine - size - soft, 0.0) ** 2 - max(mine - soft, 0.0) ** 2
         if links - price * change <= least:
@@ -225,6 +239,33 @@ class Assignment:
                         moved += 1
             if moved <= FEW_MOVES * len(self.sizes):
                 break
+
+
+def refined(
+    starts: Iterable[np.ndarray],
+    sizes: np.ndarray,
+    graph: Graph,
+    num_ranks: int,
+    seed: int,
+    per_node: int = 1,
+    allowance: float = 1.0,
+) -> np.ndarray:
+    """Refine each start, and return the best of the maps: int64 (K,). The arguments are those of `Assignment`."""
+    best: tuple[tuple[float, int], np.ndarray] | None = None
+    # One weight is often near balance at the start, and then better left as it is.
+    for start, settle in itertools.product(starts, (True, False) if sizes.shape[1] == 1 else (True,)):
+        random = np.random.Generator(np.random.PCG64(seed))
+        state = Assignment(start.copy(), sizes, graph, num_ranks, per_node, allowance)
+        state.fill_empty_ranks()
+        if settle:
+            state.settle(random)
+        state.balance()
+        state.reduce_cut(random)
+        cost = state.cost()
+        if best is None or cost < best[0]:
+            best = cost, state.parts
+    assert best is not None
+    return best[1]
 
 
 def _excess(loads: np.ndarray, limit: np.ndarray) -> np.ndarray:
