@@ -1,8 +1,8 @@
 """A map of clusters to ranks under refinement: several weights balanced at once, few edges between ranks.
 
 In the manner of Fiduccia and Mattheyses (DAC 1982) a cluster goes to the rank that it has most edges with. Balance is
-first a price, then a bound. In `settle` what a rank holds above its share costs the square of the excess, at a rate
-that rises from pass to pass, so that clusters find their places while the bound is soft: a map that is far from
+first a price, then a bound. In `settle` a rank pays for the square of its excess over its share, at a rate that rises
+from pass to pass, so that clusters find their places while the bound is soft: a map that is far from
 balance in one weight can only be mended by many moves, each of which alone would break another bound. Then `balance`
 moves and swaps until no rank is above the bound, if it can, and `reduce_cut` mends the cut inside it.
 
@@ -67,8 +67,8 @@ class Assignment:
         self.limit, self.soft = np.maximum(bounds, largest), np.maximum(bounds - allowance * MARGIN, largest)
 
     def cost(self) -> tuple[float, int]:
-        """What makes one map better than another: balance up to the limit, then the cut between ranks, and that
-        between nodes besides.
+        """The order of maps: (excess of the heaviest rank over the limit, edges between ranks). Edges between nodes
+        count for two.
         """
         mine = np.repeat(self.parts, np.diff(self.indptr))
         others = self.parts[self.indices]
@@ -78,7 +78,7 @@ class Assignment:
         return max(float((self.loads / self.limit).max()), 1.0 + 1e-9), int(cut)
 
     def connections(self, clusters: np.ndarray) -> np.ndarray:
-        """Edges from clusters (B,) to each rank, and to the ranks of its node besides: float64 (B, P)."""
+        """Edges from clusters (B,) to each rank, plus those to all ranks of its node: float64 (B, P)."""
         counts = self.indptr[clusters + 1] - self.indptr[clusters]
         edges = segments(self.indptr[clusters], counts)
         cells = np.repeat(np.arange(len(clusters)) * self.num_ranks, counts) + self.parts[self.indices[edges]]
@@ -136,7 +136,7 @@ class Assignment:
         return moved
 
     def _excess_with(self, clusters: np.ndarray) -> np.ndarray:
-        """The excess of each rank with each of these clusters besides: float64 (B, P)."""
+        """The excess of each rank if it had each of these clusters too: float64 (B, P)."""
         found = np.zeros((len(clusters), self.num_ranks))
         for column, soft in enumerate(self.soft):
             above = self.sizes[clusters, column, None] + (self.loads[:, column] - soft)
@@ -269,6 +269,6 @@ def refined(
 
 
 def _excess(loads: np.ndarray, limit: np.ndarray) -> np.ndarray:
-    """What loads (..., m) are above the limit, squared and summed: (...)."""
+    """Excess of loads (..., m) over the limit, squared and summed: (...)."""
     above = np.maximum(loads - limit, 0)
     return np.einsum("...m,...m->...", above, above)
