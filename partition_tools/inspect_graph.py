@@ -14,6 +14,7 @@ from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
 from hpcgnn.terminal import tell
+from partition_tools.compute_nodes import check_grouping, node_attributes, node_table
 from partition_tools.forecast import LAYERS, WIDTH, balance, rank_forecast
 from partition_tools.loading import load_edges
 from partition_tools.progress import Reporter
@@ -47,18 +48,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="L",
         help=f"GraphSAGE layers in the prediction of bytes and work (default {LAYERS})",
     )
+    parser.add_argument(
+        "--per-node",
+        type=int,
+        metavar="R",
+        help="show the maps on compute nodes of R consecutive ranks, counted from the edges (default: maps that "
+        "`partition --per-node` made, as they were made)",
+    )
 
 
 def run(arguments: argparse.Namespace, reporter: Reporter | None) -> int:
     """The sub-command itself; returns the exit code."""
-    info = inspect_graph(arguments.graph, arguments.width, arguments.layers)
+    info = inspect_graph(arguments.graph, arguments.width, arguments.layers, arguments.per_node)
     tell(json.dumps(info, indent=2) if arguments.json else describe(info), needed=True)
     return 0
 
 
-def inspect_graph(path: str | Path, width: int = WIDTH, layers: int = LAYERS) -> dict[str, Any]:
-    """A dictionary of plain numbers and words; see `describe` for what they mean. Raises FormatError as `GraphFile`
-    does."""
+def inspect_graph(
+    path: str | Path, width: int = WIDTH, layers: int = LAYERS, per_node: int | None = None
+) -> dict[str, Any]:
+    """A dictionary of plain numbers and words; see `describe` for what they mean. per_node: ranks of a compute node,
+    None for those of each map. Raises FormatError as `GraphFile` does, and ConfigError for a per_node below 1.
+    """
+    if per_node is not None:
+        check_grouping(per_node, ())
     with GraphFile(path) as file:
         meta = file.meta
         indptr, offsets = file.read("topology/indptr"), file.read("clusters/offsets")
@@ -101,7 +114,7 @@ def inspect_graph(path: str | Path, width: int = WIDTH, layers: int = LAYERS) ->
                 "internal_edge_fraction": _internal_fraction(file),
             },
             "partitionings": {
-                name: {str(count): _map(file, name, count, width, layers) for count in counts}
+                name: {str(count): _map(file, name, count, width, layers, per_node) for count in counts}
                 for name, counts in file.partitionings().items()
             },
         }
@@ -175,13 +188,17 @@ def _internal_fraction(file: GraphFile) -> float | None:
     return float(weight[row == indices].sum() / weight.sum())
 
 
-def _map(file: GraphFile, name: str, count: int, width: int, layers: int) -> dict[str, Any]:
+def _map(
+    file: GraphFile, name: str, count: int, width: int, layers: int, per_node: int | None = None
+) -> dict[str, Any]:
     cluster_to_rank, attributes = file.cluster_map(name, count)
     figures = {key: value.tolist() if hasattr(value, "tolist") else value for key, value in attributes.items()}
     offsets = file.read("clusters/offsets")
     if "halo_rows_by_rank" not in figures:
         edges_out = None if file.meta.undirected else load_edges(file, "_out")
         figures |= partition_quality(cluster_to_rank, count, offsets, load_edges(file), edges_out).attributes()
+    if per_node is not None and per_node != figures.get("ranks_per_node"):
+        figures |= node_attributes(cluster_to_rank, count, per_node, offsets, load_edges(file))
     received, sent = (np.atleast_1d(figures.pop(f"{which}_rows_by_rank")) for which in ("halo", "sent"))
     nodes = np.bincount(cluster_to_rank, np.diff(offsets), count)
     pointers = file.read("topology/indptr", [(int(row), int(row) + 1) for row in offsets])
@@ -276,6 +293,9 @@ def describe(info: dict[str, Any]) -> str:
     ]
     if not rows:
         return f"{text}\n\nno partitionings; add some with `partition_tools partition {info['file']} --ranks 1,2,4`"
+    nodes = node_table(
+        {(name, int(count)): each for name, maps in info["partitionings"].items() for count, each in maps.items()}
+    )
     width = next(iter(next(iter(info["partitionings"].values())).values()))["width"]
     table = tabulate(
         rows,
@@ -295,7 +315,7 @@ def describe(info: dict[str, Any]) -> str:
     )
     return (
         f"{text}\n\n{table}\nbytes per exchange: halo rows of {width} fp32 numbers, once per layer and direction\n\n"
-        f"{_balance_table(info)}"
+        f"{_balance_table(info)}" + (f"\n\n{nodes}" if nodes else "")
     )
 
 

@@ -20,6 +20,7 @@ from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT, doubled_ids, kind_o
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
 from hpcgnn.terminal import tell
+from partition_tools.compute_nodes import node_attributes
 from partition_tools.edges import count_self_loops, rows, transpose
 from partition_tools.loading import load_edges
 from partition_tools.progress import Reporter
@@ -27,6 +28,8 @@ from partition_tools.quality import cluster_graph, partition_quality
 from partition_tools.verify_links import check_links
 from partition_tools.verify_weights import odd_weight_sums
 
+RANK_FIGURES = "edge_cut", "halo_rows_total", "halo_rows_max"
+NODE_FIGURES = "compute_node_edge_cut", "compute_node_halo_rows_total", "compute_node_halo_rows_max"
 HELP = "check a graph file: checksums, ranges, symmetry, splits, maps"
 DESCRIPTION = """Read every dataset of a graph file and check all that the format promises.
 Exit code: 0 all checks passed, 1 at least one failed, 2 the file cannot be opened as a graph.
@@ -340,11 +343,13 @@ class _Verification:
         quality = partition_quality(
             parts, count, self.file.read("clusters/offsets"), load_edges(self.file)
         ).attributes()
-        wrong = [
-            key
-            for key in ("edge_cut", "halo_rows_total", "halo_rows_max")
-            if key in stored and stored[key] != quality[key]
-        ]
+        per_node = int(stored.get("ranks_per_node", 1))
+        if per_node < 1:
+            return f"ranks_per_node is {per_node}, expected at least 1"
+        if per_node > 1:
+            offsets = self.file.read("clusters/offsets")
+            quality |= node_attributes(parts, count, per_node, offsets, load_edges(self.file))
+        wrong = [key for key in (*RANK_FIGURES, *NODE_FIGURES) if key in stored and stored[key] != quality[key]]
         return "".join(f"{key} is stated as {stored[key]} but is {quality[key]}" for key in wrong[:1])
 
 

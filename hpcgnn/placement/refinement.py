@@ -249,11 +249,14 @@ def refined(
     seed: int,
     per_node: int = 1,
     allowance: float = 1.0,
+    balanced: bool = False,
 ) -> np.ndarray:
-    """Refine each start, and return the best of the maps: int64 (K,). The arguments are those of `Assignment`."""
+    """Refine each start, and return the best of the maps: int64 (K,). The arguments are those of `Assignment`.
+
+    balanced: the starts may be in balance already, and then better without `settle`. Those of one weight often are.
+    """
     best: tuple[tuple[float, int], np.ndarray] | None = None
-    # One weight is often near balance at the start, and then better left as it is.
-    for start, settle in itertools.product(starts, (True, False) if sizes.shape[1] == 1 else (True,)):
+    for start, settle in itertools.product(starts, (True, False) if balanced or sizes.shape[1] == 1 else (True,)):
         random = np.random.Generator(np.random.PCG64(seed))
         state = Assignment(start.copy(), sizes, graph, num_ranks, per_node, allowance)
         state.fill_empty_ranks()

@@ -13,6 +13,7 @@ from partition_tools.partitioners.metis_process import metis_apart
 NAME = "metis"
 HELP = "few edges between ranks; for graphs that fit memory"
 NEW_FILE = False
+NESTED = True
 ranks = map_clusters
 
 

@@ -12,6 +12,7 @@ from hpcgnn.graphfile.schema import Csr, Edges
 NAME = "random-nodes"
 HELP = "nodes in random order, equal runs of them to ranks (writes a new file)"
 NEW_FILE = True
+NESTED = False
 
 
 def clusters(
