@@ -286,7 +286,7 @@ def _maps(
     maps = {}
     for count in ranks:
         reporter.stage(f"mapping {len(sizes):,} clusters to {count} ranks")
-        cluster_to_rank = _map(maker, sizes, graph, count, per_node, seed, balance)
+        cluster_to_rank = _map(data, maker, sizes, graph, count, per_node, seed, balance)
         quality = partition_quality(cluster_to_rank, count, data.cluster_offsets, data.edges, data.edges_out)
         nested: dict[str, Any] = {}
         if per_node > 1:
@@ -316,11 +316,22 @@ def _maps(
 
 
 def _map(
-    maker: Any, sizes: np.ndarray, graph: Csr, num_ranks: int, per_node: int, seed: int, balance: str
+    data: GraphData,
+    maker: Any,
+    sizes: np.ndarray,
+    graph: Csr,
+    num_ranks: int,
+    per_node: int,
+    seed: int,
+    balance: str,
 ) -> np.ndarray:
+    def rows(parts: np.ndarray) -> int:
+        quality = partition_quality(parts // per_node, num_ranks // per_node, data.cluster_offsets, data.edges)
+        return quality.halo_rows_total
+
     def make(each: np.ndarray) -> np.ndarray:
         if per_node > 1:
-            return nested_map(each, graph, num_ranks, per_node, seed)
+            return nested_map(each, graph, num_ranks, per_node, seed, rows)
         return maker.ranks(each, graph, num_ranks, seed)
 
     return economical_map(make, sizes, graph, num_ranks) if balance == AUTO else make(sizes)

@@ -2,8 +2,10 @@
 
 Consecutive ranks are on a node. The first map has few edges between nodes, the slow links. It may use a part of the
 allowed imbalance only, because the ranks of a full node need room to differ. A last refinement treats both levels
-together, and an edge between nodes counts for two. The flat map takes part in it, so no nested map is worse.
+together, and an edge between nodes counts for two. The flat map takes part too, so no nested map is worse.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -11,12 +13,19 @@ from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.ranges import segments
 from hpcgnn.graphfile.schema import Csr
 from hpcgnn.placement.clusters import map_clusters, shares_of, starts, without_diagonal
-from hpcgnn.placement.refinement import Graph, refined
+from hpcgnn.placement.refinement import Assignment, Graph, refined
 
 NODES_ALLOWANCE = 0.8  # part of a rank's allowed imbalance that a node may have
 
 
-def nested_map(sizes: np.ndarray, cluster_graph: Csr, num_ranks: int, per_node: int, seed: int = 0) -> np.ndarray:
+def nested_map(
+    sizes: np.ndarray,
+    cluster_graph: Csr,
+    num_ranks: int,
+    per_node: int,
+    seed: int = 0,
+    rows: Callable[[np.ndarray], int] | None = None,
+) -> np.ndarray:
     """Map clusters to ranks so that ranks and nodes are in balance and few edges are between nodes.
 
     Args:
@@ -25,6 +34,8 @@ def nested_map(sizes: np.ndarray, cluster_graph: Csr, num_ranks: int, per_node: 
         num_ranks: P.
         per_node: consecutive ranks on a node. With P or more all ranks are on one node.
         seed: of METIS and of the order of moves.
+        rows: counts the rows between nodes of a map, int64 (K,), for the choice among maps in balance. None: the map
+            with fewest edges is chosen.
 
     Returns:
         int32 (K,), values 0..P-1, none of them unused. The node of a rank is `rank // per_node`.
@@ -45,7 +56,13 @@ def nested_map(sizes: np.ndarray, cluster_graph: Csr, num_ranks: int, per_node: 
         clusters = np.flatnonzero(of_node == node)
         parts[clusters] += _within(clusters, shares, graph, per_node, seed)
     flat = map_clusters(sizes, cluster_graph, num_ranks, seed).astype(np.int64)
-    return refined([parts, flat], shares, graph, num_ranks, seed, per_node, balanced=True).astype(np.int32)
+    found = [refined([start], shares, graph, num_ranks, seed, per_node, balanced=True) for start in (parts, flat)]
+
+    def cost(each: np.ndarray) -> tuple[float, int]:
+        excess, edges = Assignment(each, shares, graph, num_ranks, per_node).cost()
+        return excess, edges if rows is None else rows(each)
+
+    return min([*found, flat], key=cost).astype(np.int32)
 
 
 def check_per_node(num_ranks: int, per_node: int) -> None:

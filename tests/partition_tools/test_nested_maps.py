@@ -148,6 +148,15 @@ def test_onto_in_balance_and_the_same_each_time(ranks, per_node):
         np.testing.assert_array_equal(parts, flat)
 
 
+def test_rows_decide_between_maps_in_balance():
+    """Edges between nodes do not always show the rows: on an R-MAT a map with fewer edges once had more rows."""
+    sizes, graph = ring(512)
+    flat, by_edges = map_clusters(sizes, graph, 12), nested_map(sizes, graph, 12, 3)
+    assert (by_edges != flat).any()
+    chosen = nested_map(sizes, graph, 12, 3, rows=lambda parts: int(np.count_nonzero(parts != flat)))
+    np.testing.assert_array_equal(chosen, flat)
+
+
 def test_numbers_that_no_map_fits():
     sizes, graph = ring(16)
     with pytest.raises(GraphError, match="10 ranks do not fill nodes of 4 ranks"):
