@@ -14,22 +14,17 @@ from hpcgnn.cli.arguments import (
     RANK_OPTIONS,
     about_unknown,
     add_declared,
-    add_dry_run,
-    add_sections,
-    dry_run,
-    given_options,
     means_of,
     means_wanted,
-    rank_counts,
 )
+from hpcgnn.cli.estimate import add_estimates
 from hpcgnn.cli.label_propagation import add_label_propagation
 from hpcgnn.cli.propagate import add_propagate
+from hpcgnn.cli.train import add_train
 from hpcgnn.cli.trained_runs import add_evaluate, add_predict
 from hpcgnn.cli.weights import add_export, add_import_weights
-from hpcgnn.config import Choices, make_config, read_toml
-from hpcgnn.effects import without_effect
+from hpcgnn.config import Choices, read_toml
 from hpcgnn.errors import ConfigError, HpcgnnError
-from hpcgnn.estimate.arguments import add_bench, add_estimate
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.report import command as report_command
 from hpcgnn.terminal import prepare_streams, tell
@@ -79,26 +74,7 @@ def build_parser(choices: Choices | None) -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"hpcgnn {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    train = commands.add_parser(
-        "train",
-        allow_abbrev=False,
-        help="train a model on a graph file",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Train a model full-batch on a partitioned graph file. Start it plainly for one rank, or on "
-        "several:\n"
-        "    mpiexec -n 4 hpcgnn train --graph graph.h5 --model sage --layers 3 --hidden 256\n"
-        "    srun hpcgnn train --graph graph.h5 --config run.toml --lr 0.003",
-        epilog="Options come from --config FILE.toml (sections as above), and the command line overrides them. "
-        "With --resume\n"
-        "the config.toml in --run-dir comes before both. Options without effect on what else is chosen are pointed "
-        "out.",
-    )
-    train.add_argument(
-        "--config", metavar="FILE.toml", help="read options from this file, such as the config.toml of an earlier run"
-    )
-    add_dry_run(train)
-    add_sections(train, choices)
-    train.set_defaults(process=process_train)
+    add_train(commands, choices)
     report = commands.add_parser(
         "report", allow_abbrev=False, help="tables, figures and one page from run directories; studies of scaling"
     )
@@ -110,7 +86,7 @@ def build_parser(choices: Choices | None) -> Parser:
     add_propagate(commands, choices)
     add_export(commands)
     add_import_weights(commands, choices)
-    _add_estimate(commands, choices)
+    add_estimates(commands, choices)
     doctor = commands.add_parser(
         "doctor",
         help="check this installation and machine; say what is wrong and how to mend it",
@@ -124,20 +100,6 @@ def build_parser(choices: Choices | None) -> Parser:
     return parser
 
 
-def _add_estimate(commands: "argparse._SubParsersAction[Parser]", choices: Choices | None) -> None:
-    estimate = commands.add_parser(
-        "estimate", allow_abbrev=False, help="what a job will take on any number of ranks: memory, messages, time"
-    )
-    add_estimate(estimate, rank_counts)
-    estimate.add_argument("--config", metavar="FILE.toml", help="read options from this file, as for `hpcgnn train`")
-    add_sections(estimate, choices)
-    estimate.set_defaults(process=process_estimate)
-    bench = commands.add_parser("bench", allow_abbrev=False, help="measure a machine for estimates")
-    add_bench(bench)
-    add_declared(bench, RANK_OPTIONS, choices)
-    bench.set_defaults(process=process_bench)
-
-
 def load_wanted_plugin(argv: list[str] | None) -> None:
     """Run the plugin that the command line or its configuration names, before the names of models are needed."""
     first = Parser(add_help=False, allow_abbrev=False)
@@ -149,73 +111,6 @@ def load_wanted_plugin(argv: list[str] | None) -> None:
         from hpcgnn.nn.plugin import load_plugin
 
         load_plugin(path)
-
-
-def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
-    """Train; the configuration is checked before MPI starts, so that a typing error costs nothing."""
-    from hpcgnn.app.resuming import options_to_continue
-    from hpcgnn.app.shortage import advising
-    from hpcgnn.app.train import train
-    from hpcgnn.comm.launch.run import run
-    from hpcgnn.nn.plugin import load_plugin
-
-    filed, typed = read_toml(arguments.config) if arguments.config else {}, given_options(arguments)
-    given, origin = {**filed, **typed}, arguments.config or "the command line"
-    saved = options_to_continue(given, arguments.dry_run)
-    if saved.get("plugin") and "plugin" not in given:
-        load_plugin(saved["plugin"])
-        choices = registry_choices()
-    config = make_config({**saved, **given}, choices, origin)
-    remark = without_effect(config, typed, {**saved, **filed}, choices["models"])
-    remarks = {"remarks": [remark]} if remark else {}
-    if arguments.dry_run is not None:
-        from hpcgnn.app.dry_run import check_training
-        from hpcgnn.estimate.command import place_of
-        from hpcgnn.estimate.memory_check import memory_lines
-
-        place = place_of(None)
-
-        def check() -> None:
-            check_training(config, arguments.dry_run, **remarks)
-            for line in memory_lines(config, arguments.dry_run, place):
-                tell(line)
-
-        return dry_run(arguments.dry_run, check)
-    with_advice = advising(lambda session: train(config, session, **remarks), config)
-    return run(
-        with_advice,
-        config.run.threads or None,
-        watchdog=config.run.watchdog,
-        means=means_of(vars(config.run)),
-        spare_core=config.run.spare_core,
-    )
-
-
-def process_estimate(arguments: argparse.Namespace, choices: Choices) -> int:
-    """Say what a job will take."""
-    from hpcgnn.estimate.command import estimate
-
-    filed, typed = read_toml(arguments.config) if arguments.config else {}, given_options(arguments)
-    given = {**filed, **typed}
-    if arguments.stats and typed.get("graph"):
-        raise ConfigError("expected --graph or --stats, got both; leave one out")
-    if arguments.stats:
-        given["graph"] = "--stats"
-    return estimate(make_config(given, choices, arguments.config or "the command line"), arguments, choices)
-
-
-def process_bench(arguments: argparse.Namespace, choices: Choices) -> int:
-    """Measure the machine on the ranks it was started on."""
-    from hpcgnn.comm.launch.run import run
-    from hpcgnn.estimate.machine.bench import bench
-    from hpcgnn.estimate.machine.comm_bench import bench_comm
-
-    means = means_of(vars(arguments))
-    if arguments.what == "comm":
-        return run(lambda session: bench_comm(session, choices, arguments), means=means)
-    if not arguments.output:
-        raise ConfigError("bench machine needs -o FILE.toml, the machine file to be written")
-    return run(lambda session: bench(session, choices, arguments), means=means)
 
 
 def process_report(arguments: argparse.Namespace, choices: Choices | None) -> int:

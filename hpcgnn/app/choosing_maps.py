@@ -39,7 +39,7 @@ def choose_map(file: GraphFile, config: Config, comm: Communicator) -> tuple[str
 
 
 def map_of_one_process(file: GraphFile, config: Config, ranks: int) -> tuple[str, np.ndarray]:
-    """What `choose_map` gives the ranks of a job, for who is none of them."""
+    """Return the result of `choose_map` on the ranks of a job, for a process outside of it."""
     name, found = find_map(file, config, ranks)
     return name, _made(file, *to_split(file), ranks, config.run.seed) if found is None else found
 
@@ -77,10 +77,14 @@ def to_split(file: GraphFile) -> tuple[Csr, np.ndarray]:
 
 
 def cluster_loads(file: GraphFile, graph: Csr) -> np.ndarray:
-    """What ranks get equal shares of, int64 (K, 2): nodes and in-edges of each cluster. graph: the file's, of clusters.
+    """Return the loads that are balanced over ranks, int64 (K, 2): nodes and in-edges of each cluster.
 
     The rows of an undirected graph's cluster graph sum to the in-edges. A directed one's hold out-edges too, so the
-    pointers at the borders of the clusters are read.
+    function reads the pointers at the borders of the clusters.
+
+    Args:
+        file: the graph file.
+        graph: its graph of clusters.
     """
     offsets = file.read("clusters/offsets", dtype=np.int64)
     if file.meta.undirected and graph.data is not None:
@@ -91,8 +95,13 @@ def cluster_loads(file: GraphFile, graph: Csr) -> np.ndarray:
 
 
 def find_map(file: GraphFile, config: Config, ranks: int) -> tuple[str, np.ndarray | None]:
-    """(name, cluster_to_rank int32 (K,), or None if the map is to be made) for so many ranks. Raises GraphError or
-    ConfigError. Not collective.
+    """Find the map for a number of ranks. Not collective.
+
+    Returns:
+        (name, cluster_to_rank int32 (K,), or None if the run has to make the map).
+
+    Raises:
+        GraphError, ConfigError: the file has no such map.
     """
     stored, wanted = file.partitionings(), config.data.partition
     fitting = [name for name, numbers in stored.items() if ranks in numbers]

@@ -61,8 +61,9 @@ log = logging.getLogger("hpcgnn")
 IMBALANCE_WARNING = 1.05
 
 
-def train(config: Config, session: Session, remarks: Iterable[str] = ()) -> int:
-    """Run one training job. Collective over the session's ranks. remarks: lines about the options, for the log.
+def train(config: Config, session: Session, remarks: Iterable[str] = (), notes: Iterable[str] = ()) -> int:
+    """Run one training job. Collective over the session's ranks. remarks: warnings about options. notes: lines
+    about options.
 
     Returns 0, or EXIT_STOPPED if it was asked to stop before the last epoch.
     """
@@ -85,6 +86,8 @@ def train(config: Config, session: Session, remarks: Iterable[str] = ()) -> int:
         if config.run.stop_before and job_end_time() is None:
             warnings.append("without effect: --stop-before (the batch system does not say when this job ends)")
         if comm.rank == 0:
+            for note in notes:
+                log.info("%s", note)
             for warning in warnings:
                 log.warning("%s", warning)
         return _train(ready, run_dir, stop)
@@ -150,7 +153,7 @@ def _train(ready: BringUp, run_dir: RunDir | None, stop: StopRequest) -> int:
         spec.model,
         f"{sum(p.numel() for p in trainer.model.parameters()):,}",
         f"{quality['halo_rows_total']:,}",
-        _as_sums(local, comm),
+        _travelling(local, comm),
         len(local.inward.plan.rounds),
         config.run.run_dir,
     )
@@ -185,7 +188,7 @@ def _train(ready: BringUp, run_dir: RunDir | None, stop: StopRequest) -> int:
     foreign = windows = 0
     if (in_place := trainer.views.in_place) is not None:
         foreign = in_place.foreign_bytes()
-        windows = foreign + in_place.own_bytes
+        windows = foreign + in_place.own_bytes + in_place.common_bytes()
     growth = peak.span - foreign - baseline if peak.was_reset else float("nan")
     memory: dict[str, Any] = {
         "baseline": baseline,
@@ -214,7 +217,7 @@ def _train(ready: BringUp, run_dir: RunDir | None, stop: StopRequest) -> int:
 
 
 def remarks_on_graph(plan: RunPlan, meta: GraphMeta) -> list[str]:
-    """Lines about options without effect on this graph, and about what the model leaves unread of it."""
+    """Return lines about options without effect on this graph, and about data that the model ignores."""
     config, spec = plan.config, plan.spec
     lines = ignored(spec, meta.num_edge_features)
     if config.task.target_scale != "standard" and config.task.task != REGRESSION:
@@ -239,16 +242,19 @@ def _default_run_dir(config: Config, comm: Communicator) -> str:
     return f"runs/{config.model.model}-{comm.size}r-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def _as_sums(local: LocalGraph, comm: Communicator) -> str:
-    """What travels in place of the halo's rows, for the log. Collective."""
-    plan = local.inward.plan
-    if plan.sending.sums is None:
+def _travelling(local: LocalGraph, comm: Communicator) -> str:
+    """Describe the messages in place of the halo's rows, for the log. Collective."""
+    plan, between = local.inward.plan, local.inward.near is not None
+    if plan.sending.sums is None and not between:
         return ""
-    return f", {int(comm.total(torch.tensor([plan.num_halo]), 'plan')):,} as rows and sums,"
+    # All ranks of a node have the plan of the node.
+    rows = int(comm.total(torch.tensor([plan.num_halo * (plan.peers.place == 0)]), "plan"))
+    what = "rows" if plan.sending.sums is None else "rows and sums"
+    return f", {rows:,} as {what}{f' between {plan.size} nodes' if between else ''},"
 
 
 def run_identity(config: Config, spec: ModelSpec, meta: GraphMeta) -> dict[str, Any]:
-    """What must agree between a checkpoint and a run that uses it. config: resolved."""
+    """Return the facts that must agree between a checkpoint and a run that uses it. config: resolved."""
     return {
         "graph": meta.uuid,
         "schedule": config.schedule.schedule,

@@ -1,6 +1,4 @@
-"""Words of the command line: numbers as people write them, the options that commands share, and what to say about
-options that do not exist.
-"""
+"""Parsing of the command line: numbers as people write them, shared options, and errors about unknown options."""
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,18 +7,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hpcgnn.config import SECTION_OF, SECTIONS, Choices, read_toml
 from hpcgnn.errors import ConfigError
+from hpcgnn.options.presets import PRESETS
 from hpcgnn.suggestions import elsewhere, suggest
 from hpcgnn.terminal import tell
 
 if TYPE_CHECKING:
     from hpcgnn.comm.session import Means
 
-# What every command that runs on ranks must know before they have met.
-RANK_OPTIONS = ("comm", "torch_backend")
+# Options of every command that runs on ranks; they must be known before the ranks connect.
+RANK_OPTIONS = ("comm",)
 
 
 def whole(text: str) -> int:
-    """The int that a word says. Raises ArgumentTypeError."""
+    """Parse a whole number. Raises ArgumentTypeError."""
     try:
         return int(text)
     except ValueError:
@@ -34,7 +33,7 @@ def whole(text: str) -> int:
 
 
 def real(text: str) -> float:
-    """The float that a word says. Raises ArgumentTypeError."""
+    """Parse a real number. Raises ArgumentTypeError."""
     try:
         return float(text)
     except ValueError as error:
@@ -58,7 +57,7 @@ def _short(text: str) -> str:
 
 
 def about_unknown(word: str, command: str, flags: Iterable[str]) -> str:
-    """What to say about a word that a command does not know. flags: its options."""
+    """Return the error message for a word that a command does not know. flags: the command's options."""
     if not word.startswith("-"):
         return f"unexpected argument {word!r}; see `hpcgnn {command} --help`"
     given = word.split("=")[0]
@@ -78,8 +77,7 @@ def add_dry_run(command: argparse.ArgumentParser) -> None:
         "--dry-run",
         metavar="RANKS",
         type=rank_counts,
-        help="check the options, the graph's map for so many ranks (or a list of numbers) and the directories to be "
-        "written, and stop; one process, without MPI",
+        help="check options, map and directories for N or N,N,… ranks, and stop; one process",
     )
 
 
@@ -91,11 +89,19 @@ def dry_run(ranks: list[int], check: Callable[[], None]) -> int:
 
 
 def add_sections(command: argparse.ArgumentParser, choices: Choices | None) -> None:
-    """All options of the configuration."""
+    """All options of the configuration. `--help` lists the flags among them, and --set takes every key."""
+    command.add_argument("--preset", choices=list(PRESETS), help="a named set of options (docs/options.md)")
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="SECTION.KEY=VALUE",
+        help="set any key of the configuration, such as schedule.halo=rows; repeatable",
+    )
     for section, kind in SECTIONS.items() if choices is not None else ():
         group = command.add_argument_group(section)
         for declared in fields(kind):
-            add_option(group, declared, choices)
+            add_option(group, declared, choices, declared.metadata["flag"])
 
 
 def add_declared(command: argparse.ArgumentParser, names: Sequence[str], choices: Choices | None) -> None:
@@ -104,14 +110,15 @@ def add_declared(command: argparse.ArgumentParser, names: Sequence[str], choices
         add_option(command, declared, choices)
 
 
-def add_option(group: argparse._ActionsContainer, declared: Field[Any], choices: Choices | None) -> None:
-    """An option of the configuration."""
+def add_option(
+    group: argparse._ActionsContainer, declared: Field[Any], choices: Choices | None, shown: bool = True
+) -> None:
+    """An option of the configuration. shown: whether `--help` lists it."""
     flag, kind, rules = "--" + declared.name.replace("_", "-"), cast(type, declared.type), declared.metadata
     help_text = rules["help"].replace("%", "%%")
     if kind is bool:
-        group.add_argument(
-            flag, action=argparse.BooleanOptionalAction, default=None, help=f"{help_text} (default: {declared.default})"
-        )
+        words = f"{help_text} (default: {declared.default})" if shown else argparse.SUPPRESS
+        group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=words)
         return
     allowed = rules["choices"]
     if isinstance(allowed, str):
@@ -124,22 +131,61 @@ def add_option(group: argparse._ActionsContainer, declared: Field[Any], choices:
         type=_READERS[kind],
         choices=allowed and list(allowed),
         default=None,
-        help=help_text + default,
+        help=help_text + default if shown else argparse.SUPPRESS,
         metavar=None if allowed else {int: "N", float: "X", str: "TEXT"}[kind],
         **optional,
     )
 
 
 def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """{key: value} of the configuration's options that were given."""
-    return {key: value for key, value in vars(arguments).items() if key in SECTION_OF and value is not None}
+    """{key: value} of the configuration's options that were given, as options or by --set. Raises ConfigError."""
+    given = {key: value for key, value in vars(arguments).items() if key in SECTION_OF and value is not None}
+    for word in getattr(arguments, "set", []):
+        key, value = _set_key(word)
+        if given.get(key, value) != value:
+            raise ConfigError(f"--set {word}: {key} is given twice, also as {given[key]!r}; leave one out")
+        given[key] = value
+    return given
+
+
+def preset_of(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+    """({key: value} of --preset, a line for the log), both empty without one."""
+    if not arguments.preset:
+        return {}, []
+    preset = PRESETS[arguments.preset]
+    shown = ", ".join(f"{SECTION_OF[key]}.{key}={value}" for key, value in preset.options.items())
+    return dict(preset.options), [f"preset {arguments.preset}: {preset.about} ({shown})"]
+
+
+def _set_key(word: str) -> tuple[str, Any]:
+    """(key, value) of a word SECTION.KEY=VALUE; the section may be left out. Raises ConfigError."""
+    name, equals, text = word.partition("=")
+    section, _, key = name.rpartition(".")
+    key = key.replace("-", "_")
+    if not equals:
+        raise ConfigError(f"--set {word}: expected SECTION.KEY=VALUE, such as schedule.halo=rows")
+    if key not in SECTION_OF:
+        nearest, remark = suggest(key, SECTION_OF)
+        meant = f"expected {SECTION_OF[nearest]}.{nearest} perhaps" if nearest else "docs/options.md lists all keys"
+        raise ConfigError(f"--set {word}: there is no key {key!r}; {remark or meant}")
+    if section not in ("", SECTION_OF[key]):
+        raise ConfigError(f"--set {word}: {key} belongs to another section; write {SECTION_OF[key]}.{key}")
+    kind = next(cast(type, f.type) for f in fields(SECTIONS[SECTION_OF[key]]) if f.name == key)
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ConfigError(f"--set {word}: expected true or false, got {text!r}")
+        return key, text.lower() == "true"
+    try:
+        return key, _READERS[kind](text)
+    except argparse.ArgumentTypeError as error:
+        raise ConfigError(f"--set {word}: {error}") from error
 
 
 def means_of(given: Mapping[str, Any]) -> "Means":
-    """What the ranks are to speak through. given: {option: value, or None where it was not given}."""
+    """Return the transport configuration of the ranks. given: {option: value, or None where it was not given}."""
     from hpcgnn.comm.session import OVER_MPI, Means
 
-    return Means(given.get("comm") or OVER_MPI.comm, given.get("torch_backend") or OVER_MPI.backend)
+    return Means(given.get("comm") or OVER_MPI.comm)
 
 
 def means_wanted(argv: list[str] | None) -> "Means":

@@ -1,6 +1,6 @@
-"""The command `label-propagation`: how its words are read, what is called.
+"""The command `label-propagation`: its parser, and the call of its function.
 
-torch is imported by what it calls.
+The function imports torch, so that `--help` stays fast.
 """
 
 import argparse
@@ -12,10 +12,10 @@ from hpcgnn.config import Choices, make_config
 
 _OPTIONS = ("graph", "partition", "auto_partition", "self_loops", "halo_buffer", "threads", "precision", "watchdog")
 LABEL_PROPAGATION = """\
-Predict each node's class from the labels of the training nodes alone, which spread along the edges, without features
-and without a model: a baseline for any graph. Each of N steps is y <- A S y + (1 - A) y_0, S being the adjacency with
-symmetric normalisation, y_0 the training nodes' labels, and y is kept in [0, 1] (Zhou et al., 2004). Edges are as the
-file has them, unless --self-loops add is given. Exact, on any number of ranks:
+Predict each node's class from the labels of the training nodes alone, a baseline for any graph without features or a
+model. Labels spread along the edges: each of N steps is y <- A S y + (1 - A) y_0 in [0, 1] (Zhou et al., 2004). S is
+the adjacency with symmetric normalisation, y_0 the training nodes' labels. The edges are the file's, unless
+--self-loops add is given. Exact, on any number of ranks:
 
     mpiexec -n 4 hpcgnn label-propagation --graph graph.h5
     mpiexec -n 4 hpcgnn label-propagation --graph graph.h5 --alpha 0.7 --steps 20 -o classes.csv"""

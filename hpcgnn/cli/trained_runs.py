@@ -1,6 +1,6 @@
-"""The commands that use a trained run on a graph, `evaluate` and `predict`: how their words are read, what is called.
+"""The commands `evaluate` and `predict`, which use a trained run on a graph: their parsers and calls.
 
-torch is imported by what they call.
+The called functions import torch, so that `--help` stays fast.
 """
 
 import argparse
@@ -20,9 +20,9 @@ OPTIONS = (
 Commands = Any  # argparse._SubParsersAction of our Parser, which is generic in stubs alone
 
 PREDICT = """\
-Write what the newest checkpoint of a run says of each node: its class, or its numbers where these are predicted, and if
-asked probabilities, logits or the hidden state of a layer. Exact, on any number of ranks; on the run's graph, or on
-another one with the same features:
+Write the predictions of a run's newest checkpoint for each node: classes or numbers, and by option probabilities,
+logits or the hidden state of a layer. Exact, on any number of ranks, on the run's graph or on another one with the same
+features:
 
     mpiexec -n 4 hpcgnn predict runs/first -o predictions.csv
     mpiexec -n 4 hpcgnn predict runs/first --graph new.h5 --probabilities --nodes some.txt -o new.parquet
@@ -60,7 +60,7 @@ def add_predict(commands: Commands, choices: Choices | None) -> None:
     predict = commands.add_parser(
         "predict",
         allow_abbrev=False,
-        help="what a trained run says of each node, as a table or arrays",
+        help="predictions of a trained run, as a table or arrays",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description=PREDICT,
     )
@@ -100,7 +100,7 @@ def add_predict(commands: Commands, choices: Choices | None) -> None:
 
 def add_run(command: argparse.ArgumentParser) -> None:
     """The run, and which of its weights."""
-    command.add_argument("run_dir", metavar="RUN_DIR", help="what `hpcgnn train` left behind")
+    command.add_argument("run_dir", metavar="RUN_DIR", help="run directory of `hpcgnn train`")
     command.add_argument(
         "--weights", choices=("best", "last"), default="best", help="of the best validation, or the last"
     )

@@ -1,7 +1,6 @@
-"""The commands that carry weights between programs, `export` and `import-weights`: how their words are read, what is
-called.
+"""The commands `export` and `import-weights`, which carry weights between programs: their parsers and calls.
 
-torch is imported by what they call.
+The called functions import torch, so that `--help` stays fast.
 """
 
 import argparse
@@ -16,19 +15,19 @@ Write the weights of a run as named tensors of their real shapes. Reads files on
     hpcgnn export runs/first -o model.safetensors              # names and shapes as hpcgnn has them
     hpcgnn export runs/first -o pyg.safetensors --to pyg       # as PyG's layers have them
 
-The options of the model, what is known of the graph, and where the weights are from are in the file's metadata."""
+The file's metadata has the options of the model, facts of the graph, and the origin of the weights."""
 IMPORT = """\
-Make a run directory of weights that were trained elsewhere, such as with sampled neighbours in PyG. What other commands
-do with a run they then do with it: exact evaluation and predictions on the whole graph, or more training:
+Make a run directory of weights that were trained elsewhere, such as with sampled neighbours in PyG. All commands then
+take the run: exact evaluation and predictions on the whole graph, or more training:
 
     hpcgnn import-weights pyg.pt --graph graph.h5 --model sage --layers 2 --hidden 64 --run-dir runs/from-pyg
     mpiexec -n 4 hpcgnn evaluate runs/from-pyg
     mpiexec -n 4 hpcgnn predict runs/from-pyg -o predictions.csv
     mpiexec -n 4 hpcgnn train --resume --run-dir runs/from-pyg
 
-FILE is a state dict: safetensors, or a .pt file of tensors alone. Its names and shapes are hpcgnn's or PyG's (those
-that `hpcgnn export` writes). Options of the model must be those that it was trained with; a file that `hpcgnn export`
-wrote knows them. One process, without MPI."""
+FILE is a state dict: safetensors, or a .pt file of tensors alone. Its names and shapes are hpcgnn's or PyG's, as
+`hpcgnn export` writes them. The options of the model must be the same as in its training; a file of `hpcgnn export` has
+them. One process, without MPI."""
 
 
 def add_export(commands: Commands) -> None:
@@ -46,8 +45,7 @@ def add_export(commands: Commands) -> None:
         "--to",
         choices=("torch", "pyg", "dgl"),
         default="torch",
-        help="whose names and shapes: hpcgnn's own (torch), or those of PyG's or DGL's layers; refused where their "
-        "layers compute something else (default: torch)",
+        help="names and shapes of hpcgnn (torch), or of equal layers of PyG or DGL (default: torch)",
     )
     export.add_argument("--graph", metavar="FILE", default="", help="the run's graph file, if it has been moved")
     export.add_argument("--force", action="store_true", help="replace the file if it exists")

@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from itertools import chain
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -12,12 +11,11 @@ from hpcgnn.cores.domains import over_own_domains
 from hpcgnn.engine.clock import Clock, Watch, unwatched
 from hpcgnn.engine.constants import Constants
 from hpcgnn.engine.diagnosis import check_finite
-from hpcgnn.engine.gradient_sum import GradientSum, by_layer
-from hpcgnn.engine.gradients import FlatGradients
 from hpcgnn.engine.hooks import Plugins
 from hpcgnn.engine.judging import make_judges, prepare_model
-from hpcgnn.engine.optim import Optimizer, Stack, build_optimizer, learning_rate, set_learning_rate
+from hpcgnn.engine.optim import learning_rate
 from hpcgnn.engine.tally import Tally
+from hpcgnn.engine.update import Update
 from hpcgnn.engine.views import TrainingPart, make_views
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
@@ -33,14 +31,12 @@ class Trainer:
     """Model, optimizer and schedule over one rank's share of a graph. Made and used collectively.
 
     Attributes:
-        plan: what the run does; its configuration is resolved.
-        local: the rank's share as it is trained on, which may send sums of rows.
-        views: what evaluation and training see of the share.
+        plan: the run's decisions; its configuration is resolved.
+        local: the rank's share in training, which may send sums of rows.
+        views: the parts of the share for evaluation and training.
         graph, training_graph: the Graph of evaluation, and of training.
-        model, schedule, stages, stage: what is trained; the OptimConfig of each stage, and the present Stage.
-        objective: the loss; only where anything is learned.
-        evaluator: the metrics.
-        plugins: optional behaviour.
+        stages, stage: the OptimConfig of each stage, and the present Stage.
+        objective, evaluator: the loss (only if the run trains), and the metrics.
     """
 
     @over_own_domains()
@@ -73,14 +69,13 @@ class Trainer:
             self.schedule = entry.build(self.views.trained_on, comm, buffers, config, self.random)
             self.schedule.sync.extend(self.model)
             prepare_model(self.model, plan)
-        initialise(self.model, self.random)
+        initialise(self.model, self.random, config.model.initial_weights)
         self.plugins = make_plugins(self, learns)
         changing = [each.columns for each in self.plugins if each.columns is not None]
         verbs = self.schedule.halo, comm, self.random, self.constants, buffers
         self.graph, self.training_graph = self.views.graphs(*verbs, changing)
         self.stages = self.schedule.sync.plan(config.optim)
-        self._sum = GradientSum(torch.empty(0), [], comm, 0)  # no stage has begun
-        self._least_sum = int(config.schedule.reduce_bucket * 2**20)
+        self._update: Update | None = None
         self.begin_stage(0, 0)
         self.evaluator, objective = make_judges(self, learns)
         if objective is None:
@@ -95,30 +90,28 @@ class Trainer:
         self.model.zero_grad(set_to_none=True)
         options, self.stage_begun = self.stages[index], epoch
         self.stage = self.schedule.sync.stage(index, options, self.model, self.graph)
-        self._sum.close()
-        layers = by_layer(self.stage.module)
-        self.gradients = FlatGradients(chain.from_iterable(layers))
-        self._sum = GradientSum(self.gradients.flat, layers, self.comm, self._least_sum)
-        stack = cast(Stack, self.stage.module)  # what a schedule trains has `convs`
-        self.optimizers = [build_optimizer(stack, self.stage.options) for _ in range(self.stage.optimizers)]
-
-    @property
-    def optimizer(self) -> Optimizer:
-        """The first optimizer of the present stage."""
-        return self.optimizers[0]
+        if self._update is not None:
+            self._update.close()
+        least_sum = int(self.plan.config.schedule.reduce_bucket * 2**20)
+        self._update = Update(self.stage, self.comm, self.plugins, least_sum)
+        self.gradients, self.optimizers = self._update.gradients, self._update.optimizers
+        self.optimizer = self.optimizers[0]
 
     def learning_rate(self, epoch: int) -> float:
-        """That of an epoch of the present stage."""
+        """Return the learning rate of an epoch of the present stage."""
         return learning_rate(epoch - self.stage_begun, self.stage.options)
 
     def step(self, epoch: int) -> float:
-        """One epoch of the present stage, of as many steps as the schedule makes it; returns the mean loss over all
-        training nodes in its last step. Collective.
+        """Run one epoch of the present stage, with the schedule's number of steps. Collective.
+
+        Returns:
+            the mean loss over all training nodes in the last step.
         """
         self.random.epoch = epoch
         self.schedule.halo.begin_epoch(epoch)
-        for optimizer in self.optimizers:
-            set_learning_rate(optimizer, self.learning_rate(epoch))
+        update = self._update
+        assert update is not None, "a stage begins with the Trainer"
+        update.set_learning_rate(self.learning_rate(epoch))
         self.plugins.begin_epoch(self.learning_rate(epoch))
         loss, finite = torch.zeros(()), True
         for each in self._steps(epoch):
@@ -128,18 +121,16 @@ class Trainer:
             with self.clock("forward"), self.plugins.forward():
                 loss = self.objective.local_loss(self.stage.module(each.graph))
             with self.clock("backward"):
-                with self._sum.during(each.begin, self._enlarged):
-                    (loss * self._enlarged).backward()  # a power of two: nothing is rounded
-                self.plugins.scale_gradients(1 / self._enlarged)
+                update.backward(loss, each, self._enlarged)
             with self.clock("reduction"):
-                self._sum.finish(each.reduce)
+                update.reduce(each.reduce)
             with self.clock("step"):
-                finite = self._move(each) and finite
-            loss = loss.detach() * each.factor
+                finite = update.move(each.optimizer) and finite
+            loss = loss.detach()
         return check_finite(self, loss, finite, epoch)
 
     def _steps(self, epoch: int) -> Iterator[Step]:
-        """The schedule's steps of an epoch; what it does between them counts as reduction."""
+        """Yield the schedule's steps of an epoch; the schedule's own time between them counts as reduction."""
         steps = self.schedule.sync.steps(epoch, self.stage, self.training_graph, self.optimizers)
         while True:
             with self.clock("reduction"):
@@ -148,19 +139,8 @@ class Trainer:
                 return
             yield step
 
-    def _move(self, step: Step) -> bool:
-        """Move the parameters, unless a gradient is not finite: then they stay, so that the cause can be found."""
-        square = self.plugins.gradient_square()
-        own = 0.0 if square is None else float(self.comm.total(square))
-        if not (self.gradients.finite() and math.isfinite(own)):
-            return False
-        factor = self.gradients.clip(self.stage.options.clip_norm, own)
-        self.optimizers[step.optimizer].step()
-        self.plugins.after_step(factor)
-        return True
-
     def evaluate(self) -> dict[str, Any]:
-        """{'train', 'val', 'test'}: the metric of each split; of links, `links` besides. Collective."""
+        """Return {'train', 'val', 'test'}: the metric of each split; for links also `links`. Collective."""
         with self.clock("evaluation"), self.plugins.evaluation():
             return self.evaluator(self.stage.module, self.graph)
 

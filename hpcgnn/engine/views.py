@@ -1,4 +1,4 @@
-"""What evaluation and training see of a rank's share: all, a subgraph, or per layer what the loss can see."""
+"""The parts of a rank's share for evaluation and training: all of it, a subgraph, or a part per layer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,6 @@ from hpcgnn.graph.transforms.vertex_cover import least_rows
 from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import traits_of
-from hpcgnn.nn.registry import MODELS
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.schedules.base import HaloPolicy, PrunableHalo
@@ -28,23 +27,23 @@ class TrainingPart:
     """How the part of a share that training sees is made. Estimates put copies in its place. Collective."""
 
     def subgraph(self, local: LocalGraph, comm: Communicator) -> LocalGraph:
-        """What `--inductive` trains on."""
+        """Return the training subgraph of `--inductive`."""
         return training_subgraph(local, comm)
 
     def shares(self, local: LocalGraph, model: Any, comm: Communicator) -> list[LocalGraph | None]:
-        """For every layer what it computes in training, None for all."""
+        """Return the part of the graph that each layer computes in training, None for all."""
         return prune(local, *layers_to_prune(model), model.spec.keeps_input, comm)
 
 
 @dataclass
 class Views:
-    """What evaluation and training see of a rank's share.
+    """The parts of a rank's share for evaluation and training.
 
     Attributes:
         local: the share, which may send sums of rows or read rows in place.
-        subgraph: what `--inductive` trains on, or None.
-        shares: for every layer what it computes in training, None for all; [] if no layer is pruned.
-        nodes: the training nodes alone, for a model that sees each node alone, or None.
+        subgraph: the training subgraph of `--inductive`, or None.
+        shares: the part that each layer computes in training, None for all; [] if no layer is pruned.
+        nodes: the training nodes alone, for a model without neighbours, or None.
         in_place: rows of other ranks of the node that are read in place, or None.
     """
 
@@ -142,11 +141,10 @@ def make_views(
 def _read_in_place(views: Views, plan: RunPlan, comm: Communicator, buffers: HaloBuffers) -> None:
     """Let the share read rows of ranks of the same node in place. Collective."""
     memory = comm.node_memory()
-    if memory is None:
-        return
+    if memory is None or max(comm.allgather_object(len(memory.ranks))) == 1:
+        return  # where each node has one rank, all is sent
     rows = views.in_place = NodeRows(memory)
-    returns = not MODELS[plan.spec.model].traits(plan.spec).fixed_sums
-    views.replace_all(lambda graph, layer: within_node(graph, rows, comm, returns))
+    views.replace_all(lambda graph, layer: within_node(graph, rows, comm, plan.returns, plan.narrows))
     if not any(views.shares):  # all matrices have all own rows, on all ranks alike
         buffers.arena.shared = rows.of_all(rows.spread(views.local.num_owned))
 

@@ -199,9 +199,9 @@ def _wire_seconds(traffic: dict[str, Traffic], machine: Machine, nodes: int, on_
     """What messages take that leave a node, as if nothing were computed meanwhile."""
     if nodes == 1:
         return 0.0
-    network, away = machine.network, (nodes - 1) / nodes
-    total = 0.0
+    network, total = machine.network, 0.0
     for each in traffic.values():
+        away = (nodes - 1) / nodes if each.nodes is None else 1.0
         size = float(each.bytes.max()) * on_node * away
         total += size / (network.bandwidth * network.bisection) + each.turns * network.latency
     return total

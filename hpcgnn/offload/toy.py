@@ -1,8 +1,7 @@
 """A training step on a graph of 256 nodes in this process alone.
 
-It shows two things before the real graph is read: a mistake in a model, and how wide the rows are that the model
-declares to exchange, which decides how the halo is cut into rounds. And it lets the memory baseline include what every
-process needs.
+It finds mistakes in a model before the real graph is read. It also gives the width of the exchanged rows, which decides
+how the halo is cut into rounds. And with it, the memory baseline includes the needs of every process.
 """
 
 from collections.abc import Callable
@@ -75,7 +74,7 @@ def toy_step(plan: RunPlan, prepare: Callable[[Trainer], None] = lambda trainer:
     """
     buffers = HaloBuffers(0)
     # One step of a round.
-    plan = plan.changed(average_steps=1, average_seconds=0.0, drop_ranks="", correct_every=0)
+    plan = plan.changed(average_steps=1, average_seconds=0.0, correct_every=0)
     trainer = Trainer(toy_graph(plan.spec, plan.config.task.task), plan, SoloCommunicator(), buffers, make_plugins)
     for stage in range(len(trainer.stages)):
         trainer.begin_stage(stage, 0)

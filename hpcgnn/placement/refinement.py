@@ -150,7 +150,7 @@ class Assignment:
         if self.members[home] == 1:
             return False
         columns = self.sizes[cluster], self.soft, self.loads[home], self.loads[rank]
-        for size, soft, mine, others in zip(*(column.tolist() for column in columns)):
+        for size, soft, mine, others in zip(*(column.tolist() for column in columns), strict=True):
             change += max(others + size - soft, 0.0) ** 2 - max(others - soft, 0.0) ** 2
             change += max(mine - size - soft, 0.0) ** 2 - max(mine - soft, 0.0) ** 2
         if links - price * change <= least:

@@ -148,7 +148,6 @@ WAYS = {
     "pruned": {"prune": "auto"},
     "lazy": {"schedule": "lazy", "epochs": 5},
     "stale": {"schedule": "stale", "stale_epochs": 2},
-    "smooth": {"schedule": "stale", "stale_smoothing": 0.5},
 }
 
 

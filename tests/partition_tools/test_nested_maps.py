@@ -12,10 +12,10 @@ from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.placement.clusters import map_clusters
 from hpcgnn.placement.nested import nested_map
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.inspect_graph import inspect_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.inspect_graph import inspect_graph
-from partition_tools.partition_graph import partition_graph
 
 RANKS, PER_NODE = 16, 4
 ROWS = "halo_rows_between_compute_nodes", "compute_node_halo_rows_total"

@@ -1,4 +1,4 @@
-"""The backends of torch.distributed that can carry messages: what each needs, and how its process group is made."""
+"""The backends of torch.distributed that can carry messages: their needs, and how their process groups are made."""
 
 import importlib
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from hpcgnn.comm.health.watchdog import Watchdog
-from hpcgnn.comm.launch.launcher import chosen_interface, local_rank
+from hpcgnn.comm.launch.launcher import chosen_interface
 from hpcgnn.comm.transports.torch_alltoall import AllToAllCommunicator
 from hpcgnn.comm.transports.torch_verbs import TorchCommunicator
 from hpcgnn.errors import ConfigError
@@ -21,35 +21,19 @@ FOREVER = timedelta(days=3650)
 
 @dataclass(frozen=True)
 class Backend:
-    """module: registers it with torch when it is imported; device: of its tensors; pairs: whether ranks can send to
-    one another, with messages of a kind kept apart from others; there: whether this torch and machine have it.
-    """
+    """module: registers the backend with torch when it is imported. there: whether this torch and machine have it."""
 
     module: str | None
-    device: str
-    pairs: bool
     there: Callable[[], bool]
     remedy: str
 
 
 BACKENDS = {
-    "gloo": Backend(None, "cpu", True, dist.is_gloo_available, "install a torch that was built with gloo"),
-    "mpi": Backend(
-        None, "cpu", True, dist.is_mpi_available, "build torch with MPI (no wheel has it), or use --comm mpi, which "
-        "needs no such torch"
-    ),
+    "gloo": Backend(None, dist.is_gloo_available, "install a torch that was built with gloo"),
     "ccl": Backend(
-        "oneccl_bindings_for_pytorch", "cpu", False, lambda: "ccl" in dist.Backend.backend_list,
+        "oneccl_bindings_for_pytorch", lambda: "ccl" in dist.Backend.backend_list,
         "install the oneccl_bindings_for_pytorch that belongs to this torch (the last is of torch 2.8; see "
-        "docs/cluster.md), or use gloo"
-    ),
-    "nccl": Backend(
-        None, "cuda", False, lambda: dist.is_nccl_available() and torch.cuda.is_available(),
-        "install a torch with CUDA, on nodes with an NVIDIA GPU for each rank, or use gloo"
-    ),
-    "xccl": Backend(
-        None, "xpu", False, lambda: dist.is_xccl_available() and torch.xpu.is_available(),
-        "install a torch with XPU, on nodes with an Intel GPU for each rank, or use gloo"
+        "docs/cluster.md), or use --comm torch"
     ),
 }  # fmt: skip
 
@@ -65,9 +49,8 @@ def load_backend(name: str) -> Backend:
             return backend
     except (ImportError, OSError, RuntimeError) as error:  # built for another torch, or a library of it is missing
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-    raise ConfigError(
-        f"--torch-backend {name} cannot be used with torch {torch.__version__} ({reason}): {backend.remedy}"
-    )
+    option = "torch" if name == "gloo" else name
+    raise ConfigError(f"--comm {option} cannot be used with torch {torch.__version__} ({reason}): {backend.remedy}")
 
 
 def make_communicator(
@@ -76,7 +59,7 @@ def make_communicator(
     """The verbs over a new process group. Collective. store: torch's, of all ranks; address: of this rank's node on
     the network that leads to the others.
     """
-    backend = load_backend(name)
+    load_backend(name)
     try:
         if name == "gloo":
             apart = dist.PrefixStore("hpcgnn/sums", store)
@@ -89,11 +72,7 @@ def make_communicator(
             f"{str(error).splitlines()[0]}; check that no firewall is between the nodes, or choose another network "
             "(GLOO_SOCKET_IFNAME)"
         ) from error
-    group = dist.group.WORLD
-    if backend.pairs:
-        return TorchCommunicator(group, rank, size, watchdog)
-    device = backend.device if backend.device == "cpu" else f"{backend.device}:{local_rank()}"
-    return AllToAllCommunicator(group, rank, size, watchdog, device)
+    return AllToAllCommunicator(dist.group.WORLD, rank, size, watchdog)
 
 
 def _gloo(store: Any, rank: int, size: int, address: str) -> Any:

@@ -106,7 +106,7 @@ def _transports(session: Session, missing: dict[str, str]) -> Iterator[tuple[str
 
 
 def _name(session: Session) -> str:
-    return session.means.backend if session.means.comm == "torch" else session.means.comm
+    return session.means.backend or session.means.comm
 
 
 def _measure(

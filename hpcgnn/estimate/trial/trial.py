@@ -132,7 +132,7 @@ class Experiment:
                 f"estimate does not count the degrees that ranks tell each other in every epoch with --edge-dropout "
                 f"{spec.edge_dropout:g} and --precision mixed; expected --precision fp32, or no --edge-dropout"
             )
-        plan = plan.changed(drop_ranks="", lr=LR, layer_lr="", halo="rows")
+        plan = plan.changed(lr=LR, layer_lr="", halo="rows")
         if plan.config.schedule.average_seconds:
             plan = plan.changed(average_steps=1, average_seconds=0.0)
         trim_heap()
@@ -150,7 +150,7 @@ class Experiment:
     def _sums_apart(self) -> bool:
         """What the job's communicator will answer to `prepare_sums`."""
         run = self.config.run
-        return run.comm == "mpi" or run.comm == "torch" and run.torch_backend == "gloo"
+        return run.comm in ("mpi", "torch")
 
     def trainer(
         self,
@@ -173,7 +173,8 @@ class Experiment:
         loops, edges, task = self.config.data.self_loops, self.plan.reads_edges, self.config.task.task
 
         def copy(of: Size) -> LocalGraph:
-            return make_copy(of, degrees, self.spec, task, cap, loops, edges, comm, self.compared_with)
+            made = make_copy(of, degrees, self.spec, task, cap, loops, edges, comm, self.compared_with)
+            return replace(made, compact=None) if self.plan.in_place else made
 
         local, seen = copy(small), None if small.seen is None else replace(copy(small.seen), compact=None)
         profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors()) if profiled else None

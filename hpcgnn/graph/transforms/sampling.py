@@ -78,8 +78,7 @@ def sample_plan(
         send_at[k + 1] = draw(ids[plan.send_rows[part]], keep_out[part], plan.rank, plan.dest(k + 1))
         send_counts[k] = len(send_at[k + 1])
     made = SampledPlan(
-        plan.rank,
-        plan.size,
+        plan.peers,
         receive_counts,
         send_counts,
         Sending(plan.send_rows[keep_out]),
@@ -87,6 +86,7 @@ def sample_plan(
         plan.sizes,
         np.zeros(len(plan.rounds) + 1, np.int64),
         plan.cap,
+        None,
         receive_at,
         send_at,
     )
@@ -98,5 +98,5 @@ def sample_blocks(blocks: Sequence[Block], plan: HaloPlan, sample: SampledPlan, 
     """The blocks of a SampledPlan from those of its plan. kept: bool (num_halo,), as `sample_plan` gives it."""
     return [
         sampled(block, kept[first:last], int(start))
-        for block, first, last, start in zip(blocks, plan.starts[:-1], plan.starts[1:], sample.starts)
+        for block, first, last, start in zip(blocks, plan.starts[:-1], plan.starts[1:], sample.starts, strict=False)
     ]

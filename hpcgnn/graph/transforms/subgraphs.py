@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from hpcgnn.comm import Communicator
+from hpcgnn.exchange.peers import Peers
 from hpcgnn.exchange.plan import HaloPlan, gather_halo
 from hpcgnn.exchange.sending import Sending
 from hpcgnn.graph.blocks import joined, own_block
@@ -20,7 +21,7 @@ from hpcgnn.graph.sums import weight_sums
 
 _NONE = np.zeros(0, np.int64)
 _NO_ROWS = Sending(torch.zeros(0, dtype=torch.int32))
-_NO_HALO = HaloPlan(0, 1, _NONE, _NONE, _NO_ROWS, [], [], np.zeros(1, np.int64), 1)
+_NO_HALO = HaloPlan(Peers.alone(0, 1), _NONE, _NONE, _NO_ROWS, [], [], np.zeros(1, np.int64), 1, None)
 
 
 def with_halo(local: LocalGraph, comm: Communicator) -> LocalGraph:
@@ -62,9 +63,9 @@ def _edges(
     """
     blocks = (adjacency.own, *adjacency.halo)
     stored = [torch.arange(owned) if block.rows is None else block.rows.long() for block in blocks]
-    rows = torch.cat([torch.repeat_interleave(s, torch.diff(b.indptr)) for s, b in zip(stored, blocks)])
+    rows = torch.cat([torch.repeat_interleave(s, torch.diff(b.indptr)) for s, b in zip(stored, blocks, strict=True)])
     shifts = [0 if b.first_column is None else owned + b.first_column for b in blocks]
-    columns = torch.cat([b.indices.long() + shift for b, shift in zip(blocks, shifts)])
+    columns = torch.cat([b.indices.long() + shift for b, shift in zip(blocks, shifts, strict=True)])
     return rows, columns, joined([b.weight for b in blocks]), joined([b.edge for b in blocks])
 
 
