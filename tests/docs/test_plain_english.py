@@ -37,7 +37,6 @@ RECORDED: dict[str, float] = {
     "hpcgnn/nn": 15.5,
     "hpcgnn/ops": 13.0,
     "hpcgnn/placement": 6.0,
-    "hpcgnn/report": 25.5,
     "partition_tools": 18.0,
 }
 
