@@ -13,10 +13,12 @@ from hpcgnn.exchange.rounds import Rounds, Sides, cut, segments
 
 @dataclass(frozen=True)
 class HaloCounts:
-    """How many rows each rank receives from each: of one direction of the edges, or of what a layer needs of it.
+    """The number of rows between each pair of ranks, for one direction of the edges, or a layer's part of it.
 
-    ranks: P. receiver, offset, rows: int64 (pairs,), of the pairs of ranks that have anything to send, by receiver; the
-    sender is receiver - offset (modulo P).
+    Attributes:
+        ranks: P.
+        receiver, offset, rows: int64 (pairs,), for pairs with rows to send, by receiver. The sender is receiver -
+            offset (modulo P).
     """
 
     ranks: int
@@ -57,7 +59,7 @@ class HaloCounts:
         return int(max(self.received.max(initial=0), self.sent.max(initial=0)))
 
     def scaled(self, factor: float) -> "HaloCounts":
-        """So much of each."""
+        """Return all counts times a factor."""
         rows = np.rint(self.rows * factor).astype(np.int64)
         return HaloCounts(self.ranks, self.receiver[rows > 0], self.offset[rows > 0], rows[rows > 0])
 
@@ -75,7 +77,7 @@ class HaloCounts:
 
     @cached_property
     def sides(self) -> Sides:
-        """What each rank receives, and what each sends."""
+        """Return the rows that each rank receives, and those it sends."""
         sender = (self.receiver - self.offset) % self.ranks
         side = np.concatenate([self.receiver, self.ranks + sender])
         return Sides(side, np.tile(self.offset, 2), np.tile(self.rows, 2), 2 * self.ranks, self.ranks)
@@ -83,8 +85,11 @@ class HaloCounts:
 
 @dataclass(frozen=True)
 class PairCounts:
-    """Pairs of nodes by the ranks that own their targets. own, remote: int64 (P,), those whose source is an own node,
-    and another's; inward: HaloCounts of the sources.
+    """Pairs of nodes by the ranks that own their targets.
+
+    Attributes:
+        own, remote: int64 (P,), pairs with an owned source, and with a remote one.
+        inward: HaloCounts of the sources.
     """
 
     own: np.ndarray
