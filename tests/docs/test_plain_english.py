@@ -31,7 +31,6 @@ RECORDED: dict[str, float] = {
     "help of partition_tools": 9.0,
     "hpcgnn/exchange": 21.0,
     "hpcgnn/graph": 18.5,
-    "hpcgnn/graphfile": 15.0,
     "hpcgnn/kernels": 11.0,
     "hpcgnn/nn": 15.5,
     "hpcgnn/ops": 13.0,
