@@ -87,18 +87,13 @@ def write_graph(
     partitionings: Iterable[Partitioning] = (),
     progress: Progress | None = None,
 ) -> None:
-    """Write a whole graph file under a temporary name and rename it when complete.
-
-    Memory is one slab of each array beyond the caller's.
+    """Write a whole graph file under a temporary name and rename it when complete. Raises FormatError.
 
     Args:
         path: the file.
-        data: its contents.
+        data: its contents; memory is one slab of each array beyond the caller's.
         partitionings: iterable of (name, num_ranks, cluster_to_rank int32 (K,), attributes dict).
         progress: called with the number of rows just written.
-
-    Raises:
-        FormatError: the file cannot be written.
     """
     n, clusters = data.num_nodes, len(data.cluster_offsets) - 1
     features = data.features

@@ -50,13 +50,7 @@ class Rate(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """Seconds to read a random row.
-
-    Attributes:
-        row_bytes: (R,), rising sizes of rows.
-        footprints: (F,), rising sizes of the matrices.
-        seconds: (F, R).
-    """
+    """Seconds (F, R) to read a random row, by rising row bytes (R,) and footprints of the matrix (F,)."""
 
     row_bytes: list[int]
     footprints: list[int]
@@ -122,18 +116,15 @@ class Machine:
     """A kind of node.
 
     Attributes:
-        cores, memory, ranks: the node's cores and bytes, and the ranks on it.
-        threads: threads of a rank.
-        libraries: bytes of a rank before the graph is read.
-        shared: the part of them that the ranks of a node share.
+        cores, memory, ranks, threads: the node's cores and bytes, the ranks on it, and the threads of a rank.
+        libraries, shared: bytes of a rank before the graph is read, and the part that a node's ranks share.
         call: the main thread's seconds for a call of a kernel, outside of its parallel region.
         layer: seconds for a layer and epoch in addition to all calls.
         torch_byte: seconds for each byte of a torch operation without a rate.
         shared_core: factor of the processor seconds if two threads share a core.
         alone: the same factor if one core is at work and the others are not.
-        reading: seconds of random rows.
+        reading, scratch: seconds of random rows, and the local disk, if any.
         page: seconds to allocate and free a page of memory.
-        scratch: the local disk, if any.
         speed: [[threads, factor], …], rising: speed of a rank's kernels over one thread, with all ranks of a node at
             work.
         speed_alone: the same with one rank at work while the others sleep.
@@ -179,8 +170,7 @@ class Machine:
     def speedup(self, threads: int, on_node: int) -> float:
         """Return the speed of `threads` threads over one in parallel regions, with `on_node` ranks at work.
 
-        Between two measured numbers of threads it interpolates linearly. Larger numbers are as fast as the largest
-        measured.
+        It interpolates linearly between measured numbers. Larger numbers are as fast as the largest measured.
         """
         curve = self.curve(threads, on_node)
         return _on_line(threads, curve, 1.0) if curve else 1 + (threads - 1) * self.second_thread

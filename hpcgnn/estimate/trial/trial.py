@@ -64,20 +64,16 @@ class Trial:
 
     Attributes:
         account: {(stage, phase): {item: bytes}}, see plugins/account.py; MAKING is the phase before the first epoch.
-        loaded: bytes of the graph, before the trainer is made.
-        uses: {Place: {Use: times}} of streams in one epoch.
-        sent: {kind: (messages, bytes)} of the ledger.
-        summed: the part of them in sums over ranks.
-        work: {Operation: (calls, rows or numbers, edges or bytes)} of one epoch.
-        seconds: {Operation: processor seconds}.
+        loaded, parameters, epochs: bytes of the graph, number of parameters, and epochs of all stages of a run
+            together.
+        uses, halo: {Place: {Use: times}} of streams in one epoch, and {place: rows}.
+        sent, summed: {kind: (messages, bytes)} of the ledger, and the part of them in sums over ranks.
+        work, seconds: {Operation: (calls, rows or numbers, edges or bytes)} of one epoch, and {Operation: processor
+            seconds}.
         pages: {Operation: pages of memory that the system allocated to this process meanwhile}.
         evaluation: uses, sent and work of one evaluation.
-        halo: {place: rows}, for the places of `uses`.
         boundary: (rows sent, rows received) in one pass.
-        prunable, worthwhile: see graph/transforms/pruning.py; empty if the schedule does not prune.
-        pruned: number of pruned last layers.
-        parameters: number of parameters.
-        epochs: epochs of all stages of a run together.
+        prunable, worthwhile, pruned: see graph/transforms/pruning.py, and the number of pruned last layers.
     """
 
     account: dict[tuple[int, str], dict[str, int]] = field(default_factory=dict)
@@ -100,9 +96,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Experiment:
-    """The subject of a trial: the plan of a run.
-
-    Threads of a rank are those of the configuration, or one. The tiles of a rank, and so its memory, depend on them.
+    """The subject of a trial: the plan of a run. Tiles and memory depend on the configured threads (one by default).
 
     Attributes:
         toy: result of a step on a small graph.
@@ -132,13 +126,11 @@ class Experiment:
 
     @classmethod
     def of(cls, plan: RunPlan, compared_with: str = "") -> "Experiment":
-        """Return the Experiment of a plan, with the width of rows on a small graph.
+        """Return the Experiment of a plan, with the width of rows on a small graph. Raises ConfigError for uncounted
+        messages.
 
-        Timed rounds have one step here, and the copy is never a lost rank. The learning rate is zero, for training
-        could end in numbers that are not finite.
-
-        Raises:
-            ConfigError: the run sends more than a copy shows.
+        Timed rounds have one step here, and the copy is never a lost rank. Nothing is learned, for training could end
+        in numbers that are not finite.
         """
         spec = plan.spec
         if spec.edge_dropout and spec.kept is not None:
@@ -275,7 +267,7 @@ class _PartOfCopy(TrainingPart):
 
     Attributes:
         seen: the subgraph of `--inductive`.
-        pruned: number of pruned last layers, whatever their share of rows; None leaves it to the graph.
+        pruned: see `Experiment.trainer`.
     """
 
     def __init__(self, seen: LocalGraph | None, pruned: int | None) -> None:
@@ -295,12 +287,7 @@ class _PartOfCopy(TrainingPart):
 
 @dataclass(frozen=True)
 class Prepared:
-    """A Trainer, its graph, and the profile of its memory, if there is one.
-
-    Attributes:
-        loaded: bytes of the graph.
-        made: peak bytes of tensors while the trainer was made, if there is a profile.
-    """
+    """A Trainer and its graph, with the profile of its memory, the graph's bytes, and the peak while it was made."""
 
     trainer: Trainer
     local: LocalGraph
