@@ -35,10 +35,9 @@ class Linear(nn.Module):
 
 
 def initialise(model: nn.Module, random: Randomness) -> None:
-    """Glorot-uniform weights (Glorot and Bengio, AISTATS'10, eq. 16), the same on every rank for a seed; the rest is
-    zero or one.
+    """Set Glorot-uniform weights (Glorot and Bengio, AISTATS'10, eq. 16), equal on all ranks for a seed.
 
-    Every module that has a method `glorot` says what is to be initialised.
+    Modules with a method `glorot` list their weights for it. Other parameters are zero or one.
     """
     modules: Iterable[Any] = model.modules()
     weights = [entry for module in modules if hasattr(module, "glorot") for entry in module.glorot()]

@@ -32,7 +32,6 @@ RECORDED: dict[str, float] = {
     "hpcgnn/exchange": 21.0,
     "hpcgnn/graph": 18.5,
     "hpcgnn/kernels": 11.0,
-    "hpcgnn/nn": 15.5,
     "hpcgnn/ops": 13.0,
     "hpcgnn/placement": 6.0,
     "partition_tools": 18.0,
