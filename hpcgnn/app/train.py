@@ -153,7 +153,7 @@ def _train(ready: BringUp, run_dir: RunDir | None, stop: StopRequest) -> int:
         spec.model,
         f"{sum(p.numel() for p in trainer.model.parameters()):,}",
         f"{quality['halo_rows_total']:,}",
-        _as_sums(local, comm),
+        _travelling(local, comm),
         len(local.inward.plan.rounds),
         config.run.run_dir,
     )
@@ -188,7 +188,7 @@ def _train(ready: BringUp, run_dir: RunDir | None, stop: StopRequest) -> int:
     foreign = windows = 0
     if (in_place := trainer.views.in_place) is not None:
         foreign = in_place.foreign_bytes()
-        windows = foreign + in_place.own_bytes
+        windows = foreign + in_place.own_bytes + in_place.common_bytes()
     growth = peak.span - foreign - baseline if peak.was_reset else float("nan")
     memory: dict[str, Any] = {
         "baseline": baseline,
@@ -242,12 +242,15 @@ def _default_run_dir(config: Config, comm: Communicator) -> str:
     return f"runs/{config.model.model}-{comm.size}r-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def _as_sums(local: LocalGraph, comm: Communicator) -> str:
+def _travelling(local: LocalGraph, comm: Communicator) -> str:
     """Describe the messages in place of the halo's rows, for the log. Collective."""
-    plan = local.inward.plan
-    if plan.sending.sums is None:
+    plan, between = local.inward.plan, local.inward.near is not None
+    if plan.sending.sums is None and not between:
         return ""
-    return f", {int(comm.total(torch.tensor([plan.num_halo]), 'plan')):,} as rows and sums,"
+    # All ranks of a node have the plan of the node.
+    rows = int(comm.total(torch.tensor([plan.num_halo * (plan.peers.place == 0)]), "plan"))
+    what = "rows" if plan.sending.sums is None else "rows and sums"
+    return f", {rows:,} as {what}{f' between {plan.size} nodes' if between else ''},"
 
 
 def run_identity(config: Config, spec: ModelSpec, meta: GraphMeta) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Parsing of the command line: numbers, the options that commands share, and hints for unknown options."""
+"""Parsing of the command line: numbers as people write them, shared options, and errors about unknown options."""
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,16 +14,12 @@ from hpcgnn.terminal import tell
 if TYPE_CHECKING:
     from hpcgnn.comm.session import Means
 
-# What every command that runs on ranks must know before they have met.
+# Options of every command that runs on ranks; they must be known before the ranks connect.
 RANK_OPTIONS = ("comm",)
 
 
 def whole(text: str) -> int:
-    """Parse an integer, such as 4096 or 4k.
-
-    Raises:
-        ArgumentTypeError: the word is not an integer.
-    """
+    """Parse a whole number. Raises ArgumentTypeError."""
     try:
         return int(text)
     except ValueError:
@@ -37,11 +33,7 @@ def whole(text: str) -> int:
 
 
 def real(text: str) -> float:
-    """Parse a float.
-
-    Raises:
-        ArgumentTypeError: the word is not a number.
-    """
+    """Parse a real number. Raises ArgumentTypeError."""
     try:
         return float(text)
     except ValueError as error:
@@ -53,11 +45,7 @@ _READERS: dict[type, Callable[[str], Any]] = {int: whole, float: real, str: str}
 
 
 def rank_counts(text: str) -> list[int]:
-    """Parse a list of rank counts.
-
-    Raises:
-        ArgumentTypeError: the word is not such a list.
-    """
+    """The numbers of ranks that a word lists. Raises ArgumentTypeError."""
     counts = [int(part) if part.isdigit() else 0 for part in text.split(",")]
     if min(counts) < 1:
         raise argparse.ArgumentTypeError(f"expected numbers of ranks of at least 1, such as 4 or 1,2,4, got {text!r}")
@@ -69,13 +57,7 @@ def _short(text: str) -> str:
 
 
 def about_unknown(word: str, command: str, flags: Iterable[str]) -> str:
-    """Return the error message for an unknown option.
-
-    Args:
-        word: the option as typed.
-        command: the command before it.
-        flags: options of this command.
-    """
+    """Return the error message for a word that a command does not know. flags: the command's options."""
     if not word.startswith("-"):
         return f"unexpected argument {word!r}; see `hpcgnn {command} --help`"
     given = word.split("=")[0]
@@ -90,7 +72,7 @@ def about_unknown(word: str, command: str, flags: Iterable[str]) -> str:
 
 
 def add_dry_run(command: argparse.ArgumentParser) -> None:
-    """Add the option --dry-run."""
+    """The option --dry-run."""
     command.add_argument(
         "--dry-run",
         metavar="RANKS",
@@ -100,14 +82,14 @@ def add_dry_run(command: argparse.ArgumentParser) -> None:
 
 
 def dry_run(ranks: list[int], check: Callable[[], None]) -> int:
-    """Run a check, print that it passed, and return the exit code."""
+    """Check, and say that all is well; returns the exit code."""
     check()
     tell(f"dry run: all is well for {', '.join(map(str, ranks))} rank{'s' if ranks != [1] else ''}")
     return 0
 
 
 def add_sections(command: argparse.ArgumentParser, choices: Choices | None) -> None:
-    """Add all options of the configuration. `--help` lists the flags among them, and --set takes every key."""
+    """All options of the configuration. `--help` lists the flags among them, and --set takes every key."""
     command.add_argument("--preset", choices=list(PRESETS), help="a named set of options (docs/options.md)")
     command.add_argument(
         "--set",
@@ -123,7 +105,7 @@ def add_sections(command: argparse.ArgumentParser, choices: Choices | None) -> N
 
 
 def add_declared(command: argparse.ArgumentParser, names: Sequence[str], choices: Choices | None) -> None:
-    """Add the named options of the configuration to a command, and no others."""
+    """Some options of the configuration, for a command that has no others of them."""
     for declared in (f for kind in SECTIONS.values() for f in fields(kind) if f.name in names):
         add_option(command, declared, choices)
 
@@ -131,14 +113,7 @@ def add_declared(command: argparse.ArgumentParser, names: Sequence[str], choices
 def add_option(
     group: argparse._ActionsContainer, declared: Field[Any], choices: Choices | None, shown: bool = True
 ) -> None:
-    """Add one option of the configuration.
-
-    Args:
-        group: the parser or group that gets it.
-        declared: the field of the configuration.
-        choices: names in the registries.
-        shown: whether `--help` lists the option.
-    """
+    """An option of the configuration. shown: whether `--help` lists it."""
     flag, kind, rules = "--" + declared.name.replace("_", "-"), cast(type, declared.type), declared.metadata
     help_text = rules["help"].replace("%", "%%")
     if kind is bool:
@@ -163,11 +138,7 @@ def add_option(
 
 
 def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return {key: value} of the configuration's options on the command line, as flags or by --set.
-
-    Raises:
-        ConfigError: --set names an unknown key.
-    """
+    """{key: value} of the configuration's options that were given, as options or by --set. Raises ConfigError."""
     given = {key: value for key, value in vars(arguments).items() if key in SECTION_OF and value is not None}
     for word in getattr(arguments, "set", []):
         key, value = _set_key(word)
@@ -178,7 +149,7 @@ def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def preset_of(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
-    """Return ({key: value} of --preset, one line for the log); both are empty without a preset."""
+    """({key: value} of --preset, a line for the log), both empty without one."""
     if not arguments.preset:
         return {}, []
     preset = PRESETS[arguments.preset]
@@ -187,7 +158,7 @@ def preset_of(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]
 
 
 def _set_key(word: str) -> tuple[str, Any]:
-    """Parse SECTION.KEY=VALUE into (key, value); the section is optional. Raises ConfigError."""
+    """(key, value) of a word SECTION.KEY=VALUE; the section may be left out. Raises ConfigError."""
     name, equals, text = word.partition("=")
     section, _, key = name.rpartition(".")
     key = key.replace("-", "_")
@@ -211,20 +182,14 @@ def _set_key(word: str) -> tuple[str, Any]:
 
 
 def means_of(given: Mapping[str, Any]) -> "Means":
-    """Return the transports that the ranks use.
-
-    Args:
-        given: {option: value, None if it is absent}.
-    """
+    """Return the transport configuration of the ranks. given: {option: value, or None where it was not given}."""
     from hpcgnn.comm.session import OVER_MPI, Means
 
     return Means(given.get("comm") or OVER_MPI.comm)
 
 
 def means_wanted(argv: list[str] | None) -> "Means":
-    """Return the transports of a command line that may have other errors. A rank that fails before it has parsed the
-    options needs them.
-    """
+    """The same by a command line that may be wrong otherwise, for a rank that fails before it has read it."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for name in (*RANK_OPTIONS, "config"):
         first.add_argument("--" + name.replace("_", "-"), dest=name, nargs="?")

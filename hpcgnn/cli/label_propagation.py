@@ -1,6 +1,6 @@
-"""The command `label-propagation`: its options, and the function that runs it.
+"""The command `label-propagation`: its parser, and the call of its function.
 
-Only that function imports torch.
+The function imports torch, so that `--help` stays fast.
 """
 
 import argparse
@@ -22,7 +22,7 @@ the adjacency with symmetric normalisation, y_0 the training nodes' labels. The 
 
 
 def add_label_propagation(commands: Commands, choices: Choices | None) -> None:
-    """Add `hpcgnn label-propagation`."""
+    """`hpcgnn label-propagation`."""
     command = commands.add_parser(
         "label-propagation",
         allow_abbrev=False,

@@ -1,6 +1,6 @@
-"""The command `propagate`: its options, and the function that runs it.
+"""The command `propagate`: its parser, and the call of its function.
 
-Only that function imports torch.
+The function imports torch, so that `--help` stays fast.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def _operators(text: str) -> tuple[str, ...]:
 
 
 def add_propagate(commands: Commands, choices: Choices | None) -> None:
-    """Add `hpcgnn propagate`."""
+    """`hpcgnn propagate`."""
     command = commands.add_parser(
         "propagate",
         allow_abbrev=False,

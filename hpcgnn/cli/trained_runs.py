@@ -1,6 +1,6 @@
-"""The commands `evaluate` and `predict`, which use a trained run: their options, and the functions that run them.
+"""The commands `evaluate` and `predict`, which use a trained run on a graph: their parsers and calls.
 
-Only these functions import torch.
+The called functions import torch, so that `--help` stays fast.
 """
 
 import argparse
@@ -33,7 +33,7 @@ imported from had ids of their own, the node's id. No rank holds the rows of all
 
 
 def add_evaluate(commands: Commands, choices: Choices | None) -> None:
-    """Add `hpcgnn evaluate`."""
+    """`hpcgnn evaluate`."""
     evaluate = commands.add_parser(
         "evaluate",
         allow_abbrev=False,
@@ -56,7 +56,7 @@ def add_evaluate(commands: Commands, choices: Choices | None) -> None:
 
 
 def add_predict(commands: Commands, choices: Choices | None) -> None:
-    """Add `hpcgnn predict`."""
+    """`hpcgnn predict`."""
     predict = commands.add_parser(
         "predict",
         allow_abbrev=False,
@@ -99,7 +99,7 @@ def add_predict(commands: Commands, choices: Choices | None) -> None:
 
 
 def add_run(command: argparse.ArgumentParser) -> None:
-    """Add the options that select a run and its weights."""
+    """The run, and which of its weights."""
     command.add_argument("run_dir", metavar="RUN_DIR", help="run directory of `hpcgnn train`")
     command.add_argument(
         "--weights", choices=("best", "last"), default="best", help="of the best validation, or the last"
@@ -112,7 +112,7 @@ def _add_own_options(command: argparse.ArgumentParser, choices: Choices | None) 
 
 
 def config_of_run(arguments: argparse.Namespace, choices: Choices) -> Config:
-    """Return the configuration of a run, with the options of the command line applied."""
+    """The configuration of a run, with the options that were given."""
     from hpcgnn.app.resuming import options_of_run
 
     options = options_of_run(arguments.run_dir, given_options(arguments))

@@ -1,6 +1,6 @@
-"""The commands `export` and `import-weights`: their options, and the functions that run them.
+"""The commands `export` and `import-weights`, which carry weights between programs: their parsers and calls.
 
-Only these functions import torch.
+The called functions import torch, so that `--help` stays fast.
 """
 
 import argparse
@@ -31,7 +31,7 @@ them. One process, without MPI."""
 
 
 def add_export(commands: Commands) -> None:
-    """Add `hpcgnn export`."""
+    """`hpcgnn export`."""
     export = commands.add_parser(
         "export",
         allow_abbrev=False,
@@ -53,7 +53,7 @@ def add_export(commands: Commands) -> None:
 
 
 def add_import_weights(commands: Commands, choices: Choices | None) -> None:
-    """Add `hpcgnn import-weights`."""
+    """`hpcgnn import-weights`."""
     command = commands.add_parser(
         "import-weights",
         allow_abbrev=False,
@@ -77,7 +77,7 @@ def process_export(arguments: argparse.Namespace, choices: Choices) -> int:
 
 
 def process_import_weights(arguments: argparse.Namespace, choices: Choices) -> int:
-    """Make a run directory from weights of another program."""
+    """Make a run directory of weights that were trained elsewhere."""
     from hpcgnn.app.import_weights import import_weights, options_of_file
 
     known = {} if arguments.config else options_of_file(arguments.file)

@@ -35,11 +35,8 @@ class Trainer:
         local: the rank's share in training, which may send sums of rows.
         views: the parts of the share for evaluation and training.
         graph, training_graph: the Graph of evaluation, and of training.
-        model, schedule: the model, and its schedule.
         stages, stage: the OptimConfig of each stage, and the present Stage.
-        objective: the loss; only if the run trains.
-        evaluator: the metrics.
-        plugins: optional behaviour.
+        objective, evaluator: the loss (only if the run trains), and the metrics.
     """
 
     @over_own_domains()
@@ -72,7 +69,7 @@ class Trainer:
             self.schedule = entry.build(self.views.trained_on, comm, buffers, config, self.random)
             self.schedule.sync.extend(self.model)
             prepare_model(self.model, plan)
-        initialise(self.model, self.random)
+        initialise(self.model, self.random, config.model.initial_weights)
         self.plugins = make_plugins(self, learns)
         changing = [each.columns for each in self.plugins if each.columns is not None]
         verbs = self.schedule.halo, comm, self.random, self.constants, buffers

@@ -120,9 +120,11 @@ class Forecaster:
         }
         largest = max((*ranks.values(), mean), key=lambda rank: rank.growth + rank.loaded)
         busiest = ranks.get(int(shares.in_training.edges.argmax()), mean)
-        halos: dict[Place, HaloCounts] = {(None, "inward"): shares.inward, (None, "outward"): shares.outward}
+        halos: dict[Place, HaloCounts] = dict(
+            zip(((None, "inward"), (None, "outward")), shares.travelling, strict=True)
+        )
         if shares.seen is not None:
-            halos |= {(SEEN, "inward"): shares.seen.inward, (SEEN, "outward"): shares.seen.outward}
+            halos |= dict(zip(((SEEN, "inward"), (SEEN, "outward")), shares.seen.travelling, strict=True))
         halos |= {(name, "inward"): pairs.inward for name, pairs in shares.held.items()}
         counted = True
         for place in trial.uses:

@@ -213,9 +213,9 @@ def _wire_seconds(traffic: dict[str, Traffic], machine: Machine, nodes: int, on_
     """Return the seconds of messages that leave a node, without overlap with work."""
     if nodes == 1:
         return 0.0
-    network, away = machine.network, (nodes - 1) / nodes
-    total = 0.0
+    network, total = machine.network, 0.0
     for each in traffic.values():
+        away = (nodes - 1) / nodes if each.nodes is None else 1.0
         size = float(each.bytes.max()) * on_node * away
         total += size / (network.bandwidth * network.bisection) + each.turns * network.latency
     return total

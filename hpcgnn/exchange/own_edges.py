@@ -2,7 +2,7 @@
 
 Own edges are most of the computing and need no message, yet done first they hide the first turn alone. So a consumer
 that adds to what it has may take the own block in pieces, one before each turn arrives, and then every message has its
-share of the computing to hide behind (jobs/bench/overlap.py, with and without --whole).
+share of the computing to hide behind (docs/performance.md, overlap).
 """
 
 import itertools

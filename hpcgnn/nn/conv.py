@@ -55,9 +55,19 @@ class Conv(nn.Module):
         raise NotImplementedError
 
     def combine_constants(
-        self, graph: Graph, aggregate: torch.Tensor | OnDisk, x: torch.Tensor | OnDisk, p: float, layer: int = 0
+        self,
+        graph: Graph,
+        aggregate: torch.Tensor | OnDisk,
+        x: torch.Tensor | OnDisk,
+        p: float,
+        layer: int = 0,
+        *,
+        scaled: bool = False,
     ) -> torch.Tensor:
-        """`combine` of a constant aggregate and input (n_p, d_in) of a layer, with dropout of rate p of both. Local."""
+        """`combine` of a constant aggregate and input (n_p, d_in) of a layer, with dropout of rate p of both. Local.
+
+        scaled: whether that of a sum has the noise of a mean of rows (ops/dropout.py); other aggregates have none.
+        """
         assert not isinstance(aggregate, OnDisk) and not isinstance(x, OnDisk), "only where read in tiles"
         return self.combine(
             graph.own(graph.dropout(aggregate, p, layer, Purpose.DROPOUT_AGGREGATE)),
@@ -124,14 +134,21 @@ class LinearConv(Conv):
         return y.addmm_(x, own)
 
     def combine_constants(
-        self, graph: Graph, aggregate: torch.Tensor | OnDisk, x: torch.Tensor | OnDisk, p: float, layer: int = 0
+        self,
+        graph: Graph,
+        aggregate: torch.Tensor | OnDisk,
+        x: torch.Tensor | OnDisk,
+        p: float,
+        layer: int = 0,
+        *,
+        scaled: bool = False,
     ) -> torch.Tensor:
         """As of any convolution; nothing is kept."""
         neighbour, own, bias = self.weights()
         parts: list[Part] = [(aggregate, neighbour, Purpose.DROPOUT_AGGREGATE)]
         if own is not None:
             parts.append((x, own, Purpose.DROPOUT))
-        return graph.combine(parts, bias, p, layer, self.kept)
+        return graph.combine(parts, bias, p, layer, self.kept, scaled=scaled)
 
     def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         neighbour, own, bias = self.weights()

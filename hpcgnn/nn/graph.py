@@ -21,7 +21,7 @@ from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.attention_layer import attention_layer
 from hpcgnn.ops.constants import ConstantRows, combine
 from hpcgnn.ops.draws import Purpose, Randomness
-from hpcgnn.ops.dropout import dropout, dropped_rows
+from hpcgnn.ops.dropout import Drop, dropout, dropped_means, dropped_rows
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Made, Messages, Operator, Relational
 from hpcgnn.ops.propagate import Rule
@@ -211,17 +211,28 @@ class Graph:
         p: float,
         layer: int,
         kept: torch.dtype | None = None,
+        *,
+        scaled: bool = False,
     ) -> torch.Tensor:
-        """Σ dropout_p(x) W + b of constants; see ops/constants.py."""
-        keys, outputs = [self._random.key(purpose, layer) for _, _, purpose in parts], self._local.outputs
-        drops = [dropped_rows(self._local.output_id, key, p) if p else None for key in keys]
-        return combine(
-            [(x, weight, drop) for (x, weight, _), drop in zip(parts, drops, strict=True)],
-            bias,
-            self._arena,
-            outputs,
-            kept,
-        )
+        """Σ dropout_p(x) W + b of constants; see ops/constants.py. scaled: whether dropout of an aggregate has the
+        noise of a mean of rows.
+        """
+
+        def drop(purpose: Purpose) -> Drop | None:
+            key, ids = self._random.key(purpose, layer), self._local.output_id
+            if p == 0:
+                return None
+            if scaled and purpose == Purpose.DROPOUT_AGGREGATE:
+                return dropped_means(ids, self._summed_rows(), key, p)
+            return dropped_rows(ids, key, p)
+
+        found = [(x, weight, drop(purpose)) for x, weight, purpose in parts]
+        return combine(found, bias, self._arena, self._local.outputs, kept)
+
+    def _summed_rows(self) -> torch.Tensor:
+        """How many rows the aggregate of each computed row is the sum of: (m,), of any type."""
+        counts, outputs = self._local.inward.summed_rows, self._local.outputs
+        return counts if outputs is None or len(counts) == len(outputs) else counts[outputs]
 
     def attend(
         self, projected: torch.Tensor, shape: AttentionShape, layer: int, p: float, terms: torch.Tensor | None = None

@@ -146,7 +146,7 @@ class Model(nn.Module):
             x = graph.constant_rows(x, p, 0) if self.input_in_tiles else graph.dropout(x, p, 0)
             return conv(graph, x if self.before is None else self.before(graph, x))
         aggregate = graph.constant("input aggregate", lambda: conv.gather(graph, x).to(self.spec.kept or x.dtype))
-        return conv.combine_constants(graph, aggregate, x, p)
+        return conv.combine_constants(graph, aggregate, x, p, scaled=self.spec.input_dropout == "scaled")
 
     def _normalised(self, graph: Graph, norm: nn.Module, h: torch.Tensor) -> torch.Tensor:
         """Return the norm of h, computed in the parameters' precision and rounded to h's."""

@@ -15,7 +15,7 @@ from torch import nn
 
 from hpcgnn.nn.entry import STACK, ModelEntry, handed_on, typed_projection
 from hpcgnn.nn.graph import Graph
-from hpcgnn.nn.linear import Glorot, Linear
+from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.traits import LayerTraits
@@ -32,7 +32,7 @@ class RGCNConv(nn.Module):
         num_bases = min(num_bases, max(1, num_types))
         self.coefficients = nn.Parameter(torch.zeros(num_types, num_bases, dtype=dtype))
         self.bases = nn.Parameter(torch.zeros(num_bases, d_in, d_out, dtype=dtype))
-        self.own = Linear(d_in, d_out, dtype=dtype)
+        self.own = Linear(d_in, d_out, dtype=dtype, start="glorot")
 
     def drop_bias(self) -> None:
         """See `Conv.drop_bias`."""
@@ -43,6 +43,11 @@ class RGCNConv(nn.Module):
         each = [(basis, self.d_in, self.d_out) for basis in self.bases.data]
         count = self.coefficients.shape[1]
         return [*each, (self.coefficients, count, count)]
+
+    def as_pyg(self) -> list[Bounded]:
+        """Each basis by itself, and the coefficients as a map from bases to relations."""
+        each = [(basis, glorot_bound(*basis.shape)) for basis in self.bases.data]
+        return [*each, (self.coefficients, glorot_bound(*self.coefficients.shape))]
 
     def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
         return graph.relate(x, self.coefficients, self.bases) + self.own(x)

@@ -15,8 +15,9 @@ class ModelSpec:
     """The values that decide a model's parameters and arithmetic; stored in checkpoints and compared on resume.
 
     Attributes:
-        input_dropout: 'aggregate' drops elements of the kept aggregate, and 'raw' elements of the features (with one
-            exchange per epoch if they are dense). 'none' drops none there.
+        input_dropout: 'aggregate' drops elements of the kept aggregate. 'scaled' does too, with the noise of a mean of
+            rows (ops/dropout.py). 'raw' drops elements of the features (with one exchange per epoch if they are dense),
+            and 'none' drops none there. The default here is that of the oldest checkpoints, not the option's.
         constant_input: whether the first layer's aggregate of the features has no parameters in it, so that it can be
             kept.
         loop_relation: whether added self loops are a relation of their own, the last one (rgcn and rgat with

@@ -47,7 +47,8 @@ class KeptAggregate:
         return cast(torch.Tensor, self.input)
 
     def convolve(self, stage: "LayerStage", graph: Graph, p: float) -> torch.Tensor:
-        return stage.conv.combine_constants(graph, self.aggregate, self.input, p, stage.layer)
+        scaled = stage.spec.input_dropout == "scaled"
+        return stage.conv.combine_constants(graph, self.aggregate, self.input, p, stage.layer, scaled=scaled)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,4 @@
-"""The values of `--features` and `--label-reuse`: which columns are a node's input.
-
-Columns come from the file, from the degree, from learned features, or from labels.
-"""
+"""The input columns of nodes, from `--features` and `--label-reuse`: file, degree, learned, or labels."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +7,7 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.options.task import TaskConfig
 
 _WIDEST = 1 << 16
-#: What stands for the labels in the text of all inputs, after those of --features.
+#: The word for the labels in the text of all inputs, after the words of --features.
 LABELS = "+labels"
 # A word, and after `learned` a width.
 _PART = re.compile("(file|degree|learned)(?:(?<=learned):([0-9]{1,5}))?")
@@ -18,13 +15,13 @@ _PART = re.compile("(file|degree|learned)(?:(?<=learned):([0-9]{1,5}))?")
 
 @dataclass(frozen=True)
 class Inputs:
-    """The input columns of nodes. Without any there is one column of ones.
+    """The input columns of nodes. Without file, degree and learned columns there is one column of ones.
 
     Attributes:
-        file: the columns of the graph file.
-        degree: 1 and log(1 + in-degree).
-        learned: number of learned columns, with a row per node.
-        labels: whether there is an additional column per class, for labels of training nodes.
+        file: whether the columns of the graph file are inputs.
+        degree: whether 1 and log(1 + in-degree) are inputs.
+        learned: number of learned columns, with a row for each node.
+        labels: whether labels of training nodes are inputs, with a column for each class.
     """
 
     file: bool = True
@@ -52,7 +49,7 @@ class Inputs:
 
 
 def inputs_text(options: TaskConfig) -> str:
-    """Return the inputs of the options, as a text that `inputs_of` reads."""
+    """Return the inputs that the options select, as a text that `inputs_of` reads."""
     return options.features + LABELS * (options.label_reuse > 0)
 
 

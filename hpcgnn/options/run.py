@@ -1,4 +1,4 @@
-"""How a run is carried out: its directory, threads, transport, precision and progress reports."""
+"""Options of the execution: output directory, threads, transport, precision, and progress messages."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The learning problem: the task, its inputs, its loss, and its units."""
+"""Options of the task: its labels, inputs, loss and units."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
-"""Result files with a row per node: HDF5, CSV, Parquet or NumPy's format, by the suffix of the name.
+"""Files of results by node: HDF5, CSV, parquet or numpy's, by the suffix of their name.
 
-One rank writes Parquet, slab by slab; all ranks write arrays (arrays.py) and CSV (lines.py). A file has its name only
-when it is complete, and no rank holds all of it in memory.
+Parquet is written by one rank, slab by slab; arrays by all ranks (arrays.py), and CSV too (lines.py).
+Each file is complete under its name, or not there, and none ever lies whole in memory.
 """
 
 import contextlib
@@ -33,17 +33,16 @@ class Contents:
     """The contents of a result file.
 
     Attributes:
-        num_rows: number of rows n.
-        widths: {name: columns of its rows}; `prediction` is optional.
-        dtypes: {name: dtype of its rows}.
-        predicted: names of a table's prediction columns.
-        some: the rows cover a subset of the nodes, so the file lists their numbers.
-        ids: '' for no ids, 'numbers' or 'words'.
-        longest: bytes of the longest text id.
-        class_names: names of the classes; [] if they have none.
-        origin: {name: number or text}, the provenance of the results.
-        vectors: names of the arrays with shape (n,). With shape (n, 1), NumPy would broadcast them against labels (n,)
-            to (n, n) without a warning.
+        num_rows: number of rows.
+        widths, dtypes: {name: width or dtype of its rows}, with or without `prediction`.
+        predicted: names of a table's columns of predictions.
+        some: whether the rows cover only some of the nodes, so that the file must hold their numbers.
+        ids: '' for none, 'numbers' or 'words'.
+        longest: bytes of the longest word.
+        class_names: [] where classes have no names.
+        origin: {name: number or text}, the run that the results are from.
+        vectors: names of rows of one number, whose array is (n,). An array (n, 1) would be broadcast silently against
+            labels (n,) to (n, n).
     """
 
     num_rows: int
@@ -59,11 +58,11 @@ class Contents:
     vectors: Collection[str] = ()
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of the array with this name."""
+        """Of the array of the rows of this name."""
         return (self.num_rows,) if name in self.vectors else (self.num_rows, self.widths[name])
 
     def columns(self, name: str) -> list[str]:
-        """Return the names of a table's columns for the rows with this name."""
+        """The names of a table's columns for the rows of this name."""
         if name == "prediction":
             return list(self.predicted)
         if name in self.vectors:
@@ -72,16 +71,16 @@ class Contents:
 
 
 def check_name(option: str, path: str | Path, kinds: int = 1) -> None:
-    """Check that the name of a file gives its format.
+    """Check that a result file can be written.
 
     Args:
-        option: the option with the name.
-        path: the file.
-        kinds: number of kinds of rows that the command writes.
+        option: the option that named the file.
+        path: the file; its suffix selects the format.
+        kinds: number of kinds of rows that the user asked for.
 
     Raises:
-        RunDirError: the suffix names no format.
-        ConfigError: this installation cannot write the format.
+        RunDirError: the suffix is of no known format.
+        ConfigError: the format cannot be written here.
     """
     path = Path(path)
     kind = KINDS.get(path.suffix.lower())
@@ -99,7 +98,7 @@ def check_name(option: str, path: str | Path, kinds: int = 1) -> None:
 
 
 def files_read(config: Config) -> list[str | Path]:
-    """Return the input files of a command that uses a graph, and a run if there is one."""
+    """The files that a command reads which uses a graph, and a run if there is one."""
     run = files_of_run(config.run.run_dir) if config.run.run_dir else ()
     return [config.data.graph, config.model.plugin, *run]
 
@@ -107,19 +106,10 @@ def files_read(config: Config) -> list[str | Path]:
 def check_results(
     option: str, path: str | Path, comm: Communicator, inputs: Iterable[str | Path], force: bool = False
 ) -> None:
-    """Run `check_outputs` for all ranks of a job, which exchange rows to sort results. Collective.
+    """`check_outputs` for all ranks of a job, who bring results into order by messages. Rank 0 alone looks: others may
+    not see the directory. Raises ConfigError on all of them where their transport cannot carry that.
 
-    Rank 0 alone looks at the disk: others may not see the directory.
-
-    Args:
-        option: the option with the name.
-        path: the file.
-        comm: the communicator.
-        inputs: input files of the command.
-        force: whether the command may replace an existing file.
-
-    Raises:
-        ConfigError: on all ranks, if the transport cannot send point to point.
+    inputs: files that the command reads; force: an existing file is to be replaced.
     """
     comm.check_pairwise(f"{option} {path}: results are sent")
     if comm.rank == 0:
@@ -129,7 +119,7 @@ def check_results(
 def _table(
     contents: Contents, nodes: np.ndarray, ids: np.ndarray | None, slab: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Return {heading: column (m,)} of m rows."""
+    """{heading: column (m,)} of some rows."""
     columns = {"node": nodes} if ids is None else {"node": nodes, "id": ids}
     for name in contents.widths:
         columns |= dict(zip(contents.columns(name), slab[name].T, strict=True))
@@ -145,12 +135,12 @@ def _headings(contents: Contents) -> list[str]:
 
 
 def csv_heading(contents: Contents) -> bytes:
-    """Return the first line of a CSV table."""
+    """The first line of a table in CSV."""
     return _lines([_headings(contents)])
 
 
 def csv_lines(contents: Contents, nodes: np.ndarray, ids: np.ndarray | None, rows: Mapping[str, np.ndarray]) -> bytes:
-    """Return m lines of a CSV table."""
+    """The lines of some rows of a table in CSV."""
     columns = _table(contents, nodes, ids, rows).values()
     # Floating-point numbers in the fewest digits that give the same number again.
     return _lines(
@@ -166,10 +156,8 @@ def _lines(rows: Iterable[Sequence[Any]]) -> bytes:
 
 @contextlib.contextmanager
 def written_parquet(path: str | Path, contents: Contents) -> Iterator[Put]:
-    """Yield a function that appends rows to a new Parquet table.
-
-    Raises:
-        FormatError: the file cannot be written.
+    """Yield the verb that writes the next rows of a new table in Parquet. Raises FormatError where it cannot be
+    written.
     """
     arrow, parquet = _pyarrow(path)
     kinds = {"node": arrow.int64(), "class_name": arrow.string()}
@@ -191,7 +179,7 @@ def written_parquet(path: str | Path, contents: Contents) -> Iterator[Put]:
 
 
 def _pyarrow(what: str | Path) -> tuple[Any, Any]:
-    """Return (pyarrow, pyarrow.parquet). Raises ConfigError if it is not installed."""
+    """(pyarrow, pyarrow.parquet). ConfigError where it is not installed."""
     try:
         return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError as error:

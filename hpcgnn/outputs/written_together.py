@@ -1,4 +1,4 @@
-"""A file that rank 0 makes and all ranks write at once. It has its name only when it is complete."""
+"""A file that rank 0 makes and all ranks write their parts of at once, complete under its name or not there."""
 
 import contextlib
 import os
@@ -22,14 +22,15 @@ NumberedSlab = tuple[int, Slab]
 def made_by_one(
     path: str | Path, make: Callable[[str], Made], comm: Communicator
 ) -> Iterator[tuple[str, int, Made, bool]]:
-    """Make a file on rank 0, and rename it when the body has succeeded on all ranks. Collective.
+    """Let rank 0 make a file; the file gets its name when the body has succeeded on all ranks. Collective.
+
+    A rank does not see the file if it is on a disk of another node.
 
     Yields:
-        (temporary path, bytes of the file, result of `make` on rank 0, whether all ranks see the file). A rank of
-            another node does not see a file on a local disk.
+        (temporary path, bytes of the file, result of make(temporary path) on rank 0, whether all ranks see the file).
 
     Raises:
-        FormatError: on all ranks, if the file cannot be made or renamed.
+        FormatError: on all ranks together, if the file cannot be made or renamed.
     """
     with contextlib.ExitStack() as until_whole:
         made: Any = None
@@ -46,7 +47,7 @@ def made_by_one(
 
 
 def _is_there(path: str, number: int, size: int) -> bool:
-    """Return whether this rank finds rank 0's file at the path."""
+    """Return whether this rank finds the file of rank 0 at its path."""
     try:
         found = os.stat(path)
     except OSError:
@@ -56,7 +57,9 @@ def _is_there(path: str, number: int, size: int) -> bool:
 
 @contextlib.contextmanager
 def put_into(path: str) -> Iterator[Callable[[int, np.ndarray | bytes], None]]:
-    """Yield put(offset, bytes or array), which writes to a file; sync it at the end. Raises OSError."""
+    """Yield put(place, bytes or array), which writes at this place of a file; at the end all is on the disk. Raises
+    OSError.
+    """
     # For writing alone: an NFS client would else read pages that another rank writes the rest of.
     handle = os.open(path, os.O_WRONLY)
     try:
@@ -81,14 +84,9 @@ def by_all_or_one(
     path: str | Path,
     comm: Communicator,
 ) -> None:
-    """Write the slab of every rank, or all slabs on rank 0 if some rank does not see the file. Collective.
+    """Let every rank write its own rows, or rank 0 all rows if some rank does not see the file. Collective.
 
-    Args:
-        put_all: writes consecutive slabs; may raise OSError.
-        order: brings rows into the original order of the nodes.
-        seen: whether all ranks see the file.
-        path: its final name, for messages.
-        comm: the communicator.
+    put_all: writes consecutive slabs to the file that will be at `path`; may raise OSError.
     """
     with comm.together("writing results"), writing(path):
         if seen:
@@ -101,7 +99,7 @@ def by_all_or_one(
 
 
 def numbered(slabs: Iterator[Slab]) -> Iterator[NumberedSlab]:
-    """Yield every slab with its offset."""
+    """All slabs, each with its place."""
     first = 0
     for nodes, slab in slabs:
         yield first, (nodes, slab)

@@ -1,1 +1,1 @@
-"""Rules between options, and the plan of a run on a graph. Pure: the package reads no files and sends no messages."""
+"""Rules between options, and the plan of a run on a graph. Pure: no file is read and no message is sent."""

@@ -1,5 +1,6 @@
-"""The names that an installation offers: the registries' entries, and those a plugin adds. torch is loaded on first
-use.
+"""The names of models, schedules and tasks that an installation offers: from the registries and from a plugin.
+
+torch is imported at the first call.
 """
 
 from hpcgnn.config import Choices
@@ -18,11 +19,7 @@ def registry_choices() -> Choices:
 
 
 def load_choices(plugin: str) -> Choices:
-    """Load a plugin, and return the names in the registries with those it adds.
-
-    Args:
-        plugin: file or module of the plugin.
-    """
+    """Return the choices after importing a plugin file, which may register models of its own."""
     from hpcgnn.nn.plugin import load_plugin
 
     load_plugin(plugin)

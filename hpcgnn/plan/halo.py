@@ -1,4 +1,4 @@
-"""Which halo data ranks exchange: rows or sums of rows, in place or as messages, all rows or a subset."""
+"""The form of the halo exchange: rows or sums of rows, in place or as messages, all rows or some."""
 
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
@@ -10,7 +10,7 @@ from hpcgnn.plan.rules import Selection
 
 
 def prunes(config: Config) -> bool:
-    """Return whether training may skip rows of a layer that no loss depends on (graph/transforms/pruning.py)."""
+    """Whether layers may compute some of their rows only in training (graph/transforms/pruning.py)."""
     options, selection = config.schedule, Selection(config)
     # Random rounding draws by the row numbers of the whole share.
     apart = options.prune == "auto" and not rounds_at_random(options.halo_dtype)
@@ -18,26 +18,26 @@ def prunes(config: Config) -> bool:
 
 
 def takes_sums(config: Config, spec: ModelSpec) -> bool:
-    """Return whether ranks may send sums of rows in place of rows (graph/transforms/vertex_cover.py).
+    """Whether ranks may send sums of rows in place of rows (graph/transforms/vertex_cover.py).
 
-    This holds if the layers only sum neighbours' rows with fixed factors, and the schedule needs no single row.
+    Layers must make only sums with fixed factors of rows of others, and the schedule must need no single row.
     """
     selection, traits = Selection(config), MODELS[spec.model].traits(spec)
     keeps_rows = spec.sparse_input or (spec.input_dropout == "raw" and spec.dropout > 0)
     allowed = {"always": True, "dense": not keeps_rows, "never": False}[selection.schedule.partial_sums]
-    # The loss of links reads single rows of sources, and dropped edges would change what a sum has.
+    # The loss of links reads single rows of sources, and dropped edges would change the terms of a sum.
     allowed = allowed and not selection.task.all_rows and not config.model.edge_dropout
     # A sum may leave the range of fp16 where no row does.
     return allowed and config.schedule.halo_dtype != "fp16" and traits.fixed_sums
 
 
 def halo_of(config: Config, spec: ModelSpec) -> str:
-    """Return the effective value of --halo: 'rows' if ranks may not send sums."""
+    """Return the value of --halo that takes effect: 'rows' where ranks may not send sums."""
     return config.schedule.halo if takes_sums(config, spec) else "rows"
 
 
 def features_travel(config: Config, spec: ModelSpec) -> bool:
-    """Return whether ranks exchange raw feature rows, for a model with `takes_sums`."""
+    """Whether rows of the features themselves are exchanged, of a model that `takes_sums`."""
     once = Selection(config).schedule.layer_by_layer or spec.keeps_input
     return once or MODELS[spec.model].sends_input(spec)
 
@@ -45,7 +45,7 @@ def features_travel(config: Config, spec: ModelSpec) -> bool:
 def reads_in_place(config: Config, spec: ModelSpec) -> bool:
     """Return whether ranks of a node can read each other's rows in place (--intra-node shared).
 
-    The first operation on these rows must be the aggregation of a stream's own block.
+    This holds if a rank needs no more than its own block of the stream.
     """
     selection, entry = Selection(config), MODELS[spec.model]
     traits = entry.traits(spec)
@@ -55,7 +55,7 @@ def reads_in_place(config: Config, spec: ModelSpec) -> bool:
 
 
 def check_halo(config: Config, spec: ModelSpec) -> None:
-    """Raise ConfigError if the run would have to send forbidden sums, or cannot read rows in place."""
+    """Raise ConfigError for sums that ranks may not send, or for rows that cannot be read in place."""
     options = config.schedule
     if options.intra_node == "shared" and not reads_in_place(config, spec):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The ModelSpec of a configuration on a graph, and the check that the graph has the features it needs."""
+"""The ModelSpec of a configuration on a graph, and a check that the graph has all the columns it needs."""
 
 import torch
 
@@ -55,10 +55,8 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
 
 
 def _edge_features(config: Config, meta: GraphMeta) -> int:
-    """Return the number of edge feature columns that the model reads.
-
-    Raises:
-        ConfigError: on all ranks, if training sees a subgraph.
+    """Columns of the features of edges that there are for the model. Raises ConfigError, on all ranks, where training
+    sees a subgraph.
     """
     if config.task.edge_features != "file":
         return 0
@@ -71,7 +69,7 @@ def _edge_features(config: Config, meta: GraphMeta) -> int:
 
 
 def check_features(config: Config, inputs: Inputs, meta: GraphMeta) -> None:
-    """Raise GraphError or ConfigError, on all ranks, if the graph lacks the requested features."""
+    """Raise GraphError or ConfigError, on all ranks, where the graph has not the features that are asked for."""
     if inputs.file and not meta.num_features:
         raise GraphError.on_all(
             f"{config.data.graph} has no node features; import it with a feature table (--features), or train with "

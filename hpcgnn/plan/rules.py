@@ -23,7 +23,7 @@ from hpcgnn.traits import LayerTraits, ScheduleTraits, TaskTraits, TransportTrai
 
 @dataclass(frozen=True)
 class Selection:
-    """A configuration, with the traits of its model, schedule, task and transport."""
+    """A configuration with the traits of its model, schedule and task."""
 
     config: Config
 
@@ -57,11 +57,11 @@ class Selection:
 
 @dataclass(frozen=True)
 class Rule:
-    """A condition, and the message for a configuration that fails it.
+    """A rule between options.
 
     Attributes:
         broken: whether a selection breaks the rule.
-        refusal: one line with the expected options and the remedy.
+        refusal: the error message, with the expected value and the remedy.
     """
 
     broken: Callable[[Selection], bool]

@@ -23,16 +23,16 @@ from hpcgnn.traits import ScheduleTraits, TaskTraits
 
 @dataclass(frozen=True)
 class RunPlan:
-    """The decisions for one run.
+    """The decisions of a run.
 
     Attributes:
         config: the configuration, with the task, the metric, the loss and the self loops decided.
         spec: the ModelSpec.
-        halo: 'rows', 'auto' (sums if there are fewer of them) or 'least'.
-        sends_features: ranks exchange raw feature rows, as sums if there are fewer of them.
-        prunes: training may skip rows of a layer that no loss depends on.
+        halo: 'rows', 'auto' (sums where they are fewer) or 'least'.
+        sends_features: rows of the features themselves are exchanged, as sums where these are fewer.
+        prunes: layers may compute some of their rows only in training.
         in_place: ranks of a node read each other's rows in place.
-        reads_edges: layers read edge weights or edge features.
+        reads_edges: layers read features of edges.
     """
 
     config: Config
@@ -56,8 +56,18 @@ class RunPlan:
             reads_edges=MODELS[spec.model].reads_edges(spec),
         )
 
+    @property
+    def returns(self) -> bool:
+        """Whether anything returns to the rows along the edges, as under attention."""
+        return not MODELS[self.spec.model].traits(self.spec).fixed_sums
+
+    @property
+    def narrows(self) -> bool:
+        """Whether rows are narrowed on their way."""
+        return self.config.schedule.halo_dtype != "fp32" or self.config.run.precision == "mixed"
+
     def on(self, partition: str, threads: int) -> "RunPlan":
-        """Return the same plan with a stored partition map ('': the run makes its own) and a number of threads."""
+        """The same plan with the name of the stored map ('': one that is made for the run) and the threads."""
         partition = partition or self.config.data.partition
         return replace(self, config=self.config.replace(partition=partition, threads=threads))
 
@@ -77,16 +87,16 @@ class RunPlan:
 
 
 def plan(config: Config, meta: GraphMeta, ranks: int, learns: bool = True) -> RunPlan:
-    """Return the plan of a run on a graph.
+    """The plan of a run on a graph.
 
     Args:
         config: the configuration as the user gave it.
         meta: metadata of the graph file.
         ranks: number of ranks P.
-        learns: whether the run trains a model. Without, options of training alone are not checked.
+        learns: whether anything is trained. Without, options of training alone are not checked.
 
     Raises:
-        ConfigError, GraphError: one line of refusal. Ranks with equal arguments raise the same error.
+        ConfigError, GraphError: one line of refusal. They are the same on all ranks that call alike.
     """
     check_memory(config, learns)
     spec = model_spec(meta, config)
@@ -104,8 +114,7 @@ def check_memory(config: Config, learns: bool = True) -> None:
     """Raise ConfigError for a --memory limit that the schedule cannot hold.
 
     Args:
-        config: the configuration.
-        learns: whether the run trains a model.
+        learns: whether anything is trained.
     """
     if said_memory(config.run.memory) is not None and learns and not Selection(config).schedule.within_memory:
         able = schedules_with(lambda traits: traits.within_memory).replace(" or ", " and ")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 MODEL, OTHER, MPI = "parameters, gradients, optimizer", "masks, scales and halo ids", "shared memory of MPI"
-SHARED = "activations that the node reads"
+SHARED = "what the ranks of a node share"
 TAKEN, MADE = "activations and workspace", "tensors outside the arena"
 FREE = "arena, resident but not in use then"
 FREE_HEAP = "heap, resident but not in use then"
@@ -46,6 +46,8 @@ def make_account(
     lasting: dict[str, int] = {}
     seen: set[Any] = set()
     arena, views = trainer.buffers.arena, trainer.views
+    if views.in_place is not None:  # counted below, by this rank's share
+        seen |= {("storage", address) for address in views.in_place.common_storages()}
     roots = {
         "features": (local.features, *(each.features for each in (views.nodes, views.subgraph) if each)),
         "labels, split and ids": (local.labels, local.split, local.original_id),
@@ -59,7 +61,7 @@ def make_account(
         lasting[item] = held_bytes(root, seen)
     lasting[MPI] = mpi_bytes
     if views.in_place is not None:
-        lasting[SHARED] = views.in_place.own_bytes
+        lasting[SHARED] = views.in_place.own_bytes + views.in_place.common_bytes()
     lasting[MODEL] += trainer.plugins.later_bytes()
     lasting[MODEL] += sum(p.nbytes for p in trainer.model.parameters())  # the best so far, which the epoch loop holds
     # It has a line of its own.

@@ -16,7 +16,7 @@ import pytest
 from hpcgnn.__main__ import build_parser
 from hpcgnn.options import SECTIONS
 from hpcgnn.plan.choices import registry_choices
-from partition_tools.cli import build_parser as build_tools_parser
+from partition_tools.cli.main import build_parser as build_tools_parser
 
 from .test_links import PAGES, ROOT
 
@@ -45,7 +45,7 @@ def prose(text):
 
 
 def sentences(text):
-    """[number of words] of a text's sentences; cells of tables and items of lists stand for themselves."""
+    """[number of words] of a text's sentences; cells of tables, items of lists and of Args stand for themselves."""
     parts = re.split(
         r"(?<=[.!?])\s+(?=[A-Z([*])|\||\n\s*\n|\n(?=\s*(?:[*-]|\d+\.|Args:|Returns:|Raises:))|:\n"
         r"|\n(?= {4}[A-Za-z_]\w*(?:, [A-Za-z_]\w*)*: )",  # an entry of Args or Attributes

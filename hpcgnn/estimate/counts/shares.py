@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from hpcgnn.estimate.counts.between_nodes import Nodes
 from hpcgnn.estimate.counts.halo_counts import Covers, HaloCounts, Needs, PairCounts
 from hpcgnn.graph.load import read_indptr
 from hpcgnn.graph.transforms.vertex_cover import saves
@@ -49,6 +50,7 @@ class Shares:
             column by column.
         seen: the training subgraph (`--inductive`), or None.
         held: held-out edges and their negatives by name, see `PairCounts`.
+        between: (inward, outward) between nodes, if their ranks read each other's rows in place and only these travel.
     """
 
     nodes: np.ndarray
@@ -68,6 +70,7 @@ class Shares:
     entry_locality: Locality = NONE
     column_locality: Locality = NONE
     seen: "Shares | None" = None
+    between: tuple[HaloCounts, HaloCounts] | None = None
     held: Mapping[str, PairCounts] = field(default_factory=dict)
 
     @property
@@ -85,6 +88,11 @@ class Shares:
         return self if self.seen is None else self.seen
 
     @property
+    def travelling(self) -> tuple[HaloCounts, HaloCounts]:
+        """Return the (inward, outward) counts of the messages."""
+        return self.between or (self.inward, self.outward)
+
+    @property
     def directed(self) -> bool:
         return self.outward is not self.inward
 
@@ -95,14 +103,22 @@ class Counter:
     Attributes:
         cluster_to_rank: int32 (K,), or (n,) for single nodes.
         halo: 'rows', 'least' or 'auto', see --halo.
+        between: Nodes whose ranks read each other's rows in place, or None.
     """
 
-    def __init__(self, file: GraphFile, cluster_to_rank: np.ndarray, ranks: int, halo: str = "rows") -> None:
+    def __init__(
+        self,
+        file: GraphFile,
+        cluster_to_rank: np.ndarray,
+        ranks: int,
+        halo: str = "rows",
+        between: Nodes | None = None,
+    ) -> None:
         nodes = file.meta.num_nodes
         single = len(cluster_to_rank) == nodes != file.meta.num_clusters
         offsets = np.arange(nodes + 1) if single else file.read("clusters/offsets", dtype=np.int64)
         self.file, self.ranks, self.ownership = file, ranks, Ownership(offsets, cluster_to_rank, ranks)
-        self._halo_option = halo
+        self._halo_option, self._between = halo, between
         self._taken: Taken | None = None
 
     def taking(self, taken: Taken) -> "Counter":
@@ -117,15 +133,16 @@ class Counter:
         nodes = self.ownership.counts if among is None else empty.copy()
         train, outer, loops, own, remote = (empty.copy() for _ in range(5))
         own_out, remote_out = (own, remote) if file.meta.undirected else (empty.copy(), empty.copy())
-        inward, outward = self._pairs(), Needs(self.ranks)
-        directions = [("", own, remote, inward)]
+        inward, outward = self._pairs(None), Needs(self.ranks)
+        into_nodes, out_of_nodes = self._pairs(self._between), Needs(self.ranks, self._between)
+        directions = [("", own, remote, inward, into_nodes)]
         if not file.meta.undirected:
-            directions.append(("_out", own_out, remote_out, outward))
+            directions.append(("_out", own_out, remote_out, outward, out_of_nodes))
         for rank in range(self.ranks):
             ranges = self.ownership.ranges(rank)
             there = np.zeros(int(self.ownership.counts[rank]), bool)
             places = np.concatenate([np.arange(*each) for each in ranges]) if ranges else empty[:0]
-            for suffix, mine, others, pairs in directions:
+            for suffix, mine, others, pairs, pairs_of_nodes in directions:
                 for indices, owner, rows in self._edges(suffix, rank, ranges):
                     away = owner != rank
                     loops[rank] = len(np.unique(rows[indices == places[rows]]))
@@ -133,12 +150,18 @@ class Counter:
                     others[rank] += int(np.count_nonzero(away))
                     mine[rank] += len(away) - int(np.count_nonzero(away))
                     pairs.add(rank, owner[away], indices[away], rows[away])
+                    if self._between is not None:
+                        pairs_of_nodes.add(rank, owner[away], indices[away], rows[away])
             outer[rank] = np.count_nonzero(there)
             if among is not None:
                 nodes[rank] = train[rank] = np.count_nonzero(among[places])
             elif ranges:
                 train[rank] = np.count_nonzero(file.read("nodes/split", ranges, np.uint8) == SPLITS["train"])
         counted, back = self._travelling(inward, inward if file.meta.undirected else outward)
+        between = None
+        if self._between is not None:
+            between = self._travelling(into_nodes, into_nodes if file.meta.undirected else out_of_nodes)
+            between = between[0], between[0] if file.meta.undirected else between[1]
         largest = int(nodes.argmax())
         entries, features = 0.0, (NONE, NONE)
         if file.meta.sparse_features:
@@ -153,6 +176,7 @@ class Counter:
             locality=self._locality(largest),
             entry_locality=features[0],
             column_locality=features[1],
+            between=between,
         )
 
     def _locality(self, rank: int) -> Locality:
@@ -211,13 +235,13 @@ class Counter:
             layer = len(worthwhile) - 1 - back
             inputs = sets[back + 1] if back + 1 < len(sets) and layer > 0 else np.ones_like(outputs)
             whole = layer == 0 and keeps_input
-            halo = (shares.inward, shares.outward) if whole else self.halo(inputs, outputs)
+            halo = shares.travelling if whole else self.halo(inputs, outputs)
             found[layer, "inward"], found[layer, "outward"] = halo
         return found
 
     def halo(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[HaloCounts, HaloCounts]:
         """(inward, outward) HaloCounts of the edges from nodes in inputs to nodes in outputs: bool (n,)."""
-        inward, outward = self._pairs(), Needs(self.ranks)
+        inward, outward = self._pairs(self._between), Needs(self.ranks, self._between)
         for rank in range(self.ranks):
             ranges = self.ownership.ranges(rank)
             mine = np.concatenate([np.arange(*each) for each in ranges]) if ranges else np.zeros(0, np.int64)
@@ -229,8 +253,8 @@ class Counter:
                         pairs.add(rank, owner[taken], indices[taken], rows[taken])
         return self._travelling(inward, outward)
 
-    def _pairs(self) -> Needs:
-        return Needs(self.ranks) if self._halo_option == "rows" else Covers(self.ranks)
+    def _pairs(self, between: Nodes | None) -> Needs:
+        return Needs(self.ranks, between) if self._halo_option == "rows" else Covers(self.ranks, between)
 
     def _travelling(self, inward: Needs, outward: Needs) -> tuple[HaloCounts, HaloCounts]:
         """Return (inward, outward) counts of the messages: rows, or rows and sums as in

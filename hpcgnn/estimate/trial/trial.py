@@ -185,7 +185,8 @@ class Experiment:
         loops, edges, task = self.config.data.self_loops, self.plan.reads_edges, self.config.task.task
 
         def copy(of: Size) -> LocalGraph:
-            return make_copy(of, degrees, self.spec, task, cap, loops, edges, comm, self.compared_with)
+            made = make_copy(of, degrees, self.spec, task, cap, loops, edges, comm, self.compared_with)
+            return replace(made, compact=None) if self.plan.in_place else made
 
         local, seen = copy(small), None if small.seen is None else replace(copy(small.seen), compact=None)
         profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors()) if profiled else None
@@ -209,12 +210,7 @@ class Experiment:
         pruned: int | None = None,
         tile: int | None = None,
     ) -> Trial:
-        """Return the Trial of a copy of a rank.
-
-        Args:
-            size, degrees, factor, pruned: see `trainer`.
-            tile: rows per tile (None: as in the job).
-        """
+        """Return the Trial of a copy of a rank. Arguments as in `trainer`; tile: rows per tile (None: the job's)."""
         with tiles_of(tile or self.tile):
             return self._try_out(size, degrees, factor, pruned)
 

@@ -78,8 +78,7 @@ def sample_plan(
         send_at[k + 1] = draw(ids[plan.send_rows[part]], keep_out[part], plan.rank, plan.dest(k + 1))
         send_counts[k] = len(send_at[k + 1])
     made = SampledPlan(
-        plan.rank,
-        plan.size,
+        plan.peers,
         receive_counts,
         send_counts,
         Sending(plan.send_rows[keep_out]),
@@ -87,6 +86,7 @@ def sample_plan(
         plan.sizes,
         np.zeros(len(plan.rounds) + 1, np.int64),
         plan.cap,
+        None,
         receive_at,
         send_at,
     )

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from hpcgnn.comm import Communicator
+from hpcgnn.exchange.peers import Peers
 from hpcgnn.exchange.plan import HaloPlan, gather_halo
 from hpcgnn.exchange.sending import Sending
 from hpcgnn.graph.blocks import joined, own_block
@@ -20,7 +21,7 @@ from hpcgnn.graph.sums import weight_sums
 
 _NONE = np.zeros(0, np.int64)
 _NO_ROWS = Sending(torch.zeros(0, dtype=torch.int32))
-_NO_HALO = HaloPlan(0, 1, _NONE, _NONE, _NO_ROWS, [], [], np.zeros(1, np.int64), 1)
+_NO_HALO = HaloPlan(Peers.alone(0, 1), _NONE, _NONE, _NO_ROWS, [], [], np.zeros(1, np.int64), 1, None)
 
 
 def with_halo(local: LocalGraph, comm: Communicator) -> LocalGraph:

@@ -1,8 +1,9 @@
 """The structure of a rank that reads the rows of the other ranks of its node where they are (exchange/node_stream.py).
 
 Edges from ranks of the node join the own block, whose columns are then rows of the node's matrix: those of the node's
-ranks, one rank's after the other's. Halo, rounds and messages remain for the ranks of other nodes. The edges of a row
-are in the order: own, then those of each other rank as they came; so the sum of a row is always made in one order.
+ranks, one rank's after the other's. Halo, rounds and messages remain for other nodes, and are those of the node as one
+(between_nodes.py). The edges of a row are in the order: own, then those of each other rank as they came, then those of
+other nodes; so the sum of a row is always made in one order.
 """
 
 from dataclasses import replace
@@ -14,8 +15,9 @@ from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.node_rows import NodeRows, Spread
 from hpcgnn.exchange.node_stream import Neighbours
-from hpcgnn.exchange.plan import HaloPlan, agreed_plan, gather_halo
-from hpcgnn.exchange.sending import Sending
+from hpcgnn.exchange.peers import Peers, cap_of_nodes
+from hpcgnn.exchange.plan import HaloPlan, gather_halo
+from hpcgnn.graph.between_nodes import node_plan
 from hpcgnn.graph.blocks import Block, halo_blocks, joined
 from hpcgnn.graph.local import Adjacency, LocalGraph
 
@@ -23,36 +25,43 @@ from hpcgnn.graph.local import Adjacency, LocalGraph
 _PIECE = 1 << 20
 
 
-def within_node(local: LocalGraph, rows: NodeRows, comm: Communicator, returns: bool) -> LocalGraph:
+def within_node(
+    local: LocalGraph, rows: NodeRows, comm: Communicator, returns: bool, widens: bool = False
+) -> LocalGraph:
     """The LocalGraph of which the rows of this node's ranks are read where they are. returns: whether anything returns
-    to the rows along the edges, as under attention. Collective.
+    to the rows along the edges, as under attention; widens: whether rows are narrowed on their way. Collective.
     """
+    peers = Peers.nodes(rows, comm)
+    cap = cap_of_nodes(local.inward.plan.cap, peers.fewest, returns, widens)
     num_inward, num_outward = local.inward.own.num_rows, local.outward.own.num_rows
-    inward = _joined(local.inward, rows.spread(num_outward), rows, comm, returns)
+    inward = _joined(local.inward, rows.spread(num_outward), peers, cap, comm, returns)
     outward = inward
     if local.outward is not local.inward:
-        outward = _joined(local.outward, rows.spread(num_inward), rows, comm, returns)
+        outward = _joined(local.outward, rows.spread(num_inward), peers, cap, comm, returns)
     return replace(local, inward=inward, outward=outward, compact=None)
 
 
-def _joined(adjacency: Adjacency, columns: Spread, rows: NodeRows, comm: Communicator, returns: bool) -> Adjacency:
+def _joined(
+    adjacency: Adjacency, columns: Spread, peers: Peers, cap: int, comm: Communicator, returns: bool
+) -> Adjacency:
     """An Adjacency whose own block has the edges from all ranks of the node. Collective."""
     assert adjacency.edges is None, "layers that read single edges take them from messages"
-    plan, place_of = adjacency.plan, {rank: place for place, rank in enumerate(rows.ranks)}
-    offsets = range(1, plan.size)
-    sources = np.array([place_of.get(plan.source(offset), -1) for offset in offsets], np.int64)
-    dests = np.array([place_of.get(plan.dest(offset), -1) for offset in offsets], np.int64)
-    at = np.repeat(sources, plan.receive_counts)
-    own_ids = torch.arange(columns.num_own, dtype=torch.int32)
-    column = gather_halo(plan, own_ids, comm).numpy() + np.asarray(columns.first)[at]
-    near = at >= 0
+    assert peers.rows is not None, "ranks of a node have memory that they share"
+    plan, rows = adjacency.plan, peers.rows
+    numbers = torch.arange(columns.own.start, columns.own.stop, dtype=torch.int64)
+    column = gather_halo(plan, numbers, comm).numpy()
+    by_rank = peers.offsets()
+    by_offset = np.array([by_rank[plan.source(offset)] for offset in range(1, plan.size)], np.int64)
+    node_offset = np.repeat(by_offset, plan.receive_counts)
+    near = node_offset == 0
     edges = _Edges(adjacency, near)
-    # Near columns, and those of other nodes, are numbered anew, each by themselves.
-    number = np.where(near, np.cumsum(near), np.cumsum(~near)) - 1
-    back = columns.num_own + number if returns else None
+    back = columns.num_own + np.cumsum(near) - 1 if returns else None
     own = _with_near(adjacency.own, edges, column, back, columns)
-    halo, far = _far(plan, edges, sources < 0, dests < 0, number, len(own.indptr) - 1, comm)
-    found = _neighbours(plan, rows, columns, sources, dests, int(near.sum()) if returns else 0)
+    far, place = node_plan(peers, columns, node_offset[~near], column[~near], cap, comm)
+    row, position, weight = edges.far
+    indptr = np.append(0, np.cumsum(np.bincount(row, minlength=len(own.indptr) - 1)))
+    halo = halo_blocks(far.starts, indptr, place[(np.cumsum(~near) - 1)[position]], weight)
+    found = _neighbours(plan, rows, columns, int(near.sum()) if returns else 0)
     return replace(adjacency, own=own, halo=halo, plan=far, near=found)
 
 
@@ -117,36 +126,18 @@ def _with_near(own: Block, edges: _Edges, column: np.ndarray, back: np.ndarray |
     return made
 
 
-def _far(
-    plan: HaloPlan,
-    edges: _Edges,
-    sources: np.ndarray,
-    dests: np.ndarray,
-    number: np.ndarray,
-    num_rows: int,
-    comm: Communicator,
-) -> tuple[list[Block], HaloPlan]:
-    """(the blocks of the rounds, the plan) of edges from other nodes. sources, dests: bool (P - 1,), which of the ranks
-    at each ring offset are there. Collective.
+def _neighbours(plan: HaloPlan, rows: NodeRows, columns: Spread, num_read: int) -> Neighbours:
+    """The Neighbours of a direction. plan: of messages between ranks; num_read: rows of others of the node to which
+    something returns.
     """
-    row, position, weight = edges.far
-    received, sent = plan.receive_counts * sources, plan.send_counts * dests
-    leaving = plan.send_rows[torch.from_numpy(np.repeat(dests, plan.send_counts))]
-    made = agreed_plan(received, sent, Sending(leaving), plan.cap, comm)
-    indptr = np.append(0, np.cumsum(np.bincount(row, minlength=num_rows)))
-    return halo_blocks(made.starts, indptr, number[position], weight), made
-
-
-def _neighbours(
-    plan: HaloPlan, rows: NodeRows, columns: Spread, sources: np.ndarray, dests: np.ndarray, num_read: int
-) -> Neighbours:
-    """The Neighbours of a direction. num_read: rows of others of the node to which something returns."""
     returns = rows.spread(columns.num_own + num_read)
     taken: list[tuple[int, torch.Tensor]] = []
     if not any(rows.gather(num_read)):
         return Neighbours(rows, columns, returns, taken)
     counts = np.zeros(len(rows.ranks), np.int64)
-    counts[sources[sources >= 0]] = plan.receive_counts[sources >= 0]
+    for place, rank in enumerate(rows.ranks):
+        offset = (plan.rank - rank) % plan.size
+        counts[place] = plan.receive_counts[offset - 1] if offset else 0
     for place, theirs in enumerate(rows.gather(counts)):
         offset = (rows.ranks[place] - plan.rank) % plan.size
         if offset == 0 or theirs[columns.place] == 0:
