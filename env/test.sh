@@ -33,7 +33,7 @@ whole_jobs+=" estimated_shares features features_on_disk inductive interface jum
 schedules="edge_dropout given_links lazy links pipegcn spreading stale tma"
 # What goes between ranks, and what is counted and written of it. (In options_used, which runs at 1, every rank would do the same.)
 between="communicator mailbox metrics numbers opening overlap predict rehearsal summing traffic training_traffic transfer"
-declare -A left_out=([1]="intra_node $whole_jobs $schedules $between" [2]="options_used" [3]="options_used $whole_jobs"
+declare -A left_out=([1]="intra_node estimated_nodes $whole_jobs $schedules $between" [2]="estimated_nodes options_used" [3]="estimated_nodes options_used $whole_jobs"
     [4]="options_used $whole_jobs $schedules $between")
 # One launch of so many ranks. Several in a function are joined by &&: behind `|| code=$?` bash goes on after one that fails.
 over() {

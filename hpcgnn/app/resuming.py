@@ -52,6 +52,7 @@ def options_to_continue(given: Mapping[str, Any], rank_counts: Sequence[int] | N
         return {}
     saved = {name: value for name, value in read_toml(path).items() if name not in _OF_THE_MACHINE}
     saved.setdefault("halo", "rows")  # all that runs of earlier versions sent
+    saved.setdefault("initial_weights", "glorot")  # all that they began with
     if saved.get("plugin") and path.with_name(COPY).exists():  # runs of earlier versions have no copy
         saved["plugin"] = str(path.with_name(COPY))  # the directory may have been moved
     if not _has_map({**saved, **given}, rank_counts or [expected_ranks()[1]]):

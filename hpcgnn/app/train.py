@@ -73,7 +73,7 @@ def train(config: Config, session: Session, remarks: Iterable[str] = (), notes: 
     stop.set_deadline(job_end_time(), config.run.stop_before)
     config = config.replace(run_dir=comm.broadcast_object(config.run.run_dir or _default_run_dir(config, comm)))
     with contextlib.ExitStack() as stack:
-        ready = stack.enter_context(bring_up(config, session))
+        ready, asked = stack.enter_context(bring_up(config, session)), config.schedule.intra_node
         learned_features.check_transport(ready.plan.spec, comm)
         config, meta = ready.plan.config, ready.graph.file.meta
         run_dir, warnings = None, list[str]()
@@ -86,7 +86,7 @@ def train(config: Config, session: Session, remarks: Iterable[str] = (), notes: 
         if config.run.stop_before and job_end_time() is None:
             warnings.append("without effect: --stop-before (the batch system does not say when this job ends)")
         if comm.rank == 0:
-            for note in notes:
+            for note in [*notes, *_on_nodes(asked, ready.plan)]:
                 log.info("%s", note)
             for warning in warnings:
                 log.warning("%s", warning)
@@ -153,7 +153,7 @@ def _train(ready: BringUp, run_dir: RunDir | None, stop: StopRequest) -> int:
         spec.model,
         f"{sum(p.numel() for p in trainer.model.parameters()):,}",
         f"{quality['halo_rows_total']:,}",
-        _as_sums(local, comm),
+        _travelling(local, comm),
         len(local.inward.plan.rounds),
         config.run.run_dir,
     )
@@ -188,7 +188,7 @@ def _train(ready: BringUp, run_dir: RunDir | None, stop: StopRequest) -> int:
     foreign = windows = 0
     if (in_place := trainer.views.in_place) is not None:
         foreign = in_place.foreign_bytes()
-        windows = foreign + in_place.own_bytes + in_place.common_bytes
+        windows = foreign + in_place.own_bytes + in_place.common_bytes()
     growth = peak.span - foreign - baseline if peak.was_reset else float("nan")
     memory: dict[str, Any] = {
         "baseline": baseline,
@@ -214,6 +214,18 @@ def _train(ready: BringUp, run_dir: RunDir | None, stop: StopRequest) -> int:
             with comm.heartbeat.computing():
                 show_result(summary, run_dir)
     return 0
+
+
+def _on_nodes(asked: str, plan: RunPlan) -> list[str]:
+    """A line about what --intra-node auto came to. asked: --intra-node."""
+    if asked != "auto":
+        return []
+    if plan.in_place:
+        return ["--intra-node auto: shared; ranks of a node read each other's rows in place"]
+    return [
+        "--intra-node auto: messages; --schedule, --model, --task, --memory, --edge-dropout or --comm needs rows of "
+        "ranks of the node one by one"
+    ]
 
 
 def remarks_on_graph(plan: RunPlan, meta: GraphMeta) -> list[str]:
@@ -242,12 +254,15 @@ def _default_run_dir(config: Config, comm: Communicator) -> str:
     return f"runs/{config.model.model}-{comm.size}r-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def _as_sums(local: LocalGraph, comm: Communicator) -> str:
+def _travelling(local: LocalGraph, comm: Communicator) -> str:
     """Describe the messages in place of the halo's rows, for the log. Collective."""
-    plan = local.inward.plan
-    if plan.sending.sums is None:
+    plan, between = local.inward.plan, local.inward.near is not None
+    if plan.sending.sums is None and not between:
         return ""
-    return f", {int(comm.total(torch.tensor([plan.num_halo]), 'plan')):,} as rows and sums,"
+    # All ranks of a node have the plan of the node.
+    rows = int(comm.total(torch.tensor([plan.num_halo * (plan.peers.place == 0)]), "plan"))
+    what = "rows" if plan.sending.sums is None else "rows and sums"
+    return f", {rows:,} as {what}{f' between {plan.size} nodes' if between else ''},"
 
 
 def run_identity(config: Config, spec: ModelSpec, meta: GraphMeta) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class Trainer:
             self.schedule = entry.build(self.views.trained_on, comm, buffers, config, self.random)
             self.schedule.sync.extend(self.model)
             prepare_model(self.model, plan)
-        initialise(self.model, self.random)
+        initialise(self.model, self.random, config.model.initial_weights)
         self.plugins = make_plugins(self, learns)
         changing = [each.columns for each in self.plugins if each.columns is not None]
         verbs = self.schedule.halo, comm, self.random, self.constants, buffers

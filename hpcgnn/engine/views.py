@@ -17,7 +17,6 @@ from hpcgnn.graph.transforms.vertex_cover import least_rows
 from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import traits_of
-from hpcgnn.nn.registry import MODELS
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.schedules.base import HaloPolicy, PrunableHalo
@@ -142,15 +141,10 @@ def make_views(
 def _read_in_place(views: Views, plan: RunPlan, comm: Communicator, buffers: HaloBuffers) -> None:
     """Let the share read rows of ranks of the same node in place. Collective."""
     memory = comm.node_memory()
-    if memory is None:
-        return
-    most = comm.allreduce_(torch.tensor([len(memory.ranks)]), "plan", "max")
-    if int(most) == 1:  # nobody has anything to read: messages do the same with less
-        return
+    if memory is None or max(comm.allgather_object(len(memory.ranks))) == 1:
+        return  # where each node has one rank, all is sent
     rows = views.in_place = NodeRows(memory)
-    returns = not MODELS[plan.spec.model].traits(plan.spec).fixed_sums
-    widens = plan.config.schedule.halo_dtype != "fp32"
-    views.replace_all(lambda graph, layer: within_node(graph, rows, comm, returns, widens))
+    views.replace_all(lambda graph, layer: within_node(graph, rows, comm, plan.returns, plan.narrows))
     if not any(views.shares):  # all matrices have all own rows, on all ranks alike
         buffers.arena.shared = rows.of_all(rows.spread(views.local.num_owned))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tabulate import tabulate
 
 from hpcgnn.config import Config
@@ -30,9 +31,13 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where a job would run. libraries: bytes of a rank before it reads a graph, besides those that its model takes
-    more than the reference model does (see `Experiment`); shared: those of them that the ranks
-    of a node have together; memory: bytes of a node, if known.
+    """The node on which a job would run.
+
+    Attributes:
+        libraries: bytes of a rank before it reads a graph, without the excess of its model over the reference model
+            (see `Experiment`).
+        shared: the part of them that the ranks of a node share.
+        memory: bytes of a node, if known.
     """
 
     libraries: int
@@ -67,6 +72,7 @@ def as_values(
         "node_bytes": on_node,
         "fits": None if place.memory is None else on_node <= (1 - SPARE) * place.memory,
         "halo_bytes_per_epoch": sum(int(each.bytes.sum()) for each in forecast.halo.values()),
+        "sent_by_nodes": _sent_by_nodes(forecast),
         "halo_messages_per_epoch": sum(int(each.messages.sum()) for each in forecast.halo.values()),
         "allreduce_bytes_per_epoch": ranks * forecast.others.get("allreduce", (0, 0))[1],
         "bytes_per_epoch": {
@@ -104,12 +110,26 @@ def as_values(
     return values
 
 
+def _sent_by_nodes(forecast: Forecast) -> dict[str, dict[str, float]] | None:
+    """The halo of an epoch that nodes send each other, where their ranks read each other's rows in place."""
+    traffic = [each for each in forecast.halo.values() if each.nodes is not None]
+    if not traffic or forecast.shares.between is None:
+        return None
+    nodes = forecast.shares.between[0].nodes
+    assert nodes is not None, "they stand for ranks"
+    found = {}
+    for name in ("bytes", "messages"):
+        sent = nodes.sums(sum((getattr(each, name) for each in traffic), np.zeros(nodes.ranks, np.int64)))
+        found[name] = {"max": int(sent.max()), "mean": float(sent.mean()), "sum": int(sent.sum())}
+    return found
+
+
 def _spread(most: float, mean: float, ranks: int) -> dict[str, int]:
     return {"max": round(most), "mean": round(mean), "sum": round(mean * ranks)}
 
 
 def _parts(parts: dict[str, int], peak: int) -> dict[str, int]:
-    """With what is not in them: libraries, and what is outside of the account."""
+    """Return the parts completed with libraries, and with memory outside of the account."""
     return {**parts, "libraries": peak - sum(parts.values())}
 
 

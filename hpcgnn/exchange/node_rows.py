@@ -9,6 +9,7 @@ and let go of them in the same order, so that they agree which is whose without 
 do.
 """
 
+import mmap
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -97,7 +98,7 @@ class NodeRows:
         self._by_address: dict[int, _Matrix] = {}
         self._spreads: dict[tuple[int, ...], Spread] = {}
         self._kept: list[torch.Tensor] = []
-        self._common: list[tuple[weakref.ref[Any], int, int]] = []
+        self._common: list[weakref.ref[mmap.mmap]] = []
         self._made = self.own_bytes = 0
 
     def spread(self, num_rows: int) -> Spread:
@@ -151,30 +152,13 @@ class NodeRows:
                 self.own_bytes -= matrix.own_bytes
 
     def foreign_bytes(self) -> int:
-        """Resident bytes of other ranks' rows that this process has read, and of other ranks' shares of common memory.
+        """Resident bytes of other ranks that this process has touched: their rows, and their shares of what is common.
         The kernel counts them here too. Local.
         """
         matrices = [each for known in self._matrices.values() for each in known]
-        mapped = [
-            (torch.frombuffer(each.memory, dtype=torch.uint8).data_ptr(), each.own_bytes) for each in matrices
-        ] + [(address, nbytes // len(self.ranks)) for address, nbytes in self._in_common().items()]
-        sizes = mapped_bytes([address for address, _ in mapped])
-        return sum(max(0, size - own) for size, (_, own) in zip(sizes, mapped, strict=True))
-
-    def _in_common(self) -> dict[int, int]:
-        """{address: bytes} of the memory from `common` that somebody refers to."""
-        self._common = [each for each in self._common if each[0]() is not None]
-        return {address: nbytes for _, address, nbytes in self._common}
-
-    @property
-    def common_bytes(self) -> int:
-        """This rank's share of the memory from `common`. Local."""
-        return sum(self._in_common().values()) // len(self.ranks)
-
-    @property
-    def common_addresses(self) -> list[int]:
-        """The addresses at which that memory begins. Local."""
-        return list(self._in_common())
+        sizes = mapped_bytes([torch.frombuffer(each.memory, dtype=torch.uint8).data_ptr() for each in matrices])
+        of_rows = sum(max(0, size - each.own_bytes) for size, each in zip(sizes, matrices, strict=True))
+        return of_rows + sum(mapped_bytes(list(self.common_storages()))) - self.common_bytes()
 
     def close(self) -> None:
         """Wait until all ranks have read what was opened."""
@@ -191,9 +175,17 @@ class NodeRows:
         if count == 0:
             return torch.empty(0, dtype=dtype)
         memory = self._memory.allocate(count * dtype.itemsize)
-        numbers = torch.frombuffer(memory, dtype=dtype, count=count)
-        self._common.append((weakref.ref(memory), numbers.data_ptr(), numbers.nbytes))
-        return numbers
+        self._common = [each for each in self._common if each() is not None] + [weakref.ref(memory)]
+        return torch.frombuffer(memory, dtype=dtype, count=count)
+
+    def common_storages(self) -> dict[int, int]:
+        """{address: bytes} of what `common` gave and somebody still refers to. Local."""
+        memories = [memory for each in self._common if (memory := each()) is not None]
+        return {torch.frombuffer(each, dtype=torch.uint8).data_ptr(): len(each) for each in memories}
+
+    def common_bytes(self) -> int:
+        """This rank's share of the resident bytes of it. Local."""
+        return sum(mapped_bytes(list(self.common_storages()))) // len(self.ranks)
 
     def whole(self, spread: Spread, values: torch.Tensor) -> torch.Tensor:
         """The values (num_rows,) of all ranks, of own ones (num_own,): for narrow things that are kept."""

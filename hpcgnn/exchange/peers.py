@@ -1,13 +1,12 @@
-"""Nodes exchange rows with each other. A node is one rank, or ranks that read each other's rows where they are.
+"""Who exchanges rows with whom: nodes. A node is one rank, or ranks that read each other's rows where they are.
 
-The rows from one node to another are cut into lanes. Each rank of the sender has a lane, and sends it to one rank of
-the receiver. So no rank leads. All ranks of the receiver read the rows that arrive.
+What one node owes another is cut into lanes: each rank of the sender has a share of the rows and sends it to one rank
+of the receiver. So no rank leads, and a node has as many lanes as ranks. What arrives is there for the whole node.
 
-A plan has numbers of nodes in the place of ranks: in ring offsets, rounds, and counts of rows. Nodes are numbered by
-their first ranks. Where every node is one rank, the numbers are the ranks.
+Numbers of nodes take the place of ranks in all that is planned: ring offsets, rounds, what is received and sent. Nodes
+are numbered by their first rank, so where every node is one rank these are the ranks.
 """
 
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from hpcgnn.exchange.node_rows import NodeRows, Spread
 
 
 class Lane(NamedTuple):
-    """Rows start..stop (half open) from one node to the node at a ring offset, and the ranks at both ends."""
+    """Rows start..stop (half open) of those that a node has for the one at a ring offset, and the ranks at its ends."""
 
     offset: int
     start: int
@@ -32,12 +31,27 @@ class Lane(NamedTuple):
         return self.stop - self.start
 
 
+def cap_of_nodes(cap: int, fewest: int, returns: bool, widens: bool) -> int:
+    """The rows of a round between nodes, for buffers that together are as large as those of its ranks.
+
+    Each rank of a node adds for itself what returns, and widens rows for itself: both lie beside the shared buffers.
+
+    Args:
+        cap: rows of a round between single ranks.
+        fewest: ranks of the node that has fewest.
+        returns: whether anything returns to the rows.
+        widens: whether rows are narrowed on their way.
+    """
+    if widens:
+        return cap
+    return 2 * fewest * cap // (1 + fewest) if returns else fewest * cap
+
+
 class Peers:
     """The nodes, as one rank sees them.
 
-    members: int32 (P,), the ranks, one node after the other; first: int64 (N + 1,), the place of each node's first rank
-    among them, and P. number: of this rank's node; place: of this rank in its node. rows: NodeRows of this node, or
-    None if every node is one rank.
+    members: int32 (P,), the ranks, those of a node after another's; first: int64 (N + 1,), where each node's begin.
+    number: of this rank's node; place: of this rank in it. rows: NodeRows of this node; None where it is this rank.
     """
 
     def __init__(
@@ -48,7 +62,7 @@ class Peers:
         self.size = len(first) - 1
         self.ranks = self.of(number)
         self.rank = self.ranks[place]
-        #: Ranks of the smallest node, whose buffers have room for the fewest rows.
+        #: Ranks of the node that has fewest: what a buffer may take on every node.
         self.fewest = int(np.diff(first).min())
 
     @classmethod
@@ -78,14 +92,14 @@ class Peers:
         return (self.number + offset) % self.size
 
     def offsets(self) -> np.ndarray:
-        """int64 (P,): for each rank, the ring offset at which this node receives from the rank's node; 0: its own."""
+        """int64 (P,): by rank, the ring offset of the node that it is of, from which this node receives; 0: its own."""
         found = np.empty(len(self._members), np.int64)
         nodes = np.repeat(np.arange(self.size), np.diff(self._first))
         found[self._members] = (self.number - nodes) % self.size
         return found
 
     def incoming(self, offset: int, start: int, rows: int) -> list[Lane]:
-        """The lanes of the `rows` rows from `start` on that this node receives at a ring offset, in their order."""
+        """The lanes of rows from `start` on that this node receives at a ring offset, in the order of the rows."""
         return self._lanes(offset, start, rows, self.source(offset), self.number)
 
     def outgoing(self, offset: int, start: int, rows: int) -> list[Lane]:
@@ -94,12 +108,10 @@ class Peers:
 
     def _lanes(self, offset: int, start: int, rows: int, source: int, dest: int) -> list[Lane]:
         senders, receivers = self.of(source), self.of(dest)
-        turned = offset % len(senders)  # so that no rank has the odd rows of all offsets
-        senders = senders[turned:] + senders[:turned]
         cuts = [start + rows * place // len(senders) for place in range(len(senders) + 1)]
         return [
             Lane(offset, first, last, sender, receivers[place % len(receivers)])
-            for place, (sender, (first, last)) in enumerate(zip(senders, pairwise(cuts), strict=True))
+            for place, (sender, first, last) in enumerate(zip(senders, cuts, cuts[1:], strict=False))
             if last > first
         ]
 
@@ -107,17 +119,17 @@ class Peers:
         """(N,): the sum of the values (P,) of the ranks of each node."""
         return np.add.reduceat(values[self._members], self._first[:-1])
 
-    # --- planning together --------------------------------------------------------------------------------------------
+    # --- what the ranks of a node plan together -----------------------------------------------------------------------
 
     def planned(self, place: int) -> range:
-        """The ring offsets at which this node receives, as far as the rank at this place plans them. The rank also
-        plans the rows to the same nodes, which go at the opposite offsets.
+        """The ring offsets of receiving that the rank at this place plans for its node: with the nodes they come
+        from. It plans what goes to these nodes as well, which is at the opposite offsets.
         """
         others = self.size - 1
         return range(1 + place * others // len(self.ranks), 1 + (place + 1) * others // len(self.ranks))
 
     def planner(self, node: int, offset: int) -> int:
-        """The rank of a node that plans the rows which this node receives at a ring offset."""
+        """The rank of a node that plans what this one receives at a ring offset."""
         ranks, others = self.of(node), self.size - 1
         ends = [(place + 1) * others // len(ranks) for place in range(len(ranks))]
         return ranks[int(np.searchsorted(ends, offset - 1, side="right"))]
@@ -139,11 +151,11 @@ class Peers:
         self.meet(-2)
         return whole
 
-    # --- shared memory ------------------------------------------------------------------------------------------------
+    # --- what they share ----------------------------------------------------------------------------------------------
 
     def opened(self, columns: Spread | None, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(the values (num_rows,) of all rows of the node, a tensor to hold while they are read), from own values
-        (n_p,). Collective over the node.
+        """(the values (num_rows,) of all rows of the node, what is to be held while they are read), of own ones (n_p,).
+        Collective over the node.
         """
         if self.rows is None or columns is None:
             return values, values
@@ -151,12 +163,12 @@ class Peers:
         return found.reshape(-1), own
 
     def common(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """Uninitialised numbers (count,) for values that arrive for the node. Collective over the node."""
+        """Uninitialised numbers (count,) for what arrives for the node. Collective over the node."""
         return torch.empty(count, dtype=dtype) if self.rows is None else self.rows.common(count, dtype)
 
     def meet(self, number: int) -> None:
-        """Wait until all ranks of the node are here. Then all can read the memory that each has received or written
-        before. number: the same for all, which is checked. Collective over the node.
+        """Wait until all ranks of the node are here: then what each has received or written before can be read. number:
+        the same for all, which is checked. Collective over the node.
         """
         if self.rows is not None:
             self.rows.meet(number)

@@ -52,7 +52,7 @@ class StaleExchange:
     def lease(self, widened: int, summed: int) -> Lease:
         """Memory for one round's rows widened, and for one round's gradients."""
         self.buffers.declare(0, 0, 0, widened + summed)
-        return self.buffers.lease([0] * 7 + [summed * self.longest], widened * self.longest)
+        return self.buffers.lease([0] * 7 + [summed * self.longest, widened * self.longest])
 
 
 class UsedRows(Generic[EdgesT]):
@@ -69,7 +69,7 @@ class UsedRows(Generic[EdgesT]):
         form = wire.form(x.shape[1], x.shape[1] if rows.narrow is None else rows.narrow, x.dtype)
         draw, scale = wire.next_draw(), rows.scale if rows.sent_scale is None else rows.sent_scale
         for number, ((message, _), sent) in enumerate(zip(stale.ahead.prepare(form), stale.sent, strict=True)):
-            wire.encode_sent(message, form, x, sent, scale, scale, draw, None, stale.plan.rank, number)
+            wire.encode_sent(message, form, x, sent, scale, scale, draw, stale.plan.rank, number)
         stale.ahead.post()
         lease = stale.lease(form.widened_bytes, 0)
         yield self.own, x, rows.scale, None

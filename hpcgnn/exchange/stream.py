@@ -117,9 +117,8 @@ class Stream(Generic[EdgesT]):
         x, scale, _ = of_own
         sent_scale = scale if rows.sent_scale is None else self.of_columns(rows.sent_scale)
         within = sent_scale if rows.summed_scale is None else rows.summed_scale
-        ids = self.of_columns(self.wire.ids) if rounds_at_random(self.wire.name) else None
         if transfers:
-            transfers[0].begin(x, sent_scale, within, draw, kind, ids)
+            transfers[0].begin(x, sent_scale, within, draw, kind)
         own, tape = self.edges.pieces(max(1, len(transfers)) if pieces else 1), self.comm.tape
         number = 0 if tape is None else tape.begin_stream()
         with _UNSEEN if tape is None else tape.span("own edges", "turn", {"kind": kind, "stream": number}):
@@ -129,7 +128,7 @@ class Stream(Generic[EdgesT]):
             with _UNSEEN if tape is None else tape.span("turn", "turn", about):
                 transfer.finish()
                 if turn + 1 < len(transfers):
-                    transfers[turn + 1].begin(x, sent_scale, within, draw, kind, ids)
+                    transfers[turn + 1].begin(x, sent_scale, within, draw, kind)
                 if returns is not None:
                     transfer.open_returns()
                 yield from self._blocks(transfer)
@@ -185,12 +184,15 @@ class Stream(Generic[EdgesT]):
                 return max(values, default=0)
 
             received = most(turn.num_received for turn in turns) * len(peers.ranks)
-            sizes = [most(turn.bytes_in(form) for turn in turns)] * 2 + [most(turn.bytes_out(form) for turn in turns)]
+            sizes = [most(turn.bytes_in(form) for turn in turns)] * 2
+            sizes += [most(sum(form.message_bytes(rows) for _, rows in turn.mine) for turn in turns)]
             # What returns is added where it is given back, but where it is narrowed on its way there.
             given = [most(turn.bytes_in(back) for turn in turns) if back.narrow else received * back.row_bytes] * 2
             sizes += given + [most(turn.bytes_out(back) for turn in turns)] * 2
-            lease = self.buffers.lease([*sizes, received * summed], widened * self._longest, peers)
-            made = [Transfer(turn, lease, self.comm, self.wire, form, back) for turn in turns]
+            shared = [0, 1, 5, 6, 7] if back.narrow else [0, 1, 3, 4, 5, 6, 7]
+            lease = self.buffers.lease([*sizes, received * summed, widened * self._longest], peers, shared)
+            ids = self.of_columns(self.wire.ids) if rounds_at_random(self.wire.name) else None
+            made = [Transfer(turn, lease, self.comm, self.wire, form, back, ids) for turn in turns]
             self.buffers.cuts(self)[form, back] = made
         return self.buffers.cuts(self)[form, back]
 
@@ -205,7 +207,7 @@ class Stream(Generic[EdgesT]):
             )
             key = turn.number, each.form, each.form_back, form, back
             if key not in known:
-                known[key] = Transfer(turn, each.lease, self.comm, self.wire, form, back)
+                known[key] = Transfer(turn, each.lease, self.comm, self.wire, form, back, each.ids)
             known[key].items = items
             made.append(known[key])
         return made

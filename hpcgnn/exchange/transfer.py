@@ -3,9 +3,8 @@
 Nothing here computes but the narrowing and widening of rows, and the sums of what the ranks of a node return; every
 function begins or finishes messages and returns at once or when they are through.
 
-The ranks of a node share the buffers. Each has its lanes in them, and all meet when theirs have been sent and received.
-So no rank begins a turn before all have computed the one before. Then nobody reads the buffer of which the turn makes
-use again.
+The ranks of a node share what arrives for it. Each receives its lanes, and all meet when theirs are there. So no rank
+begins a turn before all have computed the one before: then nobody reads the buffer of which the turn makes use again.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,6 @@ from hpcgnn.exchange.narrow import squared_ranges
 from hpcgnn.exchange.peers import Lane
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import Segment
-from hpcgnn.exchange.sending import Sending
 from hpcgnn.exchange.widths import Item
 from hpcgnn.exchange.wire import Form, Wire, cut, decode, read_rows
 
@@ -34,8 +32,8 @@ class Turn:
     number: of the turn; segments: what travels; rounds: indices of the rounds that these make up; incoming: [(Lane, its
     rows)], of all that this rank's node receives; outgoing: [(Lane, its rows)], of all that it sends; spans: [(the
     first, one past the last)] of the latter rows among all that the plan sends; sent_by: Sending of each lane that this
-    rank sends; sent: [(the first of its rows among those of `outgoing`, Sending)], the same packed together; places:
-    [(round, start, stop)], where the rows of a round stand among those that come.
+    rank sends, sent: the same with what follows each other in one; places: [(round, start, stop)], where the rows of a
+    round stand among those that come.
     """
 
     def __init__(self, number: int, segments: Sequence[Segment], rounds: Sequence[int], plan: HaloPlan) -> None:
@@ -55,23 +53,21 @@ class Turn:
                 self.spans.append((first + lane.start - s.start, first + lane.stop - s.start))
         mine = [span for (lane, _), span in zip(self.outgoing, self.spans, strict=True) if lane.sender == peers.rank]
         self.sent_by = [plan.sending.part(first, last) for first, last in mine]
-        self.sent = self._packed_together()
-        self.num_sent = sum(each.count for _, each in self.sent)
+        # Lanes that follow each other among all rows are packed as one: of a rank by itself all are.
+        before = [0, *(last for _, last in mine)]
+        breaks = [number for number, (first, _) in enumerate(mine) if number == 0 or first != before[number]]
+        runs = [mine[start:stop] for start, stop in zip(breaks, [*breaks[1:], len(mine)], strict=False)]
+        self.sent = [plan.sending.part(run[0][0], run[-1][1]) for run in runs]
+        self.num_sent = sum(each.count for each in self.sent)
         self.num_received = sum(count for _, count in self.incoming)
         starts = (plan.starts - plan.starts[rounds[0]]).tolist()
         ends = [(index, starts[index], starts[index + 1]) for index in rounds]
         self.places = [(index, start, stop) for index, start, stop in ends if stop > start]
 
-    def _packed_together(self) -> list[tuple[int, Sending]]:
-        """`sent`: lanes that follow each other are packed as one; of a rank by itself all do."""
-        runs, place, end = list[list[int]](), 0, -1
-        for (lane, count), (first, last) in zip(self.outgoing, self.spans, strict=True):
-            if lane.sender == self.plan.peers.rank:
-                if first != end:
-                    runs.append([place, first, last])
-                runs[-1][2] = end = last
-            place += count
-        return [(place, self.plan.sending.part(first, last)) for place, first, last in runs]
+    @property
+    def mine(self) -> list[tuple[Lane, int]]:
+        """The lanes of `outgoing` that this rank sends."""
+        return [each for each in self.outgoing if each[0].sender == self.plan.peers.rank]
 
     def bytes_in(self, form: Form) -> int:
         """Bytes that the messages with rows of this form take where they arrive, for all of the node."""
@@ -85,25 +81,34 @@ class Turn:
 class Transfer:
     """The messages of one turn of one stream; for another stream of rows of the same form it is used again.
 
-    lease: of the stream; form: of the rows; back: of what returns. After `finish`, rows(start, stop) gives what was
-    received. After `open_returns`, back: (rows received, R). items: what rows and returns are to `wire.widths`.
+    lease: of the stream; form: of the rows; back: of what returns; ids: int64 (columns,), original ids of the rows that
+    are sent from, where they are rounded at random and not this rank's alone. After `finish`, rows(start, stop) gives
+    what was received. After `open_returns`, back: (rows received, R). items: what rows and returns are to
+    `wire.widths`.
     """
 
-    def __init__(self, turn: Turn, lease: Lease, comm: Communicator, wire: Wire, form: Form, back: Form) -> None:
-        self.turn, self.plan, self.lease, self.comm = turn, turn.plan, lease, comm
+    def __init__(
+        self,
+        turn: Turn,
+        lease: Lease,
+        comm: Communicator,
+        wire: Wire,
+        form: Form,
+        back: Form,
+        ids: torch.Tensor | None = None,
+    ) -> None:
+        self.turn, self.plan, self.lease, self.comm, self.ids = turn, turn.plan, lease, comm, ids
         self.wire, self.form, self.form_back = wire, form, back
         self.num_received = turn.num_received
         self.back: torch.Tensor | None = None
         self.items: tuple[Item, Item] | None = None
-        peers = self.plan.peers
+        peers, mine = self.plan.peers, turn.mine
         arrived = lease.receive(turn.number, turn.bytes_in(form))
-        packed = lease.send(turn.bytes_out(form))
-        self._incoming = cut(arrived, turn.incoming, form)
-        self._outgoing = [each for each in cut(packed, turn.outgoing, form) if each[0].sender == peers.rank]
+        packed = lease.send(sum(form.message_bytes(count) for _, count in mine))
+        self._incoming, self._outgoing = cut(arrived, turn.incoming, form), cut(packed, mine, form)
         # Without narrow columns the rows of all messages stand one after another.
         self._rows = None if form.narrow else arrived.view(form.dtype).view(self.num_received, form.width)
-        rows_packed = sum(count for _, count in turn.outgoing)
-        self._packed = None if form.narrow else packed.view(form.dtype).view(rows_packed, form.width)
+        self._packed = None if form.narrow else packed.view(form.dtype).view(turn.num_sent, form.width)
         # Who sends and who gets what never changes; rows without columns are not sent.
         self._sent = [(lane.receiver, part) for lane, part, _ in self._outgoing]
         self._received = [(lane.sender, part) for lane, part, _ in self._incoming if lane.receiver == peers.rank]
@@ -123,15 +128,15 @@ class Transfer:
         for lane, count in turn.incoming:
             ends[lane], place = (place, place + count), place + count
         lanes = [(lane, count) for lane, count in turn.incoming if lane.receiver == peers.rank]
-        self._to_sum = [ends[lane] for lane, _ in lanes] if back.width else []
+        self._to_sum = [ends[lane] for lane, _ in lanes]
         if back.narrow:
-            given = cut(lease.give_back(turn.number, turn.bytes_in(back)), turn.incoming, back)
-            self._giving = [each for each in given if each[0].receiver == peers.rank]
+            bytes_given = sum(back.message_bytes(count) for _, count in lanes)
+            self._giving = cut(lease.give_back(turn.number, bytes_given), lanes, back)
         else:
-            self._giving = [
-                (lane, self._added[0, slice(*ends[lane])].view(-1).view(torch.uint8), count)
-                for lane, count in (lanes if back.width else [])
-            ]
+            parts = (self._added[0, slice(*ends[lane])].view(-1).view(torch.uint8) for lane, _ in lanes)
+            self._giving = (
+                [(lane, part, count) for (lane, count), part in zip(lanes, parts, strict=True)] if back.width else []
+            )
         self._arriving = cut(lease.take_back(turn.number, turn.bytes_out(back)), turn.outgoing, back)
         self._given = [(lane.sender, part) for lane, part, _ in self._giving]
         self._taken = [(lane.receiver, part) for lane, part, _ in self._arriving if lane.sender == peers.rank]
@@ -149,38 +154,26 @@ class Transfer:
         }
 
     def begin(
-        self,
-        x: torch.Tensor,
-        scale: torch.Tensor | None,
-        within: torch.Tensor | None,
-        draw: int,
-        kind: str,
-        ids: torch.Tensor | None = None,
+        self, x: torch.Tensor, scale: torch.Tensor | None, within: torch.Tensor | None, draw: int, kind: str
     ) -> None:
         """Pack rows x (columns, F) of the plan's columns, scaled by scale (columns,), in sums by within (columns,), and
-        begin to send and receive. draw: key of the rounding; ids: int64 (columns,), by which rows draw, or None: those
-        of the wire.
+        begin to send and receive. draw: key of the rounding.
         """
         if self.form.row_bytes:
-            self._pack(x, scale, within, draw, ids)
+            self._pack(x, scale, within, draw)
             self._note(self._outgoing, self.form, 0)
         self._under_way = self._exchange(False, kind)
 
-    def _pack(
-        self,
-        x: torch.Tensor,
-        scale: torch.Tensor | None,
-        within: torch.Tensor | None,
-        draw: int,
-        ids: torch.Tensor | None,
-    ) -> None:
+    def _pack(self, x: torch.Tensor, scale: torch.Tensor | None, within: torch.Tensor | None, draw: int) -> None:
         if self._packed is not None:
-            for first, sent in self.turn.sent:
-                sent.pack(self._packed[first : first + sent.count], x, scale, within)
+            first = 0
+            for run in self.turn.sent:
+                run.pack(self._packed[first : first + run.count], x, scale, within)
+                first += run.count
             return
         for (lane, part, _), sent in zip(self._outgoing, self.turn.sent_by, strict=True):
             place = self.plan.peers.rank, self.turn.number, lane.offset
-            self.wire.encode_sent(part, self.form, x, sent, scale, within, draw, ids, *place)
+            self.wire.encode_sent(part, self.form, x, sent, scale, within, draw, *place, ids=self.ids)
 
     def _exchange(self, returns: bool, kind: str) -> Exchange:
         """Begin to send and receive rows, or what returns for them; buffers, peers and sizes are always the same."""

@@ -144,7 +144,7 @@ class Wire:
         """Write rows index int32 (m,) of x (n, F), times scale (n,), as one message (bytes); draw: key of the rounding.
 
         index None: all rows of x, unscaled. rows, first: where these are rows first … of a message of so many. ids:
-        int64 (n,), by which rows draw, or None: those of own nodes.
+        int64 (n,), original ids of the rows of x (None: own rows).
         """
         count = (x if index is None else index).shape[0]  # len() of a tensor goes through Python
         place = slice(first, first + count)
@@ -158,12 +158,8 @@ class Wire:
             _take(narrow, features, index, scale)
             return
         if factors is not None:
-            if index is None:
-                index_ids = torch.arange(first, first + count)
-                kernels.narrow(narrow, factors[place], features, index_ids, draw, form.kind.bits)
-            else:
-                ids = self.ids if ids is None else ids
-                _round(narrow, factors[place], features, index, ids, scale, form.kind.bits, draw)
+            numbers = self.ids if ids is None else ids
+            _round(narrow, factors[place], features, index, scale, form.kind.bits, draw, first, numbers)
             return
         step = max(1, _PIECE // form.narrow)
         for start in range(0, count, step):
@@ -182,11 +178,11 @@ class Wire:
         scale: torch.Tensor | None,
         within: torch.Tensor | None,
         draw: int,
-        ids: torch.Tensor | None,
         *place: int,
+        ids: torch.Tensor | None = None,
     ) -> None:
-        """Write what is sent of rows x (n, F) as one message; scale, within: see Sending.pack; ids: see `encode`. draw:
-        key of the rounding, which rows among sums have no ids for, but the place of the message.
+        """Write what is sent of rows x (n, F) as one message; scale, within: see Sending.pack. draw: key of the
+        rounding, which rows among sums have no ids for, but the place of the message. ids: as of `encode`.
         """
         if sent.sums is None:
             self.encode(message, form, x, sent.rows, scale, draw, ids=ids)
@@ -242,25 +238,29 @@ def read_rows(
     return out
 
 
-def _round(
-    narrow: torch.Tensor,
-    factors: torch.Tensor,
-    x: torch.Tensor,
-    index: torch.Tensor,
-    ids: torch.Tensor,
-    scale: torch.Tensor | None,
-    bits: int,
-    draw: int,
-) -> None:
-    """`kernels.narrow` of rows index of x by draws for their ids, some rows at a time."""
-    for start in range(0, len(index), _ROWS):
-        piece = slice(start, min(start + _ROWS, len(index)))
-        drawn = ids[index[piece].long()]
-        kernels.narrow(narrow[piece], factors[piece], x, drawn, draw, bits, index[piece], scale)
-
-
 def _take(out: torch.Tensor, x: torch.Tensor, index: torch.Tensor | None, scale: torch.Tensor | None) -> None:
     if index is None:
         out.copy_(x)
     else:
         kernels.pack(out, x, index, scale)
+
+
+def _round(
+    narrow: torch.Tensor,
+    factors: torch.Tensor,
+    x: torch.Tensor,
+    index: torch.Tensor | None,
+    scale: torch.Tensor | None,
+    bits: int,
+    draw: int,
+    first: int,
+    ids: torch.Tensor,
+) -> None:
+    """`kernels.narrow` by draws for the rows' original ids, or, without index, for their places from `first` on."""
+    if index is None:
+        kernels.narrow(narrow, factors, x, torch.arange(first, first + len(x)), draw, bits)
+        return
+    for start in range(0, len(index), _ROWS):
+        piece = slice(start, min(start + _ROWS, len(index)))
+        taken = ids[index[piece].long()]
+        kernels.narrow(narrow[piece], factors[piece], x, taken, draw, bits, index[piece], scale)

@@ -102,7 +102,7 @@ class TrainingGraph(Graph):
                 )
             same = tensor.data.contiguous()
             tensor.data.copy_(self._loaded.comm.broadcast_(same, 0, "control"))
-        initialise(model, self.random)
+        initialise(model, self.random, self._loaded.config.model.initial_weights)
         self._models.append(weakref.ref(model))
         return model
 

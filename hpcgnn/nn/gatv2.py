@@ -1,8 +1,8 @@
-"""GATv2 (Brody et al., ICLR'22, eq. 7): y_i = Σ_j α_ij W_src x_j + b, α_ij = softmax_j a·LeakyReLU(W_src x_j + W_dst
-x_i + W_edge e_ij), the last where the graph has features of edges.
+"""GATv2 (Brody et al., ICLR'22, eq. 7): y_i = Σ_j α_ij W_src x_j + b.
 
-The score is not a sum of two halves, as that of GAT is, so that the general rule serves: the rows are fetched again for
-the gradient, and its sums go back. A halo row costs F numbers forwards and 2F backwards (F = heads × width).
+α_ij = softmax_j a·LeakyReLU(W_src x_j + W_dst x_i + W_edge e_ij), with the last term if the graph has edge features.
+Unlike GAT's, the score is not a sum of two halves, so the layer uses the general operator. The gradient fetches the
+rows again, and returns its sums. A halo row costs F numbers forwards and 2F backwards (F = heads × width).
 """
 
 import torch
@@ -11,7 +11,7 @@ from torch.nn.functional import leaky_relu
 
 from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive
 from hpcgnn.nn.graph import DroppedRows, Graph
-from hpcgnn.nn.linear import Glorot, Linear
+from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
 from hpcgnn.nn.spec import PLAIN, ModelSpec
 from hpcgnn.traits import LayerTraits
 
@@ -33,19 +33,24 @@ class GATv2Conv(nn.Module):
         self.heads, self.width, self.average, self.layer = heads, width, average, layer
         self.slope, self.attention_dropout = spec.slope, spec.attention_dropout
         self.d_in, self.d_out = d_in, width if average else heads * width
-        self.source = Linear(d_in, heads * width, dtype=spec.dtype)
-        self.target = Linear(d_in, heads * width, dtype=spec.dtype)
-        self.edge = Linear(spec.edge_features, heads * width, False, spec.dtype) if spec.edge_features else None
+        self.source = Linear(d_in, heads * width, dtype=spec.dtype, start="glorot and bias")
+        self.target = Linear(d_in, heads * width, dtype=spec.dtype, start="glorot and bias")
+        columns = spec.edge_features
+        self.edge = Linear(columns, heads * width, False, spec.dtype, start="glorot") if columns else None
         self.attention = nn.Parameter(torch.zeros(heads, width, dtype=spec.dtype))
         self.bias: nn.Parameter | None = nn.Parameter(torch.zeros(self.d_out, dtype=spec.dtype))
 
     def drop_bias(self) -> None:
-        """As that of nn.conv.Conv. That of the sources stays: the scores have it as well."""
+        """See `Conv.drop_bias`. The sources' bias stays: the scores contain it as well."""
         self.bias = None
 
     def glorot(self) -> list[Glorot]:
         """The attention vectors, as maps from `width` columns to one."""
         return [(self.attention, self.width, 1)]
+
+    def as_pyg(self) -> list[Bounded]:
+        """The attention vectors, as maps from `width` columns to all heads."""
+        return [(self.attention, glorot_bound(self.heads, self.width))]
 
     def message(
         self, source: torch.Tensor, target: torch.Tensor, edge: torch.Tensor | None = None

@@ -1,12 +1,11 @@
-"""Relational graph attention (Busbridge et al., 2019, with attention across relations and bases as of Schlichtkrull et
-al., ESWC'18): y_i = Σ_j α_ij W_r(ij) x_j + W_0 x_i + b, W_r = Σ_b a_rb V_b.
+"""Relational graph attention: y_i = Σ_j α_ij W_r(ij) x_j + W_0 x_i + b, W_r = Σ_b a_rb V_b.
 
-α_ij is the softmax over the in-edges of i, of all relations together, of LeakyReLU(a_dst·W_r x_i + a_src·W_r x_j), per
-head. Products with the bases are taken of nodes, and mixed by relation where an edge is seen. So a halo row costs
-B (F + H) numbers forwards and 2B (F + H) backwards, for B bases, H heads and F = H × width, whatever the number of
-relations.
+It follows Busbridge et al., 2019, with attention across relations, and bases as in Schlichtkrull et al., ESWC'18. α_ij
+is the softmax per head over the in-edges of i, of all relations together, of LeakyReLU(a_dst·W_r x_i + a_src·W_r x_j).
+Products with the bases are computed per node, and mixed by relation per edge. So a halo row costs B (F + H) numbers
+forwards and 2B (F + H) backwards, for B bases, H heads and F = H × width, whatever the number of relations.
 
-As in rgcn a node itself has W_0, and self loops that are added on request are one relation more.
+As in rgcn, a node itself has W_0, and requested self loops are one relation more.
 """
 
 import torch
@@ -15,7 +14,7 @@ from torch.nn.functional import leaky_relu
 
 from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive
 from hpcgnn.nn.graph import DroppedRows, Graph
-from hpcgnn.nn.linear import Glorot, Linear
+from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.traits import LayerTraits
 
@@ -41,10 +40,10 @@ class RGATConv(nn.Module):
         self.bases = nn.Parameter(torch.zeros(self.num_bases, d_in, heads * width, dtype=spec.dtype))
         self.att_src = nn.Parameter(torch.zeros(heads, width, dtype=spec.dtype))
         self.att_dst = nn.Parameter(torch.zeros(heads, width, dtype=spec.dtype))
-        self.own = Linear(d_in, self.d_out, dtype=spec.dtype)
+        self.own = Linear(d_in, self.d_out, dtype=spec.dtype, start="glorot")
 
     def drop_bias(self) -> None:
-        """As that of nn.conv.Conv."""
+        """See `Conv.drop_bias`."""
         self.own.bias = None
 
     def glorot(self) -> list[Glorot]:
@@ -54,6 +53,14 @@ class RGATConv(nn.Module):
         each = [(basis, self.d_in, self.heads * self.width) for basis in self.bases.data]
         vectors = [(vector, self.width, 1) for vector in (self.att_src, self.att_dst)]
         return [*each, (self.coefficients, self.num_bases, self.num_bases), *vectors]
+
+    def as_pyg(self) -> list[Bounded]:
+        """Each basis by itself, the coefficients as a map from bases to relations, and the attention vectors as those
+        of gat. PyG's layer has other vectors, which are matrices.
+        """
+        each = [(basis, glorot_bound(*basis.shape)) for basis in self.bases.data]
+        vectors = [(vector, glorot_bound(self.heads, self.width)) for vector in (self.att_src, self.att_dst)]
+        return [*each, (self.coefficients, glorot_bound(*self.coefficients.shape)), *vectors]
 
     def message(
         self, source: torch.Tensor, target: torch.Tensor, relation: torch.Tensor

@@ -1,11 +1,11 @@
 """Relational graph convolution (Schlichtkrull et al., ESWC'18, eqs. 2 and 3): y_i = Σ_r mean_j∈N_r(i) W_r x_j + W_0 x_i
-+ b, W_r = Σ_b a_rb V_b.
++ b.
 
-A node itself has W_0. Self loops are added on request alone (`--self-loops add`), and are then one relation more: W_R
-x_i besides W_0 x_i, at the nodes that have no loop of the file's, and with a share in the bases.
+W_r = Σ_b a_rb V_b. A node itself has W_0. Self loops are added on request alone (`--self-loops add`), and are then one
+relation more. W_R x_i then adds to W_0 x_i at the nodes without a loop in the file, and has a share in the bases.
 
-Graphs with several types of nodes get a projection of their own for each type before the first layer; a type whose
-features are all zero has an embedding by its bias.
+Graphs with several types of nodes get a projection of their own for each type before the first layer. A type with only
+zero features has an embedding by its bias.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from torch import nn
 
 from hpcgnn.nn.entry import STACK, ModelEntry, handed_on, typed_projection
 from hpcgnn.nn.graph import Graph
-from hpcgnn.nn.linear import Glorot, Linear
+from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.traits import LayerTraits
@@ -32,10 +32,10 @@ class RGCNConv(nn.Module):
         num_bases = min(num_bases, max(1, num_types))
         self.coefficients = nn.Parameter(torch.zeros(num_types, num_bases, dtype=dtype))
         self.bases = nn.Parameter(torch.zeros(num_bases, d_in, d_out, dtype=dtype))
-        self.own = Linear(d_in, d_out, dtype=dtype)
+        self.own = Linear(d_in, d_out, dtype=dtype, start="glorot")
 
     def drop_bias(self) -> None:
-        """As that of nn.conv.Conv."""
+        """See `Conv.drop_bias`."""
         self.own.bias = None
 
     def glorot(self) -> list[Glorot]:
@@ -43,6 +43,11 @@ class RGCNConv(nn.Module):
         each = [(basis, self.d_in, self.d_out) for basis in self.bases.data]
         count = self.coefficients.shape[1]
         return [*each, (self.coefficients, count, count)]
+
+    def as_pyg(self) -> list[Bounded]:
+        """Each basis by itself, and the coefficients as a map from bases to relations."""
+        each = [(basis, glorot_bound(*basis.shape)) for basis in self.bases.data]
+        return [*each, (self.coefficients, glorot_bound(*self.coefficients.shape))]
 
     def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
         return graph.relate(x, self.coefficients, self.bases) + self.own(x)

@@ -4,7 +4,7 @@ What dropout leaves of them is drawn anew each time they are read, and so never 
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,8 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.shelf import OnDisk, Reading
+from hpcgnn.ops.dropout import Drop
 from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, row_tiles
-
-#: drop(x, rows, out): writes what dropout leaves of some rows to `out`; see dropped_rows.
-Drop = Callable[[torch.Tensor, slice, torch.Tensor], None]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ def check_privacy(config: Config, spec: ModelSpec) -> None:
         remedy = "use --frozen-halo keep"
     else:
         remedy = (
-            "use --schedule lazy without --finetune, or --keep-input always with --input-dropout aggregate where "
+            "use --schedule lazy without --finetune, or --keep-input always without --input-dropout raw where "
             "the model is gcn, sage, gin or sgc"
         )
     if again:

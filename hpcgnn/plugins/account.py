@@ -44,10 +44,10 @@ def make_account(
         mpi_bytes: growth of MPI's shared memory, in bytes.
     """
     lasting: dict[str, int] = {}
+    seen: set[Any] = set()
     arena, views = trainer.buffers.arena, trainer.views
-    # What the ranks of a node have in common is none of theirs: each has its share of it.
-    shared = [] if views.in_place is None else views.in_place.common_addresses
-    seen: set[Any] = {("storage", address) for address in shared}
+    if views.in_place is not None:  # counted below, by this rank's share
+        seen |= {("storage", address) for address in views.in_place.common_storages()}
     roots = {
         "features": (local.features, *(each.features for each in (views.nodes, views.subgraph) if each)),
         "labels, split and ids": (local.labels, local.split, local.original_id),
@@ -61,7 +61,7 @@ def make_account(
         lasting[item] = held_bytes(root, seen)
     lasting[MPI] = mpi_bytes
     if views.in_place is not None:
-        lasting[SHARED] = views.in_place.own_bytes + views.in_place.common_bytes
+        lasting[SHARED] = views.in_place.own_bytes + views.in_place.common_bytes()
     lasting[MODEL] += trainer.plugins.later_bytes()
     lasting[MODEL] += sum(p.nbytes for p in trainer.model.parameters())  # the best so far, which the epoch loop holds
     # It has a line of its own.

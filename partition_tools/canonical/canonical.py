@@ -42,7 +42,8 @@ class ImportOptions:
 
     fractions: (train, val, test) of a random split; None for no such split. seed: of that split. resplit: whether it
     replaces the source's own. add_reverse: give each edge type a reverse type. task: what the labels are for, `auto` to
-    see by themselves whether classes or 0/1 labels.
+    see by themselves whether classes or 0/1 labels. standardize: scale the columns of the
+    features by the training nodes' mean and deviation.
     """
 
     undirected: bool = False
@@ -50,6 +51,7 @@ class ImportOptions:
     drop_duplicates: bool = False
     drop_weights: bool = False
     row_normalize: bool = False
+    standardize: bool = False
     feature_dtype: str = "fp32"
     num_classes: int | None = None
     name: str | None = None
@@ -78,8 +80,9 @@ def canonical(
     if raw.ids is not None and len(raw.ids) != n:
         raise GraphError(f"there are {n} nodes but {len(raw.ids)} ids of nodes; expected one for each, or none")
     reporter.stage(f"checking {n:,} nodes")
-    features = canonical_features(raw.features, n, options.feature_dtype, options.row_normalize, reporter)
     split = canonical_split(raw.split, n, options.fractions, options.seed, options.resplit, raw.labels, options.task)
+    train = split == SPLITS["train"] if options.standardize else None
+    features = canonical_features(raw.features, n, options.feature_dtype, options.row_normalize, reporter, train)
     names = canonical_names(raw.type_names)
     num_classes = raw.num_classes if options.num_classes is None else options.num_classes
     if options.task == REGRESSION:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import scipy.sparse
 
-from hpcgnn.errors import GraphError
+from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.schema import Rows
 from hpcgnn.graphfile.storage import SLAB_ROWS, Csr
+from partition_tools.canonical.column_scales import scale_warning, standard_of
 from partition_tools.canonical.precision import PrecisionLoss
 from partition_tools.workspace.progress import Reporter
 
@@ -44,17 +45,30 @@ class RowMap:
 
 
 def canonical_features(
-    features: Rows | Csr | None, num_nodes: int, dtype: str, row_normalize: bool, reporter: Reporter
+    features: Rows | Csr | None,
+    num_nodes: int,
+    dtype: str,
+    row_normalize: bool,
+    reporter: Reporter,
+    standardize: np.ndarray | None = None,
 ) -> Rows | Csr | None:
     """Features as `write_graph` takes them: an array-like of float16/float32 (n, F), a `Csr` with float32 data, or
     None.
 
-    row_normalize: divide each row by the sum of its absolute values (rows of zeros stay). GraphError for NaN or
+    row_normalize: divide each row by the sum of its absolute values (rows of zeros stay). standardize: bool (n,), the
+    training nodes, by whose mean and deviation each column is standardised; None: it is not. GraphError for NaN or
     infinity, also where fp16 makes one.
     """
     if features is None:
         return None
+    if row_normalize and standardize is not None:
+        raise ConfigError("--row-normalize and --standardize undo each other; expected one of them, got both")
     if isinstance(features, Csr):
+        if standardize is not None:
+            raise GraphError(
+                "--standardize: sparse features would have no zeros any more, and many times their size; expected "
+                "dense ones; use --row-normalize, or leave it out"
+            )
         if dtype != "fp32":
             reporter.warn(f"sparse features are stored as fp32; --feature-dtype {dtype} is for dense ones")
         return _sparse(features, num_nodes, row_normalize, reporter)
@@ -67,13 +81,20 @@ def canonical_features(
     if features.shape[1] == 0:
         raise GraphError("the features have no columns; leave them out, or give each node at least one")
     target = DTYPES[dtype]
-    loss = None if row_normalize else PrecisionLoss("features", "node", features.shape[1], target)
+    changes = row_normalize or standardize is not None
+    loss = None if changes else PrecisionLoss("features", "node", features.shape[1], target)
     source = features
-    if row_normalize or features.dtype != target:
+    if standardize is not None:
+        standard = standard_of(source, standardize)
+        features = RowMap(source, lambda rows: _convert(standard(rows), target, False), target)
+    elif row_normalize or features.dtype != target:
         features = RowMap(features, lambda rows: _convert(rows, target, row_normalize), target)
     _check_finite(source, features, loss)
     if loss is not None:
         loss.tell(reporter)
+        warning = scale_warning(features)
+        if warning:
+            reporter.warn(warning)
     return features
 
 

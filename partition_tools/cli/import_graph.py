@@ -105,6 +105,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="divide each node's features by their sum (of absolute values), as is usual for Cora",
     )
+    parser.add_argument(
+        "--standardize", action="store_true", help="scale feature columns by the training nodes' mean and deviation"
+    )
     parser.add_argument("--feature-dtype", choices=tuple(DTYPES), default="fp32")
     parser.add_argument(
         "--task",

@@ -32,8 +32,7 @@ class MpiNodeMemory:
         self.place: int = self._node.rank
 
     def allocate(self, nbytes: int) -> mmap.mmap:
-        unit = _HUGE if nbytes >= _HUGE else mmap.PAGESIZE  # what is small takes no huge page
-        size, memory = max(1, -(-nbytes // unit)) * unit, None
+        size, memory = max(1, -(-nbytes // _HUGE)) * _HUGE, None
         with contextlib.ExitStack() as until_mapped:
             path, failure = "", ""
             if self.place == 0:
@@ -59,9 +58,8 @@ class MpiNodeMemory:
                 f"({max(failures, key=len)}); expected ranks of one user that see each other's /proc, in one container "
                 "or in none; use --intra-node messages"
             )
-        if unit == _HUGE:
-            with contextlib.suppress(OSError, AttributeError):  # a system without huge pages
-                memory.madvise(mmap.MADV_HUGEPAGE)
+        with contextlib.suppress(OSError, AttributeError):  # a system without huge pages
+            memory.madvise(mmap.MADV_HUGEPAGE)
         return memory
 
     def gather(self, value: Any) -> list[Any]:

@@ -1,28 +1,36 @@
 """How many rows each rank receives from each: the different nodes at the ends of edges, or least covers of these."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.estimate.counts.between_nodes import Nodes
 from hpcgnn.exchange.rounds import Rounds, Sides, cut, segments
+
+# Rows of a rank are numbered from 0; those of a node are not.
+_OF_A_RANK = 1 << 32
 
 
 @dataclass(frozen=True)
 class HaloCounts:
-    """How many rows each rank receives from each: of one direction of the edges, or of what a layer needs of it.
+    """The number of rows between each pair of ranks, for one direction of the edges, or a layer's part of it.
 
-    ranks: P. receiver, offset, rows: int64 (pairs,), of the pairs of ranks that have anything to send, by receiver; the
-    sender is receiver - offset (modulo P).
+    Attributes:
+        ranks: P.
+        receiver, offset, rows: int64 (pairs,), for pairs with rows to send, by receiver. The sender is receiver -
+            offset (modulo P).
+        nodes: the Nodes in place of ranks, if nodes exchange rows; P is then their number. None for ranks.
     """
 
     ranks: int
     receiver: np.ndarray
     offset: np.ndarray
     rows: np.ndarray
+    nodes: Nodes | None = None
 
     @cached_property
     def received(self) -> np.ndarray:
@@ -57,16 +65,16 @@ class HaloCounts:
         return int(max(self.received.max(initial=0), self.sent.max(initial=0)))
 
     def scaled(self, factor: float) -> "HaloCounts":
-        """So much of each."""
+        """Return all counts times a factor."""
         rows = np.rint(self.rows * factor).astype(np.int64)
-        return HaloCounts(self.ranks, self.receiver[rows > 0], self.offset[rows > 0], rows[rows > 0])
+        return replace(self, receiver=self.receiver[rows > 0], offset=self.offset[rows > 0], rows=rows[rows > 0])
 
     @property
     def adjoint(self) -> "HaloCounts":
         """As many rows the other way."""
         sender = (self.receiver - self.offset) % self.ranks
         order = np.argsort(sender, kind="stable")
-        return HaloCounts(self.ranks, sender[order], (self.ranks - self.offset)[order], self.rows[order])
+        return replace(self, receiver=sender[order], offset=(self.ranks - self.offset)[order], rows=self.rows[order])
 
     def rounds(self, cap: int) -> Rounds:
         """The rounds that the ranks agree on for buffers of `cap` rows."""
@@ -75,7 +83,7 @@ class HaloCounts:
 
     @cached_property
     def sides(self) -> Sides:
-        """What each rank receives, and what each sends."""
+        """Return the rows that each rank receives, and those it sends."""
         sender = (self.receiver - self.offset) % self.ranks
         side = np.concatenate([self.receiver, self.ranks + sender])
         return Sides(side, np.tile(self.offset, 2), np.tile(self.rows, 2), 2 * self.ranks, self.ranks)
@@ -83,8 +91,11 @@ class HaloCounts:
 
 @dataclass(frozen=True)
 class PairCounts:
-    """Pairs of nodes by the ranks that own their targets. own, remote: int64 (P,), those whose source is an own node,
-    and another's; inward: HaloCounts of the sources.
+    """Pairs of nodes by the ranks that own their targets.
+
+    Attributes:
+        own, remote: int64 (P,), pairs with an owned source, and with a remote one.
+        inward: HaloCounts of the sources.
     """
 
     own: np.ndarray
@@ -93,13 +104,33 @@ class PairCounts:
 
 
 class Needs:
-    """Collects the different nodes that each rank receives, by the rank that they come from."""
+    """Collects the different nodes that each rank receives, by the rank that they come from. between: Nodes that stand
+    for ranks, or None.
+    """
 
-    def __init__(self, ranks: int) -> None:
-        self._ranks, self._found = ranks, list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
+    def __init__(self, ranks: int, between: Nodes | None = None) -> None:
+        self._ranks, self._between = ranks if between is None else between.number, between
+        self._found = list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
+        self._pending, self._node = list[tuple[np.ndarray, ...]](), 0
 
     def add(self, rank: int, owner: np.ndarray, nodes: np.ndarray, rows: np.ndarray) -> None:
-        """Edges from nodes of these owners into rows of a rank: (E,) each."""
+        """Edges from nodes of these owners into rows of a rank: (E,) each. Ranks come in ascending order."""
+        if self._between is None:
+            self._add(rank, owner, nodes, rows)
+            return
+        node, of = rank // self._between.per_node, owner // self._between.per_node
+        if node != self._node:
+            self._end_node()
+        self._node, away = node, of != node
+        self._pending.append((of[away], nodes[away], rows[away].astype(np.int64) + rank * _OF_A_RANK))
+
+    def _end_node(self) -> None:
+        """All edges of a node are there."""
+        if self._pending:
+            parts, self._pending = self._pending, []
+            self._add(self._node, *(np.concatenate(each) for each in zip(*parts, strict=True)))
+
+    def _add(self, rank: int, owner: np.ndarray, nodes: np.ndarray, rows: np.ndarray) -> None:
         _, first = np.unique(nodes, return_index=True)
         counts = np.bincount((rank - owner[first].astype(np.int64)) % self._ranks, minlength=self._ranks)
         offsets = np.flatnonzero(counts)
@@ -107,18 +138,19 @@ class Needs:
 
     def counts(self) -> HaloCounts:
         """The rows, where all that are needed travel."""
-        return _joined(self._ranks, self._found)
+        self._end_node()
+        return _joined(self._ranks, self._found, self._between)
 
 
 class Covers(Needs):
     """Also collects the sizes of least covers of the edges between ranks (graph/transforms/vertex_cover.py)."""
 
-    def __init__(self, ranks: int) -> None:
-        super().__init__(ranks)
+    def __init__(self, ranks: int, between: Nodes | None = None) -> None:
+        super().__init__(ranks, between)
         self._fewest = list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
 
-    def add(self, rank: int, owner: np.ndarray, nodes: np.ndarray, rows: np.ndarray) -> None:
-        super().add(rank, owner, nodes, rows)
+    def _add(self, rank: int, owner: np.ndarray, nodes: np.ndarray, rows: np.ndarray) -> None:
+        super()._add(rank, owner, nodes, rows)
         if len(nodes) == 0:
             return
         offset = (rank - owner.astype(np.int64)) % self._ranks
@@ -130,7 +162,8 @@ class Covers(Needs):
 
     def fewest(self) -> HaloCounts:
         """The rows and sums of rows, where the fewest travel."""
-        return _joined(self._ranks, self._fewest)
+        self._end_node()
+        return _joined(self._ranks, self._fewest, self._between)
 
 
 def _cover(nodes: np.ndarray, rows: np.ndarray) -> int:
@@ -141,6 +174,9 @@ def _cover(nodes: np.ndarray, rows: np.ndarray) -> int:
     return kernels.least_cover(indptr, torch.from_numpy(indices.astype(np.int32)), len(ends))[0]
 
 
-def _joined(ranks: int, found: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> HaloCounts:
+def _joined(
+    ranks: int, found: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], between: Nodes | None
+) -> HaloCounts:
     parts = zip(*found, strict=True) if found else [[np.zeros(0, np.int64)]] * 3
-    return HaloCounts(ranks, *(np.concatenate(part) for part in parts))
+    receiver, offset, rows = (np.concatenate(part) for part in parts)
+    return HaloCounts(ranks, receiver, offset, rows, between)

@@ -1,7 +1,7 @@
-"""What each rank of a job will hold and receive, counted from the graph file and a map, one rank after another.
+"""Each rank's share of a job, counted from the graph file and a map, one rank after another.
 
-Nothing is trained. In memory are the indices of one rank and some bytes for each of its nodes; for layers that compute
-some rows only, a byte for each node of the graph and layer.
+No training takes place. Memory holds the indices of one rank and some bytes for each of its nodes. For pruned layers,
+it holds a byte for each node of the graph and layer.
 """
 
 import copy
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from hpcgnn.estimate.counts.between_nodes import Nodes
 from hpcgnn.estimate.counts.halo_counts import Covers, HaloCounts, Needs, PairCounts
 from hpcgnn.graph.load import read_indptr
 from hpcgnn.graph.transforms.vertex_cover import saves
@@ -31,17 +32,25 @@ NONE: Locality = (np.array([1.0]), np.array([1.0]))
 
 @dataclass(frozen=True)
 class Shares:
-    """What the ranks of a job hold. All arrays: (P,).
+    """The shares of all ranks. All arrays: (P,).
 
-    nodes; train: nodes of the training split; outer: nodes with an edge from or to another rank; loops: nodes with an
-    edge to themselves; own, remote: in-edges from own nodes and from others'. own_out, remote_out: out-edges likewise.
-    inward, outward: HaloCounts of the directions, the same for an undirected graph; map_rows: halo rows of all ranks,
-    which may be more than the rows that travel. degrees: in-degrees of a sample of all nodes. entries: stored features
-    of a node in the mean, where features are sparse. locality: (rows (m,), shares (m,)) rising and falling: so large is
-    the share of edges whose source is not among that many different sources before it. entry_locality,
-    column_locality: the same of the columns of stored features, node by node, and of their nodes, column by column.
-    seen: what training sees of it, where that is a subgraph (`--inductive`). held: see `PairCounts`, held-out edges and
-    what they are compared with, by name.
+    Attributes:
+        nodes, train: owned nodes, and those of the training split.
+        outer: nodes with an edge from or to another rank.
+        loops: nodes with an edge to themselves.
+        own, remote: in-edges from owned nodes, and from other ranks' nodes.
+        own_out, remote_out: out-edges likewise.
+        inward, outward: HaloCounts of the directions, the same for an undirected graph.
+        map_rows: halo rows of all ranks; fewer of them may travel.
+        degrees: in-degrees of a sample of all nodes.
+        entries: mean number of stored features per node, if features are sparse.
+        locality: (rows (m,) rising, shares (m,) falling): the share of edges whose source is not among that many
+            different sources before it.
+        entry_locality, column_locality: the same for the columns of stored features, node by node, and for their nodes,
+            column by column.
+        seen: the training subgraph (`--inductive`), or None.
+        held: held-out edges and their negatives by name, see `PairCounts`.
+        between: (inward, outward) between nodes, if their ranks read each other's rows in place and only these travel.
     """
 
     nodes: np.ndarray
@@ -61,6 +70,7 @@ class Shares:
     entry_locality: Locality = NONE
     column_locality: Locality = NONE
     seen: "Shares | None" = None
+    between: tuple[HaloCounts, HaloCounts] | None = None
     held: Mapping[str, PairCounts] = field(default_factory=dict)
 
     @property
@@ -74,8 +84,13 @@ class Shares:
 
     @property
     def in_training(self) -> "Shares":
-        """What training sees."""
+        """Return the Shares of the training subgraph."""
         return self if self.seen is None else self.seen
+
+    @property
+    def travelling(self) -> tuple[HaloCounts, HaloCounts]:
+        """Return the (inward, outward) counts of the messages."""
+        return self.between or (self.inward, self.outward)
 
     @property
     def directed(self) -> bool:
@@ -83,17 +98,27 @@ class Shares:
 
 
 class Counter:
-    """Counts what the ranks of a graph file and a map receive.
+    """Counts the rows that the ranks of a graph file and a map receive.
 
-    cluster_to_rank: int32 (K,), or (n,) for single nodes. halo: 'rows', 'least' or 'auto', see --halo.
+    Attributes:
+        cluster_to_rank: int32 (K,), or (n,) for single nodes.
+        halo: 'rows', 'least' or 'auto', see --halo.
+        between: Nodes whose ranks read each other's rows in place, or None.
     """
 
-    def __init__(self, file: GraphFile, cluster_to_rank: np.ndarray, ranks: int, halo: str = "rows") -> None:
+    def __init__(
+        self,
+        file: GraphFile,
+        cluster_to_rank: np.ndarray,
+        ranks: int,
+        halo: str = "rows",
+        between: Nodes | None = None,
+    ) -> None:
         nodes = file.meta.num_nodes
         single = len(cluster_to_rank) == nodes != file.meta.num_clusters
         offsets = np.arange(nodes + 1) if single else file.read("clusters/offsets", dtype=np.int64)
         self.file, self.ranks, self.ownership = file, ranks, Ownership(offsets, cluster_to_rank, ranks)
-        self._halo_option = halo
+        self._halo_option, self._between = halo, between
         self._taken: Taken | None = None
 
     def taking(self, taken: Taken) -> "Counter":
@@ -108,15 +133,16 @@ class Counter:
         nodes = self.ownership.counts if among is None else empty.copy()
         train, outer, loops, own, remote = (empty.copy() for _ in range(5))
         own_out, remote_out = (own, remote) if file.meta.undirected else (empty.copy(), empty.copy())
-        inward, outward = self._pairs(), Needs(self.ranks)
-        directions = [("", own, remote, inward)]
+        inward, outward = self._pairs(None), Needs(self.ranks)
+        into_nodes, out_of_nodes = self._pairs(self._between), Needs(self.ranks, self._between)
+        directions = [("", own, remote, inward, into_nodes)]
         if not file.meta.undirected:
-            directions.append(("_out", own_out, remote_out, outward))
+            directions.append(("_out", own_out, remote_out, outward, out_of_nodes))
         for rank in range(self.ranks):
             ranges = self.ownership.ranges(rank)
             there = np.zeros(int(self.ownership.counts[rank]), bool)
             places = np.concatenate([np.arange(*each) for each in ranges]) if ranges else empty[:0]
-            for suffix, mine, others, pairs in directions:
+            for suffix, mine, others, pairs, pairs_of_nodes in directions:
                 for indices, owner, rows in self._edges(suffix, rank, ranges):
                     away = owner != rank
                     loops[rank] = len(np.unique(rows[indices == places[rows]]))
@@ -124,12 +150,18 @@ class Counter:
                     others[rank] += int(np.count_nonzero(away))
                     mine[rank] += len(away) - int(np.count_nonzero(away))
                     pairs.add(rank, owner[away], indices[away], rows[away])
+                    if self._between is not None:
+                        pairs_of_nodes.add(rank, owner[away], indices[away], rows[away])
             outer[rank] = np.count_nonzero(there)
             if among is not None:
                 nodes[rank] = train[rank] = np.count_nonzero(among[places])
             elif ranges:
                 train[rank] = np.count_nonzero(file.read("nodes/split", ranges, np.uint8) == SPLITS["train"])
         counted, back = self._travelling(inward, inward if file.meta.undirected else outward)
+        between = None
+        if self._between is not None:
+            between = self._travelling(into_nodes, into_nodes if file.meta.undirected else out_of_nodes)
+            between = between[0], between[0] if file.meta.undirected else between[1]
         largest = int(nodes.argmax())
         entries, features = 0.0, (NONE, NONE)
         if file.meta.sparse_features:
@@ -144,6 +176,7 @@ class Counter:
             locality=self._locality(largest),
             entry_locality=features[0],
             column_locality=features[1],
+            between=between,
         )
 
     def _locality(self, rank: int) -> Locality:
@@ -170,8 +203,12 @@ class Counter:
         return mask
 
     def needed(self, worthwhile: Sequence[float], prunable: int) -> list[np.ndarray]:
-        """bool (n,) in the order of the file: the nodes that the last layers compute in training, the last first; see
-        graph/transforms/pruning.py, which has the arguments.
+        """Return the nodes that the last layers compute in training, the last layer first.
+
+        graph/transforms/pruning.py explains the arguments.
+
+        Returns:
+            list of bool (n,) in the order of the file.
         """
         file, nodes = self.file, self.file.meta.num_nodes
         found: list[np.ndarray] = []
@@ -198,13 +235,13 @@ class Counter:
             layer = len(worthwhile) - 1 - back
             inputs = sets[back + 1] if back + 1 < len(sets) and layer > 0 else np.ones_like(outputs)
             whole = layer == 0 and keeps_input
-            halo = (shares.inward, shares.outward) if whole else self.halo(inputs, outputs)
+            halo = shares.travelling if whole else self.halo(inputs, outputs)
             found[layer, "inward"], found[layer, "outward"] = halo
         return found
 
     def halo(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[HaloCounts, HaloCounts]:
         """(inward, outward) HaloCounts of the edges from nodes in inputs to nodes in outputs: bool (n,)."""
-        inward, outward = self._pairs(), Needs(self.ranks)
+        inward, outward = self._pairs(self._between), Needs(self.ranks, self._between)
         for rank in range(self.ranks):
             ranges = self.ownership.ranges(rank)
             mine = np.concatenate([np.arange(*each) for each in ranges]) if ranges else np.zeros(0, np.int64)
@@ -216,11 +253,13 @@ class Counter:
                         pairs.add(rank, owner[taken], indices[taken], rows[taken])
         return self._travelling(inward, outward)
 
-    def _pairs(self) -> Needs:
-        return Needs(self.ranks) if self._halo_option == "rows" else Covers(self.ranks)
+    def _pairs(self, between: Nodes | None) -> Needs:
+        return Needs(self.ranks, between) if self._halo_option == "rows" else Covers(self.ranks, between)
 
     def _travelling(self, inward: Needs, outward: Needs) -> tuple[HaloCounts, HaloCounts]:
-        """(inward, outward) of what travels: rows, or as in graph/transforms/vertex_cover.py."""
+        """Return (inward, outward) counts of the messages: rows, or rows and sums as in
+        graph/transforms/vertex_cover.py.
+        """
         rows = inward.counts()
         if isinstance(inward, Covers):
             fewest = inward.fewest()
@@ -244,11 +283,10 @@ class Counter:
 
 
 def locality_of(reads: np.ndarray) -> Locality:
-    """(rows, shares) of the rows that are read one after another, see Shares: from stretches of them, each twice as
-    long as the one before.
+    """Return (rows, shares) for a sequence of row reads, see Shares, from stretches of doubling length.
 
-    What a stretch has of different rows grows with its length by the share of reads that are of none of those before:
-    the miss rate of a working set (Denning, 1968). At the least each row is read once from afar.
+    The number of different rows in a stretch grows with its length, by the share of reads outside of earlier ones. This
+    is the miss rate of a working set (Denning, 1968). Each row is read from memory at least once.
     """
     length = 256
     if 2 * len(reads) <= length:  # too few to tell

@@ -1,4 +1,4 @@
-"""Where estimates have a graph from: a file, whose halos are counted, or what is assumed of one."""
+"""Sources of graphs for estimates: a file with counted halos, or assumed numbers."""
 
 from dataclasses import replace
 from typing import Protocol
@@ -7,6 +7,7 @@ from hpcgnn.app.choosing_maps import map_of_one_process
 from hpcgnn.config import Config
 from hpcgnn.estimate.arguments import Stats
 from hpcgnn.estimate.counts.assumed import assumed_meta, assumed_shares
+from hpcgnn.estimate.counts.between_nodes import Nodes
 from hpcgnn.estimate.counts.halo_counts import PairCounts
 from hpcgnn.estimate.counts.pair_counts import drawn_pairs, given_pairs, sides_of
 from hpcgnn.estimate.counts.shares import Counter, Shares
@@ -24,43 +25,61 @@ class Source(Protocol):
     """A graph to be trained on."""
 
     def forecast(self, config: Config, ranks: int) -> Forecast:
-        """The Forecast of a configuration on so many ranks. Raises ConfigError or GraphError where there is none."""
+        """Return the Forecast of a configuration on `ranks` ranks. Raises ConfigError or GraphError if there is
+        none.
+        """
 
 
 class CountedGraph:
-    """The graph of an open GraphFile. What was counted and tried out last is kept for the next call. labelled: whether
-    it must have labels.
+    """The graph of an open GraphFile. It caches the last counts and trials.
+
+    Attributes:
+        labelled: whether it must have labels.
+        per_node: number of ranks on a node, if known.
     """
 
-    def __init__(self, file: GraphFile, labelled: bool = True) -> None:
+    def __init__(self, file: GraphFile, labelled: bool = True, per_node: int | None = None) -> None:
         check_trainable(file, labelled)
-        self._file = file
+        self._file, self._per_node = file, per_node
         self._counted: tuple[object, Counter, Shares] | None = None
         self._forecaster = _Forecasters()
 
     def forecast(self, config: Config, ranks: int) -> Forecast:
         """See Source."""
         decided = plan(config, self._file.meta, ranks)
+        between = self._between(decided, ranks)
+        if decided.in_place and between is None:
+            decided = decided.changed(intra_node="messages")
         config, keeps_input = decided.config, decided.spec.keeps_input
-        counter, shares = self._count(config, ranks, decided.halo)
+        counter, shares = self._count(config, ranks, decided.halo, between)
         given = decided.task.splits_edges and config.task.link_split == GIVEN
         compared_with = self._file.meta.negatives if given else ""
         return self._forecaster(decided, compared_with).forecast(
             shares, lambda worthwhile, prunable: counter.layers(shares, keeps_input, worthwhile, prunable)
         )
 
-    def _count(self, config: Config, ranks: int, halo: str) -> tuple[Counter, Shares]:
-        key = config.data, config.schedule.assignment, config.run.seed, config.task, ranks, halo
+    def _between(self, decided: RunPlan, ranks: int) -> Nodes | None:
+        """The Nodes that exchange rows, where their ranks read each other's in place."""
+        per_node = min(ranks, self._per_node or 1)
+        if not decided.in_place or per_node == 1:
+            return None
+        return Nodes(ranks, per_node, decided.returns, decided.narrows)
+
+    def _count(self, config: Config, ranks: int, halo: str, between: Nodes | None) -> tuple[Counter, Shares]:
+        key = config.data, config.schedule.assignment, config.run.seed, config.task, ranks, halo, between
         if self._counted is None or self._counted[0] != key:
             self._counted = None  # its memory goes before the next takes some
-            counter = Counter(self._file, map_of_one_process(self._file, config, ranks)[1], ranks, halo)
+            counter = Counter(self._file, map_of_one_process(self._file, config, ranks)[1], ranks, halo, between)
             self._counted = key, *count(config, counter)
         return self._counted[1:]
 
 
 def count(config: Config, counter: Counter) -> tuple[Counter, Shares]:
-    """The Counter of the edges that messages go along, and the Shares of what ranks hold, of what training sees of it,
-    and of what is held out. config: resolved; counter: of all edges.
+    """Return the Counter of the message edges, and the Shares of the ranks with training subgraph and held-out edges.
+
+    Args:
+        config: the resolved configuration.
+        counter: Counter of all edges.
     """
     if config.data.inductive:
         among = counter.trained_on()
@@ -99,7 +118,7 @@ class AssumedGraph:
         return forecaster.forecast(shares)
 
     def _with_links(self, config: Config, ranks: int) -> Shares:
-        """The Shares of the training edges, with those that are held out: the same share of each is cut."""
+        """Return the Shares of the training edges with the held-out ones; the cut share is the same for both."""
         cut_share, train_share = self._shares
         training, *held = (
             assumed_shares(self._stats._replace(edges=round(share * self._stats.edges)), ranks, cut_share, train_share)

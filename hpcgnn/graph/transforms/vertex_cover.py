@@ -31,9 +31,9 @@ from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import HaloPlan, agreed_plan
 from hpcgnn.exchange.sending import Sending, Sums
-from hpcgnn.graph.between_nodes import to_planners
 from hpcgnn.graph.blocks import halo_blocks, joined, transposed
 from hpcgnn.graph.local import Adjacency, LocalGraph
+from hpcgnn.graph.transforms.between_nodes import to_planners
 
 # Sums are worth their structure where they save more than this share of the rows.
 WORTHWHILE = 0.05
@@ -265,7 +265,8 @@ def _served(
     indptr = np.append(0, np.cumsum(np.bincount(rows, minlength=adjacency.own.num_rows)))
     weight = None if weight is None else weight[torch.from_numpy(order)]
     halo = halo_blocks(made.starts, indptr, position[order], weight)
-    return replace(adjacency, halo=halo, plan=made, counted=adjacency.num_edges)
+    counts = None if columns.weight is None else adjacency.edge_counts.int()
+    return replace(adjacency, halo=halo, plan=made, counted=adjacency.num_edges, row_counts=counts)
 
 
 def _by_offset(counts: np.ndarray, chosen: np.ndarray) -> np.ndarray:

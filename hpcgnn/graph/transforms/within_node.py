@@ -1,9 +1,9 @@
 """The structure of a rank that reads the rows of the other ranks of its node where they are (exchange/node_stream.py).
 
-Edges from ranks of the node join the own block. Its columns are then rows of the node's matrix, which has the rows of
-one rank after the other. Halo, rounds and messages remain for other nodes, and the node has them as one
-(graph/between_nodes.py). A row has own edges first, then the edges from each other rank as they came, then the edges
-from other nodes. So its sum is always made in one order.
+Edges from ranks of the node join the own block, whose columns are then rows of the node's matrix: those of the node's
+ranks, one rank's after the other's. Halo, rounds and messages remain for other nodes, and are those of the node as one
+(between_nodes.py). The edges of a row are in the order: own, then those of each other rank as they came, then those of
+other nodes; so the sum of a row is always made in one order.
 """
 
 from dataclasses import replace
@@ -15,11 +15,11 @@ from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.node_rows import NodeRows, Spread
 from hpcgnn.exchange.node_stream import Neighbours
-from hpcgnn.exchange.peers import Peers
+from hpcgnn.exchange.peers import Peers, cap_of_nodes
 from hpcgnn.exchange.plan import HaloPlan, gather_halo
-from hpcgnn.graph.between_nodes import node_plan
 from hpcgnn.graph.blocks import Block, halo_blocks, joined
 from hpcgnn.graph.local import Adjacency, LocalGraph
+from hpcgnn.graph.transforms.between_nodes import node_plan
 
 # Edges that are moved at a time.
 _PIECE = 1 << 20
@@ -28,13 +28,11 @@ _PIECE = 1 << 20
 def within_node(
     local: LocalGraph, rows: NodeRows, comm: Communicator, returns: bool, widens: bool = False
 ) -> LocalGraph:
-    """The LocalGraph for reading the rows of this node's ranks where they are. returns: whether anything returns to the
-    rows along the edges, as under attention; widens: whether rows are narrowed on their way. Collective.
+    """The LocalGraph of which the rows of this node's ranks are read where they are. returns: whether anything returns
+    to the rows along the edges, as under attention; widens: whether rows are narrowed on their way. Collective.
     """
     peers = Peers.nodes(rows, comm)
-    # Each rank of a node adds for itself what returns, and widens for itself: all beside the buffers that they share.
-    cap = peers.fewest * local.inward.plan.cap
-    cap = local.inward.plan.cap if widens else 2 * cap // (1 + peers.fewest) if returns else cap
+    cap = cap_of_nodes(local.inward.plan.cap, peers.fewest, returns, widens)
     num_inward, num_outward = local.inward.own.num_rows, local.outward.own.num_rows
     inward = _joined(local.inward, rows.spread(num_outward), peers, cap, comm, returns)
     outward = inward

@@ -1,8 +1,8 @@
-"""The halo of a node: the rows of other nodes that any of its ranks needs, planned by its ranks together.
+"""The halo of a node: what any of its ranks needs of another node's rows, planned by its ranks together.
 
-Each rank knows its own needs. The pairs of nodes are dealt to the ranks of both nodes. A pair has a planner on each of
-its nodes: it collects the needs of the other ranks of its node in one list without doubles, and sends the list to the
-planner on the other node. The plan lies in memory that the ranks of the node share (see exchange/peers.py).
+Each rank knows what it needs itself. The pairs of nodes are dealt to the ranks of both: one rank of each node, the
+planner of the pair, is told what the others of its node need, and makes one list of it, which it tells the planner on
+the other end. What is planned for all lies in memory that the ranks of the node share (see exchange/peers.py).
 """
 
 from collections.abc import Iterable
@@ -37,10 +37,11 @@ def node_plan(
         places.append(np.split(found.reshape(-1), np.cumsum([len(part) for part in parts])[:-1]))
     received = sum(peers.gather(received), np.zeros_like(received))
     first = np.cumsum(received) - received
-    planned = list(zip(peers.planned(peers.place), places, strict=True))
     answers = [
         torch.from_numpy(np.concatenate([np.zeros(0, np.int64), *(first[k - 1] + part[of] for k, part in planned)]))
-        for of in range(len(peers.ranks))
+        for of, planned in (
+            (of, list(zip(peers.planned(peers.place), places, strict=True))) for of in range(len(peers.ranks))
+        )
     ]
     places_found = torch.empty(len(ids), dtype=torch.int64)
     _exchange(comm, zip(peers.ranks, answers, strict=True), _by_planner(peers, counts, places_found))
@@ -52,18 +53,15 @@ def node_plan(
 
 
 def to_planners(peers: Peers, counts: np.ndarray, values: torch.Tensor, comm: Communicator) -> list[dict]:
-    """The values of each rank of the node, by place, for the pairs that this rank plans: {ring offset: values}.
-
-    values: (m,) of this rank, one ring offset after another, counts (N - 1,) of each. Collective over the node.
+    """What each rank of the node, by place, has for the pairs that this rank plans: {ring offset: its values}. values:
+    (m,) of this rank for all ring offsets, counts (N - 1,) of each, one after another. Collective over the node.
     """
     planned, all_counts = peers.planned(peers.place), peers.gather(counts)
     part = slice(planned.start - 1, planned.stop - 1)
     come = [torch.empty(int(each[part].sum()), dtype=values.dtype) for each in all_counts]
     _exchange(comm, _by_planner(peers, counts, values), zip(peers.ranks, come, strict=True))
-    return [
-        dict(zip(planned, np.split(got.numpy(), np.cumsum(each[part]))[:-1], strict=True))
-        for got, each in zip(come, all_counts, strict=True)
-    ]
+    ends = [np.cumsum(each[part])[:-1] for each in all_counts]
+    return [dict(zip(planned, np.split(got.numpy(), end), strict=False)) for got, end in zip(come, ends, strict=True)]
 
 
 def _by_planner(peers: Peers, counts: np.ndarray, values: torch.Tensor) -> list[Message]:
@@ -74,7 +72,7 @@ def _by_planner(peers: Peers, counts: np.ndarray, values: torch.Tensor) -> list[
 
 
 def _exchange(comm: Communicator, outgoing: Iterable[Message], incoming: Iterable[Message]) -> None:
-    """Send and receive the messages that have values. Both ends know which."""
+    """Send and receive what has any values: both ends know."""
     sent, received = ([each for each in messages if len(each[1])] for messages in (outgoing, incoming))
     comm.exchange(sent, received, "plan").finish()
 
@@ -90,8 +88,8 @@ def _told(peers: Peers, unions: list[np.ndarray], comm: Communicator) -> tuple[t
     asked = comm.alltoall(torch.from_numpy(numbers), "plan").numpy()[others]
     come = [torch.empty(int(count), dtype=torch.int32) for count in asked]
     gone = [torch.from_numpy(each.astype(np.int32)) for each in unions]
-    _exchange(comm, zip(others, gone, strict=True), zip(others, come, strict=False))
-    # Rows come at offset k from the node to which rows go at offset N - k.
+    _exchange(comm, zip(others, gone, strict=True), zip(others, come, strict=True))
+    # What goes to the node that rows of offset k come from goes at offset N - k.
     sent = np.zeros(peers.size - 1, np.int64)
     sent[[peers.size - k - 1 for k in planned]] = asked
     rows = torch.cat([torch.zeros(0, dtype=torch.int32), *reversed(come)])
