@@ -32,7 +32,7 @@ def takes_sums(config: Config, spec: ModelSpec) -> bool:
 
 
 def halo_of(config: Config, spec: ModelSpec) -> str:
-    """What --halo comes to: 'rows' where ranks may not send sums."""
+    """The value of --halo: 'rows' where ranks may not send sums."""
     return config.schedule.halo if takes_sums(config, spec) else "rows"
 
 
@@ -54,7 +54,7 @@ def reads_in_place(config: Config, spec: ModelSpec) -> bool:
 
 
 def intra_node_of(config: Config, spec: ModelSpec) -> str:
-    """What --intra-node comes to: 'messages' or 'shared'."""
+    """'messages' or 'shared', of --intra-node."""
     asked = config.schedule.intra_node
     if asked != "auto":
         return asked
