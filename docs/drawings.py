@@ -136,7 +136,7 @@ def measure(path=MEASURED):
     import torch
 
     from hpcgnn.memory.arena import Arena
-    from partition_tools.cli import main as tools
+    from partition_tools.cli.main import main as tools
 
     with tempfile.TemporaryDirectory() as folder:
         graph = f"{folder}/graph.h5"

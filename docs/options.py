@@ -18,7 +18,7 @@ from hpcgnn.effects import flag
 from hpcgnn.options import SECTIONS
 from hpcgnn.options.presets import PRESETS
 from hpcgnn.plan.choices import registry_choices
-from partition_tools.cli import build_parser as build_tools_parser
+from partition_tools.cli.main import build_parser as build_tools_parser
 
 PAGE = Path(__file__).resolve().parent / "options.md"
 DECLARED = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}

@@ -22,6 +22,8 @@ heading() {
 heading style
 ruff check --quiet .
 ruff format --quiet --diff .
+shellcheck --severity=warning .ci/run env/*.sh jobs/*.sh jobs/*.sbatch jobs/*/*.sh
+codespell
 # Operators and curves run at every number of ranks; schedules, links and messages at 2 and 3. At 2 run whole jobs, which take most of the
 # time, what is written and read of them, and what a training adds to operators that does not hang on the number of ranks: these files,
 # and tests of other files that are marked whole_job. (Serial tests have jobs of one rank, those of job scripts and faults more ranks.)

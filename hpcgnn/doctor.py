@@ -83,7 +83,7 @@ def _merge(everyone: list[tuple[str, list[Finding]]]) -> list[Finding]:
     first = everyone[0][1]
     result = list(first)
     for rank, (host, findings) in enumerate(everyone[1:], start=1):
-        for mine, theirs in zip(first, findings):
+        for mine, theirs in zip(first, findings, strict=True):
             if theirs != mine and not (mine.subject in ("cores", "NUMA") and not theirs.remedy):
                 differs = "" if theirs.remedy else "use the same environment on all nodes"
                 result.append(

@@ -10,7 +10,6 @@ def main() -> int:
     """Import what a training imports, and write its code. Returns the exit code."""
     set_process_policies(from_one_file=False)
     load([])
-    import hpcgnn.app.shortage  # noqa: F401
 
     try:
         count = bytecode.write()

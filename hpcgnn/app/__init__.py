@@ -1,1 +1,1 @@
-"""One module for each command: what it does from the open graph to its result."""
+"""One module per command: its work from the open graph to the result."""

@@ -11,9 +11,16 @@ CROWDED = "ranks share cores: the times of this run say little; see `hpcgnn doct
 
 
 def describe_affinity(comm: Communicator, threads: int) -> tuple[list[str], list[str]]:
-    """(lines such as 'n1: rank 0 on cores 0-23, rank 1 on cores 24-47', one for each host and for ranks of several NUMA
-    domains; warnings: where more threads than cores compute). On rank 0, nothing on the others. Collective. threads: of
-    each rank.
+    """Describe the cores of all ranks. Collective.
+
+    Args:
+        comm: the communicator.
+        threads: number of threads of each rank.
+
+    Returns:
+        On rank 0, (lines, warnings); two empty lists on the others. There is a line per host, such as 'n1: rank 0 on
+            cores 0-23, rank 1 on cores 24-47', and one for ranks of several NUMA domains. Warnings name hosts with more
+            threads than cores.
     """
     binding = Binding.of_this_rank()
     with over_own_domains() as reason:

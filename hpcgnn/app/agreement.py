@@ -1,9 +1,9 @@
-"""Before training the ranks make sure that they are about to do the same thing.
+"""Before training, the ranks check that they are about to do the same thing.
 
-A configuration file that one node sees in an older version, a package that was upgraded on some nodes only, a graph
-file that was made again while the job started: each gives a job that hangs in the middle or, worse, ends with a number.
-Two small all-reductions of hashes find it; only if they differ is anything else sent. Of the ranks of a node one alone
-reads the files of the package, which are the same to the others: thousands of ranks would open a million files.
+Nodes may differ in the version of a configuration file, or in an upgraded package. A graph file may be replaced while
+the job starts. Each of these makes a job hang in the middle or, worse, end with a wrong number. Two small
+all-reductions of hashes find them; ranks send more only if the hashes differ. One rank of each node reads the files of
+the package, which are the same for its others: thousands of ranks would open a million files.
 """
 
 import functools
@@ -34,15 +34,22 @@ MAY_DIFFER = ("threads", "run_dir")
 
 
 class FactOfNode(NamedTuple):
-    """What the first rank of a node tells for all of it. value: None on the others."""
+    """A fact that the first rank of a node contributes for all of it.
+
+    Attributes:
+        value: the fact; None on the others.
+    """
 
     value: Any
 
 
 def agree(comm: Communicator, facts: Mapping[str, Any]) -> None:
-    """Raise ConfigError on all ranks, naming which ranks differ in what, unless all have the same facts. Collective.
+    """Raise ConfigError on all ranks, naming the ranks and their difference, unless all have the same facts.
+    Collective.
 
-    facts: {name: value}; values are compared as JSON. A FactOfNode is compared among the ranks that tell it.
+    Args:
+        comm: the communicator.
+        facts: {name: value}, compared as JSON. A FactOfNode is compared among the first ranks of the nodes.
     """
     told = {name: fact for name, fact in facts.items() if not isinstance(fact, FactOfNode)}
     digests: list[int | None] = [_digest(told)]
@@ -81,7 +88,7 @@ def _digest(value: Any) -> int:
 
 
 def facts_of_process(config: Config, comm: Communicator) -> dict[str, Any]:
-    """What must be the same before any file is read: the options, the plugin, the code, the packages."""
+    """Return the facts that must agree before any file is read: the options, the plugin, the code, the packages."""
     options = {
         f"--{name.replace('_', '-')}": value
         for section in config.to_dict().values()
@@ -95,7 +102,7 @@ def facts_of_process(config: Config, comm: Communicator) -> dict[str, Any]:
 
 
 def facts_of_graph(meta: GraphMeta, map_name: str, cluster_to_rank: np.ndarray, spec: ModelSpec) -> dict[str, Any]:
-    """What must be the same before memory is shared out: the graph, the map, the model with its dtype."""
+    """Return the facts that must agree before memory is divided: the graph, the map, the model with its dtype."""
     return {
         "the graph": [meta.uuid, meta.num_nodes, meta.num_edges],
         "the map": [map_name, hashlib.sha256(cluster_to_rank.tobytes()).hexdigest()[:12]],

@@ -47,11 +47,13 @@ def opened(
     facts: dict[str, Any] | None = None,
     adapt: Callable[[GraphFile], Config] | None = None,
 ) -> Iterator[tuple[Config, OpenGraph]]:
-    """The configuration and the open graph. Collective.
+    """Yield the configuration and the open graph. Collective.
 
     Args:
+        config: the configuration.
+        comm: the communicator.
         labelled: the graph must have labels.
-        facts: what ranks must agree on besides the options, the code and the packages.
+        facts: facts that ranks must agree on, in addition to the options, the code and the packages.
         adapt: makes the configuration fit the opened file, before the map is chosen.
 
     Raises:
@@ -68,11 +70,11 @@ class BringUp:
     """A rank that is ready to load its share.
 
     Attributes:
-        plan: what the run does; its configuration has the map and the threads as well.
-        probe: what a step on a toy graph showed.
+        plan: the run's decisions; its configuration has the map and the threads as well.
+        probe: the result of a step on a small graph.
         limit: bytes that the ranks of the node may take, or None.
         buffers: the rank's communication buffers.
-        learns: whether anything is trained.
+        learns: whether the run trains a model.
     """
 
     session: Session
@@ -106,13 +108,15 @@ def bring_up(
     adapt: Callable[[GraphFile], Config] | None = None,
     row_bytes: Callable[[RunPlan], int] = lambda decided: 0,
 ) -> Iterator[BringUp]:
-    """Bring a rank up to where it can load its share of the graph, with the graph file open. Collective.
+    """Open the graph file, and prepare a rank for loading its share of the graph. Collective.
 
     Args:
-        learns: whether anything is trained.
-        labelled: whether the graph must have labels; None: as the task needs them.
-        adapt: as of `opened`.
-        row_bytes: plan -> bytes of the widest row that is exchanged besides those of the model.
+        config: the configuration.
+        session: the session with its communicator.
+        learns: whether the run trains a model.
+        labelled: whether the graph must have labels; None: if the task needs them.
+        adapt: see `opened`.
+        row_bytes: plan -> bytes of the widest exchanged row outside of the model.
 
     Raises:
         HpcgnnError: on all ranks together, before anything large is read.

@@ -1,6 +1,6 @@
-"""Correct & Smooth as options of `hpcgnn evaluate` and `predict`: their words, and what they are set to.
+"""Correct & Smooth as options of `hpcgnn evaluate` and `predict`: their parsing and their settings.
 
-torch is imported by what uses them (app/spreading.py).
+Only the code behind them imports torch (app/spreading.py).
 """
 
 import argparse
@@ -16,8 +16,12 @@ LARGEST = 1000.0
 
 @dataclass(frozen=True)
 class CorrectAndSmooth:
-    """steps: of each of the two; correct_alpha, smooth_alpha: the part that comes from the neighbours in a step;
-    scale: of the error that is added, 0 for each node's own (autoscale).
+    """Settings of Correct & Smooth.
+
+    Attributes:
+        steps: number of steps of each of the two.
+        correct_alpha, smooth_alpha: weight of the neighbours in a step.
+        scale: factor of the added error, 0 for a factor per node (autoscale).
     """
 
     steps: int = 50
@@ -26,7 +30,7 @@ class CorrectAndSmooth:
     scale: float = 0.0
 
     def check(self, metric: str) -> None:
-        """Raise ConfigError for a run, of which this is the metric, that does not learn one class per node."""
+        """Raise ConfigError if the run's metric shows that it does not learn one class per node."""
         from hpcgnn.tasks.registry import task_of_metric
 
         task = task_of_metric(metric)
@@ -78,7 +82,7 @@ def add_correction(command: argparse.ArgumentParser) -> None:
 
 
 def correction_of(arguments: argparse.Namespace) -> CorrectAndSmooth | None:
-    """What was asked for of it. Raises ConfigError for a number without the option that it belongs to."""
+    """Return the requested settings, or None. Raises ConfigError for a number without its main option."""
     names = {"spread_steps": "steps", "correct_alpha": "correct_alpha", "smooth_alpha": "smooth_alpha"}
     names["correct_scale"] = "scale"
     given = {name: vars(arguments)[flag] for flag, name in names.items() if vars(arguments)[flag] is not None}
@@ -91,7 +95,7 @@ def correction_of(arguments: argparse.Namespace) -> CorrectAndSmooth | None:
 
 
 def part(text: str) -> float:
-    """The number in [0, 1] that a word says. Raises ArgumentTypeError."""
+    """Parse a number in [0, 1]. Raises ArgumentTypeError."""
     try:
         value = float(text)
     except ValueError:
@@ -102,7 +106,7 @@ def part(text: str) -> float:
 
 
 def scale(text: str) -> float:
-    """The number above 0 that a word says, 0 for `auto`. Raises ArgumentTypeError."""
+    """Parse a number above 0, or `auto` as 0. Raises ArgumentTypeError."""
     try:
         value = 0.0 if text == "auto" else float(text)
     except ValueError:
@@ -113,7 +117,7 @@ def scale(text: str) -> float:
 
 
 def steps(text: str) -> int:
-    """The number of steps that a word says. Raises ArgumentTypeError."""
+    """Parse a number of steps. Raises ArgumentTypeError."""
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 100_000):
         raise argparse.ArgumentTypeError(f"expected a whole number from 1 to 100000, got {text!r}")
     return int(text)

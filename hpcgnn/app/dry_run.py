@@ -1,7 +1,7 @@
-"""`--dry-run RANKS`: what a job would find out after waiting in the queue, found out on the login node in seconds.
+"""`--dry-run RANKS`: the checks of a job, made on the login node in seconds instead of after waiting in the queue.
 
-One process checks the options, the graph file and its map for so many ranks, and that the run directory can be written
-and has space; it starts no MPI and leaves nothing behind.
+One process checks the options, the graph file and its map for these numbers of ranks. It also checks that the run
+directory is writable and has space. It starts no MPI and leaves no files behind.
 """
 
 import contextlib
@@ -36,8 +36,12 @@ _SPACE = 4 << 20
 
 
 def check_training(config: Config, rank_counts: Iterable[int], remarks: Iterable[str] = ()) -> None:
-    """Raise an HpcgnnError if `hpcgnn train` with this configuration could not start on any of so many ranks. remarks:
-    lines to show besides what is found, if it could.
+    """Raise an HpcgnnError if `hpcgnn train` could not start with this configuration.
+
+    Args:
+        config: the configuration.
+        rank_counts: numbers of ranks to check.
+        remarks: lines to show with the findings, if it could.
     """
     ignored = _check_graph(config, rank_counts)
     run_dir = Path(config.run.run_dir or "runs")
@@ -58,9 +62,16 @@ def check_use(
     labelled: bool = True,
     inputs: Iterable[str] = (),
 ) -> None:
-    """Raise an HpcgnnError if `hpcgnn evaluate` or `predict` could not run on any of so many ranks. option: that named
-    the output, if any; labelled: whether the graph must have classes; inputs: files besides the graph's and the run's
-    that are read.
+    """Raise an HpcgnnError if `hpcgnn evaluate` or `predict` could not run.
+
+    Args:
+        config: the configuration.
+        rank_counts: numbers of ranks to check.
+        option: the option with the output's name.
+        output: the output file, or ''.
+        force: whether the command may replace an existing file.
+        labelled: whether the graph must have classes.
+        inputs: input files other than the graph's and the run's.
     """
     find_checkpoint(config.run.run_dir)
     if labelled:
@@ -78,7 +89,7 @@ def check_use(
 
 
 def _check_graph(config: Config, rank_counts: Iterable[int], learns: bool = True) -> list[str]:
-    """Lines about what is ignored. learns: whether anything is trained."""
+    """Check the graph and its maps, and return lines about ignored options. learns: whether the run trains a model."""
     with GraphFile(config.data.graph) as file:
         check_trainable(file, labelled=task_traits(config.task.task).labels)
         for ranks in rank_counts:

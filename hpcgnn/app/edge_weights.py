@@ -1,4 +1,4 @@
-"""Edge weights that sum to zero or less: what a model makes of them is said at the start, or refused (see
+"""Edge weights with a sum of zero or less: a warning at the start explains the effect, or an error refuses them (see
 graph/sums.py).
 """
 
@@ -34,7 +34,7 @@ def check_weights(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> Non
         if divides == "sym" and local.outward is not local.inward:
             directions.append(local.outward)
         odd = [_odd(adjacency) for adjacency in directions]
-        counts = torch.stack([torch.stack(each).any(0).sum() for each in zip(*odd)])
+        counts = torch.stack([torch.stack(each).any(0).sum() for each in zip(*odd, strict=True)])
     below, zero = (int(count) for count in comm.total(counts.double(), "plan"))
     what = "pairs of a node and a relation" if divides == "relation" else "nodes"
     if divides == "sym" and below:
@@ -69,8 +69,12 @@ def _check_signs(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> None
 
 
 def check_roots(local: LocalGraph, comm: Communicator, who: str) -> None:
-    """Raise GraphError, on all ranks, where weights sum to less than 0. who: what divides by the root of that sum, as
-    in `labels divide`. Collective.
+    """Raise GraphError, on all ranks, if the weights of some node sum to less than 0. Collective.
+
+    Args:
+        local: the rank's share of the graph.
+        comm: the communicator.
+        who: subject of the message that divides by the root of the sum, as in `labels divide`.
     """
     below = sum(int((way.degree < 0).sum()) for way in (local.inward, local.outward))
     if comm.total(torch.tensor([below]), "plan").item():

@@ -28,10 +28,20 @@ def evaluate(
     force: bool = False,
     correction: CorrectAndSmooth | None = None,
 ) -> int:
-    """Evaluate the newest checkpoint of config.run.run_dir. Collective. weights: 'best' (of validation) or 'last'.
+    """Evaluate the newest checkpoint of config.run.run_dir. Collective.
 
-    Writes `evaluation.json` into the run directory, and the predictions file if one is named (force: in place of an
-    existing one). correction: of what the model says, if any. Returns 0.
+    Writes `evaluation.json` into the run directory, and the predictions file if there is a name for it.
+
+    Args:
+        config: the configuration.
+        session: the session with its communicator.
+        weights: 'best' (of validation) or 'last'.
+        predictions: the predictions file, or ''.
+        force: whether to replace an existing predictions file.
+        correction: correction of the model's outputs, if any.
+
+    Returns:
+        the exit code 0.
     """
     comm = session.comm
     start_logging(comm.rank)

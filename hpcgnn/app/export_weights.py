@@ -80,7 +80,7 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
 
 
 def options_of_model(config: Config) -> dict[str, Any]:
-    """The options that decide what a model computes, for the reader of its weights."""
+    """Return the options that decide the model's function, for the reader of its weights."""
     options = dict(config.to_dict()["model"])
     del options["plugin"]
     options |= {"self_loops": config.data.self_loops, "precision": config.run.precision}
@@ -90,9 +90,7 @@ def options_of_model(config: Config) -> dict[str, Any]:
 
 
 def metadata_of(path: str | Path) -> dict[str, Any]:
-    """What `export` wrote about the weights in a file, {} where another program wrote it. Raises what safetensors
-    does.
-    """
+    """Return the metadata of an exported weights file, {} for a file of another program. Raises safetensors' errors."""
     with safetensors(inner="safetensors").safe_open(str(path), "pt") as file:
         return json.loads((file.metadata() or {}).get(ENTRY, "{}"))
 

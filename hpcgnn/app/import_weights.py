@@ -1,7 +1,7 @@
-"""`hpcgnn import-weights`: weights that were trained elsewhere become a run, which all commands can use.
+"""`hpcgnn import-weights`: weights of another program become a run, which all commands can use.
 
-Names, shapes and the graph are checked here, once, in one process. What comes after, exact evaluation and predictions
-on any number of ranks or more training, needs to know nothing of where the weights are from.
+This module checks names, shapes and the graph once, in one process. Later commands, such as exact evaluation,
+predictions or more training on any number of ranks, need not know the weights' origin.
 """
 
 import contextlib
@@ -121,7 +121,7 @@ def _matches(state: Iterable[str], expected: Iterable[str]) -> int:
 
 @contextlib.contextmanager
 def _reading(path: str) -> Iterator[None]:
-    """FormatError for what goes wrong with a file in the body."""
+    """Turn errors of the body into FormatError for a file."""
     try:
         yield
     except (ConfigError, FormatError):

@@ -1,4 +1,4 @@
-"""`hpcgnn label-propagation`: what the labels of the training nodes say of all others, without a model."""
+"""`hpcgnn label-propagation`: predicts the labels of all nodes from those in training, without a model."""
 
 import time
 from dataclasses import dataclass
@@ -41,8 +41,11 @@ class Request:
 
 
 def propagate_labels(config: Config, session: Session, request: Request) -> int:
-    """Spread the training nodes' labels of config.data.graph, show the accuracy, and write what is asked for.
-    Collective. Returns 0.
+    """Spread the training nodes' labels of config.data.graph, show the accuracy, and write the requested file.
+    Collective.
+
+    Returns:
+        the exit code 0.
     """
     comm, dtype = session.comm, DTYPES[config.run.precision]
     start_logging(comm.rank)

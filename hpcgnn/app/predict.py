@@ -1,7 +1,7 @@
-"""`hpcgnn predict`: what a trained model says of each node, in a file for people and their tools.
+"""`hpcgnn predict`: the predictions of a trained model for each node, in a file for people and their tools.
 
-Classes, probabilities, logits, hidden states; of all nodes or of some, in the original order, with the ids that the
-user's tables had. No rank holds the rows of all nodes (graphfile/original_order.py).
+The file has classes, probabilities, logits or hidden states, of all nodes or of some. Rows are in the original order,
+with the ids of the user's tables. No rank holds the rows of all nodes (graphfile/original_order.py).
 """
 
 import contextlib
@@ -42,9 +42,14 @@ _HEADINGS = ("id", "ids", "node", "nodes", "node_id")
 
 @dataclass(frozen=True)
 class Request:
-    """What `hpcgnn predict` is asked for. output: the file; layer: whose hidden state, from 1, or 0 for none; nodes: a
-    file of ids, or ''; other_graph: whether the graph may be another one than the run's; correction: of what the
-    model says, if any.
+    """The request of `hpcgnn predict`.
+
+    Attributes:
+        output: the file.
+        layer: number of the layer with the wanted hidden state, from 1, or 0 for none.
+        nodes: a file of ids, or ''.
+        other_graph: whether the graph may differ from the run's.
+        correction: correction of the model's outputs, if any.
     """
 
     output: str
@@ -81,7 +86,11 @@ class Request:
 
 
 def predict(config: Config, session: Session, weights: str, request: Request) -> int:
-    """Write what the newest checkpoint of config.run.run_dir predicts on config.data.graph. Collective. Returns 0."""
+    """Write the predictions of the newest checkpoint of config.run.run_dir on config.data.graph. Collective.
+
+    Returns:
+        the exit code 0.
+    """
     comm = session.comm
     start_logging(comm.rank)
     with comm.together("looking where predictions go", on_one=True):
@@ -136,10 +145,16 @@ def read_list(path: str | Path) -> list[str]:
 
 
 def _look_at_order(file: GraphFile, nodes: np.ndarray, words: list[str], request: Request) -> None:
-    """A warning where rows come in another order than the list of nodes has, or fewer, since one is there twice;
-    ConfigError of a file that does not say whose its rows are.
+    """Warn if the rows have another order than the list of nodes, or fewer entries because of duplicates.
 
-    nodes: int64, ascending, those that the words are the ids of.
+    Args:
+        file: the graph file.
+        nodes: int64, ascending, the nodes with these ids.
+        words: the listed ids.
+        request: the request.
+
+    Raises:
+        ConfigError: the output file would not identify its rows.
     """
     ids = read_ids(file, nodes) if kind_of_ids(file) else nodes
     if ids.tolist() == (words if ids.dtype == object else [int(word) for word in words]):
@@ -154,7 +169,7 @@ def _look_at_order(file: GraphFile, nodes: np.ndarray, words: list[str], request
 
 
 def _wanted_here(nodes: np.ndarray | None, num_nodes: int, comm: Communicator) -> torch.Tensor:
-    """Of the nodes that rank 0 knows to be wanted those that this rank keeps (see OriginalOrder). Collective."""
+    """Return the wanted nodes, known to rank 0, in this rank's slab (see OriginalOrder). Collective."""
     counts = torch.zeros(comm.size, dtype=torch.int64)
     parts = []
     if nodes is not None:
@@ -185,10 +200,18 @@ def write_results(
     wanted: torch.Tensor | None = None,
     also: Mapping[str, int] = {},
 ) -> int:
-    """Write rows of own nodes in the original node order, to a file whose suffix says what it is. Collective.
+    """Write rows of owned nodes in the original node order. Collective.
 
-    rows: {name: (n_p, width)}, the task's own first if present; wanted: as OriginalOrder has it; also: numbers for the
-    record of where the results are from. Returns how many rows there are.
+    Args:
+        path: the file; its suffix gives the format.
+        trained: the model, for the record of the results' origin.
+        rows: {name: (n_p, width)}, the task's own first if present.
+        comm: the communicator.
+        wanted: see OriginalOrder.
+        also: further numbers for the record.
+
+    Returns:
+        the number of rows.
     """
     local, origin = trained.trainer.local, trained.origin() | dict(also)
     return write_rows(path, rows, local, trained.meta, trained.config.data.graph, trained.task, origin, comm, wanted)
@@ -205,8 +228,21 @@ def write_rows(
     comm: Communicator,
     wanted: torch.Tensor | None = None,
 ) -> int:
-    """The same of rows that need be of no run. meta, graph: of the graph file, and its path; task: whose results
-    they are; origin: where they are from.
+    """Write rows of owned nodes, which need not come from a run. Collective.
+
+    Args:
+        path: the file; its suffix gives the format.
+        rows: {name: (n_p, width)}.
+        local: the rank's share of the graph.
+        meta: metadata of the graph file.
+        graph: its path.
+        task: the task of the results.
+        origin: their provenance.
+        comm: the communicator.
+        wanted: see OriginalOrder.
+
+    Returns:
+        the number of rows.
     """
     rows = {name: each.float() if each.dtype == torch.bfloat16 else each for name, each in rows.items()}
     order = OriginalOrder(rows, local.original_id, local.num_nodes, comm, wanted)

@@ -58,8 +58,14 @@ OPERATORS = {
 
 @dataclass(frozen=True)
 class Request:
-    """operators: keys of `OPERATORS`; hops: of each; teleport: the part of the features that a hop of `ppr` takes back;
-    last: whether the last hop of each operator is all that is kept; output: the graph file to write.
+    """The request of `hpcgnn propagate`.
+
+    Attributes:
+        operators: keys of `OPERATORS`.
+        hops: number of hops of each operator.
+        teleport: weight of the features in a hop of `ppr`.
+        last: whether to keep only the last hop of each operator.
+        output: the graph file to write.
     """
 
     output: str
@@ -75,7 +81,7 @@ class Request:
         return len(self.operators) if self.last else 1 + len(self.operators) * self.hops
 
     def record(self, self_loops: str) -> str:
-        """What has been done to the features, as JSON."""
+        """Return the processing of the features, as JSON."""
         done = asdict(self) | {"self_loops": self_loops}
         return json.dumps({name: done[name] for name in sorted(done.keys() - {"output", "force"})})
 
@@ -130,8 +136,9 @@ def propagate_features(config: Config, session: Session, request: Request) -> in
 
 
 def hops_of(local: LocalGraph, comm: Communicator, buffers: HaloBuffers, request: Request) -> Iterator[torch.Tensor]:
-    """Yield the parts (n_p, F) of own nodes, one after another: the features, and the hops of each operator. What is
-    yielded must not be changed. Collective: exhaust it on all ranks, without autograd.
+    """Yield the parts (n_p, F) of owned nodes, one after another: the features, and the hops of each operator.
+
+    Collective: exhaust it on all ranks, without autograd. The caller must not change a yielded part.
     """
     halo, features = FullHalo(local, comm, buffers), local.features
     assert not isinstance(features, OnDisk), "they are read into memory"

@@ -1,8 +1,7 @@
-"""`--resume`: the options of the run that goes on, and what differs from them.
+"""`--resume`: the options of the resumed run, and the differences from them.
 
-A run that goes on takes its own config.toml where nothing else is given, so that `--resume --run-dir X` is enough. What
-would make it another run is refused, by the checkpoint's identity or by `on_resume` of the option; everything else that
-changes is said in one line.
+A resumed run takes its own config.toml as the default, so that `--resume --run-dir X` is enough. The checkpoint's
+identity, or `on_resume` of an option, refuses changes that would make it another run. One line lists all other changes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,10 +27,16 @@ _RULES = {declared.name: declared for kind in SECTIONS.values() for declared in 
 
 
 def options_to_continue(given: Mapping[str, Any], rank_counts: Sequence[int] | None = None) -> dict[str, Any]:
-    """The flat options of the run that `given` options ask to resume; {} if they ask for none, or there is none yet.
+    """Return the flat options of the run to resume; {} without --resume, or if there is no run yet.
 
-    rank_counts: numbers of ranks of a dry run, in place of that of the launcher. The threads are left out, which belong
-    to the machine, and a map that the file does not have for so many ranks. Raises ConfigError or RunDirError.
+    Threads are left out, since they belong to the machine. So is a map that the file lacks for the number of ranks.
+
+    Args:
+        given: options of the command line.
+        rank_counts: numbers of ranks of a dry run, in place of the launcher's.
+
+    Raises:
+        ConfigError, RunDirError: the run cannot continue with these options.
     """
     if not given.get("resume"):
         return {}
@@ -47,6 +52,7 @@ def options_to_continue(given: Mapping[str, Any], rank_counts: Sequence[int] | N
         return {}
     saved = {name: value for name, value in read_toml(path).items() if name not in _OF_THE_MACHINE}
     saved.setdefault("halo", "rows")  # all that runs of earlier versions sent
+    saved.setdefault("initial_weights", "glorot")  # all that they began with
     if saved.get("plugin") and path.with_name(COPY).exists():  # runs of earlier versions have no copy
         saved["plugin"] = str(path.with_name(COPY))  # the directory may have been moved
     if not _has_map({**saved, **given}, rank_counts or [expected_ranks()[1]]):
@@ -80,11 +86,16 @@ def _has_map(options: Mapping[str, Any], rank_counts: Sequence[int]) -> bool:
 
 
 def changes(run_dir: str | Path, config: Config) -> str:
-    """What differs between the config.toml of a run and the configuration that it goes on with, as '--lr 0.01 to 5', or
-    ''.
+    """Return the differences between a run's config.toml and its new configuration, as '--lr 0.01 to 5', or ''.
 
-    config: resolved. One rank calls this, before the new config.toml is written. Raises CheckpointError for what must
-    stay.
+    One rank calls this, before the new config.toml is written.
+
+    Args:
+        run_dir: the run directory.
+        config: the resolved configuration.
+
+    Raises:
+        CheckpointError: an option changed that must stay.
     """
     path, found = Path(run_dir) / "config.toml", []
     if not path.is_file():

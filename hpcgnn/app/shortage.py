@@ -1,4 +1,4 @@
-"""Out of memory: one line that says what would help this run, in place of a traceback."""
+"""Out of memory: one line of advice for this run, in place of a traceback."""
 
 import functools
 from collections.abc import Callable
@@ -36,7 +36,7 @@ _MARK = "out of memory: "
 
 
 def advice(config: Config) -> str:
-    """What would make the memory of a rank smaller, of this configuration."""
+    """Return the changes of this configuration that would reduce the memory of a rank."""
     model, schedule, selection = config.model, config.schedule, Selection(config)
     layers, traits = selection.layers, selection.schedule
     helps = ["more ranks (the share of each falls with their number)"]

@@ -1,4 +1,4 @@
-"""What the splits of a graph allow: without validation nodes no epoch is the best, and no patience can run out."""
+"""Consequences of a graph's splits: without validation nodes no epoch is the best, and no patience can run out."""
 
 import logging
 from collections.abc import Mapping
@@ -13,10 +13,16 @@ _CHUNK = 1 << 22
 
 
 def check_splits(counts: Mapping[str, int], config: Config, rank: int, judged: str = "nodes") -> None:
-    """Say once what cannot be had without validation or test nodes. counts: {split: nodes with a label, over all
-    ranks}. judged: nodes, or what else metrics are of.
+    """Warn once if validation or test nodes are missing.
 
-    Raises ConfigError, on all ranks, if --patience would wait for a metric that never comes.
+    Args:
+        counts: {split: nodes with a label, over all ranks}.
+        config: the configuration.
+        rank: this rank; rank 0 logs.
+        judged: the objects of the metrics, 'nodes' by default.
+
+    Raises:
+        ConfigError: on all ranks, if --patience would wait for a metric that never comes.
     """
     if not counts["val"]:
         check_patience(config, judged)

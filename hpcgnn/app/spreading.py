@@ -1,8 +1,8 @@
-"""Labels and errors that spread along edges: Correct & Smooth (Huang et al., ICLR'21) and label propagation (Zhou et
-al., NIPS'04), on the streaming aggregation.
+"""Labels and errors that spread along edges, on the streaming aggregation.
 
-Each step is y ← α S y + (1 − α) y_0 with S = D_in^-½ A D_out^-½, an exact aggregation of the halo's rows, whatever the
-schedule of the run was. So a rank holds rows of its own nodes alone, a few times their number of classes.
+These are Correct & Smooth (Huang et al., ICLR'21) and label propagation (Zhou et al., NIPS'04). Each step is y ← α S y
++ (1 − α) y_0 with S = D_in^-½ A D_out^-½, an exact aggregation with the halo's rows under every schedule. So a rank
+holds rows of its own nodes alone, a few times their number of classes.
 """
 
 from collections.abc import Callable
@@ -23,9 +23,10 @@ Bound = Callable[[torch.Tensor], torch.Tensor]
 
 
 class Spreading:
-    """What spreads over one rank's share of a graph with classes. Made collectively.
+    """Spreads labels over one rank's share of a graph with classes. Made collectively.
 
-    Raises GraphError, on all ranks, where no training node has a label, or weights sum to less than 0.
+    Raises:
+        GraphError: on all ranks, if no training node has a label, or weights sum to less than 0.
     """
 
     def __init__(self, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, dtype: torch.dtype) -> None:
@@ -41,14 +42,23 @@ class Spreading:
         self._hot = F.one_hot(local.labels[self._known], local.num_classes).to(dtype)
 
     def labels(self, alpha: float, steps: int) -> torch.Tensor:
-        """What the labels of training nodes say of all own nodes: (n_p, C) in [0, 1]. Collective."""
+        """Return scores (n_p, C) in [0, 1] of owned nodes from the training nodes' labels. Collective."""
         start = torch.zeros(len(self._local.original_id), self._local.num_classes, dtype=self._hot.dtype)
         start[self._known] = self._hot
         return self._spread(start, alpha, steps, lambda y: y.clamp_(0, 1))
 
     def corrected(self, probabilities: torch.Tensor, options: CorrectAndSmooth) -> torch.Tensor:
-        """Scores (n_p, C) in [0, 1] from what a model says (n_p, C): its errors on the training nodes spread and are
-        added, and then the labels of these spread with the scores of all others. Collective.
+        """Correct and smooth a model's probabilities. Collective.
+
+        The model's errors on the training nodes spread and are added. Then the labels of these nodes spread with the
+        scores of all others.
+
+        Args:
+            probabilities: the model's probabilities, (n_p, C).
+            options: settings.
+
+        Returns:
+            scores (n_p, C) in [0, 1].
         """
         error = torch.zeros_like(probabilities)
         error[self._known] = self._hot - probabilities[self._known]

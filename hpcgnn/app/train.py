@@ -229,7 +229,7 @@ def _on_nodes(asked: str, plan: RunPlan) -> list[str]:
 
 
 def remarks_on_graph(plan: RunPlan, meta: GraphMeta) -> list[str]:
-    """Lines about options without effect on this graph, and about what the model leaves unread of it."""
+    """Return lines about options without effect on this graph, and about data that the model ignores."""
     config, spec = plan.config, plan.spec
     lines = ignored(spec, meta.num_edge_features)
     if config.task.target_scale != "standard" and config.task.task != REGRESSION:
@@ -255,7 +255,7 @@ def _default_run_dir(config: Config, comm: Communicator) -> str:
 
 
 def _travelling(local: LocalGraph, comm: Communicator) -> str:
-    """What travels in place of the halo's rows, for the log. Collective."""
+    """Describe the messages in place of the halo's rows, for the log. Collective."""
     plan, between = local.inward.plan, local.inward.near is not None
     if plan.sending.sums is None and not between:
         return ""
@@ -266,7 +266,7 @@ def _travelling(local: LocalGraph, comm: Communicator) -> str:
 
 
 def run_identity(config: Config, spec: ModelSpec, meta: GraphMeta) -> dict[str, Any]:
-    """What must agree between a checkpoint and a run that uses it. config: resolved."""
+    """Return the facts that must agree between a checkpoint and a run that uses it. config: resolved."""
     return {
         "graph": meta.uuid,
         "schedule": config.schedule.schedule,

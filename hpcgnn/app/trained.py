@@ -1,8 +1,8 @@
-"""A trained model over a graph, on any number of ranks: what `hpcgnn evaluate` and `hpcgnn predict` begin with.
+"""A trained model over a graph, on any number of ranks: the start of `hpcgnn evaluate` and `hpcgnn predict`.
 
-The checkpoint is enough to know a model, and the exact streamed forward pass gives the same numbers on every layout, so
-a run of a thousand ranks can be used on one node, if its memory holds a rank's share. The graph is the run's own or,
-for predictions, another one with the same features.
+The checkpoint describes its model completely, and the exact streamed forward pass gives the same numbers on every
+layout. So a run of a thousand ranks can be used on one node, if a rank's share fits in its memory. The graph is the
+run's own or, for predictions, another one with the same features.
 """
 
 import contextlib
@@ -48,8 +48,11 @@ _OF_GRAPH = ("graph", "weighted", "edge_types", "node_types", "sparse_input")
 class Trained:
     """A model with its weights, in evaluation mode, over a rank's share of a graph.
 
-    checkpoint: the name of its file; weights: 'best' or 'last'; epoch: that they are of; correction: what becomes of
-    the model's outputs before they are used.
+    Attributes:
+        checkpoint: name of its file.
+        weights: 'best' or 'last'.
+        epoch: epoch of the weights.
+        correction: correction of the model's outputs, if any.
     """
 
     trainer: Trainer
@@ -65,7 +68,7 @@ class Trained:
 
     @property
     def task(self) -> Task:
-        """What the model was trained for."""
+        """Return the task of the training."""
         return self.trainer.evaluator.task
 
     def logits(self) -> tuple[torch.Tensor, float]:
@@ -82,7 +85,7 @@ class Trained:
         return logits, max(trainer.comm.allgather_object(time.perf_counter() - started))
 
     def chosen(self, logits: torch.Tensor) -> torch.Tensor:
-        """What the model says: int64 (n_p, 1) classes, int32 (n_p, C) of 0 and 1, or float64 (n_p, C) real numbers."""
+        """Return the predictions: int64 (n_p, 1) classes, int32 (n_p, C) of 0 and 1, or float64 (n_p, C)."""
         return self.task.predict(self.trainer.evaluator.in_units(logits))
 
     def origin(self) -> dict[str, Any]:
@@ -104,11 +107,17 @@ def load_trained(
     other_graph: bool = False,
     correction: CorrectAndSmooth | None = None,
 ) -> Trained:
-    """The model of the newest checkpoint of config.run.run_dir over config.data.graph. Collective.
+    """Load the model of the newest checkpoint of config.run.run_dir over config.data.graph. Collective.
 
-    weights: 'best' (of validation) or 'last'. other_graph: whether the graph may be another one than the run's; it
-    needs no labels then. correction: of what the model says, if any. Raises an HpcgnnError, on all ranks, where
-    there is no such model, or it does not fit.
+    Args:
+        config: the configuration.
+        session: the session with its communicator.
+        weights: 'best' (of validation) or 'last'.
+        other_graph: whether the graph may differ from the run's; it needs no labels then.
+        correction: correction of the model's outputs, if any.
+
+    Raises:
+        HpcgnnError: on all ranks, if there is no such model, or it does not fit.
     """
     comm = session.comm
     path, progress, state, epoch = _weights(config, comm, weights)
@@ -159,8 +168,8 @@ def load_trained(
 
 
 def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path: Path) -> GraphMeta:
-    """What is known of another graph, with the task and the classes of the run. Raises GraphError where its model does
-    not fit.
+    """Return another graph's metadata with the task and the classes of the run. Raises GraphError if the model does not
+    fit.
     """
     model = config.model
     reads_types = MODELS[model.model].traits().relational or model.plugin != ""
@@ -222,8 +231,12 @@ def chosen_weights(
     best: dict[str, torch.Tensor] | None,
     weights: str,
 ) -> tuple[dict[str, torch.Tensor], int]:
-    """(the 'best' or the 'last' weights of a checkpoint, the epoch that they are of): as they were evaluated, averaged
-    ones where the run averages them. Raises CheckpointError.
+    """Return the 'best' or the 'last' weights of a checkpoint, and their epoch.
+
+    They are the weights that were evaluated: averages if the run averages them.
+
+    Raises:
+        CheckpointError: the checkpoint lacks them.
     """
     if weights == "last" or progress.get("imported"):  # there are no others
         return last | read_averaged(path), progress["epoch"]
@@ -245,8 +258,14 @@ def find_checkpoint(run_dir: str | Path) -> Path:
 
 @contextlib.contextmanager
 def hidden_state(model: Any, layer: int) -> Iterator[list[torch.Tensor]]:
-    """Yield a list that gets what layer number `layer` (from 1; not the last) hands on when the model is evaluated in
-    the body: own rows (n_p, d), after norm and activation, in evaluation mode.
+    """Collect the output of a hidden layer during an evaluation in the body.
+
+    Args:
+        model: the model.
+        layer: number of the layer, from 1; not the last one.
+
+    Yields:
+        a list that receives the owned rows (n_p, d), after norm and activation, in evaluation mode.
     """
     found: list[torch.Tensor] = []
 

@@ -1,6 +1,4 @@
-"""Words of the command line: numbers as people write them, the options that commands share, and what to say about
-options that do not exist.
-"""
+"""Parsing of the command line: numbers as people write them, shared options, and errors about unknown options."""
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,12 +14,12 @@ from hpcgnn.terminal import tell
 if TYPE_CHECKING:
     from hpcgnn.comm.session import Means
 
-# What every command that runs on ranks must know before they have met.
+# Options of every command that runs on ranks; they must be known before the ranks connect.
 RANK_OPTIONS = ("comm",)
 
 
 def whole(text: str) -> int:
-    """The int that a word says. Raises ArgumentTypeError."""
+    """Parse a whole number. Raises ArgumentTypeError."""
     try:
         return int(text)
     except ValueError:
@@ -35,7 +33,7 @@ def whole(text: str) -> int:
 
 
 def real(text: str) -> float:
-    """The float that a word says. Raises ArgumentTypeError."""
+    """Parse a real number. Raises ArgumentTypeError."""
     try:
         return float(text)
     except ValueError as error:
@@ -59,7 +57,7 @@ def _short(text: str) -> str:
 
 
 def about_unknown(word: str, command: str, flags: Iterable[str]) -> str:
-    """What to say about a word that a command does not know. flags: its options."""
+    """Return the error message for a word that a command does not know. flags: the command's options."""
     if not word.startswith("-"):
         return f"unexpected argument {word!r}; see `hpcgnn {command} --help`"
     given = word.split("=")[0]
@@ -184,7 +182,7 @@ def _set_key(word: str) -> tuple[str, Any]:
 
 
 def means_of(given: Mapping[str, Any]) -> "Means":
-    """What the ranks are to speak through. given: {option: value, or None where it was not given}."""
+    """Return the transport configuration of the ranks. given: {option: value, or None where it was not given}."""
     from hpcgnn.comm.session import OVER_MPI, Means
 
     return Means(given.get("comm") or OVER_MPI.comm)

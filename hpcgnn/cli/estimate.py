@@ -18,7 +18,7 @@ from hpcgnn.estimate.arguments import add_bench, add_estimate
 
 
 def add_estimates(commands: Any, choices: Choices | None) -> None:
-    """`hpcgnn estimate` and `hpcgnn bench`."""
+    """Add `hpcgnn estimate` and `hpcgnn bench`."""
     estimate = commands.add_parser(
         "estimate", allow_abbrev=False, help="memory, messages and time of a job on any number of ranks"
     )

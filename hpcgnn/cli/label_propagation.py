@@ -1,6 +1,6 @@
-"""The command `label-propagation`: how its words are read, what is called.
+"""The command `label-propagation`: its parser, and the call of its function.
 
-torch is imported by what it calls.
+The function imports torch, so that `--help` stays fast.
 """
 
 import argparse

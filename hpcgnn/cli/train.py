@@ -20,7 +20,7 @@ preset the config.toml of a resumed run. The log names options without effect.""
 
 
 def add_train(commands: Any, choices: Choices | None) -> None:
-    """`hpcgnn train`."""
+    """Add `hpcgnn train`."""
     train = commands.add_parser(
         "train",
         allow_abbrev=False,

@@ -1,6 +1,6 @@
-"""The commands that use a trained run on a graph, `evaluate` and `predict`: how their words are read, what is called.
+"""The commands `evaluate` and `predict`, which use a trained run on a graph: their parsers and calls.
 
-torch is imported by what they call.
+The called functions import torch, so that `--help` stays fast.
 """
 
 import argparse

@@ -1,7 +1,6 @@
-"""The commands that carry weights between programs, `export` and `import-weights`: how their words are read, what is
-called.
+"""The commands `export` and `import-weights`, which carry weights between programs: their parsers and calls.
 
-torch is imported by what they call.
+The called functions import torch, so that `--help` stays fast.
 """
 
 import argparse

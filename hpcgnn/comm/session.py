@@ -36,10 +36,13 @@ OVER_MPI = Means()
 
 
 def start(means: Means, limit: float, failure: tuple[str, str] | None = None) -> Union["StartedMpi", "StartedTorch"]:
-    """Start the transport's library, and no other. Collective. limit: seconds that a start may take, 0 for ever.
+    """Start the transport's library, and no other. Collective.
 
-    failure: None, or (what happened in a line, its traceback) of a rank that has failed: it is started to tell the
-    others, and does not return.
+    Args:
+        means: the transport's settings.
+        limit: seconds that a start may take, 0 for ever.
+        failure: None, or (the failure in a line, its traceback) on a failed rank. It starts to inform the others, and
+            does not return.
     """
     if means.backend:
         from hpcgnn.comm.launch.start_torch import StartedTorch
@@ -55,12 +58,19 @@ def start(means: Means, limit: float, failure: tuple[str, str] | None = None) ->
 
 
 class Session:
-    """A started job on this rank. comm: Communicator; threads: per rank; ranks_on_node; node: the first of these;
-    crowding: threads for a core; shares_cores: whether these are more than one; mpi_bytes: resident memory that loading
-    and starting the transport's library took.
+    """A started job on this rank.
 
-    threads: None for what the launcher says, with `spare_core` as `threads_per_rank` has it; watchdog: seconds without
-    any progress after which the job is ended, 0 never; means: of what the transport is made.
+    Attributes:
+        comm: the Communicator.
+        threads: threads per rank.
+        ranks_on_node, node: number of ranks of the node, and the first of them.
+        crowding, shares_cores: threads per core, and whether they are more than one.
+        mpi_bytes: resident memory for loading and starting the transport's library.
+
+    Args:
+        threads: None for the launcher's number, with `spare_core` as in `threads_per_rank`.
+        watchdog: seconds without any progress after which the job is ended, 0 never.
+        means: the transport's settings.
     """
 
     def __init__(
@@ -86,7 +96,7 @@ class Session:
         self.comm.first_of_node = started.rank == started.node
 
     def describe(self) -> str:
-        """For people: what carries the messages."""
+        """Describe the transport for people."""
         return self._started.describe()
 
     def oneccl_beside(self) -> Communicator:

@@ -1,8 +1,8 @@
-"""Checkpoints: HDF5 with checksums, complete or not there, nothing unpickled.
+"""Checkpoints: HDF5 with checksums, complete or absent, and nothing unpickled.
 
-A checkpoint holds the parameters, the optimizer's state, the best parameters so far, and a JSON text that says what it
-belongs to. Randomness needs no state: it is a function of seed and epoch. The last two are kept, so that a damaged one
-costs one interval, not the run.
+A checkpoint holds the parameters, the optimizer's state, the best parameters so far, and a JSON text that identifies
+its run. Randomness needs no state: it is a function of seed and epoch. A run keeps the last two checkpoints, so that a
+damaged one costs one interval, not the run.
 """
 
 import contextlib
@@ -55,9 +55,20 @@ def save_checkpoint(
 ) -> Path:
     """Write a checkpoint and remove all but the last two. One rank calls this.
 
-    progress: JSON-able dict with at least `epoch` (epochs done), `identity` (what must agree on resume) and `best`.
-    groups: {group: {name: tensor}} of the schedule and of plugins. Raises TrainingError rather than replace a good
-    checkpoint by one that no run can go on from, RunDirError if it cannot be written.
+    Args:
+        run_dir: the run directory.
+        model: the model with its parameters.
+        optimizer: the optimizer with its state.
+        best_state: parameters of the best epoch, or None.
+        progress: JSON-able dict with at least `epoch` (finished epochs), `identity` (must agree on resume) and `best`.
+        groups: {group: {name: tensor}} of the schedule and of plugins.
+
+    Returns:
+        the path of the checkpoint.
+
+    Raises:
+        TrainingError: the state is not finite; it would replace a good checkpoint.
+        RunDirError: the file cannot be written.
     """
     path = checkpoint_path(run_dir, progress["epoch"])
     for name, tensor in model.state_dict().items():
@@ -99,8 +110,9 @@ def _write_tensors(group: Any, tensors: Mapping[str, torch.Tensor | None]) -> No
 
 
 def _read_tensors(file: Any, name: str) -> Tensors:
-    """{name: tensor} of a group of an open file. CheckpointError for what lies elsewhere: a checkpoint from a stranger
-    must not make us open other files, or load the code of a filter.
+    """Return {name: tensor} of a group of an open file.
+
+    A foreign checkpoint must not open other files or load a filter's code. So external data raises CheckpointError.
     """
     group, size = _within(file, file, name), os.path.getsize(file.filename)
     tensors = {}
@@ -176,9 +188,14 @@ def read_group(path: str | Path, name: str) -> Tensors:
 
 
 def newest_readable(run_dir: str | Path, warn: Callable[[str], object]) -> Path | None:
-    """The path of the newest checkpoint that reads completely, or None if there is none at all. One rank calls this.
+    """Return the path of the newest checkpoint that reads completely, or None if there are none. One rank calls this.
 
-    Raises CheckpointError if there are checkpoints but none is readable. warn(text) is told of each unreadable one.
+    Args:
+        run_dir: the run directory.
+        warn: called with a text for each unreadable checkpoint.
+
+    Raises:
+        CheckpointError: there are checkpoints, and all are unreadable.
     """
     paths = checkpoints(run_dir)
     for path in reversed(paths):
@@ -206,9 +223,17 @@ def _rank_path(run_dir: str | Path, epoch: int, rank: int) -> Path:
 
 
 def save_rank_state(run_dir: str | Path, epoch: int, rank: int, tensors: Tensors, belongs: dict[str, Any]) -> None:
-    """Write {name: tensor} of one rank, before the checkpoint that it goes with. Every rank calls this for itself.
+    """Write one rank's tensors, before the checkpoint they belong to. Every rank calls this for itself.
 
-    belongs: JSON-able dict of what must agree for the tensors to be of use. Raises RunDirError.
+    Args:
+        run_dir: the run directory.
+        epoch: number of finished epochs.
+        rank: this rank.
+        tensors: {name: tensor}.
+        belongs: JSON-able dict that must agree for a later use of the tensors.
+
+    Raises:
+        RunDirError: the file cannot be written.
     """
     path = _rank_path(run_dir, epoch, rank)
     try:
@@ -239,7 +264,12 @@ def learned_path(run_dir: str | Path, epoch: int) -> Path:
 
 
 class LearnedFile:
-    """An open file of learned features. parts: names of what it holds; step: of the optimizer, or None."""
+    """An open file of learned features.
+
+    Attributes:
+        parts: names of its arrays.
+        step: the optimizer's step, or None.
+    """
 
     def __init__(self, file: Any) -> None:
         self._file, self._attributes = file, read_attributes(file)
@@ -272,9 +302,9 @@ def open_learned(path: Path) -> Iterator[LearnedFile]:
 
 
 def check_identity(path: str | Path, saved: dict[str, Any], present: dict[str, Any]) -> None:
-    """Raise CheckpointError naming the first thing in which a checkpoint's run and this run differ.
+    """Raise CheckpointError naming the first difference between a checkpoint's run and this run.
 
-    What a checkpoint does not know, because it is older than the option, had the option's default.
+    An option that is newer than the checkpoint counts as its default.
     """
     older = {field.name: str(field.default) for field in fields(ModelSpec) if field.default is not MISSING}
     older |= {"schedule": "sar", "plugin": ""}

@@ -1,8 +1,8 @@
-"""Wall seconds of an epoch by phase, and what its training phases cost in processor time and page faults, on one rank.
+"""Wall seconds of an epoch by phase on one rank, with processor time and page faults of its training phases.
 
-Ranks that share cores wait for each other: their wall time says little, their processor time stays true. Page faults
-are the price of fresh memory, which can be a third of an epoch. Whoever else wants to know of phases (the memory
-profile) watches the clock.
+Ranks that share cores wait for each other: their wall time is unreliable, their processor time stays true. Page faults
+are the price of fresh memory, which can be a third of an epoch. Others, such as the memory profile, can watch the
+clock.
 """
 
 import contextlib
@@ -37,12 +37,15 @@ def unwatched(phase: str) -> AbstractContextManager[None]:
 
 
 class Clock:
-    """`with clock("forward"): …` adds wall seconds to a phase; `take()` returns {phase: seconds} and starts again.
+    """`with clock("forward"): …` adds wall seconds to a phase; `take()` returns {phase: seconds} and resets them.
 
-    `take_costs()` does the same for {user_seconds, system_seconds, minor_faults} of the phases of training together;
-    the threads of the process all count. watch(phase) -> context manager: entered for every phase, outside of what is
-    timed. heartbeat: told of the phase, for those who ask where a rank stands. tally: to which all is added that
-    a phase took.
+    `take_costs()` does the same for {user_seconds, system_seconds, minor_faults} of all training phases together. They
+    cover all threads of the process.
+
+    Attributes:
+        watch: called with the phase; returns a context manager around it, outside the timed interval.
+        heartbeat: receives the phase, so that others can see the rank's position.
+        tally: sums up the costs of each phase.
     """
 
     def __init__(

@@ -9,10 +9,12 @@ from hpcgnn.comm.ledger import Ledger
 
 
 class Constants(dict[str, Any]):
-    """{name: tensor}. Called with (name, compute) it returns the value, and computes it at first use.
+    """A cache of named tensors. A call with (name, compute) returns the tensor, and computes it on first use.
 
-    The ledger books what that sends as `input`. trim: called after each computation, to release what the features were
-    read from.
+    The ledger books the traffic of a computation as `input`.
+
+    Attributes:
+        trim: called after each computation, to release the source of the features.
     """
 
     def __init__(self, ledger: Ledger) -> None:

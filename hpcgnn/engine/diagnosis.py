@@ -16,11 +16,16 @@ if TYPE_CHECKING:
 
 
 def first_not_finite(model: torch.nn.Module, graph: Graph, comm: Communicator, what: str = "loss") -> str:
-    """In words, the first thing in the forward pass that is not finite, and on which rank. Collective: runs it again.
+    """Describe the first tensor in the forward pass that is not finite, and its rank. Collective: runs the pass again.
 
-    graph: nn.graph.Graph. what: 'loss', or 'gradient' where the loss is finite: then, if the forward pass is finite as
-    well, the first parameter whose gradient is not. Dropout is a function of epoch and node, so that what is seen is
-    what happened.
+    Dropout is a function of epoch and node, so the second pass equals the first.
+
+    Args:
+        model: the model.
+        graph: its graph (nn.graph.Graph).
+        comm: the communicator.
+        what: 'loss', or 'gradient' if the loss is finite. Then, if the forward pass is finite too, the text names the
+            first parameter with a gradient that is not.
     """
     for name, parameter in model.named_parameters():
         if not torch.isfinite(parameter).all():
@@ -68,10 +73,16 @@ def _numbered(found: list[tuple[int, str] | None]) -> list[tuple[int, tuple[int,
 
 
 def check_finite(trainer: "Trainer", local_loss: torch.Tensor, finite: bool, epoch: int) -> float:
-    """The sum of the ranks' shares of the loss in float64. Collective.
+    """Return the sum of the ranks' shares of the loss in float64. Collective.
 
-    Raises TrainingError on all ranks if the loss or a gradient is not finite, or if a number left the range of a
-    message. finite: whether this rank's gradients are.
+    Args:
+        trainer: the trainer.
+        local_loss: this rank's share of the loss.
+        finite: whether this rank's gradients are finite.
+        epoch: number of the epoch.
+
+    Raises:
+        TrainingError: on all ranks, if the loss or a gradient is not finite, or a number left the range of a message.
     """
     overflowed = trainer.schedule.halo.overflowed
     bad = torch.tensor([not torch.isfinite(local_loss), not finite, overflowed], dtype=torch.float64)
@@ -82,7 +93,7 @@ def check_finite(trainer: "Trainer", local_loss: torch.Tensor, finite: bool, epo
 
 
 def _failure(trainer: "Trainer", bad: torch.Tensor, epoch: int) -> TrainingError:
-    """What went wrong on which ranks. bad: (3,) of this rank, as of `check_finite`. Collective."""
+    """Return the error that names the fault and its ranks. bad: (3,) of this rank, see `check_finite`. Collective."""
     losses, gradients, overflows = torch.tensor(trainer.comm.allgather_object(bad.tolist())).T
     if overflows.any():
         return TrainingError.on_all(

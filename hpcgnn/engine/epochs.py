@@ -31,10 +31,13 @@ KINDS = (
 
 @dataclass
 class Progress:
-    """How far a run has come; saved with every checkpoint. epoch: how many are done, which is the number of the last
-    one, since epochs count from 1 in all that is written. best: {epoch, val, test, train} of the best validation so far
-    (of the present stage's predictor). stage: the schedule's present stage; begun: the epochs that were done when it
-    began.
+    """The progress of a run; every checkpoint saves it.
+
+    Attributes:
+        epoch: number of finished epochs, and so the number of the last one: files count epochs from 1.
+        best: {epoch, val, test, train} of the best validation of the present stage's predictor.
+        stage: the schedule's present stage.
+        begun: number of finished epochs at the start of the stage.
     """
 
     epoch: int = 0
@@ -52,11 +55,18 @@ def run_epochs(
     best_state: dict[str, torch.Tensor] | None = None,
     stop: StopRequest | None = None,
 ) -> bool:
-    """Train from `progress.epoch` to the end of the schedule's last stage. Collective; run_dir is None on all ranks but
-    0.
+    """Train from `progress.epoch` to the end of the schedule's last stage. Collective.
 
-    stop: StopRequest of this rank; what one rank saw stops all of them after the same epoch, with a checkpoint.
-    Returns whether all epochs are done.
+    Args:
+        trainer: the trainer.
+        config: the configuration.
+        progress: position of the run; the function updates it.
+        run_dir: the run directory on rank 0, None on the others.
+        best_state: parameters of the best epoch so far.
+        stop: this rank's StopRequest. A request on one rank stops all ranks after the same epoch, with a checkpoint.
+
+    Returns:
+        whether all epochs are done.
     """
     every = config.run
     bar = tqdm(
@@ -160,10 +170,13 @@ def _better(metric: Metric, value: float, best: dict[str, Any] | None) -> bool:
 def costs_of_epoch(
     trainer: "Trainer", stop: bool = False, failed: bool = False
 ) -> tuple[dict[str, dict[str, dict[str, float]]], bool, bool]:
-    """({'seconds', 'cpu', 'bytes', 'messages'} of the epoch by phase or kind, each {max, mean, min, sum} over ranks;
-    whether any rank has to stop; whether any has failed to write). Collective.
+    """Reduce the costs of an epoch over all ranks. Collective.
 
-    The wish to stop and the failure of rank 0's file travel with the costs: neither takes a message of its own.
+    The wish to stop and the failure of rank 0's file travel with the costs, so neither takes a message of its own.
+
+    Returns:
+        ({'seconds', 'cpu', 'bytes', 'messages'} by phase or kind, each {max, mean, min, sum} over ranks; whether any
+            rank has to stop; whether any rank failed to write).
     """
     seconds, costs, traffic = trainer.clock.take(), trainer.clock.take_costs(), trainer.comm.ledger.take()
     names, values = [("cpu", name) for name in costs], list(costs.values())

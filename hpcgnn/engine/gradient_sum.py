@@ -1,12 +1,12 @@
-"""The sum of all ranks' gradients, begun layer by layer while the backward pass of earlier layers goes on.
+"""The sum of all ranks' gradients, started layer by layer while the backward pass of earlier layers goes on.
 
-Gradients of the last layer are complete first. The flat buffer is cut into parts of whole layers, and the sum of a part
-is begun as soon as autograd is through with it and with all parts before it. So every rank begins the same sums in the
-same order, from the last layer to the first, whatever autograd's order and whichever parameters get no gradient on a
-rank: what has not been begun when the backward pass ends is begun then. Nothing waits inside of the backward pass,
-since a rank that waited there would be one that others wait for.
+Gradients of the last layer are complete first. The flat buffer consists of buckets of whole layers. The sum of a bucket
+starts when autograd has finished it and all buckets before it. So every rank starts the same sums in the same order,
+from the last layer to the first. Autograd's own order does not matter, nor do parameters without a gradient on some
+rank: remaining buckets start after the backward pass. Nothing waits inside the backward pass, since other ranks would
+wait for a rank that waits there.
 
-A small model is one part, and is summed at the end: there is nothing to hide, and a message more costs its latency.
+A small model is one bucket, summed at the end: there is no latency to hide, and another message costs its own.
 """
 
 import contextlib
@@ -26,8 +26,9 @@ Begin = Callable[[torch.Tensor], Exchange]
 
 
 def by_layer(module: torch.nn.Module) -> list[list[torch.nn.Parameter]]:
-    """The parameters of each layer with its norm, from the first layer to the last; those of no layer are with the
-    first, which is summed last.
+    """Return the parameters of each layer with its norm, from the first layer to the last.
+
+    Parameters outside of all layers join the first layer, whose sum comes last.
     """
     layers: dict[int, list[torch.nn.Parameter]] = {0: []}
     for name, parameter in module.named_parameters():
@@ -46,10 +47,13 @@ class _Part:
 
 
 class GradientSum:
-    """Sums flat gradients (total,) over ranks, once for every step: `with during(…): loss.backward()`, then `finish`.
+    """Sums flat gradients (total,) over ranks, once per step: `with during(…): loss.backward()`, then `finish`.
 
-    layers: of `by_layer`, in the order of `flat`. least: bytes of a part, but for that of the first layer, which comes
-    last; 0: all are one part. Made collectively, and used by all ranks that take a step.
+    Made collectively, and used by all ranks that take a step.
+
+    Args:
+        layers: the result of `by_layer`, in the order of `flat`.
+        least: smallest bucket in bytes, except for the first layer's, which comes last; 0 makes one bucket.
     """
 
     def __init__(
@@ -69,8 +73,11 @@ class GradientSum:
 
     @contextlib.contextmanager
     def during(self, begin: Begin | None, divisor: float) -> Iterator[None]:
-        """The body is a backward pass, after which gradients are divided by `divisor`. begin(numbers) begins the sum of
-        a part of them; None where a part is not to be had before the whole.
+        """Run a backward pass as the body, then divide the gradients.
+
+        Args:
+            begin: begin(bucket) starts the sum of a bucket; None if only the whole can be summed.
+            divisor: divides the gradients.
         """
         self._under_way, self._divisor = [], divisor
         for part in self._parts:
@@ -121,7 +128,7 @@ def _cut(flat: torch.Tensor, layers: Sequence[list[torch.nn.Parameter]], least: 
     for number, layer in reversed(list(enumerate(layers))):
         found = [*layer, *found]
         size = sum(parameter.numel() for parameter in found)
-        if found and (number == 0 or least and size * flat.itemsize >= least):
+        if found and (number == 0 or (least and size * flat.itemsize >= least)):
             parts.append(_Part(flat[stop - size : stop], found))
             stop, found = stop - size, []
     return parts

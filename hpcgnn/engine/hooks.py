@@ -1,7 +1,7 @@
 """Optional behaviour of a run. The engine calls these hooks at fixed places and knows no plugin by name.
 
-A plugin is one file: a subclass of `Plugin`, and a function in the list of plugins/registry.py that makes it where the
-configuration has a use for it. All hooks are called by all ranks alike, so they may be collective.
+A plugin is one file: a subclass of `Plugin`, and a function in the list of plugins/registry.py that makes it if the
+configuration needs it. All ranks call all hooks alike, so hooks may be collective.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ class Plugin:
     """A plugin that does nothing.
 
     Attributes:
-        columns: (n_p, D), input columns of own nodes that change from step to step, or None.
+        columns: (n_p, D), input columns of owned nodes that change from step to step, or None.
         group: name of the plugin's tensors in a checkpoint, '' for none.
     """
 
@@ -28,7 +28,7 @@ class Plugin:
     group = ""
 
     def held(self) -> object:
-        """What the memory account counts among parameters and optimizer."""
+        """Return the object that the memory account counts with the parameters and the optimizer."""
         return ()
 
     def later_bytes(self) -> int:
@@ -85,13 +85,19 @@ class Plugin:
         return {}
 
     def restore(self, tensors: Tensors) -> None:
-        """Go on from what `tensors` gave, {} if the checkpoint has no such group."""
+        """Continue from saved `tensors`, {} if the checkpoint lacks the group."""
 
     def save(self, run_dir: str | Path, epoch: int) -> None:
         """Write the plugin's own files, before the checkpoint that they belong to."""
 
     def load(self, run_dir: str | Path, epoch: int, best_only: bool = False) -> None:
-        """Go on from what `save` wrote. best_only: for an evaluation of the best epoch."""
+        """Continue from the file of `save`.
+
+        Args:
+            run_dir: the run directory.
+            epoch: number of finished epochs.
+            best_only: load for an evaluation of the best epoch.
+        """
 
 
 class Plugins(Plugin):

@@ -1,4 +1,4 @@
-"""The loss and the metrics of a plan's task, and what the task adds to the model."""
+"""The loss and the metrics of a plan's task, and the task's own parameters in the model."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ AnyObjective = Objective | LinkObjective
 
 
 def prepare_model(model: Any, plan: RunPlan) -> None:
-    """Add to a new model what the task trains besides it."""
+    """Add the task's own parameters to a new model."""
     if not plan.task.labels:
         add_scorer(model, plan.spec, plan.config)
 

@@ -1,11 +1,12 @@
-"""How matrices of fp32 numbers are multiplied, and whether this processor has the instructions that make it matter.
+"""How fp32 matrices are multiplied, and whether this processor's instructions make a difference.
 
-With `--matmul medium` the factors of a product are rounded to bf16 on their way into the multiplier and sums are of
-fp32; what is stored stays fp32. On processors with bf16 dot products (AVX512-BF16, AMX) that is faster: by kernels of
-our own on AMD's, else by oneDNN. On others products stay as they are: torch's check of the processor decides, so the
-option is then without effect, in speed and in numbers. (On Zen 4, which has AVX512-BF16 and no AMX, oneDNN of torch
-2.13 rounds nothing: products that are not our own, in layers made of torch's operations, stay fp32 there.) Each rank
-asks its own processor, for nodes differ.
+With `--matmul medium`, factors are rounded to bf16 on their way into the multiplier, and sums use fp32. Stored numbers
+stay fp32. On processors with bf16 dot products (AVX512-BF16, AMX) this is faster: AMD's use kernels of our own, others
+oneDNN. Elsewhere torch's check of the processor leaves products as they are. The option then changes neither speed nor
+numbers.
+
+On Zen 4, which has AVX512-BF16 and no AMX, oneDNN of torch 2.13 rounds nothing. There, products in layers made of
+torch's operations stay fp32. Each rank checks its own processor, for nodes differ.
 """
 
 from pathlib import Path

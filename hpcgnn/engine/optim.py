@@ -28,10 +28,12 @@ class Stack(Protocol):
 
 
 class Optimizer:
-    """One step at a time over groups of parameters. Subclasses say what a parameter's state is, and how it moves.
+    """Takes one step at a time over groups of parameters. Subclasses define a parameter's state, and its update.
 
-    param_groups: list of {'params', 'weight_decay', 'lr'}. state: {parameter: {name: tensor}}, empty before the first
-    step; state_names: what it may hold, in this order.
+    Attributes:
+        param_groups: list of {'params', 'weight_decay', 'lr'}.
+        state: {parameter: {name: tensor}}, empty before the first step.
+        state_names: possible names, in this order.
     """
 
     state_names: tuple[str, ...] = ()
@@ -67,11 +69,13 @@ class Optimizer:
         raise NotImplementedError
 
     def state_dict(self) -> dict[int, State]:
-        """{number of the parameter, in the order of the groups: {name: tensor}}, of those that have a state."""
+        """Return {number of the parameter, in the order of the groups: {name: tensor}}; parameters without state are
+        left out.
+        """
         return {i: self.state[p] for i, p in enumerate(self._parameters()) if self.state.get(p)}
 
     def load_state_dict(self, saved: Mapping[int, State]) -> None:
-        """Take over what `state_dict` gave. Raises ValueError where it does not fit."""
+        """Load the result of `state_dict`. Raises ValueError if it does not fit."""
         parameters = self._parameters()
         for index, state in saved.items():
             if index >= len(parameters):
@@ -150,13 +154,13 @@ class Sgd(Optimizer):
             "fused": True,
         }
         sgd(parameters, gradients, velocities, lr=lr, weight_decay=weight_decay, **settings)
-        for state, velocity in zip(states, velocities):
+        for state, velocity in zip(states, velocities, strict=True):
             if velocity is not None:
                 state["momentum_buffer"] = velocity
 
 
 def build_optimizer(model: Stack, options: OptimConfig) -> Optimizer:
-    """Adam, AdamW or SGD with weight decay on all parameters or on those of the first convolution."""
+    """Return Adam, AdamW or SGD, with weight decay on all parameters or on the first convolution's."""
     first = list(model.convs[0].parameters())
     in_first = {id(p) for p in first}
     rest = [p for p in model.parameters() if id(p) not in in_first]

@@ -1,7 +1,7 @@
-"""What rank 0 says while epochs go by and nobody watches a terminal: how far, how fast, how long still.
+"""Rank 0's progress lines for an unattended run: finished epochs, speed and remaining time.
 
-Between lines goes a quarter of the time that has passed, but at least ten seconds and at most five minutes: the first
-minute of a run is told closely, and a day of it in some three hundred lines.
+The interval between lines is a quarter of the elapsed time, at least ten seconds and at most five minutes. So the first
+minute of a run has many lines, and a day of it some three hundred.
 """
 
 import time
@@ -27,10 +27,14 @@ class Pace:
     def line(
         self, record: dict[str, Any], place: str, left: int, early: bool = False, last: bool = False
     ) -> str | None:
-        """The text after an epoch, or None if it is not time for one.
+        """Return the line after an epoch, or None if it is too early for one.
 
-        record: of the epoch, which says how long its training took; place: what epoch it was, in words; left: epochs to
-        come; early: whether it may end before them; last: whether no line comes after this one.
+        Args:
+            record: the epoch's record, with the seconds of its training.
+            place: the epoch in words.
+            left: number of remaining epochs.
+            early: whether the run may end before them.
+            last: whether no line follows.
         """
         done, now = record["epoch"], self._clock()
         self._training += record["seconds"]["epoch"]["max"]

@@ -1,7 +1,6 @@
-"""What ranks know besides the model, saved beside each checkpoint: one file per rank, of the schedules that have such a
-thing.
+"""State of single ranks outside the model, beside each checkpoint: one file per rank, for schedules with such state.
 
-It belongs to one layout. A run that goes on elsewhere, or lost a file, starts its schedule afresh, and says so.
+It belongs to one layout. With another layout, or a lost file, the schedule starts afresh, and a warning reports it.
 """
 
 import logging
@@ -18,7 +17,7 @@ log = logging.getLogger("hpcgnn")
 
 
 def save(trainer: "Trainer", config: Config, epoch: int) -> None:
-    """Write the state of all ranks after so many epochs. Collective; nothing happens where the schedule has none."""
+    """Write the state of all ranks after `epoch` epochs. Collective; does nothing for a schedule without state."""
     halo = trainer.schedule.halo
     if not halo.has_state:
         return
@@ -28,7 +27,7 @@ def save(trainer: "Trainer", config: Config, epoch: int) -> None:
 
 
 def load(trainer: "Trainer", config: Config, epoch: int) -> None:
-    """Give the schedule what was saved after so many epochs, on all ranks or on none. Collective."""
+    """Restore the schedule's state after `epoch` epochs, on all ranks or on none. Collective."""
     halo = trainer.schedule.halo
     if not halo.has_state:
         return

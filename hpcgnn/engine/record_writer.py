@@ -1,7 +1,7 @@
-"""The records of epochs go to their file from a thread: no rank waits while a file system is slow for a moment.
+"""A thread writes the epochs' records, so that no rank waits for a slow moment of the file system.
 
-All ranks wait for rank 0 in the next epoch, so whatever holds it up holds up the job. What goes wrong in the thread is
-kept for whoever asks: the epoch loop does with every epoch, and before a checkpoint.
+All ranks wait for rank 0 in the next epoch, so a delay of rank 0 delays the job. The writer keeps an error of the
+thread. The epoch loop checks for it with every epoch, and before a checkpoint.
 """
 
 import os
@@ -50,7 +50,7 @@ class RecordWriter:
             self._waiting.task_done()
 
     def settle(self) -> None:
-        """Wait until all records are in the file. Raises what kept one from it."""
+        """Wait until all records are in the file. Raises the thread's error."""
         self._waiting.join()
         if self._failure is not None:
             raise self._failure
@@ -61,7 +61,7 @@ class RecordWriter:
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Write what waits, and close the file."""
+        """Write the waiting records, and close the file."""
         if self._thread is not None:
             self._waiting.put(None)
             self._thread.join()

@@ -1,11 +1,10 @@
-"""The run directory: everything a run leaves behind, each file complete or absent, written by rank 0 alone.
+"""The run directory: all files of a run, each complete or absent, written by rank 0 alone.
 
 config.toml     the resolved configuration            summary.json   the result, with provenance
-plugin.py       the file of --plugin, as it was run
-metrics.jsonl   one record per epoch                   log.txt        what was said, with times
-ranks.jsonl     one record per rank                    curves.png     loss and metrics over the epochs
-checkpoints/    the last two                           trace/         what each rank did, with --trace (written by it)
-tensorboard/    for TensorBoard, with --tensorboard (written by it)
+plugin.py       a copy of the file of --plugin        log.txt        all messages, with times
+metrics.jsonl   one record per epoch                  curves.png     loss and metrics over the epochs
+ranks.jsonl     one record per rank                   trace/         the ranks' activity, by --trace itself
+checkpoints/    the last two                          tensorboard/   by --tensorboard itself
 """
 
 import contextlib
@@ -80,7 +79,7 @@ class RunDir:
             log.warning("the file system of %s has no locks; take care that no second job writes there", self.path)
 
     def _sweep(self) -> None:
-        """Remove what writers that were killed left half-written; nobody else writes here now."""
+        """Remove half-written files of killed writers; nobody else writes here now."""
         for folder in (self.path, self.path / "checkpoints", self.path / "trace"):
             for left in folder.glob(".*.part"):
                 left.unlink()
@@ -99,8 +98,9 @@ class RunDir:
         return counted_from_one(result)
 
     def begin(self, config: Config, epochs: int) -> None:
-        """Write the configuration, which names the graph from any directory and a copy of the plugin; drop the records
-        of epochs after `epochs`, of which the checkpoint does not know.
+        """Write the configuration and drop the records after `epochs`, which the checkpoint does not cover.
+
+        The configuration names the graph by an absolute path, and a copy of the plugin.
         """
         kept = [record for record in self.records() if record["epoch"] <= epochs]
         if len(kept) < epochs:
@@ -127,7 +127,7 @@ class RunDir:
 
     @property
     def failed(self) -> bool:
-        """Whether a record could not be written; `settle` says why."""
+        """Whether a record could not be written; `settle` raises the reason."""
         return self._metrics.failed
 
     def settle(self) -> None:
@@ -173,9 +173,9 @@ class RunDir:
 
 
 class _FileHandler(logging.StreamHandler):
-    """What cannot be written to the file has been shown on standard error all the same."""
+    """A log handler that ignores write errors: standard error has shown the line all the same."""
 
-    def handleError(self, record: logging.LogRecord) -> None:
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         if not isinstance(sys.exc_info()[1], OSError):
             super().handleError(record)
 

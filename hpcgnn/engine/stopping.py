@@ -1,10 +1,11 @@
-"""When to stop before the batch system or the user ends the run: what ends at once loses all epochs since its last
-checkpoint.
+"""An orderly stop before the batch system or the user ends the run: a sudden end loses all epochs since the checkpoint.
 
-Three things ask for it: SIGUSR1, which `sbatch --signal=B:USR1@120` and `scancel --signal=USR1` send; Ctrl-C (SIGINT),
-while epochs run; and the job's end coming nearer than `--stop-before` seconds. Each rank looks for itself, at the end
-of an epoch; the epoch loop makes it one decision of all ranks. A StopRequest is itself the signal handler of the
-process: a handler must be there long before the run is, and it cannot be passed to the run as an argument.
+There are three triggers. SIGUSR1 comes from `sbatch --signal=B:USR1@120` and `scancel --signal=USR1`. Ctrl-C (SIGINT)
+counts while epochs run. The third is the job's end, when it is nearer than `--stop-before` seconds. Each rank checks
+for itself at the end of an epoch, and the epoch loop makes it one decision of all ranks.
+
+A StopRequest is itself the signal handler of the process. The handler must exist long before the run, and a run cannot
+get it as an argument.
 """
 
 import contextlib
@@ -31,7 +32,7 @@ class StopRequest:
         self._pressed: float | None = None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """What the interpreter calls when a signal comes. A second Ctrl-C raises KeyboardInterrupt."""
+        """Handle a signal. A second Ctrl-C raises KeyboardInterrupt."""
         if number == signal.SIGINT:
             self._press()
         self.signalled, self._signal = True, signal.Signals(number)
@@ -59,10 +60,12 @@ class StopRequest:
 
     @contextlib.contextmanager
     def of_ctrl_c(self, speaks: bool) -> Iterator[None]:
-        """In the body Ctrl-C asks for a stop in order. Elsewhere it ends the process, for nothing can be lost there.
+        """Turn Ctrl-C into a request to stop while the body runs. Outside, it ends the process, with nothing to lose.
 
-        speaks: whether this rank says what it will do. Where Ctrl-C is ignored, as in jobs in the background, it stays
-        so.
+        If Ctrl-C is ignored, as in background jobs, it stays ignored.
+
+        Args:
+            speaks: whether this rank announces the stop.
         """
         before = signal.getsignal(signal.SIGINT)
         self._pressed, self._speaks = None, speaks

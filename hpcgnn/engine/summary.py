@@ -62,7 +62,7 @@ def partition_quality(local: LocalGraph, name: str, comm: Communicator) -> dict[
     """How good the map is: balance of nodes and edges, halo rows, cut edges, over all ranks. Collective."""
     plan, own_edges, count = local.inward.plan, local.inward.own.num_edges, local.inward.num_edges
     ranks = comm.allgather_object((local.num_owned, count, count - own_edges, plan.num_halo, plan.num_boundary))
-    nodes, edges, cut, halo, _ = (list(column) for column in zip(*ranks))
+    nodes, edges, cut, halo, _ = (list(column) for column in zip(*ranks, strict=True))
     return {
         "partition": name,
         "nodes": spread(nodes),
@@ -82,7 +82,7 @@ def _imbalance(values: Sequence[int]) -> float:
 
 
 def versions() -> dict[str, str]:
-    """{package: version} of what the numbers depend on."""
+    """Return {package: version} of the packages that the numbers depend on."""
     found = {"hpcgnn": __version__, "python": platform.python_version()}
     return found | {package: _version(package) for package in PACKAGES}
 
@@ -98,9 +98,13 @@ def _version(package: str) -> str:
 def gather_rank_records(
     trainer: "Trainer", local: LocalGraph, memory: dict[str, Any], energy: dict[str, Any] | None
 ) -> list[dict[str, Any]] | None:
-    """What each rank measured, by rank, on rank 0; None on the others. Collective. memory: {baseline, growth, peak,
-    libraries, code} in bytes, of this rank; `profile` besides, where memory was profiled. energy: the reading of its
-    Meter.
+    """Return the measurements of every rank, in the order of ranks, on rank 0; None on the others. Collective.
+
+    Args:
+        trainer: the trainer.
+        local: the rank's share of the graph.
+        memory: {baseline, growth, peak, libraries, code} of this rank in bytes, with `profile` if memory was profiled.
+        energy: the reading of this rank's Meter.
     """
     comm = trainer.comm
     parts = (local, *filter(None, trainer.views.shares))
@@ -183,7 +187,7 @@ def summarise(
         "libraries_code_bytes": _bytes(r["libraries_code_bytes"] for r in ranks),
         "training_growth_bytes": _bytes(r["training_growth_bytes"] for r in ranks),
         "memory_profile": _memory_profile(ranks),
-        "rows_computed": [sum(layer) for layer in zip(*(r["rows_computed"] for r in ranks))],
+        "rows_computed": [sum(layer) for layer in zip(*(r["rows_computed"] for r in ranks), strict=True)],
         "halo_bytes_per_epoch": _traffic(records[-1:], "halo_forward", "halo_backward"),
         "halo_bytes_total": _traffic(records, "halo_forward", "halo_backward", "input"),
         "allreduce_bytes_per_epoch": _traffic(records[-1:], "allreduce"),
@@ -226,7 +230,7 @@ def summarise(
 
 
 def _content(kind: str, entry: dict[str, Any]) -> dict[str, Any]:
-    """What a rank sent of one kind since its process began."""
+    """Return a rank's traffic of one kind since its process began."""
     return {"what": CONTENTS.get(kind, kind), "messages": entry["messages"], "bytes": entry["bytes_sent"]}
 
 
@@ -240,8 +244,9 @@ def _bytes(values: Iterable[float]) -> dict[str, float]:
 
 
 def _memory_profile(ranks: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """{phase: {measured, accounted}} above what was there before the graph was read, each {max, mean, min} over ranks;
-    None without a profile.
+    """Return {phase: {measured, accounted}} above the memory before the graph, or None without a profile.
+
+    Each entry is {max, mean, min} over ranks.
     """
     profiles = [rank["memory_profile"] for rank in ranks]
     if None in profiles:
@@ -265,8 +270,9 @@ def _learned(summary: dict[str, Any]) -> str:
 
 
 def show_result(summary: dict[str, Any], run_dir: "RunDir") -> None:
-    """Print the result as a table and draw the curves. Rank 0. What cannot be shown is told in the log, for the run is
-    done and its files are written.
+    """Print the result as a table and draw the curves. Rank 0.
+
+    An error here becomes a line in the log, for the run is done and its files are written.
     """
     with _without_harm("table of the result"):
         tell(_result_table(summary))
@@ -285,7 +291,7 @@ def show_result(summary: dict[str, Any], run_dir: "RunDir") -> None:
 
 @contextlib.contextmanager
 def _without_harm(what: str) -> Iterator[None]:
-    """What goes wrong in the body is a warning."""
+    """Turn an error of the body into a warning."""
     try:
         yield
     except Exception as error:

@@ -1,10 +1,10 @@
-"""What the epochs of a run took on one rank, part by part: the sums that the loss report (report/losses.py) is made of.
+"""The costs of a run's epochs on one rank, part by part: the sums behind the loss report (report/losses.py).
 
-A part is a phase of the clock, the evaluation, the writing of checkpoints, or what is between them: the loss of all
-ranks, the records. Of each part it is known how long it took, how much of that the rank waited for others, and how
-long it neither waited for them nor ran: then something else had its core, or it waited for a file.
+A part is a phase of the clock, the evaluation, the writing of checkpoints, or the time between them (the loss over
+ranks, the records). Each part has three times: its length, the wait for other ranks, and idle time without such a wait.
+In idle time another process had the core, or the rank waited for a file.
 
-The first epoch of a process makes what lasts and is like no other; it counts only where there is no second.
+The first epoch of a process allocates lasting memory and differs from all others. It counts only if there is no second.
 """
 
 import contextlib
@@ -40,8 +40,8 @@ class Tally:
         )
 
     def book(self, part: str, before: Reading) -> dict[str, float]:
-        """Add what has come since a reading to a part; returns it."""
-        spent = {name: now - then for name, now, then in zip(SUMS, self.read(), before)}
+        """Add the costs since a reading to a part, and return them."""
+        spent = {name: now - then for name, now, then in zip(SUMS, self.read(), before, strict=True)}
         sums = self._parts.setdefault(part, dict.fromkeys(SUMS, 0.0))
         for name, value in spent.items():
             sums[name] += value
@@ -58,7 +58,7 @@ class Tally:
 
     @contextlib.contextmanager
     def epoch(self, number: int) -> Iterator[None]:
-        """The body is epoch `number`, from 1; what is of no other part in it is `between`."""
+        """Run epoch `number`, counted from 1, as the body; time outside of all other parts counts as `between`."""
         self._begun += 1
         if self._begun <= 2:
             self.first, self._parts = number, {}
@@ -83,7 +83,7 @@ class Tally:
 
 
 def _told(sums: dict[str, float]) -> dict[str, float]:
-    """What is told of the sums of a part."""
+    """Return the reported form of a part's sums."""
     seconds, waiting = sums["seconds"], sums["waiting_seconds"]
     ran = sums["main_thread_seconds"] - sums["waiting_on_core_seconds"]
     return {

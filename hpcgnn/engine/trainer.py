@@ -31,14 +31,12 @@ class Trainer:
     """Model, optimizer and schedule over one rank's share of a graph. Made and used collectively.
 
     Attributes:
-        plan: what the run does; its configuration is resolved.
-        local: the rank's share as it is trained on, which may send sums of rows.
-        views: what evaluation and training see of the share.
+        plan: the run's decisions; its configuration is resolved.
+        local: the rank's share in training, which may send sums of rows.
+        views: the parts of the share for evaluation and training.
         graph, training_graph: the Graph of evaluation, and of training.
-        model, schedule, stages, stage: what is trained; the OptimConfig of each stage, and the present Stage.
-        objective: the loss; only where anything is learned.
-        evaluator: the metrics.
-        plugins: optional behaviour.
+        stages, stage: the OptimConfig of each stage, and the present Stage.
+        objective, evaluator: the loss (only if the run trains), and the metrics.
     """
 
     @over_own_domains()
@@ -71,7 +69,7 @@ class Trainer:
             self.schedule = entry.build(self.views.trained_on, comm, buffers, config, self.random)
             self.schedule.sync.extend(self.model)
             prepare_model(self.model, plan)
-        initialise(self.model, self.random)
+        initialise(self.model, self.random, config.model.initial_weights)
         self.plugins = make_plugins(self, learns)
         changing = [each.columns for each in self.plugins if each.columns is not None]
         verbs = self.schedule.halo, comm, self.random, self.constants, buffers
@@ -100,12 +98,14 @@ class Trainer:
         self.optimizer = self.optimizers[0]
 
     def learning_rate(self, epoch: int) -> float:
-        """That of an epoch of the present stage."""
+        """Return the learning rate of an epoch of the present stage."""
         return learning_rate(epoch - self.stage_begun, self.stage.options)
 
     def step(self, epoch: int) -> float:
-        """One epoch of the present stage, of as many steps as the schedule makes it; returns the mean loss over all
-        training nodes in its last step. Collective.
+        """Run one epoch of the present stage, with the schedule's number of steps. Collective.
+
+        Returns:
+            the mean loss over all training nodes in the last step.
         """
         self.random.epoch = epoch
         self.schedule.halo.begin_epoch(epoch)
@@ -130,7 +130,7 @@ class Trainer:
         return check_finite(self, loss, finite, epoch)
 
     def _steps(self, epoch: int) -> Iterator[Step]:
-        """The schedule's steps of an epoch; what it does between them counts as reduction."""
+        """Yield the schedule's steps of an epoch; the schedule's own time between them counts as reduction."""
         steps = self.schedule.sync.steps(epoch, self.stage, self.training_graph, self.optimizers)
         while True:
             with self.clock("reduction"):
@@ -140,7 +140,7 @@ class Trainer:
             yield step
 
     def evaluate(self) -> dict[str, Any]:
-        """{'train', 'val', 'test'}: the metric of each split; of links, `links` besides. Collective."""
+        """Return {'train', 'val', 'test'}: the metric of each split; for links also `links`. Collective."""
         with self.clock("evaluation"), self.plugins.evaluation():
             return self.evaluator(self.stage.module, self.graph)
 

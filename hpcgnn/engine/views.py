@@ -1,4 +1,4 @@
-"""What evaluation and training see of a rank's share: all, a subgraph, or per layer what the loss can see."""
+"""The parts of a rank's share for evaluation and training: all of it, a subgraph, or a part per layer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -27,23 +27,23 @@ class TrainingPart:
     """How the part of a share that training sees is made. Estimates put copies in its place. Collective."""
 
     def subgraph(self, local: LocalGraph, comm: Communicator) -> LocalGraph:
-        """What `--inductive` trains on."""
+        """Return the training subgraph of `--inductive`."""
         return training_subgraph(local, comm)
 
     def shares(self, local: LocalGraph, model: Any, comm: Communicator) -> list[LocalGraph | None]:
-        """For every layer what it computes in training, None for all."""
+        """Return the part of the graph that each layer computes in training, None for all."""
         return prune(local, *layers_to_prune(model), model.spec.keeps_input, comm)
 
 
 @dataclass
 class Views:
-    """What evaluation and training see of a rank's share.
+    """The parts of a rank's share for evaluation and training.
 
     Attributes:
         local: the share, which may send sums of rows or read rows in place.
-        subgraph: what `--inductive` trains on, or None.
-        shares: for every layer what it computes in training, None for all; [] if no layer is pruned.
-        nodes: the training nodes alone, for a model that sees each node alone, or None.
+        subgraph: the training subgraph of `--inductive`, or None.
+        shares: the part that each layer computes in training, None for all; [] if no layer is pruned.
+        nodes: the training nodes alone, for a model without neighbours, or None.
         in_place: rows of other ranks of the node that are read in place, or None.
     """
 

@@ -109,9 +109,11 @@ class Forecaster:
         }
         largest = max((*ranks.values(), mean), key=lambda rank: rank.growth + rank.loaded)
         busiest = ranks.get(int(shares.in_training.edges.argmax()), mean)
-        halos: dict[Place, HaloCounts] = dict(zip(((None, "inward"), (None, "outward")), shares.travelling))
+        halos: dict[Place, HaloCounts] = dict(
+            zip(((None, "inward"), (None, "outward")), shares.travelling, strict=True)
+        )
         if shares.seen is not None:
-            halos |= dict(zip(((SEEN, "inward"), (SEEN, "outward")), shares.seen.travelling))
+            halos |= dict(zip(((SEEN, "inward"), (SEEN, "outward")), shares.seen.travelling, strict=True))
         halos |= {(name, "inward"): pairs.inward for name, pairs in shares.held.items()}
         counted = True
         for place in trial.uses:
@@ -125,7 +127,9 @@ class Forecaster:
         halo = halo_traffic(trial.uses, halos, *wires)
         inward = shares.inward  # gradients go back to those whose rows were received
         there, back = (inward.sent, inward.takers), (inward.received, inward.peers)
-        for kind, (rows, peers), of_copy in zip(("halo_forward", "halo_backward"), (there, back), trial.boundary):
+        for kind, (rows, peers), of_copy in zip(
+            ("halo_forward", "halo_backward"), (there, back), trial.boundary, strict=True
+        ):
             sums = np.array(trial.summed.get(kind, (0, 0)))
             messages, sent = (np.array(trial.sent.get(kind, (0, 0))) - sums).tolist()
             if kind not in halo and sent:  # not all of the halo is sent: as the copy had it

@@ -188,6 +188,6 @@ def _stacked(axis: Any, ranks: list[str], columns: list[dict[str, float]], unit:
     for name, style in bar_styles(columns[0]).items():
         heights = [column[name] / unit for column in columns]
         axis.bar(ranks, heights, bottom=below, label=PARTS.get(name, name), **style)
-        below = [low + high for low, high in zip(below, heights)]
+        below = [low + high for low, high in zip(below, heights, strict=True)]
     axis.set_xlabel("MPI ranks")
     legend(axis, wide=True)

@@ -72,8 +72,8 @@ class _Matrix:
 
     def has(self, spread: Spread, own: torch.Tensor) -> bool:
         """Whether a tensor in this rank's part is its rows, or some columns of them."""
-        steps = [step for step, size in zip(own.stride(), own.shape) if size > 1]
-        wanted = [step for step, size in zip((self.width, 1), own.shape) if size > 1]
+        steps = [step for step, size in zip(own.stride(), own.shape, strict=True) if size > 1]
+        wanted = [step for step, size in zip((self.width, 1), own.shape, strict=True) if size > 1]
         return spread is self.spread and len(own) == spread.num_own and steps == wanted
 
     def whole(self) -> torch.Tensor:
@@ -157,7 +157,7 @@ class NodeRows:
         """
         matrices = [each for known in self._matrices.values() for each in known]
         sizes = mapped_bytes([torch.frombuffer(each.memory, dtype=torch.uint8).data_ptr() for each in matrices])
-        of_rows = sum(max(0, size - each.own_bytes) for size, each in zip(sizes, matrices))
+        of_rows = sum(max(0, size - each.own_bytes) for size, each in zip(sizes, matrices, strict=True))
         return of_rows + sum(mapped_bytes(list(self.common_storages()))) - self.common_bytes()
 
     def close(self) -> None:

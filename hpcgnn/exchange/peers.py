@@ -112,7 +112,7 @@ class Peers:
         cuts = [start + rows * place // len(senders) for place in range(len(senders) + 1)]
         return [
             Lane(offset, first, last, sender, receivers[place % len(receivers)])
-            for place, (sender, first, last) in enumerate(zip(senders, cuts, cuts[1:]))
+            for place, (sender, first, last) in enumerate(zip(senders, cuts, cuts[1:], strict=False))
             if last > first
         ]
 
@@ -169,8 +169,8 @@ class Peers:
         return torch.empty(count, dtype=dtype) if self.rows is None else self.rows.common(count, dtype)
 
     def meet(self, number: int) -> None:
-        """Wait until all ranks of the node are here: then all that each has received or written can be read. number: the
-        same for all, which is checked. Collective over the node.
+        """Wait until all ranks of the node are here: then all received or written numbers can be read. number: the same
+        for all, which is checked. Collective over the node.
         """
         if self.rows is not None:
             self.rows.meet(number)

@@ -8,6 +8,7 @@ other's adjoint: an operator over them must take the gradient of weights from th
 (ops/stale_convolution.py), not from what `pushed` returns.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Generic
 
@@ -37,14 +38,16 @@ class StaleExchange:
         self.home = Mailbox(comm, go, come, delay, "halo_backward")
         self.longest = plan.longest_round
         ends = np.cumsum([0, *(count for _, count in go)]).tolist()
-        self.sent = [plan.sending.part(*each) for each in zip(ends, ends[1:])]
+        self.sent = [plan.sending.part(*each) for each in itertools.pairwise(ends)]
 
     def rounds(self, halo: Sequence[EdgesT]) -> Iterator[tuple[EdgesT, tuple[int, int]]]:
         """(block, (start, stop)) of the rounds in which this rank receives rows, with the places of these in the
         halo.
         """
         starts = self.plan.starts.tolist()
-        return ((block, ends) for block, ends in zip(halo, zip(starts[:-1], starts[1:])) if ends[1] > ends[0])
+        return (
+            (block, ends) for block, ends in zip(halo, itertools.pairwise(starts), strict=True) if ends[1] > ends[0]
+        )
 
     def lease(self, widened: int, summed: int) -> Lease:
         """Memory for one round's rows widened, and for one round's gradients."""
@@ -65,7 +68,7 @@ class UsedRows(Generic[EdgesT]):
         stale, x, wire = self.exchange, rows.x, self.exchange.wire
         form = wire.form(x.shape[1], x.shape[1] if rows.narrow is None else rows.narrow, x.dtype)
         draw, scale = wire.next_draw(), rows.scale if rows.sent_scale is None else rows.sent_scale
-        for number, ((message, _), sent) in enumerate(zip(stale.ahead.prepare(form), stale.sent)):
+        for number, ((message, _), sent) in enumerate(zip(stale.ahead.prepare(form), stale.sent, strict=True)):
             wire.encode_sent(message, form, x, sent, scale, scale, draw, stale.plan.rank, number)
         stale.ahead.post()
         lease = stale.lease(form.widened_bytes, 0)

@@ -202,7 +202,9 @@ class Stream(Generic[EdgesT]):
         for each in transfers:
             turn, number = each.turn, self.wire.drawn
             items = Item(number, False, turn.number), Item(number, True, turn.number)
-            form, back = (one.of_kind(widths.of(item)) for one, item in zip((each.form, each.form_back), items))
+            form, back = (
+                one.of_kind(widths.of(item)) for one, item in zip((each.form, each.form_back), items, strict=True)
+            )
             key = turn.number, each.form, each.form_back, form, back
             if key not in known:
                 known[key] = Transfer(turn, each.lease, self.comm, self.wire, form, back, each.ids)

@@ -51,12 +51,12 @@ class Turn:
             for lane in peers.outgoing(s.offset, s.start, last - first) if last > first else ():
                 self.outgoing.append((lane, lane.rows))
                 self.spans.append((first + lane.start - s.start, first + lane.stop - s.start))
-        mine = [span for (lane, _), span in zip(self.outgoing, self.spans) if lane.sender == peers.rank]
+        mine = [span for (lane, _), span in zip(self.outgoing, self.spans, strict=True) if lane.sender == peers.rank]
         self.sent_by = [plan.sending.part(first, last) for first, last in mine]
         # Lanes that follow each other among all rows are packed as one: of a rank by itself all are.
         before = [0, *(last for _, last in mine)]
         breaks = [number for number, (first, _) in enumerate(mine) if number == 0 or first != before[number]]
-        runs = [mine[start:stop] for start, stop in zip(breaks, [*breaks[1:], len(mine)])]
+        runs = [mine[start:stop] for start, stop in zip(breaks, [*breaks[1:], len(mine)], strict=False)]
         self.sent = [plan.sending.part(run[0][0], run[-1][1]) for run in runs]
         self.num_sent = sum(each.count for each in self.sent)
         self.num_received = sum(count for _, count in self.incoming)
@@ -134,7 +134,9 @@ class Transfer:
             self._giving = cut(lease.give_back(turn.number, bytes_given), lanes, back)
         else:
             parts = (self._added[0, slice(*ends[lane])].view(-1).view(torch.uint8) for lane, _ in lanes)
-            self._giving = [(lane, part, count) for (lane, count), part in zip(lanes, parts)] if back.width else []
+            self._giving = (
+                [(lane, part, count) for (lane, count), part in zip(lanes, parts, strict=True)] if back.width else []
+            )
         self._arriving = cut(lease.take_back(turn.number, turn.bytes_out(back)), turn.outgoing, back)
         self._given = [(lane.sender, part) for lane, part, _ in self._giving]
         self._taken = [(lane.receiver, part) for lane, part, _ in self._arriving if lane.sender == peers.rank]
@@ -169,7 +171,7 @@ class Transfer:
                 run.pack(self._packed[first : first + run.count], x, scale, within)
                 first += run.count
             return
-        for (lane, part, _), sent in zip(self._outgoing, self.turn.sent_by):
+        for (lane, part, _), sent in zip(self._outgoing, self.turn.sent_by, strict=True):
             place = self.plan.peers.rank, self.turn.number, lane.offset
             self.wire.encode_sent(part, self.form, x, sent, scale, within, draw, *place, ids=self.ids)
 
@@ -211,7 +213,7 @@ class Transfer:
         """
         form, peers = self.form_back, self.plan.peers
         peers.meet(self.turn.number)  # all have added
-        for (first, last), (lane, part, _) in zip(self._to_sum, self._giving):
+        for (first, last), (lane, part, _) in zip(self._to_sum, self._giving, strict=True):
             total = self._added[0, first:last]
             for others in self._added[1:]:
                 total += others[first:last]
@@ -227,7 +229,7 @@ class Transfer:
         peers, columns = self.plan.peers, self.plan.columns
         peers.meet(self.turn.number)  # what came is there, whichever rank has received it
         own = None if peers.rows is None or columns is None else columns.own
-        for (_, part, _), span in zip(self._arriving, self.turn.spans):
+        for (_, part, _), span in zip(self._arriving, self.turn.spans, strict=True):
             sent = self.plan.sending.part(*span)
             assert sent.sums is None, "nothing returns along a plan that sends sums"
             add_message(total, sent.rows, part, self.form_back, self.lease, own)

@@ -215,7 +215,11 @@ def cut(buffer: torch.Tensor, counts: Iterable[tuple[Peer, int]], form: Form) ->
     """[(peer, its message, its rows)] of a buffer for messages of these many rows, for the peers that have rows."""
     sizes = [(peer, count, form.message_bytes(count)) for peer, count in counts]
     parts = buffer.split([size for _, _, size in sizes])
-    return [(peer, part[: count * form.row_bytes], count) for (peer, count, _), part in zip(sizes, parts) if count]
+    return [
+        (peer, part[: count * form.row_bytes], count)
+        for (peer, count, _), part in zip(sizes, parts, strict=True)
+        if count
+    ]
 
 
 def read_rows(

@@ -126,7 +126,7 @@ def halo_blocks(
     found_rows, found_begins, filled = np.empty(len(halo), np.int32), np.empty(len(halo), np.int64), 0
     for rounds, edges, places in grouped(round_of, len(halo), counts):
         columns[places] = halo[edges] - starts[rounds]
-        for new, old in zip(moved, (weight, edge)):
+        for new, old in zip(moved, (weight, edge), strict=True):
             if new is not None and old is not None:
                 new[torch.from_numpy(places)] = old[torch.from_numpy(edges)]
         # An edge begins a row of its round where the edge before it in that round, maybe of an earlier part, had none.
@@ -141,7 +141,7 @@ def halo_blocks(
         found_rows[filled:end], found_begins[filled:end] = rows[begins], places[begins]
         filled = end
     blocks = _in_rounds(starts, counts, found_rows[:filled], found_begins[:filled], columns, *moved)
-    for block, width in zip(blocks, np.diff(starts).tolist()):
+    for block, width in zip(blocks, np.diff(starts).tolist(), strict=True):
         kernels.check_block(block.indptr, block.indices, block.rows, len(indptr) - 1, width)
     return blocks
 

@@ -23,7 +23,8 @@ from hpcgnn.placement.order import FoundEdges, LocalOrder
 class Adjacency:
     """One direction of the edges of a rank, ready to be streamed along. degree: float64 (rows,), the sum of the weights
     of each row's edges in the whole graph, 0 where they cancel (see sums.py). edges: EdgeList, or None where no model
-    asks for one. counted: the edges of the own rows, where sums stand for some of them. near: None, or what is known of
+    asks for one. counted, row_counts: the edges of the own rows, and of each of them (int32 (rows,), where edges have
+    weights), where sums stand for some of them. near: None, or what is known of
     the node's other ranks where their rows are read in place: then these are columns of `own`, and none of the halo.
     """
 
@@ -33,6 +34,7 @@ class Adjacency:
     degree: torch.Tensor
     edges: EdgeList | None = None
     counted: int | None = None
+    row_counts: torch.Tensor | None = None
     near: Neighbours | None = None
 
     @property
@@ -51,6 +53,13 @@ class Adjacency:
             assert block.rows is not None, "a round's block says which rows it stores"
             total[block.rows.long()] += torch.diff(block.indptr)
         return total
+
+    @property
+    def summed_rows(self) -> torch.Tensor:
+        """How many rows an aggregate of each row is the sum of: (rows,), of any type."""
+        if self.own.weight is None:
+            return self.degree
+        return self.edge_counts if self.row_counts is None else self.row_counts
 
     @property
     def nbytes(self) -> int:

@@ -1,7 +1,7 @@
-"""Training in less memory than it takes (`--memory`): what steps keep goes to a scratch file as far as it must.
+"""Training within a memory limit (`--memory`): saved activations go to a scratch file if the limit requires it.
 
-How much a step keeps is known before it is made: a step on a toy graph says how many bytes of a node. So the space on
-the disk is checked before the first epoch, and the first epoch writes in time what will be too much.
+The size of a step is known before the first one: a step on a small graph gives the bytes per node. So the free disk
+space is checked before the first epoch. The first epoch already writes tensors before memory runs out.
 """
 
 import contextlib
@@ -47,8 +47,11 @@ _SHARED = "nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "afs", "glusterfs",
 
 
 class Within(Plugin):
-    """What a Trainer does so as to stay within a number of bytes. folder: of the scratch file, which features on disk
-    have made already; kept: bytes that a step keeps.
+    """Keeps a Trainer within a number of bytes.
+
+    Attributes:
+        folder: folder of the scratch file; features on disk may have made it already.
+        kept: bytes that a step saves for its backward pass.
     """
 
     def __init__(self, trainer: Trainer, budget: int, folder: str, kept: int) -> None:
@@ -65,12 +68,12 @@ class Within(Plugin):
 
     @contextlib.contextmanager
     def forward(self) -> Iterator[None]:
-        """The forward pass of a step: what torch's own operations keep is kept by the arena as well."""
+        """Run the forward pass of a step as the body, with the saved tensors of torch's own operations in the arena."""
         self.keeper.begin()
         arena, lasting = self._trainer.buffers.arena, self._lasting()
 
         def pack(tensor: torch.Tensor) -> Kept:
-            own = tensor.untyped_storage().data_ptr() in lasting or tensor.is_leaf and tensor.requires_grad
+            own = tensor.untyped_storage().data_ptr() in lasting or (tensor.is_leaf and tensor.requires_grad)
             return Kept(tensor) if own else arena.keep(tensor.detach())
 
         with torch.autograd.graph.saved_tensors_hooks(pack, Kept.tensor):
@@ -84,9 +87,9 @@ class Within(Plugin):
         return {each.untyped_storage().data_ptr() for each in tensors if isinstance(each, torch.Tensor)}
 
     def end_epoch(self) -> None:
-        """Book what was written and read since the last time."""
+        """Book the bytes written and read since the last call."""
         now = self._scratch.written, self._scratch.read
-        for kind, count, before in zip((WRITTEN, READ), now, self._told):
+        for kind, count, before in zip((WRITTEN, READ), now, self._told, strict=True):
             if count > before:
                 self._trainer.comm.ledger.add(kind, messages=1, bytes_sent=count - before)
         self._told = now
@@ -152,9 +155,7 @@ def _hold_within(trainer: Trainer, toy: "Toy", config: Config, session: Session,
 
 @contextlib.contextmanager
 def without_limit_if_it_must(limit: Limit, session: Session) -> Iterator[None]:
-    """For a body that asks all ranks whether they can stay within a limit: an error that says no is one where --memory
-    asks for it, and else a warning.
-    """
+    """Run a body that checks a limit on all ranks. If it fails, raise with --memory, and only warn without."""
     try:
         yield
     except (ConfigError, ScratchError, RemoteError) as error:
@@ -169,9 +170,15 @@ def without_limit_if_it_must(limit: Limit, session: Session) -> Iterator[None]:
 def refusing(
     limit: Limit, comm: Communicator, given: Portion, lasting: int, at_work: int, pruned: int
 ) -> Iterator[Callable[[], NoReturn]]:
-    """For a body that all ranks go through: what the largest rank of a node calls where the limit is too little for its
-    ranks. lasting: bytes that are there all the time; at_work: what else there must be room for; given: what the rank
-    has, which cannot do without both; pruned: bytes of the former for what pruned layers see. Collective.
+    """Yield the function with which the largest rank of a node refuses a limit that is too small. Collective.
+
+    Args:
+        limit: the node's limit.
+        comm: the communicator.
+        given: this rank's portion, too small for `lasting` and `at_work`.
+        lasting: bytes in use all the time.
+        at_work: bytes for a layer at work.
+        pruned: bytes of `lasting` for the parts of pruned layers.
     """
     seen = f" ({pruned / 2**30:.2f} GiB of it for what pruned layers see: --prune none goes without)" if pruned else ""
     others = f", the largest of {limit.ranks} on its node" if limit.ranks > 1 else ""
@@ -189,9 +196,7 @@ def refusing(
 
 
 def check_room(trainer: Trainer, toy: "Toy", config: Config, session: Session, limit: Limit | None) -> None:
-    """Raise ConfigError, on all ranks, where --memory is given and too little for what a Trainer evaluates: it keeps
-    nothing. Collective.
-    """
+    """Raise ConfigError, on all ranks, if --memory is too small for a Trainer that only evaluates. Collective."""
     if limit is None or not limit.said:
         return
     lasting, at_work = _needs(trainer, toy, config, limit)
@@ -202,21 +207,22 @@ def check_room(trainer: Trainer, toy: "Toy", config: Config, session: Session, l
 
 
 def _needs(trainer: Trainer, toy: "Toy", config: Config, limit: Limit) -> tuple[int, int]:
-    """(bytes that are there all the time, bytes that a layer at work takes besides). The kept aggregate of features on
-    disk goes there as well where it has no room. Collective.
+    """Return (lasting bytes, additional bytes of a layer at work). Collective.
+
+    The kept aggregate of features on disk goes to disk as well if it does not fit.
     """
     features, largest = trainer.local.features, AT_WORK * toy.largest * trainer.local.num_owned
     lasting = resident_bytes() + toy.beside + int(config.schedule.halo_buffer * 2**20)
     at_work = largest + constants_in_arena(trainer)
-    if isinstance(features, OnDisk) and not features.shelf.results:
-        if not portion(limit, trainer.comm, lasting + at_work).fits:
-            features.shelf.results = True  # loading has left less than was foreseen, and the aggregate is not made yet
-            at_work = largest + constants_in_arena(trainer)
+    on_disk = isinstance(features, OnDisk) and not features.shelf.results
+    if isinstance(features, OnDisk) and on_disk and not portion(limit, trainer.comm, lasting + at_work).fits:
+        features.shelf.results = True  # loading has left less than was foreseen, and the aggregate is not made yet
+        at_work = largest + constants_in_arena(trainer)
     return lasting, at_work
 
 
 def constants_in_arena(trainer: Trainer) -> int:
-    """Bytes of the arena that a rank takes for the kept aggregate of its features, or to read what is on disk of it."""
+    """Return the arena bytes for the kept aggregate of the features, or for reading it from disk."""
     spec, features = trainer.model.spec, trainer.local.features
     if not isinstance(features, torch.Tensor | OnDisk):
         return 0
@@ -236,7 +242,7 @@ def bytes_of_constants(shape: tuple[int, int], spec: ModelSpec, dtype: torch.dty
 
 
 class _Counter(Keeper):
-    """Counts what is kept, and keeps it as it is."""
+    """Counts saved tensors, and leaves them unchanged."""
 
     def __init__(self) -> None:
         super().__init__(0, None, lambda size: True, None)  # type: ignore[arg-type] # it writes nothing
@@ -265,11 +271,18 @@ class _Counter(Keeper):
 
 @dataclass(frozen=True)
 class Toy:
-    """What a step on a toy graph shows. per_node, largest: bytes that a step keeps of a node, and of the largest tensor
-    of these; beside: bytes of a rank that hang on no node, besides the parameters and their gradients, which take
-    `parameters` bytes each. in_tiles, input_in_tiles: whether the first layer reads some rows at a time what is
-    constant, with its aggregate, or its input alone; reads_input: whether it reads its input besides the aggregate.
-    row_bytes: as of `toy_step`; pruning: as of `layers_to_prune`.
+    """The result of a step on a small graph.
+
+    Attributes:
+        per_node: bytes that a step saves per node.
+        largest: bytes per node of the largest saved tensor.
+        beside: bytes of a rank that depend on no node, without parameters and gradients.
+        parameters: bytes of the parameters, and as many again for their gradients.
+        in_tiles: whether the first layer reads its constant input and aggregate some rows at a time.
+        input_in_tiles: the same for the input alone.
+        reads_input: whether the first layer reads its input in addition to the aggregate.
+        row_bytes: see `toy_step`.
+        pruning: see `layers_to_prune`.
     """
 
     per_node: int
@@ -344,7 +357,16 @@ def check_folder(folder: str, limit: Limit) -> None:
 
 
 def check_space(folder: str, need: int, ranks_on_node: int) -> None:
-    """Raise ScratchError unless a folder can hold what all ranks of a node write together, `need` bytes."""
+    """Check a folder's free space for all ranks of a node.
+
+    Args:
+        folder: folder of the scratch files.
+        need: bytes of this rank.
+        ranks_on_node: number of ranks on the node.
+
+    Raises:
+        ScratchError: the folder cannot hold the files of all ranks.
+    """
     free = free_bytes(folder)
     if free < need:
         raise ScratchError(

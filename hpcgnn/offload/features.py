@@ -1,10 +1,11 @@
-"""Whether the features, and their aggregate that is kept, have room in memory (`--memory`), or are read from disk.
+"""Whether the features and their kept aggregate fit in memory (`--memory`), or stay on disk.
 
-They go last. A byte of them is read twice in an epoch, forwards and backwards (three times where the layer makes its
-projections again for the gradient), and once in each evaluation; a byte that a step keeps is written and read once. So
-they move no fewer bytes, and all of them at once, while the first layer is at work, where the others go and come behind
-all layers. But what nobody reads goes first: a model that reads its features through their aggregate alone (gcn, sgc)
-reads them once in a run.
+Saved activations leave memory first, features last. An epoch reads a byte of features twice, forwards and backwards,
+and once in each evaluation. It reads three times if the layer repeats its projections for the gradient. A saved byte is
+written once and read once. So features cause no less traffic, and all of it while the first layer is at work. Saved
+tensors move behind all layers.
+
+Features that no layer reads leave first: a model that uses only their aggregate (gcn, sgc) reads them once in a run.
 """
 
 import logging
@@ -48,7 +49,11 @@ _OF_NODE = 24
 
 @dataclass(frozen=True)
 class Placing:
-    """What goes to disk of a rank. share: of the columns, that can be aggregated at a time."""
+    """A rank's data that goes to disk.
+
+    Attributes:
+        share: fraction of the columns that can be aggregated at a time.
+    """
 
     features: bool
     aggregate: bool
@@ -56,9 +61,15 @@ class Placing:
 
 
 def place(room: int, at_work: int, kept: int, read: int, sizes: tuple[int, int], reads_input: bool) -> Placing:
-    """What goes where, of a rank with so many bytes of room besides a layer at work (at_work). kept: bytes that a step
-    keeps; sizes: bytes of a column of the features, and of one of their aggregate, times their width; read: bytes of
-    memory that reading both takes.
+    """Decide which data of a rank goes to disk.
+
+    Args:
+        room: bytes available.
+        at_work: bytes of a layer at work, outside of `room`.
+        kept: bytes that a step saves.
+        read: bytes of memory for reading features and aggregate.
+        sizes: bytes of the features, and of their aggregate.
+        reads_input: whether the first layer reads its input in addition to the aggregate.
     """
     both = sum(sizes)
     fits = room >= both
@@ -70,9 +81,7 @@ def place(room: int, at_work: int, kept: int, read: int, sizes: tuple[int, int],
 
 
 def bytes_read_at_a_time(shelf: Shelf, spec: ModelSpec, rows: int, columns: int) -> int:
-    """Bytes of memory that features and their aggregate take on disk: blocks that are read, and what helper threads
-    copy as they write.
-    """
+    """Return the bytes of memory for features and aggregate on disk: read blocks, and copies of helper threads."""
     return sum(shelf.at_work(rows, columns, dtype) for dtype in types_on_disk(spec)) + THREADS * REQUEST
 
 
@@ -85,7 +94,7 @@ def can_lie_on_disk(plan: RunPlan, toy: Toy) -> bool:
         return toy.input_in_tiles and not schedule.layer_by_layer and not spec.edge_features
     raw = spec.input_dropout == "raw" and spec.dropout > 0
     alone = schedule.layer_by_layer and not config.schedule.finetune
-    return toy.in_tiles and (spec.keeps_input or alone and not raw)
+    return toy.in_tiles and (spec.keeps_input or (alone and not raw))
 
 
 def types_on_disk(spec: ModelSpec) -> tuple[torch.dtype, ...]:
@@ -94,7 +103,7 @@ def types_on_disk(spec: ModelSpec) -> tuple[torch.dtype, ...]:
 
 
 def reads_of_epoch(spec: ModelSpec) -> int:
-    """How often an epoch of training reads what is on disk: projections are made again for the gradient."""
+    """Return how often a training epoch reads data on disk: the gradient may repeat projections."""
     return 2 if spec.constant_input else 3
 
 
@@ -107,9 +116,18 @@ def bytes_on_disk(spec: ModelSpec, rows: int, columns: int) -> tuple[int, int]:
 def shelving(
     plan: RunPlan, session: Session, toy: Toy, limit: Limit | None, buffers: HaloBuffers, learns: bool = True
 ) -> Shelve:
-    """What load_local_graph asks for a Shelf: collective, and the same on all ranks. learns: whether
-    anything is trained, and so kept for a backward pass. It raises ConfigError where what pruned layers
-    see has no room, if a limit was asked for.
+    """Return the function that load_local_graph calls for a Shelf. It is collective, with the same result on all ranks.
+
+    Args:
+        plan: the run's decisions.
+        session: the session with its communicator.
+        toy: the result of a step on a small graph.
+        limit: the node's limit, or None.
+        buffers: buffers of the halo.
+        learns: whether the run trains, and so saves tensors for a backward pass.
+
+    Raises:
+        ConfigError: the returned function raises it if an explicit limit is too small for the parts of pruned layers.
     """
     if limit is None:
         return lambda local, columns: None
@@ -169,8 +187,9 @@ def _shelve(
 
 
 def _check_pruned(limit: Limit, comm: Communicator, lasting: int, at_work: int, pruned: FilteredSize) -> None:
-    """Raise ConfigError, on all ranks, where what pruned layers see of the graph has no room on one of them: making it
-    would go over the limit. Whether there is room for training besides is seen when it is there. Collective.
+    """Raise ConfigError, on all ranks, if the parts of pruned layers do not fit on one rank. Collective.
+
+    Building them would exceed the limit. The room for training is checked afterwards.
     """
     given, making = portion(limit, comm, lasting + at_work), portion(limit, comm, lasting + pruned.making)
     with refusing(limit, comm, given, lasting, at_work, pruned.held) as refuse:

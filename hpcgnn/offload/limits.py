@@ -1,4 +1,4 @@
-"""What a rank may take of its node's memory: what `--memory` says, else what the machine and the job leave."""
+"""The memory limit of a rank on its node: from `--memory`, else from the machine and the job."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +18,13 @@ _SPARE = 1 / 16
 
 @dataclass(frozen=True)
 class Limit:
-    """total: bytes of the ranks of this node together; node: a number that they have in common, and no others; ranks:
-    how many they are; said: --memory, or '' where it is what there is.
+    """The memory limit of a node.
+
+    Attributes:
+        total: bytes of all ranks of the node together.
+        node: a number that identifies the node.
+        ranks: number of its ranks.
+        said: the value of --memory, or '' if the limit comes from the machine.
     """
 
     total: int
@@ -31,15 +36,18 @@ class Limit:
         return f"--memory {self.said}" if self.said else f"what is left of this node, {self.total / 2**30:.2f} GiB,"
 
     def of_node(self, comm: Communicator, value: int) -> list[int]:
-        """What each rank of this node has told. Collective over all ranks."""
+        """Return the value of each rank of this node. Collective over all ranks."""
         return [each for node, each in comm.allgather_object((self.node, value)) if node == self.node]
 
 
 @dataclass(frozen=True)
 class Portion:
-    """What a rank may take of the limit of its node, in bytes. most_least: what the ranks of the node that needs most
-    cannot do without; fits: whether all ranks of all nodes have that; refused: whether those of this node do not, and
-    this is the largest of them.
+    """A rank's portion of its node's limit, in bytes.
+
+    Attributes:
+        most_least: the required minimum of the node with the largest need.
+        fits: whether every node has its minimum.
+        refused: whether this node lacks it, and this rank is its largest.
     """
 
     nbytes: int
@@ -70,16 +78,22 @@ def portion(limit: Limit, comm: Communicator, least: int, wanted: int = 0) -> Po
 
 
 def divided(total: int, least: Sequence[int], wanted: Sequence[int]) -> list[int]:
-    """`total` bytes for some ranks: each has its least, and of the rest a part in proportion to what it wants. What
-    nobody wants is shared alike. Where there is not enough for what they cannot do without, each has a part in
-    proportion to that.
+    """Divide `total` bytes among ranks.
+
+    Each rank gets its minimum, and a part of the rest in proportion to its wish. Ranks share leftover bytes equally. If
+    the minima do not fit, each rank gets a part in proportion to its minimum.
+
+    Args:
+        total: bytes to divide.
+        least: minimum of each rank.
+        wanted: wish of each rank.
     """
     needs, wants = sum(least), sum(wanted)
     if needs > total:
         return [total * each // needs for each in least]
     given = min(total - needs, wants)
     over = (total - needs - given) // len(least)
-    return [each + (given * more // wants if wants else 0) + over for each, more in zip(least, wanted)]
+    return [each + (given * more // wants if wants else 0) + over for each, more in zip(least, wanted, strict=True)]
 
 
 def memory_limit(config: Config, session: Session) -> Limit | None:
@@ -96,8 +110,10 @@ def memory_limit(config: Config, session: Session) -> Limit | None:
 
 
 def node_memory(ranks_on_node: int, ranks: int) -> int:
-    """Bytes that the ranks of this node may take together: the least of the limits of their control group and of those
-    above it, of what the batch system gives the job on a node, and of what the machine has left.
+    """Return the bytes that the ranks of this node may take together.
+
+    This is the smallest of three limits: of the control group and its parents, of the job on a node, and of free
+    memory.
     """
     given, _ = node_of_job(ranks)
     left = machine_available() + ranks_on_node * resident_bytes()  # theirs is taken of it already

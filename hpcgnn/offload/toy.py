@@ -1,8 +1,7 @@
 """A training step on a graph of 256 nodes in this process alone.
 
-It shows two things before the real graph is read: a mistake in a model, and how wide the rows are that the model
-declares to exchange, which decides how the halo is cut into rounds. And it lets the memory baseline include what every
-process needs.
+It finds mistakes in a model before the real graph is read. It also gives the width of the exchanged rows, which decides
+how the halo is cut into rounds. And with it, the memory baseline includes the needs of every process.
 """
 
 from collections.abc import Callable

@@ -77,7 +77,7 @@ class PairLoss:
                 add_by_source(back, tile, g_source)
                 add_by_row(gradients[1], tile, g_target)
                 gradients[0].index_add_(0, drawn, g_drawn)
-                for total, each in zip(gradients[2:], others):
+                for total, each in zip(gradients[2:], others, strict=True):
                     total += each
         if wanted:
             pool.returned(gradients[0], gradients[1], comm, "halo_backward")

@@ -32,11 +32,19 @@ class ModelConfig:
         by_model=True,
         strict=True,
     )
+    initial_weights: str = option(
+        "pyg",
+        "distribution of the initial weights: those of PyG's layers, or Glorot-uniform",
+        details="glorot: Glorot-uniform in all layers, and zero biases.",
+        choices=("pyg", "glorot"),
+        on_resume="same",
+    )
     input_dropout: str = option(
-        "aggregate",
-        "object of the first layer's dropout: kept aggregate, raw features, or none",
-        details="Dropout of raw dense features takes an exchange in every epoch.",
-        choices=("aggregate", "raw", "none"),
+        "scaled",
+        "object of the first layer's dropout: kept aggregate (scaled or aggregate), raw features, or none",
+        details="scaled: a node with d in-edges gets 1/√d of the noise, as a mean of d dropped rows has. "
+        "aggregate: all of the noise. Dropout of raw dense features takes an exchange in every epoch.",
+        choices=("scaled", "aggregate", "raw", "none"),
     )
     keep_input: str = option(
         "auto",
@@ -44,7 +52,7 @@ class ModelConfig:
         details="auto: where it pays.",
         choices=("auto", "always", "never"),
         by_model=True,
-        needs={"input_dropout": ("aggregate", "none")},
+        needs={"input_dropout": ("scaled", "aggregate", "none")},
         strict=True,
     )
     aggregator: str = option(

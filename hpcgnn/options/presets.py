@@ -27,6 +27,10 @@ PRESETS = {
         "SAR as published (Mostafa, MLSys 2022): all boundary rows, all layers, nothing kept of the input",
         {"schedule": "sar", "halo": "rows", "prune": "none", "keep_input": "never", "input_dropout": "raw"},
     ),
+    "start-0.2": Preset(
+        "initial weights and input dropout as up to version 0.2.0",
+        {"input_dropout": "aggregate", "initial_weights": "glorot"},
+    ),
     "retexo": Preset("Retexo's lazy message passing: one layer after the other", {"schedule": "lazy"}),
     "pipegcn": Preset("PipeGCN: remote rows of the epoch before", {"schedule": "stale", "stale_epochs": 1}),
     "bns-gcn": Preset("BNS-GCN: a tenth of the boundary nodes", {"schedule": "bns", "boundary_rate": 0.1}),

@@ -1,4 +1,4 @@
-"""How a run is carried out: where it writes, its threads, transport and precision, and what it tells meanwhile."""
+"""Options of the execution: output directory, threads, transport, precision, and progress messages."""
 
 from dataclasses import dataclass
 

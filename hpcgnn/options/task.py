@@ -1,4 +1,4 @@
-"""What is learned, from what: the task, its inputs, its loss, and in which units."""
+"""Options of the task: its labels, inputs, loss and units."""
 
 from dataclasses import dataclass
 

@@ -1,1 +1,1 @@
-"""Files of results by node: predictions, embeddings, propagated features."""
+"""Result files with a row per node: predictions, embeddings, propagated features."""

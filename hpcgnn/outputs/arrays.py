@@ -1,9 +1,8 @@
-"""Arrays of results by node, HDF5 or numpy's, written by all ranks at once.
+"""Result arrays with a row per node, in HDF5 or NumPy's format, which all ranks write at once.
 
-Rank 0 makes the file, in which arrays have their place and no contents yet. Every rank then writes the rows that it
-keeps of the original order where they belong. The bytes are the same for every number of ranks. Where some rank does
-not see the file, such as one on a disk of rank 0's node, rank 0 writes for all. The file gets its name when all is
-written.
+Rank 0 makes a file with space for the arrays and no contents. Every rank then writes its slab of the original order in
+place. The bytes are the same for every number of ranks. If some rank does not see the file, for example on a local disk
+of rank 0's node, rank 0 writes for all. The file gets its name after the last byte is written.
 """
 
 from collections.abc import Iterator
@@ -31,8 +30,15 @@ def write_arrays(
 ) -> None:
     """Write the rows of `order` to a new file. Collective.
 
-    graph: whose ids the nodes have; opened by every rank. Raises, on all ranks together, FormatError where a rank
-    cannot write and RemoteError on the others.
+    Args:
+        path: the new file.
+        contents: arrays that the file holds.
+        order: brings rows into the original order of the nodes.
+        graph: source of the nodes' ids, opened by every rank.
+        comm: the communicator.
+
+    Raises:
+        FormatError: on a rank that cannot write; all other ranks raise RemoteError.
     """
     words, hdf5 = contents.ids == "words", KINDS[Path(path).suffix.lower()] == "hdf5"
 
@@ -54,7 +60,7 @@ def write_arrays(
 
 
 def _shapes(contents: Contents) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    """{name: (shape, dtype)} of the arrays of numbers in an HDF5 file."""
+    """Return {name: (shape, dtype)} of the numeric arrays in an HDF5 file."""
     rows = contents.num_rows
     shapes: dict[str, tuple[tuple[int, ...], np.dtype]] = {
         name: (contents.shape(name), dtype) for name, dtype in contents.dtypes.items()
@@ -104,8 +110,8 @@ def _put_all(path: str, places: Places, slabs: Iterator[NumberedSlab], contents:
 
 
 def _add_words(path: str, contents: Contents, order: OriginalOrder, graph: GraphFile) -> None:
-    """Add the ids that are words, packed, which no two processes can write at once. On rank 0, while the others hand
-    over their nodes.
+    """Add text ids, packed. Two processes cannot write these at once, so rank 0 writes while the others send their
+    nodes.
     """
     dtype = text_type(contents.longest)
     with written_file(path, change=True) as (file, check):

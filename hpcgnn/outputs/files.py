@@ -30,13 +30,19 @@ Put = Callable[[np.ndarray, np.ndarray | None, Mapping[str, np.ndarray]], None]
 
 @dataclass(frozen=True)
 class Contents:
-    """What a file is to hold. num_rows; widths, dtypes: {name: of its rows}, where `prediction` is among them or not.
+    """The contents of a result file.
 
-    predicted: names of a table's columns of predictions. some: whether rows are of some of
-    the nodes, so that their numbers must be said. ids: '' for none, 'numbers' or 'words'; longest: bytes of the longest
-    word. class_names: [] where classes have none. origin: {name: number or text}, where the results are from. vectors:
-    names of rows of one number, of which an array is (n,) and not (n, 1): the latter is broadcast against labels (n,)
-    to (n, n) without a word.
+    Attributes:
+        num_rows: number of rows.
+        widths, dtypes: {name: width or dtype of its rows}, with or without `prediction`.
+        predicted: names of a table's columns of predictions.
+        some: whether the rows cover only some of the nodes, so that the file must hold their numbers.
+        ids: '' for none, 'numbers' or 'words'.
+        longest: bytes of the longest word.
+        class_names: [] where classes have no names.
+        origin: {name: number or text}, the run that the results are from.
+        vectors: names of rows of one number, whose array is (n,). An array (n, 1) would be broadcast silently against
+            labels (n,) to (n, n).
     """
 
     num_rows: int
@@ -65,9 +71,16 @@ class Contents:
 
 
 def check_name(option: str, path: str | Path, kinds: int = 1) -> None:
-    """Raise RunDirError unless the name of a file says what it is to be, ConfigError if it cannot be written here.
+    """Check that a result file can be written.
 
-    option: that named it; kinds: how many kinds of rows are asked for.
+    Args:
+        option: the option that named the file.
+        path: the file; its suffix selects the format.
+        kinds: number of kinds of rows that the user asked for.
+
+    Raises:
+        RunDirError: the suffix is of no known format.
+        ConfigError: the format cannot be written here.
     """
     path = Path(path)
     kind = KINDS.get(path.suffix.lower())
@@ -109,7 +122,7 @@ def _table(
     """{heading: column (m,)} of some rows."""
     columns = {"node": nodes} if ids is None else {"node": nodes, "id": ids}
     for name in contents.widths:
-        columns |= dict(zip(contents.columns(name), slab[name].T))
+        columns |= dict(zip(contents.columns(name), slab[name].T, strict=True))
         if name == "prediction" and contents.class_names:
             columns["class_name"] = np.array(contents.class_names, object)[slab[name][:, 0]]
     return columns
@@ -130,7 +143,9 @@ def csv_lines(contents: Contents, nodes: np.ndarray, ids: np.ndarray | None, row
     """The lines of some rows of a table in CSV."""
     columns = _table(contents, nodes, ids, rows).values()
     # Floating-point numbers in the fewest digits that give the same number again.
-    return _lines(zip(*((each.astype(str) if each.dtype.kind == "f" else each).tolist() for each in columns)))
+    return _lines(
+        zip(*((each.astype(str) if each.dtype.kind == "f" else each).tolist() for each in columns), strict=True)
+    )
 
 
 def _lines(rows: Iterable[Sequence[Any]]) -> bytes:

@@ -1,8 +1,8 @@
-"""Tables of results in CSV, written by all ranks at once.
+"""Result tables in CSV, which all ranks write at once.
 
-Lines differ in length, so where a rank's lines belong is known when the ranks before it have counted theirs. A rank of
-several makes its lines twice, to count them and to write them. Making them takes most of the time, and all ranks do it
-at once. The bytes are the same for every number of ranks.
+Lines differ in length, so a rank knows its place in the file only when the ranks before it have counted their lines.
+With several ranks, each one makes its lines twice: to count them, and to write them. Formatting takes most of the time,
+and all ranks format at once. The bytes are the same for every number of ranks.
 """
 
 import os
@@ -26,8 +26,15 @@ def write_lines(
 ) -> None:
     """Write the rows of `order` to a new file. Collective.
 
-    graph: whose ids the nodes have; opened by every rank. Raises, on all ranks together, FormatError where a rank
-    cannot write and RemoteError on the others.
+    Args:
+        path: the new file.
+        contents: columns that the file holds.
+        order: brings rows into the original order of the nodes.
+        graph: source of the nodes' ids, opened by every rank.
+        comm: the communicator.
+
+    Raises:
+        FormatError: on a rank that cannot write; all other ranks raise RemoteError.
     """
 
     def make(temporary: str) -> None:

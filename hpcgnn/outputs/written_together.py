@@ -22,11 +22,15 @@ NumberedSlab = tuple[int, Slab]
 def made_by_one(
     path: str | Path, make: Callable[[str], Made], comm: Communicator
 ) -> Iterator[tuple[str, int, Made, bool]]:
-    """Yield (temporary path, bytes of the file, what make(temporary path) returned on rank 0, whether all ranks see the
-    file there); the file gets its name when the body has succeeded on all ranks. Collective.
+    """Let rank 0 make a file; the file gets its name when the body has succeeded on all ranks. Collective.
 
-    A rank does not see it where it is on a disk of another node. Raises FormatError, on all ranks together, where it
-    cannot be made or get its name.
+    A rank does not see the file if it is on a disk of another node.
+
+    Yields:
+        (temporary path, bytes of the file, result of make(temporary path) on rank 0, whether all ranks see the file).
+
+    Raises:
+        FormatError: on all ranks together, if the file cannot be made or renamed.
     """
     with contextlib.ExitStack() as until_whole:
         made: Any = None
@@ -43,7 +47,7 @@ def made_by_one(
 
 
 def _is_there(path: str, number: int, size: int) -> bool:
-    """Whether the file that rank 0 made is what this rank finds at its path."""
+    """Return whether this rank finds the file of rank 0 at its path."""
     try:
         found = os.stat(path)
     except OSError:
@@ -80,9 +84,9 @@ def by_all_or_one(
     path: str | Path,
     comm: Communicator,
 ) -> None:
-    """Have every rank put the rows that it keeps, or rank 0 those of all where not all ranks see the file. Collective.
+    """Let every rank write its own rows, or rank 0 all rows if some rank does not see the file. Collective.
 
-    put_all: writes consecutive slabs to what is to be at `path`; may raise OSError.
+    put_all: writes consecutive slabs to the file that will be at `path`; may raise OSError.
     """
     with comm.together("writing results"), writing(path):
         if seen:

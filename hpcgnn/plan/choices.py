@@ -1,14 +1,13 @@
-"""The names that an installation offers: those of the registries, and of a plugin. torch is loaded when they are asked
-for.
+"""The names of models, schedules and tasks that an installation offers: from the registries and from a plugin.
+
+torch is imported at the first call.
 """
 
 from hpcgnn.config import Choices
 
 
 def registry_choices() -> Choices:
-    """The names that the registries offer, those of models with the options that they use, and the rules between
-    options.
-    """
+    """Return the names in the registries, the options that each model uses, and the rules between options."""
     from hpcgnn.nn.norm import NORM_LAYERS
     from hpcgnn.nn.registry import MODELS
     from hpcgnn.plan.rules import check_options
@@ -20,7 +19,7 @@ def registry_choices() -> Choices:
 
 
 def load_choices(plugin: str) -> Choices:
-    """The same, with what a plugin registers."""
+    """Return the choices after importing a plugin file, which may register models of its own."""
     from hpcgnn.nn.plugin import load_plugin
 
     load_plugin(plugin)

@@ -23,7 +23,7 @@ from hpcgnn.traits import LayerTraits, ScheduleTraits, TaskTraits, TransportTrai
 
 @dataclass(frozen=True)
 class Selection:
-    """A configuration with the traits of what it names."""
+    """A configuration with the traits of its model, schedule and task."""
 
     config: Config
 
@@ -57,7 +57,12 @@ class Selection:
 
 @dataclass(frozen=True)
 class Rule:
-    """broken: whether a selection breaks the rule; refusal: the line that says what was expected, and the remedy."""
+    """A rule between options.
+
+    Attributes:
+        broken: whether a selection breaks the rule.
+        refusal: the error message, with the expected value and the remedy.
+    """
 
     broken: Callable[[Selection], bool]
     refusal: Callable[[Selection], str]

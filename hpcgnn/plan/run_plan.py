@@ -23,7 +23,7 @@ from hpcgnn.traits import ScheduleTraits, TaskTraits
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run does.
+    """The decisions of a run.
 
     Attributes:
         config: the configuration, with the task, the metric, the loss, the self loops and --intra-node decided.
@@ -32,7 +32,7 @@ class RunPlan:
         sends_features: rows of the features themselves are exchanged, as sums where these are fewer.
         prunes: layers may compute some of their rows only in training.
         in_place: ranks of a node read each other's rows in place.
-        reads_edges: layers read what edges carry.
+        reads_edges: layers read features of edges.
     """
 
     config: Config

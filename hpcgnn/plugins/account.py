@@ -1,12 +1,13 @@
-"""Where the memory of a rank should be: an account to hold against what the kernel measures.
+"""The expected memory of a rank, item by item, to compare with the kernel's measurement.
 
-Lasting memory is counted, not estimated: every tensor that can be reached from the trainer, each storage once, and the
-shared memory of the MPI library, as the kernel counts it. Memory of a step (activations kept for the backward pass,
-workspace) is what was taken of the arena. The arena keeps the rest of its memory for other phases. That rest stays
-resident and has a line of its own, since it is neither activations nor workspace. Tensors that torch's operations make
-outside of the arena are counted as they are made. Of those that were on the heap, and are gone, the allocator keeps
-some memory for the next. Nothing is fitted to a measurement. The difference to the measurement
-is what libraries hold, and the workspace inside of single operations.
+Lasting memory is counted, not estimated. The count covers every tensor reachable from the trainer, each storage once,
+and the MPI library's shared memory as the kernel counts it. Memory of a step (activations kept for the backward pass,
+workspace) is the amount in use in the arena. The arena keeps its other memory for later phases. That rest stays
+resident and has a line of its own, since it is neither activations nor workspace.
+
+Tensors of torch's own operations outside the arena are counted as they are made. For freed tensors that were on the
+heap, the allocator keeps some memory for the next ones. No item is fitted to a measurement. The difference from the
+measurement is memory of libraries, and workspace inside single operations.
 """
 
 import dataclasses
@@ -34,9 +35,13 @@ FREE_HEAP = "heap, resident but not in use then"
 def make_account(
     trainer: "Trainer", local: LocalGraph, profile: "MemoryProfile", mpi_bytes: int = 0
 ) -> dict[str, dict[str, int]]:
-    """{phase: {item: bytes}} for the phases of training and evaluation of this rank, after at least one step.
+    """Return {phase: {item: bytes}} for the phases of training and evaluation of this rank, after at least one step.
 
-    profile: of these phases. mpi_bytes: what MPI's shared memory has grown by.
+    Args:
+        trainer: the trainer.
+        local: the rank's share of the graph.
+        profile: the measurement of the same phases.
+        mpi_bytes: growth of MPI's shared memory, in bytes.
     """
     lasting: dict[str, int] = {}
     seen: set[Any] = set()
@@ -73,9 +78,11 @@ def make_account(
 
 
 def held_bytes(root: object, seen: set[Any]) -> int:
-    """Bytes of all tensors and arrays that can be reached from an object through attributes and containers.
+    """Return the bytes of all tensors and arrays reachable from an object through attributes and containers.
 
-    seen: set of what has been counted already, added to; each storage counts once, whatever views there are of it.
+    Args:
+        root: the object.
+        seen: storages that are already counted; the function adds to it. Each storage counts once, for all its views.
     """
     total, pending = 0, [root]
     key: Any

@@ -1,8 +1,8 @@
-"""An exponential moving average of the parameters (`--ema`), by which a run is judged: less noise than the last step's.
+"""An exponential moving average of the parameters (`--ema`) for evaluation: less noise than the last step's parameters.
 
-After the first step the average is the parameters; after each other one it keeps a part `decay` of itself and takes the
-rest from them. This is torch's `AveragedModel` with `get_ema_multi_avg_fn`. Running statistics of norms are the
-model's. All ranks hold the same parameters, and so the same average, without a message.
+After the first step the average equals the parameters. After each later step it keeps a part `decay` of itself and
+takes the rest from the parameters. This is torch's `AveragedModel` with `get_ema_multi_avg_fn`. Running statistics of
+norms come from the model. All ranks hold equal parameters, and so the same average, without a message.
 """
 
 import contextlib
@@ -58,7 +58,14 @@ class Averages(Plugin):
         return dict(self._averages)
 
     def restore(self, state: Tensors) -> None:
-        """Go on from what `tensors` gave; {} lets the average begin with the next step. Raises CheckpointError."""
+        """Continue from saved `tensors`.
+
+        Args:
+            state: the saved tensors; {} starts the average with the next step.
+
+        Raises:
+            CheckpointError: the tensors do not fit the model.
+        """
         wanted = {name: parameter.shape for name, parameter in self._parameters.items()}
         if state and {name: tensor.shape for name, tensor in state.items()} != wanted:
             raise CheckpointError("the averaged parameters of the checkpoint do not fit this model; it is damaged")

@@ -26,7 +26,7 @@ Ask = Callable[[Sequence[str]], str]
 
 
 def ask_slurm(command: Sequence[str]) -> str:
-    """What a command of SLURM prints. Raises NotAvailable."""
+    """Return the output of a SLURM command. Raises NotAvailable."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -143,7 +143,7 @@ class Meter:
 
 
 def _finished(source: Counters | Accounting | None, reading: dict[str, Any]) -> dict[str, Any]:
-    """A reading with what its source says in the end."""
+    """Return a reading completed with the final values of its source."""
     if isinstance(source, Counters):
         try:
             return reading | {"joules": source.end()}
@@ -166,8 +166,14 @@ def _kernel() -> str:
 
 
 def find_energy(readings: Sequence[dict[str, Any] | None], epochs: tuple[int, int]) -> dict[str, Any]:
-    """`energy` of summary.json: {'joules', 'joules_per_epoch', 'epochs', 'nodes', 'domains', 'source', 'covers'}, or
-    {'joules': None, 'reason'}. readings: of `Meter`, of all ranks; epochs: the first and the last that were run.
+    """Return the entry `energy` of summary.json.
+
+    Args:
+        readings: one of `Meter` per rank, or None.
+        epochs: the first and the last epoch of the run.
+
+    Returns:
+        {'joules', 'joules_per_epoch', 'epochs', 'nodes', 'domains', 'source', 'covers'}, or {'joules': None, 'reason'}.
     """
     first, last = epochs
     nodes = [one for one in readings if one is not None]
@@ -206,7 +212,7 @@ def _nothing(reason: str) -> dict[str, Any]:
 
 
 def _in_words(kind: str, nodes: Sequence[dict[str, Any]]) -> str:
-    """What a kind of domain is, and on how many nodes if not on all."""
+    """Describe a kind of domain, and the number of its nodes if some nodes lack it."""
     counted = sum(kind in one["joules"] for one in nodes)
     some = f" (on {counted} of {len(nodes)} nodes)" if counted < len(nodes) else ""
     return {"package": "processors", "dram": "memory", "psys": "whole platform"}[kind] + some

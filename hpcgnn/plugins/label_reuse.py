@@ -1,8 +1,8 @@
 """Labels of training nodes as inputs (`--label-reuse`), with masking: Shi et al., IJCAI'21; Wang et al., 2021.
 
-In each step some training nodes, drawn anew, have their labels among their features, and the loss is taken on the
-others, so that no node's loss sees its own label. In an evaluation all training nodes have theirs. Who is drawn is a
-function of seed, epoch and original node id, and so the same on every number of ranks.
+Each step draws some training nodes, whose labels become input features, and takes the loss on the others. So no node's
+loss sees its own label. An evaluation shows the labels of all training nodes. The draw is a function of seed, epoch and
+original node id, and so equal on every number of ranks.
 """
 
 import contextlib
@@ -23,8 +23,12 @@ _TILE = 1 << 20
 
 
 class ReusedLabels(Plugin):
-    """The columns of own nodes, (n_p, C): the label as 0 and 1 of nodes whose label is given, zeros of others; at
-    first all training nodes' are. share: the probability that a training node is drawn.
+    """The label columns of owned nodes, (n_p, C): one-hot for nodes with a shown label, zeros for others.
+
+    At first, all training nodes show their labels.
+
+    Attributes:
+        share: probability of drawing a training node.
     """
 
     columns: torch.Tensor
@@ -50,8 +54,10 @@ class ReusedLabels(Plugin):
         self._give(torch.ones(len(self._where), dtype=torch.bool))
 
     def draw(self, random: Randomness) -> torch.Tensor:
-        """Give those of the nodes that are drawn in the present step. Returns which: bool (m_p,), of the own training
-        nodes.
+        """Show the labels of the nodes drawn in this step.
+
+        Returns:
+            bool (m_p,): the drawn nodes among the owned training nodes.
         """
         key, below = random.key(Purpose.REUSED_LABEL, 0), round(self._share * 2**32)
         tiles = [kernels.random_words(key, ids, 1)[:, 0] < below for ids in self._ids.split(_TILE)]

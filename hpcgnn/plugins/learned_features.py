@@ -1,11 +1,11 @@
-"""Input features that are learned, a row for each node (`--features learned:D`), for graphs or nodes that have none.
+"""Learned input features, one row per node (`--features learned:D`), for graphs or nodes without features.
 
-A rank holds the rows of its own nodes, with their gradient and the state of their optimizer, and no others: remote rows
-stream past as hidden states do, and gradients come back along the same way, so that they are complete at the owner and
-nothing is summed over all ranks. Initial values are drawn by the node's original id. So the curve depends neither on
-the number of ranks nor on the map.
+A rank holds the rows of its own nodes only, with their gradient and optimizer state. Remote rows stream past like
+hidden states, and their gradients return to the owner the same way. So gradients are complete at the owner and need no
+sum over ranks. Initial values are drawn by the node's original id. So the curve depends neither on the number of ranks
+nor on the map.
 
-A checkpoint has them in a file of their own, in the order of the original ids, which any number of ranks reads.
+A checkpoint keeps them in a file of their own, in the order of the original ids. Any number of ranks can read it.
 """
 
 import math
@@ -39,8 +39,12 @@ def check_transport(spec: ModelSpec, comm: Communicator) -> None:
 
 
 class LearnedFeatures(Plugin):
-    """The rows of own nodes: rows (n_p, width), a leaf of autograd with its gradient; best: those of the best epoch so
-    far, or None. ids: int64 (n_p,), original ids.
+    """The learned rows of owned nodes.
+
+    Attributes:
+        rows: (n_p, width), a leaf of autograd with its gradient.
+        best: the rows of the best epoch so far, or None.
+        ids: int64 (n_p,), original ids.
     """
 
     def __init__(self, trainer: "Trainer", ids: torch.Tensor, width: int) -> None:
@@ -61,7 +65,7 @@ class LearnedFeatures(Plugin):
 
     @property
     def gradient(self) -> torch.Tensor:
-        """(n_p, width), that of the rows."""
+        """Return the gradient of the rows, (n_p, width)."""
         assert self.rows.grad is not None, "made with the rows"
         return self.rows.grad
 
@@ -93,7 +97,7 @@ class LearnedFeatures(Plugin):
         self.optimizer.step()
 
     def new_best(self) -> None:
-        """Remember the rows as those of the best epoch."""
+        """Store a copy of the rows as the best epoch's."""
         if self.best is None:
             self.best = torch.empty_like(self.rows, requires_grad=False)
         self.best.copy_(self.rows.detach())

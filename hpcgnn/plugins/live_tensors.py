@@ -1,8 +1,8 @@
-"""What torch's own operations hold at the height of a step, for the account of memory.
+"""The memory that torch's own operations hold at their peak, for the memory account.
 
-Large tensors that come from the arena are counted there. Models that are written with torch's operations alone (those
-on the general rule, those of a plugin) make theirs outside of it, and torch has no counter of what is alive on a CPU.
-So every operation is looked at as it is done, in runs that profile memory and in no others.
+The arena counts its own large tensors. Models made of torch's operations alone (the general operator, plugins) allocate
+outside the arena, and torch does not count live CPU tensors. So this mode watches every operation, in runs that profile
+memory and in no others.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,18 +20,18 @@ class Onlooker(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """torch asks its modes. Else the first operation loads its compiler: 70 MiB in the middle of what is
-        measured.
+        """Return True: torch asks its modes. Otherwise the first operation loads torch's compiler, 70 MiB in the middle
+        of the measurement.
         """
         return False
 
 
 class LiveTensors(Onlooker):
-    """While it is entered: counts the tensors that operations make, until they go.
+    """A context that counts the tensors of torch's operations until they are freed.
 
-    height: the most bytes of them that were alive together since `begin`. The arena keeps its memory, so they come on
-    top of all of it, whatever is taken of it at that moment. on_heap: the same, of those that the allocator has on the
-    heap (see memory_profile.py).
+    Attributes:
+        height: peak bytes of live tensors since `begin`. The arena keeps its memory, so these bytes add to all of it.
+        on_heap: the peak of the part that the allocator keeps on the heap (see memory_profile.py).
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,11 @@ class LiveTensors(Onlooker):
         self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
 
     def begin(self, afresh: bool) -> None:
-        """Start a phase. afresh: forget the tensors made before; what lasts from step to step is counted by others."""
+        """Start a phase.
+
+        Args:
+            afresh: forget earlier tensors; the account counts lasting ones elsewhere.
+        """
         if afresh:
             self._alive.clear()
         self.height = self.on_heap = 0
@@ -74,7 +78,7 @@ def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
 
 
 def tensors_of(thing: Any) -> Iterator[torch.Tensor]:
-    """All tensors in what an operation is given, or gives."""
+    """Yield all tensors among an operation's arguments or results."""
     if isinstance(thing, torch.Tensor):
         yield thing
     elif isinstance(thing, (list, tuple)):

@@ -1,9 +1,8 @@
-"""Memory as the kernel reports it, the allocator policy, and the toy step that makes the baseline fair.
+"""Memory as the kernel reports it, the allocator policy, and the small step that makes the baseline fair.
 
-What training adds to a process is its high-water mark during training minus what was resident before. Everything a
-process allocates once whatever the graph (thread stacks, library buffers, autograd's machinery) must be there already
-at the baseline, so one training step is run on a toy graph of 256 nodes first; and free heap is given back to the
-system.
+The growth by training is the process's high-water mark during training minus its resident memory before. Some memory
+does not depend on the graph (thread stacks, library buffers, autograd's machinery), and the baseline must contain it.
+So the process first runs one training step on a graph of 256 nodes, and returns free heap to the system.
 """
 
 import contextlib
@@ -26,12 +25,14 @@ MMAP_THRESHOLD, TRIM_THRESHOLD = 1 << 22, 1 << 24
 
 
 def set_allocator_policy() -> bool:
-    """Fix glibc's mmap threshold, so that large tensors return to the system when freed, and those of some edges at a
-    time, of 2 MiB (ops/row_tiles.py, with few threads), do not: each tile would be of fresh pages. To be called before
-    torch is imported.
+    """Fix glibc's mmap threshold. Call this before the first import of torch.
 
-    By default the threshold moves up with every large block that is freed, and freed tensors stay on the heap. Other C
-    libraries are left as they are. Returns whether the policy is in force.
+    Large tensors then return to the system when freed. Tiles of some edges, 2 MiB each (ops/row_tiles.py, with few
+    threads), stay on the heap: otherwise each tile would touch fresh pages. By default the threshold rises with every
+    large freed block, and freed tensors stay on the heap. The function does not change other C libraries.
+
+    Returns:
+        whether the policy is in force.
     """
     try:
         libc = ctypes.CDLL(None)
@@ -60,7 +61,7 @@ def import_torch_without_meta_kernels() -> None:
 
 
 def trim_heap() -> None:
-    """Give free heap back to the system, with what only the collector of garbage can free: a trainer is a cycle."""
+    """Return free heap to the system, after a garbage collection: a trainer is a reference cycle."""
     gc.collect()
     give_back_heap()
 
@@ -99,13 +100,15 @@ class PeakMemory:
 
 
 class MemoryProfile:
-    """The watch of a clock that measures the memory of each phase: {phase: bytes} in `marks`, `taken`, `made` and
-    `on_heap`.
+    """A watch of the phase clock that measures the memory of each phase, in bytes.
 
-    marks: the kernel's high-water mark. taken: the most that was taken of the arena. made: what torch's operations held
-    besides when the phase was last run, on_heap: of that, what the allocator has on the heap.
+    Resetting and reading the mark takes 0.1 ms per phase, five times in an epoch with evaluation.
 
-    Resetting and reading the mark takes 0.1 ms a phase, five times in an epoch with evaluation.
+    Attributes:
+        marks: {phase: the kernel's high-water mark}.
+        taken: {phase: peak use of the arena}.
+        made: {phase: peak memory of torch's operations outside the arena, in the phase's last run}.
+        on_heap: {phase: the part of `made` on the allocator's heap}.
     """
 
     def __init__(self, peak: PeakMemory, arena: "Arena", live: "LiveTensors") -> None:

@@ -1,8 +1,8 @@
-"""The kernel's counters of energy, which it shows for Intel's and AMD's processors alike as files of the tree powercap.
+"""The kernel's energy counters, files of the powercap tree, for Intel's and AMD's processors alike.
 
-Each domain is a folder `intel-rapl:…` with a `name` and `energy_uj`, the microjoules since some moment, which begins
-again at 0 after `max_energy_range_uj`: after minutes on a busy node. So whoever wants the energy of a longer time has
-to look in between, `seconds_between_looks` apart.
+Each domain is a folder `intel-rapl:…` with a `name` and `energy_uj`, a counter in microjoules. The counter wraps to 0
+after `max_energy_range_uj`, which takes minutes on a busy node. So a longer measurement has to read it every
+`seconds_between_looks`.
 """
 
 import re
@@ -23,9 +23,17 @@ class NotAvailable(Exception):
 
 
 class Domain:
-    """A counter. kind: 'package', 'dram' or 'psys'; joules: what it has counted since the Domain was made.
+    """An energy counter.
 
-    now: the clock, in seconds. Raises NotAvailable where the counter cannot be read.
+    Attributes:
+        kind: 'package', 'dram' or 'psys'.
+        joules: energy since the Domain was made.
+
+    Args:
+        now: clock, in seconds.
+
+    Raises:
+        NotAvailable: the counter cannot be read.
     """
 
     def __init__(self, folder: Path, kind: str, now: Callable[[], float] = time.monotonic) -> None:
@@ -42,7 +50,7 @@ class Domain:
         return self._range / 1e6 / MOST_WATTS / 2
 
     def look(self) -> None:
-        """Add what has been counted since the last look. Raises NotAvailable if that was too long ago to know."""
+        """Add the energy since the last look. Raises NotAvailable if the counter may have wrapped more than once."""
         value, seen = _number(self._file), self._now()
         if (seen - self._seen) * MOST_WATTS * 1e6 >= self._range:
             raise NotAvailable(
@@ -54,10 +62,18 @@ class Domain:
 
 
 def find_domains(root: Path = ROOT, now: Callable[[], float] = time.monotonic) -> list[Domain]:
-    """The domains of this machine that do not overlap: all packages, and their memory where it is counted apart; only
-    where there is no package `psys`, the whole platform, which has both inside. Raises NotAvailable.
+    """Return the domains of this machine that do not overlap.
 
-    Cores and graphics are part of their package. `intel-rapl-mmio:…` shows packages a second time.
+    These are all packages, and their memory if it has counters of its own. `psys`, the whole platform, contains both
+    and is used only without packages. Cores and graphics are part of their package. `intel-rapl-mmio:…` shows packages
+    a second time.
+
+    Args:
+        root: folder of the powercap tree.
+        now: clock, in seconds.
+
+    Raises:
+        NotAvailable: there are no readable counters.
     """
     kinds: dict[str, list[Path]] = {"package": [], "dram": [], "psys": []}
     for folder in sorted(root.glob("intel-rapl:*")):

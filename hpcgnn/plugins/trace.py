@@ -1,10 +1,10 @@
-"""`--trace`: what every rank did in some epochs, as files that Perfetto (https://ui.perfetto.dev) and Chrome's
-`about:tracing` draw.
+"""`--trace`: the activity of every rank in some epochs, as files for Perfetto (https://ui.perfetto.dev) and Chrome's
+`about:tracing`.
 
 A rank's file is in the Trace Event Format: complete events (`"ph": "X"`) with `ts` and `dur` in microseconds of rank
-0's clock since the trace began, `pid` the rank. In the traced epochs a Tape is in the communicator, for streams and
-waits; the clock's phases and the kernels are written onto the same tape from here. In all other epochs nothing is
-there, so nothing is paid.
+0's clock since the trace began, and `pid` for the rank. In the traced epochs, the communicator has a Tape that records
+streams and waits. This module adds the clock's phases and the kernels to the same tape. Other epochs have no tape and
+no cost.
 """
 
 import contextlib
@@ -94,8 +94,11 @@ class Tracer(Plugin):
         return self.span("checkpoint")
 
     def finish_epoch(self, number: int, last: bool) -> None:
-        """Write the file once all is recorded: after the last traced epoch, or the run's last. number: of the epoch
-        that is done. What cannot be written is told in the log.
+        """Write the file after the last traced epoch, or the run's last. A write error becomes a line in the log.
+
+        Args:
+            number: the finished epoch.
+            last: whether it is the run's last.
         """
         if self._written or not (last or number >= self._last):
             return
@@ -114,7 +117,7 @@ class Tracer(Plugin):
         except (OSError, RunDirError) as error:  # a run is worth more than its trace
             failure = str(error)
         found = comm.allgather_object((tape.lost, self._uncertain, failure))
-        lost, uncertain, failed = (max(column) for column in zip(*found))
+        lost, uncertain, failed = (max(column) for column in zip(*found, strict=True))
         self._tape = None
         if comm.rank == 0 and failed:
             log.warning("the trace is not complete, and training goes on: %s", failed)
@@ -138,7 +141,7 @@ class Tracer(Plugin):
                 file.unlink()
 
     def _document(self, tape: Tape) -> dict[str, Any]:
-        """What is written."""
+        """Return the JSON document of this rank."""
         rank, host = self._comm.rank, socket.gethostname()
         events: list[dict[str, Any]] = [
             {"ph": "M", "name": "process_name", "pid": rank, "tid": 0, "args": {"name": f"rank {rank} on {host}"}},

@@ -1,7 +1,7 @@
-"""Who is told of every epoch while it happens: TensorBoard (`--tensorboard`), and a file of the user's (`--watch`).
+"""Live reports of every epoch: to TensorBoard (`--tensorboard`), and to a file of the user's (`--watch`).
 
-Both are on rank 0, and get the record that `metrics.jsonl` gets. Watching is never worth a run: a watcher that fails is
-left alone after one warning, and training goes on.
+Both run on rank 0, and get the same record as `metrics.jsonl`. A failing watcher never ends a run: after one warning it
+is left alone, and training goes on.
 """
 
 import importlib
@@ -22,8 +22,9 @@ TENSORBOARD = "tensorboard"
 
 
 class TensorBoard:
-    """Writes what changes from epoch to epoch as scalars into the folder `tensorboard` of a run directory. Of a run
-    that is continued, TensorBoard drops what it had been told of epochs that are done again.
+    """Writes each epoch's scalars into the folder `tensorboard` of a run directory.
+
+    When a run resumes, TensorBoard drops its points of repeated epochs.
     """
 
     def __init__(self, run_dir: Path, metric: str) -> None:
@@ -43,8 +44,10 @@ class TensorBoard:
 
 
 def scalars(record: Record, metric: str) -> dict[str, float]:
-    """{name: number} of an epoch: loss, learning rate, the metric of each split (of links all metrics), seconds of the
-    slowest rank by phase, bytes and messages of all ranks by kind.
+    """Return {name: number} of an epoch.
+
+    These are the loss, the learning rate, the metric of each split (for links all metrics), seconds of the slowest rank
+    by phase, and bytes and messages of all ranks by kind.
     """
     found = {name: record[name] for name in ("loss", "lr")}
     found |= {f"{metric}/{split}": record[split] for split in ("train", "val", "test") if record.get(split) is not None}
@@ -106,7 +109,7 @@ class Watchers:
 
 
 def watchers_of(config: Config) -> Watchers:
-    """Those that a run is to have. Raises ConfigError where a package or a file of theirs is missing."""
+    """Return the watchers of a configuration. Raises ConfigError if their package or file is missing."""
     watchers: dict[str, Watcher] = {}
     if config.run.tensorboard:
         if importlib.util.find_spec("tensorboard") is None:

@@ -101,7 +101,7 @@ def report(arguments: argparse.Namespace) -> int:
         tell(f"hpcgnn: warning: left out: {title}: {reason}", sys.stderr)
     problems = [*((one.name, one.reason) for one in broken), *left_out]
     tables = write_sections(sections, problems, Path(arguments.out), arguments.title, arguments.force)
-    for section, table in zip(sections, tables):
+    for section, table in zip(sections, tables, strict=True):
         if section.title:
             tell(f"## {section.title}, in {arguments.out}/{section.folder}/\n")
         tell(table.markdown())

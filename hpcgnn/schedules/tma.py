@@ -1,14 +1,14 @@
 """Averaging (RandomTMA, SuperTMA; Zhu et al., arXiv 2305.09887): no halo × parameters averaged now and then.
 
-Each rank trains on the subgraph that its own nodes induce, with the degrees these have there, and nothing of a node
-leaves it. What the records call an epoch is a round: steps of each rank by itself, then one average of parameters and
-of the norms' buffers. A round has a fixed number of steps, or lasts until rank 0's clock says so: rank 0 sends a word,
-which the others look for after each step without waiting. Since the ranks agree at the end of a round, evaluation and
-checkpoints are as ever: the averaged model, on the whole graph, exactly.
+Each rank trains on the subgraph induced by its own nodes, with their degrees in it. No data of a node leaves the rank.
+An epoch in the records is a round: local steps of each rank, then one average of parameters and of the norms' buffers.
+A round has a fixed number of steps, or lasts until rank 0's clock ends it. Rank 0 then sends a message, which the
+others check for after each step without waiting. The ranks agree at the end of a round. So evaluation and checkpoints
+are as usual: the averaged model, on the whole graph, exactly.
 
 A rank without training nodes takes no steps and has no weight in the average. Each rank keeps its optimizer's state.
-With `--correct-every` a round may end with one exact step on the whole graph, by an optimizer of its own that is alike
-on all ranks (the server correction of LLCG, Ramezani et al., ICLR'22, without a server).
+With `--correct-every` a round may end with one exact step on the whole graph. Its optimizer is separate and equal on
+all ranks (the server correction of LLCG, Ramezani et al., ICLR'22, without a server).
 """
 
 import logging
@@ -57,7 +57,7 @@ class Averaging(AllreduceEveryStep):
         return [replace(options, epochs=-(-options.epochs // max(1, self._options.average_steps)))]
 
     def stage(self, index: int, options: OptimConfig, model: Model, graph: Graph) -> Stage:
-        """The whole model, with an optimizer for the exact steps besides."""
+        """Return the whole model, with an additional optimizer for the exact steps."""
         return Stage(model, options, 2 if self._options.correct_every else 1, {"steps": 0})
 
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
@@ -86,7 +86,7 @@ class Averaging(AllreduceEveryStep):
         return self._until_the_clock()
 
     def _until_the_clock(self) -> Iterator[int]:
-        """Steps until rank 0 says that the time is up, at least one."""
+        """Yield steps until rank 0 ends the round, at least one."""
         comm, number, word = self._comm, 0, torch.zeros(1, dtype=torch.int32)
         end = time.monotonic() + self._options.average_seconds
         end_of_round = comm.exchange([], [] if comm.rank == 0 else [(0, word)], "control")
@@ -112,7 +112,7 @@ class Averaging(AllreduceEveryStep):
         # An idle rank may hold anything, also what is not finite: it counts for nothing.
         flat = flat.mul_(self._weight) if self._weight else flat.zero_()
         self._comm.allreduce_(flat, "average")
-        for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors])):
+        for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
             tensor.copy_(part.view_as(tensor))
 
     def state(self, optimizers: Sequence[Optimizer]) -> dict[str, torch.Tensor]:

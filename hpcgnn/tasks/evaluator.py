@@ -30,16 +30,23 @@ class Judge:
         return result
 
     def scores(self, outputs: torch.Tensor) -> dict[str, Any]:
-        """What is said of a model's outputs of own nodes. Collective."""
+        """Return the metrics of a model's outputs of owned nodes. Collective."""
         raise NotImplementedError
 
 
 class Evaluator(Judge):
     """Evaluates a model on all splits. The ledger books its traffic as `evaluation`. Made collectively.
 
-    metric: of the graph's task, or `auto`; scale: by which the model's targets are standardised, or None.
-    Raises ConfigError, on all ranks, for a metric that does not fit.
-    counts: {split: nodes with a label, over all ranks}. name, metric: what is measured (see tasks/base.py).
+    Args:
+        metric: name of a metric of the graph's task, or `auto`.
+        scale: standardisation of the model's targets, or None.
+
+    Attributes:
+        counts: {split: nodes with a label, over all ranks}.
+        name, metric: the metric (see tasks/base.py).
+
+    Raises:
+        ConfigError: on all ranks, for a metric that does not fit.
     """
 
     def __init__(self, local: LocalGraph, metric: str, comm: Communicator, scale: Scale | None = None) -> None:
@@ -47,7 +54,7 @@ class Evaluator(Judge):
         self.task = TASKS[local.task]
         self._masks = {split: local.mask(split) for split in SPLITS}
         counts = comm.total(torch.tensor([int(mask.sum()) for mask in self._masks.values()]), "plan").tolist()
-        self.counts: dict[str, int] = dict(zip(self._masks, counts))
+        self.counts: dict[str, int] = dict(zip(self._masks, counts, strict=True))
         self._told: set[str] = set()
         self.name = fitting_metric(metric, self.task)
         self.metric = self.task.metrics[self.name]

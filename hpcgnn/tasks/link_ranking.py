@@ -21,19 +21,27 @@ from hpcgnn.tasks.links import KS
 
 
 class Ranking(Protocol):
-    """What ranks the held-out edges of a rank. Made collectively."""
+    """Ranks the held-out edges of a rank. Made collectively."""
 
     def ranks(self, h: torch.Tensor, scorer: Any) -> Iterator[tuple[str, torch.Tensor]]:
-        """(split, float64 (m,) of its edges that are judged here) of embeddings h (n_p, F) of own nodes. Collective.
-        The ledger books rows as `halo_forward`, and is told by the caller that this is an evaluation.
+        """Yield (split, float64 (m,) ranks of its edges on this rank) for embeddings h (n_p, F) of owned nodes.
+        Collective.
+
+        The ledger books rows as `halo_forward`; the caller marks them as an evaluation.
         """
 
 
 def ranking_of(
     local: LocalGraph, counts: Mapping[str, int], comm: Communicator, buffers: HaloBuffers, config: Config
 ) -> Ranking:
-    """The Ranking for what a rank's held-out edges are compared with. counts: {split: edges over all ranks}.
-    Collective.
+    """Return the Ranking for the negatives of a rank's held-out edges. Collective.
+
+    Args:
+        local: the rank's share of the graph.
+        counts: {split: edges over all ranks}.
+        comm: the communicator.
+        buffers: communication buffers.
+        config: the configuration.
     """
     held = _streams(local.held, buffers, comm)
     negatives = _streams(local.negatives, buffers, comm)

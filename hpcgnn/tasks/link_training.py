@@ -1,6 +1,6 @@
-"""Link prediction: what is trained, what is measured, and what of the options makes which edges are held out.
+"""Link prediction: its objective, its evaluator, and the choice of held-out edges by the options.
 
-It has the methods of the objective and the evaluator of labels (objective.py, evaluator.py).
+Both have the methods of their counterparts for labels (objective.py, evaluator.py).
 """
 
 import copy
@@ -106,8 +106,12 @@ class LinkObjective:
 class LinkEvaluator(Judge):
     """Ranks the held-out edges. The ledger books its traffic as `evaluation`. Made collectively.
 
-    counts: {split: its edges, over all ranks; those of `train` are not ranked}. name, metric: by which the best epoch
-    is chosen. Raises ConfigError, on all ranks, for a metric that does not fit.
+    Attributes:
+        counts: {split: its edges, over all ranks}; training edges are not ranked.
+        name, metric: the metric that chooses the best epoch.
+
+    Raises:
+        ConfigError: on all ranks, for a metric that does not fit.
     """
 
     def __init__(
@@ -117,7 +121,7 @@ class LinkEvaluator(Judge):
         self.name = fitting_metric(config.run.metric, self.task)
         self.metric = self.task.metrics[self.name]
         numbers = torch.tensor([local.held[split].num_edges for split in HELD])
-        self.counts: dict[str, int] = {"train": 0, **dict(zip(HELD, comm.total(numbers, "plan").tolist()))}
+        self.counts: dict[str, int] = {"train": 0, **dict(zip(HELD, comm.total(numbers, "plan").tolist(), strict=True))}
         self._ranking = ranking_of(local, self.counts, comm, buffers, config)
 
     def in_units(self, outputs: torch.Tensor) -> torch.Tensor:
@@ -125,8 +129,11 @@ class LinkEvaluator(Judge):
         return outputs
 
     def scores(self, outputs: torch.Tensor) -> dict[str, Any]:
-        """{'train': NaN, 'val': value, 'test': value, 'links': {'val': {metric: value of all metrics}, 'test': …}} of
-        embeddings (n_p, F) of own nodes; NaN where no edge is held out. Collective.
+        """Return the metrics of embeddings (n_p, F) of owned nodes. Collective.
+
+        Returns:
+            {'train': NaN, 'val': value, 'test': value, 'links': {'val': {metric: value of all metrics}, 'test': …}}. A
+                split without edges has NaN.
         """
         scorer = copy.deepcopy(self._model.get_submodule(SCORER)).double()
         found: dict[str, dict[str, float]] = {}

@@ -11,7 +11,7 @@ from hpcgnn.config import make_config
 from hpcgnn.effects import without_effect
 from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.options import SECTIONS
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 
 CHOICES = registry_choices()
@@ -90,7 +90,7 @@ def test_what_has_no_effect_is_said_in_one_line(capsys, paths, options, words):
             "--patience 5 has no effect as it stands (needs --eval-every of at least 1, got 0)",
         ),
         ("--lr-step-factor 0.1", "(needs --lr-schedule step, got constant)"),
-        ("--keep-input always --input-dropout raw", "(needs --input-dropout aggregate or none, got raw)"),
+        ("--keep-input always --input-dropout raw", "(needs --input-dropout scaled or aggregate or none, got raw)"),
         ("--boundary-rate 0.2", "belongs to --schedule bns"),
         ("--resume", "--resume: expected --run-dir"),
     ],

@@ -12,9 +12,9 @@ from hpcgnn.estimate.results import Place
 from hpcgnn.estimate.trial.offloading import within
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.plan.choices import registry_choices
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .machines import made_up
 

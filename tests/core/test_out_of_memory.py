@@ -11,9 +11,9 @@ from hpcgnn.app.shortage import advice
 from hpcgnn.config import make_config
 from hpcgnn.errors import memory_shortage
 from hpcgnn.memory.arena import Arena
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .launching import start
 

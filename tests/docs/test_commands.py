@@ -16,13 +16,13 @@ from hpcgnn.config import make_config
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.plan.choices import registry_choices
-from partition_tools.cli import build_parser as build_tools_parser
+from partition_tools.cli.main import build_parser as build_tools_parser
 
 from .test_links import PAGES, READMES, of
 
 TEXTS = [*PAGES, *READMES]
 # Commands whose options after `--` are those of `hpcgnn train`.
-WRAPPERS = re.compile(r"jobs/(\w+\.(sh|sbatch)|bench/(accuracy|estimated|where_scaling_ends)\.py)$")
+WRAPPERS = re.compile(r"jobs/(\w+\.(sh|sbatch)|bench/\w+/(accuracy|estimated|where_scaling_ends)\.py)$")
 ENDS = {"&&", "||", ";", "|", ">", "2>", "&", ")"}
 
 

@@ -16,7 +16,7 @@ import pytest
 from hpcgnn.__main__ import build_parser
 from hpcgnn.options import SECTIONS
 from hpcgnn.plan.choices import registry_choices
-from partition_tools.cli import build_parser as build_tools_parser
+from partition_tools.cli.main import build_parser as build_tools_parser
 
 from .test_links import PAGES, ROOT
 
@@ -29,29 +29,15 @@ CEILING = 4.0
 # Texts that are not rewritten yet. A number here may only fall; delete it once it is at most CEILING.
 RECORDED: dict[str, float] = {
     "help of partition_tools": 9.0,
-    "hpcgnn/app": 27.5,
-    "hpcgnn/cli": 42.5,
-    "hpcgnn/comm": 25.1,
-    "hpcgnn/cores": 8.0,
-    "hpcgnn/engine": 22.0,
     "hpcgnn/estimate": 33.0,
     "hpcgnn/exchange": 21.0,
     "hpcgnn/graph": 18.5,
     "hpcgnn/graphfile": 15.0,
-    "hpcgnn/interface": 22.0,
     "hpcgnn/kernels": 11.0,
-    "hpcgnn/memory": 19.0,
     "hpcgnn/nn": 15.5,
-    "hpcgnn/offload": 38.5,
     "hpcgnn/ops": 13.0,
-    "hpcgnn/options": 48.5,
-    "hpcgnn/outputs": 12.0,
     "hpcgnn/placement": 6.0,
-    "hpcgnn/plan": 18.5,
-    "hpcgnn/plugins": 18.5,
     "hpcgnn/report": 25.5,
-    "hpcgnn/schedules": 21.5,
-    "hpcgnn/tasks": 20.5,
     "partition_tools": 18.0,
 }
 
@@ -63,9 +49,11 @@ def prose(text):
 
 
 def sentences(text):
-    """[number of words] of a text's sentences; cells of tables and items of lists stand for themselves."""
+    """[number of words] of a text's sentences; cells of tables, items of lists and of Args stand for themselves."""
     parts = re.split(
-        r"(?<=[.!?])\s+(?=[A-Z([*])|\||\n\s*\n|\n(?=\s*(?:[*-]|\d+\.|Args:|Returns:|Raises:))|:\n", prose(text)
+        r"(?<=[.!?])\s+(?=[A-Z([*])|\||\n\s*\n|\n(?=\s*(?:[*-]|\d+\.|Args:|Returns:|Raises:))|:\n"
+        r"|\n(?= {4}[A-Za-z_]\w*(?:, [A-Za-z_]\w*)*: )",  # an entry of Args or Attributes
+        prose(text),
     )
     return [len(words) for part in parts if (words := re.findall(r"[A-Za-z][\w'-]*", part))]
 

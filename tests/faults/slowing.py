@@ -16,7 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "jobs" / "bench"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 # Of an epoch, far above what one of the small graph takes on a busy machine.
 SECONDS = 0.25
@@ -70,7 +70,7 @@ def slow_rank(session):
 
 def slow_link(session):
     """Every message takes long on its way."""
-    from measuring.slow_link import SlowLink
+    from slow_link import SlowLink
 
     session.comm = SlowLink(session.comm, rate=1e12, latency=SECONDS / 2)
     return contextlib.nullcontext(), {}
@@ -78,7 +78,7 @@ def slow_link(session):
 
 def bad_map(session):
     """Rank 0 has nine tenths of the graph, and work takes as long as that of a larger one."""
-    import hpcgnn.app.train as job
+    import hpcgnn.app.bring_up as job
 
     choose, share = job.choose_map, []
 

@@ -19,9 +19,9 @@ from hpcgnn.nn import registry
 from hpcgnn.nn.gcn import GCNConv
 from hpcgnn.nn.registry import MODELS, complete, register
 from hpcgnn.plan.model_spec import model_spec
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .training import build_trainer, configure
 

@@ -15,9 +15,9 @@ from hpcgnn.config import make_config
 from hpcgnn.errors import CheckpointError, ConfigError
 from hpcgnn.report.curves import draw_curves
 from hpcgnn.tasks.registry import TASKS
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .training import CHOICES, configure
 

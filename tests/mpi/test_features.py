@@ -21,9 +21,9 @@ from hpcgnn.config import make_config
 from hpcgnn.engine.checkpoint import checkpoints, learned_path, newest_readable
 from hpcgnn.errors import CheckpointError, ConfigError, GraphError
 from hpcgnn.plugins.learned_features import LearnedFeatures
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .small import written
 from .training import CHOICES, build_trainer, configure, curve

@@ -24,7 +24,7 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.ops import given_ranks
 from hpcgnn.tasks.link_training import remarks_on_links
 from hpcgnn.tasks.registry import resolve_task
-from partition_tools.arrays import save_graph
+from partition_tools.interface.arrays import save_graph
 
 from .given import GRAPHS, written_with_links
 from .test_links import LINK_CANDIDATE, SEED, drawn_nodes, embeddings_of, oracle, scores_of

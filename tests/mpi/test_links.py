@@ -25,10 +25,10 @@ from hpcgnn.estimate.command import place_of
 from hpcgnn.estimate.memory_check import memory_lines
 from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.plugins.watching import scalars
-from partition_tools.arrays import save_graph
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
+from partition_tools.interface.arrays import save_graph
 
 from .small import written
 from .training import CHOICES, build_trainer, configure, curve

@@ -17,9 +17,9 @@ from hpcgnn.errors import ConfigError, FormatError, GraphError
 from hpcgnn.graphfile import original_order
 from hpcgnn.graphfile.attributes import read_attributes
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.import_graph import import_graph
-from partition_tools.partition_graph import partition_graph
-from partition_tools.tables import TableOptions
+from partition_tools.cli.import_graph import import_graph
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.readers.tables.tables import TableOptions
 
 from .training import CHOICES, configure, make_graphs
 
@@ -41,7 +41,7 @@ def tables(folder, seed, labelled=True, width=WIDTH):
 
 
 def make(folder, name, **options):
-    from partition_tools.canonical import ImportOptions
+    from partition_tools.canonical.canonical import ImportOptions
 
     (folder / name).mkdir()
     about, edges = tables(folder / name, **options)
@@ -60,7 +60,10 @@ def trained(comm, session_path):
                 if name == "wide":
                     options = {**options, "width": WIDTH + 1}
                 if name == "new":  # no split without labels
-                    patch.setattr("partition_tools.canonical.canonical_split", lambda *_: np.zeros(NODES, np.uint8))
+                    patch.setattr(
+                        "partition_tools.canonical.canonical.canonical_split",
+                        lambda *_: np.zeros(NODES, np.uint8),
+                    )
                 make(folder, name, **options)
             made.append(name)
     comm.barrier()

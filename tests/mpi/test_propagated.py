@@ -21,8 +21,8 @@ from hpcgnn.cli.propagate import _NAMES
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.partition_graph import partition_graph
-from partition_tools.verify_graph import verify_graph
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.cli.verify_graph import verify_graph
 
 from .small import written
 from .training import CHOICES, build_trainer, configure, curve, make_graphs, outputs_and_gradients

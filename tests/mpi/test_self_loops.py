@@ -19,9 +19,9 @@ from hpcgnn.app.train import train
 from hpcgnn.config import make_config
 from hpcgnn.errors import CheckpointError
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .gathering import whole
 from .training import CHOICES, build_trainer, configure

@@ -68,6 +68,7 @@ def test_the_losses_of_the_oracle(comm, session_path, shared_path, kind, name, m
         "epochs": 11,
         "average_steps": 3,
         "dropout": 0.4,
+        "input_dropout": "aggregate",
         **options,
     }
     assert run(comm, file, shared_path / "run", partition=map_name, **given) == 0

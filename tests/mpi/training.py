@@ -16,9 +16,9 @@ from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.run_plan import plan
 from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.tasks.link_training import link_split
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 CHOICES = registry_choices()
 NODES, FEATURES, CLASSES = 900, 24, 5

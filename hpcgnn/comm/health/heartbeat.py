@@ -1,13 +1,12 @@
-"""Signs of life: what the main thread of a rank does, and the board on which the ranks of a node show it to each other
-without MPI.
+"""Heartbeats of the ranks' main threads, on a board that the ranks of a node share without MPI.
 
-MPI cannot say who is missing: a rank that waits in it learns nothing until the message comes. So the watchdog of each
-rank (`watchdog.py`) keeps a record in memory that all ranks of the node map, and that the others can read although
-nobody answers. The memory is a file that has no name any more, so nothing is left behind however the job ends.
+MPI cannot name a missing rank: a rank that waits in it learns nothing until the message comes. So each rank's watchdog
+(`watchdog.py`) keeps a record in memory that all ranks of the node map. The others can read it although no process
+answers. The memory is a file that has lost its name, so nothing is left behind however the job ends.
 
 A look at the board must cost next to nothing on any number of ranks, for it holds the interpreter's lock that the
-kernels return to. Numbers therefore stand in records of one cache line each, which numpy compares in one call, and
-texts in a second area, which is read only when somebody must speak.
+kernels return to. So numbers are in records of one cache line each, which numpy compares in one call. Texts are in a
+second area, read only for a message.
 """
 
 import contextlib
@@ -43,10 +42,13 @@ _TEXTS = np.dtype([("at", f"S{_WORDS}"), ("failure", f"S{_WORDS}")])
 
 
 class Heartbeat:
-    """count: grows whenever this rank gets on; at: what it does or waits for; waits: whether it waits for other ranks;
-    failure: what went wrong in a line, if this rank has failed.
+    """A rank's signs of progress. The main thread alone writes them; the watchdog reads them.
 
-    Written by the main thread alone, read by the watchdog.
+    Attributes:
+        count: grows with the rank's progress.
+        at: the current work or wait.
+        waits: whether it waits for other ranks.
+        failure: one line about the failure, if this rank has failed.
     """
 
     def __init__(self) -> None:
@@ -71,8 +73,9 @@ class Heartbeat:
 
     @contextlib.contextmanager
     def storing(self) -> Iterator[None]:
-        """The body waits for a file system, for as long as that may take: the time that passes counts. For what must
-        not be lost and can be asked for only once, such as the result of a job that is done.
+        """The body waits for a file system, for any length of time: elapsed time counts as progress.
+
+        It protects data that must not be lost and cannot be made again, such as the result of a finished job.
         """
         self._stores = True
         try:
@@ -98,15 +101,20 @@ class Heartbeat:
         self.count += 1
 
     def leave(self) -> None:
-        """What it waited for has come."""
+        """End the wait."""
         self.waits = False
         self.count += 1
 
 
 class HeartbeatRecord(NamedTuple):
-    """A rank as its watchdog saw it. started: when the process did, in clock ticks since the machine's start, for
-    process ids are used again; looks: how often the watchdog looked; progress: as of `Heartbeat.progress`; left:
-    whether it has ended in order; failure: what went wrong, if anything did.
+    """A rank as its watchdog saw it.
+
+    Attributes:
+        started: start of the process, in clock ticks since the machine's start, for process ids are reused.
+        looks: number of the watchdog's looks.
+        progress: see `Heartbeat.progress`.
+        left: whether it has ended in order.
+        failure: description of its failure, or ''.
     """
 
     rank: int
@@ -126,10 +134,12 @@ class HeartbeatRecord(NamedTuple):
 
 
 class HeartbeatBoard:
-    """Memory with a record for each rank of a node, and a head by which they agree to leave.
+    """Memory with a record for each rank of a node, and a header by which they agree to leave.
 
-    place: of this rank among those of the node. numbers: structured array (places,), read by all, written by each rank
-    at its place; looks is 0 where nobody has written yet.
+    Attributes:
+        place: this rank's index among the node's ranks.
+        numbers: structured array (places,), which all read, and each rank writes at its place; looks is 0 before the
+            first write.
     """
 
     def __init__(self, memory: mmap.mmap, place: int, places: int, file: int | None = None) -> None:
@@ -144,8 +154,10 @@ class HeartbeatBoard:
 
     @classmethod
     def of_node(cls, node: Any) -> Self:
-        """The board of the ranks of a node; where there is no place for one, each rank has its own. Collective over
-        `node`: mpi4py's communicator, or what has its rank, size, bcast and barrier.
+        """Return the board of a node's ranks; without a place for one, each rank has its own. Collective over `node`.
+
+        Args:
+            node: mpi4py's communicator, or an object with its rank, size, bcast and barrier.
         """
         name = None
         if node.rank == 0:
@@ -216,8 +228,9 @@ class HeartbeatBoard:
         ]
 
     def claim_speech(self) -> bool:
-        """Whether this process is the one of the node that says why the job ends. Another can be later on only if this
-        one has died."""
+        """Return whether this process reports for the node why the job ends. Another may do so later only if this one
+        died.
+        """
         if self._file is None:
             return True
         try:
@@ -227,14 +240,19 @@ class HeartbeatBoard:
         return True
 
     def end(self, code: int, stacks: int = -1, working: bool = False) -> None:
-        """Have all ranks of the node leave with this code. stacks: ranks up to this number show where they stand;
-        working: so do those that do not wait."""
+        """Make all ranks of the node leave.
+
+        Args:
+            code: their exit code.
+            stacks: ranks up to this number show their stacks.
+            working: ranks that do not wait show theirs too.
+        """
         head = self._head[0]
         head["stacks"], head["working"] = stacks, working
         head["ending"] = code + 1
 
     def ending(self) -> tuple[int, int, bool] | None:
-        """What `end` was told, or None."""
+        """Return the arguments of `end`, or None before it was called."""
         head = self._head[0]
         return (int(head["ending"]) - 1, int(head["stacks"]), bool(head["working"])) if head["ending"] else None
 
@@ -250,9 +268,10 @@ def _size(places: int) -> int:
 
 
 class HeartbeatHistory:
-    """What one rank has seen of a board from look to look: who gets on, who is silent, and who looks for the node.
+    """One rank's observations of a board: the ranks with progress, the silent ones, and the node's observer.
 
-    patience: looks without a change of a record after which its rank is silent.
+    Attributes:
+        patience: number of looks without a change of its record after which a rank is silent.
     """
 
     def __init__(self, board: HeartbeatBoard, patience: int) -> None:

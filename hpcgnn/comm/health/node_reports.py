@@ -1,9 +1,9 @@
-"""How nodes see each other's signs of life: a file of each node in `heartbeats/` of the run directory.
+"""How nodes see each other's heartbeats: a file of each node in `heartbeats/` of the run directory.
 
-One rank writes for its node, and one reads for it, and that only while nobody on its own node gets on: a file system
-that many share is hardly asked. The node of rank 0 reads the files of all nodes, the others read its file, so that the
-files that are opened grow with the number of nodes and not with its square. The first 64 bytes of a file are what is
-compared, the lines after them say what each rank does, for the message that ends a job and for a person who looks.
+One rank writes for its node, and one reads for it, and only while its own node makes no progress. So the shared file
+system has little load. The node of rank 0 reads the files of all nodes, and the others read its file. So the number of
+opened files grows with the number of nodes, not with its square. The first 64 bytes of a file are compared. The lines
+after them describe each rank, for the message that ends a job and for people.
 """
 
 import contextlib
@@ -18,9 +18,15 @@ _SUMMARY_BYTES = 64
 
 
 class NodeSummary(NamedTuple):
-    """looks: of the rank that wrote it, grows from summary to summary; idle: seconds in which no rank of the node has
-    got on; job_idle: seconds in which no rank has that the node knows of; waiting: ranks that wait for others; ended:
-    whether the node has said why the job ends."""
+    """A node's state.
+
+    Attributes:
+        looks: the writer's looks, which grow from summary to summary.
+        idle: seconds without progress on the node.
+        job_idle: seconds without progress on all nodes it knows of.
+        waiting: number of ranks that wait for others.
+        ended: whether the node has reported why the job ends.
+    """
 
     looks: int
     idle: float
@@ -64,8 +70,11 @@ class NodeReports:
             os.close(file)
 
     def summaries(self, first: bool = False) -> dict[str, NodeSummary]:
-        """{name: NodeSummary} of the other nodes, without those that have written none or write it right now. first: of
-        the node of rank 0 alone."""
+        """Return {name: NodeSummary} of the other nodes. Missing and half-written summaries are left out.
+
+        Args:
+            first: read the node of rank 0 alone.
+        """
         found = {}
         for path in [self._folder / self.FIRST] if first else self._others():
             with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:

@@ -17,8 +17,10 @@ def start_time(pid: int) -> int | None:
 
 
 class ProcessWatch:
-    """Watches processes that were watched once, until it is closed. A question to the kernel tells of all of them
-    (pidfd_open, Linux 5.3); those that it gives no descriptor for are looked up in /proc, each time.
+    """Watches processes until it is closed.
+
+    One call to the kernel covers all of them (pidfd_open, Linux 5.3). Processes without a descriptor are looked up in
+    /proc, each time.
     """
 
     def __init__(self) -> None:
@@ -45,7 +47,7 @@ class ProcessWatch:
             self._ended.add(key)
 
     def ended(self) -> set[int]:
-        """The keys of those that have ended."""
+        """Return the keys of the processes that have ended."""
         for descriptor, _ in self._poll.poll(0):
             self._ended.add(self._descriptors.pop(descriptor))
             self._poll.unregister(descriptor)

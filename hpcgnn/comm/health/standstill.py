@@ -1,4 +1,4 @@
-"""What a job that stands still says: who did not arrive, and what the others wait for."""
+"""The message of a job that stands still: the missing ranks, and the waits of the others."""
 
 from collections.abc import Collection, Mapping
 
@@ -8,8 +8,14 @@ from hpcgnn.comm.health.heartbeat import HeartbeatRecord
 def describe_standstill(
     records: Mapping[int, HeartbeatRecord], silent: Collection[int], size: int, idle: float, limit: float
 ) -> str:
-    """The message. records: {rank: HeartbeatRecord} of the ranks that are known; silent: those of them that show no
-    sign of life; size: ranks of the job; idle: seconds in which none of them has got on; limit: --watchdog.
+    """Return the message.
+
+    Args:
+        records: {rank: HeartbeatRecord} of the known ranks.
+        silent: the ranks among them without a sign of life.
+        size: number of ranks of the job.
+        idle: seconds without any progress.
+        limit: seconds of --watchdog.
     """
     working = {rank for rank, record in records.items() if not record.waits}.difference(silent)
     arrived = set(records).difference(silent, working)
@@ -32,7 +38,7 @@ def describe_standstill(
 
 
 def names(ranks: Collection[int], records: Mapping[int, HeartbeatRecord]) -> str:
-    """'0, 2 (node1, last at "load")': the first few, with what is known of them."""
+    """Describe the first few ranks with their nodes: '0, 2 (node1, last at "load")'."""
     named = []
     for rank in sorted(ranks)[:8]:
         record = records.get(rank)

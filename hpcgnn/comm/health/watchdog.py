@@ -1,20 +1,19 @@
-"""Ends a job that stands still, and says which ranks did not arrive.
+"""Ends a job that stands still, and names the ranks that did not arrive.
 
-Launchers notice a process that ends, not one that stops: a rank that hangs in a file system, is suspended, or is lost
-with its node makes all others wait, at full price, until the wall-time limit. A thread of each rank therefore looks at
-the board of its node (`heartbeat.py`) every second. *If some rank waits and no rank at all has got on for so many
-seconds*, the job stands still. That nobody gets on is the right question: a rank that still reads its share of the
-graph shows progress, and those that wait for it wait in peace, however long it takes.
+Launchers notice a process that ends, not one that stops. A rank may hang in a file system, be suspended, or be lost
+with its node. All others then wait, at full price, until the wall-time limit. So a thread of each rank looks at the
+board of its node (`heartbeat.py`) every second. *If some rank waits and no rank at all makes progress for the limit's
+seconds*, the job stands still. A rank that still reads its share of the graph shows progress, and others may wait for
+it however long it takes.
 
-Every rank writes its own record and compares those of its node. What takes more is done by one rank of the node, the
-first that shows life: it is told by the kernel of processes that have ended, writes for its node where other nodes can
-read, and reads what they wrote when nobody here gets on (`node_reports.py`). If it stops or dies the next one takes
-over.
+Every rank writes its own record and compares those on its node. One rank of the node, the first with a heartbeat, does
+the rest. The kernel notifies it of ended processes, and it writes its node's file for other nodes. It reads theirs when
+its own node makes no progress (`node_reports.py`). If it stops or dies, the next one takes over.
 
-The thread calls no MPI, for MPI may be what hangs: it writes what it knows and the stacks of some ranks, and leaves by
-`os._exit` with a code other than 0, upon which the launcher ends the others. A process that ended without leaving in
-order is noticed by its node within seconds, where the launcher does not do it (srun without --kill-on-bad-exit). Time
-in which this process itself was suspended does not count: a whole job may be suspended, and go on.
+The thread calls no MPI, for MPI may be what hangs. It writes its findings and the stacks of some ranks, and leaves by
+`os._exit` with a code other than 0. The launcher then ends the others. A node notices within seconds a process that
+ended without leaving in order, if the launcher does not (srun without --kill-on-bad-exit). Time in which this process
+itself was suspended does not count: a whole job may be suspended, and go on.
 """
 
 import contextlib
@@ -85,8 +84,10 @@ class Watchdog(threading.Thread):
         self._show()  # at once: a rank may stop before the first look
 
     def share(self, folder: Path) -> None:
-        """Also show what this node does in a file that other nodes can read, if the folder is there. To be called by
-        all ranks, when all of them have a watchdog."""
+        """Also write this node's state to a file that other nodes can read, if the folder exists.
+
+        All ranks call it, after all of them have a watchdog.
+        """
         first = int(self._board.numbers["rank"][0])
         reports = NodeReports(folder, first)
         with contextlib.suppress(OSError):
@@ -104,9 +105,14 @@ class Watchdog(threading.Thread):
             self._exit()
 
     def gather_failures(self, line: str) -> dict[int, str]:
-        """{rank: what went wrong there} of the ranks that are known to have failed a moment after this one did. line:
-        what went wrong here. Ranks of other nodes are known once `share` was called, to the lowest of a node that has
-        failed; the others learn of one that is lower, which is enough to leave the word to it."""
+        """Return {rank: its failure} of the ranks that have failed by a moment after this one.
+
+        After `share`, the lowest failed rank of a node also knows those of other nodes. The other ranks learn of a
+        lower one, which is enough to leave the report to it.
+
+        Args:
+            line: this rank's failure.
+        """
         self.heartbeat.failure = line
         self._board.write(self.rank, self._looks, self.heartbeat, self._left)
         # Rank 0 waits less: if it has failed too, it speaks and ends the job before another thinks that it is the
@@ -123,7 +129,7 @@ class Watchdog(threading.Thread):
         return failed
 
     def _failures_here(self, line: str) -> tuple[dict[int, str], bool]:
-        """({rank: what went wrong there} of this node, whether this rank is the lowest of these)."""
+        """Return ({rank: its failure} of this node, whether this rank is the lowest of these)."""
         failed = {record.rank: record.failure for record in self._board.read_all().values() if record.failure}
         failed.setdefault(self.rank, line)
         return failed, self.rank == min(failed)
@@ -190,7 +196,7 @@ class Watchdog(threading.Thread):
         self._processes.watch(place, int(number["pid"]), int(number["started"]))
 
     def _report(self, ended: bool = False) -> None:
-        """Renew the file of this node; a file system that is full or gone says nothing about the ranks."""
+        """Write this node's file anew. A file system that is full or gone is no evidence about the ranks."""
         if self._reports is not None:
             with contextlib.suppress(OSError):
                 waiting = int(self._board.numbers["waits"].sum())
@@ -218,8 +224,10 @@ class Watchdog(threading.Thread):
         return self._seen_idle()
 
     def _seen_idle(self) -> float:
-        """Seconds in which no rank has got on, by what was read of other nodes. That of rank 0 has read all of them; if
-        it is lost, what it wrote last says nothing of the others any more."""
+        """Return the seconds without progress on any rank, by the files of other nodes.
+
+        Rank 0's node reads all of them. If it is lost, its last file is no evidence about the others.
+        """
         idle = self._idle
         for name, (summary, since) in self._nodes.items():
             for_all = name == NodeReports.FIRST and not self._is_lost(name)
@@ -248,14 +256,14 @@ class Watchdog(threading.Thread):
         return self._clock - self._nodes[name][1] > _SILENT_REPORTS * self._interval
 
     def _all_records(self) -> tuple[dict[int, HeartbeatRecord], set[int]]:
-        """({rank: HeartbeatRecord} of all ranks that can be seen, those of them that show no sign of life)."""
+        """Return ({rank: HeartbeatRecord} of all visible ranks, the ranks among them without a sign of life)."""
         here, quiet = self._board.read_all(), self._history.silent()
         records = {record.rank: record for record in here.values()}
         silent = {record.rank for place, record in here.items() if quiet[place]}
         for name, ranks in self._reports.records().items() if self._reports is not None else ():
             records |= {rank: record for rank, (record, _) in ranks.items()}
             silent |= {
-                rank for rank, (_, still) in ranks.items() if still or name in self._nodes and self._is_lost(name)
+                rank for rank, (_, still) in ranks.items() if still or (name in self._nodes and self._is_lost(name))
             }
         return records, silent
 
@@ -280,8 +288,9 @@ class Watchdog(threading.Thread):
         silent: Collection[int] = (),
         working: bool = True,
     ) -> NoReturn:
-        """Say what happened, if another rank of this node does not; some ranks show their stacks; all leave. The silent
-        ones of this node are killed: a process that is stopped obeys no launcher's request to end, and the launcher
+        """Report the cause, unless another rank of this node does; some ranks show their stacks; all leave.
+
+        Silent ranks of this node are killed: a stopped process obeys no launcher's request to end, and the launcher
         would wait for it.
         """
         arrived = sorted(rank for rank, record in (records or {}).items() if record.waits and rank not in silent)
@@ -304,8 +313,8 @@ class Watchdog(threading.Thread):
         self._exit()
 
     def _follow(self, code: int, stacks: int, working: bool) -> NoReturn:
-        """Leave, since one rank of the node has said why."""
-        if self.rank <= stacks or working and not self.heartbeat.waits:
+        """Leave, since one rank of the node has reported the cause."""
+        if self.rank <= stacks or (working and not self.heartbeat.waits):
             self._show_stack()
         self.heartbeat.failure = self.heartbeat.failure or ENDED
         self._show()

@@ -38,7 +38,7 @@ def _addresses(name: str) -> list[str]:
 
 
 def _address_of_node(node: str) -> str | None:
-    """What SLURM calls the address of a node, as a name or a number."""
+    """Return SLURM's address of a node, a name or a number."""
     if shutil.which("scontrol") is None:
         return None
     try:
@@ -52,7 +52,7 @@ def _address_of_node(node: str) -> str | None:
 
 
 def own_addresses() -> list[str]:
-    """IPv4 addresses of this host: first those that its name stands for, last the one that it has for itself alone."""
+    """Return IPv4 addresses of this host: first those of its name, last its loopback address."""
     own = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():

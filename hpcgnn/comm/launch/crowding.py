@@ -7,7 +7,12 @@ from hpcgnn import cores
 
 
 class Binding(NamedTuple):
-    """cores: that a rank may use; main: those of them that OpenMP has bound its main thread to, all if it has not."""
+    """The cores of a rank.
+
+    Attributes:
+        cores: cores that it may use.
+        main: the cores to which OpenMP has bound its main thread; all if it has not.
+    """
 
     cores: frozenset[int]
     main: frozenset[int]
@@ -29,16 +34,23 @@ class Binding(NamedTuple):
         return self.main != self.cores
 
     def sharers(self, near: Iterable["Binding"]) -> int:
-        """How many ranks may use one of this rank's cores. near: those of all ranks of the node, this one's too.
+        """Return how many ranks may use one of this rank's cores.
 
-        Ranks bound to cores of their own share them with nobody; all others share what they may both run on.
+        Ranks bound to cores of their own share them with no other; all others share their common cores.
+
+        Args:
+            near: bindings of all ranks of the node, this one's too.
         """
         return sum(not self.cores.isdisjoint(each.cores) for each in near)
 
     def crowding(self, threads: int, near: Iterable["Binding"]) -> float:
-        """Threads for a core, of ranks that have so many threads each; above 1 they take time from each other.
+        """Return the threads per core; above 1 they take time from each other.
 
         Ranks whose main threads OpenMP has bound to the same cores compute there, even if others are free.
+
+        Args:
+            threads: threads of each rank.
+            near: bindings of all ranks of the node.
         """
         near = list(near)
         spread = threads * self.sharers(near) / len(self.cores)

@@ -1,10 +1,10 @@
-"""How a job ends when something goes wrong: one rank says what happened, for all that it happened to, and all leave.
+"""How a job ends after an error: one rank reports it for all ranks it happened to, and all leave.
 
-A fault in a user's plugin happens on every rank at the same moment. Each rank prints its traceback, a thousand times
-the same text, and the one that differs is lost among them. So a rank that fails says so to the others first, waits a
-moment for them to do the same, and only the lowest of those that failed prints its traceback, with the numbers of the
-others. Before MPI is started the ranks tell each other by a first collective call (`meet`), afterwards by what the
-watchdog shows (`comm/health/heartbeat.py`, `comm/health/node_reports.py`), for the ranks that are well may be anywhere.
+A fault in a user's plugin happens on every rank at the same moment. If each rank printed its traceback, a different one
+would be lost among a thousand equal ones. So a failed rank first announces its failure, and waits a moment for others.
+Only the lowest failed rank prints its traceback, with the numbers of the others. Before MPI is started, ranks announce
+failures by a first collective call (`meet`). Afterwards they use the watchdog's records (`comm/health/heartbeat.py`,
+`comm/health/node_reports.py`), for healthy ranks may be anywhere.
 """
 
 import contextlib
@@ -26,10 +26,12 @@ _SECONDS_FOR_THE_SPEAKER = 4 * _SECONDS_TO_BE_HEARD
 
 
 def meet(world: Any, failure: tuple[str, str] | None = None) -> None:
-    """The first collective call of a started MPI. It ends the job if it was told of a failure on any rank.
+    """Make the first collective call of a started MPI. It ends the job after a failure on any rank, and returns
+    otherwise.
 
-    world: mpi4py's communicator of all ranks. failure: None, or (what happened in a line, its traceback) on a rank that
-    could not start. Returns if all are well.
+    Args:
+        world: mpi4py's communicator of all ranks.
+        failure: None, or (the failure in a line, its traceback) on a rank that could not start.
     """
     from mpi4py import MPI
 
@@ -40,9 +42,13 @@ def meet(world: Any, failure: tuple[str, str] | None = None) -> None:
 
 
 def end_before_start(rank: int, lines: Mapping[int, str], failure: tuple[str, str] | None, before: str) -> NoReturn:
-    """End the job since some ranks could not start, of which all ranks know. Does not return.
+    """End the job since some ranks could not start, which all ranks know. Does not return.
 
-    lines: {rank: what happened there in a line}; failure: as for `meet`; before: what they failed before, in words.
+    Args:
+        rank: this rank.
+        lines: {rank: its failure in a line}.
+        failure: as in `meet`.
+        before: the stage that they did not reach, in words.
     """
     if failure is not None and rank == min(lines):
         say(f"hpcgnn: rank {rank} failed before {before}, and ends the job{others(rank, lines)}:\n{failure[1]}")
@@ -52,8 +58,11 @@ def end_before_start(rank: int, lines: Mapping[int, str], failure: tuple[str, st
 
 
 def others(speaker: int, lines: Mapping[int, str]) -> str:
-    """Who else failed, in words: ' (ranks 1 to 7 alike; rank 9: KeyError: 'x')'. lines: {rank: what happened in a
-    line}.
+    """Describe the other failed ranks: ' (ranks 1 to 7 alike; rank 9: KeyError: 'x')'.
+
+    Args:
+        speaker: the reporting rank.
+        lines: {rank: its failure in a line}.
     """
     alike = [rank for rank in sorted(lines) if rank != speaker and lines[rank] == lines[speaker]]
     parts = [f"rank{'s' if len(alike) > 1 else ''} {ranges(alike)} alike"] if alike else []
@@ -66,8 +75,12 @@ def others(speaker: int, lines: Mapping[int, str]) -> str:
 def end_job(rank: int, watchdog: Watchdog | None, line: str, text: Callable[[str], str], code: int) -> NoReturn:
     """End the job because this rank failed. Does not return.
 
-    line: what happened, short, so that ranks can be compared; text(others) -> the whole message, where `others` says
-    who else failed. watchdog: None where this rank is alone.
+    Args:
+        rank: this rank.
+        watchdog: None if this rank is alone.
+        line: short description, for comparison between ranks.
+        text: text(others) returns the whole message; `others` describes the other failed ranks.
+        code: exit code.
     """
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # an impatient Ctrl-C would take the reason away
@@ -83,8 +96,12 @@ def end_job(rank: int, watchdog: Watchdog | None, line: str, text: Callable[[str
 def end_lost(rank: int, watchdog: Watchdog | None, text: str) -> NoReturn:
     """End the job because a connection to another rank broke. Does not return.
 
-    That is a consequence: the rank at the other end has ended. If it failed it says so itself, and if it was killed
-    the watchdog of its node sees it; `text` is said only where neither speaks in time.
+    The cause is at the other end. A failed rank reports itself, and its node's watchdog sees a killed one.
+
+    Args:
+        rank: this rank.
+        watchdog: None if this rank is alone.
+        text: message, printed only if neither reports in time.
     """
     code = EXIT_STALLED
     try:

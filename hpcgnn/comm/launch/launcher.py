@@ -1,4 +1,4 @@
-"""What the launcher and the batch system say about this process, and the settings of MPI that hang on it.
+"""Facts from the launcher and the batch system about this process, and the MPI settings that depend on them.
 
 The only reader of the variables of launchers (SLURM_*, OMPI_*, PMI_*, torchrun's).
 """
@@ -26,11 +26,15 @@ _TORCHRUN = "TORCHELASTIC_RUN_ID"
 
 @dataclass(frozen=True)
 class Launch:
-    """What started this process, and as which rank of how many. by: the launcher's name; node: a name of this node.
+    """The launcher of this process, and its rank.
 
-    job: what tells this start from all others; one_node: whether all ranks are known to be on one node; host, port:
-    where the environment says that rank 0 is, and that it should listen, or None; pmi: the file descriptor of the
-    launcher's key-value space, or None.
+    Attributes:
+        by: the launcher's name.
+        node: a name of this node.
+        job: a text that differs between starts.
+        one_node: whether all ranks are known to be on one node.
+        host, port: rank 0's address by the environment, for it to listen on, or None.
+        pmi: file descriptor of the launcher's key-value space, or None.
     """
 
     by: str
@@ -45,9 +49,11 @@ class Launch:
 
 
 def launch() -> Launch:
-    """Of this process, for transports that MPI does not start. All values are those of one launcher, the innermost."""
+    """Return the Launch of this process, for transports that MPI does not start. All values are of the innermost
+    launcher.
+    """
     host, port, world = _word("MASTER_ADDR") or None, _number("MASTER_PORT"), _number("WORLD_SIZE")
-    if _number("RANK") is not None and world is not None and (_TORCHRUN in os.environ or host and port):
+    if _number("RANK") is not None and world is not None and (_TORCHRUN in os.environ or (host and port)):
         if _TORCHRUN not in os.environ:
             return _launch("RANK and WORLD_SIZE", "RANK", world, f"{host}:{port}", None, host, port)
         job = _words(_TORCHRUN, "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")  # a store of its own has that port
@@ -111,13 +117,13 @@ def chosen_interface() -> str | None:
 
 
 def local_rank() -> int:
-    """The number of this rank among those of its node, where the launcher says; else 0."""
+    """Return this rank's number within its node by the launcher, or 0."""
     names = ("LOCAL_RANK", "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
     return next((value for value in map(_number, names) if value is not None), 0)
 
 
 def expected_ranks() -> tuple[str | None, int]:
-    """(variable, number of ranks) that the launcher says it started, or (None, 1)."""
+    """Return (variable, number of ranks) by the launcher, or (None, 1)."""
     for variable in (*(["WORLD_SIZE"] if _TORCHRUN in os.environ else []), *_SIZE_VARIABLES):
         if os.environ.get(variable, "").isdigit():
             return variable, int(os.environ[variable])
@@ -143,8 +149,10 @@ def slurm_step() -> str | None:
 
 
 def node_of_job(ranks: int) -> tuple[int | None, int | None]:
-    """(bytes that a node of this job gives, how many of so many ranks it has), each None where the batch system does
-    not say.
+    """Return (bytes that the job has on a node, ranks on a node), each None if the batch system gives no value.
+
+    Args:
+        ranks: number of ranks of the job.
     """
     found = {}
     for name in ("MEM_PER_NODE", "MEM_PER_CPU", "CPUS_ON_NODE", "NTASKS_PER_NODE", "JOB_NUM_NODES"):
@@ -183,12 +191,16 @@ def _tasks_of_node(text: str, node: int) -> int | None:
 
 
 def waiting(cores: int, physical: int, outside: int) -> dict[str, str]:
-    """{variable: value} by which idle threads of OpenMP wait; to be set before the runtime is loaded, which is before
-    the ranks have met.
+    """Return {variable: value} for the waits of idle OpenMP threads, to be set before the runtime is loaded.
 
-    Threads of a rank that has its cores for itself look for work for a moment, and then sleep: waking them takes as
-    long. All others sleep at once, since another rank needs the core. What the user has set stays. cores: that this
-    rank may use; physical: without hardware threads; outside: that its launcher may use, 0 if that is not known.
+    That is before the ranks have met. Threads of a rank with cores of its own look for work for a moment, and then
+    sleep: waking them takes as long. All others sleep at once, since another rank needs the core. The user's settings
+    stay.
+
+    Args:
+        cores: number of cores that this rank may use.
+        physical: the same without hardware threads.
+        outside: number of cores that its launcher may use, 0 if unknown.
     """
     policy = {} if "OMP_WAIT_POLICY" in os.environ else {"OMP_WAIT_POLICY": "passive"}
     local, node = local_ranks(), min(outside or cores, _number("SLURM_CPUS_ON_NODE") or cores + outside)
@@ -199,8 +211,12 @@ def waiting(cores: int, physical: int, outside: int) -> dict[str, str]:
 
 
 def threads_per_rank(cores: int, sharers: int, spare: bool = False) -> int:
-    """Threads for a rank: SLURM_CPUS_PER_TASK, else OMP_NUM_THREADS, else its cores divided by the ranks that share
-    them. spare: one fewer where these would take all cores of a rank that has at least FEWEST_TO_SPARE.
+    """Return the threads of a rank: SLURM_CPUS_PER_TASK, else OMP_NUM_THREADS, else its part of its cores.
+
+    Args:
+        cores: number of cores that this rank may use.
+        sharers: number of ranks that share them.
+        spare: leave one core free if the rank has at least FEWEST_TO_SPARE and would use all.
     """
     threads, own = _threads_per_rank(cores, sharers), cores // sharers
     return own - 1 if spare and threads >= own >= FEWEST_TO_SPARE else threads
@@ -219,14 +235,13 @@ def chosen_network() -> str | None:
 
 
 def choose_network(MPI: ModuleType) -> None:
-    """Have MPICH use libfabric (OFI) in place of UCX under `srun --mpi=pmi2`, where the library has both and the user
-    chose none. To be called before MPI is started.
+    """Make MPICH use libfabric (OFI) in place of UCX under `srun --mpi=pmi2`. Call it before MPI starts.
 
-    MPICH tells the other nodes a rank's UCX address in a card of 4096 bytes, the rest of it whatever lay in memory, in
-    pieces whose lengths depend on those bytes. SLURM (22.05) loses a piece of more than 1024 bytes: by chance, a start
-    then fails or hangs ("mpi/pmi2: value not properly terminated in client request"). OFI's address has some 16 bytes.
-    A library with UCX alone is left as it is, and so are ranks that mpiexec has started, which reads requests to their
-    end.
+    It applies if the library has both and the user chose none. MPICH sends a rank's UCX address to other nodes in a
+    card of 4096 bytes, padded with stale memory. The card travels in pieces, whose lengths depend on its bytes. SLURM
+    (22.05) loses a piece of more than 1024 bytes. By chance, a start then fails or hangs ("mpi/pmi2: value not properly
+    terminated in client request"). OFI's address has some 16 bytes. A library with UCX alone is left as it is. So are
+    ranks started by mpiexec, which reads requests to their end.
     """
     device = next((line for line in MPI.Get_library_version().splitlines() if line.startswith("MPICH Device")), "")
     by_srun = {"PMI_FD", "SLURM_STEP_ID"} <= os.environ.keys() and "HYDI_CONTROL_FD" not in os.environ

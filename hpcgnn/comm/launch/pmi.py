@@ -1,7 +1,7 @@
-"""The key-value space of `mpiexec`, spoken to without an MPI library: lines of text on a file descriptor (PMI-1).
+"""A client of mpiexec's key-value space that needs no MPI library: lines of text on a file descriptor (PMI-1).
 
-Every mpiexec of the MPICH family gives each rank such a descriptor. It is how a rank tells the others, on whatever
-node they are, where it listens; nobody has to type an address.
+Every mpiexec of the MPICH family gives each rank such a descriptor. With it, a rank publishes its address to ranks on
+any node, without a typed address.
 """
 
 import contextlib
@@ -17,10 +17,13 @@ _SECONDS_TO_ABORT = 5.0
 
 
 class Pmi:
-    """A rank's line to its launcher. limit: seconds to wait for an answer, 0 for ever.
+    """A rank's connection to its launcher.
 
-    Once it is open the launcher takes an end without `finish` for a failure, and ends the other ranks. opened: that of
-    this process, as a process has one MPI.
+    Once it is open, the launcher takes an end without `finish` for a failure, and ends the other ranks.
+
+    Attributes:
+        limit: seconds to wait for an answer, 0 for ever.
+        opened: the connection of this process, as a process has one MPI.
     """
 
     opened: ClassVar["Pmi | None"] = None
@@ -40,7 +43,7 @@ class Pmi:
         self._ask("cmd=barrier_in", "barrier_out")
 
     def get(self, key: str) -> str:
-        """What some rank has put."""
+        """Return the value that some rank has put under a key."""
         return self._ask(f"cmd=get kvsname={self._space} key={key}", "get_result")["value"]
 
     def finish(self) -> None:

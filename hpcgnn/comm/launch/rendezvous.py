@@ -1,10 +1,11 @@
-"""How ranks find each other where no MPI library does it: all go to rank 0, say who they are, and hear of the others.
+"""How ranks find each other without an MPI library: all connect to rank 0, introduce themselves, and learn of the
+others.
 
-Where rank 0 listens the launcher says: mpiexec hands its words on (`pmi.py`); of the others the environment gives the
-first node, and the port is one of a few that follow from the job's number. There a rank says for whom it listens
-before anything else, so that a port which something else has taken is passed by, and so are two jobs on one node.
+Rank 0's address comes from the launcher. mpiexec has a key-value space (`pmi.py`). For other launchers, the environment
+names the first node, and the port is one of a few derived from the job's number. There, a rank first sends its job's
+name. So a port in use by another program is skipped, and two jobs on one node do not mix.
 
-Plain sockets, no torch: a rank that could not load its packages comes here too, to say so, or the others would wait.
+Plain sockets, no torch: a rank that could not load its packages comes here too, to report it, or the others would wait.
 """
 
 import contextlib
@@ -42,8 +43,13 @@ class Place:
 
 
 class Meeting(NamedTuple):
-    """said: what each rank said, by rank; address: of this rank's on the way to the others; first: of rank 0; offer:
-    what rank 0 had for all.
+    """The result of a rendezvous.
+
+    Attributes:
+        said: the message of each rank, by rank.
+        address: this rank's address on the way to the others.
+        first: address of rank 0.
+        offer: rank 0's message to all.
     """
 
     said: list[dict[str, Any]]
@@ -53,8 +59,17 @@ class Meeting(NamedTuple):
 
 
 def meet(launch: Launch, pmi: Pmi | None, mine: dict[str, Any], offer: Callable[[str], Any], limit: float) -> Meeting:
-    """Say `mine` (JSON) to all ranks. Collective. offer(address) -> JSON is what rank 0 makes for all, when all have
-    come; limit: seconds, 0 for ever. Raises ConfigError if not all ranks meet.
+    """Send `mine` (JSON) to all ranks. Collective.
+
+    Args:
+        launch: the launcher's facts.
+        pmi: the connection to mpiexec, or None.
+        mine: this rank's message.
+        offer: offer(address) makes rank 0's message (JSON) after all have come.
+        limit: seconds, 0 for ever.
+
+    Raises:
+        ConfigError: not all ranks came.
     """
     if launch.rank == 0:
         with _listen(launch, pmi) as listener:
@@ -78,7 +93,7 @@ def meet(launch: Launch, pmi: Pmi | None, mine: dict[str, Any], offer: Callable[
 
 
 def _known_place(launch: Launch) -> Place:
-    """Where rank 0 listens by what the environment says."""
+    """Return rank 0's address by the environment."""
     if launch.one_node:
         address = LOOPBACK
     elif launch.host:
@@ -149,13 +164,13 @@ class _Listener:
 
 
 class _Lines:
-    """The lines of a connection, each a JSON object: an iterator that waits where `read` is not told of any."""
+    """The lines of a connection, each a JSON object: an iterator that waits until `read` has one."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection, self._rest = connection, b""
 
     def read(self) -> dict[str, Any] | None:
-        """What has come, if it makes a line. Raises EOFError where the other end has gone."""
+        """Return the next complete line, or None. Raises EOFError if the other end is gone."""
         more = self.connection.recv(1 << 16)
         if not more:
             raise EOFError

@@ -1,13 +1,14 @@
 """Start and end of a parallel job: the one place where its transport is started, finished and aborted.
 
-A job in which one rank leaves and the others wait is the most expensive bug a user can meet: it burns node-hours
-until the wall-time limit. So every way out of `run` either is taken by all ranks together or ends the whole job:
+If one rank leaves and the others wait, the job burns node-hours until the wall-time limit. So every way out of `run`
+either is taken by all ranks together or ends the whole job:
+
 * a mistake of the user that all ranks know of (`Communicator.together`): one line from rank 0, orderly end, code 2;
-* anything else, on any rank, `SystemExit` included: rank, traceback, and an end for all (`ending.py`);
-* Ctrl-C: one line, code 130 (while it trains a run stops in order instead: engine/stopping.py);
+* other errors on any rank, `SystemExit` included: rank, traceback, and an end for all (`ending.py`);
+* Ctrl-C: one line, code 130 (a run in training stops in order instead: engine/stopping.py);
 * a rank that stops, dies or never comes: the watchdog (`comm/health/watchdog.py`) ends the job;
-* a code that all ranks return (a run that stopped before its time was up): rank 0 alone hands it on, and leaves last,
-  because launchers kill whoever is still there when the first process leaves with a code other than 0.
+* a code that all ranks return (a run that stopped early): rank 0 alone passes it on, and leaves last. Launchers kill
+the remaining processes when the first one leaves with a code other than 0.
 """
 
 import sys
@@ -36,9 +37,10 @@ def _leave(code: int, rank: int) -> int:
 
 
 def fail_before_start(means: Means = OVER_MPI) -> None:
-    """End the whole job because this rank failed before its transport was started: it is started for that, or the
-    others would wait in their own start for this rank. Returns if this process is alone. To be called where the
-    exception is handled.
+    """End the whole job because this rank failed before its transport was started. Returns if this process is alone.
+
+    It starts the transport to announce the failure, or the others would wait for this rank in their own start. Call it
+    inside the exception handler.
     """
     if expected_ranks()[1] == 1:
         return
@@ -53,7 +55,7 @@ def fail_before_start(means: Means = OVER_MPI) -> None:
 
 
 def _in_a_line(error: BaseException | None) -> str:
-    """What happened, as the last line of a traceback has it, for one rank to compare with another."""
+    """Return an error as the last line of its traceback, for comparison between ranks."""
     return traceback.format_exception_only(error)[-1].strip()
 
 
@@ -67,9 +69,13 @@ def run(
 ) -> int:
     """Call `function(session)` on every rank inside a started transport and return the exit code. Collective.
 
-    function returns an exit code or None, the same on all ranks. watchdog: seconds after which a job that stands still
-    is ended; 0 never. means: of what the transport is made. spare_core: as of Session. without_mpi(error) -> exit code
-    is called instead where it cannot be started, for those who can say more about it.
+    Args:
+        function: returns an exit code or None, the same on all ranks.
+        threads: threads per rank; None for the launcher's number.
+        without_mpi: without_mpi(error) returns the exit code if the transport cannot start.
+        watchdog: seconds after which a job that stands still is ended; 0 never.
+        means: the transport's settings.
+        spare_core: see Session.
     """
     session = None
     try:
@@ -102,7 +108,7 @@ def end_with(session: Session | None, error: BaseException) -> int:
             "job ends. Continue with --resume",
         )
     if isinstance(error, HpcgnnError):
-        if error.everywhere or session is not None and size == 1:
+        if error.everywhere or (session is not None and size == 1):
             if rank == 0:
                 say(f"hpcgnn: error: {error}")
             return _leave(EXIT_USER_ERROR, rank) if session is None else _finished(session, EXIT_USER_ERROR)

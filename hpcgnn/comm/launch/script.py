@@ -1,10 +1,9 @@
-"""The session of a script: it begins in the middle of a program that we do not call, and ends with the program.
+"""The session of a script: it begins in the middle of the user's program, and ends with the program.
 
-`launch.run` surrounds a job; a script is surrounded by Python alone. So its ways out are taken where Python takes them:
-an exception that nobody caught comes to `sys.excepthook`, and ends the job as it ends one of `hpcgnn train`; the end of
-the script, and `sys.exit`, come to `atexit`, where the ranks wait for each other. A rank that leaves while others wait
-for something else is found there by the watchdog, because the words by which they meet are messages of a kind of their
-own.
+`launch.run` surrounds a job; Python alone surrounds a script. So its ways out are caught where Python catches them. An
+uncaught exception reaches `sys.excepthook`, and ends the job as in `hpcgnn train`. The end of the script, and
+`sys.exit`, reach `atexit`, where the ranks wait for each other. The watchdog finds a rank that leaves while others wait
+elsewhere, because the final meeting uses messages of its own kind.
 """
 
 import atexit
@@ -55,10 +54,14 @@ class _Hook:
 
 
 def session_of_script(threads: int | None, watchdog: float) -> Session:
-    """The session of this process: started by the first call, collective, with these threads per rank (None: what the
-    launcher says) and this patience of the watchdog in seconds; later calls give the same one.
+    """Return the session of this process. The first call starts it, and is collective; later calls return the same one.
 
-    Raises ConfigError where MPI cannot be started.
+    Args:
+        threads: threads per rank; None for the launcher's number.
+        watchdog: patience of the watchdog in seconds.
+
+    Raises:
+        ConfigError: MPI cannot be started.
     """
     end_like_a_job()
     if not _running:

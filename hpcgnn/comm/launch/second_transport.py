@@ -1,4 +1,4 @@
-"""A second transport over the ranks of a job that has started, to hold one beside the other."""
+"""A second transport over the ranks of a started job, to compare two transports."""
 
 import socket
 from contextlib import closing

@@ -19,7 +19,7 @@ from hpcgnn.memory.resident import resident_bytes
 
 
 def load_mpi() -> ModuleType:
-    """mpi4py's MPI, not started yet, and told which network to use. Raises ImportError or RuntimeError: there is no
+    """Return mpi4py's MPI, not started yet, with the network chosen. Raises ImportError or RuntimeError without a
     library.
     """
     import mpi4py
@@ -32,11 +32,21 @@ def load_mpi() -> ModuleType:
 
 
 class StartedMpi:
-    """rank, size; ranks_on_node; node: the first of these; binding: this rank's; near: those of all ranks of the node;
-    board: HeartbeatBoard of the node; memory_bytes: what loading and starting took.
+    """A started MPI.
 
-    limit: seconds after which a start or an end that stands still shows where, and ends this process; 0 never. Raises
-    ConfigError if there is no library, or one that does not belong to the launcher. failure: as of `start`.
+    Attributes:
+        rank, size: this rank, and the number of ranks.
+        ranks_on_node, node: number of ranks of the node, and the first of them.
+        binding, near: this rank's cores, and those of all ranks of the node.
+        board: HeartbeatBoard of the node.
+        memory_bytes: memory for loading and starting.
+
+    Args:
+        limit: seconds after which a stuck start or end shows its stack, and ends this process; 0 never.
+        failure: see `start`.
+
+    Raises:
+        ConfigError: there is no library, or it does not belong to the launcher.
     """
 
     def __init__(self, limit: float, failure: tuple[str, str] | None = None) -> None:
@@ -87,7 +97,7 @@ class StartedMpi:
         return MpiCommunicator(self._world, crowding, watchdog)
 
     def describe(self) -> str:
-        """For people: what carries the messages."""
+        """Describe the transport for people."""
         names = {
             getattr(self._mpi, f"THREAD_{name}"): name for name in ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
         }
@@ -104,8 +114,9 @@ class StartedMpi:
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
-        """Start and end of MPI keep the interpreter's lock, so that no watchdog can run: a timer in C shows where we
-        wait, and ends this process.
+        """Limit the start or end of MPI. Both hold the interpreter's lock, so that no watchdog can run.
+
+        A timer in C shows the stack, and ends this process.
         """
         if self._limit:
             faulthandler.dump_traceback_later(self._limit, exit=True)

@@ -36,6 +36,6 @@ class StartedOneCcl(StartedMpi):
         )
 
     def describe(self) -> str:
-        """For people: what carries the messages."""
+        """Describe the transport for people."""
         version = self._library.hpo_version().decode()
         return f"oneCCL {version} over {transport_named()}; beside it {super().describe()}"

@@ -22,10 +22,12 @@ from hpcgnn.memory.resident import resident_bytes
 
 
 class StartedTorch:
-    """As `StartedMpi`.
+    """A started backend of torch.distributed; see `StartedMpi`.
 
-    backend: a name of `comm/transports/torch_backends.py`. limit: seconds until all ranks must have come, 0: no limit.
-    failure: None, or (one line, its traceback) on a rank that could not start: then it does not return, on any rank.
+    Args:
+        backend: a name in `comm/transports/torch_backends.py`.
+        limit: seconds until all ranks must have come, 0 for no limit.
+        failure: None, or (one line, its traceback) on a rank that could not start. Then no rank returns.
     """
 
     def __init__(self, backend: str, limit: float, failure: tuple[str, str] | None = None) -> None:
@@ -53,7 +55,7 @@ class StartedTorch:
             self._meet(mistake, failure, limit)
 
     def _meet(self, mistake: str | None, failure: tuple[str, str] | None, limit: float) -> None:
-        """Find the other ranks, and what they have in common with this one."""
+        """Find the other ranks, and the data shared with this one."""
         here = self._launch
         if here.pmi is not None:
             self._pmi = Pmi(here.pmi, limit)
@@ -92,7 +94,7 @@ class StartedTorch:
         return made
 
     def describe(self) -> str:
-        """For people: what carries the messages."""
+        """Describe the transport for people."""
         way = chosen_interface() or self.address
         return f"torch {torch.__version__}, {self._backend} over {way}; ranks started by {self._launch.by}"
 
@@ -106,9 +108,7 @@ class StartedTorch:
 
 
 class _Node:
-    """The ranks of a node, as HeartbeatBoard.of_node wants them: what it asks of mpi4py's communicators, over torch's
-    store.
-    """
+    """The ranks of a node for HeartbeatBoard.of_node: mpi4py's interface over torch's store."""
 
     def __init__(self, store: Any, ranks: list[int], rank: int) -> None:
         self._store, self._first, self.size, self._steps = store, ranks[0], len(ranks), 0

@@ -1,8 +1,8 @@
-"""Messages between ranks as one all-to-all of all ranks, for libraries that have no send of one rank to another.
+"""Messages between ranks as one all-to-all of all ranks, for libraries without point-to-point sends.
 
-All ranks must begin the same exchanges in the same order. Each exchange carries what it is and how much comes, so that
-ranks that are out of step say so, and do not take one message for another. What goes and comes is copied once more,
-since an all-to-all takes it in one piece.
+All ranks must begin the same exchanges in the same order. Each exchange carries its kind and its sizes, so ranks that
+are out of step raise an error, and never mistake a message. All data is copied once more, since an all-to-all takes it
+in one piece.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,12 @@ _TAG_SHIFT = 48
 
 @dataclass(frozen=True)
 class Packed:
-    """An exchange of this rank in one piece each way. header: int64 (P,), what goes to each rank in a number, of which
-    as many come; given: uint8, the parts for all ranks, of `sent` bytes each; `received`: bytes from each rank.
+    """An exchange of this rank, as one buffer in each direction.
+
+    Attributes:
+        header: int64 (P,), a number for each rank; as many come back.
+        given: uint8, the parts for all ranks.
+        sent, received: bytes to each rank, and from each.
     """
 
     header: torch.Tensor
@@ -31,9 +35,9 @@ class Packed:
     arriving: list[torch.Tensor]
 
     def check(self, told: Sequence[int]) -> None:
-        """told: by the headers of all ranks. Raises RuntimeError if another exchange has come from one of them."""
+        """Raise RuntimeError if some rank has begun another exchange. told: the headers of all ranks."""
         wanted = [size | self.tag << _TAG_SHIFT for size in self.received]
-        for rank, (one, other) in enumerate(zip(told, wanted)):
+        for rank, (one, other) in enumerate(zip(told, wanted, strict=True)):
             if one != other:
                 low = (1 << _TAG_SHIFT) - 1
                 raise RuntimeError(
@@ -43,13 +47,13 @@ class Packed:
                 )
 
     def unpack(self, result: torch.Tensor) -> None:
-        """Cut what has come, uint8, into the tensors that are waited for."""
-        for target, part in zip(self.arriving, result.split([each.numel() for each in self.arriving])):
+        """Cut the received buffer, uint8, into the waiting tensors."""
+        for target, part in zip(self.arriving, result.split([each.numel() for each in self.arriving]), strict=True):
             target.copy_(part)
 
 
 def pack(outgoing: list[Message], incoming: list[Message], tag: int, size: int) -> Packed:
-    """An exchange among so many ranks."""
+    """Pack an exchange among `size` ranks."""
     going: list[list[torch.Tensor]] = [[] for _ in range(size)]
     coming: list[list[torch.Tensor]] = [[] for _ in range(size)]
     for messages, parts in ((outgoing, going), (incoming, coming)):

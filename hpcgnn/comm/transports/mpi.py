@@ -1,9 +1,9 @@
-"""The communicator's verbs over mpi4py: typed buffers, requests, reductions.
+"""The communicator's operations over mpi4py: typed buffers, requests, reductions.
 
-Two facts about MPI libraries shape this file. First, none of those tried moves a large message by itself: progress is
-made only inside MPI calls. A helper thread that tests the pending requests every half millisecond gives full overlap;
-mpi4py releases the interpreter lock in its calls and so do our kernels. Second, waiting inside MPI spins: when ranks
-share cores, a spinning rank takes the core that the awaited one needs, so we test and sleep instead.
+Two facts about MPI libraries shape this file. First, the tested libraries never move a large message by themselves:
+progress happens only inside MPI calls. A helper thread that tests the pending requests every half millisecond gives
+full overlap. mpi4py releases the interpreter lock in its calls and so do our kernels. Second, waiting inside MPI spins.
+When ranks share cores, a spinning rank takes the core that the awaited one needs, so we test and sleep instead.
 """
 
 import os
@@ -28,7 +28,7 @@ from hpcgnn.comm.transports.progress import Progress
 _OPS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 _POLL_SECONDS = 0.0005
 # The helper thread of a rank that shares cores takes them from the others whenever it wakes, so it sleeps as many
-# milliseconds as there are threads for a core (`mpiexec -n 8 python jobs/bench/roofline.py` shows what it costs).
+# milliseconds as there are threads for a core (`mpiexec -n 8 python jobs/bench/epochs/roofline.py` shows its cost).
 _SHARED_POLL_SECONDS = 0.001
 # Before it sleeps at all, a waiting rank lets others run so many times: messages of small graphs arrive sooner than a
 # sleeper is woken.
@@ -39,17 +39,18 @@ _LOOKED_AT = 64
 
 
 def _through(requests: list[MPI.Request]) -> bool:
-    """Whether all are complete; looks and does not wait. The list keeps those that may not be."""
+    """Test whether all requests are complete, without waiting. The list keeps the others."""
     while requests and MPI.Request.Testall(requests[-_LOOKED_AT:]):
         del requests[-_LOOKED_AT:]
     return not requests
 
 
 class MpiCommunicator(Transport):
-    """The verbs over a duplicate of an MPI communicator, so that nothing else can interfere with our messages.
+    """The operations over a duplicate of an MPI communicator, so that other code cannot interfere with our messages.
 
-    crowding: threads per core; above 1, ranks share cores and wait by sleeping instead of spinning. watchdog: that of
-    this rank's heartbeat, if there is one.
+    Attributes:
+        crowding: threads per core; above 1, ranks share cores and wait by sleeping instead of spinning.
+        watchdog: the watchdog of this rank's heartbeat, or None.
     """
 
     def __init__(self, communicator: MPI.Comm, crowding: float, watchdog: Watchdog | None = None) -> None:
@@ -104,18 +105,20 @@ class MpiCommunicator(Transport):
         return result
 
     def _reduce_(self, numbers: torch.Tensor, kind: str, op: str) -> None:
-        """Not by the blocking call where a rank has cores of its own: libraries may sum in another order there, and the
-        bits of a run would depend on whether ranks share cores. Long sums begin during the backward pass anyway.
+        """Reduce without the blocking call, even if a rank has cores of its own.
+
+        Libraries may sum in another order in the blocking call. The bits of a run would then depend on whether ranks
+        share cores. Long sums begin during the backward pass anyway.
         """
         result = torch.empty_like(numbers)
-        for part, out in zip(numbers.split(mpi_buffers.MOST_COUNT), result.split(mpi_buffers.MOST_COUNT)):
+        for part, out in zip(numbers.split(mpi_buffers.MOST_COUNT), result.split(mpi_buffers.MOST_COUNT), strict=True):
             request = self._comm.Iallreduce(as_numbers(part), as_numbers(out), _OPS[op])
             self._collective([request], kind, part.nbytes)
         numbers.copy_(result)
 
     def prepare_sums(self) -> bool:
-        """They have a communicator of their own: on one, all ranks would have to begin all collective calls in the same
-        order, sums and others alike.
+        """Give sums a communicator of their own. On a common one, all ranks would have to begin all collective calls in
+        one order.
         """
         if self.size > 1 and self._sums is None:
             self._sums = self._comm.Dup()
@@ -170,5 +173,5 @@ class MpiCommunicator(Transport):
 
 
 def _unpickled(data: np.ndarray, counts: np.ndarray) -> list[Any]:
-    """The values of all ranks, of so many bytes each."""
+    """Return the values of all ranks. counts: bytes of each."""
     return [MPI.pickle.loads(part.tobytes()) for part in np.split(data, np.cumsum(counts)[:-1])]

@@ -22,7 +22,7 @@ def as_bytes(tensor: torch.Tensor) -> Any:
 
 @functools.cache
 def _one_of(size: int, most: int) -> MPI.Datatype:
-    """A type of which one element has so many bytes, made with counts of at most `most`. Kept: there are few sizes."""
+    """Return a cached type with elements of `size` bytes, made with counts of at most `most`. There are few sizes."""
     whole, rest = divmod(size, most)
     piece = MPI.BYTE.Create_contiguous(most)
     kind = MPI.Datatype.Create_struct([whole, rest], [0, whole * most], [piece, MPI.BYTE]).Commit()

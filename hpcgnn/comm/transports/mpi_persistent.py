@@ -1,7 +1,7 @@
-"""Messages that MPI keeps ready: one call starts all of a turn, where a loop in Python posted them one by one.
+"""Messages that MPI keeps ready: one call starts all of a turn, instead of a loop in Python that posts each of them.
 
-A rank of P has up to P - 1 peers in every turn, and posting takes some microseconds for each message, all of it the
-interpreter's and serial whatever the number of threads.
+A rank has up to P - 1 peers in every turn, and posting takes some microseconds for each message. This time is the
+interpreter's, and serial whatever the number of threads.
 """
 
 import weakref
@@ -14,8 +14,10 @@ from hpcgnn.comm.transports.mpi_buffers import as_bytes
 
 
 class _Started(list[MPI.Request]):
-    """Requests that have been started. owner: stays as long as they are waited for, or watched by the helper thread:
-    they must not be freed under its hands, and what arrives needs its memory.
+    """Started requests.
+
+    Attributes:
+        owner: keeps the requests and their memory alive while they are waited for, or watched by the helper thread.
     """
 
     owner: "MpiPersistentRequests"
@@ -44,12 +46,14 @@ class MpiPersistentRequests:
 
 
 def _in_order(ways: list[tuple[str, int]], requests: list[MPI.Prequest]) -> list[list[MPI.Prequest]]:
-    """The requests in lists that are started one after another: Startall starts those of a list in any order, so a
-    second message for the same rank has to wait for the next list. Where a peer has one message, there is one list.
+    """Return the requests in lists that are started one after another.
+
+    Startall starts the requests of a list in any order, so a second message for the same rank has to wait for the next
+    list. With one message per peer, there is one list.
     """
     batches: dict[int, list[MPI.Prequest]] = {}
     seen: Counter[tuple[str, int]] = Counter()
-    for way, request in zip(ways, requests):
+    for way, request in zip(ways, requests, strict=True):
         batches.setdefault(seen[way], []).append(request)
         seen[way] += 1
     return list(batches.values())

@@ -1,7 +1,7 @@
 """Memory that the ranks of one node read and write together: a file without a name, which all of them map (memfd).
 
-Unlike windows of MPI it is not bound by the size of /dev/shm, which containers keep small, it can be of huge pages
-where the system lets shared memory have them (/sys/kernel/mm/transparent_hugepage/shmem_enabled), and it goes with the
+MPI windows are bound by the size of /dev/shm, which containers keep small; this memory is not. It can use huge pages if
+the system allows them for shared memory (/sys/kernel/mm/transparent_hugepage/shmem_enabled). It disappears with the
 last reference to it, also when a rank dies.
 """
 
@@ -77,5 +77,5 @@ class MpiNodeMemory:
             )
 
     def close(self) -> None:
-        """Free what MPI has for it. Collective over the node."""
+        """Free MPI's resources for it. Collective over the node."""
         self._node.Free()

@@ -1,7 +1,7 @@
-"""The communicator's verbs with oneCCL: exchanges and all-reduces go over it, all else over the MPI beside it.
+"""The communicator's operations with oneCCL: exchanges and all-reduces use it, all others use MPI.
 
-oneCCL on CPUs has no tags, so an exchange is one all-to-all of all ranks (`alltoall.py`). Its own threads move what was
-begun, so no helper thread of ours is needed. Objects, barriers and counts are small and not worth another way.
+oneCCL on CPUs has no tags, so an exchange is one all-to-all of all ranks (`alltoall.py`). Its own threads make
+progress, so no helper thread of ours is needed. Objects, barriers and counts are small and not worth another way.
 """
 
 import ctypes
@@ -39,7 +39,12 @@ def oneccl_communicator(
 
 
 class Request:
-    """A piece of work of oneCCL's. handle: what the library gave for it; kept: tensors that it needs until then."""
+    """A running operation of oneCCL.
+
+    Attributes:
+        handle: the library's handle.
+        kept: tensors that it needs until its end.
+    """
 
     def __init__(self, library: ctypes.CDLL, handle: int | None, *kept: torch.Tensor) -> None:
         if handle is None:
@@ -66,7 +71,7 @@ class Request:
 
 
 class _Arrival:
-    """An exchange on its way: first what it is, then itself, cut into the tensors that are waited for."""
+    """An exchange under way: its header first, then its data, cut into the waiting tensors."""
 
     def __init__(self, first: Request, second: Request, told: torch.Tensor, result: torch.Tensor, packed: Packed):
         self._first, self._second, self._told, self._result, self._packed = first, second, told, result, packed
@@ -111,7 +116,7 @@ class OneCclCommunicator(MpiCommunicator):
         self._group = self._opened()
 
     def _opened(self) -> int:
-        """The group of all ranks. Rank 0 says where they meet."""
+        """Return the group of all ranks. Rank 0 sends the address."""
         library, group = self._library, None
         size, told, failure = library.hpo_address_size(), None, ""
         if self.rank == 0:
@@ -143,7 +148,7 @@ class OneCclCommunicator(MpiCommunicator):
         return [_Arrival(first, second, told, result, packed)], []
 
     def _parts(self, given: torch.Tensor, sent: list[int], result: torch.Tensor, received: list[int]) -> Request:
-        """Parts for all ranks against those from all, of so many bytes each."""
+        """Exchange parts with all ranks. sent, received: bytes of each."""
         counts = ctypes.c_size_t * self.size
         handle = self._library.hpo_exchange(
             self._group, given.data_ptr(), counts(*sent), result.data_ptr(), counts(*received)

@@ -1,8 +1,8 @@
-"""The library by which ranks speak to Intel's oneCCL: where it is, what it must be, and what it needs in the process.
+"""The wrapper library for Intel's oneCCL: its location, its check, and the process settings it needs.
 
-`env/build-oneccl.sh` builds it on the user's machine, from the sources in native/. It carries a hash of them, which is
-compared when it is loaded. oneCCL reads its settings from the environment when it starts: those that the user has set
-stay, and the others are made here from what is known of the ranks.
+`env/build-oneccl.sh` builds it on the user's machine, from the sources in native/. It carries their hash, which is
+compared when it is loaded. oneCCL reads its settings from the environment when it starts. The user's settings stay; the
+others are derived here from facts about the ranks.
 """
 
 import ctypes
@@ -94,7 +94,7 @@ def error_of(library: ctypes.CDLL) -> str:
 
 
 def transport_named() -> str:
-    """By what oneCCL moves messages: mpi or ofi."""
+    """Return the transport under oneCCL: mpi or ofi."""
     return os.environ["CCL_ATL_TRANSPORT"]
 
 

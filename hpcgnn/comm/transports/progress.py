@@ -44,7 +44,7 @@ class Progress(threading.Thread):
                 self.awake.set()
 
     def arrived(self, requests: list[Any]) -> bool:
-        """Whether these are complete, some of which may be watched: two threads must not test at a time."""
+        """Test whether these requests are complete. Some may be watched: two threads must not test at a time."""
         with self.lock:
             return self._test(requests)
 

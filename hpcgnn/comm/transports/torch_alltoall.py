@@ -1,6 +1,6 @@
-"""The verbs for a backend of torch.distributed without sends between two ranks (ccl).
+"""The operations for a backend of torch.distributed without sends between two ranks (ccl).
 
-An exchange is one all-to-all of all ranks (`alltoall.py`), and no rank may leave it out: `pairwise` is False, and
+An exchange is one all-to-all of all ranks (`alltoall.py`), and no rank may leave it out. So `pairwise` is False, and
 options that need more are refused before the start.
 """
 
@@ -28,7 +28,7 @@ class AllToAllCommunicator(TorchCommunicator):
 
 
 class _Arrival(Request):
-    """An exchange on its way: first what it is, then itself, cut into the tensors that are waited for."""
+    """An exchange under way: its header first, then its data, cut into the waiting tensors."""
 
     def __init__(self, first: Request, second: Request, kept: tuple[torch.Tensor, ...], packed: Packed) -> None:
         super().__init__(None, "", *kept)

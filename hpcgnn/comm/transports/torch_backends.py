@@ -1,4 +1,4 @@
-"""The backends of torch.distributed that can carry messages: what each needs, and how its process group is made."""
+"""The backends of torch.distributed that can carry messages: their needs, and how their process groups are made."""
 
 import importlib
 from collections.abc import Callable

@@ -1,9 +1,10 @@
-"""The communicator's verbs over a process group of torch.distributed, for backends that send and receive (gloo, mpi).
+"""The communicator's operations over a process group of torch.distributed, for backends that send and receive (gloo,
+mpi).
 
-gloo has a thread of its own that moves messages while the rank computes, so no helper thread of ours is needed; and a
-rank that waits for it sleeps, so ranks may share cores. What shapes this file is what gloo's sends and receives do not
-have: one cannot ask whether they are through, and a wait with a limit breaks all connections when the limit passes.
-So whoever asks has a thread started that waits for them, without a limit: the watchdog is what ends a standstill.
+gloo has a thread of its own that moves messages while the rank computes, so no helper thread of ours is needed. A rank
+that waits for it sleeps, so ranks may share cores. Two missing features of gloo's sends and receives shape this file.
+They have no test for completion, and a wait with a limit breaks all connections when the limit passes. So a test starts
+a thread that waits without a limit, and the watchdog ends a standstill.
 """
 
 import pickle
@@ -69,7 +70,7 @@ def _watch(requests: list[Request]) -> None:
 
 
 def broken(error: RuntimeError, about: str) -> Exception:
-    """What torch has raised in our words: a LostConnection in a line, or the error itself where it is another one."""
+    """Turn torch's error about a lost connection into a LostConnection of one line; return other errors unchanged."""
     words = str(error).split("] ", 1)[-1].split(". This is typically")[0]
     if _BROKEN.search(words) is None:
         return error
@@ -77,9 +78,12 @@ def broken(error: RuntimeError, about: str) -> Exception:
 
 
 class TorchCommunicator(Transport):
-    """The verbs over a process group. group: torch's; watchdog: that of this rank's heartbeat, if there is one.
+    """The operations over a process group.
 
-    another: makes one more group of the same ranks, collectively; None where there can be one only.
+    Attributes:
+        group: torch's group.
+        watchdog: the watchdog of this rank's heartbeat, or None.
+        another: makes one more group of the same ranks, collectively; None if there can be only one.
     """
 
     def __init__(
@@ -136,7 +140,7 @@ class TorchCommunicator(Transport):
     def _exchange_parts(
         self, result: torch.Tensor, given: torch.Tensor, coming: list[int], going: list[int]
     ) -> Request:
-        """Parts for all ranks against those from all, of so many numbers each (equal ones if nothing is said)."""
+        """Exchange parts with all ranks. coming, going: numbers of each; empty for equal parts."""
         return self._all(self._group.alltoall_base, result, given, coming, going, dist.AllToAllOptions())
 
     def _reduce_(self, numbers: torch.Tensor, kind: str, op: str) -> None:
@@ -148,8 +152,8 @@ class TorchCommunicator(Transport):
         return self._all((group or self._group).allreduce, [numbers], options)
 
     def prepare_sums(self) -> bool:
-        """They have a group of their own: in one, all ranks would have to begin all collective calls in the same order,
-        sums and others alike.
+        """Give sums a group of their own. In a common one, all ranks would have to begin all collective calls in one
+        order.
         """
         if self.size > 1 and self._sums is None and self._another is not None:
             self.heartbeat.arrive("the connections for sums")
@@ -180,7 +184,7 @@ class TorchCommunicator(Transport):
         if data.numel() <= short:
             padded[: data.numel()] = data
         everyone = torch.empty(self.size * short, dtype=torch.uint8)
-        found = [part[:size] for part, size in zip(everyone.view(self.size, short), sizes)]
+        found = [part[:size] for part, size in zip(everyone.view(self.size, short), sizes, strict=True)]
         long = [rank for rank, size in enumerate(sizes) if size > short]
         for rank in long:
             found[rank] = data if rank == self.rank else torch.empty(sizes[rank], dtype=torch.uint8)

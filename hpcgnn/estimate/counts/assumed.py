@@ -84,7 +84,7 @@ def _covered(degrees: np.ndarray, nodes: float, edges: float) -> float:
     size, count = max(1, round(nodes * factor)), max(1, round(edges * factor))
     draw = np.random.default_rng(_SEED)
     pairs = list[np.ndarray]()
-    while not pairs or len(pairs) * count < _DRAWN // 10 and len(pairs) < 64:  # few edges say little
+    while not pairs or (len(pairs) * count < _DRAWN // 10 and len(pairs) < 64):  # few edges say little
         ends = []
         for _ in range(2):
             weight = draw.choice(degrees, size).astype(np.float64)

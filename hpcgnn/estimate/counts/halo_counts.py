@@ -123,7 +123,7 @@ class Needs:
         """All edges of a node are there."""
         if self._pending:
             parts, self._pending = self._pending, []
-            self._add(self._node, *(np.concatenate(each) for each in zip(*parts)))
+            self._add(self._node, *(np.concatenate(each) for each in zip(*parts, strict=True)))
 
     def _add(self, rank: int, owner: np.ndarray, nodes: np.ndarray, rows: np.ndarray) -> None:
         _, first = np.unique(nodes, return_index=True)
@@ -152,7 +152,7 @@ class Covers(Needs):
         order = np.lexsort((rows, nodes, offset))
         nodes, rows = nodes[order], rows[order]
         offsets, firsts = np.unique(offset[order], return_index=True)
-        sizes = [_cover(*each) for each in zip(np.split(nodes, firsts[1:]), np.split(rows, firsts[1:]))]
+        sizes = [_cover(*each) for each in zip(np.split(nodes, firsts[1:]), np.split(rows, firsts[1:]), strict=False)]
         self._fewest.append((np.full(len(offsets), rank), offsets, np.array(sizes, np.int64)))
 
     def fewest(self) -> HaloCounts:
@@ -172,6 +172,6 @@ def _cover(nodes: np.ndarray, rows: np.ndarray) -> int:
 def _joined(
     ranks: int, found: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], between: Nodes | None
 ) -> HaloCounts:
-    parts = zip(*found) if found else [[np.zeros(0, np.int64)]] * 3
+    parts = zip(*found, strict=True) if found else [[np.zeros(0, np.int64)]] * 3
     receiver, offset, rows = (np.concatenate(part) for part in parts)
     return HaloCounts(ranks, receiver, offset, rows, between)

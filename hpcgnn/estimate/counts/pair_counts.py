@@ -42,7 +42,7 @@ def sides_of(config: Config, file: GraphFile) -> list[Taken] | None:
 def drawn_pairs(counter: Counter, sides: list[Taken]) -> dict[str, PairCounts]:
     """{split: its edges}. counter: of all edges."""
     found = {}
-    for split, taken in zip(HELD, sides[1:]):
+    for split, taken in zip(HELD, sides[1:], strict=False):
         shares = counter.taking(taken).shares()
         found[split] = PairCounts(shares.own, shares.remote, shares.inward)
     return found

@@ -116,7 +116,7 @@ class AssumedGraph:
             assumed_shares(self._stats._replace(edges=round(share * self._stats.edges)), ranks, cut_share, train_share)
             for share in link_shares(config.task.link_split)
         )
-        pairs = {split: PairCounts(each.own, each.remote, each.inward) for split, each in zip(HELD, held)}
+        pairs = {split: PairCounts(each.own, each.remote, each.inward) for split, each in zip(HELD, held, strict=True)}
         return replace(training, held=pairs)
 
 

@@ -210,7 +210,10 @@ class Machine:
         distances = [abs(math.log(_numbers(rate) / numbers)) + 0.2 * _unlike(rate, operation) for rate in known]
         order = np.argsort(distances, kind="stable")[:2]
         shares = [1 / (distances[index] + 1e-3) for index in order]
-        near = [(share / sum(shares) / _numbers(known[index]), known[index]) for share, index in zip(shares, order)]
+        near = [
+            (share / sum(shares) / _numbers(known[index]), known[index])
+            for share, index in zip(shares, order, strict=True)
+        ]
         each = numbers * sum(share * rate.seconds for share, rate in near)
         return each, numbers * sum(share * rate.other_seconds for share, rate in near)
 
@@ -220,7 +223,7 @@ class Machine:
 
 def _on_line(threads: int, points: list[list[float]], first: float) -> float:
     """At so many threads, between the two nearest points. first: at one thread."""
-    numbers, values = zip([1, first], *points)
+    numbers, values = zip([1, first], *points, strict=True)
     return float(np.interp(threads, numbers, values))
 
 
@@ -306,7 +309,7 @@ def _machine(values: dict[str, Any]) -> Machine:
         if len(each) != len(Rate._fields):
             raise ValueError(f"expected rates of {', '.join(Rate._fields)}, got {each!r}")
         rates.append(Rate(*each))
-        for name, value in zip(Rate._fields[2:], each[2:]):
+        for name, value in zip(Rate._fields[2:], each[2:], strict=True):
             _check_number(f"{name} in rates", float, value)
     for name, what in (("speed", "factor"), ("speed_alone", "factor"), ("wake", "seconds")):
         _check_curve(name, what, getattr(machine, name))
@@ -342,7 +345,7 @@ def _check_curve(name: str, what: str, points: Any) -> None:
 def _check_number(name: str, kind: Any, value: Any) -> None:
     least = name in _ABOVE_NOTHING
     good = isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool)
-    if not good or not 0 <= value < math.inf or least and value == 0:
+    if not good or not 0 <= value < math.inf or (least and value == 0):
         what = ("a whole number" if kind is int else "a number") + (" above 0" if least else " of at least 0")
         raise ValueError(f"expected {name} to be {what}, got {value!r}")
 

@@ -84,7 +84,7 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
     say("reading rows at random: measured")
     samples: dict[Operation, list[tuple[np.ndarray, float]]] = {}
     beside: list[tuple[float, float]] = []  # seconds of a call of a kernel, and of a layer, that are in no operation
-    for options, experiment in zip([*MODELS, *(options for options, _ in FEW)], experiments):
+    for options, experiment in zip([*MODELS, *(options for options, _ in FEW)], experiments, strict=True):
         for degree in DEGREES:
             comm.barrier()
             few = _run(experiment, degree, page, samples)
@@ -303,7 +303,7 @@ def _mean(machines: list[Machine]) -> Machine:
         return float(np.mean(list(values)))
 
     def means(columns: Iterable[Sequence[float]]) -> list[float]:
-        return [mean(column) for column in zip(*columns)]
+        return [mean(column) for column in zip(*columns, strict=True)]
 
     first, readings = machines[0], [each.reading.seconds for each in machines]
     by_shape = [{rate[:4]: rate[4:] for rate in each.rates} for each in machines]
@@ -316,6 +316,6 @@ def _mean(machines: list[Machine]) -> Machine:
         page=mean(each.page for each in machines),
         watchdog=mean(each.watchdog for each in machines),
         torch_byte=mean(each.torch_byte for each in machines),
-        reading=replace(first.reading, seconds=[means(level) for level in zip(*readings)]),
+        reading=replace(first.reading, seconds=[means(level) for level in zip(*readings, strict=True)]),
         rates=rates,
     )

@@ -39,6 +39,6 @@ class Fresh:
     def _grown(self, tensor: torch.Tensor, nbytes: int) -> float:
         """Its bytes on a rank of full size."""
         rows = tensor.shape[0] if tensor.ndim else 1
-        if rows >= self._nodes or rows > self._tile and nbytes > _EDGE_TILE_BYTES:
+        if rows >= self._nodes or (rows > self._tile and nbytes > _EDGE_TILE_BYTES):
             return nbytes / self._factor
         return nbytes * self._whole_tile / self._tile if rows == self._tile else nbytes

@@ -158,7 +158,7 @@ def _numbered(pairs: Adjacency, count: int) -> Adjacency:
     """With numbers of held-out edges, of which there are so many, in `Block.edge`."""
     ends = np.cumsum([block.num_edges for block in (pairs.own, *pairs.halo)])
     numbers = (torch.arange(int(ends[-1])) % max(1, count)).split(np.diff(ends, prepend=0).tolist())
-    own, *halo = (replace(block, edge=each) for block, each in zip((pairs.own, *pairs.halo), numbers))
+    own, *halo = (replace(block, edge=each) for block, each in zip((pairs.own, *pairs.halo), numbers, strict=True))
     return replace(pairs, own=own, halo=halo)
 
 

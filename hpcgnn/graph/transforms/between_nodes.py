@@ -39,10 +39,12 @@ def node_plan(
     first = np.cumsum(received) - received
     answers = [
         torch.from_numpy(np.concatenate([np.zeros(0, np.int64), *(first[k - 1] + part[of] for k, part in planned)]))
-        for of, planned in ((of, list(zip(peers.planned(peers.place), places))) for of in range(len(peers.ranks)))
+        for of, planned in (
+            (of, list(zip(peers.planned(peers.place), places, strict=True))) for of in range(len(peers.ranks))
+        )
     ]
     places_found = torch.empty(len(ids), dtype=torch.int64)
-    _exchange(comm, zip(peers.ranks, answers), _by_planner(peers, counts, places_found))
+    _exchange(comm, zip(peers.ranks, answers, strict=True), _by_planner(peers, counts, places_found))
     position = np.empty(len(ids), np.int64)
     position[order] = places_found.numpy()
     rows, sent = _told(peers, unions, comm)
@@ -57,16 +59,16 @@ def to_planners(peers: Peers, counts: np.ndarray, values: torch.Tensor, comm: Co
     planned, all_counts = peers.planned(peers.place), peers.gather(counts)
     part = slice(planned.start - 1, planned.stop - 1)
     come = [torch.empty(int(each[part].sum()), dtype=values.dtype) for each in all_counts]
-    _exchange(comm, _by_planner(peers, counts, values), zip(peers.ranks, come))
+    _exchange(comm, _by_planner(peers, counts, values), zip(peers.ranks, come, strict=True))
     ends = [np.cumsum(each[part])[:-1] for each in all_counts]
-    return [dict(zip(planned, np.split(got.numpy(), end))) for got, end in zip(come, ends)]
+    return [dict(zip(planned, np.split(got.numpy(), end), strict=False)) for got, end in zip(come, ends, strict=True)]
 
 
 def _by_planner(peers: Peers, counts: np.ndarray, values: torch.Tensor) -> list[Message]:
     """[(rank, its part)] of values of all ring offsets, counts (N - 1,) of each, by who plans them."""
     ends = np.append(0, np.cumsum(counts))
     planned = [peers.planned(place) for place in range(len(peers.ranks))]
-    return [(rank, values[ends[k.start - 1] : ends[k.stop - 1]]) for rank, k in zip(peers.ranks, planned)]
+    return [(rank, values[ends[k.start - 1] : ends[k.stop - 1]]) for rank, k in zip(peers.ranks, planned, strict=True)]
 
 
 def _exchange(comm: Communicator, outgoing: Iterable[Message], incoming: Iterable[Message]) -> None:
@@ -86,7 +88,7 @@ def _told(peers: Peers, unions: list[np.ndarray], comm: Communicator) -> tuple[t
     asked = comm.alltoall(torch.from_numpy(numbers), "plan").numpy()[others]
     come = [torch.empty(int(count), dtype=torch.int32) for count in asked]
     gone = [torch.from_numpy(each.astype(np.int32)) for each in unions]
-    _exchange(comm, zip(others, gone), zip(others, come))
+    _exchange(comm, zip(others, gone, strict=True), zip(others, come, strict=True))
     # What goes to the node that rows of offset k come from goes at offset N - k.
     sent = np.zeros(peers.size - 1, np.int64)
     sent[[peers.size - k - 1 for k in planned]] = asked

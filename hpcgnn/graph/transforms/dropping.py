@@ -68,7 +68,7 @@ class DroppedEdges:
         for each in self._directions:
             each.draw(self._key)
         if self._degrees is not None:
-            for adjacency, degree in zip((self.local.inward, self.local.outward), self._degrees()):
+            for adjacency, degree in zip((self.local.inward, self.local.outward), self._degrees(), strict=True):
                 adjacency.degree.copy_(degree)
         self._drawn = self._counted = True
 

@@ -70,7 +70,7 @@ def _own_list(adjacency: Adjacency) -> Adjacency:
     assert all(place is not None for place in places), "blocks point into the list"
     taken, inverse = torch.cat([place.long() for place in places if place is not None]).unique(return_inverse=True)
     parts = inverse.split([block.num_edges for block in blocks])
-    own, *halo = (replace(block, edge=part.to(torch.int64)) for block, part in zip(blocks, parts))
+    own, *halo = (replace(block, edge=part.to(torch.int64)) for block, part in zip(blocks, parts, strict=True))
     edges = EdgeList(len(taken), *(None if each is None else each[taken] for each in (kept.weight, kept.type)))
     return replace(adjacency, own=own, halo=halo, edges=edges)
 

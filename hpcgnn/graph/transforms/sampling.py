@@ -98,5 +98,5 @@ def sample_blocks(blocks: Sequence[Block], plan: HaloPlan, sample: SampledPlan, 
     """The blocks of a SampledPlan from those of its plan. kept: bool (num_halo,), as `sample_plan` gives it."""
     return [
         sampled(block, kept[first:last], int(start))
-        for block, first, last, start in zip(blocks, plan.starts[:-1], plan.starts[1:], sample.starts)
+        for block, first, last, start in zip(blocks, plan.starts[:-1], plan.starts[1:], sample.starts, strict=False)
     ]

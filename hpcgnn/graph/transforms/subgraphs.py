@@ -63,9 +63,9 @@ def _edges(
     """
     blocks = (adjacency.own, *adjacency.halo)
     stored = [torch.arange(owned) if block.rows is None else block.rows.long() for block in blocks]
-    rows = torch.cat([torch.repeat_interleave(s, torch.diff(b.indptr)) for s, b in zip(stored, blocks)])
+    rows = torch.cat([torch.repeat_interleave(s, torch.diff(b.indptr)) for s, b in zip(stored, blocks, strict=True)])
     shifts = [0 if b.first_column is None else owned + b.first_column for b in blocks]
-    columns = torch.cat([b.indices.long() + shift for b, shift in zip(blocks, shifts)])
+    columns = torch.cat([b.indices.long() + shift for b, shift in zip(blocks, shifts, strict=True)])
     return rows, columns, joined([b.weight for b in blocks]), joined([b.edge for b in blocks])
 
 

@@ -148,7 +148,7 @@ def _of_pairs(adjacency: Adjacency, back: Adjacency, columns: _Columns, comm: Co
 def _slices(counts: np.ndarray) -> list[slice]:
     """Where what ring offsets 1, 2, … have stands, one after another."""
     ends = np.cumsum(counts)
-    return [slice(*each) for each in zip((ends - counts).tolist(), ends.tolist())]
+    return [slice(*each) for each in zip((ends - counts).tolist(), ends.tolist(), strict=True)]
 
 
 def _num_sources(plan: HaloPlan, back: Adjacency) -> int:
@@ -198,8 +198,8 @@ def _of_all(plan: HaloPlan, cover: _Cover) -> _Cover:
         return cover
     parts = plan.peers.gather(tuple(np.packbits(each) for each in vars(cover).values()))
     sizes = [len(each) for each in vars(cover).values()]
-    whole = [np.bitwise_or.reduce(each) for each in zip(*parts)]
-    return _Cover(*(np.unpackbits(each, count=size).view(bool) for each, size in zip(whole, sizes)))
+    whole = [np.bitwise_or.reduce(each) for each in zip(*parts, strict=True)]
+    return _Cover(*(np.unpackbits(each, count=size).view(bool) for each, size in zip(whole, sizes, strict=True)))
 
 
 def _finds(receiver: int, sender: int, alike: bool) -> bool:
@@ -265,7 +265,8 @@ def _served(
     indptr = np.append(0, np.cumsum(np.bincount(rows, minlength=adjacency.own.num_rows)))
     weight = None if weight is None else weight[torch.from_numpy(order)]
     halo = halo_blocks(made.starts, indptr, position[order], weight)
-    return replace(adjacency, halo=halo, plan=made, counted=adjacency.num_edges)
+    counts = None if columns.weight is None else adjacency.edge_counts.int()
+    return replace(adjacency, halo=halo, plan=made, counted=adjacency.num_edges, row_counts=counts)
 
 
 def _by_offset(counts: np.ndarray, chosen: np.ndarray) -> np.ndarray:
