@@ -1,4 +1,4 @@
-"""The line about memory of a dry run: what the largest rank will hold, and whether the nodes of the job have that."""
+"""The memory line of a dry run: the memory of the largest rank, and whether the nodes of the job have it."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -16,9 +16,16 @@ MOST_EDGES = 20_000_000
 
 
 def memory_lines(config: Config, rank_counts: Iterable[int], place: Place) -> Iterator[str]:
-    """A line for each number of ranks. place: `place_of(None)` before anything was tried out. Raises ConfigError after
-    the last where the batch system says what memory a node of the job gives and how ranks lie on nodes, and some number
-    of ranks does not fit.
+    """Yield a line for each number of ranks.
+
+    Args:
+        config: the configuration.
+        rank_counts: numbers of ranks.
+        place: `place_of(None)` before any trial.
+
+    Raises:
+        ConfigError: after the last line, if some number of ranks does not fit. This needs the batch system's memory of
+            a node, and the placement of ranks on nodes.
     """
     with GraphFile(config.data.graph) as file:
         if file.meta.num_edges > MOST_EDGES:

@@ -57,7 +57,7 @@ class GATConv(nn.Module):
         self.bias: nn.Parameter | None = nn.Parameter(torch.zeros(self.d_out, dtype=dtype))
 
     def drop_bias(self) -> None:
-        """As that of nn.conv.Conv."""
+        """See `Conv.drop_bias`."""
         self.bias = None
 
     def glorot(self) -> list[Glorot]:
@@ -79,8 +79,9 @@ class GATConv(nn.Module):
                 self.bias.copy_(bias)
 
     def with_halves(self) -> torch.Tensor:
-        """(d_in, H × width + 2H): a·(x W) = x (W a), so that the logits' two halves come out of the same product as z,
-        as 2H more columns.
+        """Return the joint weights (d_in, H × width + 2H) of z and of the logits' two halves.
+
+        a·(x W) = x (W a), so the halves come out of the same product as z, as 2H more columns.
         """
         per_head = self.linear.weight.view(self.d_in, self.shape.heads, self.shape.width)
         halves = [(per_head * vector).sum(-1) for vector in (self.att_src, self.att_dst)]

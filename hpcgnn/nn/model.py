@@ -20,19 +20,20 @@ Activation = Callable[[torch.Tensor], torch.Tensor]
 
 
 def traits_of(layer: object) -> LayerTraits:
-    """The traits of a layer or of a class of layers: its own, or those of a layer about which nothing is known."""
+    """Return the traits of a layer or of a class of layers; an unknown layer has the default ones."""
     return getattr(layer, "traits", UNKNOWN)
 
 
 class Model(nn.Module):
     """convolution → norm → activation → dropout, L times; the last layer is a convolution alone.
 
-    forward(graph) -> logits (n_p, C) of own nodes; of the own training nodes alone where rows are pruned. Collective.
+    forward(graph) -> logits (n_p, C) of owned nodes, or of the owned training nodes alone if rows are pruned.
+    Collective.
 
-    Dropout is applied to the input of every layer. With `residual` every hidden layer but the first, whose input is
-    of another width, adds its input (before dropout) to its output. With `jumping` (Xu et al., ICML'18) the last layer
-    is as the hidden ones, and a linear map makes the logits of what all of them hand on: joined ('cat'), or the largest
-    of their elements ('max'), with dropout before it.
+    Dropout is applied to the input of every layer. With `residual` every hidden layer but the first, whose input has
+    another width, adds its input (before dropout) to its output. With `jumping` (Xu et al., ICML'18) the last layer is
+    like the hidden ones. A linear map then makes the logits from all outputs: joined ('cat'), or their largest elements
+    ('max'), with dropout before it.
     """
 
     heads: nn.ModuleList  # only where layers are trained one by one: see stage.add_heads
@@ -46,9 +47,15 @@ class Model(nn.Module):
         before: nn.Module | None = None,
         hand_over: bool = True,
     ) -> None:
-        """widths: of the outputs of all convolutions but the last, and with `jumping` of that too. before: module on
-        the features, (graph, x) -> x, or None. hand_over: whether layers that name an `activation` are given it to
-        apply.
+        """Make a model of given convolutions.
+
+        Args:
+            spec: the ModelSpec.
+            convs: the convolutions.
+            widths: widths of all outputs but the last, and with `jumping` of the last too.
+            activation: activation of the hidden layers.
+            before: module on the features, (graph, x) -> x, or None.
+            hand_over: whether layers with an `activation` attribute apply it themselves.
         """
         super().__init__()
         # In place: what it acts on, the output of a convolution or a norm, is not needed again for the gradient.
@@ -142,7 +149,7 @@ class Model(nn.Module):
         return conv.combine_constants(graph, aggregate, x, p, scaled=self.spec.input_dropout == "scaled")
 
     def _normalised(self, graph: Graph, norm: nn.Module, h: torch.Tensor) -> torch.Tensor:
-        """norm of h, which has the precision of h but is computed in that of the parameters."""
+        """Return the norm of h, computed in the parameters' precision and rounded to h's."""
         return h if isinstance(norm, Identity) else norm(graph, h.to(self.spec.dtype)).to(h.dtype)
 
     @property
