@@ -147,7 +147,7 @@ def _remarks(
         yield "the upper table is without --memory; the lower one takes all ranks for as large as the largest"
         if machine is not None and machine.scratch is None:
             yield f"no seconds of the disk: {arguments.machine} has no [scratch] with read and write, bytes per second"
-    if config.schedule.intra_node == "shared":
+    if config.schedule.intra_node != "messages":
         yield from _of_nodes(rows, place)
     if not all(row["bytes_counted"] for row in rows):
         yield "bytes are not counted from the graph, but taken from a small copy"
@@ -183,8 +183,8 @@ def _of_nodes(rows: list[dict[str, Any]], place: Place) -> Iterator[str]:
     counted = [row for row in rows if row["sent_by_nodes"]]
     if not counted:
         yield (
-            "without --intra-node shared: ranks of a node send each other their rows in these figures; of a graph "
-            "file, --ranks-per-node N counts what nodes send"
+            "as --intra-node messages: ranks of a node send each other their rows in these figures; of a file and a "
+            "model whose rows can be read in place, --ranks-per-node N counts what nodes send"
         )
         return
     yield f"--intra-node shared, {place.ranks_per_node} ranks on a node: only nodes send; memory is that of messages"

@@ -5,7 +5,7 @@ owner's order of the file. Each rank tells every owner once which of its rows it
 never ids.
 
 Where ranks read each other's rows in the memory of their node, the halo and all else here is the node's: what any of
-its ranks needs of another node's crosses once (see peers.py; graph/between_nodes.py makes such a plan).
+its ranks needs of another node's crosses once (see peers.py; graph/transforms/between_nodes.py makes such a plan).
 """
 
 from collections.abc import Iterable, Iterator

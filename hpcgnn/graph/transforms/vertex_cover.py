@@ -31,9 +31,9 @@ from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import HaloPlan, agreed_plan
 from hpcgnn.exchange.sending import Sending, Sums
-from hpcgnn.graph.between_nodes import to_planners
 from hpcgnn.graph.blocks import halo_blocks, joined, transposed
 from hpcgnn.graph.local import Adjacency, LocalGraph
+from hpcgnn.graph.transforms.between_nodes import to_planners
 
 # Sums are worth their structure where they save more than this share of the rows.
 WORTHWHILE = 0.05

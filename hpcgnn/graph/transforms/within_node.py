@@ -17,9 +17,9 @@ from hpcgnn.exchange.node_rows import NodeRows, Spread
 from hpcgnn.exchange.node_stream import Neighbours
 from hpcgnn.exchange.peers import Peers, cap_of_nodes
 from hpcgnn.exchange.plan import HaloPlan, gather_halo
-from hpcgnn.graph.between_nodes import node_plan
 from hpcgnn.graph.blocks import Block, halo_blocks, joined
 from hpcgnn.graph.local import Adjacency, LocalGraph
+from hpcgnn.graph.transforms.between_nodes import node_plan
 
 # Edges that are moved at a time.
 _PIECE = 1 << 20

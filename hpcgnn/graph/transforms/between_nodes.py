@@ -61,7 +61,7 @@ def to_planners(peers: Peers, counts: np.ndarray, values: torch.Tensor, comm: Co
     come = [torch.empty(int(each[part].sum()), dtype=values.dtype) for each in all_counts]
     _exchange(comm, _by_planner(peers, counts, values), zip(peers.ranks, come, strict=True))
     ends = [np.cumsum(each[part])[:-1] for each in all_counts]
-    return [dict(zip(planned, np.split(got.numpy(), end), strict=True)) for got, end in zip(come, ends, strict=True)]
+    return [dict(zip(planned, np.split(got.numpy(), end), strict=False)) for got, end in zip(come, ends, strict=True)]
 
 
 def _by_planner(peers: Peers, counts: np.ndarray, values: torch.Tensor) -> list[Message]:
