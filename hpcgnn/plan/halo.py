@@ -55,7 +55,7 @@ def reads_in_place(config: Config, spec: ModelSpec) -> bool:
 
 
 def intra_node_of(config: Config, spec: ModelSpec) -> str:
-    """What --intra-node comes to: 'messages' or 'shared'."""
+    """'messages' or 'shared', of --intra-node."""
     asked = config.schedule.intra_node
     if asked != "auto":
         return asked

@@ -1,7 +1,7 @@
 """The structure of a rank that reads the rows of the other ranks of its node where they are (exchange/node_stream.py).
 
 Edges from ranks of the node join the own block, whose columns are then rows of the node's matrix: those of the node's
-ranks, one rank's after the other's. Halo, rounds and messages remain for other nodes, and are those of the node as one
+ranks, one rank's after the other's. Halo, rounds and messages remain for other nodes, and the node has them as one
 (between_nodes.py). The edges of a row are in the order: own, then those of each other rank as they came, then those of
 other nodes; so the sum of a row is always made in one order.
 """
