@@ -33,7 +33,8 @@ whole_jobs+=" estimated_shares features features_on_disk inductive interface jum
 schedules="edge_dropout given_links lazy links pipegcn spreading stale tma"
 # What goes between ranks, and what is counted and written of it. (In options_used, which runs at 1, every rank would do the same.)
 between="communicator mailbox metrics numbers opening overlap predict rehearsal summing traffic training_traffic transfer"
-declare -A left_out=([1]="intra_node estimated_nodes $whole_jobs $schedules $between" [2]="estimated_nodes options_used" [3]="estimated_nodes options_used $whole_jobs"
+declare -A left_out=([1]="intra_node node_buffers estimated_nodes $whole_jobs $schedules $between" [2]="node_buffers estimated_nodes options_used"
+    [3]="estimated_nodes options_used $whole_jobs"
     [4]="options_used $whole_jobs $schedules $between")
 # One launch of so many ranks. Several in a function are joined by &&: behind `|| code=$?` bash goes on after one that fails.
 over() {
@@ -103,6 +104,8 @@ third() {
     heading "faults"
     timeout "$limit" python -m pytest tests/faults "$@" || code=$?
     parallel 3 "$@" || code=$?
+    heading "three nodes of two ranks"
+    over 6 tests/mpi/test_node_buffers.py -k small "$@" || code=$?
     over_gloo 3 "$@" || code=$?
     over_oneccl 3 "$@" || code=$?
     return "$code"

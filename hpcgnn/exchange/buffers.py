@@ -30,14 +30,13 @@ class HaloBuffers:
 
     def __init__(self, limit: int) -> None:
         self.limit, self.widest_row, self.arena = limit, 0, Arena()
-        self._memory = self._common = torch.empty(0, dtype=torch.uint8)
-        self._ranks = 1
+        self._memory, self._ranks = torch.empty(0, dtype=torch.uint8), 1
         self.streams: weakref.WeakSet[object] = weakref.WeakSet()
         self._cuts: weakref.WeakKeyDictionary[object, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
     @property
     def nbytes(self) -> int:
-        return self._memory.nbytes + self._common.nbytes // self._ranks
+        return self._memory.nbytes // self._ranks
 
     def declare(self, row_bytes: int, return_bytes: int = 0, summed_bytes: int = 0, widened_bytes: int = 0) -> None:
         """Say how much one row takes that a stream is going to exchange; see `cap`."""
@@ -64,30 +63,21 @@ class HaloBuffers:
         each = 3 * row_bytes + given + 2 * return_bytes + ranks * summed_bytes
         return max(0, ranks * (self.limit - widened_bytes * rows)) // max(1, each)
 
-    def lease(self, sizes: list[int], peers: Peers | None = None, shared: Sequence[int] = ()) -> "Lease":
-        """Carve the memory into pieces of these many bytes, for streams of one form of rows. peers, shared: which of
-        the pieces the ranks of a node have together; collective over the node where there are any.
+    def lease(self, sizes: list[int], own: int, peers: Peers | None = None) -> "Lease":
+        """Carve the memory into pieces of these many bytes, and a last one of `own` bytes, for streams of one form of
+        rows. The ranks of a node share all pieces but the last one, which each of them has. Collective over the node,
+        with the same numbers.
         """
-        if peers is None or peers.rows is None:
-            needed = sum(sizes)
-            assert needed <= self.limit, "a round is larger than the communication memory"
-            if self._memory.nbytes < needed:
-                self._cuts.clear()
-                self._memory = torch.empty(needed, dtype=torch.uint8)
-            return Lease(self._memory[:needed].split(sizes))
-        own = [0 if number in shared else size for number, size in enumerate(sizes)]
-        common = [size if number in shared else 0 for number, size in enumerate(sizes)]
-        each = peers.gather(sum(own))
-        needed = sum(common) + sum(each)
-        assert needed <= self.limit * len(each), "a round is larger than the communication memory"
-        if self._common.nbytes < needed:
+        place, ranks = (0, 1) if peers is None else (peers.place, len(peers.ranks))
+        all_sizes = [*sizes, *([own] * ranks)]
+        needed = sum(all_sizes)
+        assert needed <= self.limit * ranks, "a round is larger than the communication memory"
+        if self._memory.nbytes < needed or self._ranks != ranks:
             self._cuts.clear()
-            self._common = torch.empty(0, dtype=torch.uint8)
-            self._common, self._ranks = peers.common(needed, torch.uint8), len(each)
-        # Own pieces lie there too: how much is shared differs by the form, and the limit is that of both together.
-        first = sum(common) + sum(each[: peers.place])
-        pieces = self._common[: sum(common)].split(common), self._common[first : first + sum(own)].split(own)
-        return Lease([pieces[number not in shared][number] for number in range(len(sizes))])
+            self._memory, self._ranks = torch.empty(0, dtype=torch.uint8), ranks
+            self._memory = (peers or Peers.alone(0, 1)).common(needed, torch.uint8)
+        pieces = self._memory[:needed].split(all_sizes)
+        return Lease([*pieces[: len(sizes)], pieces[len(sizes) + place]])
 
     def cuts(self, stream: object) -> dict[Any, Any]:
         """A dict for what a stream has cut from the memory and uses again. It is gone with the stream, and empty when

@@ -52,7 +52,7 @@ class StaleExchange:
     def lease(self, widened: int, summed: int) -> Lease:
         """Memory for one round's rows widened, and for one round's gradients."""
         self.buffers.declare(0, 0, 0, widened + summed)
-        return self.buffers.lease([0] * 7 + [summed * self.longest, widened * self.longest])
+        return self.buffers.lease([0] * 7 + [summed * self.longest], widened * self.longest)
 
 
 class UsedRows(Generic[EdgesT]):

@@ -184,13 +184,11 @@ class Stream(Generic[EdgesT]):
                 return max(values, default=0)
 
             received = most(turn.num_received for turn in turns) * len(peers.ranks)
-            sizes = [most(turn.bytes_in(form) for turn in turns)] * 2
-            sizes += [most(sum(form.message_bytes(rows) for _, rows in turn.mine) for turn in turns)]
+            sizes = [most(turn.bytes_in(form) for turn in turns)] * 2 + [most(turn.bytes_out(form) for turn in turns)]
             # What returns is added where it is given back, but where it is narrowed on its way there.
             given = [most(turn.bytes_in(back) for turn in turns) if back.narrow else received * back.row_bytes] * 2
             sizes += given + [most(turn.bytes_out(back) for turn in turns)] * 2
-            shared = [0, 1, 5, 6, 7] if back.narrow else [0, 1, 3, 4, 5, 6, 7]
-            lease = self.buffers.lease([*sizes, received * summed, widened * self._longest], peers, shared)
+            lease = self.buffers.lease([*sizes, received * summed], widened * self._longest, peers)
             ids = self.of_columns(self.wire.ids) if rounds_at_random(self.wire.name) else None
             made = [Transfer(turn, lease, self.comm, self.wire, form, back, ids) for turn in turns]
             self.buffers.cuts(self)[form, back] = made

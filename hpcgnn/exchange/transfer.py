@@ -3,8 +3,8 @@
 Nothing here computes but the narrowing and widening of rows, and the sums of returns of the ranks of a node; every
 function begins or finishes messages and returns at once or when they are through.
 
-The ranks of a node share arriving rows. Each receives its lanes, and all meet when theirs are there. So no rank begins
-a turn before all have computed the one before: then nobody reads the buffer that the turn uses again.
+The ranks of a node share the buffers. Each has its lanes in them, and all meet when theirs have been sent and received.
+So no rank begins a turn before all have computed the one before. Then nobody reads the buffer that the turn uses again.
 """
 
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ from hpcgnn.exchange.narrow import squared_ranges
 from hpcgnn.exchange.peers import Lane
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import Segment
+from hpcgnn.exchange.sending import Sending
 from hpcgnn.exchange.widths import Item
 from hpcgnn.exchange.wire import Form, Wire, cut, decode, read_rows
 
@@ -32,8 +33,8 @@ class Turn:
     number: of the turn; segments: of the rows; rounds: indices of the rounds that these make up; incoming: [(Lane, its
     rows)], of all that this rank's node receives; outgoing: [(Lane, its rows)], of all that it sends; spans: [(the
     first, one past the last)] of the latter rows among all that the plan sends; sent_by: Sending of each lane that this
-    rank sends, sent: the same, with consecutive ones as one; places: [(round, start, stop)], where the rows of a
-    round stand among those that come.
+    rank sends; sent: [(the first of its rows among those of `outgoing`, Sending)], the same, with consecutive ones as
+    one; places: [(round, start, stop)], where the rows of a round stand among those that come.
     """
 
     def __init__(self, number: int, segments: Sequence[Segment], rounds: Sequence[int], plan: HaloPlan) -> None:
@@ -53,21 +54,23 @@ class Turn:
                 self.spans.append((first + lane.start - s.start, first + lane.stop - s.start))
         mine = [span for (lane, _), span in zip(self.outgoing, self.spans, strict=True) if lane.sender == peers.rank]
         self.sent_by = [plan.sending.part(first, last) for first, last in mine]
-        # Lanes that follow each other among all rows are packed as one: of a rank by itself all are.
-        before = [0, *(last for _, last in mine)]
-        breaks = [number for number, (first, _) in enumerate(mine) if number == 0 or first != before[number]]
-        runs = [mine[start:stop] for start, stop in zip(breaks, [*breaks[1:], len(mine)], strict=False)]
-        self.sent = [plan.sending.part(run[0][0], run[-1][1]) for run in runs]
-        self.num_sent = sum(each.count for each in self.sent)
+        self.sent = self._packed_together()
+        self.num_sent = sum(each.count for _, each in self.sent)
         self.num_received = sum(count for _, count in self.incoming)
         starts = (plan.starts - plan.starts[rounds[0]]).tolist()
         ends = [(index, starts[index], starts[index + 1]) for index in rounds]
         self.places = [(index, start, stop) for index, start, stop in ends if stop > start]
 
-    @property
-    def mine(self) -> list[tuple[Lane, int]]:
-        """The lanes of `outgoing` that this rank sends."""
-        return [each for each in self.outgoing if each[0].sender == self.plan.peers.rank]
+    def _packed_together(self) -> list[tuple[int, Sending]]:
+        """`sent`: lanes that follow each other are packed as one; of a rank by itself all do."""
+        runs, place, end = list[list[int]](), 0, -1
+        for (lane, count), (first, last) in zip(self.outgoing, self.spans, strict=True):
+            if lane.sender == self.plan.peers.rank:
+                if first != end:
+                    runs.append([place, first, last])
+                runs[-1][2] = end = last
+            place += count
+        return [(place, self.plan.sending.part(first, last)) for place, first, last in runs]
 
     def bytes_in(self, form: Form) -> int:
         """Bytes that the messages with rows of this form take where they arrive, for all of the node."""
@@ -102,13 +105,15 @@ class Transfer:
         self.num_received = turn.num_received
         self.back: torch.Tensor | None = None
         self.items: tuple[Item, Item] | None = None
-        peers, mine = self.plan.peers, turn.mine
+        peers = self.plan.peers
         arrived = lease.receive(turn.number, turn.bytes_in(form))
-        packed = lease.send(sum(form.message_bytes(count) for _, count in mine))
-        self._incoming, self._outgoing = cut(arrived, turn.incoming, form), cut(packed, mine, form)
+        packed = lease.send(turn.bytes_out(form))
+        self._incoming = cut(arrived, turn.incoming, form)
+        self._outgoing = [each for each in cut(packed, turn.outgoing, form) if each[0].sender == peers.rank]
         # Without narrow columns the rows of all messages stand one after another.
         self._rows = None if form.narrow else arrived.view(form.dtype).view(self.num_received, form.width)
-        self._packed = None if form.narrow else packed.view(form.dtype).view(turn.num_sent, form.width)
+        rows_packed = sum(count for _, count in turn.outgoing)
+        self._packed = None if form.narrow else packed.view(form.dtype).view(rows_packed, form.width)
         # Who sends and who gets what never changes; rows without columns are not sent.
         self._sent = [(lane.receiver, part) for lane, part, _ in self._outgoing]
         self._received = [(lane.sender, part) for lane, part, _ in self._incoming if lane.receiver == peers.rank]
@@ -130,8 +135,8 @@ class Transfer:
         lanes = [(lane, count) for lane, count in turn.incoming if lane.receiver == peers.rank]
         self._to_sum = [ends[lane] for lane, _ in lanes]
         if back.narrow:
-            bytes_given = sum(back.message_bytes(count) for _, count in lanes)
-            self._giving = cut(lease.give_back(turn.number, bytes_given), lanes, back)
+            given = cut(lease.give_back(turn.number, turn.bytes_in(back)), turn.incoming, back)
+            self._giving = [each for each in given if each[0].receiver == peers.rank]
         else:
             parts = (self._added[0, slice(*ends[lane])].view(-1).view(torch.uint8) for lane, _ in lanes)
             self._giving = (
@@ -166,10 +171,8 @@ class Transfer:
 
     def _pack(self, x: torch.Tensor, scale: torch.Tensor | None, within: torch.Tensor | None, draw: int) -> None:
         if self._packed is not None:
-            first = 0
-            for run in self.turn.sent:
-                run.pack(self._packed[first : first + run.count], x, scale, within)
-                first += run.count
+            for first, sent in self.turn.sent:
+                sent.pack(self._packed[first : first + sent.count], x, scale, within)
             return
         for (lane, part, _), sent in zip(self._outgoing, self.turn.sent_by, strict=True):
             place = self.plan.peers.rank, self.turn.number, lane.offset

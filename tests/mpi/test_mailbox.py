@@ -45,7 +45,7 @@ def all_of(epoch, comm):
 def lease_for(form, rows):
     """A Lease with memory to widen so many rows."""
     sizes = [0] * 8 + [rows * form.widened_bytes]
-    return HaloBuffers(sum(sizes)).lease(sizes)
+    return HaloBuffers(sum(sizes)).lease(sizes[:-1], sizes[-1])
 
 
 def make(comm, delay):

@@ -71,8 +71,8 @@ def test_a_turn_says_what_the_plan_says(comm, local):
         assert turn.num_received == sum(len(rows) for _, rows in come)
         assert [each.rows.tolist() for each in turn.sent_by] == [plan.rows_to(k)[rows].tolist() for k, rows in go]
         assert len(turn.sent) == bool(go), "of a rank by itself all rows follow each other"
-        for sent in turn.sent:
-            assert sent.rows.dtype == torch.int32 and sent.count == len(sent.rows) == turn.num_sent
+        for place, sent in turn.sent:
+            assert place == 0 and sent.rows.dtype == torch.int32 and sent.count == len(sent.rows) == turn.num_sent
             assert sent.rows.tolist() == [i for each in turn.sent_by for i in each.rows.tolist()]
         # Where the rows of a round stand: one after another, those of rounds of which nothing comes left out.
         first = 0
@@ -107,7 +107,7 @@ def make_transfer(comm, local, turn, form, back=NOTHING):
     sizes = [turn.bytes_in(form)] * 2 + [turn.bytes_out(form)] + [given] * 2 + [turn.bytes_out(back)] * 2
     sizes += [summed, max(form.widened_bytes, back.widened_bytes) * widened]
     buffers = HaloBuffers(sum(sizes))
-    lease = buffers.lease(sizes)
+    lease = buffers.lease(sizes[:-1], sizes[-1])
     buffers._memory.fill_(0xA5)
     name = next((name for name, kind in KINDS.items() if kind == (form.kind or back.kind)), "fp32")
     wire = Wire(name, local.original_id, lambda number: number)
@@ -217,7 +217,7 @@ def test_add_message(name, memory_rows):
     wire.encode(message, form, values, None, None, kernels.stream_key(1))
     sizes = [0] * 8 + [memory_rows * form.widened_bytes]
     total = torch.ones(9, form.width, dtype=torch.float64)
-    add_message(total, index, message, form, HaloBuffers(sum(sizes)).lease(sizes))
+    add_message(total, index, message, form, HaloBuffers(sum(sizes)).lease(sizes[:-1], sizes[-1]))
     sent = torch.empty_like(values)
     decode(sent, form, message, rows, 0)
     assert_near(name, sent[:, : form.narrow].numpy(), values[:, : form.narrow].numpy())
