@@ -32,7 +32,8 @@ class MpiNodeMemory:
         self.place: int = self._node.rank
 
     def allocate(self, nbytes: int) -> mmap.mmap:
-        size, memory = max(1, -(-nbytes // _HUGE)) * _HUGE, None
+        unit = _HUGE if nbytes >= _HUGE else mmap.PAGESIZE  # small things take no huge page
+        size, memory = max(1, -(-nbytes // unit)) * unit, None
         with contextlib.ExitStack() as until_mapped:
             path, failure = "", ""
             if self.place == 0:
@@ -58,8 +59,9 @@ class MpiNodeMemory:
                 f"({max(failures, key=len)}); expected ranks of one user that see each other's /proc, in one container "
                 "or in none; use --intra-node messages"
             )
-        with contextlib.suppress(OSError, AttributeError):  # a system without huge pages
-            memory.madvise(mmap.MADV_HUGEPAGE)
+        if unit == _HUGE:
+            with contextlib.suppress(OSError, AttributeError):  # a system without huge pages
+                memory.madvise(mmap.MADV_HUGEPAGE)
         return memory
 
     def gather(self, value: Any) -> list[Any]:
