@@ -150,7 +150,7 @@ def _remarks(
     if config.schedule.intra_node != "messages":
         yield from _of_nodes(rows, place)
     if not all(row["bytes_counted"] for row in rows):
-        yield "bytes are not counted from the graph: those of a small copy stand for them"
+        yield "bytes are not counted from the graph, but taken from a small copy"
     missing = sorted({name for row in rows for name in row.get("not_measured", ())})
     if missing:
         yield f"without a rate in {arguments.machine}: {', '.join(missing)}; their time is left out"

@@ -18,7 +18,7 @@ from hpcgnn.exchange.stream import Use
 from hpcgnn.ops.row_tiles import TILE_ROWS
 from hpcgnn.plugins.account import FREE_HEAP
 
-# The larger copy has at most so many nodes and edges, the smaller one half of them.
+# Largest number of nodes and edges of the larger copy; the smaller copy has half of them.
 NODES, EDGES = 40_000, 1_000_000
 # A rank is tried at its full size where that is not much larger than the copies.
 NEARLY = 0.7

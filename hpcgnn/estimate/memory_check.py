@@ -11,7 +11,7 @@ from hpcgnn.estimate.command import forecasts
 from hpcgnn.estimate.results import Place, as_values, size_in_words
 from hpcgnn.graphfile.storage import GraphFile
 
-# Above so many edges counting takes minutes, and a dry run should not.
+# With more edges, counting takes minutes, and a dry run should not.
 MOST_EDGES = 20_000_000
 
 

@@ -64,9 +64,16 @@ class Conv(nn.Module):
         *,
         scaled: bool = False,
     ) -> torch.Tensor:
-        """`combine` of a constant aggregate and input (n_p, d_in) of a layer, with dropout of rate p of both. Local.
+        """Combine a constant aggregate and a constant input (n_p, d_in), with dropout of rate p on both. Local.
 
-        scaled: whether that of a sum has the noise of a mean of rows (ops/dropout.py); other aggregates have none.
+        Args:
+            graph: the graph.
+            aggregate: aggregate of the input.
+            x: input of the layer.
+            p: rate of dropout.
+            layer: number of the layer, a key of the draws.
+            scaled: whether dropout of a sum has the noise of a mean of rows (ops/dropout.py). Other aggregates have
+                none.
         """
         assert not isinstance(aggregate, OnDisk) and not isinstance(x, OnDisk), "only where read in tiles"
         return self.combine(

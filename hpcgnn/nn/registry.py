@@ -72,7 +72,7 @@ def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]],
         raise ValueError(f"register: expected self_loops to be 'keep' or 'add', got {self_loops!r}")
 
     def add(conv_class: type[Any]) -> type[ConvClass]:
-        # What it inherits was said of another forward.
+        # An inherited `prunable` describes another forward.
         prunable = vars(conv_class).get("prunable", False)
         conv_class.traits = LayerTraits(
             self_loops=self_loops, edge_data="all", edge_features=True, drops_bias=False, prunable=prunable

@@ -33,7 +33,6 @@ RECORDED: dict[str, float] = {
     "hpcgnn/graph": 18.5,
     "hpcgnn/kernels": 11.0,
     "hpcgnn/ops": 13.0,
-    "hpcgnn/placement": 6.0,
     "partition_tools": 18.0,
 }
 

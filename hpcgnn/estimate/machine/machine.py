@@ -17,7 +17,7 @@ import tomli_w
 from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.trial.operations import COLUMNS, EDGE_KERNELS, ENTRIES, Operation
 
-# What rates of gathers belong to: rows in random order from a matrix of so many.
+# Rates of gathers read rows in random order from a matrix with this number of rows.
 ROWS = 16_000
 # Columns that are computed together in a product.
 LANES = 16

@@ -23,7 +23,7 @@ from hpcgnn.graph.local import LocalGraph
 MESSAGE = 1 << 20
 #: Bytes of the messages that are shown.
 SIZES = (8, 1 << 10, 1 << 16, MESSAGE, 1 << 24)
-# As many messages a time, so many times.
+# {bytes: messages per measurement}; measurements of messages, and of sums.
 _REPEATS = {8: 40, 1 << 10: 40, 1 << 16: 20, MESSAGE: 8, 1 << 24: 1}
 _BATCHES, _SUMS = 5, 5
 # Messages of one exchange, of which each takes less than one by itself.

@@ -17,7 +17,7 @@ from hpcgnn import kernels
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.ops.row_tiles import TILE_ROWS, tile_rows, tiles_of
 
-#: make(rows) -> what makes a step of the model on so many rows.
+#: make(rows) -> a function that runs a step of the model on this number of rows.
 Make = Callable[[int], Callable[[], object]]
 _STEPS = 3
 _WAKES = 200

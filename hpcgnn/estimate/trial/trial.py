@@ -49,7 +49,7 @@ Place = tuple[int | str | None, str]
 SEEN = "seen"
 # The model learns nothing, which could end in numbers that are not finite, but the optimizer has its work.
 LR = 1e-9
-# A copy cuts its halo into so many rounds at most: very many take minutes, and no other work but their calls.
+# Largest number of rounds of a copy's halo: more take minutes, and only add calls.
 ROUNDS = 64
 MAKING = "making"
 #: {model: `code` of an Experiment}: a second one of the same model finds all of it there.

@@ -265,7 +265,7 @@ def _served(
     indptr = np.append(0, np.cumsum(np.bincount(rows, minlength=adjacency.own.num_rows)))
     weight = None if weight is None else weight[torch.from_numpy(order)]
     halo = halo_blocks(made.starts, indptr, position[order], weight)
-    counts = None if columns.weight is None else adjacency.edge_counts.int()
+    counts = None if adjacency.own.weight is None else adjacency.edge_counts.int()
     return replace(adjacency, halo=halo, plan=made, counted=adjacency.num_edges, row_counts=counts)
 
 
