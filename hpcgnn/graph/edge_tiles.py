@@ -32,6 +32,11 @@ class EdgeTile:
     column_ids: torch.Tensor | None
 
     @cached_property
+    def each(self) -> torch.Tensor:
+        """int32 (E,): 0 .. E - 1, the places of the edges in the tile."""
+        return torch.arange(len(self.sources), dtype=torch.int32)
+
+    @cached_property
     def segment(self) -> torch.Tensor:
         """int64 (E,): which of the R rows each edge belongs to."""
         return torch.repeat_interleave(torch.diff(self.indptr))

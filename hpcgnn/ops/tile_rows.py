@@ -24,5 +24,4 @@ def add_by_source(back: torch.Tensor, tile: EdgeTile, gradient: torch.Tensor) ->
 
 def add_by_row(total: torch.Tensor, tile: EdgeTile, gradient: torch.Tensor) -> None:
     """total[row] += the sum of its edges' gradients."""
-    each = torch.arange(len(gradient), dtype=torch.int32)
-    kernels.gather(total, gradient.contiguous(), tile.indptr, each, rows=tile.rows, accumulate=True)
+    kernels.gather(total, gradient.contiguous(), tile.indptr, tile.each, rows=tile.rows, accumulate=True)
