@@ -3,8 +3,8 @@
 
     python docs/comparison.py
 
-The picture that `jobs/bench/compare.py` makes has every quantity of every case. This one shows, beside a short table,
-what a reader looks for first: time and memory as shares of DGL's, against the number of ranks.
+The picture that `jobs/bench/comparison/compare.py` makes has every quantity of every case. This one shows, beside a
+short table, what a reader looks for first: time and memory as shares of DGL's, against the number of ranks.
 """
 
 import csv

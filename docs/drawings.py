@@ -136,7 +136,7 @@ def measure(path=MEASURED):
     import torch
 
     from hpcgnn.memory.arena import Arena
-    from partition_tools.cli import main as tools
+    from partition_tools.cli.main import main as tools
 
     with tempfile.TemporaryDirectory() as folder:
         graph = f"{folder}/graph.h5"
@@ -187,7 +187,7 @@ def _theirs(torch, graph):
     import h5py
     from torch.multiprocessing.reductions import StorageWeakRef
 
-    from hpcgnn.train.live_tensors import Onlooker, tensors_of
+    from hpcgnn.plugins.live_tensors import Onlooker, tensors_of
 
     with h5py.File(graph) as file:
         pointers, sources = (torch.from_numpy(file[f"topology/{name}"][:]).long() for name in ("indptr", "indices"))

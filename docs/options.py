@@ -16,8 +16,9 @@ from hpcgnn.__main__ import build_parser
 from hpcgnn.config import SECTION_OF
 from hpcgnn.effects import flag
 from hpcgnn.options import SECTIONS
-from hpcgnn.train.choices import registry_choices
-from partition_tools.cli import build_parser as build_tools_parser
+from hpcgnn.options.presets import PRESETS
+from hpcgnn.plan.choices import registry_choices
+from partition_tools.cli.main import build_parser as build_tools_parser
 
 PAGE = Path(__file__).resolve().parent / "options.md"
 DECLARED = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
@@ -34,9 +35,12 @@ SECTION_TITLES = {
 
 HEAD = """# Options
 
-Every option of every command. `python docs/options.py` writes this page from the parsers themselves; `COMMAND --help`
-says the same. An option of `hpcgnn train` stands in a TOML file (`--config`) under its section, with `_` for `-`. In
-the column "has an effect with" all that semicolons separate must be chosen.
+Every option of every command. `python docs/options.py` writes this page from the parsers.
+
+`hpcgnn train --help` lists the flags in **bold** below. All other keys of the configuration have three spellings:
+`--set section.key=VALUE`, `--key VALUE`, and a line in a TOML file (`--config`) under its section, with `_` for `-`.
+The command line overrides the file, the file the preset, and the preset the `config.toml` of a resumed run. In the
+column "has an effect with" all parts between semicolons must hold.
 
 """
 
@@ -81,12 +85,22 @@ def _command(title, name, command, about, commands, choices):
             plain += actions
         elif actions:
             groups += _group(group.title, actions, choices)
-    return [*lines, *_table(["option", "meaning"], [[_written(action), _help(action)] for action in plain]), *groups]
+    lines += _table(["option", "meaning"], [[_written(action), _help(action)] for action in plain])
+    return [*lines, *(_presets() if name == "train" else []), *groups]
+
+
+def _presets():
+    """The table of --preset."""
+    rows = []
+    for name, preset in PRESETS.items():
+        options = " ".join(f"`{SECTION_OF[key]}.{key}={value}`" for key, value in preset.options.items())
+        rows.append([f"`{name}`", preset.about, options])
+    return ["### Presets", "", *_table(["`--preset`", "purpose", "options"], rows)]
 
 
 def _shown(action):
     hidden = isinstance(action, argparse._HelpAction | argparse._SubParsersAction)
-    return not hidden and action.help != argparse.SUPPRESS
+    return not hidden and (action.help != argparse.SUPPRESS or action.dest in SECTION_OF)
 
 
 def _group(title, actions, choices):
@@ -108,7 +122,10 @@ def _declared_row(action, choices):
     declared = DECLARED[action.dest]
     kept = declared.default
     default = ("yes" if kept else "no") if isinstance(kept, bool) else f"`{kept}`" if kept != "" else ""
-    return [_written(action), default, _help(action, False), _effect(declared.metadata, declared.name, choices)]
+    written, rules = _written(action), declared.metadata
+    meaning = f"{rules['help']}. {rules['details']}".rstrip(". ")
+    name = f"**{written}**" if rules["flag"] else written
+    return [name, default, re.sub(r" \(default: [^()]*\)", "", meaning), _effect(rules, declared.name, choices)]
 
 
 def _effect(rules, name, choices):
@@ -165,7 +182,7 @@ def _row(cells):
 def _escaped(text):
     """Text that stays text in a table: bars and angles, other than in code, where only bars matter."""
     parts = re.split(r"(`[^`]*`)", text)
-    plain = [re.sub(r"([*_~])", r"\\\1", part).replace("<", "&lt;") for part in parts[::2]]
+    plain = [re.sub(r"(?<!\*)\*(?!\*)|[_~]", r"\\\g<0>", part).replace("<", "&lt;") for part in parts[::2]]
     parts[::2] = plain
     return "".join(parts).replace("|", "\\|")
 

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by quickstart.sh and test.sh: makes (or brings up to date) the virtual environment .venv beside this folder.
 #
 #   setup_environment EXTRA[,EXTRA…]     install the project with these extras of setup.cfg, then activate .venv
@@ -44,8 +45,8 @@ setup_environment() {
         echo "setup: installing hpcgnn[$extras] into .venv (some minutes the first time)" >&2
         # pip would compile ten thousand files, one after another, for longer than all else takes. What is used is compiled here.
         "$project/.venv/bin/pip" install --quiet --disable-pip-version-check --constraint "$project/env/constraints.txt" \
-            --no-compile --editable "$project[$extras]" || fail "installation failed; the lines above say why"
-        env -u PYTHONDONTWRITEBYTECODE "$project/.venv/bin/python" -c "import hpcgnn.train.job, partition_tools.cli" ||
+            --no-compile --editable "${project}[$extras]" || fail "installation failed; the lines above say why"
+        env -u PYTHONDONTWRITEBYTECODE "$project/.venv/bin/python" -c "import hpcgnn.app.train, partition_tools.cli" ||
             fail "what was installed cannot be loaded; the lines above say why"
         # A wheel in the environment would be loaded before the site's library, and its mpiexec found before the site's.
         [ "${HPCGNN_MPI:-wheel}" != site ] || "$project/.venv/bin/pip" uninstall --quiet --yes mpich 2>/dev/null || true

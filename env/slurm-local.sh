@@ -168,7 +168,8 @@ down() {
     fi
     for file in "$dir"/run/*.pid; do [ ! -s "$file" ] || pids+=("$(cat "$file")"); done
     # What belongs to jobs that did not end: they carry our configuration and a job's number, which this shell does not.
-    for pid in $(ls /proc | grep '^[0-9]*$'); do
+    for pid in /proc/[0-9]*; do
+        pid=${pid#/proc/}
         if is_ours "$pid" && { tr '\0' '\n' < "/proc/$pid/environ" | grep -q '^SLURM_JOB_ID=' || [[ $(cat "/proc/$pid/comm") == slurmstepd* ]]; }; then
             pids+=("$pid")
         fi

@@ -22,6 +22,8 @@ heading() {
 heading style
 ruff check --quiet .
 ruff format --quiet --diff .
+shellcheck --severity=warning .ci/run env/*.sh jobs/*.sh jobs/*.sbatch jobs/*/*.sh
+codespell
 # Operators and curves run at every number of ranks; schedules, links and messages at 2 and 3. At 2 run whole jobs, which take most of the
 # time, what is written and read of them, and what a training adds to operators that does not hang on the number of ranks: these files,
 # and tests of other files that are marked whole_job. (Serial tests have jobs of one rank, those of job scripts and faults more ranks.)
@@ -31,7 +33,7 @@ whole_jobs+=" estimated_shares features features_on_disk inductive interface jum
 schedules="edge_dropout given_links lazy links pipegcn spreading stale tma"
 # What goes between ranks, and what is counted and written of it. (In options_used, which runs at 1, every rank would do the same.)
 between="communicator mailbox metrics numbers opening overlap predict rehearsal summing traffic training_traffic transfer"
-declare -A left_out=([1]="intra_node $whole_jobs $schedules $between" [2]="options_used" [3]="options_used $whole_jobs"
+declare -A left_out=([1]="intra_node estimated_nodes $whole_jobs $schedules $between" [2]="estimated_nodes options_used" [3]="estimated_nodes options_used $whole_jobs"
     [4]="options_used $whole_jobs $schedules $between")
 # One launch of so many ranks. Several in a function are joined by &&: behind `|| code=$?` bash goes on after one that fails.
 over() {

@@ -12,26 +12,17 @@ if TYPE_CHECKING:
     from hpcgnn.interface.graph import TrainingGraph as TrainingGraph
     from hpcgnn.interface.load import load as load
     from hpcgnn.report.frame import read_run as read_run
-    from partition_tools.arrays import partition as partition
-    from partition_tools.arrays import save_graph as save_graph
-    from partition_tools.libraries import from_dgl as from_dgl
-    from partition_tools.libraries import from_networkx as from_networkx
-    from partition_tools.libraries import from_pyg as from_pyg
-    from partition_tools.libraries import from_scipy as from_scipy
 
 __version__ = "0.2.0"
 
-# Graph files are made by partition_tools, which stands on this package: no room of it imports that one.
 _HOMES = {
-    "save_graph": "partition_tools.arrays",
-    "partition": "partition_tools.arrays",
-    "from_pyg": "partition_tools.libraries",
-    "from_dgl": "partition_tools.libraries",
-    "from_scipy": "partition_tools.libraries",
-    "from_networkx": "partition_tools.libraries",
     "load": "hpcgnn.interface.load",
     "TrainingGraph": "hpcgnn.interface.graph",
     "read_run": "hpcgnn.report.frame",
 }
+# Graph files are made by partition_tools, which needs this package; this one does not need that.
+_MOVED = dict.fromkeys(
+    ("save_graph", "partition", "from_pyg", "from_dgl", "from_scipy", "from_networkx"), "partition_tools"
+)
 __all__ = [*_HOMES]
-__getattr__, __dir__ = lazily(__name__, _HOMES)
+__getattr__, __dir__ = lazily(__name__, _HOMES, _MOVED)

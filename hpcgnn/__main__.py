@@ -10,29 +10,24 @@ import sys
 from typing import NoReturn
 
 from hpcgnn import __version__, bytecode
-from hpcgnn.arguments import (
+from hpcgnn.cli.arguments import (
     RANK_OPTIONS,
     about_unknown,
     add_declared,
-    add_dry_run,
-    add_sections,
-    dry_run,
-    given_options,
     means_of,
     means_wanted,
-    rank_counts,
 )
-from hpcgnn.config import Choices, make_config, read_toml
-from hpcgnn.effects import without_effect
+from hpcgnn.cli.estimate import add_estimates
+from hpcgnn.cli.label_propagation import add_label_propagation
+from hpcgnn.cli.propagate import add_propagate
+from hpcgnn.cli.train import add_train
+from hpcgnn.cli.trained_runs import add_evaluate, add_predict
+from hpcgnn.cli.weights import add_export, add_import_weights
+from hpcgnn.config import Choices, read_toml
 from hpcgnn.errors import ConfigError, HpcgnnError
-from hpcgnn.estimate.arguments import add_bench, add_estimate
+from hpcgnn.plan.choices import registry_choices
 from hpcgnn.report import command as report_command
 from hpcgnn.terminal import prepare_streams, tell
-from hpcgnn.train.choices import registry_choices
-from hpcgnn.train.commands import add_evaluate, add_predict
-from hpcgnn.train.labels_command import add_label_propagation
-from hpcgnn.train.propagate_command import add_propagate
-from hpcgnn.train.weights_commands import add_export, add_import_weights
 
 # Commands that read files only and must run where neither torch nor MPI is installed.
 FILES_ONLY = ("report",)
@@ -45,8 +40,8 @@ def set_process_policies(from_one_file: bool = True) -> None:
     if from_one_file:
         bytecode.serve()
     from hpcgnn import cores
-    from hpcgnn.comm.launcher import waiting
-    from hpcgnn.train.memory_profile import set_allocator_policy
+    from hpcgnn.comm.launch.launcher import waiting
+    from hpcgnn.plugins.memory_profile import set_allocator_policy
 
     set_allocator_policy()
     usable = cores.usable()
@@ -55,7 +50,7 @@ def set_process_policies(from_one_file: bool = True) -> None:
 
 def listen_to_signals() -> None:
     """Note SIGUSR1 from the first moment: until then it ends the process, and loading torch takes seconds."""
-    from hpcgnn.train.stopping import StopRequest
+    from hpcgnn.engine.stopping import StopRequest
 
     StopRequest.of_this_process()
 
@@ -79,26 +74,7 @@ def build_parser(choices: Choices | None) -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"hpcgnn {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    train = commands.add_parser(
-        "train",
-        allow_abbrev=False,
-        help="train a model on a graph file",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Train a model full-batch on a partitioned graph file. Start it plainly for one rank, or on "
-        "several:\n"
-        "    mpiexec -n 4 hpcgnn train --graph graph.h5 --model sage --layers 3 --hidden 256\n"
-        "    srun hpcgnn train --graph graph.h5 --config run.toml --lr 0.003",
-        epilog="Options come from --config FILE.toml (sections as above), and the command line overrides them. "
-        "With --resume\n"
-        "the config.toml in --run-dir comes before both. Options without effect on what else is chosen are pointed "
-        "out.",
-    )
-    train.add_argument(
-        "--config", metavar="FILE.toml", help="read options from this file, such as the config.toml of an earlier run"
-    )
-    add_dry_run(train)
-    add_sections(train, choices)
-    train.set_defaults(process=process_train)
+    add_train(commands, choices)
     report = commands.add_parser(
         "report", allow_abbrev=False, help="tables, figures and one page from run directories; studies of scaling"
     )
@@ -110,7 +86,7 @@ def build_parser(choices: Choices | None) -> Parser:
     add_propagate(commands, choices)
     add_export(commands)
     add_import_weights(commands, choices)
-    _add_estimate(commands, choices)
+    add_estimates(commands, choices)
     doctor = commands.add_parser(
         "doctor",
         help="check this installation and machine; say what is wrong and how to mend it",
@@ -122,20 +98,6 @@ def build_parser(choices: Choices | None) -> Parser:
     for command in commands.choices.values():
         command.set_defaults(flags=[flag for action in command._actions for flag in action.option_strings])
     return parser
-
-
-def _add_estimate(commands: "argparse._SubParsersAction[Parser]", choices: Choices | None) -> None:
-    estimate = commands.add_parser(
-        "estimate", allow_abbrev=False, help="what a job will take on any number of ranks: memory, messages, time"
-    )
-    add_estimate(estimate, rank_counts)
-    estimate.add_argument("--config", metavar="FILE.toml", help="read options from this file, as for `hpcgnn train`")
-    add_sections(estimate, choices)
-    estimate.set_defaults(process=process_estimate)
-    bench = commands.add_parser("bench", allow_abbrev=False, help="measure a machine for estimates")
-    add_bench(bench)
-    add_declared(bench, RANK_OPTIONS, choices)
-    bench.set_defaults(process=process_bench)
 
 
 def load_wanted_plugin(argv: list[str] | None) -> None:
@@ -151,73 +113,6 @@ def load_wanted_plugin(argv: list[str] | None) -> None:
         load_plugin(path)
 
 
-def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
-    """Train; the configuration is checked before MPI starts, so that a typing error costs nothing."""
-    from hpcgnn.comm.launch import run
-    from hpcgnn.nn.plugin import load_plugin
-    from hpcgnn.train.job import train
-    from hpcgnn.train.resuming import options_to_continue
-    from hpcgnn.train.shortage import advising
-
-    filed, typed = read_toml(arguments.config) if arguments.config else {}, given_options(arguments)
-    given, origin = {**filed, **typed}, arguments.config or "the command line"
-    saved = options_to_continue(given, arguments.dry_run)
-    if saved.get("plugin") and "plugin" not in given:
-        load_plugin(saved["plugin"])
-        choices = registry_choices()
-    config = make_config({**saved, **given}, choices, origin)
-    remark = without_effect(config, typed, {**saved, **filed}, choices["models"])
-    remarks = {"remarks": [remark]} if remark else {}
-    if arguments.dry_run is not None:
-        from hpcgnn.estimate.command import place_of
-        from hpcgnn.estimate.fitting import memory_lines
-        from hpcgnn.train.precheck import check_training
-
-        place = place_of(None)
-
-        def check() -> None:
-            check_training(config, arguments.dry_run, **remarks)
-            for line in memory_lines(config, arguments.dry_run, place):
-                tell(line)
-
-        return dry_run(arguments.dry_run, check)
-    with_advice = advising(lambda session: train(config, session, **remarks), config)
-    return run(
-        with_advice,
-        config.run.threads or None,
-        watchdog=config.run.watchdog,
-        means=means_of(vars(config.run)),
-        spare_core=config.run.spare_core,
-    )
-
-
-def process_estimate(arguments: argparse.Namespace, choices: Choices) -> int:
-    """Say what a job will take."""
-    from hpcgnn.estimate.command import estimate
-
-    filed, typed = read_toml(arguments.config) if arguments.config else {}, given_options(arguments)
-    given = {**filed, **typed}
-    if arguments.stats and typed.get("graph"):
-        raise ConfigError("expected --graph or --stats, got both; leave one out")
-    if arguments.stats:
-        given["graph"] = "--stats"
-    return estimate(make_config(given, choices, arguments.config or "the command line"), arguments, choices)
-
-
-def process_bench(arguments: argparse.Namespace, choices: Choices) -> int:
-    """Measure the machine on the ranks it was started on."""
-    from hpcgnn.comm.launch import run
-    from hpcgnn.estimate.bench import bench
-    from hpcgnn.estimate.comm_bench import bench_comm
-
-    means = means_of(vars(arguments))
-    if arguments.what == "comm":
-        return run(lambda session: bench_comm(session, choices, arguments), means=means)
-    if not arguments.output:
-        raise ConfigError("bench machine needs -o FILE.toml, the machine file to be written")
-    return run(lambda session: bench(session, choices, arguments), means=means)
-
-
 def process_report(arguments: argparse.Namespace, choices: Choices | None) -> int:
     """Tables, figures and a page from run directories."""
     return report_command.report(arguments)
@@ -225,7 +120,7 @@ def process_report(arguments: argparse.Namespace, choices: Choices | None) -> in
 
 def process_doctor(arguments: argparse.Namespace, choices: Choices) -> int:
     """Check the installation on the ranks it was started on."""
-    from hpcgnn.comm.launch import run
+    from hpcgnn.comm.launch.run import run
     from hpcgnn.doctor import examine, examine_without_mpi
 
     return run(examine, without_mpi=examine_without_mpi, means=means_of(vars(arguments)))
@@ -247,12 +142,12 @@ def main(argv: list[str] | None = None) -> int:
         if files_only or _is_first_rank():
             tell(f"hpcgnn: error: {error}", sys.stderr)
         return 2
-    except KeyboardInterrupt:  # of a run that trains `run` and train/stopping.py know more
+    except KeyboardInterrupt:  # of a run that trains `run` and engine/stopping.py know more
         if files_only or _is_first_rank():
             tell("hpcgnn: interrupted", sys.stderr)
         return 130
     except Exception:  # a broken installation on one node, a file system that fails
-        from hpcgnn.comm.launch import fail_before_start
+        from hpcgnn.comm.launch.run import fail_before_start
 
         fail_before_start(means_wanted(argv))
         raise
@@ -260,7 +155,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def load(argv: list[str] | None) -> Choices:
     """The names that the registries offer; torch is loaded for that, and the plugin."""
-    from hpcgnn.train.memory_profile import import_torch_without_meta_kernels
+    from hpcgnn.plugins.memory_profile import import_torch_without_meta_kernels
 
     try:
         import_torch_without_meta_kernels()
@@ -271,7 +166,7 @@ def load(argv: list[str] | None) -> Choices:
 
 
 def _is_first_rank() -> bool:
-    from hpcgnn.comm.launcher import launched_rank
+    from hpcgnn.comm.launch.launcher import launched_rank
 
     return launched_rank() == 0
 

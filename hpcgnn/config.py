@@ -17,6 +17,7 @@ import tomli_w
 from hpcgnn.declaring import LARGEST
 from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS, DataConfig, ModelConfig, OptimConfig, RunConfig, ScheduleConfig, TaskConfig
+from hpcgnn.options.removed import REMOVED
 from hpcgnn.suggestions import suggest
 
 # Names that the registries offer: {"models": {name: the options `by_model` that it uses, None where not known},
@@ -59,7 +60,7 @@ class Config:
 def make_config(values: Mapping[str, Any], choices: Choices, origin: str = "the command line") -> Config:
     """A checked Config from flat values {key: value}; missing keys take their defaults.
 
-    choices: those of `registry_choices` (train/choices.py). Raises ConfigError.
+    choices: those of `registry_choices` (plan/choices.py). Raises ConfigError.
     """
     parts: dict[str, Any] = {}
     for section, kind in SECTIONS.items():
@@ -161,6 +162,10 @@ def read_toml(path: str | Path) -> dict[str, Any]:
             raise ConfigError(f"{path}: unknown section [{section}]; expected {wanted}")
         known = [f.name for f in fields(SECTIONS[section])]
         for key, value in entries.items():
+            if key in REMOVED:
+                if value != REMOVED[key].usual:
+                    raise ConfigError(f"{path}: {key} = {value!r} is of an earlier version: {REMOVED[key].remedy}")
+                continue
             if key not in known:
                 raise ConfigError(f"{path}: unknown key {key!r} in [{section}]{_meant(key, section, known)}")
             values[key] = value

@@ -55,6 +55,8 @@ def option(
     default: Any,
     help: str,
     *,
+    details: str = "",
+    flag: bool = False,
     choices: str | tuple[str, ...] | None = None,
     least: float | None = None,
     below: float | None = None,
@@ -68,16 +70,23 @@ def option(
     on_resume: str = "said",
     bare: str | None = None,
 ) -> Any:
-    """A documented field. choices: allowed values, or a name that the program resolves; least/below/most: the valid
-    range.
+    """A documented field.
 
-    What an option needs to have an effect: schedules: names of the schedules that read it; by_model: a model that names
-    it (`uses` of a ModelEntry); needs: {another option: its values}, one of which is enough; also: likewise, whatever
-    the model uses. An option without effect gives a warning, a strict one an error (effects.py). on_resume: `said`
-    where a resumed run may change the value, and says so; `same` where it must keep it. bare: what the option means on
-    the command line without a value; None: it needs one.
+    Args:
+        help: at most 12 words, for `--help`.
+        details: sentences for docs/options.md.
+        flag: `--help` lists the option; all others are keys for --set and TOML files.
+        choices: allowed values, or a name that the program resolves.
+        least, below, most: the valid range.
+        schedules: the schedules that read the option.
+        by_model: only a model that names the option (`uses` of a ModelEntry) reads it.
+        needs: {another option: its values}; one of them must hold.
+        also: likewise, whatever the model uses.
+        strict: an option without effect is an error, and not a warning (effects.py).
+        on_resume: 'said': a resumed run may change the value, and the log names it; 'same': it must keep the value.
+        bare: value of the option without a word on the command line; None: it needs one.
     """
     rules = {"choices": choices, "least": least, "below": below, "most": most, "required": required}
     effect = {"schedules": schedules, "by_model": by_model, "needs": needs or {}, "also": also or {}, "strict": strict}
-    words = {"help": help, "on_resume": on_resume, "bare": bare}
+    words = {"help": help, "details": details, "flag": flag, "on_resume": on_resume, "bare": bare}
     return field(default=default, metadata={**words, **rules, **effect})

@@ -18,12 +18,12 @@ from hpcgnn import __version__, cores
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.cores.domains import domains_of, over_own_domains
+from hpcgnn.engine.matmul import bf16_instructions
+from hpcgnn.engine.summary import versions
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.listing import every
+from hpcgnn.plugins.memory_profile import MMAP_THRESHOLD, set_allocator_policy
 from hpcgnn.terminal import tell
-from hpcgnn.train.matmul import bf16_instructions
-from hpcgnn.train.memory_profile import MMAP_THRESHOLD, set_allocator_policy
-from hpcgnn.train.summary import versions
 
 RING_BYTES = 1 << 20
 
@@ -83,7 +83,7 @@ def _merge(everyone: list[tuple[str, list[Finding]]]) -> list[Finding]:
     first = everyone[0][1]
     result = list(first)
     for rank, (host, findings) in enumerate(everyone[1:], start=1):
-        for mine, theirs in zip(first, findings):
+        for mine, theirs in zip(first, findings, strict=True):
             if theirs != mine and not (mine.subject in ("cores", "NUMA") and not theirs.remedy):
                 differs = "" if theirs.remedy else "use the same environment on all nodes"
                 result.append(
@@ -107,7 +107,7 @@ def _software() -> Iterator[Finding]:
 
 def _transport(session: Session) -> Finding:
     """What carries messages: the MPI library, or torch."""
-    subject = "messages" if session.means.comm == "torch" else "MPI"
+    subject = "messages" if session.means.backend else "MPI"
     return Finding(subject, f"{session.describe()}, {session.ranks_on_node} ranks on the first node")
 
 
@@ -230,7 +230,7 @@ def _optional() -> Iterator[Finding]:
     for module, extra, purpose in (
         ("matplotlib", "plot", "curves.png"),
         ("pandas", "import", "importing text tables"),
-        ("oneccl_bindings_for_pytorch", "", "--torch-backend ccl"),
+        ("oneccl_bindings_for_pytorch", "", "--comm ccl"),
     ):
         try:
             found = getattr(importlib.import_module(module), "__version__", "present")

@@ -42,7 +42,7 @@ def without_effect(
     for declared in (declared for kind in SECTIONS.values() for declared in fields(kind)):
         name = declared.name
         usual = chosen[name] == declared.default
-        if name in typed and chosen[name] is not False or name in filed and not usual:
+        if (name in typed and chosen[name] is not False) or (name in filed and not usual):
             reason = _in_vain(declared, chosen, uses)
             if reason and declared.metadata["strict"] and not usual:
                 shown = "" if chosen[name] is True else f" {chosen[name]}"

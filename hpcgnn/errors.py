@@ -83,7 +83,7 @@ def memory_shortage(error: BaseException) -> MemoryShortage | None:
     Python, numpy, torch and the system each say in another way that there is no memory.
     """
     text = " ".join(str(error).split())
-    short = isinstance(error, MemoryError) or isinstance(error, OSError) and error.errno == errno.ENOMEM
+    short = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
     if not short and not (isinstance(error, (OSError, RuntimeError)) and _SHORT_OF_MEMORY.search(text)):
         return None
     amount = re.search(r"(?:allocate:?|asked for) ([\d.]+) ([KMGTPE]?i?B|bytes)", text)

@@ -10,11 +10,6 @@ def main() -> int:
     """Import what a training imports, and write its code. Returns the exit code."""
     set_process_policies(from_one_file=False)
     load([])
-    import hpcgnn.comm.launch
-    import hpcgnn.comm.mpi
-    import hpcgnn.comm.start_mpi
-    import hpcgnn.train.job
-    import hpcgnn.train.shortage  # noqa: F401
 
     try:
         count = bytecode.write()

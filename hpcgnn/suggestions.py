@@ -7,6 +7,8 @@ import difflib
 import re
 from collections.abc import Container, Iterable
 
+from hpcgnn.options.removed import REMOVED
+
 # How alike two spellings must be; "hiden" and "hidden" are 0.91.
 _ALIKE = 0.75
 _BATCHES = (
@@ -78,6 +80,9 @@ def suggest(given: str, known: Iterable[str]) -> tuple[str | None, str | None]:
     """
     spelled = {name.replace("_", "-"): name for name in known}
     name = given.split("=")[0].strip("-").replace("_", "-").lower()
+    removed = REMOVED.get(name.replace("-", "_"))
+    if removed is not None:
+        return None, f"it is of an earlier version; {removed.remedy}"
     if name in spelled:
         return spelled[name], None
     for pattern, meant in _MEANINGS.items():

@@ -37,7 +37,7 @@ class LayerTraits:
         mixed_precision: `--precision mixed` has kernels for the layer.
         layerwise: the layer can be trained alone, on rows that neighbours sent once.
         local: the layer sees each node alone.
-        prunable: the layer can compute some of its rows only (graph/pruning.py).
+        prunable: the layer can compute some of its rows only (graph/transforms/pruning.py).
         worthwhile: pruning pays below this share of the rows.
         reads_self: the layer reads a node's own row besides the aggregate.
         constants_in_tiles: the layer reads a constant input and its aggregate some rows at a time.

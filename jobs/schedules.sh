@@ -12,7 +12,7 @@
 # --variant NAME="OPTIONS"  one more variant, or other options for one of these; may be given again
 # --baseline NAME  sar, with which all others are compared, or none
 # --launch "…"     submit nothing: run here, one after another, each as `… RANKS COMMAND`, such as --launch "mpiexec -n"
-#                  With --launch "bash jobs/bench/slow_network.sh 100mbit" the runs go over links of a given bandwidth.
+#                  With --launch "bash jobs/bench/network/slow_network.sh 100mbit" the runs go over links of a given bandwidth.
 # --at-once N      tasks of a job array that may run together
 # --site NAME      what differs between clusters: a file of jobs/sites, or a path (HPCGNN_SITE, or plain)
 # --dry-run        check everything, submit nothing

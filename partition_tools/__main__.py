@@ -7,7 +7,7 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-from partition_tools.cli import main
+from partition_tools.cli.main import main
 
 
 def interrupted(number: int, frame: FrameType | None) -> NoReturn:

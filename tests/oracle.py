@@ -200,6 +200,14 @@ def _normalise(kind, x, weight, bias):
     return (x - mean) / torch.sqrt(((x - mean) ** 2).mean(axis, keepdim=True) + 1e-5) * weight + bias
 
 
+def of_a_mean(aggregate, dropped, edges):
+    """Dropout of an aggregate (n, F) with the deviation of a mean of d rows, d the in-edges (n,) or 1: that of one row
+    over √d.
+    """
+    share = torch.from_numpy(1 / np.sqrt(np.maximum(edges, 1)))[:, None]
+    return (1 - share) * aggregate + share * dropped
+
+
 def model(
     a,
     x,
@@ -210,15 +218,19 @@ def model(
     dropout=0.0,
     input_dropout=None,
     kept=False,
+    scaled=False,
     norm="none",
     residual=False,
+    edges=None,
     seed=0,
     epoch=0,
 ):
     """Logits (n, C) by the formulas of the papers.
 
-    a: (n, n) adjacency with the self loops that the model wants. x: (n, F). parameters: {name: float64 tensor}. kept:
-    whether the first layer's dropout acts on the aggregate. input_dropout: the rate there (None: dropout).
+    a: (n, n) adjacency with the self loops that the model wants. x: (n, F). parameters: {name: float64 tensor}. edges:
+    (n,), the number of in-edges of each node, those loops among them. kept:
+    whether the first layer's dropout acts on the aggregate; scaled: with the noise of a mean of as many rows as there
+    are in-edges, d: each element is x (1 - 1/√d) + dropout(x) / √d. input_dropout: the rate there (None: dropout).
     """
     n, p_in = len(a), dropout if input_dropout is None else input_dropout
     matrix = torch.from_numpy(operator(a, {"gcn": "sym", "sgc": "sym", "sage": "mean", "gin": "sum"}[kind]))
@@ -242,7 +254,12 @@ def model(
 
     first = torch.linalg.matrix_power(matrix, layers) if kind == "sgc" else matrix
     own = mask(0, DROPOUT, x, p_in)
-    h = convolution(0, mask(0, DROPOUT_AGGREGATE, first @ x, p_in) if kept else first @ own, own)
+    aggregate = first @ own
+    if kept:
+        aggregate = first @ x
+        dropped = mask(0, DROPOUT_AGGREGATE, aggregate, p_in)
+        aggregate = of_a_mean(aggregate, dropped, edges) if scaled else dropped
+    h = convolution(0, aggregate, own)
     before = None
     for layer in range(1, 1 if kind == "sgc" else layers):
         h = torch.relu(
@@ -299,12 +316,13 @@ def roc_auc(logits, labels):
 # --- training layer by layer ------------------------------------------------------------------------------------------
 
 
-def train_layer_by_layer(a, x, labels, train, val, parameters, *, kind, epochs, lr, dropout, seed):
+def train_layer_by_layer(a, x, labels, train, val, parameters, *, kind, epochs, lr, dropout, seed, edges=None):
     """[loss of every epoch] of Retexo's recipe (Kolluri et al., 2023): each layer with a head, Adam, its best epoch
     kept.
 
     a: (n, n) adjacency with the self loops that the model wants; train, val: bool (n,); parameters: {name: float64
-    tensor} at the start, changed in place; epochs, lr: a value for each layer; kind: 'gcn' or 'sage'.
+    tensor} at the start, changed in place; epochs, lr: a value for each layer; kind: 'gcn' or 'sage'. edges: (n,), the
+    in-edges by which the noise of aggregates is scaled, or None.
     """
     n, losses, layers = len(a), [], len(epochs)
     matrix = torch.from_numpy(operator(a, {"gcn": "sym", "sage": "mean"}[kind]))
@@ -320,7 +338,9 @@ def train_layer_by_layer(a, x, labels, train, val, parameters, *, kind, epochs, 
             def mask(like, purpose):
                 return like * dropout_mask(seed, epoch, layer, purpose, n, like.shape[1], p) if p else like
 
-            y = mask(aggregate, DROPOUT_AGGREGATE) @ parameters[f"convs.{layer}.{NEIGHBOUR[kind]}.weight"]
+            dropped = mask(aggregate, DROPOUT_AGGREGATE)
+            dropped = dropped if edges is None else of_a_mean(aggregate, dropped, edges)
+            y = dropped @ parameters[f"convs.{layer}.{NEIGHBOUR[kind]}.weight"]
             if kind == "sage":
                 y = y + mask(x, DROPOUT) @ parameters[f"convs.{layer}.own.weight"]
             y = y + parameters[f"convs.{layer}.{'own' if kind == 'sage' else NEIGHBOUR[kind]}.bias"]
@@ -372,22 +392,17 @@ def train_by_averaging(
     lr,
     dropout,
     seed,
-    weights,
-    state,
     correct,
-    lost,
 ):
     """[loss of every round], and the parameters at the end: RandomTMA (Zhu et al., 2023) on dense matrices, with Adam.
 
     a: (n, n) adjacency with the self loops that the model wants; owner: (n,) ranks; steps: of each rank, in rounds of
-    `every`; weights: 'uniform' or 'train'; state: 'keep', 'reset' or 'average' of the optimizers; correct: an exact
-    step after so many rounds, or 0; lost: ranks that do nothing.
+    `every`; correct: an exact step after this many rounds, or 0.
     """
     inside, losses, parts = a * (owner[:, None] == owner[None, :]), [], {}
     settings = {"kind": kind, "layers": layers, "dropout": dropout, "kept": True, "seed": seed}
-    ranks = [r for r in range(int(owner.max()) + 1) if r not in lost and (train.numpy() & (owner == r)).any()]
+    ranks = [r for r in range(int(owner.max()) + 1) if (train.numpy() & (owner == r)).any()]
     counts = [int((train.numpy() & (owner == r)).sum()) for r in ranks]
-    share = [1 / len(ranks)] * len(ranks) if weights == "uniform" else [count / sum(counts) for count in counts]
 
     def start(values):
         own = {name: value.detach().clone().requires_grad_() for name, value in values.items()}
@@ -401,7 +416,7 @@ def train_by_averaging(
         return value.item()
 
     def mean(tensors):
-        return sum(weight * tensor.detach() for weight, tensor in zip(share, tensors))
+        return sum(tensor.detach() for tensor in tensors) / len(ranks)
 
     exact = start(parameters)
     parts = {rank: start(parameters) for rank in ranks}
@@ -418,14 +433,6 @@ def train_by_averaging(
                 for rank in ranks:
                     parts[rank][0][name].copy_(common)
                 exact[0][name].copy_(common)
-        for rank in ranks if state == "reset" else ():
-            parts[rank][1].state.clear()
-        if state == "average":
-            for name in parameters:
-                for key in ("exp_avg", "exp_avg_sq"):
-                    common = mean([parts[rank][1].state[parts[rank][0][name]][key] for rank in ranks])
-                    for rank in ranks:
-                        parts[rank][1].state[parts[rank][0][name]][key].copy_(common)
         if correct and (index + 1) % correct == 0:
             losses[-1] = step(*exact, a, train, index | (1 << 30) << 32)
             with torch.no_grad():

@@ -1,10 +1,11 @@
-"""The small set of verbs that the rest of the program speaks to other ranks with, and what each of them promises.
+"""The small set of operations by which ranks communicate, and the guarantees of each.
 
-Everything above this room receives a communicator as an argument and imports no MPI. A transport is a subclass that has
-`exchange`, `alltoall`, `allreduce_`, `broadcast_`, `allgather_object`, `gather_object` and `close`; all else follows
-from these.
-`solo.py` is that of one process by itself, `mpi.py` that over mpi4py, `torch_verbs.py` that over torch.distributed.
-tests/mpi/test_communicator.py holds what every transport must do.
+Everything above this room receives a communicator as an argument and imports no MPI. A transport is a subclass with
+`exchange`, `alltoall`, `allreduce_`, `broadcast_`, `allgather_object`, `gather_object` and `close`; the other methods
+build on these.
+Transports: `comm/transports/solo.py` for one process, `comm/transports/mpi.py` over mpi4py,
+`comm/transports/torch_verbs.py` over torch.distributed. tests/mpi/test_communicator.py holds the contract of all
+transports.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
-from hpcgnn.comm.heartbeat import Heartbeat
+from hpcgnn.comm.health.heartbeat import Heartbeat
 from hpcgnn.comm.ledger import Ledger
 from hpcgnn.errors import ConfigError, HpcgnnError, RemoteError, memory_shortage
 from hpcgnn.listing import ranges
@@ -43,7 +44,7 @@ class Exchange:
         raise NotImplementedError
 
     def finish_receiving(self) -> None:
-        """Wait until what comes is here."""
+        """Wait until the incoming messages are here."""
         raise NotImplementedError
 
     def finish_sending(self) -> None:
@@ -70,10 +71,10 @@ class Finished(Exchange):
 
 
 class PersistentExchange:
-    """Messages that are sent again and again, from and into the same memory: peers, order, sizes never change.
+    """Messages that are sent repeatedly, from and into the same memory: peers, order, sizes never change.
 
-    `begin` is `exchange` of them, with the same promises, once those of the time before are through. A transport may
-    have them prepared; this one hands them over anew each time.
+    `begin` equals an `exchange` of them, with the same guarantees, once the last round is complete. A transport may
+    prepare them; this class sends them anew each time.
     """
 
     def __init__(self, comm: "Communicator", outgoing: list[Message], incoming: list[Message], kind: str) -> None:
@@ -93,26 +94,38 @@ class NodeMemory(Protocol):
     place: int
 
     def allocate(self, nbytes: int) -> Any:
-        """A buffer of so many bytes, the same ones for all these ranks, as long as any of them refers to it. nbytes:
-        the same for all. Raises ConfigError on all of them where they cannot see each other's memory.
+        """Return a buffer shared by all these ranks, which lives as long as any of them refers to it. Collective.
+
+        Args:
+            nbytes: size, the same on all.
+
+        Raises:
+            ConfigError: on all of them, if they cannot see each other's memory.
         """
 
     def gather(self, value: Any) -> list[Any]:
         """The small values of all these ranks, by place."""
 
     def meet(self, number: int, kind: str) -> None:
-        """Wait until all these ranks are here: what each has written before, the others may read then. number: the same
-        for all, which is checked. kind: the ledger's name for the seconds.
+        """Wait until all these ranks are here. Afterwards they may read each other's earlier writes.
+
+        Args:
+            number: the same on all, which is checked.
+            kind: the ledger's name for the seconds.
         """
 
 
 class Communicator:
-    """The verbs. Unless said otherwise every one is collective: all ranks call it, in the same order.
+    """The operations between ranks. All are collective unless their docstring excludes it: all ranks call them, in the
+    same order.
 
-    ledger: of this rank's traffic; heartbeat: to be told of long work; tape: while a trace is recorded, else None.
-    first_of_node: whether this rank is the first of its node, which does what is the same for all of them.
-    pairwise: whether `exchange` concerns only ranks that have messages for each other; otherwise all ranks call it, in
-    the same order.
+    Attributes:
+        ledger: counts this rank's traffic.
+        heartbeat: receives the stages of long work.
+        tape: the tape while a trace is recorded, else None.
+        first_of_node: whether this rank is the first of its node, and does the node's common work.
+        pairwise: whether `exchange` concerns only ranks with messages for each other. Otherwise all ranks call it, in
+            the same order.
     """
 
     rank: int
@@ -124,26 +137,38 @@ class Communicator:
     pairwise: bool = True
 
     def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Exchange:
-        """Begin to send and to receive contiguous tensors: the one verb for messages between two ranks.
+        """Begin to send and to receive contiguous tensors: the one operation for messages between two ranks. Not
+        collective.
 
-        outgoing, incoming: [(rank, tensor)]; several for one rank arrive in this order, and what comes has exactly the
-        size that is sent. kind: the ledger's name for the traffic, the same on both ends. Ranks that have nothing to
-        send or to receive may leave the call out; those that have call in the same order for each pair of ranks and
-        kind, since messages of a kind arrive in the order in which they were sent. Not collective.
+        Several messages to one rank arrive in their order, and both ends give the same size. Ranks without messages may
+        skip the call. For each pair of ranks and kind, both ends call in the same order, since messages of a kind
+        arrive in the order of sending.
+
+        Args:
+            outgoing: [(rank, tensor)] to send.
+            incoming: [(rank, tensor)] to fill.
+            kind: the ledger's name for the traffic, the same on both ends.
         """
         raise NotImplementedError
 
     def prepare(self, outgoing: list[Message], incoming: list[Message], kind: str) -> PersistentExchange:
-        """The same messages, to be begun many times. Arguments as of `exchange`, in whose order each `begin` stands.
+        """Return the same messages as a PersistentExchange, to be begun many times. Not collective.
 
-        Costs nothing before the second time, so that what is made anew for every epoch may be prepared, too. Not
-        collective, and the other end need not prepare its side.
+        Arguments as in `exchange`; each `begin` takes the place of such a call in the order. Preparation costs nothing
+        before the second round, so messages made anew for every epoch may use it too. The other end need not prepare
+        its side.
         """
         return PersistentExchange(self, outgoing, incoming, kind)
 
     def alltoall(self, numbers: torch.Tensor, kind: str) -> torch.Tensor:
-        """One number for each rank: int64 (P,), by the rank that it goes to. Returns those that came, by the rank that
-        they are from.
+        """Exchange one number with each rank.
+
+        Args:
+            numbers: int64 (P,), by receiver.
+            kind: the ledger's name for the traffic.
+
+        Returns:
+            int64 (P,), by sender.
         """
         raise NotImplementedError
 
@@ -152,17 +177,19 @@ class Communicator:
         raise NotImplementedError
 
     def prepare_sums(self) -> bool:
-        """Whether sums can be under way while ranks compute and send (`begin_sum_`); makes ready for them. Collective.
+        """Prepare sums that proceed while ranks compute and send (`begin_sum_`), and return whether they can.
+        Collective.
 
-        No here: what is summed is summed by `allreduce_`, when all is computed.
+        Here they cannot: `allreduce_` sums after the computation.
         """
         return False
 
     def begin_sum_(self, tensor: torch.Tensor, kind: str) -> Exchange:
-        """Begin to sum a contiguous tensor over all ranks in place; nobody reads or writes it until that is through.
+        """Begin to sum a contiguous tensor over all ranks in place. Does not wait.
 
-        After `prepare_sums`. All ranks begin the same sums in the same order. They need not agree about what else they
-        call before, between and after: a rank may be messages and other collective calls ahead. Does not wait.
+        No rank reads or writes the tensor until the sum is complete. `prepare_sums` comes first. All ranks begin the
+        same sums in the same order. Their other calls before, between and after may differ: a rank may be messages and
+        other collective calls ahead.
         """
         raise NotImplementedError
 
@@ -187,19 +214,27 @@ class Communicator:
         raise NotImplementedError
 
     def broadcast_array(self, values: np.ndarray | None, length: int, dtype: np.typing.DTypeLike) -> np.ndarray:
-        """The 1-d array of so many numbers of this type that rank 0 has, as messages of numbers (`control`)."""
+        """Return rank 0's 1-d array on all ranks, sent as messages of numbers (`control`).
+
+        Args:
+            values: the array on rank 0.
+            length: its length.
+            dtype: its type.
+        """
         if self.rank != 0 or values is None:
             values = np.empty(length, dtype)
         return self.broadcast_(torch.from_numpy(np.ascontiguousarray(values, dtype)), 0, "control").numpy()
 
     def check_pairwise(self, what: str) -> None:
-        """Raise ConfigError, on all ranks, where `exchange` is not pairwise. what: the beginning of a sentence
-        that goes on with `by messages …`.
+        """Raise ConfigError, on all ranks, if `exchange` is not pairwise.
+
+        Args:
+            what: the beginning of a sentence that continues with `by messages …`.
         """
         if not self.pairwise:
             raise ConfigError.on_all(
                 f"{what} by messages between two ranks alone, which this transport does not have; expected --comm mpi, "
-                "or --comm torch with --torch-backend gloo"
+                "or --comm torch"
             )
 
     def node_memory(self) -> NodeMemory | None:
@@ -212,11 +247,14 @@ class Communicator:
 
     @contextlib.contextmanager
     def together(self, what: str, on_one: bool = False) -> Iterator[None]:
-        """Run the body on every rank; if it fails on any, raise on all, so that nobody waits for a rank that left.
+        """Run the body on every rank; if it fails on any, raise on all, so that no rank waits for one that left.
 
-        The body must not itself communicate. on_one: one rank does the work for all; its error is then that of all,
-        and does not say where it was found. A mistake of the user found by several ranks is reported once, by the
-        lowest of them; the error then carries `everywhere = True`, which lets the job end in order (without Abort).
+        The body itself must not communicate. If several ranks find a mistake of the user, the lowest of them reports it
+        once. The error then carries `everywhere = True`, which lets the job end in order (without Abort).
+
+        Args:
+            what: the operation, for the message.
+            on_one: one rank does the work for all. Its error is everyone's, and does not name a rank.
         """
         failure: HpcgnnError | None = None
         try:
@@ -249,7 +287,7 @@ class Communicator:
         """Let ranks of several nodes see each other's signs of life from now on: in `heartbeats` of this folder."""
 
     def close(self) -> None:
-        """Give up what the transport holds."""
+        """Release the transport's resources."""
 
     def total(self, tensor: torch.Tensor, kind: str = "metrics") -> torch.Tensor:
         """The sum over ranks of a float64 or int64 tensor, as a new tensor."""

@@ -1,8 +1,8 @@
-"""What left this rank, for what, and how long it waited: exact counts that go into every result.
+"""Exact counts of a rank's messages, bytes and waits, which go into every result.
 
-The ledger counts what is handed to MPI, at the only place that hands anything to MPI, so that tests can hold message
-and byte counts exactly and a run record can state them. Kinds of traffic are names: `halo_forward`, `halo_backward`,
-`allreduce`, `metrics`, `plan`. Inside `with ledger.booked_as("evaluation")` all traffic is booked under that one name.
+The ledger counts at the only place that calls MPI. So tests can check message and byte counts exactly, and a run record
+can state them. Kinds of traffic are names: `halo_forward`, `halo_backward`, `allreduce`, `metrics`, `plan`. Inside
+`with ledger.booked_as("evaluation")` all traffic is booked under that one name.
 """
 
 import contextlib
@@ -24,8 +24,10 @@ class Entry:
 class Ledger:
     """Counts by kind of traffic since the last `take()`, and in total.
 
-    seconds_waited: wall time of all waits so far; seconds_waited_on_core: how much of it the waiting thread ran (it
-    spins where ranks share no cores); exchanges: how often messages to or from other ranks were begun.
+    Attributes:
+        seconds_waited: wall time of all waits so far.
+        seconds_waited_on_core: the part of it in which the waiting thread ran (it spins if ranks share no cores).
+        exchanges: number of exchanges with other ranks.
     """
 
     def __init__(self) -> None:

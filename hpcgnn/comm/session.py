@@ -4,61 +4,73 @@ from typing import TYPE_CHECKING, NamedTuple, Union
 
 from hpcgnn import cores
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.heartbeat import Heartbeat
-from hpcgnn.comm.launcher import threads_per_rank
-from hpcgnn.comm.watchdog import Watchdog
+from hpcgnn.comm.health.heartbeat import Heartbeat
+from hpcgnn.comm.health.watchdog import Watchdog
+from hpcgnn.comm.launch.launcher import threads_per_rank
 from hpcgnn.traits import TransportTraits
 
 if TYPE_CHECKING:
-    from hpcgnn.comm.start_mpi import StartedMpi
-    from hpcgnn.comm.start_torch import StartedTorch
+    from hpcgnn.comm.launch.start_mpi import StartedMpi
+    from hpcgnn.comm.launch.start_torch import StartedTorch
 
 WATCHDOG_SECONDS = 300.0
 
 
 class Means(NamedTuple):
-    """Of what the transport is made. comm: mpi, torch or oneccl; backend: of torch.distributed."""
+    """The transport of a job: a value of --comm."""
 
     comm: str = "mpi"
-    backend: str = "gloo"
+
+    @property
+    def backend(self) -> str:
+        """The backend of torch.distributed; '' for other transports."""
+        return {"torch": "gloo", "ccl": "ccl"}.get(self.comm, "")
 
     @property
     def traits(self) -> TransportTraits:
-        """What the transport allows."""
-        if self.comm == "torch":  # its other backends have collective calls only
-            return TransportTraits(pairwise=self.backend in ("gloo", "mpi"))
-        return TransportTraits(pairwise=self.comm == "mpi", node_memory=self.comm == "mpi")
+        """The abilities of the transport. oneCCL and ccl have collective calls only."""
+        return TransportTraits(pairwise=self.comm in ("mpi", "torch"), node_memory=self.comm == "mpi")
 
 
 OVER_MPI = Means()
 
 
 def start(means: Means, limit: float, failure: tuple[str, str] | None = None) -> Union["StartedMpi", "StartedTorch"]:
-    """Start the transport's library, and no other. Collective. limit: seconds that a start may take, 0 for ever.
+    """Start the transport's library, and no other. Collective.
 
-    failure: None, or (what happened in a line, its traceback) of a rank that has failed: it is started to tell the
-    others, and does not return.
+    Args:
+        means: the transport's settings.
+        limit: seconds that a start may take, 0 for ever.
+        failure: None, or (the failure in a line, its traceback) on a failed rank. It starts to inform the others, and
+            does not return.
     """
-    if means.comm == "torch":
-        from hpcgnn.comm.start_torch import StartedTorch
+    if means.backend:
+        from hpcgnn.comm.launch.start_torch import StartedTorch
 
         return StartedTorch(means.backend, limit, failure)
     if means.comm == "oneccl":
-        from hpcgnn.comm.start_oneccl import StartedOneCcl
+        from hpcgnn.comm.launch.start_oneccl import StartedOneCcl
 
         return StartedOneCcl(limit, failure)
-    from hpcgnn.comm.start_mpi import StartedMpi
+    from hpcgnn.comm.launch.start_mpi import StartedMpi
 
     return StartedMpi(limit, failure)
 
 
 class Session:
-    """A started job on this rank. comm: Communicator; threads: per rank; ranks_on_node; node: the first of these;
-    crowding: threads for a core; shares_cores: whether these are more than one; mpi_bytes: resident memory that loading
-    and starting the transport's library took.
+    """A started job on this rank.
 
-    threads: None for what the launcher says, with `spare_core` as `threads_per_rank` has it; watchdog: seconds without
-    any progress after which the job is ended, 0 never; means: of what the transport is made.
+    Attributes:
+        comm: the Communicator.
+        threads: threads per rank.
+        ranks_on_node, node: number of ranks of the node, and the first of them.
+        crowding, shares_cores: threads per core, and whether they are more than one.
+        mpi_bytes: resident memory for loading and starting the transport's library.
+
+    Args:
+        threads: None for the launcher's number, with `spare_core` as in `threads_per_rank`.
+        watchdog: seconds without any progress after which the job is ended, 0 never.
+        means: the transport's settings.
     """
 
     def __init__(
@@ -84,13 +96,13 @@ class Session:
         self.comm.first_of_node = started.rank == started.node
 
     def describe(self) -> str:
-        """For people: what carries the messages."""
+        """Describe the transport for people."""
         return self._started.describe()
 
     def oneccl_beside(self) -> Communicator:
         """oneCCL over the ranks of a session over MPI. Collective; to be closed by all ranks."""
-        from hpcgnn.comm.oneccl import oneccl_communicator
-        from hpcgnn.comm.oneccl_library import load
+        from hpcgnn.comm.transports.oneccl import oneccl_communicator
+        from hpcgnn.comm.transports.oneccl_library import load
 
         own = self._started.binding.cores
         with cores.all_used():

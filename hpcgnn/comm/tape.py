@@ -1,11 +1,11 @@
-"""What a rank does and when, for a trace: spans of time with a name, written down while a tape is in the communicator.
+"""A rank's activities over time, for a trace: named spans, recorded while the communicator has a tape.
 
-The ledger counts and forgets when; a tape remembers when, for the few epochs that somebody wants to look at. Whoever
-records asks `comm.tape` first, which is None in all other epochs: then nothing is recorded, and nothing is paid but
-that question, once for each turn of a stream and each wait.
+The ledger counts and forgets times; a tape keeps times, for the few epochs under study. Recorders check `comm.tape`
+first, which is None in all other epochs. Then nothing is recorded, and the check is the only cost, once for each turn
+of a stream and each wait.
 
-Spans are those of one thread, so one lies inside another or beside it. Their times are of this rank's clock;
-`offset_to_first` finds what is to be added to make them those of rank 0's.
+Spans belong to one thread, so they nest or follow each other. Their times are of this rank's clock; `offset_to_first`
+finds the offset to rank 0's.
 """
 
 import time
@@ -25,9 +25,10 @@ clock = time.perf_counter
 
 
 class Tape:
-    """Spans of this rank: [(name, category, begin, end, what else is known of it)], seconds of `clock`.
+    """Spans of this rank: [(name, category, begin, end, details)], in seconds of `clock`.
 
-    most: how many are kept; the later ones are only counted, in `lost`.
+    Attributes:
+        most: largest number of spans; later ones are only counted, in `lost`.
     """
 
     def __init__(self, most: int = MOST_SPANS) -> None:
@@ -36,7 +37,7 @@ class Tape:
         self.streams = 0  # of the present phase
 
     def add(self, name: str, category: str, begin: float, end: float, about: dict[str, Any] | None = None) -> None:
-        """Write down what was done from `begin` to `end`."""
+        """Record a span from `begin` to `end`."""
         if len(self.spans) < self._most:
             self.spans.append((name, category, begin, end, about))
         else:
@@ -74,10 +75,13 @@ class _Span:
 
 
 def offset_to_first(comm: Communicator, now: Callable[[], float] = clock) -> tuple[float, float]:
-    """(seconds to add to this rank's clock to have rank 0's, how far that may be off at the most). Collective.
+    """Find the offset of rank 0's clock. Collective.
 
-    Each rank in turn asks rank 0 some times what its clock says; the quickest answer is taken, and was right somewhere
-    between question and answer (Cristian, 1989).
+    Each rank in turn asks for rank 0's time repeatedly. The quickest answer counts, and was right somewhere between
+    question and answer (Cristian, 1989).
+
+    Returns:
+        (seconds to add to this rank's clock to get rank 0's, largest possible error).
     """
     word, best = torch.zeros(1, dtype=torch.float64), (0.0, float("inf"))
     for rank in range(1, comm.size):

@@ -1,7 +1,7 @@
-"""What the transports of several ranks have in common: tags, the ledger, the tape, waits that the watchdog sees.
+"""The common part of transports of several ranks: tags, the ledger, the tape, waits that the watchdog sees.
 
-A transport hands messages to a library and gets requests back. `mpi.py` and `torch_verbs.py` say how the library takes
-them and how a request is waited for; what is counted, and what other ranks and a person see of it, is said here once.
+A transport gives messages to a library and gets requests back. `comm/transports/mpi.py` and
+`comm/transports/torch_verbs.py` have the calls of the library and the waits. Counts and signs of life are here, once.
 """
 
 import contextlib
@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from hpcgnn.comm.communicator import Communicator, Exchange, Message, PersistentExchange
-from hpcgnn.comm.heartbeat import Heartbeat
+from hpcgnn.comm.health.heartbeat import Heartbeat
+from hpcgnn.comm.health.watchdog import Watchdog
 from hpcgnn.comm.ledger import Ledger
-from hpcgnn.comm.watchdog import Watchdog
 
 # What every MPI library has at least.
 _MOST_TAG = 0x7FFF
@@ -51,14 +51,19 @@ class PersistentRequests(Protocol):
     """Requests that a library keeps, and starts again and again."""
 
     def start(self) -> tuple[list[Any], list[Any]]:
-        """Start all of them: (requests of what comes, requests of what goes), lists that keep these requests alive.
-        None of them may be under way.
+        """Start all requests and return (receives, sends), lists that keep them alive. None of them may be under
+        way.
         """
 
 
 class Traffic(NamedTuple):
-    """What an exchange moves. kind: the ledger's name; messages: that go; bytes: of what goes, and of what comes; any:
-    whether there is a message at all.
+    """The traffic of an exchange.
+
+    Attributes:
+        kind: the ledger's name.
+        messages: number of messages sent.
+        bytes: bytes sent, and bytes received.
+        any: whether there is a message at all.
     """
 
     kind: str
@@ -69,15 +74,17 @@ class Traffic(NamedTuple):
 
     @classmethod
     def of(cls, outgoing: list[Message], incoming: list[Message], kind: str) -> "Traffic":
-        """That of these messages."""
+        """Return the Traffic of these messages."""
         sent, received = (sum(tensor.nbytes for _, tensor in messages) for messages in (outgoing, incoming))
         return cls(kind, len(outgoing), sent, received, bool(outgoing or incoming))
 
 
 class Transport(Communicator):
-    """A communicator over a library. Requests are what the library gives back for a message.
+    """A communicator over a library, which returns a request for each message.
 
-    rank, size; watchdog: that of this rank's heartbeat, if there is one.
+    Attributes:
+        rank, size: this rank, and the number of ranks.
+        watchdog: the watchdog of this rank's heartbeat, or None.
     """
 
     def __init__(self, rank: int, size: int, watchdog: Watchdog | None = None) -> None:
@@ -90,7 +97,7 @@ class Transport(Communicator):
     # --- what a library has to say ------------------------------------------------------------------------------------
 
     def _begin(self, outgoing: list[Message], incoming: list[Message], tag: int) -> tuple[list[Any], list[Any]]:
-        """Hand messages to the library: (requests of what comes, requests of what goes)."""
+        """Give messages to the library and return (receives, sends)."""
         raise NotImplementedError
 
     def _persistent(self, outgoing: list[Message], incoming: list[Message], tag: int) -> PersistentRequests | None:
@@ -142,7 +149,7 @@ class Transport(Communicator):
         return tag
 
     def _under_way(self, receives: list[Any], sends: list[Any], traffic: Traffic) -> "Requested":
-        """What has been handed to the library, counted."""
+        """Count messages given to the library."""
         if traffic.any:
             self.ledger.add(*traffic[:-1])
             self.ledger.exchanges += 1
@@ -171,7 +178,7 @@ class Transport(Communicator):
         self.heartbeat.leave()
 
     def _collective(self, requests: list[Any], kind: str, size: int) -> None:
-        """Wait for requests of all ranks that are one call, of so many bytes, and count it."""
+        """Wait for the requests of one collective call with `size` bytes, and count it."""
         start = time.perf_counter()
         self.complete(requests, kind)
         end = time.perf_counter()
@@ -207,7 +214,7 @@ class Transport(Communicator):
         self._watchdog.share(path)
 
     def close(self) -> None:
-        """Wait for all ranks, and remove what they shared. Collective."""
+        """Wait for all ranks, and remove their shared memory. Collective."""
         self.heartbeat.at = "the end"
         self.barrier()
         if self._heartbeats is not None:
@@ -222,8 +229,8 @@ def _remove(heartbeats: Path) -> None:
 
 
 class Requested(Exchange):
-    """An exchange of requests. The helper thread, where a library needs one, knows them by their lists, and may take
-    from them what is complete.
+    """An exchange of requests. If a library needs a helper thread, the thread knows the requests by their lists, and
+    may remove complete ones.
     """
 
     def __init__(self, transport: Transport, receives: list[Any], sends: list[Any], kind: str) -> None:
@@ -256,11 +263,11 @@ class Requested(Exchange):
 
 
 class _Prepared(PersistentExchange):
-    """Persistent requests, made at the second time: of messages that are sent but once, preparing would be lost.
+    """Persistent requests, made in the second round: for messages sent only once, preparation would be wasted.
 
-    They stand in the order of all other messages, as MPI says: one that is started is matched as one that is sent at
-    that moment (MPI 4.1, 3.9), with whatever the other end has posted, prepared or not. So what `exchange` asks for is
-    enough: both ends begin in the same order for each pair of ranks and kind, however many transfers are under way.
+    They take their place in the order of all other messages, as MPI defines it. A started request matches like one sent
+    at that moment (MPI 4.1, 3.9), with any request of the other end, prepared or not. So the rule of `exchange` is
+    enough. Both ends begin in the same order for each pair of ranks and kind, however many transfers are under way.
     """
 
     def __init__(self, transport: Transport, outgoing: list[Message], incoming: list[Message], kind: str) -> None:

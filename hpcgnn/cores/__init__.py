@@ -1,9 +1,9 @@
-"""Which cores this process may run on, and which of them are hardware threads of one core.
+"""The cores that this process may run on, and their grouping into hardware threads of one core.
 
-An OpenMP runtime that is told to bind threads (OMP_PLACES, OMP_PROC_BIND) binds the main thread too: libgomp does so
-when torch is imported. From then on the kernel names a single core if it is asked about the main thread, or about the
-threads and processes that the main thread starts. So the cores are read once, if possible before torch is imported.
-Otherwise the places of the runtime are added. Threads that help the main thread go back to all of the cores.
+An OpenMP runtime that binds threads (OMP_PLACES, OMP_PROC_BIND) binds the main thread too: libgomp does so when torch
+is imported. From then on the kernel reports a single core for the main thread, and for the threads and processes it
+starts. So the cores are read once, if possible before torch is imported. Otherwise the places of the runtime are added.
+Helper threads of the main thread return to all of the cores.
 
 The numbers of cores are the kernel's, which counts every hardware thread.
 """
@@ -20,8 +20,9 @@ CPUS = Path("/sys/devices/system/cpu")
 
 @cache
 def usable() -> frozenset[int]:
-    """The cores that the launcher gave this process: all later calls return what the first one found. To be called
-    before torch is imported, or by the main thread.
+    """Return the cores that the launcher gave this process. Later calls return the result of the first.
+
+    Call it before torch is imported, or on the main thread.
     """
     return bound_to() | _places_of_openmp()
 
@@ -58,18 +59,18 @@ def online(root: Path = CPUS) -> frozenset[int]:
 
 
 def of_parent() -> int:
-    """How many cores the process that started this one may run on, 0 if that is not known: a launcher binds the ranks
-    that it starts, not itself.
-    """
+    """Return the number of cores of the parent process, 0 if it is unknown. A launcher binds its ranks, not itself."""
     with contextlib.suppress(OSError, AttributeError):
         return len(os.sched_getaffinity(os.getppid()))
     return 0
 
 
 def physical(cores: Collection[int], root: Path = CPUS) -> int:
-    """How many cores these are if hardware threads of one core count once. root: where the kernel describes them.
+    """Return the number of cores, with the hardware threads of a core counted once.
 
-    A core of which nothing is known counts as one.
+    Args:
+        cores: numbers of cores; a core without a description counts as one.
+        root: folder of the kernel's descriptions.
     """
     siblings = (numbers_in(root / f"cpu{core}" / "topology" / "thread_siblings_list") or {core} for core in cores)
     return len({min(each) for each in siblings})

@@ -1,7 +1,7 @@
 """The NUMA domains of a rank, and memory that is spread over several of them, page by page.
 
-The kernel puts a page into the domain of the thread that touches it first. What one thread loads would lie in one
-domain, and the threads of the others would read far memory through a single memory controller.
+The kernel puts a page into the domain of the thread that touches it first. Data loaded by one thread would lie in one
+domain. The threads of other domains would then read far memory through a single memory controller.
 """
 
 import contextlib
@@ -42,11 +42,16 @@ def over_own_domains() -> Iterator[str | None]:
 
 @contextlib.contextmanager
 def interleaved(domains: Collection[int]) -> Iterator[str | None]:
-    """While the body runs, pages that this thread is the first to touch go to these NUMA domains in turn. Threads that
-    it starts meanwhile do the same as long as they live.
+    """Spread the pages that this thread touches first in the body over NUMA domains in turn.
 
-    Yields None, or why pages stay where the kernel puts them: there are fewer than two domains, the user has chosen
-    another policy (numactl), or the kernel refuses.
+    Threads that it starts meanwhile do the same as long as they live.
+
+    Args:
+        domains: numbers of the domains.
+
+    Yields:
+        None, or the reason why pages stay where the kernel puts them. There may be fewer than two domains, the user may
+            have chosen another policy (numactl), or the kernel may refuse.
     """
     before, reason = _policy_to_change(domains)
     if before is not None:

@@ -15,10 +15,10 @@ from tabulate import tabulate
 from hpcgnn.config import Choices, Config, make_config
 from hpcgnn.effects import flag
 from hpcgnn.errors import ConfigError, GraphError, TrainingError
-from hpcgnn.estimate.machine import Machine
+from hpcgnn.estimate.counts.sources import Source
+from hpcgnn.estimate.machine.machine import Machine
 from hpcgnn.estimate.results import Place, as_values, size_in_words
 from hpcgnn.estimate.seconds import seconds
-from hpcgnn.estimate.sources import Source
 
 #: What becomes of the results.
 SAME, ROUNDED, OTHER = "the same", "rounded", "another way to train"

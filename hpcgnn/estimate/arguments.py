@@ -4,19 +4,19 @@ import argparse
 from typing import NamedTuple
 
 DESCRIPTION = """\
-What a job will take on any number of ranks, before it is queued: the memory of the largest rank by part, bytes and
-messages, seconds of an epoch and node-hours; and how few ranks will do.
+Predict a job on any number of ranks, before it is queued. The tables have the memory of the largest rank by part, bytes
+and messages, seconds of an epoch, node-hours, and the least number of ranks.
 
     hpcgnn estimate --graph graph.h5 --ranks 1,2,4,8,16 --model sage --layers 3 --hidden 256
     hpcgnn estimate --graph graph.h5 --ranks 32,64,128 --machine jobs/machines/NAME.toml --model gat --json out.json
     hpcgnn estimate --graph graph.h5 --ranks 64 --machine jobs/machines/NAME.toml --model sage --alternatives
     hpcgnn estimate --stats 111e6,3.2e9,128,172,2.3 --ranks 32,64,128 --machine … --model sage --norm batch
 
-From a graph file halo rows are counted for the very map that training would use, so bytes and messages are exact.
-From --stats they follow from what is said of cut edges and degrees. Memory and work come from the real program: it runs
-an epoch on two small copies of a rank, and what it takes grows in a straight line with them; so every model, schedule
-and option has its estimate. Seconds need a machine file: measure a node with `mpiexec -n CORES hpcgnn bench machine -o
-FILE`. One process, no MPI."""
+From a graph file the halo rows of the map of training are counted: bytes and messages are exact. From --stats they
+follow from the cut edges and the degrees. Memory and work come from the real program. It runs an epoch on two small
+copies of a rank, and both grow in a straight line with the size. So every model, schedule and option has its estimate.
+Seconds need a machine file: measure a node with `mpiexec -n CORES hpcgnn bench machine -o FILE`. One process, no
+MPI."""
 
 
 CUT_SHARE, TRAIN_SHARE = 0.3, 0.1
@@ -120,20 +120,20 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
 machine: measure this machine for `hpcgnn estimate`: gathers, products, torch's operations, threads, messages. Start it
 as training is started, with as many ranks on a node:
     mpiexec -n 16 hpcgnn bench machine -o node.toml
-With --scratch DIR the local disk is measured, too, which `estimate --memory` asks for.
+With --scratch DIR it also measures the local disk, for `estimate --memory`.
 
-comm: what messages take, over the transport of --comm and over each backend of torch.distributed that is there: of
-several sizes, sums over all ranks, and, with --graph, the halo of a graph file's map. Start it on the nodes that a job
-is to have; what it finds goes into a machine file:
+comm: measure messages of several sizes, sums over all ranks, and, with --graph, the halo of a graph file's map. It
+takes the transport of --comm and each usable backend of torch.distributed. Start it on nodes as the job's; the result
+goes into a machine file:
     srun -N 2 hpcgnn bench comm --graph graph.h5 --json comm.json -o cluster.toml --like node.toml"""
-    parser.add_argument("what", choices=["machine", "comm"], help="what is measured")
+    parser.add_argument("what", choices=["machine", "comm"], help="the machine, or its messages")
     parser.add_argument("-o", "--output", metavar="FILE.toml", help="the machine file to be written (machine: needed)")
     parser.add_argument("--force", action="store_true", help="overwrite existing files of -o and --json")
     parser.add_argument("--name", default="", help="of the kind of machine (default: the host's)")
     machine = parser.add_argument_group("machine")
     machine.add_argument("--scratch", metavar="DIR", help="measure the local disk of this directory as well")
     machine.add_argument(
-        "--scratch-size", type=count, default=4, metavar="GIB", help="what all ranks write there together (default: 4)"
+        "--scratch-size", type=count, default=4, metavar="GIB", help="size of the files of all ranks (default: 4)"
     )
     comm = parser.add_argument_group("comm")
     comm.add_argument("--graph", metavar="FILE.h5", help="also stream the halo of this graph")

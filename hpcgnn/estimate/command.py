@@ -12,17 +12,18 @@ from typing import Any
 
 from tqdm import tqdm
 
+from hpcgnn.app.shortage import advice
 from hpcgnn.config import Choices, Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.alternatives import advice_on, alternatives, alternatives_table
 from hpcgnn.estimate.arguments import CUT_SHARE, TRAIN_SHARE
+from hpcgnn.estimate.counts.sources import AssumedGraph, CountedGraph, Source
 from hpcgnn.estimate.forecast import Forecast
-from hpcgnn.estimate.machine import Machine, read_machine
-from hpcgnn.estimate.measure import reference
-from hpcgnn.estimate.results import Place, as_values, draw, table
+from hpcgnn.estimate.machine.machine import Machine, read_machine
+from hpcgnn.estimate.machine.measure import reference
+from hpcgnn.estimate.results import Place, as_values, draw, size_in_words, table
 from hpcgnn.estimate.seconds import seconds
-from hpcgnn.estimate.sources import AssumedGraph, CountedGraph, Source
-from hpcgnn.estimate.within import within, within_table
+from hpcgnn.estimate.trial.offloading import within, within_table
 from hpcgnn.graphfile.storage import GraphFile, replacing
 from hpcgnn.memory.resident import file_bytes, resident_bytes
 from hpcgnn.options.memory_size import said_memory
@@ -30,7 +31,6 @@ from hpcgnn.output_files import check_outputs
 from hpcgnn.plan.run_plan import check_memory
 from hpcgnn.tasks.registry import task_traits
 from hpcgnn.terminal import tell
-from hpcgnn.train.shortage import advice
 
 # What loading and starting MPI adds to a process that has torch, where no machine file says it.
 _MPI = 40 << 20
@@ -52,7 +52,7 @@ def estimate(config: Config, arguments: argparse.Namespace, choices: Choices) ->
     if memory is not None:
         check_memory(config)
     rows, place = [], place_of(machine, arguments.ranks_per_node)
-    with _source(config, arguments) as source:
+    with _source(config, arguments, place.ranks_per_node) as source:
         threaded = config if machine is None else config.replace(threads=machine.threads)
         for ranks in _shown(arguments.ranks):
             forecast = source.forecast(threaded, ranks)
@@ -93,8 +93,8 @@ def forecasts(config: Config, rank_counts: Iterable[int]) -> Iterator[Forecast]:
 
 
 @contextlib.contextmanager
-def _source(config: Config, arguments: argparse.Namespace) -> Iterator[Source]:
-    """The graph that the options name."""
+def _source(config: Config, arguments: argparse.Namespace, per_node: int | None) -> Iterator[Source]:
+    """The graph that the options name. per_node: ranks of a node, where that is known."""
     if arguments.stats:
         yield AssumedGraph(arguments.stats, *_assumed(arguments))
         return
@@ -103,7 +103,7 @@ def _source(config: Config, arguments: argparse.Namespace) -> Iterator[Source]:
             "--cut-share and --train-share belong to --stats: of a graph file both are counted; drop them"
         )
     with GraphFile(config.data.graph) as file:
-        yield CountedGraph(file, task_traits(config.task.task).labels)
+        yield CountedGraph(file, task_traits(config.task.task).labels, per_node)
 
 
 def _shown(rank_counts: Iterable[int]) -> Iterable[int]:
@@ -145,7 +145,7 @@ def _remarks(
         if machine is not None and machine.scratch is None:
             yield f"no seconds of the disk: {arguments.machine} has no [scratch] with read and write, bytes per second"
     if config.schedule.intra_node == "shared":
-        yield "without --intra-node shared: ranks of a node send each other their rows in these figures"
+        yield from _of_nodes(rows, place)
     if not all(row["bytes_counted"] for row in rows):
         yield "bytes are not counted from the graph: those of a small copy stand for them"
     missing = sorted({name for row in rows for name in row.get("not_measured", ())})
@@ -173,6 +173,25 @@ def _remarks(
         f"fewest node-hours: {cheapest['ranks']} ranks, {cheapest['node_hours']:.3g} for {cheapest['epochs']} epochs; "
         f"shortest epoch: {fastest['ranks']} ranks, {fastest['epoch_seconds']['median']:.3g} s"
     )
+
+
+def _of_nodes(rows: list[dict[str, Any]], place: Place) -> Iterator[str]:
+    """What --intra-node shared makes of the table."""
+    counted = [row for row in rows if row["sent_by_nodes"]]
+    if not counted:
+        yield (
+            "without --intra-node shared: ranks of a node send each other their rows in these figures; of a graph "
+            "file, --ranks-per-node N counts what nodes send"
+        )
+        return
+    yield f"--intra-node shared, {place.ranks_per_node} ranks on a node: only nodes send; memory is that of messages"
+    for row in counted:
+        sent = row["sent_by_nodes"]
+        yield (
+            f"{row['ranks']} ranks: a node sends {size_in_words(sent['bytes']['mean'])} an epoch in "
+            f"{sent['messages']['mean']:,.0f} messages, at most {size_in_words(sent['bytes']['max'])} in "
+            f"{sent['messages']['max']:,}"
+        )
 
 
 def write(path: str, text: str) -> None:

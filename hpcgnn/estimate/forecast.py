@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from hpcgnn.estimate.copy import Direction, Size
-from hpcgnn.estimate.halo_counts import HaloCounts
-from hpcgnn.estimate.operations import Operation
-from hpcgnn.estimate.shares import Shares
-from hpcgnn.estimate.traffic import Traffic, halo_traffic
-from hpcgnn.estimate.trial import SEEN, Experiment, Place, Trial
+from hpcgnn.estimate.counts.halo_counts import HaloCounts
+from hpcgnn.estimate.counts.shares import Shares
+from hpcgnn.estimate.counts.traffic import Traffic, halo_traffic
+from hpcgnn.estimate.trial.operations import Operation
+from hpcgnn.estimate.trial.scaled_rank import Direction, Size
+from hpcgnn.estimate.trial.trial import SEEN, Experiment, Place, Trial
 from hpcgnn.exchange.stream import Use
 from hpcgnn.ops.row_tiles import TILE_ROWS
-from hpcgnn.train.account import FREE_HEAP
+from hpcgnn.plugins.account import FREE_HEAP
 
 # The larger copy has at most so many nodes and edges, the smaller one half of them.
 NODES, EDGES = 40_000, 1_000_000
@@ -28,7 +28,7 @@ ALIKE = 1.01
 OUTSIDE = 4 << 20
 # The library sums gradients in a copy of them.
 SUMS = "sums of gradients under way"
-#: {item of the account (train/account.py): part of the table}.
+#: {item of the account (plugins/account.py): part of the table}.
 PARTS = {
     "features": "features",
     "labels, split and ids": "structure",
@@ -109,9 +109,11 @@ class Forecaster:
         }
         largest = max((*ranks.values(), mean), key=lambda rank: rank.growth + rank.loaded)
         busiest = ranks.get(int(shares.in_training.edges.argmax()), mean)
-        halos: dict[Place, HaloCounts] = {(None, "inward"): shares.inward, (None, "outward"): shares.outward}
+        halos: dict[Place, HaloCounts] = dict(
+            zip(((None, "inward"), (None, "outward")), shares.travelling, strict=True)
+        )
         if shares.seen is not None:
-            halos |= {(SEEN, "inward"): shares.seen.inward, (SEEN, "outward"): shares.seen.outward}
+            halos |= dict(zip(((SEEN, "inward"), (SEEN, "outward")), shares.seen.travelling, strict=True))
         halos |= {(name, "inward"): pairs.inward for name, pairs in shares.held.items()}
         counted = True
         for place in trial.uses:
@@ -125,7 +127,9 @@ class Forecaster:
         halo = halo_traffic(trial.uses, halos, *wires)
         inward = shares.inward  # gradients go back to those whose rows were received
         there, back = (inward.sent, inward.takers), (inward.received, inward.peers)
-        for kind, (rows, peers), of_copy in zip(("halo_forward", "halo_backward"), (there, back), trial.boundary):
+        for kind, (rows, peers), of_copy in zip(
+            ("halo_forward", "halo_backward"), (there, back), trial.boundary, strict=True
+        ):
             sums = np.array(trial.summed.get(kind, (0, 0)))
             messages, sent = (np.array(trial.sent.get(kind, (0, 0))) - sums).tolist()
             if kind not in halo and sent:  # not all of the halo is sent: as the copy had it

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tabulate import tabulate
 
 from hpcgnn.config import Config
 from hpcgnn.estimate.forecast import Forecast
-from hpcgnn.estimate.machine import Machine
+from hpcgnn.estimate.machine.machine import Machine
 from hpcgnn.estimate.seconds import Seconds
 from hpcgnn.records import replaced_by
 from hpcgnn.report.style import bar_styles, drawing, legend
@@ -67,6 +68,7 @@ def as_values(
         "node_bytes": on_node,
         "fits": None if place.memory is None else on_node <= (1 - SPARE) * place.memory,
         "halo_bytes_per_epoch": sum(int(each.bytes.sum()) for each in forecast.halo.values()),
+        "sent_by_nodes": _sent_by_nodes(forecast),
         "halo_messages_per_epoch": sum(int(each.messages.sum()) for each in forecast.halo.values()),
         "allreduce_bytes_per_epoch": ranks * forecast.others.get("allreduce", (0, 0))[1],
         "bytes_per_epoch": {
@@ -102,6 +104,20 @@ def as_values(
             "assumed": timed.assumed,
         }
     return values
+
+
+def _sent_by_nodes(forecast: Forecast) -> dict[str, dict[str, float]] | None:
+    """The halo of an epoch that nodes send each other, where their ranks read each other's rows in place."""
+    traffic = [each for each in forecast.halo.values() if each.nodes is not None]
+    if not traffic or forecast.shares.between is None:
+        return None
+    nodes = forecast.shares.between[0].nodes
+    assert nodes is not None, "they stand for ranks"
+    found = {}
+    for name in ("bytes", "messages"):
+        sent = nodes.sums(sum((getattr(each, name) for each in traffic), np.zeros(nodes.ranks, np.int64)))
+        found[name] = {"max": int(sent.max()), "mean": float(sent.mean()), "sum": int(sent.sum())}
+    return found
 
 
 def _spread(most: float, mean: float, ranks: int) -> dict[str, int]:
@@ -172,6 +188,6 @@ def _stacked(axis: Any, ranks: list[str], columns: list[dict[str, float]], unit:
     for name, style in bar_styles(columns[0]).items():
         heights = [column[name] / unit for column in columns]
         axis.bar(ranks, heights, bottom=below, label=PARTS.get(name, name), **style)
-        below = [low + high for low, high in zip(below, heights)]
+        below = [low + high for low, high in zip(below, heights, strict=True)]
     axis.set_xlabel("MPI ranks")
     legend(axis, wide=True)

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hpcgnn.estimate.counts.shares import Shares
+from hpcgnn.estimate.counts.traffic import Traffic
 from hpcgnn.estimate.forecast import Forecast, Rank
-from hpcgnn.estimate.machine import ROWS, Machine
-from hpcgnn.estimate.operations import COLUMNS, EDGE_KERNELS, ENTRIES, PAGES, Operation
-from hpcgnn.estimate.shares import Shares
-from hpcgnn.estimate.traffic import Traffic
+from hpcgnn.estimate.machine.machine import ROWS, Machine
+from hpcgnn.estimate.trial.operations import COLUMNS, EDGE_KERNELS, ENTRIES, PAGES, Operation
 
 PRODUCTS = {"multiply", "product", "project", "project_elu", "project_backward", "project_backward_elu"}
 PRODUCTS |= {"project_backward_weights", "project_backward_elu_weights"}
@@ -199,9 +199,9 @@ def _wire_seconds(traffic: dict[str, Traffic], machine: Machine, nodes: int, on_
     """What messages take that leave a node, as if nothing were computed meanwhile."""
     if nodes == 1:
         return 0.0
-    network, away = machine.network, (nodes - 1) / nodes
-    total = 0.0
+    network, total = machine.network, 0.0
     for each in traffic.values():
+        away = (nodes - 1) / nodes if each.nodes is None else 1.0
         size = float(each.bytes.max()) * on_node * away
         total += size / (network.bandwidth * network.bisection) + each.turns * network.latency
     return total

@@ -111,9 +111,13 @@ class CompactStream(Generic[EdgesT]):
             for _, _, header in incoming
         ]
         outgoing = [(dest, body) for dest, _, body in packed if len(body)]
-        comm.exchange(outgoing, [(s, body) for (s, _, _), body in zip(incoming, bodies) if len(body)], kind).finish()
+        comm.exchange(
+            outgoing, [(s, body) for (s, _, _), body in zip(incoming, bodies, strict=True) if len(body)], kind
+        ).finish()
         rows = x.new_zeros(sum(count for _, count, _ in incoming), x.shape[1])
-        for part, (_, _, header), body in zip(rows.split([count for _, count, _ in incoming]), incoming, bodies):
+        for part, (_, _, header), body in zip(
+            rows.split([count for _, count, _ in incoming]), incoming, bodies, strict=True
+        ):
             self._unpack(part, scale is not None, header, body)
         return rows
 

@@ -34,8 +34,7 @@ class Mailbox:
     """One exchange of every epoch. Letters are used `delay` epochs after they were posted; as long as there is none so
     old, the newest is waited for and used.
 
-    sources, dests: [(rank, rows)] that rows come from and go to, in the order in which they lie. smoothing: γ of the
-    average ĥ ← γ ĥ + (1 − γ) h of delayed rows, which is then used in their place; 0 keeps none.
+    sources, dests: [(rank, rows)] that rows come from and go to, in the order in which they lie.
     """
 
     def __init__(
@@ -44,22 +43,20 @@ class Mailbox:
         sources: list[tuple[int, int]],
         dests: list[tuple[int, int]],
         delay: int,
-        smoothing: float,
         kind: str,
     ) -> None:
         self._comm, self._sources, self._dests = comm, sources, dests
-        self._delay, self._smoothing, self._kind = delay, smoothing, kind
+        self._delay, self._kind = delay, kind
         self._letters: list[Letter] = []
         self._sent: Exchange = Finished()
         self._outgoing: torch.Tensor | None = None
         self._outgoing_form: Form | None = None
-        self._average: torch.Tensor | None = None
         self.num_rows = sum(rows for _, rows in sources)
 
     @property
     def kept_bytes(self) -> int:
         """Bytes that are kept from epoch to epoch."""
-        tensors = [letter.data for letter in self._letters] + [self._outgoing, self._average]
+        tensors = [letter.data for letter in self._letters] + [self._outgoing]
         return sum(t.nbytes for t in tensors if t is not None)
 
     def prepare(self, form: Form) -> list[tuple[torch.Tensor, int]]:
@@ -88,36 +85,13 @@ class Mailbox:
         self._letters.append(letter)
         letter.under_way.progress()
 
-    def open(self, lease: Lease) -> None:
-        """Wait for the letter that is to be used in this epoch, and take it into the average. lease: to widen rows."""
-        delayed = len(self._letters) > self._delay
-        self._open = self._letters[0 if delayed else -1]
+    def open(self) -> None:
+        """Wait for the letter of this epoch's use."""
+        self._open = self._letters[0 if len(self._letters) > self._delay else -1]
         self._open.finish()
-        self._opened_average: torch.Tensor | None = None
-        if not (delayed and self._smoothing):
-            return
-        known, average = self._average is not None, self._average
-        if average is None:
-            average = self._average = torch.empty(self.num_rows, self.form.width, dtype=self.form.dtype)
-        self._opened_average = average
-        widened = self.form.widened_bytes
-        step = max(1, len(lease.widened(None)) // widened if widened else self.num_rows)
-        for first in range(0, self.num_rows, step):
-            piece = slice(first, min(first + step, self.num_rows))
-            rows = self._rows(piece.start, piece.stop, lease)
-            if known:
-                average[piece].lerp_(rows, 1 - self._smoothing)
-            else:
-                average[piece] = rows
 
     def rows(self, start: int, stop: int, lease: Lease) -> torch.Tensor:
-        """(stop − start, F) of the opened letter, or of the average; widened ones are valid until the next are asked
-        for.
-        """
-        average = self._opened_average
-        return self._rows(start, stop, lease) if average is None else average[start:stop]
-
-    def _rows(self, start: int, stop: int, lease: Lease) -> torch.Tensor:
+        """(stop − start, F) of the opened letter; widened ones are valid until the next call."""
         form = self.form
         if not form.narrow:
             return self._open.data.view(form.dtype).view(self.num_rows, form.width)[start:stop]
@@ -128,12 +102,10 @@ class Mailbox:
         self._sent.finish_sending()
         for letter in self._letters:
             letter.finish()
-        found = {f"letter-{index}": letter.data for index, letter in enumerate(self._letters)}
-        return found if self._average is None else {**found, "average": self._average}
+        return {f"letter-{index}": letter.data for index, letter in enumerate(self._letters)}
 
     def load_state(self, tensors: dict[str, torch.Tensor]) -> None:
         """Go on from there."""
-        self._average = tensors.get("average")
         names = sorted(
             (name for name in tensors if name.startswith("letter-")), key=lambda name: int(name.split("-")[1])
         )

@@ -9,6 +9,8 @@ and let go of them in the same order, so that they agree which is whose without 
 do.
 """
 
+import mmap
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -70,8 +72,8 @@ class _Matrix:
 
     def has(self, spread: Spread, own: torch.Tensor) -> bool:
         """Whether a tensor in this rank's part is its rows, or some columns of them."""
-        steps = [step for step, size in zip(own.stride(), own.shape) if size > 1]
-        wanted = [step for step, size in zip((self.width, 1), own.shape) if size > 1]
+        steps = [step for step, size in zip(own.stride(), own.shape, strict=True) if size > 1]
+        wanted = [step for step, size in zip((self.width, 1), own.shape, strict=True) if size > 1]
         return spread is self.spread and len(own) == spread.num_own and steps == wanted
 
     def whole(self) -> torch.Tensor:
@@ -91,11 +93,12 @@ class NodeRows:
     """
 
     def __init__(self, memory: NodeMemory) -> None:
-        self.ranks, self._memory = memory.ranks, memory
+        self.ranks, self.place, self._memory = memory.ranks, memory.place, memory
         self._matrices: dict[tuple[Spread, int, torch.dtype], list[_Matrix]] = {}
         self._by_address: dict[int, _Matrix] = {}
         self._spreads: dict[tuple[int, ...], Spread] = {}
         self._kept: list[torch.Tensor] = []
+        self._common: list[weakref.ref[mmap.mmap]] = []
         self._made = self.own_bytes = 0
 
     def spread(self, num_rows: int) -> Spread:
@@ -149,14 +152,40 @@ class NodeRows:
                 self.own_bytes -= matrix.own_bytes
 
     def foreign_bytes(self) -> int:
-        """Resident bytes of other ranks' rows that this process has read: the kernel counts them here too. Local."""
+        """Resident bytes of other ranks that this process has touched: their rows, and their shares of what is common.
+        The kernel counts them here too. Local.
+        """
         matrices = [each for known in self._matrices.values() for each in known]
         sizes = mapped_bytes([torch.frombuffer(each.memory, dtype=torch.uint8).data_ptr() for each in matrices])
-        return sum(max(0, size - each.own_bytes) for size, each in zip(sizes, matrices))
+        of_rows = sum(max(0, size - each.own_bytes) for size, each in zip(sizes, matrices, strict=True))
+        return of_rows + sum(mapped_bytes(list(self.common_storages()))) - self.common_bytes()
 
     def close(self) -> None:
         """Wait until all ranks have read what was opened."""
-        self._memory.meet(-1, KIND)
+        self.meet(-1)
+
+    def meet(self, number: int) -> None:
+        """Wait until all ranks are here. number: the same for all, which is checked."""
+        self._memory.meet(number, KIND)
+
+    def common(self, count: int, dtype: torch.dtype) -> torch.Tensor:
+        """Uninitialised numbers (count,) that all ranks read and write, for as long as any refers to them. count: the
+        same for all.
+        """
+        if count == 0:
+            return torch.empty(0, dtype=dtype)
+        memory = self._memory.allocate(count * dtype.itemsize)
+        self._common = [each for each in self._common if each() is not None] + [weakref.ref(memory)]
+        return torch.frombuffer(memory, dtype=dtype, count=count)
+
+    def common_storages(self) -> dict[int, int]:
+        """{address: bytes} of what `common` gave and somebody still refers to. Local."""
+        memories = [memory for each in self._common if (memory := each()) is not None]
+        return {torch.frombuffer(each, dtype=torch.uint8).data_ptr(): len(each) for each in memories}
+
+    def common_bytes(self) -> int:
+        """This rank's share of the resident bytes of it. Local."""
+        return sum(mapped_bytes(list(self.common_storages()))) // len(self.ranks)
 
     def whole(self, spread: Spread, values: torch.Tensor) -> torch.Tensor:
         """The values (num_rows,) of all ranks, of own ones (num_own,): for narrow things that are kept."""

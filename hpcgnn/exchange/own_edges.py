@@ -2,9 +2,10 @@
 
 Own edges are most of the computing and need no message, yet done first they hide the first turn alone. So a consumer
 that adds to what it has may take the own block in pieces, one before each turn arrives, and then every message has its
-share of the computing to hide behind (jobs/bench/overlap.py, with and without --whole).
+share of the computing to hide behind (docs/performance.md, overlap).
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Generic
 
@@ -35,7 +36,7 @@ class OwnEdges(Generic[EdgesT]):
             rows = torch.arange(bounds[-1], dtype=torch.int32) if self.block.rows is None else self.block.rows
             self._pieces[number] = [
                 self.block.of_rows(indptr[first : last + 1], rows[first:last])
-                for first, last in zip(bounds, bounds[1:])
+                for first, last in itertools.pairwise(bounds)
             ]
         return self._pieces[number]
 

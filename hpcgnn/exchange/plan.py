@@ -3,9 +3,12 @@
 The *halo* of a rank is the set of other ranks' nodes that have an edge into it, ordered by ring offset and then by the
 owner's order of the file. Each rank tells every owner once which of its rows it wants; afterwards only rows travel,
 never ids.
+
+Where ranks read each other's rows in the memory of their node, the halo and all else here is the node's: what any of
+its ranks needs of another node's crosses once (see peers.py; graph/between_nodes.py makes such a plan).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -15,6 +18,8 @@ import torch
 
 from hpcgnn.comm import Communicator, Message
 from hpcgnn.exchange.grouping import count_keys, grouped
+from hpcgnn.exchange.node_rows import Spread
+from hpcgnn.exchange.peers import Peers
 from hpcgnn.exchange.rounds import Segment, Sides, cut, segments
 from hpcgnn.exchange.sending import Sending
 
@@ -23,17 +28,17 @@ _MOST_INT32 = 2**31 - 1
 
 @dataclass(frozen=True)
 class HaloPlan:
-    """One direction of exchange, as one rank sees it. Index k-1 of an array belongs to ring offset k.
+    """One direction of exchange, as one peer sees it. Index k-1 of an array belongs to ring offset k.
 
-    rank, size: of this rank. receive_counts, send_counts: int64 (P - 1,), rows received from rank - k, rows sent to
-    rank + k. sending: the latter rows, offset after offset: in one, for tensors for each of thousands of peers take
-    more than the few rows in them.
-    rounds: the agreed rounds (see rounds.py), the segments of each; sizes: the rows of each on the rank that has most.
-    starts: int64 (rounds + 1,), this rank's halo position at each round. cap: rows of a round at most.
+    peers: Peers, each one rank or the ranks of a node. receive_counts, send_counts: int64 (size - 1,), rows received
+    from peer - k, rows sent to peer + k. sending: the latter rows, offset after offset: in one, for tensors for each of
+    thousands of peers take more than the few rows in them.
+    rounds: the agreed rounds (see rounds.py), the segments of each; sizes: the rows of each on the peer that has most.
+    starts: int64 (rounds + 1,), the halo position at each round. cap: rows of a round at most. columns: Spread of the
+    node's rows that are sent from; None where a peer is one rank.
     """
 
-    rank: int
-    size: int
+    peers: Peers
     receive_counts: np.ndarray
     send_counts: np.ndarray
     sending: Sending
@@ -41,6 +46,17 @@ class HaloPlan:
     sizes: list[int]
     starts: np.ndarray
     cap: int
+    columns: Spread | None
+
+    @property
+    def rank(self) -> int:
+        """The number of this peer."""
+        return self.peers.number
+
+    @property
+    def size(self) -> int:
+        """The number of peers."""
+        return self.peers.size
 
     @property
     def num_halo(self) -> int:
@@ -74,7 +90,7 @@ class HaloPlan:
 
     @property
     def longest_round(self) -> int:
-        """Rows of the longest round, on the rank that receives or sends most in it."""
+        """Rows of the longest round, on the peer that receives or sends most in it."""
         return max(self.sizes, default=0)
 
     def num_received(self, segments: Iterable[Segment]) -> int:
@@ -82,19 +98,19 @@ class HaloPlan:
         return sum(self.received(segment) for segment in segments)
 
     def source(self, offset: int) -> int:
-        """The rank that rows of this ring offset come from."""
-        return (self.rank - offset) % self.size
+        """The peer that rows of this ring offset come from."""
+        return self.peers.source(offset)
 
     def dest(self, offset: int) -> int:
-        """The rank that own rows of this ring offset go to."""
-        return (self.rank + offset) % self.size
+        """The peer that own rows of this ring offset go to."""
+        return self.peers.dest(offset)
 
     def received(self, segment: Segment) -> int:
-        """How many rows of a segment this rank receives."""
+        """How many rows of a segment this peer receives."""
         return _overlap(segment, int(self.receive_counts[segment.offset - 1]))
 
     def sent(self, segment: Segment) -> tuple[int, int]:
-        """(the first, one past the last) of the rows of a segment among all that this rank sends."""
+        """(the first, one past the last) of the rows of a segment among all that this peer sends."""
         first, end = self._sent_to(segment.offset)
         return first + segment.start, first + segment.start + _overlap(segment, end - first)
 
@@ -153,13 +169,20 @@ def build_halo_plan(
     )
 
     send_rows = torch.from_numpy(order.of(send_rows.numpy()))
-    return agreed_plan(receive_counts, send_counts, Sending(send_rows), cap, comm), position
+    peers = Peers.alone(rank, size)
+    return agreed_plan(peers, receive_counts, send_counts, Sending(send_rows), cap, comm), position
 
 
 def agreed_plan(
-    receive_counts: np.ndarray, send_counts: np.ndarray, sending: Sending, cap: int, comm: Communicator
+    peers: Peers,
+    receive_counts: np.ndarray,
+    send_counts: np.ndarray,
+    sending: Sending,
+    cap: int,
+    comm: Communicator,
+    columns: Spread | None = None,
 ) -> HaloPlan:
-    """The HaloPlan for these counts of this rank (see there), in rounds of at most `cap` rows. Collective."""
+    """The HaloPlan for these counts of this peer (see there), in rounds of at most `cap` rows. Collective."""
     max_rows = torch.from_numpy(receive_counts.copy())
     comm.allreduce_(max_rows, "plan", "max")
     most = torch.tensor([max(receive_counts.sum(), send_counts.sum())])
@@ -170,16 +193,16 @@ def agreed_plan(
         1 + np.concatenate(offsets),
         np.concatenate([receive_counts[offsets[0]], send_counts[offsets[1]]]),
         2,
-        comm.size,
+        peers.size,
     )
 
     def furthest(place: int, cap: int) -> int:
         return int(comm.allreduce_(torch.tensor([mine.furthest(place, cap)]), "plan", "min"))
 
-    stops = cut(furthest, int(most), cap, comm.size)
+    stops = cut(furthest, int(most), cap, peers.size)
     sizes = comm.allreduce_(torch.from_numpy(mine.sizes(stops)), "plan", "max")
     rounds, starts = segments(stops, max_rows.tolist()), np.zeros(len(stops) + 1, np.int64)
-    plan = HaloPlan(comm.rank, comm.size, receive_counts, send_counts, sending, rounds, sizes.tolist(), starts, cap)
+    plan = HaloPlan(peers, receive_counts, send_counts, sending, rounds, sizes.tolist(), starts, cap, columns)
     np.cumsum([sum(plan.received(segment) for segment in round_) for round_ in rounds], out=starts[1:])
     return plan
 
@@ -190,26 +213,45 @@ def gather_halo(plan: HaloPlan, values: torch.Tensor, comm: Communicator) -> tor
 
     values: (n_p,) own values of any dtype. Returns (num_halo,).
     """
-    return _exchanged(plan, values[plan.send_rows], comm)
+    assert plan.sending.sums is None, "sums of rows are no rows"
+    return _exchanged(plan, values, comm)
 
 
 def halo_factors(plan: HaloPlan, scale: torch.Tensor, comm: Communicator) -> torch.Tensor:
     """The factors (num_halo,) of what arrives, of own factors scale (n_p,): those of rows as they are, ones for sums.
     Collective.
     """
-    return _exchanged(plan, plan.sending.factors(scale), comm)
+    return _exchanged(plan, scale, comm)
 
 
 def _exchanged(plan: HaloPlan, values: torch.Tensor, comm: Communicator) -> torch.Tensor:
-    """A number for each row that is sent, where it arrives: (num_halo,). Collective."""
-    halo = torch.empty(plan.num_halo, dtype=values.dtype)
-    sources, dests = _peers(plan.rank, plan.size)
-    comm.exchange(
-        _messages(dests, values, plan.send_counts),
-        _messages(sources, halo, plan.receive_counts),
-        "plan",
-    ).finish()
+    """The own number (n_p,) of each row that is sent as it is, and 1 of each sum, where these arrive: (num_halo,).
+    Collective.
+    """
+    peers, halo = plan.peers, plan.peers.common(plan.num_halo, values.dtype)
+    values, held = peers.opened(plan.columns, values)
+    outgoing = [
+        (lane.receiver, plan.sending.part(lane.start, lane.stop).factors(values))
+        for offset, first, count in _parts(plan.send_counts)
+        for lane in peers.outgoing(offset, first, count)
+        if lane.sender == peers.rank
+    ]
+    incoming = [
+        (lane.sender, halo[lane.start : lane.stop])
+        for offset, first, count in _parts(plan.receive_counts)
+        for lane in peers.incoming(offset, first, count)
+        if lane.receiver == peers.rank
+    ]
+    comm.exchange(outgoing, incoming, "plan").finish()
+    peers.meet(-3)
+    del held  # all have read it
     return halo
+
+
+def _parts(counts: np.ndarray) -> Iterator[tuple[int, int, int]]:
+    """(ring offset, its first row, its rows) of those that have any."""
+    ends = np.cumsum(counts)
+    return ((k + 1, int(ends[k] - counts[k]), int(counts[k])) for k in np.flatnonzero(counts).tolist())
 
 
 def _numbered(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

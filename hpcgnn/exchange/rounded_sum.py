@@ -51,7 +51,7 @@ class _Sum(Exchange):
     def _exchange(self, outgoing: list[torch.Tensor], incoming: torch.Tensor, kind: str) -> Exchange:
         with self._comm.ledger.booked_as(self._kind):
             come = [(rank, incoming[rank]) for rank in self._others]
-            under_way = self._comm.exchange(list(zip(self._others, outgoing)), come, kind)
+            under_way = self._comm.exchange(list(zip(self._others, outgoing, strict=True)), come, kind)
         under_way.progress()
         return under_way
 

@@ -16,6 +16,7 @@ make more rounds the more ranks there are, since at each offset another rank has
 the one-shot exchange (a large cap: one round) over SAR (about as much as one peer has) to pieces of a peer.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -85,7 +86,7 @@ class Sides:
     def sizes(self, stops: Sequence[int]) -> np.ndarray:
         """int64: of the rounds that end at these places, the rows of the side that has most."""
         taken = [np.zeros_like(self._starts), *(self.taken(stop) for stop in stops)]
-        return np.array([(after - before).max(initial=0) for before, after in zip(taken, taken[1:])], np.int64)
+        return np.array([(after - before).max(initial=0) for before, after in itertools.pairwise(taken)], np.int64)
 
 
 def cut(furthest: Callable[[int, int], int], most: int, cap: int, size: int) -> list[int]:

@@ -1,7 +1,7 @@
 """What a rank sends in one pass over its plan: own rows as they are, and sums of own rows.
 
 A sum stands for the edges that it sums: the receiver adds it to one row, in place of many rows that would each be added
-to it (graph/least.py says which edges are served how). Both are rows of a sparse matrix S, and packing is S x.
+to it. graph/transforms/vertex_cover.py chooses the edges of each. Both are rows of a sparse matrix S; packing is S x.
 """
 
 from collections.abc import Iterator

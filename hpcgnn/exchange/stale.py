@@ -8,6 +8,7 @@ other's adjoint: an operator over them must take the gradient of weights from th
 (ops/stale_convolution.py), not from what `pushed` returns.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Generic
 
@@ -26,28 +27,27 @@ from hpcgnn.exchange.wire import Wire
 class StaleExchange:
     """The exchange of one place in the model: what its two streams share. Collective.
 
-    plan: of the in-edges; delay: r, at least 1; smoothing: see Mailbox. ahead, home: the Mailboxes of rows and
-    of gradients.
+    plan: of the in-edges; delay: r, at least 1. ahead, home: the Mailboxes of rows and of gradients.
     """
 
-    def __init__(
-        self, plan: HaloPlan, buffers: HaloBuffers, comm: Communicator, wire: Wire, delay: int, smoothing: float
-    ) -> None:
+    def __init__(self, plan: HaloPlan, buffers: HaloBuffers, comm: Communicator, wire: Wire, delay: int) -> None:
         self.plan, self.buffers, self.comm, self.wire = plan, buffers, comm, wire
         come = [(plan.source(k + 1), int(plan.receive_counts[k])) for k in np.flatnonzero(plan.receive_counts).tolist()]
         go = [(plan.dest(k + 1), int(plan.send_counts[k])) for k in np.flatnonzero(plan.send_counts).tolist()]
-        self.ahead = Mailbox(comm, come, go, delay, smoothing, "halo_forward")
-        self.home = Mailbox(comm, go, come, delay, smoothing, "halo_backward")
+        self.ahead = Mailbox(comm, come, go, delay, "halo_forward")
+        self.home = Mailbox(comm, go, come, delay, "halo_backward")
         self.longest = plan.longest_round
         ends = np.cumsum([0, *(count for _, count in go)]).tolist()
-        self.sent = [plan.sending.part(*each) for each in zip(ends, ends[1:])]
+        self.sent = [plan.sending.part(*each) for each in itertools.pairwise(ends)]
 
     def rounds(self, halo: Sequence[EdgesT]) -> Iterator[tuple[EdgesT, tuple[int, int]]]:
         """(block, (start, stop)) of the rounds in which this rank receives rows, with the places of these in the
         halo.
         """
         starts = self.plan.starts.tolist()
-        return ((block, ends) for block, ends in zip(halo, zip(starts[:-1], starts[1:])) if ends[1] > ends[0])
+        return (
+            (block, ends) for block, ends in zip(halo, itertools.pairwise(starts), strict=True) if ends[1] > ends[0]
+        )
 
     def lease(self, widened: int, summed: int) -> Lease:
         """Memory for one round's rows widened, and for one round's gradients."""
@@ -68,12 +68,12 @@ class UsedRows(Generic[EdgesT]):
         stale, x, wire = self.exchange, rows.x, self.exchange.wire
         form = wire.form(x.shape[1], x.shape[1] if rows.narrow is None else rows.narrow, x.dtype)
         draw, scale = wire.next_draw(), rows.scale if rows.sent_scale is None else rows.sent_scale
-        for number, ((message, _), sent) in enumerate(zip(stale.ahead.prepare(form), stale.sent)):
+        for number, ((message, _), sent) in enumerate(zip(stale.ahead.prepare(form), stale.sent, strict=True)):
             wire.encode_sent(message, form, x, sent, scale, scale, draw, stale.plan.rank, number)
         stale.ahead.post()
         lease = stale.lease(form.widened_bytes, 0)
         yield self.own, x, rows.scale, None
-        stale.ahead.open(lease)
+        stale.ahead.open()
         for block, (start, stop) in stale.rounds(self.halo):
             yield block, stale.ahead.rows(start, stop, lease), None, None
 
@@ -106,7 +106,7 @@ class PushedGradients(Generic[EdgesT]):
                     wire.encode(message, form, part, None, None, key, count, first - before)
                 before += count
         stale.home.post()
-        stale.home.open(lease)
+        stale.home.open()
         step, first = max(1, stale.longest), 0
         for sent in stale.sent:
             for begin in range(0, sent.count, step):

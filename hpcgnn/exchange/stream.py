@@ -19,6 +19,7 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.edges import EdgesT, Yielded
+from hpcgnn.exchange.narrow import rounds_at_random
 from hpcgnn.exchange.own_edges import OwnEdges
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import coalesce, merge
@@ -36,9 +37,10 @@ class Rows:
 
     x: (n_p, F), each row contiguous; without columns, nothing is sent and only what returns travels. scale: (n_p,)
     factors of the rows, or None; remote rows arrive already scaled (by sent_scale, if that is given), and then the
-    scale that is yielded is None. summed_scale: (n_p,) factors of rows in the sums that a plan sends, where these are
-    not those of rows that are sent as they are. narrow: how many columns, from the first, may be narrowed on the way
-    (None: all). draw: key of the rounding; the same key rounds the same rows alike (None: the stream's next).
+    scale that is yielded is None. summed_scale: (columns,), of Stream.of_columns, factors of rows in the sums that a
+    plan sends, where these are not those of rows that are sent as they are. narrow: how many columns, from the first,
+    may be narrowed on the way (None: all). draw: key of the rounding; the same key rounds the same rows alike (None:
+    the stream's next).
     """
 
     x: torch.Tensor
@@ -104,21 +106,21 @@ class Stream(Generic[EdgesT]):
         pieces: whether the own block may come in pieces, each of some of its rows, between the turns; it comes first
         and whole (and then is `own`) where there is but one turn.
         """
-        x = rows.x
         total = None if returns is None else returns.total
-        sent_scale = rows.scale if rows.sent_scale is None else rows.sent_scale
-        within = sent_scale if rows.summed_scale is None else rows.summed_scale
         form, back = self._forms(rows, returns)
         transfers = self._transfers(form, back)
         self.uses[Use(kind, form, None if returns is None else back)] += 1
         draw = self.wire.next_draw() if rows.draw is None else rows.draw
         if self.wire.widths is not None and rows.draw is None:
             transfers = self._of_chosen_widths(transfers, self.wire.widths)
+        of_own = self._open(rows, returns)
+        x, scale, _ = of_own
+        sent_scale = scale if rows.sent_scale is None else self.of_columns(rows.sent_scale)
+        within = sent_scale if rows.summed_scale is None else rows.summed_scale
         if transfers:
             transfers[0].begin(x, sent_scale, within, draw, kind)
         own, tape = self.edges.pieces(max(1, len(transfers)) if pieces else 1), self.comm.tape
         number = 0 if tape is None else tape.begin_stream()
-        of_own = self._open(rows, returns)
         with _UNSEEN if tape is None else tape.span("own edges", "turn", {"kind": kind, "stream": number}):
             yield own[0], *of_own
         for turn, transfer in enumerate(transfers):
@@ -175,17 +177,22 @@ class Stream(Generic[EdgesT]):
             takes = row_sizes(form, back)
             _, _, summed, widened = takes
             self.buffers.declare(*takes)
-            turns = self._turns(self.buffers.cap(*takes, self._longest))
+            peers = self.plan.peers
+            turns = self._turns(self.buffers.cap(*takes, self._longest, peers.fewest))
 
             def most(values: Iterable[int]) -> int:
                 return max(values, default=0)
 
-            received = most(turn.num_received for turn in turns)
-            sizes = [most(turn.bytes_in(form) for turn in turns)] * 2 + [most(turn.bytes_out(form) for turn in turns)]
-            sizes += [most(turn.bytes_in(back) for turn in turns)] * 2
-            sizes += [most(turn.bytes_out(back) for turn in turns)] * 2
-            lease = self.buffers.lease([*sizes, received * summed, widened * self._longest])
-            made = [Transfer(turn, lease, self.comm, self.wire, form, back) for turn in turns]
+            received = most(turn.num_received for turn in turns) * len(peers.ranks)
+            sizes = [most(turn.bytes_in(form) for turn in turns)] * 2
+            sizes += [most(sum(form.message_bytes(rows) for _, rows in turn.mine) for turn in turns)]
+            # What returns is added where it is given back, but where it is narrowed on its way there.
+            given = [most(turn.bytes_in(back) for turn in turns) if back.narrow else received * back.row_bytes] * 2
+            sizes += given + [most(turn.bytes_out(back) for turn in turns)] * 2
+            shared = [0, 1, 5, 6, 7] if back.narrow else [0, 1, 3, 4, 5, 6, 7]
+            lease = self.buffers.lease([*sizes, received * summed, widened * self._longest], peers, shared)
+            ids = self.of_columns(self.wire.ids) if rounds_at_random(self.wire.name) else None
+            made = [Transfer(turn, lease, self.comm, self.wire, form, back, ids) for turn in turns]
             self.buffers.cuts(self)[form, back] = made
         return self.buffers.cuts(self)[form, back]
 
@@ -195,10 +202,12 @@ class Stream(Generic[EdgesT]):
         for each in transfers:
             turn, number = each.turn, self.wire.drawn
             items = Item(number, False, turn.number), Item(number, True, turn.number)
-            form, back = (one.of_kind(widths.of(item)) for one, item in zip((each.form, each.form_back), items))
+            form, back = (
+                one.of_kind(widths.of(item)) for one, item in zip((each.form, each.form_back), items, strict=True)
+            )
             key = turn.number, each.form, each.form_back, form, back
             if key not in known:
-                known[key] = Transfer(turn, each.lease, self.comm, self.wire, form, back)
+                known[key] = Transfer(turn, each.lease, self.comm, self.wire, form, back, each.ids)
             known[key].items = items
             made.append(known[key])
         return made

@@ -1,88 +1,145 @@
 """One turn of a stream: rows out and in, and results back. Which rows, and to whom, the plan has settled.
 
-Nothing here computes but the narrowing and widening of rows; every function begins or finishes messages and returns at
-once or when they are through.
+Nothing here computes but the narrowing and widening of rows, and the sums of what the ranks of a node return; every
+function begins or finishes messages and returns at once or when they are through.
+
+The ranks of a node share what arrives for it. Each receives its lanes, and all meet when theirs are there. So no rank
+begins a turn before all have computed the one before: then nobody reads the buffer of which the turn makes use again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.comm import Communicator, Exchange, Message, PersistentExchange
+from hpcgnn.comm import Communicator, Exchange, PersistentExchange
 from hpcgnn.exchange.buffers import Lease
 from hpcgnn.exchange.narrow import squared_ranges
+from hpcgnn.exchange.peers import Lane
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import Segment
 from hpcgnn.exchange.widths import Item
 from hpcgnn.exchange.wire import Form, Wire, cut, decode, read_rows
 
-#: (segment, its message, its rows)
-Cut = tuple[Segment, torch.Tensor, int]
+#: (lane, its message, its rows)
+Cut = tuple[Lane, torch.Tensor, int]
 
 
 class Turn:
     """What travels in one turn of a stream, whatever the rows are like. Made once and used by every layer and epoch.
 
-    number: of the turn; segments: what travels; rounds: indices of the rounds that these make up; incoming: [(segment,
-    rows that come)]; outgoing: [(segment, rows that go)]; sent: Sending, what goes, message after message; sent_by: the
-    same for each message; places: [(round, start, stop)], where the rows of a round stand among those that come.
+    number: of the turn; segments: what travels; rounds: indices of the rounds that these make up; incoming: [(Lane, its
+    rows)], of all that this rank's node receives; outgoing: [(Lane, its rows)], of all that it sends; spans: [(the
+    first, one past the last)] of the latter rows among all that the plan sends; sent_by: Sending of each lane that this
+    rank sends, sent: the same with what follows each other in one; places: [(round, start, stop)], where the rows of a
+    round stand among those that come.
     """
 
     def __init__(self, number: int, segments: Sequence[Segment], rounds: Sequence[int], plan: HaloPlan) -> None:
         self.number, self.plan = number, plan
-        self.incoming = [(s, count) for s in segments if (count := plan.received(s))]
-        sent = [(s, *span) for s in segments if (span := plan.sent(s))[1] > span[0]]
-        self.outgoing = [(s, last - first) for s, first, last in sent]
-        # Consecutive rounds send consecutive rows.
-        self.sent = plan.sending.part(*(sent[0][1], sent[-1][2]) if sent else (0, 0))
-        self.sent_by = [plan.sending.part(first, last) for _, first, last in sent]
-        assert self.sent.count == sum(count for _, count in self.outgoing), "rows are sent in their order"
+        peers = plan.peers
+        self.incoming = [
+            (lane, lane.rows)
+            for s in segments
+            if (count := plan.received(s))
+            for lane in peers.incoming(s.offset, s.start, count)
+        ]
+        self.outgoing, self.spans = list[tuple[Lane, int]](), list[tuple[int, int]]()
+        for s in segments:
+            first, last = plan.sent(s)
+            for lane in peers.outgoing(s.offset, s.start, last - first) if last > first else ():
+                self.outgoing.append((lane, lane.rows))
+                self.spans.append((first + lane.start - s.start, first + lane.stop - s.start))
+        mine = [span for (lane, _), span in zip(self.outgoing, self.spans, strict=True) if lane.sender == peers.rank]
+        self.sent_by = [plan.sending.part(first, last) for first, last in mine]
+        # Lanes that follow each other among all rows are packed as one: of a rank by itself all are.
+        before = [0, *(last for _, last in mine)]
+        breaks = [number for number, (first, _) in enumerate(mine) if number == 0 or first != before[number]]
+        runs = [mine[start:stop] for start, stop in zip(breaks, [*breaks[1:], len(mine)], strict=False)]
+        self.sent = [plan.sending.part(run[0][0], run[-1][1]) for run in runs]
+        self.num_sent = sum(each.count for each in self.sent)
         self.num_received = sum(count for _, count in self.incoming)
         starts = (plan.starts - plan.starts[rounds[0]]).tolist()
         ends = [(index, starts[index], starts[index + 1]) for index in rounds]
         self.places = [(index, start, stop) for index, start, stop in ends if stop > start]
 
+    @property
+    def mine(self) -> list[tuple[Lane, int]]:
+        """The lanes of `outgoing` that this rank sends."""
+        return [each for each in self.outgoing if each[0].sender == self.plan.peers.rank]
+
     def bytes_in(self, form: Form) -> int:
-        """Bytes that the messages with rows of this form take where they arrive."""
+        """Bytes that the messages with rows of this form take where they arrive, for all of the node."""
         return sum(form.message_bytes(count) for _, count in self.incoming)
 
     def bytes_out(self, form: Form) -> int:
-        """Bytes that they take where they are packed."""
+        """Bytes that those of all ranks of the node take where they are packed."""
         return sum(form.message_bytes(count) for _, count in self.outgoing)
 
 
 class Transfer:
     """The messages of one turn of one stream; for another stream of rows of the same form it is used again.
 
-    lease: of the stream; form: of the rows; back: of what returns. After `finish`, rows(start, stop) gives what was
-    received. After `open_returns`, back: (rows received, R). items: what rows and returns are to `wire.widths`.
+    lease: of the stream; form: of the rows; back: of what returns; ids: int64 (columns,), original ids of the rows that
+    are sent from, where they are rounded at random and not this rank's alone. After `finish`, rows(start, stop) gives
+    what was received. After `open_returns`, back: (rows received, R). items: what rows and returns are to
+    `wire.widths`.
     """
 
-    def __init__(self, turn: Turn, lease: Lease, comm: Communicator, wire: Wire, form: Form, back: Form) -> None:
-        self.turn, self.plan, self.lease, self.comm = turn, turn.plan, lease, comm
+    def __init__(
+        self,
+        turn: Turn,
+        lease: Lease,
+        comm: Communicator,
+        wire: Wire,
+        form: Form,
+        back: Form,
+        ids: torch.Tensor | None = None,
+    ) -> None:
+        self.turn, self.plan, self.lease, self.comm, self.ids = turn, turn.plan, lease, comm, ids
         self.wire, self.form, self.form_back = wire, form, back
         self.num_received = turn.num_received
         self.back: torch.Tensor | None = None
         self.items: tuple[Item, Item] | None = None
-        arrived, packed = lease.receive(turn.number, turn.bytes_in(form)), lease.send(turn.bytes_out(form))
-        self._incoming = cut(arrived, turn.incoming, form)
-        self._outgoing = cut(packed, turn.outgoing, form)
-        self._giving = cut(lease.give_back(turn.number, turn.bytes_in(back)), turn.incoming, back)
-        self._arriving = cut(lease.take_back(turn.number, turn.bytes_out(back)), turn.outgoing, back)
+        peers, mine = self.plan.peers, turn.mine
+        arrived = lease.receive(turn.number, turn.bytes_in(form))
+        packed = lease.send(sum(form.message_bytes(count) for _, count in mine))
+        self._incoming, self._outgoing = cut(arrived, turn.incoming, form), cut(packed, mine, form)
         # Without narrow columns the rows of all messages stand one after another.
         self._rows = None if form.narrow else arrived.view(form.dtype).view(self.num_received, form.width)
-        self._packed = None if form.narrow else packed.view(form.dtype).view(turn.sent.count, form.width)
-        size = self.num_received * back.width * back.dtype.itemsize
-        memory = lease.summed(size) if back.narrow else lease.give_back(turn.number, size)
-        self._back = memory.view(back.dtype).view(self.num_received, back.width)
+        self._packed = None if form.narrow else packed.view(form.dtype).view(turn.num_sent, form.width)
         # Who sends and who gets what never changes; rows without columns are not sent.
-        self._sent, self._received = _to(self._outgoing, self.plan.dest), _to(self._incoming, self.plan.source)
-        self._given, self._taken = _to(self._giving, self.plan.source), _to(self._arriving, self.plan.dest)
+        self._sent = [(lane.receiver, part) for lane, part, _ in self._outgoing]
+        self._received = [(lane.sender, part) for lane, part, _ in self._incoming if lane.receiver == peers.rank]
         if form.row_bytes == 0:
             self._sent = self._received = []
+        self._prepare_returns(back)
         self._messages: dict[tuple[bool, str], PersistentExchange] = {}  # by whether they return, and kind
+
+    def _prepare_returns(self, back: Form) -> None:
+        """Cut the memory for what returns: for every rank of the node a part in which it adds, then the messages."""
+        turn, peers, lease = self.turn, self.plan.peers, self.lease
+        shape = len(peers.ranks), self.num_received, back.width
+        size = shape[0] * shape[1] * shape[2] * back.dtype.itemsize
+        memory = lease.summed(size) if back.narrow else lease.give_back(turn.number, size)
+        self._added = memory.view(back.dtype).view(shape)
+        ends, place = dict[Lane, tuple[int, int]](), 0
+        for lane, count in turn.incoming:
+            ends[lane], place = (place, place + count), place + count
+        lanes = [(lane, count) for lane, count in turn.incoming if lane.receiver == peers.rank]
+        self._to_sum = [ends[lane] for lane, _ in lanes]
+        if back.narrow:
+            bytes_given = sum(back.message_bytes(count) for _, count in lanes)
+            self._giving = cut(lease.give_back(turn.number, bytes_given), lanes, back)
+        else:
+            parts = (self._added[0, slice(*ends[lane])].view(-1).view(torch.uint8) for lane, _ in lanes)
+            self._giving = (
+                [(lane, part, count) for (lane, count), part in zip(lanes, parts, strict=True)] if back.width else []
+            )
+        self._arriving = cut(lease.take_back(turn.number, turn.bytes_out(back)), turn.outgoing, back)
+        self._given = [(lane.sender, part) for lane, part, _ in self._giving]
+        self._taken = [(lane.receiver, part) for lane, part, _ in self._arriving if lane.sender == peers.rank]
 
     def describe(self, kind: str, stream: int, turns: int) -> dict[str, Any]:
         """What a trace says of this turn, one of `turns` of stream number `stream`."""
@@ -99,8 +156,8 @@ class Transfer:
     def begin(
         self, x: torch.Tensor, scale: torch.Tensor | None, within: torch.Tensor | None, draw: int, kind: str
     ) -> None:
-        """Pack own rows x (n_p, F), scaled by scale (n_p,), in sums by within (n_p,), and begin to send and receive.
-        draw: key of the rounding.
+        """Pack rows x (columns, F) of the plan's columns, scaled by scale (columns,), in sums by within (columns,), and
+        begin to send and receive. draw: key of the rounding.
         """
         if self.form.row_bytes:
             self._pack(x, scale, within, draw)
@@ -109,12 +166,14 @@ class Transfer:
 
     def _pack(self, x: torch.Tensor, scale: torch.Tensor | None, within: torch.Tensor | None, draw: int) -> None:
         if self._packed is not None:
-            if self._outgoing:
-                self.turn.sent.pack(self._packed, x, scale, within)
+            first = 0
+            for run in self.turn.sent:
+                run.pack(self._packed[first : first + run.count], x, scale, within)
+                first += run.count
             return
-        for (segment, part, _), sent in zip(self._outgoing, self.turn.sent_by):
-            place = self.plan.rank, self.turn.number, segment.offset
-            self.wire.encode_sent(part, self.form, x, sent, scale, within, draw, *place)
+        for (lane, part, _), sent in zip(self._outgoing, self.turn.sent_by, strict=True):
+            place = self.plan.peers.rank, self.turn.number, lane.offset
+            self.wire.encode_sent(part, self.form, x, sent, scale, within, draw, *place, ids=self.ids)
 
     def _exchange(self, returns: bool, kind: str) -> Exchange:
         """Begin to send and receive rows, or what returns for them; buffers, peers and sizes are always the same."""
@@ -136,6 +195,7 @@ class Transfer:
     def finish(self) -> None:
         """Wait until `rows` are valid, and the buffer that was sent from is free."""
         self._under_way.finish()
+        self.plan.peers.meet(self.turn.number)
 
     def rows(self, start: int, stop: int) -> torch.Tensor:
         """(stop − start, F): some of the rows received; widened ones are valid until the next are asked for."""
@@ -145,42 +205,56 @@ class Transfer:
 
     def open_returns(self) -> None:
         """Make `back` (rows received, R) of zeros, to be summed into."""
-        self.back = self._back.zero_()
+        self.back = self._added[self.plan.peers.place].zero_()
 
     def begin_returns(self, draw: int, kind: str) -> None:
-        """Send `back` to the owners of the rows, and begin to receive what they send for ours."""
-        form, first = self.form_back, 0
-        for segment, part, count in self._giving if form.narrow else ():
-            key = kernels.stream_key(draw, self.plan.rank, self.turn.number, segment.offset)
-            self.wire.encode(part, form, self._back[first : first + count], None, None, key)
-            first += count
+        """Send `back`, of all ranks of the node together, to where the rows came from, and begin to receive what comes
+        back for those that went.
+        """
+        form, peers = self.form_back, self.plan.peers
+        peers.meet(self.turn.number)  # all have added
+        for (first, last), (lane, part, _) in zip(self._to_sum, self._giving, strict=True):
+            total = self._added[0, first:last]
+            for others in self._added[1:]:
+                total += others[first:last]
+            if form.narrow:
+                key = kernels.stream_key(draw, peers.rank, self.turn.number, lane.offset)
+                self.wire.encode(part, form, total, None, None, key)
         self._note(self._giving, form, 1)
         self._returning = self._exchange(True, kind)
 
     def finish_returns(self, total: torch.Tensor) -> None:
-        """Finish both and add what came to total (n_p, R), in the fixed order of the plan."""
+        """Finish both and add what came for own rows to total (n_p, R), in the fixed order of the plan."""
         self._returning.finish()
-        for (_, part, _), sent in zip(self._arriving, self.turn.sent_by):
+        peers, columns = self.plan.peers, self.plan.columns
+        peers.meet(self.turn.number)  # what came is there, whichever rank has received it
+        own = None if peers.rows is None or columns is None else columns.own
+        for (_, part, _), span in zip(self._arriving, self.turn.spans, strict=True):
+            sent = self.plan.sending.part(*span)
             assert sent.sums is None, "nothing returns along a plan that sends sums"
-            add_message(total, sent.rows, part, self.form_back, self.lease)
+            add_message(total, sent.rows, part, self.form_back, self.lease, own)
 
 
-def _to(messages: Sequence[Cut], rank_of: Callable[[int], int]) -> list[Message]:
-    """[(rank, message)] for what `cut` gives."""
-    return [(rank_of(segment.offset), part) for segment, part, _ in messages]
-
-
-def add_message(total: torch.Tensor, index: torch.Tensor, message: torch.Tensor, form: Form, lease: Lease) -> None:
-    """Add the rows of a message to rows index int32 (m,) of total (n_p, R), widened in the memory that the lease has
-    for it.
+def add_message(
+    total: torch.Tensor, index: torch.Tensor, message: torch.Tensor, form: Form, lease: Lease, own: slice | None = None
+) -> None:
+    """Add the rows of a message to rows index int32 (m,), ascending, of total (n_p, R), widened in the memory that the
+    lease has for it. own: None, or which of the numbers in `index` total has rows for; the others are left out.
     """
+    begin, end, base = 0, len(index), 0
+    if own is not None:
+        begin, end = torch.searchsorted(index, torch.tensor([own.start, own.stop], dtype=index.dtype)).tolist()
+        base = own.start
+    if begin == end:
+        return
+    rows_at = index[begin:end] - base if base else index[begin:end]
     if not form.narrow:
-        kernels.add_rows(total, index, form.parts(message, index.shape[0])[1], distinct=True)
+        kernels.add_rows(total, rows_at, form.parts(message, index.shape[0])[1][begin:end], distinct=True)
         return
     memory = lease.widened(None).view(form.dtype)
     step = max(1, len(memory) // form.width)
-    for first in range(0, len(index), step):
-        count = min(step, len(index) - first)
+    for first in range(begin, end, step):
+        count = min(step, end - first)
         rows = memory[: count * form.width].view(count, form.width)
         decode(rows, form, message, len(index), first)
-        kernels.add_rows(total, index[first : first + count], rows, distinct=True)
+        kernels.add_rows(total, rows_at[first - begin : first - begin + count], rows, distinct=True)

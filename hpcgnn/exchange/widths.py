@@ -53,7 +53,7 @@ class Widths:
             items = sorted(self._sums)
             sums = torch.tensor([self._sums[item] for item in items], dtype=torch.float64)
             ranges, numbers = self._comm.allreduce_(sums, "control").numpy().T
-            self._chosen = dict(zip(items, chosen(items, ranges, numbers, self._bits)))
+            self._chosen = dict(zip(items, chosen(items, ranges, numbers, self._bits), strict=True))
             if self._comm.rank == 0:
                 counts = Counter(self._chosen.values())
                 log.info(
@@ -93,9 +93,11 @@ def chosen(items: Iterable[Item], ranges: np.ndarray, numbers: np.ndarray, bits:
     """
     streams = [item[:2] for item in items]
     total = dict.fromkeys(streams, 0.0)
-    for stream, each in zip(streams, ranges.tolist()):
+    for stream, each in zip(streams, ranges.tolist(), strict=True):
         total[stream] += each
-    share = [each / total[stream] if total[stream] else 0.0 for stream, each in zip(streams, ranges.tolist())]
+    share = [
+        each / total[stream] if total[stream] else 0.0 for stream, each in zip(streams, ranges.tolist(), strict=True)
+    ]
     widths = [_bits(kind) for kind in KINDS]
     spare = (bits - widths[0]) * float(numbers.sum())
     level = [0] * len(share)

@@ -139,10 +139,12 @@ class Wire:
         draw: int,
         rows: int | None = None,
         first: int = 0,
+        ids: torch.Tensor | None = None,
     ) -> None:
         """Write rows index int32 (m,) of x (n, F), times scale (n,), as one message (bytes); draw: key of the rounding.
 
-        index None: all rows of x, unscaled. rows, first: where these are rows first … of a message of so many.
+        index None: all rows of x, unscaled. rows, first: where these are rows first … of a message of so many. ids:
+        int64 (n,), original ids of the rows of x (None: own rows).
         """
         count = (x if index is None else index).shape[0]  # len() of a tensor goes through Python
         place = slice(first, first + count)
@@ -156,7 +158,8 @@ class Wire:
             _take(narrow, features, index, scale)
             return
         if factors is not None:
-            self._round(narrow, factors[place], features, index, scale, form.kind.bits, draw, first)
+            numbers = self.ids if ids is None else ids
+            _round(narrow, factors[place], features, index, scale, form.kind.bits, draw, first, numbers)
             return
         step = max(1, _PIECE // form.narrow)
         for start in range(0, count, step):
@@ -165,26 +168,6 @@ class Wire:
             if scale is not None and index is not None:
                 taken = taken * scale[index[piece].long(), None]
             narrow[piece] = self._narrowed(taken, form.kind.type)
-
-    def _round(
-        self,
-        narrow: torch.Tensor,
-        factors: torch.Tensor,
-        x: torch.Tensor,
-        index: torch.Tensor | None,
-        scale: torch.Tensor | None,
-        bits: int,
-        draw: int,
-        first: int,
-    ) -> None:
-        """`kernels.narrow` by draws for the rows' original ids, or, without index, for their places from `first` on."""
-        if index is None:
-            kernels.narrow(narrow, factors, x, torch.arange(first, first + len(x)), draw, bits)
-            return
-        for start in range(0, len(index), _ROWS):
-            piece = slice(start, min(start + _ROWS, len(index)))
-            ids = self.ids[index[piece].long()]
-            kernels.narrow(narrow[piece], factors[piece], x, ids, draw, bits, index[piece], scale)
 
     def encode_sent(
         self,
@@ -196,12 +179,13 @@ class Wire:
         within: torch.Tensor | None,
         draw: int,
         *place: int,
+        ids: torch.Tensor | None = None,
     ) -> None:
-        """Write what is sent of own rows x (n, F) as one message; scale, within: see Sending.pack. draw: key of the
-        rounding, which rows among sums have no ids for, but the place of the message.
+        """Write what is sent of rows x (n, F) as one message; scale, within: see Sending.pack. draw: key of the
+        rounding, which rows among sums have no ids for, but the place of the message. ids: as of `encode`.
         """
         if sent.sums is None:
-            self.encode(message, form, x, sent.rows, scale, draw)
+            self.encode(message, form, x, sent.rows, scale, draw, ids=ids)
             return
         key = kernels.stream_key(draw, *place)
         for first, rows in sent.pieces(x, scale, within):
@@ -231,7 +215,11 @@ def cut(buffer: torch.Tensor, counts: Iterable[tuple[Peer, int]], form: Form) ->
     """[(peer, its message, its rows)] of a buffer for messages of these many rows, for the peers that have rows."""
     sizes = [(peer, count, form.message_bytes(count)) for peer, count in counts]
     parts = buffer.split([size for _, _, size in sizes])
-    return [(peer, part[: count * form.row_bytes], count) for (peer, count, _), part in zip(sizes, parts) if count]
+    return [
+        (peer, part[: count * form.row_bytes], count)
+        for (peer, count, _), part in zip(sizes, parts, strict=True)
+        if count
+    ]
 
 
 def read_rows(
@@ -255,3 +243,24 @@ def _take(out: torch.Tensor, x: torch.Tensor, index: torch.Tensor | None, scale:
         out.copy_(x)
     else:
         kernels.pack(out, x, index, scale)
+
+
+def _round(
+    narrow: torch.Tensor,
+    factors: torch.Tensor,
+    x: torch.Tensor,
+    index: torch.Tensor | None,
+    scale: torch.Tensor | None,
+    bits: int,
+    draw: int,
+    first: int,
+    ids: torch.Tensor,
+) -> None:
+    """`kernels.narrow` by draws for the rows' original ids, or, without index, for their places from `first` on."""
+    if index is None:
+        kernels.narrow(narrow, factors, x, torch.arange(first, first + len(x)), draw, bits)
+        return
+    for start in range(0, len(index), _ROWS):
+        piece = slice(start, min(start + _ROWS, len(index)))
+        taken = ids[index[piece].long()]
+        kernels.narrow(narrow[piece], factors[piece], x, taken, draw, bits, index[piece], scale)

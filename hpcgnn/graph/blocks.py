@@ -22,10 +22,11 @@ class Block:
 
     indptr: int64 (R + 1,); indices: int32 (E,), rows of the source buffer; rows: int32 (R,) strictly increasing, the
     non-empty own rows, or None for all of them; weight: (E,) of the computing dtype or None for ones; first_column: the
-    halo position of column 0, or None where the columns are the own nodes, or all of the node's (see within_node.py);
+    halo position of column 0, or None where the columns are the own nodes, or all of the node's
+    (graph/transforms/within_node.py);
     edge: int32 or int64 (E,), where each edge stands in the rank's list of edges, or None where that was not asked for;
     returns: int32 (E,), the row that what returns over each edge is added to, or None where that is its column's. What
-    there is of edges may be longer than E = indptr[R] (see dropping.py).
+    there is of edges may be longer than E = indptr[R] (see graph/transforms/dropping.py).
     """
 
     indptr: torch.Tensor
@@ -125,7 +126,7 @@ def halo_blocks(
     found_rows, found_begins, filled = np.empty(len(halo), np.int32), np.empty(len(halo), np.int64), 0
     for rounds, edges, places in grouped(round_of, len(halo), counts):
         columns[places] = halo[edges] - starts[rounds]
-        for new, old in zip(moved, (weight, edge)):
+        for new, old in zip(moved, (weight, edge), strict=True):
             if new is not None and old is not None:
                 new[torch.from_numpy(places)] = old[torch.from_numpy(edges)]
         # An edge begins a row of its round where the edge before it in that round, maybe of an earlier part, had none.
@@ -140,7 +141,7 @@ def halo_blocks(
         found_rows[filled:end], found_begins[filled:end] = rows[begins], places[begins]
         filled = end
     blocks = _in_rounds(starts, counts, found_rows[:filled], found_begins[:filled], columns, *moved)
-    for block, width in zip(blocks, np.diff(starts).tolist()):
+    for block, width in zip(blocks, np.diff(starts).tolist(), strict=True):
         kernels.check_block(block.indptr, block.indices, block.rows, len(indptr) - 1, width)
     return blocks
 

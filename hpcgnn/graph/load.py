@@ -60,7 +60,7 @@ def read_indptr(file: GraphFile, group: str, ranges: list[tuple[int, int]]) -> t
             f"{file.path}: {group}/indptr is not monotone within 0..{entries} in rows {start}..{stop}; the file "
             "is corrupted, import the graph again"
         )
-    spans = list(zip(found[begins].tolist(), found[ends - 1].tolist()))
+    spans = list(zip(found[begins].tolist(), found[ends - 1].tolist(), strict=True))
     if len(spans) == 0:
         return np.zeros(1, np.int64), spans
     if len(spans) == 1:

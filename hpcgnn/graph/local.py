@@ -23,7 +23,8 @@ from hpcgnn.placement.order import FoundEdges, LocalOrder
 class Adjacency:
     """One direction of the edges of a rank, ready to be streamed along. degree: float64 (rows,), the sum of the weights
     of each row's edges in the whole graph, 0 where they cancel (see sums.py). edges: EdgeList, or None where no model
-    asks for one. counted: the edges of the own rows, where sums stand for some of them. near: None, or what is known of
+    asks for one. counted, row_counts: the edges of the own rows, and of each of them (int32 (rows,), where edges have
+    weights), where sums stand for some of them. near: None, or what is known of
     the node's other ranks where their rows are read in place: then these are columns of `own`, and none of the halo.
     """
 
@@ -33,6 +34,7 @@ class Adjacency:
     degree: torch.Tensor
     edges: EdgeList | None = None
     counted: int | None = None
+    row_counts: torch.Tensor | None = None
     near: Neighbours | None = None
 
     @property
@@ -51,6 +53,13 @@ class Adjacency:
             assert block.rows is not None, "a round's block says which rows it stores"
             total[block.rows.long()] += torch.diff(block.indptr)
         return total
+
+    @property
+    def summed_rows(self) -> torch.Tensor:
+        """How many rows an aggregate of each row is the sum of: (rows,), of any type."""
+        if self.own.weight is None:
+            return self.degree
+        return self.edge_counts if self.row_counts is None else self.row_counts
 
     @property
     def nbytes(self) -> int:
@@ -74,7 +83,7 @@ class LocalGraph:
     compact: how dense features travel, if that is not as rows.
     feature_rows: the structure along which features travel, where it is not `inward`: that one sends sums then.
     outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see
-    pruning.py); what such a layer does not need is None.
+    graph/transforms/pruning.py); what such a layer does not need is None.
     held: {split: its edges}, those that are held out of all others (see held_out.py), or come with the graph
     (given_pairs.py); without weights and types. negatives, known: what comes with the graph beside them (see
     `GivenPairs`); compared_with: which negatives they have (graphfile/given_links.py), '' if they do not come with it.

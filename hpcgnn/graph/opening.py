@@ -4,7 +4,7 @@ A file system answers the same small questions as often as there are ranks, and 
 checks the root attributes, the descriptions of the datasets, the clusters and the map, and the others get them from it.
 They open the file for their own slabs alone. That holds for one file on a shared file system. Where the ranks see
 different ones (copies on the disks of nodes, or a file that is made again at this moment), each reads its own, and the
-ranks compare what they found (train/agreement.py).
+ranks compare what they found (app/agreement.py).
 """
 
 import hashlib

@@ -38,7 +38,9 @@ def shelve_features(
             number = np.searchsorted(ends, places, side="right")
             rows = places - (ends - stops)[number]
             begins = np.flatnonzero(np.diff(rows, prepend=rows[0] - 2) != 1)
-            wanted = list(zip(rows[begins].tolist(), (rows[np.append(begins[1:], len(rows)) - 1] + 1).tolist()))
+            wanted = list(
+                zip(rows[begins].tolist(), (rows[np.append(begins[1:], len(rows)) - 1] + 1).tolist(), strict=False)
+            )
             found = file.read("nodes/features", wanted, dtype)
             check(found)
             yield torch.from_numpy(found)

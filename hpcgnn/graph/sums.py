@@ -3,7 +3,7 @@
 One rule wherever a mean is taken (sage by node, rgcn by node and relation): Σ w x / Σ w wherever Σ w is not 0, negative
 sums included, and 0 where it is, as for a node without edges. Weights are float32: a sum of at most 2^-23 of that of
 their absolute values is made of their rounding (0.1 + 0.2 - 0.3), and counts as 0. Symmetric normalisation takes roots,
-so that sums below 0 are an error there (train/weights.py).
+so that sums below 0 are an error there (app/edge_weights.py).
 """
 
 import numpy as np

@@ -217,7 +217,7 @@ class _Places:
     def move(self, parts: tuple[torch.Tensor, ...]) -> torch.Tensor:
         """The rows that this rank keeps, in order, of the rows of all ranks by keeper. Collective."""
         kept = torch.empty((self._length, parts[0].shape[1]), dtype=parts[0].dtype)
-        for place, (_, rows) in zip(self._places, self._swapped(parts)):
+        for place, (_, rows) in zip(self._places, self._swapped(parts), strict=True):
             kept[place[:, 0]] = rows
         return kept
 

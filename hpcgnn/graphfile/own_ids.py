@@ -5,6 +5,7 @@ that order, slab by slab, so that ids are read as they are wanted; and a graph t
 are. Words are kept one after another with offsets: a column of texts of fixed length would be as wide as the longest.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -53,11 +54,11 @@ def read_ids(file: "GraphFile", nodes: np.ndarray) -> np.ndarray:
     lengths = np.delete(np.diff(bounds), firsts[1:-1] - 1) if len(nodes) else bounds[:0]
     if (lengths < 0).any() or (len(begins) and begins[0] < 0):
         raise FormatError(f"{file.path}: {OFFSETS} do not ascend; the file is corrupted, import the graph again")
-    spans = [(int(bounds[first]), int(bounds[last - 1])) for first, last in zip(firsts, firsts[1:])]
+    spans = [(int(bounds[first]), int(bounds[last - 1])) for first, last in itertools.pairwise(firsts)]
     text = file.read(TEXT, spans, np.uint8).tobytes()
     ends = np.cumsum(lengths).tolist()
     try:
-        words = [text[start:stop].decode() for start, stop in zip([0, *ends], ends)]
+        words = [text[start:stop].decode() for start, stop in zip([0, *ends], ends, strict=False)]
     except UnicodeDecodeError as error:
         raise FormatError(f"{file.path}: {TEXT} is no text in UTF-8 ({error}); import the graph again") from error
     return np.array(words, object)

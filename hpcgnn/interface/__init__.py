@@ -1,5 +1,5 @@
-"""What a script or a notebook of one's own trains with: `hpcgnn.load`, and the graph that it gives.
+"""Training in scripts and notebooks: `hpcgnn.load`, and the graph that it returns.
 
-A room of its own above train/: it takes the loss, the metrics and the loading of a job from there, and leaves the loop
-to the script.
+The package takes the loss, the metrics and the loading of a job from the rooms below, and leaves the loop to the
+script.
 """

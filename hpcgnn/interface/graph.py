@@ -1,8 +1,8 @@
-"""A rank's share of a graph, as a script trains on it: what layers ask for (nn/graph.py), and what a loop does.
+"""A rank's share of a graph for training in a script: data for layers (nn/graph.py), and operations of a loop.
 
-A loss is a mean over the training nodes of all ranks, and so each rank's gradients are those of its own share of it:
-`loss` shows the mean and differentiates the share, and `sync_gradients` adds the shares up. Both cost one message of
-all ranks in a step.
+A loss is a mean over the training nodes of all ranks, so each rank's gradients cover its own share of it. `loss` shows
+the mean and differentiates the share, and `sync_gradients` adds the shares up. Each costs one collective message per
+step.
 """
 
 import hashlib
@@ -30,17 +30,20 @@ from hpcgnn.ops.operators import Attention, Linear, Made, Operator
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.tasks.base import Scale
+from hpcgnn.tasks.evaluator import Evaluator
+from hpcgnn.tasks.objective import Objective
 from hpcgnn.tasks.regression import scale_of
-from hpcgnn.train.evaluate import Evaluator
-from hpcgnn.train.objective import Objective
 
 AnyModule = TypeVar("AnyModule", bound=torch.nn.Module)
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """What `load` has made. stated: whether the user chose about self loops; with_loops(self_loops): the same share
-    with the edges so, read anew, collective.
+    """The result of `load`.
+
+    Attributes:
+        stated: whether the user chose about self loops.
+        with_loops: with_loops(self_loops) reads the same share anew with this choice. Collective.
     """
 
     local: LocalGraph
@@ -53,14 +56,19 @@ class Loaded:
 
 
 class TrainingGraph(Graph):
-    """A rank's share of a graph. Everything that computes or counts is collective: all ranks do it, in the same order.
+    """A rank's share of a graph.
 
-    Tensors of nodes are of own nodes, n_p of them, in one order: features (n_p, F) float, or SparseRows; labels int64
-    (n_p,) with -1 for none, float (n_p, C) of 0 and 1, or float (n_p, T) of real numbers with NaN for none; train_mask,
-    val_mask, test_mask bool (n_p,), nodes with a label; ids int64 (n_p,), the numbers of the nodes in what the graph
-    file was made from. task: what the labels are for, 'classification', 'multilabel' or 'regression'. num_nodes,
-    num_features, num_classes (for regression of targets): of the whole graph. rank, size: of this process, and how many
-    there are. What layers ask for is that of `Graph`.
+    Every method that computes or counts is collective: all ranks call it, in the same order. Tensors of nodes have a
+    row for each of the n_p owned nodes, in one order. Layers use the methods of `Graph`.
+
+    Attributes:
+        features: (n_p, F) float, or SparseRows.
+        labels: int64 (n_p,) with -1 for none, float (n_p, C) of 0 and 1, or float (n_p, T) with NaN for none.
+        train_mask, val_mask, test_mask: bool (n_p,), nodes with a label.
+        ids: int64 (n_p,), numbers of the nodes in the source of the graph file.
+        task: 'classification', 'multilabel' or 'regression'.
+        num_nodes, num_features, num_classes: numbers of the whole graph; for regression, num_classes counts targets.
+        rank, size: number of this process, and number of processes.
     """
 
     def __init__(self, loaded: Loaded) -> None:
@@ -84,8 +92,8 @@ class TrainingGraph(Graph):
     def initialise(self, model: AnyModule) -> AnyModule:
         """Give a model the same parameters and buffers on all ranks, and return it. Collective.
 
-        Layers of hpcgnn.nn get what `hpcgnn train` draws for the same seed, all else what it has on rank 0. From then
-        on `epochs` sees to it that the ranks do not drift apart.
+        Layers of hpcgnn.nn get the same parameters as in `hpcgnn train` with the same seed; others get rank 0's.
+        Afterwards, `epochs` checks that the ranks do not drift apart.
         """
         for tensor in (*model.parameters(), *model.buffers()):
             if torch.nn.parameter.is_lazy(tensor):
@@ -94,7 +102,7 @@ class TrainingGraph(Graph):
                 )
             same = tensor.data.contiguous()
             tensor.data.copy_(self._loaded.comm.broadcast_(same, 0, "control"))
-        initialise(model, self.random)
+        initialise(model, self.random, self._loaded.config.model.initial_weights)
         self._models.append(weakref.ref(model))
         return model
 
@@ -110,18 +118,31 @@ class TrainingGraph(Graph):
         self._compare(count)
 
     def loss(self, logits: torch.Tensor) -> torch.Tensor:
-        """The mean loss over the training nodes of the whole graph: cross-entropy, binary cross-entropy for multi-label
-        tasks, or the squared error for regression, of outputs in the units of the labels (see `scale`). A scalar, the
-        same on all ranks; its gradients are those of this rank's share of the mean, so that `sync_gradients` comes
-        after `backward`. Collective.
+        """Return the mean loss over the training nodes of the whole graph. Collective.
 
-        logits: (n_p, C) of own nodes, or of the own training nodes alone. Raises GraphError if no node is for training.
+        The loss is cross-entropy, binary cross-entropy for multi-label tasks, or the squared error for regression, in
+        the units of the labels (see `scale`). Call `sync_gradients` after `backward`: the gradients cover this rank's
+        share of the mean.
+
+        Args:
+            logits: (n_p, C) of owned nodes, or the rows of owned training nodes alone.
+
+        Returns:
+            a scalar, the same on all ranks.
+
+        Raises:
+            GraphError: no node is for training.
         """
         return _Shown.apply(self._objective.local_loss(logits), self._loaded.comm)
 
     def mean(self, values: torch.Tensor) -> torch.Tensor:
-        """The mean of what all ranks give, for losses of one's own: values (m,) of any own rows, m as it comes on each
-        rank. A scalar with gradients as those of `loss`. Collective.
+        """Return the mean of all ranks' values, for custom losses. Collective.
+
+        Args:
+            values: (m,) of any owned rows; m may differ between ranks.
+
+        Returns:
+            a scalar with gradients like the result of `loss`.
         """
         comm = self._loaded.comm
         count = int(comm.total(torch.tensor([values.numel()])))
@@ -130,7 +151,7 @@ class TrainingGraph(Graph):
     def sync_gradients(self, model: torch.nn.Module | Sequence[torch.nn.Parameter]) -> None:
         """Add up the gradients of all ranks, between `backward` and the optimizer's step. Collective, one message.
 
-        A parameter that has a gradient on one rank gets one on all; what has none anywhere stays without.
+        A parameter with a gradient on one rank gets one on all; a parameter without any stays without.
         """
         given = model.parameters() if isinstance(model, torch.nn.Module) else model
         parameters = [parameter for parameter in given if parameter.requires_grad]
@@ -141,7 +162,7 @@ class TrainingGraph(Graph):
             flat = torch.cat([there, *(grad.reshape(-1) for grad in grads)])
             self._loaded.comm.allreduce_(flat, "allreduce")
             counts, *sums = flat.split([len(some), *(each.numel() for each in some)])
-            for parameter, count, total in zip(some, counts, sums):
+            for parameter, count, total in zip(some, counts, sums, strict=True):
                 if count:
                     parameter.grad = total.view_as(parameter).clone()
 
@@ -157,9 +178,13 @@ class TrainingGraph(Graph):
 
     @cached_property
     def scale(self) -> Scale:
-        """For regression: the mean and deviation of the training nodes' targets, by which a model can learn them
-        whatever their units: `graph.scale.in_units(model(graph))` (n_p, T) is what `loss` and `scores` take. Collective
-        when it is first asked for. Raises ConfigError, on all ranks, for other tasks.
+        """For regression: the mean and deviation of the training nodes' targets. The first use is collective.
+
+        With it a model can learn targets in any units: `loss` and `scores` take `graph.scale.in_units(model(graph))`
+        (n_p, T).
+
+        Raises:
+            ConfigError: on all ranks, for other tasks.
         """
         if self.task != REGRESSION:
             raise ConfigError.on_all(f"graph.scale is for regression, and the labels of this graph are for {self.task}")
@@ -170,8 +195,9 @@ class TrainingGraph(Graph):
         return self.scores(logits, "accuracy")
 
     def seen_with(self, self_loops: str) -> Graph:
-        """The same share with self loops added ('add') or the edges as they are ('keep'): this graph, or another that
-        is read when it is first asked for, and shares the features. Collective.
+        """Return the share with self loops added ('add') or the edges as they are ('keep'). Collective.
+
+        This is the same graph, or another one, read on first use, which shares the features.
         """
         if self_loops not in self._views:
             mine = self._local
@@ -193,7 +219,7 @@ class TrainingGraph(Graph):
         dropout: float = 0.0,
         layer: int = 0,
     ) -> torch.Tensor:
-        """As that of Graph."""
+        """See `Graph.propagate`."""
         if traits_of(getattr(message, "__self__", None)).self_loops == "add" and not self._loaded.stated:
             raise _unstated()
         return super().propagate(message, reduce, x_src=x_src, x_dst=x_dst, edge=edge, dropout=dropout, layer=layer)
@@ -236,7 +262,7 @@ class TrainingGraph(Graph):
         return self._constants[name]
 
     def _compare(self, epoch: int) -> None:
-        """Raise ConfigError, on all ranks, if they have different parameters after so many epochs."""
+        """Raise ConfigError, on all ranks, if their parameters differ after `epoch` epochs."""
         digest = hashlib.sha256()
         for model in filter(None, (reference() for reference in self._models)):
             for parameter in model.parameters():
@@ -258,14 +284,14 @@ class _Asked:
 
     def operator(self, description: Operator[Made]) -> Made:
         """The operator of this description. Raises ConfigError, on all ranks."""
-        usual = isinstance(description, Attention) or isinstance(description, Linear) and description.norm == "sym"
+        usual = isinstance(description, Attention) or (isinstance(description, Linear) and description.norm == "sym")
         if usual and not self._stated:
             raise _unstated()
         return self._halo.operator(description)
 
 
 class _Shown(torch.autograd.Function):
-    """The sum over ranks of their shares of a scalar, whose gradient is that of the own share."""
+    """The sum over ranks of their shares of a scalar, with the gradient of this rank's share."""
 
     @staticmethod
     def forward(ctx: Any, share: torch.Tensor, comm: Communicator) -> torch.Tensor:

@@ -1,8 +1,8 @@
 """`hpcgnn.load`: a script on any number of ranks gets its share of a graph.
 
-What a job does before it trains is done here as well: the session, the options checked, the map chosen, the ranks
-compared, the share read. What is not known is the model. So how wide the rows are that its layers will exchange is an
-option, `widest`, where a job tries the model on a toy graph.
+It runs the start of a job as well: the session, the check of the options, the choice of the map, the comparison of
+ranks, and the reading of the share. The model is unknown at this point. So the width of the rows that its layers
+exchange is an option, `widest`. A job measures it on a small graph.
 """
 
 import hashlib
@@ -11,9 +11,12 @@ from pathlib import Path
 
 import torch
 
+from hpcgnn.app.agreement import agree, facts_of_process
+from hpcgnn.app.choosing_maps import choose_map
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.script import end_like_a_job, session_of_script
+from hpcgnn.comm.launch.script import end_like_a_job, session_of_script
 from hpcgnn.config import Config, make_config
+from hpcgnn.engine.rundir import start_logging
 from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.load import load_local_graph
@@ -22,13 +25,10 @@ from hpcgnn.graph.opening import open_graph
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.interface.graph import Loaded, TrainingGraph
 from hpcgnn.options.inputs import inputs_of
+from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.model_spec import DTYPES, check_features
+from hpcgnn.plugins.memory_profile import set_allocator_policy, trim_heap
 from hpcgnn.tasks.registry import TASKS
-from hpcgnn.train.agreement import agree, facts_of_process
-from hpcgnn.train.choices import registry_choices
-from hpcgnn.train.choosing_maps import choose_map
-from hpcgnn.train.memory_profile import set_allocator_policy, trim_heap
-from hpcgnn.train.rundir import start_logging
 
 log = logging.getLogger("hpcgnn")
 WIDEST = 512
@@ -49,21 +49,27 @@ def load(
     threads: int = 0,
     watchdog: float = 300.0,
 ) -> TrainingGraph:
-    """This rank's share of a graph file, to train on in a loop of one's own. Collective: under `mpiexec -n P python
-    SCRIPT` all P ranks call it; plain `python SCRIPT` is one rank.
+    """Return this rank's share of a graph file, for a custom training loop. Collective.
 
-    The first call starts MPI. From then on an exception that nobody catches ends the job on all ranks, and the ranks
-    wait for each other at the end of the script.
+    Under `mpiexec -n P python SCRIPT` all P ranks call it; plain `python SCRIPT` is one rank. The first call starts
+    MPI. From then on an uncaught exception ends the job on all ranks, and the ranks wait for each other at the end of
+    the script.
 
-    self_loops: 'add' gives one to every node that has none, as `hpcgnn train` does for gcn, sgc, appnp, gat and gatv2;
-    'keep' leaves the edges as they are. Left out, they are so too, and those layers refuse to guess. features: 'file',
-    'none' (a column of ones), 'degree' or 'file+degree', as of `hpcgnn train`. precision: fp32 or
-    fp64, of features and parameters. seed: of initial parameters and dropout. halo_buffer: MiB for all communication
-    buffers of the rank. widest: numbers of the widest row that layers will exchange (heads × width, for transformers
-    twice that), besides the features. edges: keep weights, types and features of edges for layers that read them (None:
-    if the file has any). partition, auto_partition, threads, watchdog: as of `hpcgnn train`.
+    Args:
+        path: the graph file.
+        self_loops: 'add' adds one to every node without, as `hpcgnn train` does for gcn, sgc, appnp, gat and gatv2.
+            'keep' leaves the edges as they are. None leaves them too, and those layers refuse to guess.
+        features: 'file', 'none' (a column of ones), 'degree' or 'file+degree', as in `hpcgnn train`.
+        precision: fp32 or fp64, for features and parameters.
+        seed: seed of initial parameters and dropout.
+        halo_buffer: MiB for all communication buffers of the rank.
+        widest: numbers in the widest row that layers exchange (heads × width, for transformers twice that), apart from
+            the features.
+        edges: keep weights, types and features of edges for layers that read them (None: if the file has any).
+        partition, auto_partition, threads, watchdog: as in `hpcgnn train`.
 
-    Raises ConfigError, FormatError or GraphError, on all ranks together.
+    Raises:
+        ConfigError, FormatError, GraphError: on all ranks together.
     """
     end_like_a_job()
     set_allocator_policy()
@@ -165,7 +171,7 @@ class BoundedBuffers(HaloBuffers):
         self._longest = max(self._longest, *(plan.longest_round for plan in plans))
 
     def declare(self, row_bytes: int, return_bytes: int = 0, summed_bytes: int = 0, widened_bytes: int = 0) -> None:
-        """As that of HaloBuffers. Raises ConfigError, on all ranks: they declare alike."""
+        """See `HaloBuffers.declare`. Raises ConfigError, on all ranks: they declare alike."""
         super().declare(row_bytes, return_bytes, summed_bytes, widened_bytes)
         if self.cap(row_bytes, return_bytes, summed_bytes, widened_bytes, self._longest) >= self._longest:
             return

@@ -130,7 +130,7 @@ def attend_forward(
     rule = _dropout_rule(dropout, num, source.shape[0], forward=True)
     if bias is not None:
         checks.vector("bias", bias, y.dtype, width)
-    if complete and rows is not None or bias is not None and not complete:
+    if (complete and rows is not None) or (bias is not None and not complete):
         raise ValueError("complete: expected no rows with it, and a bias only with it")
     kernels().attend_forward(
         y,

@@ -55,7 +55,7 @@ def weights(weight: torch.Tensor, x: torch.Tensor, columns: int) -> None:
     """`weight` is of x's dtype, or of float32 where that is bfloat16; (columns of x, columns), of any strides."""
     on_cpu("weight", weight)
     kept_narrow = x.dtype == torch.bfloat16 and weight.dtype == torch.float32
-    if weight.dtype != x.dtype and not kept_narrow or tuple(weight.shape) != (x.shape[1], columns):
+    if (weight.dtype != x.dtype and not kept_narrow) or tuple(weight.shape) != (x.shape[1], columns):
         wanted = f"{x.dtype} of shape {(x.shape[1], columns)}"
         raise ValueError(f"weight: expected {wanted}, got {weight.dtype} of shape {tuple(weight.shape)}")
 

@@ -55,7 +55,7 @@ def drop_edges(
     num_stored, num_edges = checks.row_pointer(indptr), len(columns.indices)
     checks.vector("indices", columns.indices, torch.int32, None)
     checks.vector("rows", rows, torch.int32, num_stored, optional=True)
-    for name, each in zip(("row ids", "column ids"), ids):
+    for name, each in zip(("row ids", "column ids"), ids, strict=True):
         checks.vector(name, each, torch.int64, None)
     checks.vector("degree", degree, torch.float64, len(ids[0]))
     checks.vector("kept_indptr", kept_indptr, torch.int64, num_stored + 1)
@@ -67,7 +67,7 @@ def drop_edges(
             raise ValueError(f"{name}: expected {dtypes[0]} or {dtypes[1]}, got {column.dtype}")
         checks.vector(name, column, dtypes[0] if column is None else column.dtype, num_edges, optional=True)
     if kept is not None:
-        for name, of, to in zip(Columns._fields, columns, kept):
+        for name, of, to in zip(Columns._fields, columns, kept, strict=True):
             if (of is None) != (to is None):
                 raise ValueError(f"kept {name}: expected it where, and only where, the block has it")
             checks.vector(f"kept {name}", to, torch.int32 if of is None else of.dtype, len(kept.indices), optional=True)

@@ -93,7 +93,9 @@ def _codes(*names: str) -> dict[str, int]:
 
 
 #: {type or name: code}; vector paths, the narrowest first; {code: name} of what is wrong with a block.
-ELEMENT_CODES = dict(zip((torch.float32, torch.float64, torch.bfloat16), _codes("f32", "f64", "bf16").values()))
+ELEMENT_CODES = dict(
+    zip((torch.float32, torch.float64, torch.bfloat16), _codes("f32", "f64", "bf16").values(), strict=True)
+)
 VECTOR_PATHS = _codes("baseline", "avx2", "avx512")
 BLOCK_FAULTS = {_CONSTANTS["HG_VALID"]: ""} | {
     code: name

@@ -5,6 +5,7 @@ memory is bounded and not (edges, width). Arguments arrive checked. Random words
 kernels bit for bit; sums agree to rounding, because they are formed in another order.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator
 
 import torch
@@ -131,7 +132,7 @@ def check_block(
 def least_cover(indptr: Tensor, indices: Tensor, num_right: int) -> tuple[int, Tensor, Tensor]:
     """By one alternating search for each vertex of the left (Kuhn, 1955): for small graphs."""
     ends, others = indptr.tolist(), indices.tolist()
-    right_of = [others[first:last] for first, last in zip(ends, ends[1:])]
+    right_of = [others[first:last] for first, last in itertools.pairwise(ends)]
     left_of: list[list[int]] = [[] for _ in range(num_right)]
     for u, found in enumerate(right_of):
         for v in found:

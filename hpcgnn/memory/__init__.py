@@ -1,1 +1,1 @@
-"""The memory of a rank: an arena that tensors take turns in, and what the operating system says is resident."""
+"""The memory of a rank: an arena that recycles large tensors, and measurements of the operating system."""

@@ -1,12 +1,11 @@
-"""The large memory of a rank: it goes from tensor to tensor and from epoch to epoch instead of back to the system.
+"""The large memory of a rank: it passes from tensor to tensor and from epoch to epoch instead of back to the system.
 
-A tensor that is freed and made anew costs a page fault for every 4 KiB, and the kernel clears each page: a third of the
-processor time of an epoch. So the big tensors of a step are taken here. They are ordinary tensors; when the last
-reference to one goes, its memory returns by itself, joins what is free beside it, and serves whatever fits. From the
-second epoch on nothing is allocated. The memory is asked to be of huge pages, which a gather of random rows needs as
-much as the allocator does.
+A new tensor costs a page fault for every 4 KiB, and the kernel clears each page: a third of the processor time of an
+epoch. So the arena allocates the big tensors of a step. They are ordinary tensors. When the last reference to one goes,
+its memory returns by itself, joins its free neighbours, and serves any tensor that fits. From the second epoch on the
+arena allocates nothing. It asks for huge pages, which a gather of random rows needs as much as the allocator does.
 
-Where there is less memory than a step takes, tensors that are only kept for later go to a scratch file (keeping.py).
+If a step needs more memory than there is, tensors saved for later go to a scratch file (keeping.py).
 """
 
 import math
@@ -25,9 +24,14 @@ SMALL = 1 << 18
 
 
 class Arena:
-    """Makes tensors whose memory is used again. nbytes: of all pieces; taken: bytes in use now; most: the most since
-    `mark()`. shared: None, or what gives own rows (rows, width) of a type that other ranks of the node can read; it
-    gives None for other rows than all own ones.
+    """Makes tensors from recycled memory.
+
+    Attributes:
+        nbytes: bytes of all pieces.
+        taken: bytes in use now.
+        most: peak bytes in use since `mark()`.
+        shared: None, or a function that returns a matrix (rows, width) of a type that other ranks of the node can read.
+            It returns None unless `rows` is the number of all owned rows.
     """
 
     def __init__(self) -> None:
@@ -40,7 +44,7 @@ class Arena:
         self.shared: Callable[[int, int, torch.dtype], torch.Tensor | None] | None = None
 
     def keep_within(self, budget: int, scratch: Scratch) -> None:
-        """Hold no more than so many bytes, where that is possible: what is kept goes to a scratch file."""
+        """Hold at most `budget` bytes, if possible: saved tensors go to a scratch file."""
         self.keeper = Keeper(budget, scratch, self._has_room, lambda size: self._take(size, size))
 
     def keep(self, tensor: torch.Tensor) -> Kept:
@@ -72,7 +76,7 @@ class Arena:
         return shaped(self._take(nbytes, nbytes), torch.uint8, nbytes)
 
     def _take(self, nbytes: int, size: int) -> torch.UntypedStorage:
-        """Memory of so many bytes, of a space of `size`."""
+        """Return memory of `nbytes` bytes, from a space of `size` bytes."""
         number, start = self._find(size)
         piece = self._pieces[number]
         assert piece is not None, "free memory is of a piece that is there"
@@ -122,7 +126,7 @@ class Arena:
         return [(free, index) for index, (_, _, free) in enumerate(self._free) if free >= size]
 
     def _has_room(self, size: int) -> bool:
-        """Whether so many more bytes can be had without more than the budget."""
+        """Return whether `size` more bytes fit into the budget."""
         assert self.keeper is not None, "asked for where there is a budget"
         if size and self._fitting(size):
             return True
@@ -130,11 +134,9 @@ class Arena:
         return self.nbytes - unused * (size > 0) + self.keeper.outside + size <= self.keeper.budget
 
     def _drop_unused(self) -> None:
-        """Pieces that are free as a whole go back to the system: what they served will find room in the next, larger
-        one.
-        """
+        """Return wholly free pieces to the system: their tensors will fit in the next, larger piece."""
         for space in list(self._free):
-            number, start, size = space
+            number, _, size = space
             piece = self._pieces[number]
             if piece is not None and size == len(piece):
                 self._free.remove(space)

@@ -1,4 +1,4 @@
-"""What the machine and its control groups leave. Imports next to nothing, like resident.py."""
+"""Memory that the machine and its control groups leave. Imports next to nothing, like resident.py."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ _GROUPS, _OLD_GROUPS = Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")
 
 
 def machine_available() -> int:
-    """Bytes that may still be taken of the machine: what is free, and caches that would be given up."""
+    """Return the bytes still available on the machine: free memory, and caches that the kernel can drop."""
     with contextlib.suppress(OSError):
         with_cache = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
         if with_cache:

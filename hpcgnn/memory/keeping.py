@@ -1,13 +1,12 @@
-"""Tensors that nobody reads for a while: they stay in memory while there is room, and else lie in a scratch file.
+"""Tensors that are unused for a while: they stay in memory while there is room, and otherwise go to a scratch file.
 
-What a layer keeps from its forward pass for its backward pass is cold in between, and the longer the earlier the layer
-is. So the oldest goes to the scratch file first. On the way back the one that is needed next is read while the layer
-above is at work. How much has to go is known from the step before, and is then written as soon as it is kept, behind
-the work of the next layers; in the first step, and wherever more is wanted than before, the rank waits until there is
-room.
+A layer saves tensors from its forward pass for its backward pass. Early layers wait longest, so their tensors go to the
+file first. On the way back, the next tensor is read while the layer above is at work. The step before shows how much
+has to go. That much is written as soon as it is saved, while the next layers compute. In the first step, and for
+growing needs, the rank waits until there is room.
 
-Nothing is read from memory that went: whoever keeps a tensor lets go of it, and gets it back, at a new place, from
-`Kept.tensor()`.
+Memory that went to the file is never read again. The owner of a saved tensor drops its reference, and gets the tensor
+back, at a new place, from `Kept.tensor()`.
 """
 
 import time
@@ -44,11 +43,16 @@ class Kept:
 
 
 class Store:
-    """The memory of kept tensors, or where it lies in the scratch file meanwhile.
+    """The memory of saved tensors, or its place in the scratch file.
 
-    storage: None where it is in the file alone; outside: whether it is not of the arena. place, sums: in the file.
-    flight: what is under way; writing: whether that writes. coming: whether it is, or will be, read; asked: whether
-    somebody has asked for it again.
+    Attributes:
+        storage: None if the bytes are in the file alone.
+        outside: whether the storage is outside the arena.
+        place, sums: offset in the file, and checksums.
+        flight: the transfer under way, or None.
+        writing: whether this transfer is a write.
+        coming: whether it is, or will be, read.
+        asked: whether its tensor was requested again.
     """
 
     def __init__(self, keeper: "Keeper", storage: torch.UntypedStorage, outside: bool) -> None:
@@ -69,8 +73,12 @@ class Store:
 
 
 class Keeper:
-    """Keeps tensors within a budget. room(bytes): whether so many more can be had of the arena now without more than
-    the budget; make: see Make. waited: seconds that the rank stood still for the scratch file.
+    """Keeps tensors within a budget.
+
+    Attributes:
+        room: room(bytes) returns whether the arena can give these bytes now within the budget.
+        make: see Make.
+        waited: seconds of waiting for the scratch file.
     """
 
     def __init__(self, budget: int, scratch: Scratch, room: Callable[[int], bool], make: Make) -> None:
@@ -85,7 +93,7 @@ class Keeper:
         self._flights: list[Store] = []
 
     def begin(self) -> None:
-        """A step begins, which will take what the one before took."""
+        """Begin a step, which will need as much as the one before."""
         for store in list(self._flights):  # of what was let go before it was written
             self._land(store)
         self._expected, self.most, self._going, self._returning = self.most, 0, 0, False
@@ -120,7 +128,7 @@ class Keeper:
             self._read_ahead()
 
     def make_room(self) -> bool:
-        """Wait until some more of what is kept is out of memory; False if there is nothing that could go any more."""
+        """Wait until more saved bytes are out of memory; return False if no more can go."""
         if self._drop_read_ahead():
             return True
         begun = time.perf_counter()
@@ -159,7 +167,7 @@ class Keeper:
             self._land(store)
 
     def _write_behind(self) -> None:
-        """Write as much as the step before had too much, and a store more: what is in use must not wait."""
+        """Write the excess of the step before, and one more store: active tensors must not wait."""
         surplus = self._expected - self.budget
         while surplus > 0 and self._going < surplus + self._largest() and self._write_oldest() is not None:
             pass
@@ -181,10 +189,10 @@ class Keeper:
         return None
 
     def _read_ahead(self) -> None:
-        """Begin to read the newest store that is out, if there is room for it and for a result as large besides."""
+        """Begin to read the newest store in the file, if there is room for it and for an equally large result."""
         for each in reversed(self._stores):
             store = each()
-            if store is None or store.asked or store.storage is not None and not store.coming:
+            if store is None or store.asked or (store.storage is not None and not store.coming):
                 continue
             if not store.coming and self._room(2 * store.size):
                 self._read(store)
@@ -213,7 +221,7 @@ class Keeper:
         self._flights.append(store)
 
     def _land(self, store: Store) -> None:
-        """Wait for what is under way with a store. What was written goes, unless somebody asks for it."""
+        """Wait for a store's transfer. A written store leaves memory, unless its tensor was requested."""
         flight, store.flight = store.flight, None
         self._flights.remove(store)
         assert flight is not None and store.storage is not None, "what is under way has memory"

@@ -1,5 +1,5 @@
-"""What the kernel says of this process's memory. Imports next to nothing: it is asked before torch is loaded, and
-before and after MPI is started.
+"""The kernel's measurements of this process's memory. Imports next to nothing, since it runs before torch is loaded,
+and before and after MPI starts.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ def resident_bytes() -> int:
 
 
 def file_bytes() -> int:
-    """Resident pages of files: program code, of which all processes of a node have one copy together."""
+    """Return the resident bytes of files: program code, shared by all processes of a node."""
     return status("RssFile:")
 
 

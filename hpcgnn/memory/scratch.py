@@ -1,8 +1,8 @@
-"""A rank's scratch file: what does not fit in memory, written and read by helper threads while the rank computes.
+"""A rank's scratch file: helper threads write and read it while the rank computes.
 
-The file has no name: a rank that dies leaves nothing behind, and no other job can open it. It is read and written
-past the page cache where the file system can do that, so that it takes no memory itself. Every piece is summed when it
-is written, and again when it is read: bytes that are not those that were written are an error and never used.
+The file has no name: a dead rank leaves nothing behind, and no other job can open it. Reads and writes bypass the page
+cache if the file system allows it, so that the file takes no memory itself. Every piece has a checksum, computed on
+writing and compared on reading: changed bytes are an error and never used.
 """
 
 import contextlib
@@ -43,8 +43,12 @@ def rounded(nbytes: int) -> int:
 
 
 class Scratch:
-    """A file without a name in `folder`. written, read: bytes so far. error: made of a text, is raised where the file
-    cannot be made, written or read. begin: what each helper thread calls first.
+    """A file without a name in `folder`.
+
+    Attributes:
+        written, read: bytes so far.
+        error: error(text) is raised if the file cannot be made, written or read.
+        begin: each helper thread calls this first.
     """
 
     def __init__(
@@ -73,7 +77,7 @@ class Scratch:
         return self._end
 
     def place(self, size: int) -> int:
-        """Where so many bytes, a multiple of GRAIN, can be written."""
+        """Return an offset with `size` free bytes, a multiple of GRAIN."""
         known = self._free.get(size)
         if known:
             return known.pop()
@@ -81,7 +85,7 @@ class Scratch:
         return self._end - size
 
     def give_back(self, place: int, size: int) -> None:
-        """What was written there is not needed any more."""
+        """Free the bytes at an offset."""
         self._free.setdefault(size, []).append(place)
 
     def write(self, memory: Memory, nbytes: int, place: int, aligned: bool) -> "Future[list[int]]":
@@ -99,7 +103,14 @@ class Scratch:
         return flight
 
     def fill(self, memory: Memory, size: int, place: int, sums: list[int]) -> "Future[None]":
-        """Begin to read what was written to a place, whose sums these are. `result` or `wait` must follow."""
+        """Begin to read the bytes at an offset into memory. `result` or `wait` must follow.
+
+        Args:
+            memory: destination.
+            size: bytes to read.
+            place: offset.
+            sums: checksums from the write.
+        """
         self.read += size
         flight = self._helpers.submit(_read, self._file, self.direct, memory.data_ptr(), size, place, sums)
         self._flights[flight] = memory
@@ -112,7 +123,7 @@ class Scratch:
         self._flights.pop(flight, None)
 
     def result(self, flight: "Future[list[int]] | Future[None]") -> list[int] | None:
-        """What comes of a write or read, which is waited for."""
+        """Wait for a write or read, and return its result."""
         self.wait(flight)
         try:
             return flight.result()

@@ -1,8 +1,8 @@
-"""Matrices that never change, in a scratch file, and read some rows at a time in their order: a Shelf of OnDisk.
+"""Constant matrices in a scratch file, read a block of rows at a time in their order: a Shelf of OnDisk.
 
-Features, and their aggregate that is kept, are read once forwards and once backwards by a first layer that works on
-some rows at a time. Whoever reads them in order needs two blocks of rows in memory: the one at work, and the next one,
-which a helper thread reads meanwhile.
+A first layer that works on blocks of rows reads the features, and their kept aggregate, once forwards and once
+backwards. A reader in order needs two blocks in memory: the current one, and the next one, which a helper thread reads
+meanwhile.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from hpcgnn.memory.scratch import REQUEST, Scratch, rounded
 
 
 class Pages(Protocol):
-    """What makes memory: an Arena."""
+    """A source of memory: an Arena."""
 
     def pages(self, nbytes: int) -> torch.Tensor:
         """uint8 (nbytes,) at a multiple of GRAIN, nbytes a multiple of it."""
@@ -29,8 +29,12 @@ class Pages(Protocol):
 
 @dataclass
 class Shelf:
-    """Where matrices are put. tile: rows that are read at a time at most; columns: how many of a matrix are worked on
-    at a time where another one is made of it; results: whether that one goes to the file as well.
+    """A place for matrices on disk.
+
+    Attributes:
+        tile: largest number of rows in a read.
+        columns: number of columns processed at a time when another matrix is made from one.
+        results: whether that matrix goes to the file as well.
     """
 
     scratch: Scratch
@@ -40,7 +44,7 @@ class Shelf:
     results: bool = True
 
     def matrix(self, count: int, width: int, dtype: torch.dtype) -> "OnDisk":
-        """A matrix (count, width) of which nothing is written yet."""
+        """Return an empty matrix (count, width)."""
         row = max(1, width * dtype.itemsize)
         return OnDisk(self, count, width, dtype, self.tile * max(1, REQUEST // (row * self.tile)))
 
@@ -174,7 +178,7 @@ class Reading:
         self._present: torch.Tensor | None = None
 
     def __getitem__(self, rows: slice) -> torch.Tensor:
-        """Some rows of one block, not before those of the last time; valid until the next."""
+        """Return rows of one block, at or after the last one; valid until the next call."""
         block = self._rows.block
         first = rows.start // block * block
         assert rows.stop <= first + block, "tiles do not go across blocks"
@@ -195,7 +199,7 @@ class Reading:
         return out
 
     def close(self) -> None:
-        """Nothing writes to memory of this any more. What was read too much for nothing does not matter."""
+        """Make sure that no thread writes to the memory any more. Surplus reads are harmless."""
         for flight in self._flights:
             self._shelf.scratch.wait(flight)
         self._flights = []
@@ -207,7 +211,7 @@ class Reading:
         blocks = [blocks[number] for _, blocks in self._groups]
         return [
             self._shelf.scratch.fill(memory, block.size, block.place, block.sums)
-            for memory, block in zip(self._memory[number % 2], blocks)
+            for memory, block in zip(self._memory[number % 2], blocks, strict=True)
         ]
 
     def _advance(self) -> None:
@@ -219,7 +223,7 @@ class Reading:
         rows = min(self._rows.block, count - number * self._rows.block)
         self._flights = self._begin(number + 1)
         parts = []
-        for memory, (columns, _) in zip(self._memory[number % 2], self._groups):
+        for memory, (columns, _) in zip(self._memory[number % 2], self._groups, strict=True):
             taken = columns.stop - columns.start
             size = rows * taken * self._rows.dtype.itemsize
             parts.append(memory[:size].view(self._rows.dtype).view(rows, taken))
@@ -227,5 +231,5 @@ class Reading:
             self._present = parts[0]
             return
         self._present = self._joined[:rows]
-        for part, (columns, _) in zip(parts, self._groups):
+        for part, (columns, _) in zip(parts, self._groups, strict=True):
             self._present[:, columns] = part

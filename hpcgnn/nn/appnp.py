@@ -5,6 +5,7 @@ Rows that travel are as wide as the classes, whatever the hidden layers. Nothing
 is the same sum along the out-edges.
 """
 
+import itertools
 from dataclasses import replace
 
 import torch
@@ -57,7 +58,7 @@ class PropagatedLayer(OwnLayer):
 
 def _build(spec: ModelSpec) -> Model:
     widths = spec.widths
-    layers = [OwnLayer(a, b, spec.dtype) for a, b in zip(widths[:-2], widths[1:-1])]
+    layers = [OwnLayer(a, b, spec.dtype) for a, b in itertools.pairwise(widths)]
     layers.append(PropagatedLayer(widths[-2], widths[-1], spec.hops, spec.teleport, spec.dtype))
     return Model(spec, layers, widths[1:-1])
 

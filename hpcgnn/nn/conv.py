@@ -15,6 +15,7 @@ from hpcgnn.nn.graph import DroppedRows, Graph, Part
 from hpcgnn.ops.activation_dropout import ReluDropout
 from hpcgnn.ops.draws import Purpose
 from hpcgnn.ops.handover import Handover
+from hpcgnn.ops.operators import Linear
 from hpcgnn.traits import LayerTraits
 
 #: (W_n (d_in, d_out), W_s (d_in, d_out) or None, b (d_out,) or None).
@@ -51,9 +52,19 @@ class Conv(nn.Module):
         raise NotImplementedError
 
     def combine_constants(
-        self, graph: Graph, aggregate: torch.Tensor | OnDisk, x: torch.Tensor | OnDisk, p: float, layer: int = 0
+        self,
+        graph: Graph,
+        aggregate: torch.Tensor | OnDisk,
+        x: torch.Tensor | OnDisk,
+        p: float,
+        layer: int = 0,
+        *,
+        scaled: bool = False,
     ) -> torch.Tensor:
-        """`combine` of a constant aggregate and input (n_p, d_in) of a layer, with dropout of rate p of both. Local."""
+        """`combine` of a constant aggregate and input (n_p, d_in) of a layer, with dropout of rate p of both. Local.
+
+        scaled: whether that of a sum has the noise of a mean of rows (ops/dropout.py); other aggregates have none.
+        """
         assert not isinstance(aggregate, OnDisk) and not isinstance(x, OnDisk), "only where read in tiles"
         return self.combine(
             graph.own(graph.dropout(aggregate, p, layer, Purpose.DROPOUT_AGGREGATE)),
@@ -105,9 +116,9 @@ class LinearConv(Conv):
         """
         activation, (x, _) = (x.activation, x.take()) if isinstance(x, Handover) else (None, (x, None))
         if isinstance(x, torch.Tensor) and self.d_out <= self.d_in:
-            # The model gives a Handover the activation that this layer names, and rows of numbers.
-            relu = cast(ReluDropout | None, activation)
-            return graph.convolve(x, *self.weights(), self.norm, relu, self.kept)
+            operator = graph.operator(Linear(self.norm, x.dtype))
+            convolution = operator.convolution(self.d_in, self.d_out)
+            return convolution.apply(x, *self.weights(), operator, activation, self.kept)
         x = x if activation is None else activation(cast(torch.Tensor, x))
         y = super().forward(graph, x.to(self.weights()[0].dtype) if isinstance(x, torch.Tensor) else x)
         return y.to(self.kept or y.dtype)
@@ -121,14 +132,21 @@ class LinearConv(Conv):
         return y.addmm_(x, own)
 
     def combine_constants(
-        self, graph: Graph, aggregate: torch.Tensor | OnDisk, x: torch.Tensor | OnDisk, p: float, layer: int = 0
+        self,
+        graph: Graph,
+        aggregate: torch.Tensor | OnDisk,
+        x: torch.Tensor | OnDisk,
+        p: float,
+        layer: int = 0,
+        *,
+        scaled: bool = False,
     ) -> torch.Tensor:
         """As of any convolution; nothing is kept."""
         neighbour, own, bias = self.weights()
         parts: list[Part] = [(aggregate, neighbour, Purpose.DROPOUT_AGGREGATE)]
         if own is not None:
             parts.append((x, own, Purpose.DROPOUT))
-        return graph.combine(parts, bias, p, layer, self.kept)
+        return graph.combine(parts, bias, p, layer, self.kept, scaled=scaled)
 
     def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         neighbour, own, bias = self.weights()

@@ -1,5 +1,6 @@
 """A model on offer: how it is built from a ModelSpec, which layer it is made of, which options it uses."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -48,7 +49,7 @@ class ModelEntry:
     def reads_edges(self, spec: ModelSpec) -> bool:
         """Whether layers read what edges carry: weights as features, types, features."""
         data = self.traits(spec).edge_data
-        return data == "all" or data == "features" and spec.edge_features > 0 or data == "term" and _has_term(spec)
+        return data == "all" or (data == "features" and spec.edge_features > 0) or (data == "term" and _has_term(spec))
 
     def reads_weights(self, spec: ModelSpec) -> bool:
         """Whether layers read the weights of edges."""
@@ -92,7 +93,7 @@ def stacked(
 
     def build(spec: ModelSpec) -> Model:
         widths = spec.widths
-        convs = [conv_class(a, b, dtype=spec.dtype) for a, b in zip(widths[:-1], widths[1:])]
+        convs = [conv_class(a, b, dtype=spec.dtype) for a, b in itertools.pairwise(widths)]
         return Model(spec, convs, handed_on(spec, widths), activation, hand_over=hand_over)
 
     return build

@@ -115,11 +115,11 @@ def reason_against(to: str, spec: ModelSpec, meta: GraphMeta, self_loops: str, p
         return f"{library} has no layer that computes what {name} of {'--plugin' if plugin else 'hpcgnn'} does"
     if spec.jumping != "none":
         return f"a map that sees all layers (--jumping {spec.jumping}) is no layer of {library}'s"
-    if not meta.undirected and (name == "sgc" or name == "gcn" and to == "pyg"):
+    if not meta.undirected and (name == "sgc" or (name == "gcn" and to == "pyg")):
         return f"the graph is directed: {name} divides by the out-degrees of sources, {library} by their in-degrees"
-    if spec.aggregator == "pool" and name == "sage" or to == "dgl" and spec.aggregator != "mean" and name == "sage":
+    if (spec.aggregator == "pool" and name == "sage") or (to == "dgl" and spec.aggregator != "mean" and name == "sage"):
         return f"{library}'s SAGEConv has no aggregator that computes what --aggregator {spec.aggregator} does"
-    if weighted and (name in ("gin", "rgcn") or name == "sage" and spec.aggregator == "mean"):
+    if weighted and (name in ("gin", "rgcn") or (name == "sage" and spec.aggregator == "mean")):
         return f"the graph's edges have weights, which {library}'s layer takes no mean or sum by"
     if weighted and to == "dgl" and name == "gcn":
         return "the graph's edges have weights, which DGL's GraphConv leaves out of its degrees"

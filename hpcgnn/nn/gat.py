@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from hpcgnn.nn.graph import ConstantRows, DroppedRows, Graph
-from hpcgnn.nn.linear import Glorot, Linear
+from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
 from hpcgnn.nn.spec import PLAIN, ModelSpec
 from hpcgnn.ops.activation_dropout import EluDropout
 from hpcgnn.ops.additive_attention import AttentionShape
@@ -47,7 +47,7 @@ class GATConv(nn.Module):
         self.shape = AttentionShape(heads, width, spec.slope, average)
         self.d_in, self.d_out = d_in, width if average else heads * width
         self.attention_dropout, self.layer = spec.attention_dropout, layer
-        self.linear = Linear(d_in, heads * width, bias=False, dtype=dtype)
+        self.linear = Linear(d_in, heads * width, bias=False, dtype=dtype, start="glorot")
         self.att_src = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
         self.att_dst = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
         # What an edge adds to its logits: a coefficient per head for its weight, or for its type (added self loops' the
@@ -63,6 +63,11 @@ class GATConv(nn.Module):
     def glorot(self) -> list[Glorot]:
         """The attention vectors, as maps from `width` columns to one."""
         return [(vector, self.shape.width, 1) for vector in (self.att_src, self.att_dst)]
+
+    def as_pyg(self) -> list[Bounded]:
+        """The attention vectors, as maps from `width` columns to all heads."""
+        bound = glorot_bound(self.shape.heads, self.shape.width)
+        return [(self.att_src, bound), (self.att_dst, bound)]
 
     def begin_as(self, weight: torch.Tensor, bias: torch.Tensor) -> None:
         """Let every head's rows be x W (of concatenated heads: its part of them), and b the bias. Attention stays as it

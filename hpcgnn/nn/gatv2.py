@@ -11,7 +11,7 @@ from torch.nn.functional import leaky_relu
 
 from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive
 from hpcgnn.nn.graph import DroppedRows, Graph
-from hpcgnn.nn.linear import Glorot, Linear
+from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
 from hpcgnn.nn.spec import PLAIN, ModelSpec
 from hpcgnn.traits import LayerTraits
 
@@ -33,9 +33,10 @@ class GATv2Conv(nn.Module):
         self.heads, self.width, self.average, self.layer = heads, width, average, layer
         self.slope, self.attention_dropout = spec.slope, spec.attention_dropout
         self.d_in, self.d_out = d_in, width if average else heads * width
-        self.source = Linear(d_in, heads * width, dtype=spec.dtype)
-        self.target = Linear(d_in, heads * width, dtype=spec.dtype)
-        self.edge = Linear(spec.edge_features, heads * width, False, spec.dtype) if spec.edge_features else None
+        self.source = Linear(d_in, heads * width, dtype=spec.dtype, start="glorot and bias")
+        self.target = Linear(d_in, heads * width, dtype=spec.dtype, start="glorot and bias")
+        columns = spec.edge_features
+        self.edge = Linear(columns, heads * width, False, spec.dtype, start="glorot") if columns else None
         self.attention = nn.Parameter(torch.zeros(heads, width, dtype=spec.dtype))
         self.bias: nn.Parameter | None = nn.Parameter(torch.zeros(self.d_out, dtype=spec.dtype))
 
@@ -46,6 +47,10 @@ class GATv2Conv(nn.Module):
     def glorot(self) -> list[Glorot]:
         """The attention vectors, as maps from `width` columns to one."""
         return [(self.attention, self.width, 1)]
+
+    def as_pyg(self) -> list[Bounded]:
+        """The attention vectors, as maps from `width` columns to all heads."""
+        return [(self.attention, glorot_bound(self.heads, self.width))]
 
     def message(
         self, source: torch.Tensor, target: torch.Tensor, edge: torch.Tensor | None = None

@@ -15,7 +15,7 @@ class GCNConv(LinearConv):
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)
-        self.linear = Linear(d_in, d_out, dtype=dtype)
+        self.linear = Linear(d_in, d_out, dtype=dtype, start="glorot")
 
     def drop_bias(self) -> None:
         self.linear.bias = None

@@ -35,7 +35,14 @@ class GINConv(Conv):
         return self.second(torch.relu(self.first(aggregate + (1 + self.eps) * x)))
 
     def combine_constants(
-        self, graph: Graph, aggregate: torch.Tensor | OnDisk, x: torch.Tensor | OnDisk, p: float, layer: int = 0
+        self,
+        graph: Graph,
+        aggregate: torch.Tensor | OnDisk,
+        x: torch.Tensor | OnDisk,
+        p: float,
+        layer: int = 0,
+        *,
+        scaled: bool = False,
     ) -> torch.Tensor:
         """As of any convolution. (a + (1 + ε) x) W is a W + x (1 + ε) W, of which nothing as wide as the input is kept
         for ε.
@@ -43,7 +50,7 @@ class GINConv(Conv):
         weight = self.first.weight
         own = (1 + self.eps) * weight
         parts: list[Part] = [(aggregate, weight, Purpose.DROPOUT_AGGREGATE), (x, own, Purpose.DROPOUT)]
-        return self.second(torch.relu(graph.combine(parts, self.first.bias, p, layer)))
+        return self.second(torch.relu(graph.combine(parts, self.first.bias, p, layer, scaled=scaled)))
 
     def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         z = x @ self.first.weight

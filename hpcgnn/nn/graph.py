@@ -21,7 +21,7 @@ from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.attention_layer import attention_layer
 from hpcgnn.ops.constants import ConstantRows, combine
 from hpcgnn.ops.draws import Purpose, Randomness
-from hpcgnn.ops.dropout import dropout, dropped_rows
+from hpcgnn.ops.dropout import Drop, dropout, dropped_means, dropped_rows
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Made, Messages, Operator, Relational
 from hpcgnn.ops.propagate import Rule
@@ -191,19 +191,6 @@ class Graph:
             return x.mapped(lambda columns: self.aggregate(columns, norm))
         return self.operator(Linear(norm, x.dtype))(x)
 
-    def convolve(
-        self,
-        x: torch.Tensor,
-        neighbour: torch.Tensor,
-        own: torch.Tensor | None,
-        bias: torch.Tensor | None,
-        norm: str,
-        activation: ReluDropout | None = None,
-        kept: torch.dtype | None = None,
-    ) -> torch.Tensor:
-        """aggregate(x) W_n + own(x) W_s + b (m, d_out), differentiable, collective; see ops/convolution.py."""
-        return self.operator(Linear(norm, x.dtype)).convolve(x, neighbour, own, bias, activation, kept)
-
     def combine(
         self,
         parts: Sequence[Part],
@@ -211,13 +198,28 @@ class Graph:
         p: float,
         layer: int,
         kept: torch.dtype | None = None,
+        *,
+        scaled: bool = False,
     ) -> torch.Tensor:
-        """Σ dropout_p(x) W + b of constants; see ops/constants.py."""
-        keys, outputs = [self._random.key(purpose, layer) for _, _, purpose in parts], self._local.outputs
-        drops = [dropped_rows(self._local.output_id, key, p) if p else None for key in keys]
-        return combine(
-            [(x, weight, drop) for (x, weight, _), drop in zip(parts, drops)], bias, self._arena, outputs, kept
-        )
+        """Σ dropout_p(x) W + b of constants; see ops/constants.py. scaled: whether dropout of an aggregate has the
+        noise of a mean of rows.
+        """
+
+        def drop(purpose: Purpose) -> Drop | None:
+            key, ids = self._random.key(purpose, layer), self._local.output_id
+            if p == 0:
+                return None
+            if scaled and purpose == Purpose.DROPOUT_AGGREGATE:
+                return dropped_means(ids, self._summed_rows(), key, p)
+            return dropped_rows(ids, key, p)
+
+        found = [(x, weight, drop(purpose)) for x, weight, purpose in parts]
+        return combine(found, bias, self._arena, self._local.outputs, kept)
+
+    def _summed_rows(self) -> torch.Tensor:
+        """How many rows the aggregate of each computed row is the sum of: (m,), of any type."""
+        counts, outputs = self._local.inward.summed_rows, self._local.outputs
+        return counts if outputs is None or len(counts) == len(outputs) else counts[outputs]
 
     def attend(
         self, projected: torch.Tensor, shape: AttentionShape, layer: int, p: float, terms: torch.Tensor | None = None
@@ -313,7 +315,7 @@ class Graph:
         self, x: torch.Tensor | SparseRows | OnDisk, p: float, layer: int
     ) -> torch.Tensor | DroppedRows | ConstantRows:
         """As `dropout`, for a layer that reads some rows at a time: of rows that never change no copy is made."""
-        if isinstance(x, SparseRows) or isinstance(x, torch.Tensor) and (x.requires_grad or p == 0):
+        if isinstance(x, SparseRows) or (isinstance(x, torch.Tensor) and (x.requires_grad or p == 0)):
             return self.dropout(x, p, layer)
         drop = dropped_rows(self.ids, self._random.key(Purpose.DROPOUT, layer), p) if p else None
         return ConstantRows(x, drop, self._arena)

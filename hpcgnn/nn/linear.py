@@ -1,4 +1,4 @@
-"""A linear map with Glorot initialisation from counter-based draws; takes dense rows or sparse features."""
+"""A linear map, and the initial weights of all layers from counter-based draws; takes dense rows or sparse features."""
 
 import math
 from collections.abc import Iterable
@@ -12,19 +12,47 @@ from hpcgnn.ops.draws import Randomness
 
 #: (parameter of two dimensions, fan in, fan out).
 Glorot = tuple[torch.Tensor, int, int]
+#: (parameter of one or two dimensions, a): drawn from U(-a, a).
+Bounded = tuple[torch.Tensor, float]
+
+
+def glorot_bound(fan_in: int, fan_out: int) -> float:
+    """a of U(-a, a) by Glorot and Bengio, AISTATS'10, eq. 16."""
+    return math.sqrt(6 / (fan_in + fan_out))
 
 
 class Linear(nn.Module):
-    """x W + b. weight: (d_in, d_out), so that sparse features gather its rows; bias: (d_out,) or None."""
+    """x W + b. weight: (d_in, d_out), so that sparse features gather its rows; bias: (d_out,) or None.
 
-    def __init__(self, d_in: int, d_out: int, bias: bool = True, dtype: torch.dtype | None = None) -> None:
+    fan_in: inputs that its output sums up, where other maps are added to it (None: d_in). start: how PyG begins here:
+    'torch', weight and bias as of torch.nn.Linear; 'glorot', a Glorot-uniform weight, and a zero bias; 'glorot and
+    bias', the weight of the one and the bias of the other.
+    """
+
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        bias: bool = True,
+        dtype: torch.dtype | None = None,
+        *,
+        fan_in: int | None = None,
+        start: str = "torch",
+    ) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(d_in, d_out, dtype=dtype))
         self.bias = nn.Parameter(torch.zeros(d_out, dtype=dtype)) if bias else None
+        self._fan_in, self._start = fan_in or d_in, start
 
     def glorot(self) -> list[Glorot]:
         """[(parameter of two dimensions, fan in, fan out)] to initialise."""
         return [(self.weight, *self.weight.shape)]
+
+    def as_pyg(self) -> list[Bounded]:
+        """[(parameter, bound)] to initialise as PyG does."""
+        bound = 1 / math.sqrt(max(1, self._fan_in))
+        found: list[Bounded] = [(self.weight, bound if self._start == "torch" else glorot_bound(*self.weight.shape))]
+        return found if self.bias is None or self._start == "glorot" else [*found, (self.bias, bound)]
 
     def forward(self, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         if self.bias is None:
@@ -34,14 +62,27 @@ class Linear(nn.Module):
         return (x @ self.weight).add_(self.bias)
 
 
-def initialise(model: nn.Module, random: Randomness) -> None:
-    """Glorot-uniform weights (Glorot and Bengio, AISTATS'10, eq. 16), the same on every rank for a seed; the rest is
-    zero or one.
+def initialise(model: nn.Module, random: Randomness, rule: str = "pyg") -> None:
+    """Uniform weights, the same on every rank for a seed. What no module names stays as it is: zero or one.
 
-    Every module that has a method `glorot` says what is to be initialised.
+    A module names its parameters by the method `glorot`. By the rule 'pyg' its method `as_pyg` goes first, if it has
+    one. The draws of a parameter of two dimensions are the same by both rules, and only their bounds differ.
     """
     modules: Iterable[Any] = model.modules()
-    weights = [entry for module in modules if hasattr(module, "glorot") for entry in module.glorot()]
+    entries = [entry for module in modules for entry in _entries(module, rule)]
+    # Biases come last, so that they shift no number of a weight.
+    entries.sort(key=lambda entry: entry[0].dim() == 1)
     with torch.no_grad():
-        for index, (weight, fan_in, fan_out) in enumerate(weights):
-            weight.copy_((2 * random.uniform(weight.shape, index) - 1) * math.sqrt(6 / (fan_in + fan_out)))
+        for index, (parameter, bound) in enumerate(entries):
+            shape = parameter.shape if parameter.dim() == 2 else (1, len(parameter))
+            draws = random.uniform(shape, index)
+            parameter.copy_(((2 * draws - 1) * bound).view(parameter.shape))
+
+
+def _entries(module: Any, rule: str) -> list[Bounded]:
+    if rule == "pyg" and hasattr(module, "as_pyg"):
+        bounded: list[Bounded] = module.as_pyg()
+        return bounded
+    if not hasattr(module, "glorot"):
+        return []
+    return [(weight, glorot_bound(fan_in, fan_out)) for weight, fan_in, fan_out in module.glorot()]

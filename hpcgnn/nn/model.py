@@ -66,7 +66,7 @@ class Model(nn.Module):
         if spec.jumping != "none":
             seen = sum(self.widths) if spec.jumping == "cat" else max(self.widths)
             self.jump = Linear(seen, spec.classes, dtype=spec.dtype)
-        for conv, norm, above in zip(self.convs, self.norms, self.convs[1:]):
+        for conv, norm, above in zip(self.convs, self.norms, self.convs[1:], strict=False):
             if hasattr(conv, "hands_over"):
                 takes = self._takes_over(above) and traits_of(above).takes_handover
                 conv.hands_over = takes and isinstance(norm, Identity)
@@ -77,7 +77,7 @@ class Model(nn.Module):
         before: torch.Tensor | None = None
         h: Any = self._input_layer(whole.at(0))  # rows, or a Handover for a layer that takes over
         conv: Any
-        for layer, (conv, norm) in enumerate(zip(self.convs[1:], self.norms), start=1):
+        for layer, (conv, norm) in enumerate(zip(self.convs[1:], self.norms, strict=False), start=1):
             graph = whole.at(layer)
             if self._takes_over(conv):  # and applies the activation itself
                 h = h if isinstance(h, Handover) else Handover(self._normalised(graph, norm, h))
@@ -109,11 +109,11 @@ class Model(nn.Module):
 
     @property
     def prunable_layers(self) -> int:
-        """How many of the last layers can compute some of their rows only (see graph/pruning.py)."""
+        """How many of the last layers can compute some of their rows only (see graph/transforms/pruning.py)."""
         first = len(self.convs)
         if self.jump is not None:
             return 0
-        while first > 0 and (traits_of(self.convs[first - 1]).prunable or first == 1 and self.spec.keeps_input):
+        while first > 0 and (traits_of(self.convs[first - 1]).prunable or (first == 1 and self.spec.keeps_input)):
             first -= 1
         # Batch norm needs every row of what it normalises, the output of every layer but the last.
         return min(len(self.convs) - first, 1 if self.spec.norm == "batch" else len(self.convs))
@@ -139,7 +139,7 @@ class Model(nn.Module):
             x = graph.constant_rows(x, p, 0) if self.input_in_tiles else graph.dropout(x, p, 0)
             return conv(graph, x if self.before is None else self.before(graph, x))
         aggregate = graph.constant("input aggregate", lambda: conv.gather(graph, x).to(self.spec.kept or x.dtype))
-        return conv.combine_constants(graph, aggregate, x, p)
+        return conv.combine_constants(graph, aggregate, x, p, scaled=self.spec.input_dropout == "scaled")
 
     def _normalised(self, graph: Graph, norm: nn.Module, h: torch.Tensor) -> torch.Tensor:
         """norm of h, which has the precision of h but is computed in that of the parameters."""

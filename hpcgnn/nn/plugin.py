@@ -28,7 +28,7 @@ def load_plugin(path: str | Path) -> None:
         code = compile(source, str(path), "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         raise ConfigError(f"--plugin: {path} cannot be parsed: {error}; mend it") from error
-    # The program leaves it out (train/memory_profile.py), and torch.compile, which a plugin may use, takes it to be
+    # The program leaves it out (plugins/memory_profile.py), and torch.compile, which a plugin may use, takes it to be
     # there.
     with contextlib.suppress(ImportError):
         importlib.import_module("torch._meta_registrations")

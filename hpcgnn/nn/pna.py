@@ -30,8 +30,10 @@ class PNAConv(nn.Module):
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None, edge_features: int = 0) -> None:
         super().__init__()
         self.edge = Linear(edge_features, d_in, bias=False, dtype=dtype) if edge_features else None
-        self.own = Linear(d_in, d_out, dtype=dtype)
-        self.scaled = nn.ModuleList(Linear(len(AGGREGATORS) * d_in, d_out, bias=False, dtype=dtype) for _ in range(3))
+        wide = len(AGGREGATORS) * d_in
+        summed = d_in + 3 * wide  # PyG has one map of all of these
+        self.own = Linear(d_in, d_out, dtype=dtype, fan_in=summed)
+        self.scaled = nn.ModuleList(Linear(wide, d_out, False, dtype, fan_in=summed) for _ in range(3))
 
     def drop_bias(self) -> None:
         """As that of nn.conv.Conv."""

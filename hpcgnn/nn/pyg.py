@@ -185,7 +185,8 @@ class _Columns:
         """{name: (E, …)} of some rows (E, width)."""
         pieces = rows.split(self._widths, 1)
         return {
-            name: piece.reshape(len(rows), *shape).to(dtype) for (name, shape, dtype), piece in zip(self._parts, pieces)
+            name: piece.reshape(len(rows), *shape).to(dtype)
+            for (name, shape, dtype), piece in zip(self._parts, pieces, strict=True)
         }
 
 

@@ -59,7 +59,7 @@ def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]],
     'keep', or 'add' for one loop at every node that has none. Raises ValueError for a name that is taken.
 
     A class that says `prunable = True` may be asked for fewer rows than it is given: its result then has those of
-    graph.own(x), as what graph.aggregate and the like return has (see graph/pruning.py).
+    graph.own(x), as what graph.aggregate and the like return has (see graph/transforms/pruning.py).
     """
     if name in MODELS:
         raise ValueError(f"register: the model {name!r} exists; choose another name than {', '.join(MODELS)}")

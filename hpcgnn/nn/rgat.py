@@ -15,7 +15,7 @@ from torch.nn.functional import leaky_relu
 
 from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive
 from hpcgnn.nn.graph import DroppedRows, Graph
-from hpcgnn.nn.linear import Glorot, Linear
+from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.traits import LayerTraits
 
@@ -41,7 +41,7 @@ class RGATConv(nn.Module):
         self.bases = nn.Parameter(torch.zeros(self.num_bases, d_in, heads * width, dtype=spec.dtype))
         self.att_src = nn.Parameter(torch.zeros(heads, width, dtype=spec.dtype))
         self.att_dst = nn.Parameter(torch.zeros(heads, width, dtype=spec.dtype))
-        self.own = Linear(d_in, self.d_out, dtype=spec.dtype)
+        self.own = Linear(d_in, self.d_out, dtype=spec.dtype, start="glorot")
 
     def drop_bias(self) -> None:
         """As that of nn.conv.Conv."""
@@ -54,6 +54,14 @@ class RGATConv(nn.Module):
         each = [(basis, self.d_in, self.heads * self.width) for basis in self.bases.data]
         vectors = [(vector, self.width, 1) for vector in (self.att_src, self.att_dst)]
         return [*each, (self.coefficients, self.num_bases, self.num_bases), *vectors]
+
+    def as_pyg(self) -> list[Bounded]:
+        """Each basis by itself, the coefficients as a map from bases to relations, and the attention vectors as those
+        of gat. PyG's layer has other vectors, which are matrices.
+        """
+        each = [(basis, glorot_bound(*basis.shape)) for basis in self.bases.data]
+        vectors = [(vector, glorot_bound(self.heads, self.width)) for vector in (self.att_src, self.att_dst)]
+        return [*each, (self.coefficients, glorot_bound(*self.coefficients.shape)), *vectors]
 
     def message(
         self, source: torch.Tensor, target: torch.Tensor, relation: torch.Tensor

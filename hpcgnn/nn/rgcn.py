@@ -8,12 +8,14 @@ Graphs with several types of nodes get a projection of their own for each type b
 features are all zero has an embedding by its bias.
 """
 
+import itertools
+
 import torch
 from torch import nn
 
 from hpcgnn.nn.entry import STACK, ModelEntry, handed_on, typed_projection
 from hpcgnn.nn.graph import Graph
-from hpcgnn.nn.linear import Glorot, Linear
+from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.traits import LayerTraits
@@ -30,7 +32,7 @@ class RGCNConv(nn.Module):
         num_bases = min(num_bases, max(1, num_types))
         self.coefficients = nn.Parameter(torch.zeros(num_types, num_bases, dtype=dtype))
         self.bases = nn.Parameter(torch.zeros(num_bases, d_in, d_out, dtype=dtype))
-        self.own = Linear(d_in, d_out, dtype=dtype)
+        self.own = Linear(d_in, d_out, dtype=dtype, start="glorot")
 
     def drop_bias(self) -> None:
         """As that of nn.conv.Conv."""
@@ -42,6 +44,11 @@ class RGCNConv(nn.Module):
         count = self.coefficients.shape[1]
         return [*each, (self.coefficients, count, count)]
 
+    def as_pyg(self) -> list[Bounded]:
+        """Each basis by itself, and the coefficients as a map from bases to relations."""
+        each = [(basis, glorot_bound(*basis.shape)) for basis in self.bases.data]
+        return [*each, (self.coefficients, glorot_bound(*self.coefficients.shape))]
+
     def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
         return graph.relate(x, self.coefficients, self.bases) + self.own(x)
 
@@ -51,7 +58,7 @@ def _build(spec: ModelSpec) -> Model:
     if before is not None:
         widths = (spec.hidden, *widths[1:])
     relations = spec.edge_types + spec.loop_relation
-    convs = [RGCNConv(a, b, relations, spec.bases, spec.dtype) for a, b in zip(widths[:-1], widths[1:])]
+    convs = [RGCNConv(a, b, relations, spec.bases, spec.dtype) for a, b in itertools.pairwise(widths)]
     return Model(spec, convs, handed_on(spec, widths), before=before)
 
 

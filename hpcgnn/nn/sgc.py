@@ -41,11 +41,18 @@ class SGCConv(Conv):
         return self.linear(aggregate)
 
     def combine_constants(
-        self, graph: Graph, aggregate: torch.Tensor | OnDisk, x: torch.Tensor | OnDisk, p: float, layer: int = 0
+        self,
+        graph: Graph,
+        aggregate: torch.Tensor | OnDisk,
+        x: torch.Tensor | OnDisk,
+        p: float,
+        layer: int = 0,
+        *,
+        scaled: bool = False,
     ) -> torch.Tensor:
         """As of any convolution; nothing is kept."""
         parts: list[Part] = [(aggregate, self.linear.weight, Purpose.DROPOUT_AGGREGATE)]
-        return graph.combine(parts, self.linear.bias, p, layer)
+        return graph.combine(parts, self.linear.bias, p, layer, scaled=scaled)
 
     def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         assert self.linear.bias is not None, "nobody drops it"

@@ -6,6 +6,7 @@ The A_k X are columns of the graph file already (`hpcgnn propagate`). So each no
 graph is sent in training. σ is relu; Z Ω is a layer as that of appnp, and more such layers make Ω a perceptron.
 """
 
+import itertools
 from dataclasses import replace
 from typing import cast
 
@@ -40,12 +41,14 @@ class HopsLayer(nn.Module):
         """Own rows x (n_p, d_in) -> (n_p, d_out)."""
         if not isinstance(x, torch.Tensor):  # sparse features come in one part
             return self.linears[0](x)
-        return torch.cat([linear(part) for linear, part in zip(self.linears, x.chunk(len(self.linears), 1))], 1)
+        return torch.cat(
+            [linear(part) for linear, part in zip(self.linears, x.chunk(len(self.linears), 1), strict=True)], 1
+        )
 
 
 def _build(spec: ModelSpec) -> Model:
     widths = spec.widths
-    layers: list[OwnLayer | HopsLayer] = [OwnLayer(a, b, spec.dtype) for a, b in zip(widths[:-1], widths[1:])]
+    layers: list[OwnLayer | HopsLayer] = [OwnLayer(a, b, spec.dtype) for a, b in itertools.pairwise(widths)]
     if spec.layers > 1:  # a single one is a linear map of all columns
         layers[0] = HopsLayer(widths[0], widths[1], spec.parts, spec.dtype)
     return Model(replace(spec, residual=False), layers, widths[1:-1])

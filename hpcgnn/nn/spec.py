@@ -14,14 +14,16 @@ DERIVED = {"derived": True}
 class ModelSpec:
     """All that decides a model's parameters and arithmetic; stored in checkpoints and compared on resume.
 
-    input_dropout: 'aggregate' drops elements of the kept aggregate, 'raw' of the features (at the price of one exchange
-    per epoch where they are dense), 'none' drops nothing there. constant_input: whether the first layer's aggregate of
-    the features has no parameters in it, so that it can be kept. loop_relation: whether added self loops are a relation
-    of their own (rgcn and rgat with --self-loops add), the last. hidden_bias: whether hidden layers add a bias; it is
-    of no use before a batch norm (nn/norm.py). dtype: of parameters and arithmetic; kept: of what hidden layers hand on
-    and exchange (None: the same). inputs: what --features and --label-reuse say. edge_features: columns of the features
-    of edges that the model reads. parts: in how many groups of columns sign has its features.
-    edge_dropout: the rate at which training leaves edges out. stacked: whether each layer has a map of its own.
+    input_dropout: 'aggregate' drops elements of the kept aggregate, 'scaled' as well, with the noise of a mean of rows
+    (ops/dropout.py), 'raw' of the features (at the price of one exchange per epoch where they are dense), 'none' drops
+    nothing there; the default here is that of the oldest checkpoints, not of the option. constant_input: whether the
+    first layer's aggregate of the features has no parameters in it, so that it can be kept. loop_relation: whether
+    added self loops are a relation of their own (rgcn and rgat with --self-loops add), the last. hidden_bias: whether
+    hidden layers add a bias; it is of no use before a batch norm (nn/norm.py). dtype: of parameters and arithmetic;
+    kept: of what hidden layers hand on and exchange (None: the same). inputs: what --features and --label-reuse say.
+    edge_features: columns of the features of edges that the model reads. parts: in how many groups of columns sign has
+    its features. edge_dropout: the rate at which training leaves edges out. stacked: whether each layer has a map of
+    its own.
     """
 
     model: str

@@ -47,7 +47,8 @@ class KeptAggregate:
         return cast(torch.Tensor, self.input)
 
     def convolve(self, stage: "LayerStage", graph: Graph, p: float) -> torch.Tensor:
-        return stage.conv.combine_constants(graph, self.aggregate, self.input, p, stage.layer)
+        scaled = stage.spec.input_dropout == "scaled"
+        return stage.conv.combine_constants(graph, self.aggregate, self.input, p, stage.layer, scaled=scaled)
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def begin_where_ended(model: Model, layer: int) -> None:
     conv: Any = model.convs[layer]
     head = cast(Linear, model.heads[layer - 1])  # as add_heads has made it
     last = layer == len(model.convs) - 1
-    if getattr(conv, "begin_as", None) is None or not last and conv.d_in != conv.d_out:
+    if getattr(conv, "begin_as", None) is None or (not last and conv.d_in != conv.d_out):
         for parts in (model.convs, model.norms, model.heads):
             if layer < len(parts):
                 _copy(parts[layer - 1], parts[layer])

@@ -241,7 +241,9 @@ class AdditiveAttention:
             self._spread(
                 to, each.back, own[at], each.rows, each.block, edges, shape, dropout, terms, g_terms, complete, bias
             )
-        for part, of_part in zip(parts, self._placed(ga_dst, len(projected)).split([len(part) for part in parts])):
+        for part, of_part in zip(
+            parts, self._placed(ga_dst, len(projected)).split([len(part) for part in parts]), strict=True
+        ):
             part[:, f + h :] = of_part
         return parts, g_terms
 

@@ -4,7 +4,7 @@ What dropout leaves of them is drawn anew each time they are read, and so never 
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,8 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.shelf import OnDisk, Reading
+from hpcgnn.ops.dropout import Drop
 from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, row_tiles
-
-#: drop(x, rows, out): writes what dropout leaves of some rows to `out`; see dropped_rows.
-Drop = Callable[[torch.Tensor, slice, torch.Tensor], None]
 
 
 @dataclass(frozen=True)
@@ -39,18 +37,20 @@ class Constants:
     def dropped(self) -> Iterator[tuple[slice, list[torch.Tensor]]]:
         """Yield (rows, the inputs' rows after dropout, to compute with); valid only until the next."""
         tiles = row_tiles(self.count)
-        types = [self.dtype if drop else read_type(x, self.dtype) for x, drop in zip(self.inputs, self.drops)]
-        casts = [Cast(self.arena, x, dtype) for x, dtype in zip(self.inputs, types)]
+        types = [
+            self.dtype if drop else read_type(x, self.dtype) for x, drop in zip(self.inputs, self.drops, strict=True)
+        ]
+        casts = [Cast(self.arena, x, dtype) for x, dtype in zip(self.inputs, types, strict=True)]
         spares = [
             self.arena.empty(tiles[0].stop if tiles else 0, x.shape[1], dtype=x.dtype)
-            if self.outputs is not None or drop and x.dtype == self.dtype
+            if self.outputs is not None or (drop and x.dtype == self.dtype)
             else None
-            for x, drop in zip(self.inputs, self.drops)
+            for x, drop in zip(self.inputs, self.drops, strict=True)
         ]
         with contextlib.ExitStack() as files:
             inputs = [self._in_order(x, files) for x in self.inputs]
             for rows in tiles:
-                yield rows, [self._part(rows, *each) for each in zip(inputs, self.drops, casts, spares)]
+                yield rows, [self._part(rows, *each) for each in zip(inputs, self.drops, casts, spares, strict=True)]
 
     def _in_order(self, x: torch.Tensor | OnDisk, files: contextlib.ExitStack) -> torch.Tensor | Reading:
         """x, or what reads it up to the last row that is computed."""
@@ -114,7 +114,7 @@ def combine(
     (None: that of the weights). Nothing is kept for the gradient: masks are drawn again. What is on disk is read in
     order, in each direction once.
     """
-    inputs, weights, drops = zip(*parts)
+    inputs, weights, drops = zip(*parts, strict=True)
     dtype = weights[0].dtype
     return _Combine.apply(Constants(inputs, drops, outputs, dtype, arena), kept or dtype, bias, *weights)
 
@@ -131,7 +131,7 @@ class _Combine(torch.autograd.Function):
 
             def result(out: torch.Tensor) -> None:
                 kernels.multiply(out, parts[0], weights[0], bias)
-                for part, weight in zip(parts[1:], weights[1:]):
+                for part, weight in zip(parts[1:], weights[1:], strict=False):
                     kernels.multiply(out, part, weight, add=True)
 
             results.write(y[rows], result)
@@ -146,7 +146,7 @@ class _Combine(torch.autograd.Function):
         for rows, parts in constants.dropped():
             g = gradients.read(gy[rows])
             summed = g_bias  # once
-            for part, g_weight, weight in zip(parts, g_weights, ctx.weights):
+            for part, g_weight, weight in zip(parts, g_weights, ctx.weights, strict=True):
                 kernels.project_backward(None, g_weight, part, g, weight, y_sums=summed)
                 summed = None
         return None, None, g_bias, *g_weights

@@ -33,27 +33,19 @@ if TYPE_CHECKING:
     from hpcgnn.ops.linear_operator import LinearOperator
 
 
-def convolve(
-    x: torch.Tensor,
-    neighbour: torch.Tensor,
-    own: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    operator: "LinearOperator",
-    activation: ReluDropout | None = None,
-    kept: torch.dtype | None = None,
-) -> torch.Tensor:
-    """y (m, d_out) of own rows x (n_p, d_in), differentiable; m = n_p unless the operator computes some rows only.
-    Collective.
+class Convolve(torch.autograd.Function):
+    """y (m, d_out) of own rows x (n_p, d_in); m = n_p unless the operator computes some rows only. Collective.
 
-    neighbour, own: weights W_n and W_s (d_in, d_out), d_out <= d_in; own may be None. bias: (d_out,) or None. operator:
-    LinearAggregation. x may be of bfloat16 where the weights are of float32; products and sums are of float32 all the
-    same. activation: None, or what is to be done to x first; x then must be the caller's to give away: it is
-    overwritten. kept: dtype of y (None: that of the weights).
+    Args:
+        x: (n_p, d_in); bfloat16 x with float32 weights gives float32 products and sums. With an activation the caller
+            gives x away: it is overwritten.
+        neighbour, own: W_n and W_s (d_in, d_out), d_out <= d_in; own may be None.
+        bias: (d_out,) or None.
+        operator: LinearOperator.
+        activation: done to x first, or None.
+        kept: dtype of y; None: the dtype of the weights.
     """
-    return _Convolve.apply(x, neighbour, own, bias, operator, activation, kept or neighbour.dtype)
 
-
-class _Convolve(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -62,13 +54,13 @@ class _Convolve(torch.autograd.Function):
         own: torch.Tensor | None,
         bias: torch.Tensor | None,
         operator: "LinearOperator",
-        activation: ReluDropout | None,
-        kept: torch.dtype,
+        activation: ReluDropout | None = None,
+        kept: torch.dtype | None = None,
     ) -> torch.Tensor:
         x, arena, dtype = x.contiguous(), operator.arena, neighbour.dtype
         ctx.operator, ctx.activation, ctx.has_bias = operator, activation, bias is not None
         ctx.weights = neighbour, own
-        y = operator.empty_streamed(operator.num_outputs, neighbour.shape[1], kept, transposed=True)  # as its gradient
+        y = operator.empty_streamed(operator.num_outputs, neighbour.shape[1], kept or dtype, transposed=True)
         first = y.shape[1] < x.shape[1]  # the narrower side is aggregated
         sent = operator.empty_streamed(len(x), y.shape[1], x.dtype) if first else x
         inputs, products = Cast(arena, x, read_type(x, dtype)), Cast(arena, sent, dtype)

@@ -7,6 +7,9 @@ import torch
 
 from hpcgnn import kernels
 
+#: drop(x, rows, out): writes what dropout leaves of the rows `rows` (a slice) of a matrix, given as x, to `out`.
+Drop = Callable[[torch.Tensor, slice, torch.Tensor], None]
+
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
@@ -34,12 +37,31 @@ def dropout(x: torch.Tensor, ids: torch.Tensor, key: int, p: float) -> torch.Ten
     return x if p == 0 else _Dropout.apply(x, ids, key, p)
 
 
-def dropped_rows(ids: torch.Tensor, key: int, p: float) -> Callable[[torch.Tensor, slice, torch.Tensor], None]:
-    """A function (x, rows, out) that writes to `out` what dropout leaves of the rows `rows` (a slice) of a matrix,
-    given as x.
-    """
+def dropped_rows(ids: torch.Tensor, key: int, p: float) -> Drop:
+    """Dropout of some rows of a matrix at a time, without a gradient."""
 
     def drop(x: torch.Tensor, rows: slice, out: torch.Tensor) -> None:
         kernels.dropout(out, x, ids[rows], key, p)
+
+    return drop
+
+
+def dropped_means(ids: torch.Tensor, counts: torch.Tensor, key: int, p: float) -> Drop:
+    """Dropout of rows that are means, or other sums, of rows: x + (dropout_p(x) - x) / √count.
+
+    Dropout of the `count` rows of such a mean has about this deviation if they are alike, since draws are independent.
+
+    Args:
+        ids: int64 (n,), original node ids.
+        counts: (n,), of any type: the rows that a row is made of; at least 1 is taken.
+        key: of the stream of draws.
+        p: the rate.
+    """
+
+    def drop(x: torch.Tensor, rows: slice, out: torch.Tensor) -> None:
+        part = counts[rows].clamp(min=1).to(x.dtype).rsqrt_().unsqueeze(1)
+        whole = x.clone() if out.data_ptr() == x.data_ptr() else x
+        kernels.dropout(out, x, ids[rows], key, p)
+        out.mul_(part).addcmul_(whole, 1 - part)
 
     return drop

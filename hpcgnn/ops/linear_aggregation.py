@@ -16,7 +16,6 @@ import torch
 from hpcgnn.exchange.compact import CompactStream
 from hpcgnn.exchange.plan import halo_factors
 from hpcgnn.exchange.stream import Rows, Stream
-from hpcgnn.graph.blocks import Block
 from hpcgnn.ops.linear_operator import LinearOperator, Tiled
 from hpcgnn.ops.row_tiles import row_tiles, sum_type, tile_rows
 from hpcgnn.ops.streams import EdgeStream
@@ -60,10 +59,9 @@ class Direction:
             first = now.block.first_column
             yield now._replace(scale=own if first is None else halo[first : first + len(now.rows)])
 
-    def multiply(self, block: Block, now: Work, at: slice, out: torch.Tensor, accumulate: bool) -> None:
-        """Make the own rows `at` from a block of their edges, `out`, or add to it."""
-        row_scale = None if self.row_scale is None else self.row_scale[at]
-        block.multiply(now.rows, out, now.scale, row_scale, accumulate)
+    def scale_of(self, at: slice) -> torch.Tensor | None:
+        """The factors of own rows `at`."""
+        return None if self.row_scale is None else self.row_scale[at]
 
 
 class LinearAggregation(LinearOperator):
@@ -110,7 +108,7 @@ class LinearAggregation(LinearOperator):
         y = self.arena.empty(stream.own.num_rows, x.shape[1], dtype=sum_type(x.dtype)) if y is None else y
         y[: stream.edges.first_interior].zero_()
         for now in way.work(x):
-            way.multiply(now.block, now, now.at, y[now.at], accumulate=not now.complete)
+            now.block.multiply(now.rows, y[now.at], now.scale, way.scale_of(now.at), accumulate=not now.complete)
         return y
 
     def tiles(self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None) -> Iterator[Tiled]:
@@ -130,11 +128,12 @@ class LinearAggregation(LinearOperator):
         sums.zero_()
         for now in way.work(x):
             if not now.complete:
-                way.multiply(now.block, now, now.at, sums[now.at], accumulate=True)
+                now.block.multiply(now.rows, sums[now.at], now.scale, way.scale_of(now.at), accumulate=True)
                 continue
             for rows in row_tiles(now.at.stop, now.at.start):
                 out = memory[: rows.stop - rows.start]
-                way.multiply(way.stream.own.slice(rows.start, rows.stop), now, rows, out, accumulate=False)
+                own = way.stream.own.slice(rows.start, rows.stop)
+                own.multiply(now.rows, out, now.scale, way.scale_of(rows), accumulate=False)
                 yield rows, out
         for rows in row_tiles(len(sums)):
             yield rows, memory[: rows.stop - rows.start].copy_(sums[rows]) if lent else sums[rows]

@@ -5,8 +5,7 @@ from typing import Any
 
 import torch
 
-from hpcgnn.ops.activation_dropout import ReluDropout
-from hpcgnn.ops.convolution import convolve
+from hpcgnn.ops.convolution import Convolve
 from hpcgnn.ops.streams import BufferedStream
 
 #: (rows, what an operator makes of them).
@@ -27,17 +26,9 @@ class LinearOperator:
         """Aggregate own rows x (n_p, F) -> (m, F), differentiably."""
         return _Aggregate.apply(x, self)
 
-    def convolve(
-        self,
-        x: torch.Tensor,
-        neighbour: torch.Tensor,
-        own: torch.Tensor | None,
-        bias: torch.Tensor | None,
-        activation: ReluDropout | None = None,
-        kept: torch.dtype | None = None,
-    ) -> torch.Tensor:
-        """A(x) W_n + x W_s + b (m, d_out), differentiably; see convolution.py."""
-        return convolve(x, neighbour, own, bias, self, activation, kept)
+    def convolution(self, d_in: int, d_out: int) -> type[torch.autograd.Function]:
+        """The function y = A(x) W_n + x W_s + b for weights (d_in, d_out); its arguments are those of `Convolve`."""
+        return Convolve
 
     def empty_streamed(self, rows: int, width: int, dtype: torch.dtype, transposed: bool = False) -> torch.Tensor:
         """An uninitialised tensor (rows, width) that A, or Aᵀ, is going to be applied to. By all ranks alike."""

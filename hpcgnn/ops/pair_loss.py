@@ -67,7 +67,7 @@ class PairLoss:
                 leaves = [source, target, against]
                 for leaf in leaves if wanted else ():
                     leaf.requires_grad_()
-                # What a tile keeps for its gradient goes with it: nothing for train/within_memory.py to put aside.
+                # What a tile keeps for its gradient goes with it: nothing for offload/activations.py to put aside.
                 with torch.set_grad_enabled(wanted), saved_tensors_hooks(_same, _same):
                     value = _loss(score, source, target, against, self._counts(tile))
                 loss += float(value.detach())
@@ -77,7 +77,7 @@ class PairLoss:
                 add_by_source(back, tile, g_source)
                 add_by_row(gradients[1], tile, g_target)
                 gradients[0].index_add_(0, drawn, g_drawn)
-                for total, each in zip(gradients[2:], others):
+                for total, each in zip(gradients[2:], others, strict=True):
                     total += each
         if wanted:
             pool.returned(gradients[0], gradients[1], comm, "halo_backward")

@@ -113,7 +113,10 @@ class Propagation:
         wanted: Sequence[bool],
     ) -> list[torch.Tensor | None]:
         """Gradients of inputs and parameters, None where not wanted. wanted: bool for each input and parameter."""
-        sums = [torch.zeros_like(x) if w and x is not None else None for x, w in zip((*inputs, *parameters), wanted)]
+        sums = [
+            torch.zeros_like(x) if w and x is not None else None
+            for x, w in zip((*inputs, *parameters), wanted, strict=True)
+        ]
         g_src = sums[0]
         reducer.prepare(gy.contiguous(), y)
         returns = None if g_src is None else Returns(g_src)
@@ -142,8 +145,8 @@ class Propagation:
         """
         _, g_dst, g_edge, *g_parameters = sums
         leaves = _take(tile, block, rows, *inputs)
-        asked = [x.requires_grad_() for x, w in zip(leaves, self._given(wanted, inputs)) if w]
-        asked += [p for p, w in zip(parameters, wanted[3:]) if w]
+        asked = [x.requires_grad_() for x, w in zip(leaves, self._given(wanted, inputs), strict=True) if w]
+        asked += [p for p, w in zip(parameters, wanted[3:], strict=True) if w]
         with torch.enable_grad():
             message = rule.message(*leaves)
         found = iter(_gradients(message, reducer, tile, asked))
@@ -153,11 +156,11 @@ class Propagation:
             add_by_row(g_dst, tile, next(found))
         if g_edge is not None and block.edge is not None:  # blocks number their edges where rows of edges are given
             g_edge[block.edge[tile.first : tile.last].long()] = next(found)
-        for total, g in zip((g for g in g_parameters if g is not None), found):
+        for total, g in zip((g for g in g_parameters if g is not None), found, strict=True):
             total += g
 
     def _given(self, wanted: Sequence[bool], inputs: Inputs) -> list[bool]:
-        return [w for w, x in zip(wanted, inputs) if x is not None]
+        return [w for w, x in zip(wanted, inputs, strict=True) if x is not None]
 
     def _tiles(self, block: Block, rows: torch.Tensor, inputs: Inputs) -> Iterator[EdgeTile]:
         width = sum(x.shape[1] for x in inputs if x is not None)
@@ -190,11 +193,13 @@ def _gradients(message: Message, reducer: Reducer, tile: EdgeTile, asked: list[t
     outputs = message if isinstance(message, tuple) else (message,)
     with torch.no_grad():
         given = reducer.gradient(tile, tuple(x.detach() for x in outputs) if len(outputs) > 1 else outputs[0].detach())
-    pairs = [(x, g) for x, g in zip(outputs, given if isinstance(given, tuple) else (given,)) if x.requires_grad]
+    pairs = [
+        (x, g) for x, g in zip(outputs, given if isinstance(given, tuple) else (given,), strict=True) if x.requires_grad
+    ]
     if not pairs or not asked:
         return [torch.zeros_like(x) for x in asked]
     found = torch.autograd.grad([x for x, _ in pairs], asked, [g for _, g in pairs], allow_unused=True)
-    return [torch.zeros_like(x) if g is None else g for x, g in zip(asked, found)]
+    return [torch.zeros_like(x) if g is None else g for x, g in zip(asked, found, strict=True)]
 
 
 class _Propagate(torch.autograd.Function):

@@ -18,11 +18,10 @@ from collections.abc import Iterator
 import torch
 
 from hpcgnn.exchange.stream import Returns, Rows
-from hpcgnn.ops.activation_dropout import ReluDropout
 from hpcgnn.ops.linear_operator import LinearOperator, Tiled
 from hpcgnn.ops.row_tiles import row_tiles
 from hpcgnn.ops.site import PushedSite
-from hpcgnn.ops.stale_convolution import convolve_stale
+from hpcgnn.ops.stale_convolution import ConvolveStale
 
 
 class PushedAggregation(LinearOperator):
@@ -34,19 +33,9 @@ class PushedAggregation(LinearOperator):
         super().__init__(site.used)
         self._site, self.row_scale, self.source_scale = site, row_scale, source_scale
 
-    def convolve(
-        self,
-        x: torch.Tensor,
-        neighbour: torch.Tensor,
-        own: torch.Tensor | None,
-        bias: torch.Tensor | None,
-        activation: ReluDropout | None = None,
-        kept: torch.dtype | None = None,
-    ) -> torch.Tensor:
+    def convolution(self, d_in: int, d_out: int) -> type[torch.autograd.Function]:
         """See LinearOperator. Products travel where they are narrower, else the layer's input."""
-        if self._site.old and neighbour.shape[1] >= neighbour.shape[0]:
-            return convolve_stale(x, neighbour, own, bias, self, activation)
-        return super().convolve(x, neighbour, own, bias, activation, kept)
+        return ConvolveStale if self._site.old and d_out >= d_in else super().convolution(d_in, d_out)
 
     def tiles(self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None) -> Iterator[Tiled]:
         """See LinearOperator: all rows come when the last message has come."""

@@ -179,7 +179,7 @@ class Several:
     def prepare(self, gy: torch.Tensor, y: torch.Tensor) -> None:
         """Take y and its gradient, before the first tile of the backward pass."""
         count = len(self.reducers)
-        for reducer, *parts in zip(self.reducers, gy.chunk(count, 1), y.chunk(count, 1)):
+        for reducer, *parts in zip(self.reducers, gy.chunk(count, 1), y.chunk(count, 1), strict=True):
             reducer.prepare(*parts)
 
     def gradient(self, tile: EdgeTile, message: torch.Tensor) -> torch.Tensor:

@@ -50,7 +50,7 @@ class RelationalAggregation:
         """y without autograd."""
         sums = _sums(self.inward, x, coefficients, "halo_forward")
         y = torch.mm(sums[0], bases[0], out=self._empty(sums[0], bases.shape[2]))
-        for each, basis in zip(sums[1:], bases[1:]):
+        for each, basis in zip(sums[1:], bases[1:], strict=False):
             y.addmm_(each, basis)
         return y
 
@@ -63,7 +63,7 @@ class RelationalAggregation:
         g_coefficients = torch.zeros_like(coefficients)
         sums = _sums(self.outward, gy, coefficients, "halo_backward", (transformed, g_coefficients))
         gx = torch.mm(sums[0], bases[0].T, out=self._empty(sums[0], bases.shape[1]))
-        for each, basis in zip(sums[1:], bases[1:]):
+        for each, basis in zip(sums[1:], bases[1:], strict=False):
             gx.addmm_(each, basis.T)
         return gx, g_coefficients, torch.stack([x.T @ each for each in sums])
 
@@ -95,7 +95,7 @@ def _sums(
             relation = torch.index_select(types, 0, edge, out=arena.empty(count, dtype=types.dtype))
             weight = torch.index_select(weights, 0, edge, out=arena.empty(count, dtype=x.dtype))
             coefficient = arena.empty(count, dtype=x.dtype)
-            for basis, total in zip(coefficients.T, sums):
+            for basis, total in zip(coefficients.T, sums, strict=True):
                 kernels.gather(
                     total,
                     rows,

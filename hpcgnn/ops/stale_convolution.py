@@ -19,21 +19,9 @@ from hpcgnn.ops.linear_operator import LinearOperator
 from hpcgnn.ops.row_tiles import row_tiles
 
 
-def convolve_stale(
-    x: torch.Tensor,
-    neighbour: torch.Tensor,
-    own: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    operator: LinearOperator,
-    activation: ReluDropout | None = None,
-) -> torch.Tensor:
-    """y (n_p, d_out) of own rows x (n_p, d_in), differentiable, collective; arguments as those of
-    ops.convolution.convolve.
-    """
-    return _ConvolveStale.apply(x, neighbour, own, bias, operator, activation)
+class ConvolveStale(torch.autograd.Function):
+    """y (n_p, d_out) of own rows x (n_p, d_in). Collective. Arguments as of `Convolve`; kept: not used."""
 
-
-class _ConvolveStale(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -42,7 +30,8 @@ class _ConvolveStale(torch.autograd.Function):
         own: torch.Tensor | None,
         bias: torch.Tensor | None,
         operator: LinearOperator,
-        activation: ReluDropout | None,
+        activation: ReluDropout | None = None,
+        kept: torch.dtype | None = None,
     ) -> torch.Tensor:
         x = x.contiguous()
         if activation is not None:
@@ -82,4 +71,4 @@ class _ConvolveStale(torch.autograd.Function):
             activation.gradient(gx, x, x)
             gx = x
         ctx.x = ctx.used = None
-        return gx, g_neighbour, g_own, g_bias, None, None
+        return gx, g_neighbour, g_own, g_bias, None, None, None

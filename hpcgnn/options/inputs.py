@@ -1,6 +1,4 @@
-"""What `--features` and `--label-reuse` say: which columns nodes have as input, of the file, of their degree, learned,
-or of labels.
-"""
+"""The input columns of nodes, from `--features` and `--label-reuse`: file, degree, learned, or labels."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +7,7 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.options.task import TaskConfig
 
 _WIDEST = 1 << 16
-#: What stands for the labels in the text of all inputs, after those of --features.
+#: The word for the labels in the text of all inputs, after the words of --features.
 LABELS = "+labels"
 # A word, and after `learned` a width.
 _PART = re.compile("(file|degree|learned)(?:(?<=learned):([0-9]{1,5}))?")
@@ -17,9 +15,13 @@ _PART = re.compile("(file|degree|learned)(?:(?<=learned):([0-9]{1,5}))?")
 
 @dataclass(frozen=True)
 class Inputs:
-    """file: the columns of the graph file; degree: 1 and log(1 + in-degree); learned: how many columns are learned, a
-    row for each node. Without any of them there is one column, of ones. labels: whether there is a column for each
-    class besides, of labels of training nodes.
+    """The input columns of nodes. Without file, degree and learned columns there is one column of ones.
+
+    Attributes:
+        file: whether the columns of the graph file are inputs.
+        degree: whether 1 and log(1 + in-degree) are inputs.
+        learned: number of learned columns, with a row for each node.
+        labels: whether labels of training nodes are inputs, with a column for each class.
     """
 
     file: bool = True
@@ -47,7 +49,7 @@ class Inputs:
 
 
 def inputs_text(options: TaskConfig) -> str:
-    """What the options say of the inputs, as a text that `inputs_of` reads."""
+    """Return the inputs that the options select, as a text that `inputs_of` reads."""
     return options.features + LABELS * (options.label_reuse > 0)
 
 

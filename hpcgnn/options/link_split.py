@@ -1,17 +1,17 @@
-"""What `--link-split` says: which edges are held out, those that come with the graph or drawn shares of its own."""
+"""Values of `--link-split`: the graph file's own held-out edges, or randomly drawn shares of its edges."""
 
 import math
 
 from hpcgnn.errors import ConfigError
 
-#: What comes with the graph file; and that where there is any, else drawn shares.
+#: The graph file's own held-out edges; and these if the file has any, else drawn shares.
 GIVEN, AUTO = "given", "auto"
-#: The shares where nothing is said, and those that hold nothing out.
+#: The default shares, and the shares that hold nothing out.
 USUAL, NOTHING = "0.9/0.05/0.05", "1/0/0"
 
 
 def check_link_split(text: str) -> None:
-    """Raise ConfigError for what `--link-split` cannot be."""
+    """Raise ConfigError if `--link-split` has an invalid value."""
     if text not in (AUTO, GIVEN):
         link_shares(text)
 

@@ -4,12 +4,15 @@ import re
 
 from hpcgnn.errors import ConfigError
 
-#: What the machine or the job leaves; no limit ('' in run directories of earlier versions).
+#: The memory that the machine or the job leaves; no limit ('' in run directories of earlier versions).
 AUTO, NO_LIMIT = "auto", "none"
 
 
 def said_memory(text: str) -> int | None:
-    """Bytes of a size such as 48G, 1.5T or 800M: of powers of 1024. None where no size is said. Raises ConfigError."""
+    """Return the bytes of a size such as 48G, 1.5T or 800M, in powers of 1024; None if no size is given.
+
+    Raises ConfigError.
+    """
     if text in (AUTO, NO_LIMIT, ""):
         return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT])i?B?", text.strip(), re.IGNORECASE)

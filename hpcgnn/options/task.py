@@ -1,4 +1,4 @@
-"""What is learned, from what: the task, its inputs, its loss, and in which units."""
+"""Options of the task: its labels, inputs, loss and units."""
 
 from dataclasses import dataclass
 
@@ -13,57 +13,61 @@ LINKS = "links"
 class TaskConfig:
     task: str = option(
         "auto",
-        "what is learned of nodes: one class, several 0/1 labels, or real numbers; auto takes what the labels of the "
-        "graph file are, and any of these makes sure that they are that. Or links: which pairs of nodes have an edge; "
-        "some edges are held out for it, labels are not needed, and what comes out is an embedding of each node with "
-        "--hidden numbers",
+        "task: classes, labels or numbers of nodes, or links between nodes",
+        details="auto: by the labels of the graph file. Any other name of a node task is compared with them. links: "
+        "some edges are held out, labels are not needed, and each node gets an embedding of --hidden numbers.",
+        flag=True,
         choices=("auto", "classification", "multilabel", "regression", LINKS),
     )
     features: str = option(
         "file",
-        "what nodes have as input: file, the features of the graph file; none, a column of ones; degree, that column "
-        "and log(1 + in-degree); learned:D, D columns that are learned, a row for each node; or several joined by +, "
-        "such as file+learned:32 or degree+learned:64",
+        "inputs: file, none, degree, learned:D, or several joined by +",
+        details="file: the features of the graph file. none: a column of ones. degree: that column and log(1 + "
+        "in-degree). learned:D: D learned columns for each node. Example: file+learned:32.",
     )
     edge_features: str = option(
         "file",
-        "what edges have as input, in models that read it (gine, gat, gatv2, transformer, pna, plugins): file, the "
-        "edge features of the graph file if it has any; or none",
+        "edge inputs of models that read them: the file's, or none",
+        details="For gine, gat, gatv2, transformer, pna and plugins.",
         choices=("file", "none"),
     )
     loss: str = option(
         "auto",
-        "what is minimised: cross-entropy (classification, multilabel and links); mse, mae or huber (beyond an error "
-        "of 1 the absolute error), of targets as --target-scale makes them (regression); auto is the first",
+        "loss",
+        details="auto: the first of each task. Classification, multilabel and links: cross-entropy. Regression: mse, "
+        "mae, or huber (absolute beyond an error of 1), of targets on their --target-scale.",
         choices=("auto", "cross-entropy", "mse", "mae", "huber"),
     )
     target_scale: str = option(
         "standard",
-        "regression: learn targets less their mean, divided by their deviation, both of the training nodes, or learn "
-        "them as they are; metrics and predictions are in the units of the file either way",
+        "regression: standardise targets, or learn them unchanged",
+        details="The training nodes have the mean and the deviation. Metrics and predictions are in the units of the "
+        "file.",
         choices=("standard", "none"),
         on_resume="same",
     )
     scorer: str = option(
         "dot",
-        "links: how a pair of embeddings becomes a score: dot, their product; distmult, that with a learned weight for "
-        "each column; mlp, two layers of --hidden units over their product by columns",
+        "links: score of a pair of embeddings",
+        details="dot: their product. distmult: the product with a learned weight for each column. mlp: two layers of "
+        "--hidden units over the products by column.",
         choices=("dot", "distmult", "mlp"),
         on_resume="same",
         needs={"task": (LINKS,)},
     )
     link_split: str = option(
         AUTO,
-        "links: which edges are held out: given, those that come with the graph file, whose own edges are then all for "
-        "training; or shares of its edges for training, validation and test, such as 0.9/0.05/0.05, drawn by --seed "
-        "and the ids of both ends; auto is given where the file has any, else these shares. Messages travel along "
-        "training edges alone",
+        "links: held-out edges of the file, or shares as 0.9/0.05/0.05",
+        details="given: the held-out edges of the graph file; its own edges are then all for training. Shares: "
+        "training, validation and test edges, drawn by --seed and the ids of both ends. auto: given if the "
+        "file has held-out edges, else 0.9/0.05/0.05. Messages use training edges alone.",
         on_resume="same",
         needs={"task": (LINKS,)},
     )
     negatives: int = option(
         1,
-        "links: nodes that are drawn for every training edge in place of its source, anew in every epoch",
+        "links: drawn negative sources of every training edge",
+        details="They are drawn anew in every epoch.",
         least=1,
         most=1024,
         on_resume="same",
@@ -71,7 +75,8 @@ class TaskConfig:
     )
     negative_pool: int = option(
         4096,
-        "links: different nodes that these are drawn from in an epoch; every rank holds the embeddings of all of them",
+        "links: pool of nodes for negatives in an epoch",
+        details="Every rank holds the embeddings of the pool.",
         least=1,
         most=1 << 16,
         on_resume="same",
@@ -79,8 +84,8 @@ class TaskConfig:
     )
     link_negatives: int = option(
         1000,
-        "links: different nodes that the source of every validation and test edge is ranked among, drawn once by "
-        "--seed; all nodes where the graph has no more. Not where negatives come with the file",
+        "links: nodes among which held-out edges are ranked",
+        details="Drawn once by --seed; all nodes of a smaller graph. Unused if the file has negatives.",
         least=1,
         most=1 << 16,
         on_resume="same",
@@ -88,22 +93,22 @@ class TaskConfig:
     )
     label_smoothing: float = option(
         0.0,
-        "classification: the part of each label that the loss spreads over all classes alike, as torch's "
-        "cross-entropy does; 0.1 is usual",
+        "classification: share of a label spread over all classes",
+        details="As in torch's cross-entropy; 0.1 is usual.",
         least=0.0,
         below=1.0,
     )
     class_weights: str = option(
         "none",
-        "classification: how much a training node counts in the loss: all alike, or balanced, in inverse proportion to "
-        "the number of training nodes of its class, with a mean of 1",
+        "classification: equal weights, or inverse to the class's size",
+        details="balanced: in inverse proportion to the training nodes of the class, with a mean of 1.",
         choices=("none", "balanced"),
     )
     label_reuse: float = option(
         0.0,
-        "classification and multilabel: labels as inputs. In each epoch this share of the training nodes, drawn anew, "
-        "have their labels appended to their features, and the loss is taken on the others; evaluation gives the "
-        "labels of all training nodes. 0.5 is usual, 0 gives none",
+        "share of training nodes with labels as inputs; 0: none",
+        details="Classification and multilabel. In each epoch this share, drawn anew, has labels among its features, "
+        "and the loss is taken on the others. Evaluation uses the labels of all training nodes. 0.5 is usual.",
         least=0.0,
         below=1.0,
         on_resume="same",

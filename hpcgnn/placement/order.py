@@ -98,7 +98,7 @@ def _reordered(edges: FoundEdges, order: LocalOrder, rank: int) -> FoundEdges:
     for first, last in row_blocks(indptr):
         part = np.s_[indptr[first] : indptr[last]]
         entries = segments(edges.indptr[taken[first:last]], np.diff(indptr[first : last + 1]))
-        for column, new in zip(columns, moved):
+        for column, new in zip(columns, moved, strict=True):
             if column is not None and new is not None:
                 new[part] = column[entries]
         mine = owner[part] == rank

@@ -50,7 +50,9 @@ class Ownership:
             return []
         starts, stops = self.cluster_offsets[mine], self.cluster_offsets[mine + 1]
         new = np.flatnonzero(np.concatenate([[True], starts[1:] != stops[:-1]]))
-        return list(zip(starts[new].tolist(), stops[np.concatenate([new[1:] - 1, [len(mine) - 1]])].tolist()))
+        return list(
+            zip(starts[new].tolist(), stops[np.concatenate([new[1:] - 1, [len(mine) - 1]])].tolist(), strict=False)
+        )
 
     def locate(self, nodes: np.ndarray, out: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """(owner, unsigned of as few bytes as ranks need; local id there int32, in the order of the file) of nodes

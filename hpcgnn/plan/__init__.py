@@ -1,1 +1,1 @@
-"""What goes with what: rules between options, and the plan of a run on a graph. Pure: nothing is read or sent."""
+"""Rules between options, and the plan of a run on a graph. Pure: no file is read and no message is sent."""

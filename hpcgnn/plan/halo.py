@@ -1,4 +1,4 @@
-"""What ranks send each other of the halo: rows or sums of rows, in place or as messages, of all rows or of some."""
+"""The form of the halo exchange: rows or sums of rows, in place or as messages, all rows or some."""
 
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
@@ -10,7 +10,7 @@ from hpcgnn.plan.rules import Selection
 
 
 def prunes(config: Config) -> bool:
-    """Whether layers may compute some of their rows only in training (graph/pruning.py)."""
+    """Whether layers may compute some of their rows only in training (graph/transforms/pruning.py)."""
     options, selection = config.schedule, Selection(config)
     # Random rounding draws by the row numbers of the whole share.
     apart = options.prune == "auto" and not rounds_at_random(options.halo_dtype)
@@ -18,21 +18,21 @@ def prunes(config: Config) -> bool:
 
 
 def takes_sums(config: Config, spec: ModelSpec) -> bool:
-    """Whether ranks may send sums of rows in place of rows (graph/least.py).
+    """Whether ranks may send sums of rows in place of rows (graph/transforms/vertex_cover.py).
 
     Layers must make only sums with fixed factors of rows of others, and the schedule must need no single row.
     """
     selection, traits = Selection(config), MODELS[spec.model].traits(spec)
     keeps_rows = spec.sparse_input or (spec.input_dropout == "raw" and spec.dropout > 0)
     allowed = {"always": True, "dense": not keeps_rows, "never": False}[selection.schedule.partial_sums]
-    # The loss of links reads single rows of sources, and dropped edges would change what a sum has.
+    # The loss of links reads single rows of sources, and dropped edges would change the terms of a sum.
     allowed = allowed and not selection.task.all_rows and not config.model.edge_dropout
     # A sum may leave the range of fp16 where no row does.
     return allowed and config.schedule.halo_dtype != "fp16" and traits.fixed_sums
 
 
 def halo_of(config: Config, spec: ModelSpec) -> str:
-    """What --halo comes to: 'rows' where ranks may not send sums."""
+    """Return the value of --halo that takes effect: 'rows' where ranks may not send sums."""
     return config.schedule.halo if takes_sums(config, spec) else "rows"
 
 
@@ -43,12 +43,13 @@ def features_travel(config: Config, spec: ModelSpec) -> bool:
 
 
 def reads_in_place(config: Config, spec: ModelSpec) -> bool:
-    """Whether ranks of a node can read each other's rows in place (--intra-node shared): no more is made of them than
-    the own block of a stream.
+    """Return whether ranks of a node can read each other's rows in place (--intra-node shared).
+
+    This holds if a rank needs no more than its own block of the stream.
     """
     selection, entry = Selection(config), MODELS[spec.model]
     traits = entry.traits(spec)
-    serves = traits.fixed_sums or traits.reads_in_place and not entry.reads_edges(spec)
+    serves = traits.fixed_sums or (traits.reads_in_place and not entry.reads_edges(spec))
     plain = selection.schedule.exact_epochs and not selection.task.all_rows and not config.model.edge_dropout
     return serves and plain and said_memory(config.run.memory) is None and selection.transport.node_memory
 

@@ -1,4 +1,4 @@
-"""The ModelSpec of a configuration on a graph, and what the graph lacks for it."""
+"""The ModelSpec of a configuration on a graph, and a check that the graph has all the columns it needs."""
 
 import torch
 

@@ -1,7 +1,7 @@
 """`--private-features`: features of nodes may leave their rank once in a run, as `lazy` sends them, and not again.
 
-What is meant are the rows of the features themselves, as the file has them or with dropout. Products of them with
-trained parameters are not covered: they are sent by every model that transforms before it aggregates.
+The rule covers the rows of the features themselves, as in the file or after dropout. It does not cover products of
+features with trained parameters. Every model that transforms before it aggregates sends such products.
 """
 
 from hpcgnn.config import Config
@@ -22,7 +22,7 @@ def check_privacy(config: Config, spec: ModelSpec) -> None:
         remedy = "use --frozen-halo keep"
     else:
         remedy = (
-            "use --schedule lazy without --finetune, or --keep-input always with --input-dropout aggregate where "
+            "use --schedule lazy without --finetune, or --keep-input always without --input-dropout raw where "
             "the model is gcn, sage, gin or sgc"
         )
     if again:

@@ -23,7 +23,7 @@ from hpcgnn.traits import LayerTraits, ScheduleTraits, TaskTraits, TransportTrai
 
 @dataclass(frozen=True)
 class Selection:
-    """A configuration with the traits of what it names."""
+    """A configuration with the traits of its model, schedule and task."""
 
     config: Config
 
@@ -47,7 +47,7 @@ class Selection:
 
     @cached_property
     def transport(self) -> TransportTraits:
-        return Means(self.config.run.comm, self.config.run.torch_backend).traits
+        return Means(self.config.run.comm).traits
 
     @property
     def learned(self) -> bool:
@@ -57,7 +57,12 @@ class Selection:
 
 @dataclass(frozen=True)
 class Rule:
-    """broken: whether a selection breaks the rule; refusal: the line that says what was expected, and the remedy."""
+    """A rule between options.
+
+    Attributes:
+        broken: whether a selection breaks the rule.
+        refusal: the error message, with the expected value and the remedy.
+    """
 
     broken: Callable[[Selection], bool]
     refusal: Callable[[Selection], str]
@@ -127,12 +132,6 @@ def _pairwise(of: Selection) -> str:
     if of.schedule.pairwise:
         return f"--schedule {of.config.schedule.schedule}"
     return "--trace" if of.config.run.trace else ""
-
-
-def _transport(of: Selection) -> str:
-    """The option that chose the transport."""
-    run = of.config.run
-    return f"--torch-backend {run.torch_backend}" if run.comm == "torch" else f"--comm {run.comm}"
 
 
 #: In the order in which they are checked.
@@ -301,8 +300,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda of: _pairwise(of) != "" and not of.transport.pairwise,
         lambda of: (
-            f"{_pairwise(of)} sends messages between two ranks alone, which {_transport(of)} cannot: expected --comm "
-            "mpi, or --comm torch with --torch-backend gloo or mpi"
+            f"{_pairwise(of)} sends messages between two ranks alone, which --comm {of.config.run.comm} cannot: "
+            "expected --comm mpi or torch"
         ),
     ),
 )

@@ -7,7 +7,7 @@ one line of refusal.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hpcgnn.config import Config, listed
+from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.registry import MODELS
@@ -23,7 +23,7 @@ from hpcgnn.traits import ScheduleTraits, TaskTraits
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run does.
+    """The decisions of a run.
 
     Attributes:
         config: the configuration, with the task, the metric, the loss and the self loops decided.
@@ -32,7 +32,7 @@ class RunPlan:
         sends_features: rows of the features themselves are exchanged, as sums where these are fewer.
         prunes: layers may compute some of their rows only in training.
         in_place: ranks of a node read each other's rows in place.
-        reads_edges: layers read what edges carry.
+        reads_edges: layers read features of edges.
     """
 
     config: Config
@@ -55,6 +55,16 @@ class RunPlan:
             in_place=config.schedule.intra_node == "shared",
             reads_edges=MODELS[spec.model].reads_edges(spec),
         )
+
+    @property
+    def returns(self) -> bool:
+        """Whether anything returns to the rows along the edges, as under attention."""
+        return not MODELS[self.spec.model].traits(self.spec).fixed_sums
+
+    @property
+    def narrows(self) -> bool:
+        """Whether rows are narrowed on their way."""
+        return self.config.schedule.halo_dtype != "fp32" or self.config.run.precision == "mixed"
 
     def on(self, partition: str, threads: int) -> "RunPlan":
         """The same plan with the name of the stored map ('': one that is made for the run) and the threads."""
@@ -88,8 +98,6 @@ def plan(config: Config, meta: GraphMeta, ranks: int, learns: bool = True) -> Ru
     Raises:
         ConfigError, GraphError: one line of refusal. They are the same on all ranks that call alike.
     """
-    if learns:
-        check_lost_ranks(config, ranks)
     check_memory(config, learns)
     spec = model_spec(meta, config)
     wanted = config.data.self_loops
@@ -100,16 +108,6 @@ def plan(config: Config, meta: GraphMeta, ranks: int, learns: bool = True) -> Ru
         check_privacy(config, spec)
     check_halo(config, spec)
     return RunPlan.of(config, spec)
-
-
-def check_lost_ranks(config: Config, ranks: int) -> None:
-    """Raise ConfigError if --drop-ranks names an unknown rank or all ranks."""
-    lost = listed("--drop-ranks", config.schedule.drop_ranks, int, 0)
-    if lost and (max(lost) >= ranks or len(set(lost)) == ranks):
-        raise ConfigError(
-            f"--drop-ranks: expected ranks in 0..{ranks - 1}, and not all of the {ranks}, got "
-            f"{config.schedule.drop_ranks!r}"
-        )
 
 
 def check_memory(config: Config, learns: bool = True) -> None:

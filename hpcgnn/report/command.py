@@ -20,11 +20,11 @@ runs on any machine; it needs neither torch nor MPI.
     hpcgnn report runs/gcn-* runs/gat-* --label-by model   a curve for each model
 
 Runs that differ in seed alone are repetitions: medians are shown, with the least and the most. Runs of one graph on
-several numbers of ranks are strong scaling; runs of a graph of its own for each number of ranks, of the same size
-for each rank, are weak scaling. Whatever else differs names the curves. Runs on different graphs or with different
+several numbers of ranks are strong scaling. Runs with a graph for each number of ranks, of one size per rank, are weak
+scaling. Whatever else differs names the curves. Runs on different graphs or with different
 metrics are studies apart in one report, each in a folder of its own, unless --label-by graph or --mix joins them."""
 EPILOG = """\
-what it leaves in --out:
+files in --out:
   report.html              the whole report in one file that needs no network
   report.md                its tables
   TABLE.md .csv .tex       each table: scaling, cost, accuracy, losses, remedies, breakdown, bytes, memory,
@@ -33,14 +33,14 @@ what it leaves in --out:
                            loss, validation, accuracy_bytes, accuracy_seconds, memory_phases, memory_account
   captions.md              how to read each figure
   graph-NAME/              these, for each study, where there are several
-Files that do not apply are left out; those of an earlier report in the same folder are replaced. memory* tables and
+Files that do not apply are left out. Files of an earlier report in the folder are replaced. memory* tables and
 figures need runs made with --profile-memory, and timeline one made with --trace.
 
 exit code:
-  0  the report is written, and every run that was named was good; what was found below a folder and is unfinished,
-     damaged or not comparable is listed with the reason
-  3  the report is written, but some run that was named was missing or broken: it says which, and why
-  2  nothing is written: no run was good, or what was asked makes no sense"""
+  0  the report is written, and every named run was good; it lists unfinished, damaged and incomparable runs of
+     folders, with the reason
+  3  the report is written, and lists named runs that were missing or broken, with the reason
+  2  nothing is written: no run was good, or an option was wrong"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scaling",
         default="auto",
         choices=("auto", "strong", "weak", "none"),
-        help="what the numbers of ranks mean; auto: told by the graphs; none: no speed-up (default: auto)",
+        help="kind of scaling; auto: by the graphs; none: no speed-up (default: auto)",
     )
     parser.add_argument("--baseline", metavar="LABEL", help="compare every other curve with this one, rank by rank")
     parser.add_argument("--mix", action="store_true", help="let runs of different models or graphs share a curve")
@@ -101,7 +101,7 @@ def report(arguments: argparse.Namespace) -> int:
         tell(f"hpcgnn: warning: left out: {title}: {reason}", sys.stderr)
     problems = [*((one.name, one.reason) for one in broken), *left_out]
     tables = write_sections(sections, problems, Path(arguments.out), arguments.title, arguments.force)
-    for section, table in zip(sections, tables):
+    for section, table in zip(sections, tables, strict=True):
         if section.title:
             tell(f"## {section.title}, in {arguments.out}/{section.folder}/\n")
         tell(table.markdown())

@@ -119,7 +119,7 @@ def _best_so_far(
     """Curves of the best validation metric over costs(run), a number for each epoch."""
 
     def series(run: "Run") -> tuple[list[float], np.ndarray]:
-        spent = {record["epoch"]: cost for record, cost in zip(run.records, costs(run))}
+        spent = {record["epoch"]: cost for record, cost in zip(run.records, costs(run), strict=True)}
         evaluated = _evaluated(run)
         best = (np.minimum if lower_is_better(run.summary) else np.maximum).accumulate(
             [r["val"] for r in evaluated] or [0.0]

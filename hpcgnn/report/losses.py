@@ -29,7 +29,7 @@ NARROWED = next(each.metadata["needs"]["schedule"] for each in fields(ScheduleCo
 # Losses and gains below this are not shown.
 SHOWN = 0.02
 # Processor time of one fault of a small page in a virtual machine, which takes longer than others for it
-# (jobs/bench/measuring/faults.py measures it).
+# (jobs/bench/epochs/faults.py measures it).
 FAULT_SECONDS = 2.5e-6
 # What a turn of the halo takes whatever it carries: its messages, and calls of kernels for few rows. That is what an
 # epoch with a tiny --halo-buffer takes above one with a large one, for each exchange.

@@ -120,8 +120,8 @@ def _highest_of_others(label: str, study: "Study", axis: "Axes") -> None:
     for profile in profiles(study):
         if profile.label != label:
             others.setdefault(profile.label, []).append((profile.ranks, max(profile.phases.values()) / MIB))
-    for marker, (name, points) in zip("xx+*123", others.items()):
-        axis.plot(*zip(*points), f"{marker}:", color="black", linewidth=0.8, label=f"highest of\n{name}")
+    for marker, (name, points) in zip("xx+*123", others.items(), strict=False):
+        axis.plot(*zip(*points, strict=True), f"{marker}:", color="black", linewidth=0.8, label=f"highest of\n{name}")
 
 
 def account(study: "Study", axis: "Axes") -> None:
@@ -129,7 +129,7 @@ def account(study: "Study", axis: "Axes") -> None:
     found = {(profile.label, profile.ranks): profile for profile in profiles(study)}
     positions = label_bars(study, axis)
     keys = [(point["label"], point["ranks"]) for _, point in study.points.iterrows()]
-    shown = [(x, found[key]) for x, key in zip(positions, keys) if key in found]
+    shown = [(x, found[key]) for x, key in zip(positions, keys, strict=True) if key in found]
     x, bottom = np.array([x for x, _ in shown]), np.zeros(len(shown))
     items = dict.fromkeys(item for _, profile in shown for item in profile.account)
     styles = bar_styles([item for item in items if item not in FREE_ITEMS])
@@ -160,8 +160,9 @@ def memory_table(study: "Study") -> Table:
                 profile.busiest,
                 number(known / MIB),
                 number(sum(profile.account.get(item, 0) for item in FREE_ITEMS) / MIB),
+                number((peak - known) / MIB),
+                f"{100 * profile.explained:.1f} %",
             ]
-            + [number((peak - known) / MIB), f"{100 * profile.explained:.1f} %"]
         )
         numbers.append(
             {"label": profile.label, "ranks": profile.ranks, "base_bytes": profile.base}

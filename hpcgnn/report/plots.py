@@ -160,9 +160,11 @@ def label_bars(study: "Study", axis: "Axes") -> np.ndarray:
     axis.set_xlabel("MPI ranks" + (", curve" if len(groups) > 1 else ""))
     axis.grid(False, axis="x")
     if len(groups) > 1:
-        places = [[x for x, own in zip(positions, labels) if own == label] for label in groups]
+        places = [[x for x, own in zip(positions, labels, strict=True) if own == label] for label in groups]
         each = 64 / len(labels)  # letters that fit below a bar
-        names = [textwrap.fill(label, max(8, int(each * len(place)))) for label, place in zip(groups, places)]
+        names = [
+            textwrap.fill(label, max(8, int(each * len(place)))) for label, place in zip(groups, places, strict=True)
+        ]
         axis.xaxis.remove_overlapping_locs = False  # a name may stand below the bar in the middle
         axis.set_xticks([np.mean(place) for place in places], names, minor=True, fontsize=8)
         axis.tick_params(axis="x", which="minor", length=0, pad=16)

@@ -55,7 +55,9 @@ def make_sections(
     made = [(title, replace(study, baseline=baseline if baseline in study.labels else None)) for title, study in made]
     if len(made) == 1 and not left_out:
         return [Section("", "", made[0][1])], []
-    return [Section(title, folder, study) for folder, (title, study) in zip(_folders(made), made)], left_out
+    return [
+        Section(title, folder, study) for folder, (title, study) in zip(_folders(made), made, strict=True)
+    ], left_out
 
 
 def _study(runs: list[Run], label_by: Sequence[str], scaling: str) -> Study:

@@ -67,7 +67,7 @@ def build_study(
     keys = _label_keys(runs, label_by, scaling)
     whole = f"{runs[0].summary['model']}, {runs[0].summary['schedule']}"  # the one curve, where nothing names several
     labels = [", ".join(_spoken(run, key) for key in keys) or whole for run in runs]
-    groups = {label: [run for run, own in zip(runs, labels) if own == label] for label in labels}
+    groups = {label: [run for run, own in zip(runs, labels, strict=True) if own == label] for label in labels}
     if not mix:
         for label, group in groups.items():
             _refuse_unlike(label, group)
@@ -88,7 +88,7 @@ def build_study(
             "epochs": run.summary["epochs"],
             **measure(run),
         }
-        for run, label in zip(runs, labels)
+        for run, label in zip(runs, labels, strict=True)
     )
     return Study(mode, list(groups), runs, table, _points(table, mode), baseline)
 

@@ -76,22 +76,22 @@ def drawing() -> Iterator[Any]:
 
 def line_styles(names: Iterable[Name]) -> dict[Name, dict[str, Any]]:
     """{name: keyword arguments of `plot`}. Markers are hollow, so that of two on one place both are seen."""
-    looks = zip(itertools.cycle(COLOURS), itertools.cycle(MARKERS), itertools.cycle(DASHES))
+    looks = zip(itertools.cycle(COLOURS), itertools.cycle(MARKERS), itertools.cycle(DASHES), strict=False)
     return {
         name: {
             **{"color": colour, "linestyle": dash, "linewidth": 1.4},
             **{"marker": marker, "markersize": 5.5, "markerfacecolor": "none", "markeredgewidth": 1.2},
         }
-        for name, (colour, marker, dash) in zip(names, looks)
+        for name, (colour, marker, dash) in zip(names, looks, strict=False)
     }
 
 
 def bar_styles(names: Iterable[Name]) -> dict[Name, dict[str, Any]]:
     """{name: keyword arguments of `bar`}."""
-    looks = zip(itertools.cycle(SHADES), itertools.cycle(HATCHES))
+    looks = zip(itertools.cycle(SHADES), itertools.cycle(HATCHES), strict=False)
     return {
         name: {"color": shade, "hatch": hatch, "edgecolor": "white", "linewidth": 0.4}
-        for name, (shade, hatch) in zip(names, looks)
+        for name, (shade, hatch) in zip(names, looks, strict=False)
     }
 
 

@@ -1,11 +1,12 @@
 """One traced epoch of all ranks as a picture: a lane for each rank, coloured by what it did.
 
-What is drawn comes from the files that `hpcgnn train --trace` leaves (train/trace.py). A lane is cut into as many
+What is drawn comes from the files that `hpcgnn train --trace` leaves (plugins/trace.py). A lane is cut into as many
 pieces as can be told apart, each of the colour of what took most of it, so that a picture of a hundred thousand spans
 is no larger than one of ten.
 """
 
 import gzip
+import itertools
 import json
 import zlib
 from collections.abc import Mapping, Sequence
@@ -153,7 +154,7 @@ def pieces_of(lane: Lane, length: float, count: int = PIECES) -> list[tuple[str,
     taken[0] = np.where(inside, np.clip(1 - taken[1:].sum(0), 0, 1), 1)
     most = taken.argmax(0)
     cuts = [0, *(np.flatnonzero(np.diff(most)) + 1).tolist(), count]
-    return [(names[most[first]], first, last - first) for first, last in zip(cuts, cuts[1:])]
+    return [(names[most[first]], first, last - first) for first, last in itertools.pairwise(cuts)]
 
 
 def timeline(study: "Study", axis: "Axes") -> None:
@@ -167,7 +168,7 @@ def timeline(study: "Study", axis: "Axes") -> None:
     length = max(lane.end for lane in lanes)
     width, bars = 1e3 * length / PIECES, [pieces_of(lane, length) for lane in lanes]
     for what, (label, colour) in {**PHASES, **ACTIVITIES}.items():
-        for place, (lane, pieces) in enumerate(zip(lanes, bars)):
+        for place, (lane, pieces) in enumerate(zip(lanes, bars, strict=True)):
             strip = [(1e3 * begin, 1e3 * (end - begin)) for begin, end in lane.spans.get(what, ()) if what in PHASES]
             axis.broken_barh(strip, (place - 0.45, 0.1), facecolor=colour, linewidth=0)
             done = [(first * width, count * width) for kind, first, count in pieces if kind == what]

@@ -89,7 +89,7 @@ def _files(tables: list["Table"], figures: list["Drawn"]) -> dict[str, str | byt
     """{name: text or bytes} of tables and figures, with the captions of these."""
     files: dict[str, str | bytes] = {}
     for table in tables:
-        texts = zip(KINDS, (table.markdown(), table.csv(), table.latex()))
+        texts = zip(KINDS, (table.markdown(), table.csv(), table.latex()), strict=True)
         files |= {f"{table.name}.{kind}": text for kind, text in texts}
     for drawn in figures:
         files |= {f"{drawn.figure.name}.{kind}": data for kind, data in drawn.images.items()}

@@ -1,1 +1,1 @@
-"""What is done about the halo, and how the ranks' parameters are kept together."""
+"""How ranks treat the halo, and how they keep their parameters together."""

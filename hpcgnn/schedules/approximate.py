@@ -1,9 +1,8 @@
-"""A step may be approximate; what is kept for the run, and what is reported, never is.
+"""A step may be approximate; kept values and reported numbers never are.
 
-Narrowed, sampled or delayed rows, and dropped edges, make noise that training averages out. A number that is published
-must not depend on it, nor on how many ranks computed it, and neither may the aggregate of the features that is
-exchanged once and kept. So wherever no gradient is wanted (evaluation, kept aggregates), the rows of all neighbours are
-exchanged as they are.
+Narrowed, sampled or delayed rows, and dropped edges, make noise that training averages out. A published number must not
+depend on it, nor on the number of ranks. The same holds for an aggregate of the features that is exchanged once and
+kept. So without gradients (evaluation, kept aggregates), ranks exchange all neighbours' rows unchanged.
 """
 
 from typing import cast

@@ -1,9 +1,10 @@
-"""A schedule is two independent choices: what is done about the halo, and how the ranks' models are kept together.
+"""A schedule is two independent choices: how ranks treat the halo, and how they keep their models together.
 
-    halo policy   full | frozen | none | sampled | stale        what operators do about remote rows
-    sync policy   all-reduce every step | by layer | averaging  what is trained when, what happens to gradients
-`sar` = full × all-reduce, `lazy` = frozen × by layer, `tma` = none × averaging, `bns` = sampled × all-reduce,
-`stale` = stale × all-reduce. The training loop calls the verbs below and never asks which schedule it is running.
+    halo policy   full | frozen | none | sampled | stale        how operators get remote rows
+    sync policy   all-reduce every step | by layer | averaging  which parameters train when, and how gradients combine
+
+`sar` = full × all-reduce, `lazy` = frozen × by layer, `tma` = none × averaging, `bns` = sampled × all-reduce, `stale` =
+stale × all-reduce. The training loop calls the verbs below and never checks which schedule it runs.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,9 +26,13 @@ from hpcgnn.traits import ScheduleTraits
 
 
 class HaloPolicy(Protocol):
-    """What is done about remote rows. n_p: own rows; m: those that are computed, all unless rows are pruned.
+    """How operators get remote rows.
 
-    Where rows are pruned (graph/pruning.py), it is a PrunableHalo.
+    With pruned rows (graph/transforms/pruning.py), the policy is a PrunableHalo.
+
+    Attributes:
+        n_p: number of owned rows.
+        m: number of computed rows, n_p unless rows are pruned.
     """
 
     def begin_epoch(self, epoch: int) -> None:
@@ -43,13 +48,13 @@ class HaloPolicy(Protocol):
 
     @property
     def kept_bytes(self) -> int:
-        """What this rank keeps from epoch to epoch besides the communication buffers."""
+        """Return the bytes that this rank keeps from epoch to epoch, without the communication buffers."""
 
     def state(self) -> dict[str, torch.Tensor]:
-        """What this rank must save. All ranks call it."""
+        """Return the tensors that this rank must save. All ranks call it."""
 
     def load_state(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Go on from what `state` gave on the same rank of a run on as many ranks and the same map. All ranks, at the
+        """Continue from the saved `state` of the same rank, with the same number of ranks and map. All ranks, at the
         start.
         """
 
@@ -63,7 +68,7 @@ class PrunableHalo(HaloPolicy, Protocol):
     """A HaloPolicy of a schedule that prunes."""
 
     def restricted(self, local: LocalGraph) -> HaloPolicy:
-        """The same policy for what a layer computes of the graph, a LocalGraph with `outputs`."""
+        """Return the same policy for a layer's part of the graph, a LocalGraph with `outputs`."""
 
 
 class Stateless:
@@ -91,11 +96,13 @@ class Stateless:
 
 @dataclass(frozen=True)
 class Stage:
-    """What is trained for some epochs.
+    """The parameters that train for some epochs.
 
-    module: module(graph) -> logits (n_p, C), whose parameters are trained and no others; options: OptimConfig, its
-    learning rate and number of epochs. optimizers: how many, each with a state of its own. note: {name: value} for the
-    records of its epochs.
+    Attributes:
+        module: module(graph) -> logits (n_p, C); only its parameters train.
+        options: OptimConfig, with learning rate and number of epochs.
+        optimizers: number of optimizers, each with a state of its own.
+        note: {name: value} for the records of the stage's epochs.
     """
 
     module: torch.nn.Module
@@ -106,22 +113,25 @@ class Stage:
 
 @dataclass(frozen=True)
 class Step:
-    """One gradient step of an epoch. graph: what is trained on; reduce(flat gradients): what is done to them before the
-    step, by all ranks that take this step; optimizer: the number of the one that steps; number: from 0 in each epoch,
-    which draws are keyed by besides; factor: of this rank's share in the reported loss. begin(part of the flat
-    gradients): begins for a part what `reduce` does; None where there is nothing to wait for.
+    """One gradient step of an epoch.
+
+    Attributes:
+        graph: the graph of the step.
+        reduce: reduce(flat gradients) before the step, by all ranks that take it.
+        optimizer: number of the step's optimizer.
+        number: from 0 in each epoch, a key of the draws.
+        begin: begin(bucket of the flat gradients) starts its reduction; None if reduction is synchronous.
     """
 
     graph: Graph
     reduce: Callable[[torch.Tensor], None]
     optimizer: int = 0
     number: int = 0
-    factor: float = 1.0
     begin: Callable[[torch.Tensor], Exchange] | None = None
 
 
 class Optimizer(Protocol):
-    """What a SyncPolicy knows of an optimizer (train/optim.py): the state of each parameter, by names."""
+    """A SyncPolicy's view of an optimizer (engine/optim.py): the state of each parameter, by names."""
 
     param_groups: list[dict[str, Any]]
     state: dict[torch.Tensor, dict[str, torch.Tensor]]
@@ -129,20 +139,22 @@ class Optimizer(Protocol):
 
 
 class SyncPolicy(Protocol):
-    """How training proceeds: in which stages, of which steps an epoch consists, how the ranks' parameters are kept
-    together.
+    """How training proceeds: its stages, the steps of an epoch, and how ranks keep their parameters together.
 
-    Between epochs all ranks hold the same parameters. Everything is called by all ranks alike. first_whole: the first
-    stage that trains the model's own output, so that the model can be evaluated; known after `extend`.
+    Between epochs all ranks hold the same parameters. All ranks call all methods alike.
+
+    Attributes:
+        first_whole: the first stage that trains the model's own output, so that the model can be evaluated; known after
+            `extend`.
     """
 
     first_whole: int
 
     def plan(self, options: OptimConfig) -> list[OptimConfig]:
-        """[OptimConfig] of the stages of a whole run, from that of the configuration."""
+        """Return the OptimConfig of each stage of a whole run, from the configuration's."""
 
     def extend(self, model: Model) -> None:
-        """Add to a new model what this schedule trains besides it."""
+        """Add the schedule's own parameters to a new model."""
 
     def stage(self, index: int, options: OptimConfig, model: Model, graph: Graph) -> Stage:
         """The stage number `index`, whose options are options = plan[index]. Nothing is sent or computed yet."""
@@ -156,8 +168,9 @@ class SyncPolicy(Protocol):
         """The steps of an epoch. Resumed after each step, and then run to its end."""
 
     def state(self, optimizers: Sequence[Optimizer]) -> dict[str, torch.Tensor]:
-        """{name: tensor} that a checkpoint needs besides the model and the first optimizer; complete on rank 0.
-        Collective.
+        """Return {name: tensor} for a checkpoint, in addition to the model and the first optimizer. Collective.
+
+        The result is complete on rank 0.
         """
 
     def restore(self, state: Mapping[str, torch.Tensor], optimizers: Sequence[Optimizer]) -> None:
@@ -185,9 +198,9 @@ class ScheduleEntry:
 
     Attributes:
         build: makes the Schedule of a LocalGraph. Collective.
-        traits: what the schedule allows.
-        check: check(config, layers) raises ConfigError for options of the schedule that do not fit each other or the
-            number of layers that are trained.
+        traits: capabilities and limits of the schedule.
+        check: check(config, layers) raises ConfigError for options of the schedule that do not fit each other, or the
+            number of layers.
     """
 
     build: Build

@@ -1,13 +1,13 @@
 """Boundary sampling (BNS-GCN: Wan et al., MLSys'22): each epoch a rank uses a random part of its halo.
 
-Each boundary node is kept for each other rank with probability p, anew in every epoch and for all layers and the
-backward pass of it. Rows are multiplied by 1/p, and degrees are those of the whole graph, so that the linear aggregate
-of a layer is right in the mean, given the layer's input. In attention −log p is added to the logits of sampled edges
-instead: numerator and denominator of the softmax are right in the mean, and their ratio tends to the right one.
+Each epoch keeps each boundary node with probability p for each other rank, for all layers and the backward pass. Rows
+are multiplied by 1/p, and degrees come from the whole graph, so a layer's linear aggregate is unbiased, given its
+input. In attention, −log p is added to the logits of sampled edges instead. Numerator and denominator of the softmax
+are unbiased, and their ratio tends to the right one.
 
-Both directions have the same sample, so that gradients are those of the sampled function, exactly.
+Both directions use the same sample, so the gradients are exactly the sampled function's.
 
-A sample of the blocks of edges and its transpose are made in each epoch: 2p of the memory of the blocks between ranks.
+Each epoch makes a sample of the edge blocks and its transpose: 2p of the memory of the blocks between ranks.
 """
 
 import math
@@ -20,7 +20,7 @@ from hpcgnn.exchange.stream import Stream
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.graph.blocks import Block, transposed
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.sampling import sample_blocks, sample_plan
+from hpcgnn.graph.transforms.sampling import sample_blocks, sample_plan
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.ops.site import Facts, PushedSite

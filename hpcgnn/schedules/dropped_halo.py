@@ -8,8 +8,8 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import Wire
-from hpcgnn.graph.dropping import Degrees, DroppedEdges
 from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graph.transforms.dropping import Degrees, DroppedEdges
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.ops.site import Facts
@@ -17,10 +17,15 @@ from hpcgnn.schedules.full_halo import FullHalo
 
 
 class DroppedHalo(FullHalo):
-    """As FullHalo, but for the edges. exact: the FullHalo of all of them; rate: the probability with which one is left
-    out; random: decides which. inside: None, or the policy of the whole graph, of which a layer computes `local`.
+    """A FullHalo with dropped edges.
 
-    Operators are made anew in each epoch, by all ranks together, for they hold scales by degrees.
+    All ranks make the operators anew in each epoch, for operators hold scales by degrees.
+
+    Attributes:
+        exact: the FullHalo with all edges.
+        rate: probability of dropping an edge.
+        random: source of the draws.
+        inside: None, or the policy of the whole graph if a layer computes only a part `local` of it.
     """
 
     def __init__(
@@ -43,7 +48,7 @@ class DroppedHalo(FullHalo):
         super().__init__(self._left.local, comm, buffers, wire, facts)
 
     def operator(self, description: Operator[Made]) -> Made:
-        """See HaloPolicy. A loss of edges is that of all."""
+        """See HaloPolicy. A loss of edges uses all of them."""
         if not description.messages:
             return self._exact.operator(description)
         self._left.draw()
@@ -63,7 +68,7 @@ class DroppedHalo(FullHalo):
 
     @property
     def kept_bytes(self) -> int:
-        """Those of the blocks of edges that are left."""
+        """Return the bytes of the remaining edge blocks."""
         return self._left.kept_bytes + sum(part.kept_bytes for part in self._parts)
 
     def _renew(self, key: int) -> None:
@@ -74,14 +79,14 @@ class DroppedHalo(FullHalo):
 
 
 class _Among:
-    """Degrees in a whole graph, of the rows of what a layer computes of it."""
+    """Degrees in the whole graph, for the rows of a layer's part of it."""
 
     def __init__(self, inside: DroppedHalo, local: LocalGraph) -> None:
         self._whole, among = inside._left, inside._local.original_id
         self._places = _places(local.output_id, among), _places(local.original_id, among)
 
     def __call__(self) -> Degrees:
-        inward, outward = (degree[places] for degree, places in zip(self._whole.degrees(), self._places))
+        inward, outward = (degree[places] for degree, places in zip(self._whole.degrees(), self._places, strict=True))
         return inward, outward
 
 

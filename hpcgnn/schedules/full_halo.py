@@ -64,7 +64,7 @@ class FullHalo(Stateless):
         return constant[1] if constant is not None and x is constant[0] else self.inward
 
     def restricted(self, local: LocalGraph) -> "FullHalo":
-        """The same policy for what a layer computes of the graph, a LocalGraph with `outputs`."""
+        """Return the same policy for a layer's part of the graph, a LocalGraph with `outputs`."""
         return FullHalo(local, self._comm, self._buffers, self._wire)
 
     def begin_epoch(self, epoch: int) -> None:

@@ -1,16 +1,16 @@
 """Layer by layer (Retexo, Kolluri et al., 2023): frozen halo × one layer at a time.
 
-A layer's input does not change while the layer is trained, so all that its neighbours have to send is sent once: L
-exchanges in a run of L layers, whatever the number of epochs, and no gradient of a row ever travels. Each layer is
-trained with a linear head of its own; the best of its epochs is kept and passes on what comes before the head. Degrees
-are those of the whole graph, and gradients are sums over all ranks, so that the curve does not depend on the number of
-ranks.
+A layer's input does not change while the layer is trained, so neighbours send it once. A run of L layers has L
+exchanges, whatever the number of epochs, and no gradient of a row ever travels. Each layer trains with a linear head of
+its own. Its best epoch is kept, and passes on the head's input. Degrees come from the whole graph, and gradients are
+sums over all ranks, so the curve does not depend on the number of ranks.
 
-What a layer keeps: the aggregate of its input, where that has no parameters in it (gcn, sage, gin); else its
-neighbours' rows themselves, and then it computes on the graph of own and halo nodes as on a graph of one rank
-(gat and others; sparse features, which are never densified). A resumed run computes what it kept again from the
-parameters of the layers before, and the ledger has that under `resume`: rows kept in checkpoints would cost n × width
-numbers on disk each time, and fit one number of ranks only.
+A layer keeps the aggregate of its input, if the aggregate has no parameters (gcn, sage, gin). Other layers (gat and
+others; sparse features, which are never densified) keep their neighbours' rows. They then compute on the graph of owned
+and halo nodes as on a graph of one rank.
+
+A resumed run recomputes the kept rows from the parameters of the layers before, and the ledger books that as `resume`.
+Rows in checkpoints would cost n × width numbers on disk each time, and fit one number of ranks only.
 """
 
 import logging
@@ -23,12 +23,11 @@ import torch
 
 from hpcgnn.comm import Communicator, SoloCommunicator
 from hpcgnn.config import Config, per_layer
-from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.graph.kept_halo import halo_rows, sparse_with_halo
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
-from hpcgnn.graph.subgraphs import with_halo
+from hpcgnn.graph.transforms.kept_halo import halo_rows, sparse_with_halo
+from hpcgnn.graph.transforms.subgraphs import with_halo
 from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
@@ -57,13 +56,13 @@ class LayerByLayer(AllreduceEveryStep):
         self._present: Frozen | None = None
 
     def plan(self, options: OptimConfig) -> list[OptimConfig]:
-        """Each layer's epochs and learning rate, then those of the fine-tuning."""
+        """Return each layer's epochs and learning rate, then the fine-tuning's."""
         given, layers = self._options, self._num_layers
         epochs = per_layer("--layer-epochs", given.layer_epochs, layers, int, 1, options.epochs)
         rates = per_layer("--layer-lr", given.layer_lr, layers, float, 0.0, options.lr)
-        stages = [replace(options, epochs=count, lr=rate) for count, rate in zip(epochs, rates)]
+        stages = [replace(options, epochs=count, lr=rate) for count, rate in zip(epochs, rates, strict=True)]
         if given.finetune:
-            stages.append(replace(options, epochs=given.finetune, lr=given.finetune_lr or options.lr))
+            stages.append(replace(options, epochs=given.finetune, lr=options.lr))
         return stages
 
     def extend(self, model: Model) -> None:
@@ -88,11 +87,11 @@ class LayerByLayer(AllreduceEveryStep):
         return index == self._num_layers
 
     def restore(self, state: Mapping[str, torch.Tensor], optimizers: Sequence[Optimizer]) -> None:
-        """What was kept has to be computed again."""
+        """Restore the state of the optimizers; the kept rows are computed again."""
         self._layer, self._present, self._resumed = -1, None, True
 
     def _frozen(self, index: int, model: Model, graph: Graph) -> Frozen:
-        """The frozen input of a layer: kept, or exchanged now, from what is kept of the layer before or else from the
+        """Return the frozen input of a layer: kept, or exchanged now from the kept input of a layer before, or from the
         start.
         """
         if self._layer == index:
@@ -193,8 +192,6 @@ def check_lazy(config: Config, layers: int) -> None:
     options = config.schedule
     per_layer("--layer-epochs", options.layer_epochs, layers, int, 1, config.optim.epochs)
     per_layer("--layer-lr", options.layer_lr, layers, float, 0.0, config.optim.lr)
-    if options.finetune_lr and not options.finetune:
-        raise ConfigError("--finetune-lr needs --finetune: expected a number of exact epochs of at least 1, got 0")
 
 
 SCHEDULE = ScheduleEntry(

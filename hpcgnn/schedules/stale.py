@@ -1,28 +1,24 @@
-"""Delayed halo (PipeGCN: Wan et al., ICLR'22; DistGNN: Md et al., SC'21): rows of others are those of r epochs ago.
+"""Delayed halo (PipeGCN: Wan et al., ICLR'22; DistGNN: Md et al., SC'21): remote rows are r epochs old.
 
-Each layer sends its rows in epoch t and uses in epoch t those that others sent in epoch t − r, so that messages have r
-epochs to arrive and nothing waits for them. Gradients go the other way in the same manner: a rank computes, for the
-rows that it used, the whole gradient of what it made of them in that epoch (in attention with the softmax, its
-denominator and D of that same epoch, so that it is the gradient of a function), and their owners add it r epochs later.
-Nothing is fetched twice.
+Each layer sends its rows in epoch t and uses in epoch t the rows that others sent in epoch t − r. So messages have r
+epochs to arrive and nothing waits for them. Gradients return in the same manner. A rank computes the whole gradient of
+the remote rows it used in an epoch, and their owners add it r epochs later. In attention it uses the softmax, its
+denominator and D of that same epoch, so that it is the gradient of a function. No row is fetched twice.
 
-What is delayed is the rows that travel and what goes back for them; all else is the exact derivative of what was
-computed:
+Only remote rows and their gradients are delayed; the rest is the exact derivative of the computed function:
 
-    Y = A_own V + A_halo V_used        gV = A_ownᵀ gY + what came home (A_haloᵀ gY of r epochs ago)
+    Y = A_own V + A_halo V_used        gV = A_ownᵀ gY + returned gradients (A_haloᵀ gY of r epochs ago)
 
 In a layer that widens its input X or keeps its width, V = X and gW = (A X_used)ᵀ gY, which is PipeGCN to the letter.
-Where d_out < d_in the narrower product V = X W travels, as in `sar`, so that the bytes are the same: its old rows are
-those of old weights as well, and gW = Xᵀ gV has old gradients of others in it, as the gradients of all layers below
-have in PipeGCN. With attention V = [X W | a_src] in every layer. The first layer's aggregate of the features, where it
-is kept, is exact.
+Where d_out < d_in, the narrower product V = X W travels, as in `sar`, so that the bytes are the same. Its old rows then
+come from old weights as well. And gW = Xᵀ gV contains old gradients of others, as the gradients of all layers below do
+in PipeGCN. With attention V = [X W | a_src] in every layer. The first layer's kept aggregate of the features is exact.
 
-In the first r epochs, and where a run goes on at another number of ranks, there are no old rows yet: the new ones are
-waited for. With smoothing γ an average ĥ ← γ ĥ + (1 − γ) h of the old rows is used instead of them, and of their
-gradients likewise.
+In the first r epochs, and after resuming with another number of ranks, there are no old rows yet. Ranks then wait for
+the new ones.
 
-The price is memory that does not fall linearly with the number of ranks: r + 1 epochs of the halo's rows and of what
-goes back for every layer, and the transposed blocks of edges between ranks. It is counted and warned of.
+The price is memory that does not fall linearly with the number of ranks. Every layer keeps r + 1 epochs of the halo's
+rows and their gradients, and the transposed blocks of edges between ranks. It is counted, and a warning reports it.
 """
 
 import logging
@@ -53,7 +49,7 @@ log = logging.getLogger("hpcgnn")
 
 
 class StaleHalo(PushedHalo):
-    """The halo of r epochs ago. delay: r, at least 1; smoothing: γ; wire: Wire; facts: Facts."""
+    """The halo of r epochs ago. delay: r, at least 1; wire: Wire; facts: Facts."""
 
     name, has_state = "stale", True
 
@@ -65,10 +61,9 @@ class StaleHalo(PushedHalo):
         wire: Wire,
         facts: Facts,
         delay: int,
-        smoothing: float = 0.0,
     ) -> None:
         self._local, self._comm, self._buffers, self._wire, self._facts = local, comm, buffers, wire, facts
-        self._delay, self._smoothing = delay, smoothing
+        self._delay = delay
         self.transposed = [transposed(block) for block in local.inward.halo]
         # One operator for each call in an epoch: calls come in the same order in every epoch, on all ranks.
         self._exchanges: list[StaleExchange] = []
@@ -97,9 +92,7 @@ class StaleHalo(PushedHalo):
     def _make(self, description: Operator[Made]) -> Made:
         number, self._calls = self._calls, self._calls + 1
         if number == len(self._exchanges):
-            exchange = StaleExchange(
-                self._local.inward.plan, self._buffers, self._comm, self._wire, self._delay, self._smoothing
-            )
+            exchange = StaleExchange(self._local.inward.plan, self._buffers, self._comm, self._wire, self._delay)
             for name, box in (("ahead", exchange.ahead), ("home", exchange.home)):
                 box.load_state(self._saved.pop((number, name), {}))
             used = UsedRows(exchange, self._local.inward.own, self._local.inward.halo)
@@ -121,7 +114,7 @@ class StaleHalo(PushedHalo):
         }
 
     def load_state(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Go on from what `state` gave on the same rank, before the first epoch."""
+        """Continue from the saved `state` of the same rank, before the first epoch."""
         for key, tensor in tensors.items():
             number, name, part = key.split("-", 2)
             self._saved.setdefault((int(number), name), {})[part] = tensor
@@ -150,7 +143,7 @@ def build_stale(
         return Schedule(full_halo(local, comm, buffers, options, random), sync)
     facts, wire = Facts(local, comm), make_wire(options, local, comm, random)
     exact = FullHalo(local, comm, buffers, facts=facts)
-    training = StaleHalo(local, comm, buffers, wire, facts, options.stale_epochs, options.stale_smoothing)
+    training = StaleHalo(local, comm, buffers, wire, facts, options.stale_epochs)
     return Schedule(ApproximateInTraining(exact, training), sync)
 
 

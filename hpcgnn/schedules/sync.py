@@ -14,8 +14,10 @@ from hpcgnn.schedules.base import Optimizer, Stage, Step
 
 
 class AllreduceEveryStep:
-    """One stage, one step an epoch; gradients are summed over ranks at every step, so that all ranks hold the same
-    parameters at all times. dtype: of --reduce-dtype.
+    """One stage with one step per epoch. Each step sums gradients over ranks, so all ranks hold the same parameters.
+
+    Attributes:
+        dtype: the type of --reduce-dtype.
     """
 
     first_whole = 0

@@ -1,14 +1,14 @@
 """Averaging (RandomTMA, SuperTMA; Zhu et al., arXiv 2305.09887): no halo × parameters averaged now and then.
 
-Each rank trains on the subgraph that its own nodes induce, with the degrees these have there, and nothing of a node
-leaves it. What the records call an epoch is a round: steps of each rank by itself, then one average of parameters and
-of the norms' buffers. A round has a fixed number of steps, or lasts until rank 0's clock says so: rank 0 sends a word,
-which the others look for after each step without waiting. Since the ranks agree at the end of a round, evaluation and
-checkpoints are as ever: the averaged model, on the whole graph, exactly.
+Each rank trains on the subgraph induced by its own nodes, with their degrees in it. No data of a node leaves the rank.
+An epoch in the records is a round: local steps of each rank, then one average of parameters and of the norms' buffers.
+A round has a fixed number of steps, or lasts until rank 0's clock ends it. Rank 0 then sends a message, which the
+others check for after each step without waiting. The ranks agree at the end of a round. So evaluation and checkpoints
+are as usual: the averaged model, on the whole graph, exactly.
 
-A rank without training nodes, or one that is lost (`--drop-ranks`), takes no steps and has no weight in the average.
-With `--correct-every` a round may end with one exact step on the whole graph, by an optimizer of its own that is alike
-on all ranks (the server correction of LLCG, Ramezani et al., ICLR'22, without a server).
+A rank without training nodes takes no steps and has no weight in the average. Each rank keeps its optimizer's state.
+With `--correct-every` a round may end with one exact step on the whole graph. Its optimizer is separate and equal on
+all ranks (the server correction of LLCG, Ramezani et al., ICLR'22, without a server).
 """
 
 import logging
@@ -19,11 +19,11 @@ from dataclasses import replace
 import torch
 
 from hpcgnn.comm import Communicator, SoloCommunicator
-from hpcgnn.config import Config, listed
+from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.subgraphs import induced
+from hpcgnn.graph.transforms.subgraphs import induced
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
 from hpcgnn.ops.draws import Randomness
@@ -40,28 +40,16 @@ _CORRECTION = 1 << 30
 
 
 class Averaging(AllreduceEveryStep):
-    """Rounds of local steps, each ended by an average. options: ScheduleConfig. Made collectively; raises ConfigError
-    on all ranks if nobody is left to train.
-    """
+    """Rounds of local steps, each ended by an average. Made collectively."""
 
     def __init__(self, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, options: ScheduleConfig) -> None:
         super().__init__(comm, options.reduce_dtype)
         self._local, self._buffers, self._options = local, buffers, options
         self._subgraph: Graph | None = None
-        lost = comm.rank in listed("--drop-ranks", options.drop_ranks, int, 0)
         self._own = int(local.mask("train").sum())
-        active = 0 if lost else self._own
-        self._weight = float(active if options.average_weights == "train" else active > 0)
-        totals = comm.total(torch.tensor([self._own, active, self._weight], dtype=torch.float64), "plan").tolist()
-        self._trains, self._num_train, self._num_active = active > 0, totals[0], totals[1]
-        self._weight /= max(totals[2], 1.0)
-        if totals[0] and not totals[1]:
-            error = ConfigError(
-                f"--drop-ranks {options.drop_ranks} leaves no rank with training nodes; expected at least one that "
-                "stays"
-            )
-            error.everywhere = True
-            raise error
+        self._trains = self._own > 0
+        totals = comm.total(torch.tensor([self._own, self._trains], dtype=torch.float64), "plan").tolist()
+        self._num_train, self._weight = totals[0], self._trains / max(totals[1], 1.0)
 
     def plan(self, options: OptimConfig) -> list[OptimConfig]:
         """As many rounds as the steps make, the last of them maybe shorter."""
@@ -69,7 +57,7 @@ class Averaging(AllreduceEveryStep):
         return [replace(options, epochs=-(-options.epochs // max(1, self._options.average_steps)))]
 
     def stage(self, index: int, options: OptimConfig, model: Model, graph: Graph) -> Stage:
-        """The whole model, with an optimizer for the exact steps besides."""
+        """Return the whole model, with an additional optimizer for the exact steps."""
         return Stage(model, options, 2 if self._options.correct_every else 1, {"steps": 0})
 
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
@@ -79,10 +67,9 @@ class Averaging(AllreduceEveryStep):
             self._subgraph = graph.over(subgraph, FullHalo(subgraph, SoloCommunicator(), self._buffers), _alone)
         taken = 0
         for number in self._round(epoch):
-            yield Step(self._subgraph, self._as_own_mean, 0, number, self._num_train / self._num_active)
+            yield Step(self._subgraph, self._as_own_mean, 0, number)
             taken += 1
         self._average(stage.module)
-        self._settle(optimizers[0])
         stage.note["steps"] = int(self._comm.total(torch.tensor([taken])))
         if self._options.correct_every and (epoch + 1) % self._options.correct_every == 0:
             yield Step(graph, self.reduce, 1, _CORRECTION, begin=self.begin)
@@ -99,7 +86,7 @@ class Averaging(AllreduceEveryStep):
         return self._until_the_clock()
 
     def _until_the_clock(self) -> Iterator[int]:
-        """Steps until rank 0 says that the time is up, at least one."""
+        """Yield steps until rank 0 ends the round, at least one."""
         comm, number, word = self._comm, 0, torch.zeros(1, dtype=torch.int32)
         end = time.monotonic() + self._options.average_seconds
         end_of_round = comm.exchange([], [] if comm.rank == 0 else [(0, word)], "control")
@@ -125,27 +112,12 @@ class Averaging(AllreduceEveryStep):
         # An idle rank may hold anything, also what is not finite: it counts for nothing.
         flat = flat.mul_(self._weight) if self._weight else flat.zero_()
         self._comm.allreduce_(flat, "average")
-        for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors])):
+        for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
             tensor.copy_(part.view_as(tensor))
 
-    def _settle(self, optimizer: Optimizer) -> None:
-        """What becomes of the optimizers' states when the parameters were averaged. Collective."""
-        if self._options.average_optimizer == "reset":
-            optimizer.state.clear()
-        if self._options.average_optimizer == "average":
-            present = _pack(optimizer)
-            length = int(self._comm.allreduce_(torch.tensor([present.numel()]), "average", "max"))
-            # A rank without steps has no state: that is one that does not train, or whose gradients were not finite.
-            flat = present if present.numel() == length else present.new_zeros(length)
-            with torch.no_grad():
-                self._average_([flat])
-            _unpack(optimizer, flat)
-
     def state(self, optimizers: Sequence[Optimizer]) -> dict[str, torch.Tensor]:
-        """The exact steps' optimizer, and every rank's own where each keeps its own."""
+        """The optimizers of the exact steps and of every rank. Collective."""
         saved = {f"correction.{index}": _pack(optimizer) for index, optimizer in enumerate(optimizers[1:])}
-        if self._options.average_optimizer != "keep":
-            return saved
         comm, own = self._comm, _pack(optimizers[0])
         lengths = comm.allgather_object(own.numel())
         if comm.rank == 0:
@@ -222,7 +194,6 @@ def build_tma(
 def check_tma(config: Config, layers: int) -> None:
     """See ScheduleEntry."""
     options = config.schedule
-    listed("--drop-ranks", options.drop_ranks, int, 0)
     if bool(options.average_steps) == bool(options.average_seconds):
         raise ConfigError(
             "--schedule tma needs one of --average-steps N (at least 1) and --average-seconds X (above 0), got "

@@ -1,1 +1,1 @@
-"""What is learned from labels: a file for each task, with its loss, its metrics and what it predicts."""
+"""The tasks: a file for each, with its loss, its metrics and its predictions."""

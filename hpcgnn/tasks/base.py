@@ -1,12 +1,12 @@
-"""What training asks of a task, so that it never asks which task it is.
+"""The interface between training and a task, so that training never checks which task it runs.
 
-A task sees rows of outputs of a model and of labels, both of one rank. Sums over ranks are made by `total`, so that
-every number is that of the whole graph.
+A task gets rows of a model's outputs and of labels, both of one rank. `total` sums over ranks, so that every number
+covers the whole graph.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 
@@ -40,38 +40,47 @@ class Metric:
 
 
 class Task(Protocol):
-    """metrics: by name; the first is what `--metric auto` takes. losses: names, likewise. said: what is learned, in
-    words; outputs: what a model has one output for each of; judged: what metrics are means over. probabilities: (n, C)
-    of a model's outputs (n, C); None where they have none. traits: what the task needs.
+    """The methods and attributes of a task.
+
+    Attributes:
+        metrics: names of the metrics; `--metric auto` takes the first.
+        losses: names of the losses, likewise.
+        said: the task in words.
+        outputs: name of the objects with one model output each.
+        judged: name of the objects that metrics average over.
+        probabilities: probabilities (n, C) from outputs (n, C); None if there are none.
+        rows: name of the rows of `predict` in files.
+        traits: the needs of the task.
     """
 
     name: str
     said: str
     outputs: str
-    metrics: dict[str, Metric]
+    metrics: ClassVar[dict[str, Metric]]
     losses: tuple[str, ...]
     probabilities: Callable[[torch.Tensor], torch.Tensor] | None
     judged: str = "nodes"
+    rows: str = "prediction"
     traits: TaskTraits = TaskTraits()
 
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
-        """(n_p, K): what a file of predictions says of each node: int32, or floating-point for real numbers."""
+        """Return the predictions in a file, (n_p, K): integers, or floating-point for real numbers."""
 
     def columns(self, outputs: int) -> Sequence[str]:
-        """Names of the K columns of `predict`, for so many outputs of the model."""
+        """Return the names of the K columns of `predict` for a number of model outputs."""
 
     def blank(self, nodes: int, outputs: int) -> torch.Tensor:
-        """Labels of so many nodes, of no meaning, as a rank has them."""
+        """Return placeholder labels of `nodes` nodes, in the form of a rank's labels."""
 
 
 class LabelTask(Task, Protocol):
     """A task that is learned from labels of nodes."""
 
     def weight(self, labels: torch.Tensor) -> float:
-        """What the sum of the losses of these nodes' labels is divided by, summed over ranks, to be a mean."""
+        """Return the divisor that, summed over ranks, turns the sum of these labels' losses into a mean."""
 
     def targets(self, labels: torch.Tensor, scale: "Scale | None") -> torch.Tensor:
-        """What the loss compares outputs with, of the labels of the training nodes."""
+        """Return the targets of the loss, from the labels of the training nodes."""
 
     def loss(
         self, outputs: torch.Tensor, rows: torch.Tensor | None, targets: torch.Tensor, name: str, arena: Arena
@@ -102,7 +111,7 @@ class Scale(torch.nn.Module):
 
     @classmethod
     def blank(cls, targets: int) -> "Scale":
-        """That of targets which stay as they are, until a state is loaded."""
+        """Return the scale that leaves targets as they are, until a state is loaded."""
         return cls(torch.zeros(targets, dtype=torch.float64), torch.ones(targets, dtype=torch.float64))
 
     def standardise(self, targets: torch.Tensor) -> torch.Tensor:

@@ -1,6 +1,7 @@
 """One class per node: cross-entropy, and the accuracy of the class with the largest logit."""
 
 from functools import partial
+from typing import ClassVar
 
 import torch
 
@@ -28,14 +29,17 @@ def balanced_weights(labels: torch.Tensor, classes: int, comm: Communicator) -> 
 
 
 class Classification(LabelTask):
-    """A LabelTask. Labels: int64 (n_p,), -1 for none. smoothing: the part of a label that the loss spreads over all
-    classes; class_weights: float64 (C,), how much a node of a class counts in the loss, or None for all alike.
+    """A LabelTask. Labels: int64 (n_p,), -1 for none.
+
+    Attributes:
+        smoothing: weight that the loss moves from the label to all classes.
+        class_weights: float64 (C,), weight of a class's nodes in the loss, or None for equal weights.
     """
 
     name, said, outputs = "classification", "one class per node", "classes"
     losses = ("cross-entropy",)
     probabilities = staticmethod(partial(torch.softmax, dim=1))
-    metrics = {"accuracy": Metric(accuracy, "no node has a class")}
+    metrics: ClassVar[dict[str, Metric]] = {"accuracy": Metric(accuracy, "no node has a class")}
 
     def __init__(self, smoothing: float = 0.0, class_weights: torch.Tensor | None = None) -> None:
         self._smoothing, self._class_weights = smoothing, class_weights
@@ -54,7 +58,7 @@ class Classification(LabelTask):
         return soft_cross_entropy(outputs, rows, targets, self._smoothing, self._class_weights, arena)
 
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
-        return outputs.argmax(1, keepdim=True).to(torch.int32)
+        return outputs.argmax(1, keepdim=True)
 
     def columns(self, outputs: int) -> list[str]:
         return ["class"]

@@ -1,11 +1,12 @@
 """Which pairs of nodes have an edge: mean reciprocal rank and Hits@K of held-out edges, exact over all ranks.
 
-A metric of links is of the ranks of edges (ops/pair_ranks.py, ops/given_ranks.py), not of outputs and labels of nodes;
-all sums are of float64.
+Link metrics take the ranks of edges (ops/pair_ranks.py, ops/given_ranks.py), not outputs and labels of nodes. All sums
+use float64.
 """
 
 import math
 from functools import partial
+from typing import ClassVar
 
 import torch
 
@@ -43,9 +44,9 @@ class Links(Task):
     """A Task without labels. Outputs are embeddings."""
 
     name, said, outputs = LINKS, "pairs of nodes that have an edge", "numbers of an embedding"
-    judged, losses = "edges", ("cross-entropy",)
+    judged, losses, rows = "edges", ("cross-entropy",), "embedding"
     probabilities = None
-    metrics = {"mrr": Metric(mrr, _NONE), **_HITS}
+    metrics: ClassVar[dict[str, Metric]] = {"mrr": Metric(mrr, _NONE), **_HITS}
     traits = TaskTraits(labels=False, all_rows=True, splits_edges=True, embeds=True)
 
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
@@ -59,6 +60,8 @@ class Links(Task):
 
 
 class SharedNegatives(Links):
-    """The same where all edges are ranked among the same pairs: of so many, a reciprocal rank says nothing."""
+    """Link prediction with the same negatives for all edges: with a large number of them, a reciprocal rank is
+    meaningless.
+    """
 
-    metrics = {"hits@50": _HITS["hits@50"], **_HITS}
+    metrics: ClassVar[dict[str, Metric]] = {"hits@50": _HITS["hits@50"], **_HITS}

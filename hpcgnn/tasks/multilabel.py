@@ -1,6 +1,7 @@
 """Several 0/1 labels per node: binary cross-entropy, micro-F1 and ROC-AUC, exact over all ranks."""
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -24,11 +25,17 @@ def micro_f1(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, com
 
 
 def roc_auc(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
-    """The mean over labels of the area under the ROC curve, skipping labels that have only one kind of node.
+    """Return the mean over labels of the area under the ROC curve, without labels that have only one kind of node.
 
-    Exact (Mann-Whitney: the share of positive-negative pairs in the right order, ties half). Every rank sorts its own
-    negatives; the positives of each rank pass by in bounded chunks, so no rank ever holds more than its share and a
-    chunk.
+    It is exact (Mann-Whitney): the share of positive-negative pairs in the right order, ties counted half. Every rank
+    sorts its own negatives. The positives of each rank pass by in bounded chunks, so a rank never holds more than its
+    share and a chunk. Collective.
+
+    Args:
+        logits: outputs of owned nodes, (n_p, C).
+        labels: 0 and 1, (n_p, C).
+        mask: bool (n_p,), the nodes of the split.
+        comm: the communicator.
     """
     scores, truth = logits[mask].double().numpy(), labels[mask].numpy() > 0
     areas = []
@@ -61,7 +68,7 @@ class MultiLabel(LabelTask):
     name, said, outputs = "multilabel", "several 0/1 labels per node", "labels"
     losses = ("cross-entropy",)
     probabilities = staticmethod(torch.sigmoid)
-    metrics = {
+    metrics: ClassVar[dict[str, Metric]] = {
         "micro-f1": Metric(micro_f1, "no label is there on any of them, and none is predicted"),
         "roc-auc": Metric(roc_auc, "no label is there on some of them and absent on others"),
     }

@@ -1,4 +1,4 @@
-"""The tasks by name, and what of the options fits them."""
+"""The tasks by name, and the options that fit them."""
 
 import torch
 
@@ -22,13 +22,18 @@ TASKS: dict[str, Task] = {**LABEL_TASKS, LINKS: Links()}
 
 
 def task_traits(name: str) -> TaskTraits:
-    """The traits of a task, or for `auto` those of the tasks of labels."""
+    """Return the traits of a task; `auto` has the traits shared by all label tasks."""
     return TASKS[name].traits if name in TASKS else TaskTraits()
 
 
 def resolve_task(config: Config, meta: GraphMeta) -> Config:
-    """The configuration with the task of a graph's labels, unless it is one without, and its metric, loss and split of
-    edges, in place of `auto`. Raises ConfigError, to be raised on all ranks, for those that do not fit the task.
+    """Return the configuration with the task of a graph's labels, and its metric, loss and edge split, in place of
+    `auto`.
+
+    A task without labels stays.
+
+    Raises:
+        ConfigError: an option does not fit the task. The caller raises it on all ranks.
     """
     task = TASKS[meta.task]
     if config.task.task == LINKS:
@@ -60,8 +65,10 @@ def _link_split(config: Config, meta: GraphMeta) -> str:
 
 
 def links_task(negatives: str) -> Task:
-    """Link prediction, as held-out edges are judged. negatives: what comes with them (graphfile/given_links.py), ''
-    where they do not come with the graph.
+    """Return the link prediction task for a kind of negatives.
+
+    Args:
+        negatives: the kind that the graph provides (graphfile/given_links.py), or ''.
     """
     return SharedNegatives() if negatives == SHARED else TASKS[LINKS]
 
@@ -89,8 +96,14 @@ def _check_reuse(options: TaskConfig, task: Task) -> None:
 
 
 def task_to_learn(name: str, options: TaskConfig, labels: torch.Tensor, outputs: int, comm: Communicator) -> LabelTask:
-    """The task `name` with what the options say of its loss. labels: of this rank's training nodes; outputs: of the
-    model. Collective with --class-weights.
+    """Return the task with its loss options. Collective with --class-weights.
+
+    Args:
+        name: name of the task.
+        options: its options.
+        labels: labels of this rank's training nodes.
+        outputs: number of the model's outputs.
+        comm: the communicator.
     """
     task = LABEL_TASKS[name]
     if not isinstance(task, Classification):

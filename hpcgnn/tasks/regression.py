@@ -1,14 +1,14 @@
 """Real numbers per node: squared, absolute or Huber's error, and MAE, RMSE and R², exact over all ranks.
 
-Targets are (n, T), and NaN where they are not known: what is not known counts nowhere. A model learns targets that are
-standardised by the training nodes' mean and deviation, by default, so that neither its initial outputs nor the learning
-rate depend on the user's units; metrics and predictions are in these units. All sums are of float64. R² and the
-deviation take the mean first and squares of differences after, never Σy² − (Σy)²/n, which loses all digits where the
-mean is large.
+Targets are (n, T), with NaN for unknown ones, which no sum counts. By default a model learns targets standardised by
+the training nodes' mean and deviation. So neither its initial outputs nor the learning rate depend on the user's units.
+Metrics and predictions are in these units. All sums use float64. R² and the deviation take the mean first, and then
+squares of differences. The formula Σy² − (Σy)²/n loses all digits if the mean is large.
 """
 
 import math
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -86,7 +86,7 @@ class Regression(LabelTask):
     name, said, outputs = "regression", "real numbers per node", "targets"
     losses = tuple(_LOSSES)
     probabilities = None
-    metrics = {
+    metrics: ClassVar[dict[str, Metric]] = {
         "rmse": Metric(rmse, "none of their targets is known", lower=True),
         "mae": Metric(mae, "none of their targets is known", lower=True),
         "r2": Metric(r2, "their targets are all alike"),

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by every script in jobs/: a strict shell whose failures name the command, one-line errors, the site, and the checks that can
 # be made before a job is queued. Defines: jobs, project, script; fail, need, usage, load_site, hpcgnn, partition_tools.
 set -Eeuo pipefail

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the *.sbatch scripts, after common.sh: what happens inside an allocation. Counts come from SLURM_* and from nowhere else.
 # Defines: require_job, count_ranks, provenance, stage_environment, striped, launch; and dry_run, the check of such a script on a login node.
 
@@ -183,7 +184,7 @@ launch() {
 # dry_run "SBATCH OPTIONS": the number of ranks that this script would get, after asking SLURM whether it would take the job
 dry_run() {
     local words nodes per_node
-    # shellcheck disable=SC2207
+    # shellcheck disable=SC2206,SC2207
     words=($(sed -n 's/^#SBATCH //p' "$jobs/$script") $1)
     # shellcheck disable=SC2086
     sbatch_test "$jobs/$script" $1

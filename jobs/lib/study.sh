@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the studies, after common.sh. A study is a list of points, each one run of hpcgnn train with a directory of its own under
 # OUT. Points of the same number of ranks form one job array; a report job comes after all of them, whatever became of each.
 # Given again, a study submits what is not complete yet, and the report. With --launch nothing is submitted: the points run here, one
@@ -114,7 +115,7 @@ submit_study() {
     local ranks file count job jobs_now=()
     if [ -z "${report_options+given}" ]; then
         report_options=()
-        [ "$baseline" = none ] || report_options=(--label-by schedule,halo_buffer --baseline "$one_shot_label")
+        [ "$baseline" = none ] || report_options=(--label-by "schedule,halo_buffer" --baseline "$one_shot_label")
     fi
     echo "$script: ${#every[@]} runs in $out, $((${#every[@]} - missing)) complete, $missing to do"
     for ranks in "${rank_counts[@]}"; do

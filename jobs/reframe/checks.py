@@ -158,7 +158,7 @@ class Training(Measurement):
 
 @rfm.simple_test
 class Loading(Measurement):
-    """jobs/bench/loading.py: seconds to load a share, memory, and bytes of the plan, which are exact."""
+    """jobs/bench/preparation/loading.py: seconds to load a share, memory, and bytes of the plan, which are exact."""
 
     ranks = parameter([1, 2])
     graph = fixture(GeneratedGraph, scope="environment")
@@ -172,7 +172,7 @@ class Loading(Measurement):
     @run_before("run")
     def say_what_to_load(self):
         """The benchmark starts its own ranks."""
-        script = HERE.parent / "bench" / "loading.py"
+        script = HERE.parent / "bench" / "preparation" / "loading.py"
         self.executable_opts = [f"{script} --graph {self.graph.file} --ranks {self.ranks} --repeat 3 --out loading"]
 
     def row(self):
@@ -204,7 +204,7 @@ class Loading(Measurement):
 
 @rfm.simple_test
 class Gather(Measurement):
-    """jobs/bench/gather.py: the kernel of aggregation, beside the reading of its rows alone."""
+    """jobs/bench/kernels/gather.py: the kernel of aggregation, beside the reading of its rows alone."""
 
     launched = False
     width = variable(int, value=64)
@@ -212,7 +212,7 @@ class Gather(Measurement):
     @run_before("run")
     def say_what_to_gather(self):
         """x is larger than the caches; torch's product is left out, which is not ours."""
-        script = HERE.parent / "bench" / "gather.py"
+        script = HERE.parent / "bench" / "kernels" / "gather.py"
         self.executable_opts = [f"{script} --nodes 200000 --degree 15 --widths {self.width} --no-torch --repetitions 7"]
 
     def median(self, kind, column):

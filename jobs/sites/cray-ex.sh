@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Worked example: an HPE Cray EX with Slingshot and Cray MPICH, two sockets in eight NUMA domains, 128 cores, SLURM.
 # Names and versions of modules are to be edited. Written from documentation: nobody has run it on such a machine.
 module load PrgEnv-gnu

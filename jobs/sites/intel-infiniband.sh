@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Worked example: a CPU cluster with InfiniBand and Intel MPI, two sockets in four NUMA domains (sub-NUMA clustering), 96 cores.
 # Names and versions of modules are to be edited; not run by the tests, which have no InfiniBand.
 module purge

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Worked example: a cluster with Open MPI over UCX, two sockets of one NUMA domain each, 64 cores, SLURM with PMIx.
 # Names and versions of modules are to be edited; not run by the tests, which have no such network.
 module purge

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # A machine about which nothing is known: the project's own environment if env/setup.sh made one, else the python on PATH.
 # Copy this file for your cluster; everything site-specific belongs in it and nowhere else.
 #

@@ -9,13 +9,13 @@ from collections.abc import Callable
 import numpy as np
 
 from hpcgnn.graphfile.schema import Rows
-from partition_tools.edges import index_dtype
-from partition_tools.external.records import Records
-from partition_tools.external.scratch import PARTS, Scratch
-from partition_tools.external.sorting import Runs, in_order
 from partition_tools.generators.spec import Spec
-from partition_tools.progress import Reporter
-from partition_tools.raw import RawGraph
+from partition_tools.graph.edges import index_dtype
+from partition_tools.graph.raw import RawGraph
+from partition_tools.out_of_core.records import Records
+from partition_tools.out_of_core.sorting import Runs, in_order
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
 
 # Draws so many edges: (sources, destinations) int64, at most as many as asked for.
 Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
@@ -30,23 +30,16 @@ EDGE_BYTES = 24
 
 
 def distinct_edges(
-    spec: Spec,
-    draw: Draw,
-    scratch: Scratch | None = None,
-    reporter: Reporter | None = None,
-    part: tuple[int, int] | None = None,
+    spec: Spec, draw: Draw, scratch: Scratch | None = None, reporter: Reporter | None = None
 ) -> np.ndarray:
     """Sorted int64 keys low * n + high (src * n + dst where directed) of distinct edges, at most spec.num_edges.
 
     draw: (random generator, count) -> (src, dst) int64, any pairs; self loops are dropped; called by several threads.
-    scratch: for keys that do not fit in its memory, which are then a mapped file; the same keys. part: (i, N), to draw
-    the i-th of N parts into the scratch directory and stop; no keys are given then.
+    scratch: for keys that do not fit in its memory, which are then a mapped file; the same keys.
     """
     wanted = spec.num_edges
-    outside = scratch is not None and (part is not None or wanted * EDGE_BYTES > scratch.memory or scratch.done(PARTS))
-    merge = (
-        _merge_in_files(scratch, reporter or Reporter(), part) if scratch is not None and outside else _merge_in_memory
-    )
+    outside = scratch is not None and wanted * EDGE_BYTES > scratch.memory
+    merge = _merge_in_files(scratch, reporter or Reporter()) if scratch is not None and outside else _merge_in_memory
     keys: np.ndarray = np.zeros(0, np.int64)
     block = 0
     done = [turn for turn in range(ROUNDS) if scratch is not None and scratch.done(f"drawn.{turn}.next")]
@@ -62,8 +55,6 @@ def distinct_edges(
             return _keys(spec, draw, first + index, counts[index])
 
         keys = merge(turn, keys, drawn, counts)
-        if part is not None:
-            break
         block += len(counts)
         if merge is not _merge_in_memory and scratch is not None:
             scratch.once(f"drawn.{turn}.next", block)
@@ -91,9 +82,7 @@ def _merge_in_memory(turn: int, keys: np.ndarray, drawn: Drawn, counts: list[int
     return _distinct(np.sort(np.concatenate([keys, fresh]), kind="stable") if len(keys) else fresh)  # of sorted runs
 
 
-def _merge_in_files(
-    scratch: Scratch, reporter: Reporter, part: tuple[int, int] | None = None
-) -> Callable[[int, np.ndarray, Drawn, list[int]], np.ndarray]:
+def _merge_in_files(scratch: Scratch, reporter: Reporter) -> Callable[[int, np.ndarray, Drawn, list[int]], np.ndarray]:
     def merge(turn: int, keys: np.ndarray, drawn: Drawn, counts: list[int]) -> np.ndarray:
         name = f"drawn.{turn}"
         if not scratch.done(name):
@@ -105,11 +94,8 @@ def _merge_in_files(
                 return Records(np.concatenate([drawn(block) for block in groups[index]]))
 
             total = sum(counts)
-            with reporter.bar(total // (part or (0, 1))[1], f"drawing {total:,} edges", "edges") as advance:
-                runs.form(make, len(groups), advance, part or (0, 1))
-            if part is not None:
-                scratch.save(PARTS, np.array(part))
-                return keys
+            with reporter.bar(total, f"drawing {total:,} edges", "edges") as advance:
+                runs.form(make, len(groups), advance)
             if len(keys):
                 runs.include(Records(keys))
             with (
@@ -179,17 +165,17 @@ def raw_graph(
         )
 
     return RawGraph(
-        EdgeColumn(count, dtype, both, lambda start, stop, reverse: ends(start, stop)[1 if reverse else 0]),
-        EdgeColumn(count, dtype, both, lambda start, stop, reverse: ends(start, stop)[0 if reverse else 1]),
-        spec.nodes,
-        features if spec.features else None,
-        labels,
-        split,
-        spec.classes,
-        EdgeColumn(count, np.float32, both, weights) if spec.weighted else None,
-        EdgeColumn(count, np.int32, both, types) if spec.edge_types else None,
-        model,
-        spec.identity(model),
-        spec.seed,
-        node_type,
+        src=EdgeColumn(count, dtype, both, lambda start, stop, reverse: ends(start, stop)[1 if reverse else 0]),
+        dst=EdgeColumn(count, dtype, both, lambda start, stop, reverse: ends(start, stop)[0 if reverse else 1]),
+        num_nodes=spec.nodes,
+        features=features if spec.features else None,
+        labels=labels,
+        split=split,
+        num_classes=spec.classes,
+        weight=EdgeColumn(count, np.float32, both, weights) if spec.weighted else None,
+        type=EdgeColumn(count, np.int32, both, types) if spec.edge_types else None,
+        source=model,
+        identity=spec.identity(model),
+        seed=spec.seed,
+        node_type=node_type,
     )

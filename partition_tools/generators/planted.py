@@ -16,12 +16,12 @@ import argparse
 
 import numpy as np
 
-from partition_tools.external.scratch import Scratch
 from partition_tools.generators.drawing import Draw, distinct_edges, raw_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.generators.tasks import ClassFeatures, class_targets, random_split
-from partition_tools.progress import Reporter
-from partition_tools.raw import RawGraph
+from partition_tools.graph.raw import RawGraph
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
 
 NAME = "planted"
 COMMUNITY_NODES = 500  # expected size of a community; a class has as many as that takes, at most 64
@@ -50,15 +50,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def generate(
-    spec: Spec,
-    scratch: Scratch | None = None,
-    reporter: Reporter | None = None,
-    part: tuple[int, int] | None = None,
-) -> RawGraph:
+def generate(spec: Spec, scratch: Scratch | None = None, reporter: Reporter | None = None) -> RawGraph:
     """The `RawGraph` of a `Spec`. Node ids carry no locality. Memory: about 200 bytes per node, and 24 per edge drawn
     or what the scratch directory allows.
-    part: see `distinct_edges`.
     """
     n = spec.nodes
     per_class = int(np.clip(round(n / spec.classes / COMMUNITY_NODES), 1, 64))
@@ -74,7 +68,7 @@ def generate(
         anew = draws[:, 3] < LABEL_NOISE
         other = np.minimum(draws[:, 3] / LABEL_NOISE * spec.classes, spec.classes - 1).astype(np.int64)
         labels = np.where(anew, other, block)
-    keys = distinct_edges(spec, _edge_drawer(spec, community, per_class, expected), scratch, reporter, part)
+    keys = distinct_edges(spec, _edge_drawer(spec, community, per_class, expected), scratch, reporter)
     node_type = None
     if spec.node_types:
         node_type = spec.blocks(

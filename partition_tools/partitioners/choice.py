@@ -14,10 +14,10 @@ import numpy as np
 from hpcgnn import cores
 from hpcgnn.errors import GraphError
 from hpcgnn.placement.skew import skew
-from partition_tools.external.budget import available_memory
 from partition_tools.partitioners import kaminpar, metis
 from partition_tools.partitioners.weights import most_edges
-from partition_tools.progress import Reporter
+from partition_tools.workspace.budget import available_memory
+from partition_tools.workspace.progress import Reporter
 
 BYTES_PER_EDGE, BYTES_PER_SKEWED_EDGE = 115.0, 130.0  # of an edge that takes part; the second times the skew
 SECONDS_PER_EDGE, SECONDS_PER_SKEWED_EDGE = 1.5e-6, 3.5e-6
@@ -51,7 +51,7 @@ def forecast(num_edges: int, degrees: np.ndarray) -> Forecast:
 def choose(num_edges: int, degrees: np.ndarray, memory: int, reporter: Reporter) -> Any:
     """The module of the method that `--method auto` stands for: METIS, unless it would not fit or take much longer.
 
-    memory: bytes that may be taken (`external.budget.memory_budget`). Other arguments: as of `forecast`. Says so where
+    memory: bytes that may be taken (`workspace.budget.memory_budget`). Other arguments: as of `forecast`. Says so where
     it is not METIS, and warns where KaMinPar is wanted and not installed. Raises GraphError where METIS does not fit
     and KaMinPar is not installed.
     """

@@ -15,7 +15,8 @@ import numpy as np
 import scipy.sparse
 
 from hpcgnn.graphfile.schema import Edges
-from partition_tools.edges import index_dtype
+from partition_tools.graph.edges import index_dtype
+from partition_tools.partitioners.request import ClusterRequest, Clusters
 from partition_tools.partitioners.weights import (
     BRANCHES,
     clusters_of_connected,
@@ -77,22 +78,13 @@ def numbers(nodes: np.ndarray, num_nodes: int) -> np.ndarray:
     return number
 
 
-def dissected(
-    edges: Edges,
-    edges_out: Edges | None,
-    num_clusters: int,
-    split: Split,
-    seed: int,
-    progress: Callable[[int], object] = lambda count: None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """(order int64 (n,) of old node ids, offsets int64 (K + 1,)) of exactly `num_clusters` clusters of a graph, none
-    empty. edges, edges_out: as in `GraphData`. Other arguments: as for `dissect`.
-    """
-    part, num_nodes = whole_graph(edges, edges_out), len(edges.indptr) - 1
-    count = clusters_of_connected(num_nodes, len(part.nodes), num_clusters)
-    order, offsets = dissect(part.graph, count, split, seed, progress, part.weights)
-    progress(num_clusters - count)
-    return with_isolated(np.split(part.nodes[order], offsets[1:-1]), part.nodes, num_nodes, num_clusters)
+def dissected(asked: ClusterRequest, split: Split) -> Clusters:
+    """The clusters of a graph in memory. split: as for `dissect`."""
+    part, num_nodes = whole_graph(asked.edges, asked.edges_out), len(asked.edges.indptr) - 1
+    count = clusters_of_connected(num_nodes, len(part.nodes), asked.num_clusters)
+    order, offsets = dissect(part.graph, count, split, asked.seed, asked.progress, part.weights)
+    asked.progress(asked.num_clusters - count)
+    return with_isolated(np.split(part.nodes[order], offsets[1:-1]), part.nodes, num_nodes, asked.num_clusters)
 
 
 def dissect(

@@ -11,7 +11,6 @@ The seed is set, but threads race: with one thread a result can be repeated, wit
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from importlib import util
 from pathlib import Path
 
@@ -20,11 +19,11 @@ import scipy.sparse
 
 from hpcgnn import cores
 from hpcgnn.errors import FormatError, GraphError
-from hpcgnn.graphfile.schema import Edges
 from hpcgnn.placement.clusters import map_clusters
 from partition_tools.partitioners import metis
 from partition_tools.partitioners.dissection import dissected
 from partition_tools.partitioners.parhip import whole_nodes, write_parhip
+from partition_tools.partitioners.request import ClusterRequest, Clusters
 
 NAME = "kaminpar"
 HELP = "the same by KaMinPar: in less memory, on all cores; needs the extra `kaminpar`"
@@ -51,19 +50,12 @@ def check_installed() -> None:
         raise GraphError(MISSING)
 
 
-def clusters(
-    edges: Edges,
-    edges_out: Edges | None,
-    original_id: np.ndarray,
-    num_clusters: int,
-    seed: int,
-    progress: Callable[[int], object] = lambda count: None,
-) -> tuple[np.ndarray, np.ndarray]:
+def clusters(asked: ClusterRequest) -> Clusters:
     """(order int64 (n,), offsets int64 (K + 1,)), see `dissection.dissected`. Raises GraphError where KaMinPar is not
     installed.
     """
     check_installed()
-    return dissected(edges, edges_out, num_clusters, split, seed, progress)
+    return dissected(asked, split)
 
 
 def split(graph: scipy.sparse.csr_matrix, weights: np.ndarray, shares: np.ndarray, seed: int) -> np.ndarray:

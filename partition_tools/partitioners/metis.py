@@ -1,14 +1,12 @@
 """METIS clusters by nested dissection, and maps of clusters to ranks: few halo rows, for graphs that fit memory."""
 
-from collections.abc import Callable
-
 import numpy as np
 import scipy.sparse
 
-from hpcgnn.graphfile.schema import Edges
 from hpcgnn.placement.clusters import map_clusters
 from partition_tools.partitioners.dissection import dissected
 from partition_tools.partitioners.metis_process import metis_apart
+from partition_tools.partitioners.request import ClusterRequest, Clusters
 
 NAME = "metis"
 HELP = "few edges between ranks; for graphs that fit memory"
@@ -16,16 +14,9 @@ NEW_FILE = False
 ranks = map_clusters
 
 
-def clusters(
-    edges: Edges,
-    edges_out: Edges | None,
-    original_id: np.ndarray,
-    num_clusters: int,
-    seed: int,
-    progress: Callable[[int], object] = lambda count: None,
-) -> tuple[np.ndarray, np.ndarray]:
+def clusters(asked: ClusterRequest) -> Clusters:
     """(order int64 (n,), offsets int64 (K + 1,)), see `dissection.dissected`. Memory and time: `choice.forecast`."""
-    return dissected(edges, edges_out, num_clusters, split, seed, progress)
+    return dissected(asked, split)
 
 
 def split(graph: scipy.sparse.csr_matrix, weights: np.ndarray, shares: np.ndarray, seed: int) -> np.ndarray:

@@ -3,31 +3,23 @@
 The order depends on the seed and the original ids only, not on the order of the file that it is made from.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
-from hpcgnn.graphfile.schema import Csr, Edges
+from hpcgnn.graphfile.schema import Csr
+from partition_tools.partitioners.request import ClusterRequest, Clusters
 
 NAME = "random-nodes"
 HELP = "nodes in random order, equal runs of them to ranks (writes a new file)"
 NEW_FILE = True
 
 
-def clusters(
-    edges: Edges,
-    edges_out: Edges | None,
-    original_id: np.ndarray,
-    num_clusters: int,
-    seed: int,
-    progress: Callable[[int], object] = lambda count: None,
-) -> tuple[np.ndarray, np.ndarray]:
+def clusters(asked: ClusterRequest) -> Clusters:
     """(order, offsets): a random permutation cut into equal chunks."""
-    n = len(original_id)
+    n = len(asked.original_id)
     position = np.empty(n, np.int64)
-    position[original_id] = np.arange(n)
-    order = position[np.random.Generator(np.random.PCG64(seed)).permutation(n)]
-    return order, np.arange(num_clusters + 1) * n // num_clusters
+    position[asked.original_id] = np.arange(n)
+    order = position[np.random.Generator(np.random.PCG64(asked.seed)).permutation(n)]
+    return order, np.arange(asked.num_clusters + 1) * n // asked.num_clusters
 
 
 def ranks(sizes: np.ndarray, graph: Csr, num_ranks: int, seed: int) -> np.ndarray:

@@ -20,10 +20,11 @@ import scipy.sparse
 from hpcgnn.graphfile.ranges import row_blocks
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.placement.clusters import map_clusters
+from partition_tools.graph.quality import cluster_graph
 from partition_tools.partitioners import metis
 from partition_tools.partitioners.dissection import dissect, whole_graph
+from partition_tools.partitioners.request import ClusterRequest, Clusters
 from partition_tools.partitioners.weights import clusters_of_connected, with_isolated
-from partition_tools.quality import cluster_graph
 
 NAME = "restreaming"
 HELP = "memory for the nodes alone: Fennel streams the edges a few times, METIS puts its blocks together"
@@ -40,38 +41,23 @@ BUFFERS, FEWEST, MOST = 32, 1 << 12, 1 << 22
 Buffer = tuple[int, int, np.ndarray, np.ndarray]
 
 
-def clusters(
-    edges: Edges,
-    edges_out: Edges | None,
-    original_id: np.ndarray,
-    num_clusters: int,
-    seed: int,
-    progress: Callable[[int], object] = lambda count: None,
-) -> tuple[np.ndarray, np.ndarray]:
+def clusters(asked: ClusterRequest) -> Clusters:
     """(order int64 (n,), offsets int64 (K + 1,)) of `num_clusters` clusters, see `restreamed_clusters`."""
-    part = whole_graph(edges, edges_out)
-    graph = Edges(part.graph.indptr, part.graph.indices)
-    return restreamed_clusters(graph, part.nodes, part.weights, len(edges.indptr) - 1, num_clusters, seed, progress)
+    part = whole_graph(asked.edges, asked.edges_out)
+    return restreamed_clusters(Edges(part.graph.indptr, part.graph.indices), part.nodes, part.weights, asked)
 
 
-def restreamed_clusters(
-    graph: Edges,
-    nodes: np.ndarray,
-    weights: np.ndarray,
-    num_nodes: int,
-    num_clusters: int,
-    seed: int = 0,
-    progress: Callable[[int], object] = lambda count: None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """(order int64 (n,) of old node ids, offsets int64 (K + 1,)) of exactly `num_clusters` clusters, none empty.
+def restreamed_clusters(graph: Edges, nodes: np.ndarray, weights: np.ndarray, asked: ClusterRequest) -> Clusters:
+    """The clusters of the whole graph that is asked for.
 
     graph, nodes, weights: what takes part in a split, as in `weights.Weighed`; the indices of the graph may be anything
     that slices. Nodes of a block stay in their old order. Deterministic. Needs n >= K. Memory: 60 bytes per node, and
     the graph of the blocks.
     """
+    num_nodes, num_clusters = len(asked.edges.indptr) - 1, asked.num_clusters
     connected = clusters_of_connected(num_nodes, len(nodes), num_clusters)
-    order, offsets = _connected_clusters(graph, weights, connected, seed, progress)
-    progress(num_clusters - connected)
+    order, offsets = _connected_clusters(graph, weights, connected, asked.seed, asked.progress)
+    asked.progress(num_clusters - connected)
     return with_isolated(np.split(nodes[order], offsets[1:-1]), nodes, num_nodes, num_clusters)
 
 

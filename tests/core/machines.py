@@ -1,6 +1,6 @@
 """A machine file for tests: made-up speeds, of every kind of operation that a model of the registry uses."""
 
-from hpcgnn.estimate.machine import Machine, Network, Rate, Reading
+from hpcgnn.estimate.machine.machine import Machine, Network, Rate, Reading
 
 KERNELS = ("gather", "gather_largest", "gather_matching", "attend_forward", "attend_backward", "pack", "multiply")
 KERNELS += ("project", "project_backward", "project_backward_weights", "product", "project_elu")

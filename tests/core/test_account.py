@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from hpcgnn.memory.arena import Arena
-from hpcgnn.train.account import held_bytes
-from hpcgnn.train.live_tensors import LiveTensors
-from hpcgnn.train.memory_profile import MMAP_THRESHOLD, MemoryProfile, PeakMemory
+from hpcgnn.plugins.account import held_bytes
+from hpcgnn.plugins.live_tensors import LiveTensors
+from hpcgnn.plugins.memory_profile import MMAP_THRESHOLD, MemoryProfile, PeakMemory
 
 MIB = 2**20
 
@@ -70,7 +70,7 @@ def test_profiling_loads_no_compiler():
     code = (
         "import sys, torch\n"
         "from hpcgnn.memory.arena import Arena\n"
-        "from hpcgnn.train.live_tensors import LiveTensors\n"
+        "from hpcgnn.plugins.live_tensors import LiveTensors\n"
         "with LiveTensors():\n    torch.ones(3) + 1\n"
         "sys.exit('torch._dynamo' in sys.modules)"
     )

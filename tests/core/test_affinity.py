@@ -5,10 +5,10 @@ import socket
 
 import pytest
 
+from hpcgnn.app.affinity import CROWDED, describe_affinity
 from hpcgnn.comm import SoloCommunicator
-from hpcgnn.comm.crowding import Binding
+from hpcgnn.comm.launch.crowding import Binding
 from hpcgnn.listing import every
-from hpcgnn.train.affinity import CROWDED, describe_affinity
 
 from .forked import start
 
@@ -17,9 +17,9 @@ CORES = sorted(os.sched_getaffinity(0))
 # Arguments: threads of a rank, then the cores that each rank may run on, joined by commas.
 PINNED = """
 import os, sys
-from hpcgnn.comm.launch import run
-from hpcgnn.comm.launcher import launched_rank
-from hpcgnn.train.affinity import describe_affinity
+from hpcgnn.comm.launch.run import run
+from hpcgnn.comm.launch.launcher import launched_rank
+from hpcgnn.app.affinity import describe_affinity
 threads, cores = int(sys.argv[1]), sys.argv[2 + launched_rank()].split(",")
 os.sched_setaffinity(0, map(int, cores))
 def show(session):

@@ -11,69 +11,94 @@ import hpcgnn
 
 ROOT = Path(hpcgnn.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
+TOOLS = ROOT.parent / "partition_tools"
+TOOL_FILES = sorted(TOOLS.rglob("*.py"))
 # From the ground up. The floor of a room follows from its imports: one above the highest room that it imports from.
 FLOORS = [
-    ["bytecode", "cores", "declaring", "errors", "listing", "memory", "offering", "suggestions", "traits"],
+    ["bytecode", "cores", "declaring", "errors", "listing", "memory", "offering", "traits"],
     ["comm", "kernels", "options", "output_files", "records", "terminal"],
-    ["config", "effects", "exchange", "graphfile", "report"],
-    ["arguments", "placement"],
-    ["graph"],
+    ["effects", "exchange", "graphfile", "report", "suggestions"],
+    ["config", "placement"],
+    ["graph", "outputs"],
     ["ops"],
-    ["nn", "tasks"],
-    ["schedules"],
+    ["nn"],
+    ["schedules", "tasks"],
     ["plan"],
-    ["train"],
-    ["doctor", "estimate", "interface"],
+    ["engine"],
+    ["plugins"],
+    ["doctor", "offload"],
+    ["app"],
+    ["estimate", "interface"],
+    ["cli"],
     ["__main__"],
     ["startup"],
 ]
+# The same of partition_tools; a folder of `readers/` is a room of its own.
+FLOORS_OF_TOOLS = [
+    ["workspace"],
+    ["graph"],
+    ["out_of_core", "readers.tables"],
+    ["canonical", "generators"],
+    ["checks", "partitioners", "readers.arrays"],
+    ["readers.formats"],
+    ["readers.datasets"],
+    ["cli"],
+    ["__main__", "interface"],
+]
 MAY_IMPORT = {
     "mpi4py": {
-        "comm/mpi.py",
-        "comm/mpi_buffers.py",
-        "comm/mpi_persistent.py",
-        "comm/node_memory.py",
-        "comm/start_mpi.py",
-        "comm/ending.py",
-        "comm/oneccl.py",
+        "comm/transports/mpi.py",
+        "comm/transports/mpi_buffers.py",
+        "comm/transports/mpi_persistent.py",
+        "comm/transports/node_memory.py",
+        "comm/launch/start_mpi.py",
+        "comm/launch/ending.py",
+        "comm/transports/oneccl.py",
     },
     "h5py": {
         "graphfile/attributes.py",
         "graphfile/columns.py",
         "graphfile/storage.py",
         "graphfile/writing.py",
-        "train/checkpoint.py",
+        "engine/checkpoint.py",
         "doctor.py",
     },
     "ctypes": {
         "kernels/interface.py",
         "kernels/library.py",
         "kernels/native.py",
-        "train/memory_profile.py",
+        "plugins/memory_profile.py",
         "memory/resident.py",
         "memory/scratch.py",
-        "comm/oneccl.py",
-        "comm/oneccl_library.py",
-        "comm/start_oneccl.py",
+        "comm/transports/oneccl.py",
+        "comm/transports/oneccl_library.py",
+        "comm/launch/start_oneccl.py",
         "cores/__init__.py",
         "cores/domains.py",
     },
 }
 # Imported by functions of start_mpi.py when MPI is wanted, and by no other file at its top.
-AT_THE_TOP = {"comm/mpi.py", "comm/mpi_buffers.py", "comm/mpi_persistent.py", "comm/node_memory.py", "comm/oneccl.py"}
+AT_THE_TOP = {
+    "comm/transports/mpi.py",
+    "comm/transports/mpi_buffers.py",
+    "comm/transports/mpi_persistent.py",
+    "comm/transports/node_memory.py",
+    "comm/transports/oneccl.py",
+}
 # What importing the package loads.
 OF_THE_PACKAGE = {"typing", "hpcgnn.offering"}
 # The doctor only asks for versions; launcher.py must decide how MPI starts before it is imported.
 # oneCCL takes its settings from there.
 MAY_READ_ENVIRONMENT = {
-    "comm/launcher.py",
-    "comm/oneccl_library.py",
+    "comm/launch/launcher.py",
+    "comm/transports/oneccl_library.py",
     "kernels/library.py",
     "__main__.py",
-    "train/rundir.py",
+    "engine/rundir.py",
     "doctor.py",
 }
 IDS = [str(path.relative_to(ROOT)) for path in FILES]
+IDS_OF_TOOLS = [str(path.relative_to(TOOLS.parent)) for path in TOOL_FILES]
 
 
 @cache
@@ -85,7 +110,7 @@ def nodes_of(path):
 @cache
 def imports(path):
     """[(dotted name, whether at the top level of the module)] of all that a file imports, relative names resolved."""
-    nodes, package = nodes_of(path), ("hpcgnn", *path.relative_to(ROOT).parts[:-1])
+    nodes, package = nodes_of(path), path.relative_to(ROOT.parent).parts[:-1]
     at_the_top, found = set(nodes[0].body), []
     for node in nodes:
         top = node in at_the_top
@@ -119,18 +144,46 @@ def rooms_below():
     return below
 
 
+def room_of_tools(parts):
+    """The room of a module of partition_tools, of which these are the parts of the name, or None for the package."""
+    return ".".join(parts[1:3] if parts[1] == "readers" else parts[1:2]) if len(parts) > 1 else None
+
+
+def tool_rooms_below():
+    """{room of partition_tools: the other rooms of it that its files import from}."""
+    below = {}
+    for path in TOOL_FILES:
+        own = room_of_tools(path.relative_to(TOOLS.parent).with_suffix("").parts)
+        if own in ("__init__", "readers.__init__"):  # the first loads a module when a name of it is asked for
+            assert {name for name, top in imports(path) if top} <= OF_THE_PACKAGE
+            continue
+        others = {room_of_tools(name.split(".")) for name, _ in imports(path) if name.startswith("partition_tools")}
+        below.setdefault(own, set()).update(others - {None, own})
+    return below
+
+
 def floor_of(name, below, above=()):
     """The floor of a room, counted from 0."""
     assert name not in above, f"rooms import each other in a circle: {' -> '.join((*above, name))}"
     return 1 + max((floor_of(other, below, (*above, name)) for other in below[name]), default=-1)
 
 
-def test_imports_go_strictly_downwards():
-    below = rooms_below()
-    found = {}
+@pytest.mark.parametrize("rooms, floors", [(rooms_below, FLOORS), (tool_rooms_below, FLOORS_OF_TOOLS)])
+def test_imports_go_strictly_downwards(rooms, floors):
+    below, found = rooms(), {}
     for name in sorted(below):
         found.setdefault(floor_of(name, below), []).append(name)
-    assert [found[floor] for floor in sorted(found)] == FLOORS
+    assert [found[floor] for floor in sorted(found)] == floors
+
+
+def test_the_package_does_not_need_the_tools():
+    """partition_tools imports hpcgnn; nothing of hpcgnn imports partition_tools, at its top or later, by a string."""
+    for path in FILES:
+        assert not [name for name, _ in imports(path) if name.split(".")[0] == "partition_tools"], path
+        words = [
+            node.value for node in nodes_of(path) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
+        assert not [word for word in words if re.fullmatch(r"partition_tools(\.\w+)+", word)], path
 
 
 @pytest.mark.parametrize("library", MAY_IMPORT)
@@ -148,7 +201,7 @@ def test_mpi_is_not_loaded_by_importing():
     ]
     for path in FILES:
         if str(path.relative_to(ROOT)) not in AT_THE_TOP:
-            with_mpi = {f"hpcgnn.comm.mpi{more}" for more in ("", "_buffers", "_persistent")}
+            with_mpi = {f"hpcgnn.comm.transports.mpi{more}" for more in ("", "_buffers", "_persistent")}
             assert not {name for name, top in imports(path) if top} & with_mpi
 
 
@@ -161,13 +214,17 @@ def test_the_environment_is_read_in_few_places():
     assert users == MAY_READ_ENVIRONMENT
 
 
-@pytest.mark.parametrize("path", FILES, ids=IDS)
+@pytest.mark.parametrize("path", FILES + TOOL_FILES, ids=IDS + IDS_OF_TOOLS)
 def test_no_star_imports_and_no_long_files(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
     assert not [node for node in nodes_of(path) if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"]
 
 
-@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_the_trainer_is_small():
+    assert len((ROOT / "engine/trainer.py").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+@pytest.mark.parametrize("path", FILES + TOOL_FILES, ids=IDS + IDS_OF_TOOLS)
 def test_every_module_says_why_it_exists(path):
     assert not path.read_text(encoding="utf-8").strip() or ast.get_docstring(nodes_of(path)[0])
 
@@ -178,13 +235,12 @@ def test_reports_need_neither_torch_nor_mpi():
 
 
 def test_the_tools_need_no_mpi():
-    tools = ROOT.parent / "partition_tools"
-    for path in tools.rglob("*.py"):
-        nodes = nodes_of(path)
-        names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-        names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    for path in TOOL_FILES:
+        names = [name for name, _ in imports(path)]
         assert not [
-            name for name in names if name.split(".")[0] == "mpi4py" or name.startswith(("hpcgnn.comm", "hpcgnn.train"))
+            name
+            for name in names
+            if name.split(".")[0] == "mpi4py" or name.startswith(("hpcgnn.comm", "hpcgnn.engine", "hpcgnn.app"))
         ], path
 
 

@@ -7,8 +7,8 @@ from hypothesis import given, strategies
 
 from hpcgnn.config import make_config
 from hpcgnn.memory import available
-from hpcgnn.train import memory_limit
-from hpcgnn.train.choices import registry_choices
+from hpcgnn.offload import limits as memory_limit
+from hpcgnn.plan.choices import registry_choices
 
 GIB = 1 << 30
 

@@ -5,7 +5,7 @@ import json
 import graphs
 import pytest
 
-from hpcgnn.estimate.machine import read_machine
+from hpcgnn.estimate.machine.machine import read_machine
 
 from .forked import start
 from .machines import made_up

@@ -1,10 +1,10 @@
-"""`jobs/bench/threads.py`: each question has an answer on any machine, in processor time of a thread."""
+"""`jobs/bench/threads/threads.py`: each question has an answer on any machine, in processor time of a thread."""
 
 import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).resolve().parents[2] / "jobs" / "bench" / "threads.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "jobs" / "bench" / "threads" / "threads.py"
 
 
 def answer(*options):

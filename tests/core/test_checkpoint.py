@@ -6,11 +6,11 @@ import torch
 
 from hpcgnn.__main__ import registry_choices
 from hpcgnn.config import make_config
+from hpcgnn.engine import checkpoint
+from hpcgnn.engine.optim import build_optimizer
 from hpcgnn.errors import CheckpointError, RunDirError, TrainingError
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.train import checkpoint
-from hpcgnn.train.optim import build_optimizer
 
 
 def make(optimizer="adam", seed=0, **spec):

@@ -2,15 +2,15 @@
 
 import pytest
 
+from hpcgnn.app.choosing_maps import choose_map
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.train.choices import registry_choices
-from hpcgnn.train.choosing_maps import choose_map
-from partition_tools.generate_graph import generate_graph
+from hpcgnn.plan.choices import registry_choices
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 CHOICES = registry_choices()
 

@@ -35,7 +35,7 @@ TRAINING = """
 import json, sys, threading
 from hpcgnn.comm.session import Session
 from hpcgnn.__main__ import main
-from hpcgnn.comm.launcher import launched_rank
+from hpcgnn.comm.launch.launcher import launched_rank
 def cores_of(thread):
     with open(f"/proc/self/task/{thread.native_id}/status") as status:
         return next(line.split()[1] for line in status if line.startswith("Cpus_allowed_list"))

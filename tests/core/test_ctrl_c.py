@@ -11,7 +11,7 @@ import time
 import graphs
 import pytest
 
-from hpcgnn.train.stopping import EXIT_STOPPED, StopRequest
+from hpcgnn.engine.stopping import EXIT_STOPPED, StopRequest
 
 from .launching import LIMIT_SECONDS, command_and_environment, train
 
@@ -71,7 +71,7 @@ def test_ctrl_c_stops_with_a_checkpoint(good, tmp_path, ranks):
 
 SLOW_START = """
 import sys
-import hpcgnn.train.bring_up as bring_up
+import hpcgnn.app.bring_up as bring_up
 def slow(*arguments, **more):
     print("loading", flush=True)
     import time

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hpcgnn.comm import SoloCommunicator
-from hpcgnn.train.diagnosis import first_not_finite
+from hpcgnn.engine.diagnosis import first_not_finite
 
 
 class Spoilt(torch.nn.Linear):

@@ -11,7 +11,7 @@ from hpcgnn.config import make_config
 from hpcgnn.effects import without_effect
 from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.options import SECTIONS
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 
 CHOICES = registry_choices()
@@ -62,11 +62,7 @@ def said(capsys, graph, *options):
         ("--boundary-rate 0.1", "--boundary-rate (for --schedule bns, got sar)"),
         ("--schedule bns --prune auto", "--prune (for --schedule sar, got bns)"),
         ("--stale-epochs 1", "--stale-epochs (for --schedule stale, got sar)"),
-        (
-            "--schedule stale --stale-epochs 0 --stale-smoothing 0.5",
-            "--stale-smoothing (needs --stale-epochs of at least 1",
-        ),
-        ("--average-optimizer keep", "--average-optimizer (for --schedule tma, got sar)"),
+        ("--frozen-halo keep", "--frozen-halo (for --schedule lazy, got sar)"),
         ("--schedule tma --average-steps 2 --halo-dtype bf16", "--halo-dtype (needs --schedule sar or bns or stale or"),
         ("--schedule lazy --layer-epochs 3 --epochs 9", "--epochs (needs no --layer-epochs, got 3)"),
         ("--schedule lazy --layer-lr 0.1 --lr 0.2", "--lr (needs no --layer-lr or --finetune of at least 1"),
@@ -94,7 +90,7 @@ def test_what_has_no_effect_is_said_in_one_line(capsys, paths, options, words):
             "--patience 5 has no effect as it stands (needs --eval-every of at least 1, got 0)",
         ),
         ("--lr-step-factor 0.1", "(needs --lr-schedule step, got constant)"),
-        ("--keep-input always --input-dropout raw", "(needs --input-dropout aggregate or none, got raw)"),
+        ("--keep-input always --input-dropout raw", "(needs --input-dropout scaled or aggregate or none, got raw)"),
         ("--boundary-rate 0.2", "belongs to --schedule bns"),
         ("--resume", "--resume: expected --run-dir"),
     ],

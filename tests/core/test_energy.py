@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpcgnn.train import energy as energy_module
-from hpcgnn.train.energy import ALL_THAT_RAN, Accounting, Counters, Meter, find_energy
-from hpcgnn.train.powercap import MOST_WATTS, NotAvailable, find_domains
+from hpcgnn.plugins import energy as energy_module
+from hpcgnn.plugins.energy import ALL_THAT_RAN, Accounting, Counters, Meter, find_energy
+from hpcgnn.plugins.powercap import MOST_WATTS, NotAvailable, find_domains
 
 RANGE = 262_143_328_850  # of an Intel package: 262 kJ
 

@@ -3,8 +3,8 @@
 import pytest
 
 from hpcgnn.estimate.arguments import Stats
-from hpcgnn.estimate.halo_counts import HaloCounts
-from hpcgnn.estimate.sources import AssumedGraph
+from hpcgnn.estimate.counts.halo_counts import HaloCounts
+from hpcgnn.estimate.counts.sources import AssumedGraph
 
 from .test_estimate_copy import configure
 

@@ -7,9 +7,9 @@ import pytest
 from hpcgnn.__main__ import main
 from hpcgnn.estimate.alternatives import ROUNDED, SAME, advice_on
 from hpcgnn.estimate.results import PARTS
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .machines import made_up
 

@@ -8,17 +8,17 @@ import pytest
 from hpcgnn.config import make_config
 from hpcgnn.estimate import forecast
 from hpcgnn.estimate.arguments import Stats
-from hpcgnn.estimate.assumed import assumed_meta
-from hpcgnn.estimate.copy import Direction, Size, make_copy
+from hpcgnn.estimate.counts.assumed import assumed_meta
 from hpcgnn.estimate.forecast import Forecaster
-from hpcgnn.estimate.ghost import GhostCommunicator
-from hpcgnn.estimate.operations import PAGES, Operation
-from hpcgnn.estimate.trial import Experiment
+from hpcgnn.estimate.trial.operations import PAGES, Operation
+from hpcgnn.estimate.trial.scaled_rank import Direction, Size, make_copy
+from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator
+from hpcgnn.estimate.trial.trial import Experiment
 from hpcgnn.graphfile.storage import SPLITS
 from hpcgnn.kernels import library
+from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.plan.run_plan import plan
-from hpcgnn.train.choices import registry_choices
 
 CHOICES = registry_choices()
 META = assumed_meta(Stats(1000, 8000, 16, 5))

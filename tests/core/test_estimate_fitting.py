@@ -5,9 +5,9 @@ import re
 import pytest
 
 from hpcgnn.__main__ import main
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 
 @pytest.fixture
@@ -55,6 +55,6 @@ def test_nothing_is_refused_where_the_batch_system_does_not_say(dry_run, variabl
 
 
 def test_rounds_that_last_for_minutes_do_not(dry_run):
-    options = ("--schedule", "tma", "--average-seconds", 600, "--drop-ranks", 0)
+    options = ("--schedule", "tma", "--average-seconds", 600)
     code, out, _ = dry_run("4", *options)
     assert code == 0 and "memory on 4 ranks" in out

@@ -5,8 +5,8 @@ import mmap
 import pytest
 import torch
 
-from hpcgnn.estimate.fresh import Fresh
-from hpcgnn.train.memory_profile import MMAP_THRESHOLD
+from hpcgnn.estimate.trial.page_faults import Fresh
+from hpcgnn.plugins.memory_profile import MMAP_THRESHOLD
 
 ROWS = MMAP_THRESHOLD // (4 * 64)
 

@@ -6,8 +6,8 @@ import pytest
 import tomli_w
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.estimate.machine import Rate, read_machine
-from hpcgnn.estimate.operations import Operation
+from hpcgnn.estimate.machine.machine import Rate, read_machine
+from hpcgnn.estimate.trial.operations import Operation
 
 from .machines import made_up
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from hpcgnn import kernels
 from hpcgnn.estimate.arguments import Stats
-from hpcgnn.estimate.assumed import assumed_shares
-from hpcgnn.estimate.ghost import GhostCommunicator
-from hpcgnn.estimate.halo_counts import HaloCounts
-from hpcgnn.estimate.operations import Operation, of_kernel, of_torch
-from hpcgnn.estimate.shares import locality_of
-from hpcgnn.estimate.traffic import halo_traffic
+from hpcgnn.estimate.counts.assumed import assumed_shares
+from hpcgnn.estimate.counts.halo_counts import HaloCounts
+from hpcgnn.estimate.counts.shares import locality_of
+from hpcgnn.estimate.counts.traffic import halo_traffic
+from hpcgnn.estimate.trial.operations import Operation, of_kernel, of_torch
+from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.narrow import NARROW
 from hpcgnn.exchange.rounds import coalesce, merge

@@ -7,11 +7,11 @@ import pytest
 
 from hpcgnn.config import make_config
 from hpcgnn.estimate.arguments import Stats
-from hpcgnn.estimate.operations import Operation
+from hpcgnn.estimate.counts.sources import AssumedGraph
+from hpcgnn.estimate.counts.traffic import Traffic
 from hpcgnn.estimate.seconds import PARALLEL, seconds
-from hpcgnn.estimate.sources import AssumedGraph
-from hpcgnn.estimate.traffic import Traffic
-from hpcgnn.train.choices import registry_choices
+from hpcgnn.estimate.trial.operations import Operation
+from hpcgnn.plan.choices import registry_choices
 
 from .machines import made_up
 

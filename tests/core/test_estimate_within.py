@@ -6,15 +6,15 @@ import pytest
 
 from hpcgnn.__main__ import main
 from hpcgnn.config import make_config
-from hpcgnn.estimate.machine import Disk, read_machine
+from hpcgnn.estimate.counts.sources import CountedGraph
+from hpcgnn.estimate.machine.machine import Disk, read_machine
 from hpcgnn.estimate.results import Place
-from hpcgnn.estimate.sources import CountedGraph
-from hpcgnn.estimate.within import within
+from hpcgnn.estimate.trial.offloading import within
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.train.choices import registry_choices
-from partition_tools.generate_graph import generate_graph
+from hpcgnn.plan.choices import registry_choices
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .machines import made_up
 

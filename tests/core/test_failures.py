@@ -96,7 +96,7 @@ def test_without_launcher_it_is_one_rank(good, tmp_path):
 
 PROGRAM = """
 import sys
-from hpcgnn.comm.launch import run
+from hpcgnn.comm.launch.run import run
 from hpcgnn.errors import GraphError
 def work(session):
     comm = session.comm
@@ -124,7 +124,7 @@ def test_a_rank_that_dies_ends_the_job(act, code, words):
 
 ALL_BUT_ONE = """
 import sys
-from hpcgnn.comm.launch import run
+from hpcgnn.comm.launch.run import run
 def work(session):
     if session.comm.rank != 2:
         raise ValueError("odd" if session.comm.rank == 3 else "even")

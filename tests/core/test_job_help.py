@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(
-    path for pattern in ("*.sh", "*.sbatch", "*/run.sh", "bench/*.sh") for path in (ROOT / "jobs").glob(pattern)
+    path for pattern in ("*.sh", "*.sbatch", "*/run.sh", "bench/*/*.sh") for path in (ROOT / "jobs").glob(pattern)
 )
 
 

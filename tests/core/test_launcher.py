@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from hpcgnn.comm.launcher import (
+from hpcgnn.comm.launch.launcher import (
     expected_ranks,
     job_end_time,
     launch,

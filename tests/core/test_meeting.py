@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from hpcgnn.comm import meeting
-from hpcgnn.comm.launcher import Launch
+from hpcgnn.comm.launch import rendezvous as meeting
+from hpcgnn.comm.launch.launcher import Launch
 from hpcgnn.errors import ConfigError
 
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from hpcgnn.comm.launcher import choose_network
+from hpcgnn.comm.launch.launcher import choose_network
 
 BOTH = "MPICH Version:      5.0.2\nMPICH Device:       ch4:ucx ofi\nMPICH CC:           cc\n"
 SRUN = {"PMI_FD": "11", "SLURM_STEP_ID": "0"}

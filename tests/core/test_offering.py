@@ -4,16 +4,20 @@ import pytest
 
 import hpcgnn
 import hpcgnn.nn
+import partition_tools
 
 from .launching import start
 
 PROGRAM = """
 import sys
 import hpcgnn
-assert {"save_graph", "from_pyg", "load", "read_run"} <= set(hpcgnn.__all__) & set(dir(hpcgnn))
-assert not {"torch", "numpy", "mpi4py", "partition_tools"} & set(sys.modules), sorted(sys.modules)
-hpcgnn.save_graph
+import partition_tools
+assert {"load", "read_run"} <= set(hpcgnn.__all__) & set(dir(hpcgnn))
+assert {"save_graph", "from_pyg", "import_graph"} <= set(partition_tools.__all__) & set(dir(partition_tools))
+assert not {"torch", "numpy", "mpi4py"} & set(sys.modules), sorted(sys.modules)
 hpcgnn.read_run
+assert "partition_tools.interface" not in sys.modules
+partition_tools.save_graph
 assert not {"torch", "mpi4py", "pandas"} & set(sys.modules), sorted(sys.modules)
 import threading
 assert threading.active_count() == 1
@@ -25,9 +29,16 @@ def test_names_load_no_more_than_they_need():
     assert done.code == 0, done.err
 
 
-@pytest.mark.parametrize("package", [hpcgnn, hpcgnn.nn], ids=["hpcgnn", "hpcgnn.nn"])
+@pytest.mark.parametrize("package", [hpcgnn, hpcgnn.nn, partition_tools], ids=lambda package: package.__name__)
 def test_every_name_is_there(package):
     for name in package.__all__:
         assert callable(getattr(package, name)), name
     with pytest.raises(AttributeError, match="has no attribute 'loda'"):
         _ = package.loda
+
+
+@pytest.mark.parametrize("name", ["save_graph", "partition", "from_pyg", "from_dgl", "from_scipy", "from_networkx"])
+def test_a_name_that_has_moved_says_where_it_is(name):
+    with pytest.raises(AttributeError, match=f"hpcgnn.{name} has moved; use partition_tools.{name} "):
+        getattr(hpcgnn, name)
+    assert callable(getattr(partition_tools, name))

@@ -3,7 +3,7 @@
 import graphs
 import pytest
 
-from hpcgnn.comm import oneccl_library
+from hpcgnn.comm.transports import oneccl_library
 from hpcgnn.errors import ConfigError
 
 from .forked import start

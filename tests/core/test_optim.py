@@ -10,11 +10,11 @@ import torch
 
 from hpcgnn.__main__ import registry_choices
 from hpcgnn.config import make_config
+from hpcgnn.engine.gradients import FlatGradients
+from hpcgnn.engine.optim import build_optimizer, learning_rate, set_learning_rate
 from hpcgnn.memory.arena import Arena
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.train.gradients import FlatGradients
-from hpcgnn.train.optim import build_optimizer, learning_rate, set_learning_rate
 
 CHOICES = registry_choices()
 
@@ -109,7 +109,7 @@ def test_the_compiler_of_torch_is_not_loaded():
         "from hpcgnn.config import make_config\n"
         "from hpcgnn.nn.spec import ModelSpec\n"
         "from hpcgnn.plan.run_plan import RunPlan\n"
-        "from hpcgnn.train.toy import toy_step\n"
+        "from hpcgnn.offload.toy import toy_step\n"
         "config = make_config({'graph': '-'}, registry_choices())\n"
         "config = config.replace(task='classification')\n"
         "toy_step(RunPlan.of(config, ModelSpec('gcn', 4, 3, 3, 5)))\n"
@@ -151,7 +151,7 @@ def test_clipping():
 def test_an_empty_training_split_is_refused(tmp_path):
     from hpcgnn.comm import SoloCommunicator
     from hpcgnn.errors import GraphError
-    from hpcgnn.train.objective import Objective
+    from hpcgnn.tasks.objective import Objective
 
     graph = graphs.with_task(graphs.path())
     graph = graphs.replace(graph, split=graph.split * 0)

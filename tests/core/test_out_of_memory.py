@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from hpcgnn.__main__ import registry_choices
+from hpcgnn.app.shortage import advice
 from hpcgnn.config import make_config
 from hpcgnn.errors import memory_shortage
 from hpcgnn.memory.arena import Arena
-from hpcgnn.train.shortage import advice
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .launching import start
 
@@ -21,7 +21,7 @@ from .launching import start
 PROGRAM = """
 import os, resource, sys
 from hpcgnn.__main__ import main
-from hpcgnn.train import {module}
+from hpcgnn.app import {module}
 def limited(function):
     def call(*arguments):
         if os.environ.get("PMI_RANK", "0") in {ranks!r}:
@@ -42,7 +42,7 @@ def graph(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("module, where", [("bring_up", "toy_of"), ("job", "Trainer")])
+@pytest.mark.parametrize("module, where", [("bring_up", "toy_of"), ("train", "Trainer")])
 @pytest.mark.parametrize("ranks, limited", [(1, "0"), (2, "0"), (2, "1"), (2, "01")])
 def test_a_limit(graph, tmp_path, ranks, limited, module, where):
     options = f"--graph {graph} --run-dir {tmp_path / 'run'} --model gat --heads 4 --hidden 900 --epochs 2".split()

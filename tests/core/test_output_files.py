@@ -9,9 +9,9 @@ import pytest
 from hpcgnn.errors import ConfigError
 from hpcgnn.output_files import check_outputs, files_below, files_of_run
 from hpcgnn.records import replaced_by
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .forked import start, train
 

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from hpcgnn.train.pace import Pace, duration
-from partition_tools.generate_graph import generate_graph
+from hpcgnn.engine.pace import Pace, duration
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .forked import train
 

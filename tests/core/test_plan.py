@@ -10,13 +10,13 @@ import hpcgnn
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.estimate.arguments import Stats
-from hpcgnn.estimate.assumed import assumed_meta
+from hpcgnn.estimate.counts.assumed import assumed_meta
 from hpcgnn.nn.registry import MODELS
+from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.rules import RULES, Selection, check_options
 from hpcgnn.plan.run_plan import plan
 from hpcgnn.schedules.schedule_registry import SCHEDULES
 from hpcgnn.tasks.registry import TASKS
-from hpcgnn.train.choices import registry_choices
 
 META = assumed_meta(Stats(1000, 8000, features=16, classes=4))
 OF_SCHEDULE = {"tma": {"average_steps": 2}}

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from hpcgnn.engine.checkpoint import check_identity
 from hpcgnn.errors import CheckpointError, ConfigError
 from hpcgnn.nn.plugin import load_plugin, plugin_hash, plugin_source
 from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.nn.sage import SAGEConv
-from hpcgnn.train.checkpoint import check_identity
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .forked import start, train
 

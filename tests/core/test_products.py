@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hpcgnn.train.matmul import bf16_instructions, set_matmul
+from hpcgnn.engine.matmul import bf16_instructions, set_matmul
 
 
 @pytest.mark.parametrize(

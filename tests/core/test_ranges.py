@@ -14,9 +14,9 @@ from hpcgnn.graph.load import read_indptr
 from hpcgnn.graphfile import chunks, storage
 from hpcgnn.graphfile.ranges import MOST_CHUNKS, pieces
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 RANGES = st.lists(
     st.tuples(st.integers(0, 400), st.integers(0, 60)).map(lambda pair: (pair[0], sum(pair))), max_size=40

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from hpcgnn.__main__ import build_parser
+from hpcgnn.app.dry_run import check_training
 from hpcgnn.config import make_config, read_toml
 from hpcgnn.effects import without_effect
-from hpcgnn.train.choices import registry_choices
-from hpcgnn.train.precheck import check_training
-from partition_tools.datasets import DATASETS
-from partition_tools.generate_graph import generate_graph
+from hpcgnn.plan.choices import registry_choices
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
+from partition_tools.readers.datasets import DATASETS
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted((ROOT / "jobs" / "configs").glob("*.toml"))

@@ -1,4 +1,4 @@
-"""An epoch replayed turn by turn (jobs/bench/measuring/replayed.py): small cases whose seconds follow by hand."""
+"""An epoch replayed turn by turn (jobs/bench/many_ranks/replayed.py): small cases whose seconds follow by hand."""
 
 import csv
 import subprocess
@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-BENCH = Path(__file__).parents[2] / "jobs" / "bench"
+BENCH = Path(__file__).parents[2] / "jobs" / "bench" / "many_ranks"
 sys.path.append(str(BENCH))
-from measuring.replayed import Links, Passage, Troubles, epoch_seconds  # noqa: E402
+from replayed import Links, Passage, Troubles, epoch_seconds  # noqa: E402
 
 FREE = Links(latency=0.0, bandwidth=np.inf, ranks=1, message=0.0, byte=0.0)
 
@@ -102,7 +102,7 @@ def test_many_ranks_are_made_one_after_another(graph):
 
 def test_one_thread_begins_messages_however_many_there_are(graph, tmp_path):
     """Of 2 threads or of 72, what messages add is the same; and they add what each is said to take."""
-    machine, latency = BENCH.parent / "machines" / "icelake-hdr.toml", {}
+    machine, latency = BENCH.parents[1] / "machines" / "icelake-hdr.toml", {}
     for threads in (2, 72):
         other = tmp_path / f"{threads}.toml"
         other.write_text(machine.read_text().replace("threads = 72", f"threads = {threads}").replace("zen3", "./zen3"))
@@ -116,7 +116,7 @@ def test_one_thread_begins_messages_however_many_there_are(graph, tmp_path):
 
 
 def test_where_scaling_ends(graph):
-    machine = BENCH.parent / "machines" / "icelake-hdr.toml"
+    machine = BENCH.parents[1] / "machines" / "icelake-hdr.toml"
     for row in table_of("where_scaling_ends", graph, "--machine", str(machine), "--", "--hidden", "16"):
         times = [row[name] for name in ("imbalance", "latency", "links", "noise", "straggler")]
         assert 0 < times[0] <= times[1] <= times[2] < times[4] and times[0] < times[3] < times[4]

@@ -4,7 +4,7 @@ import logging
 import re
 from types import SimpleNamespace
 
-from hpcgnn.train import summary
+from hpcgnn.engine import summary
 
 MIB = 2**20
 RESULT = {

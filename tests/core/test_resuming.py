@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .forked import train
 
@@ -48,6 +48,21 @@ def test_alone_it_goes_on_as_if_never_stopped(graph, begun, tmp_path):
     assert whole.code == 0 and losses(begun) == losses(tmp_path / "whole")
     again = train(2, "--resume", "--run-dir", begun)
     assert again.code == 0 and said(again) == [], "nothing was changed"
+
+
+def test_a_run_of_before_goes_on_as_it_was(graph, begun, tmp_path):
+    """Its config.toml does not know how the initial weights were drawn, and says where dropout acted."""
+    old = "--input-dropout aggregate --initial-weights glorot".split()
+    whole = train(2, "--graph", graph, "--run-dir", tmp_path / "whole", "--epochs", 6, *OPTIONS, *old)
+    assert whole.code == 0 and losses(begun) != losses(tmp_path / "whole")[:3]
+    path = tmp_path / "old"
+    assert train(2, "--graph", graph, "--run-dir", path, "--epochs", 3, *OPTIONS, *old).code == 0
+    lines = (path / "config.toml").read_text().splitlines(keepends=True)
+    kept = [line for line in lines if not line.startswith("initial_weights")]
+    assert len(kept) == len(lines) - 1
+    (path / "config.toml").write_text("".join(kept))
+    done = train(2, "--resume", "--run-dir", path, "--epochs", 6)
+    assert done.code == 0 and losses(path) == losses(tmp_path / "whole"), done.err
 
 
 def test_what_changes_is_said_in_one_line(begun):

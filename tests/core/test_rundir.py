@@ -11,8 +11,8 @@ import pytest
 
 from hpcgnn.__main__ import registry_choices
 from hpcgnn.config import make_config, read_toml
+from hpcgnn.engine.rundir import RunDir, log
 from hpcgnn.errors import RunDirError
-from hpcgnn.train.rundir import RunDir, log
 
 
 def test_two_jobs_in_one_run_directory(tmp_path):

@@ -12,8 +12,8 @@ import torch
 from hpcgnn.errors import ScratchError
 from hpcgnn.memory.arena import SMALL, Arena
 from hpcgnn.memory.scratch import GRAIN, REQUEST, Scratch, rounded
-from hpcgnn.train.memory_limit import Limit
-from hpcgnn.train.within_memory import _file_system, check_folder, check_space
+from hpcgnn.offload.activations import _file_system, check_folder, check_space
+from hpcgnn.offload.limits import Limit
 
 SIZES = GRAIN, REQUEST - GRAIN, REQUEST, 2 * REQUEST + 3 * GRAIN
 SAID = Limit(1 << 30, 0, 1, "1G")

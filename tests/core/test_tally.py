@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from hpcgnn.comm.heartbeat import Heartbeat
+from hpcgnn.comm.health.heartbeat import Heartbeat
 from hpcgnn.comm.ledger import Ledger
-from hpcgnn.train.clock import PHASES, Clock, unwatched
-from hpcgnn.train.tally import Tally
+from hpcgnn.engine.clock import PHASES, Clock, unwatched
+from hpcgnn.engine.tally import Tally
 
 PAUSE = 0.02
 

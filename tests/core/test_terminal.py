@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from hpcgnn.engine import summary
 from hpcgnn.errors import ConfigError
 from hpcgnn.terminal import ERRORS, prepare_streams, tell
-from hpcgnn.train import summary
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .launching import LIMIT_SECONDS, command_and_environment
 from .test_result_table import RESULT

@@ -12,7 +12,7 @@ from pathlib import Path
 import graphs
 import pytest
 
-from hpcgnn.comm.torch_backends import load_backend
+from hpcgnn.comm.transports.torch_backends import load_backend
 from hpcgnn.errors import ConfigError
 
 from . import forked
@@ -86,23 +86,17 @@ def test_one_rank_needs_no_launcher():
 
 
 def test_ccl_exchanges_by_calls_of_all_ranks(good, over_mpi):
-    options = ["--comm", "torch", "--torch-backend", "ccl"]
+    options = ["--comm", "ccl"]
     path = run_of(good, "ccl", "-c", BLOCKED, options=options, PYTHONPATH=f"{ROOT}{os.pathsep}{STAND_IN}")
     assert losses(path) == losses(over_mpi)
     assert without_times(traffic(path)) == without_times(traffic(over_mpi))
 
 
 def test_a_backend_that_is_not_there_is_said_once(good):
-    result = start(2, "-m", "hpcgnn", "train", "--graph", good, "--comm", "torch", "--torch-backend", "ccl")
+    result = start(2, "-m", "hpcgnn", "train", "--graph", good, "--comm", "ccl")
     assert result.code == 2, result.err
     assert len(result.errors) == 1 and "oneccl_bindings_for_pytorch" in result.errors[0]
     assert "Traceback" not in result.err
-
-
-@pytest.mark.parametrize("backend, words", [("nccl", "a torch with CUDA"), ("xccl", "XPU"), ("mpi", "--comm mpi")])
-def test_what_a_backend_needs(backend, words):
-    with pytest.raises(ConfigError, match=f"--torch-backend {backend} cannot be used with torch .*{words}"):
-        load_backend(backend)
 
 
 def test_bindings_of_another_torch(tmp_path, monkeypatch):

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from hpcgnn.__main__ import main
+from hpcgnn.app.export_weights import metadata_of
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.foreign import reason_against
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.train.exporting import metadata_of
-from partition_tools.canonical import ImportOptions
-from partition_tools.import_graph import import_graph
-from partition_tools.partition_graph import partition_graph
+from partition_tools.canonical.canonical import ImportOptions
+from partition_tools.cli.import_graph import import_graph
+from partition_tools.cli.partition_graph import partition_graph
 
 from .forked import start, train
 

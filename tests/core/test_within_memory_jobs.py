@@ -9,9 +9,9 @@ import subprocess
 import pytest
 
 from hpcgnn.report.read import read_rank_records
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .launching import command_and_environment, train
 

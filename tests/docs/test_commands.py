@@ -11,18 +11,18 @@ from functools import cache
 import pytest
 
 from hpcgnn.__main__ import build_parser
-from hpcgnn.arguments import given_options
+from hpcgnn.cli.arguments import given_options
 from hpcgnn.config import make_config
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.nn.registry import MODELS, register
-from hpcgnn.train.choices import registry_choices
-from partition_tools.cli import build_parser as build_tools_parser
+from hpcgnn.plan.choices import registry_choices
+from partition_tools.cli.main import build_parser as build_tools_parser
 
 from .test_links import PAGES, READMES, of
 
 TEXTS = [*PAGES, *READMES]
 # Commands whose options after `--` are those of `hpcgnn train`.
-WRAPPERS = re.compile(r"jobs/(\w+\.(sh|sbatch)|bench/(accuracy|estimated|where_scaling_ends)\.py)$")
+WRAPPERS = re.compile(r"jobs/(\w+\.(sh|sbatch)|bench/\w+/(accuracy|estimated|where_scaling_ends)\.py)$")
 ENDS = {"&&", "||", ";", "|", ">", "2>", "&", ")"}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import hpcgnn
+import partition_tools
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "formats.md"
@@ -53,7 +53,7 @@ def test_the_graph_file(folder, monkeypatch):
 
 def test_held_out_edges(folder, monkeypatch):
     ring, given = np.stack([np.arange(9), (np.arange(9) + 1) % 9]), {"edge": [[0, 2], [4, 6]], "edge_neg": [[8, 3]]}
-    hpcgnn.save_graph(folder / "links.h5", ring, links={"val": given, "test": given}, undirected=True, ranks=2)
+    partition_tools.save_graph(folder / "links.h5", ring, links={"val": given, "test": given}, undirected=True, ranks=2)
     names = run("links/test/negatives", folder, monkeypatch)
     order = names["row_of"].argsort()
     assert order[names["edges"]["val"]].tolist() == given["edge"]

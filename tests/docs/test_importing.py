@@ -15,7 +15,7 @@ import scipy.sparse
 import torch
 
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.cli import main
+from partition_tools.cli.main import main
 
 PAGE = Path(__file__).parents[2] / "docs" / "importing.md"
 N = 40

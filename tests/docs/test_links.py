@@ -12,7 +12,7 @@ import pytest
 from hpcgnn.__main__ import build_parser
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.schedules.schedule_registry import SCHEDULES
-from partition_tools.cli import build_parser as build_tools_parser
+from partition_tools.cli.main import build_parser as build_tools_parser
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "docs" / "site" / "mkdocs.yml"
@@ -34,7 +34,7 @@ EXAMPLES = {
     "tests/kernels/test_NAME.py",
     "tests/mpi/test_NAME.py",
 }
-EXAMPLES |= {"hpcgnn/nn/graphconv.py", "partition_tools/sources/adjlist.py"}  # of CONTRIBUTING.md
+EXAMPLES |= {"hpcgnn/nn/graphconv.py", "partition_tools/readers/formats/adjlist.py"}  # of CONTRIBUTING.md
 
 pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="there is no documentation beside the tests")
 
@@ -156,12 +156,16 @@ def test_models_and_schedules_have_their_rows():
         assert not [name for name in names if f"| `{name}" not in text and name != "edgeconv"], page
 
 
-def test_the_table_of_rooms_is_that_of_the_package():
+@pytest.mark.parametrize(
+    "name, heading", [("FLOORS", "| floor | rooms |"), ("FLOORS_OF_TOOLS", "| floor | rooms of `partition_tools/` |")]
+)
+def test_the_tables_of_rooms_are_those_of_the_packages(name, heading):
     """The floors that tests/core/test_architecture.py holds the imports to."""
     source = (ROOT / "tests" / "core" / "test_architecture.py").read_text(encoding="utf-8")
-    floors = ast.literal_eval(re.search(r"^FLOORS = (\[.*?^\])", source, re.DOTALL | re.MULTILINE)[1])
+    floors = ast.literal_eval(re.search(rf"^{name} = (\[.*?^\])", source, re.DOTALL | re.MULTILINE)[1])
     shown = {}
-    for line in (ROOT / "docs" / "development.md").read_text(encoding="utf-8").splitlines():
+    page = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
+    for line in page.partition(f"\n{heading}\n")[2].partition("\n\n")[0].splitlines():
         if row := re.match(r"\| (\d+) \|([^|]*)\|", line):
             shown[int(row[1])] = {name.rstrip("/") for name in re.findall(r"`([\w/]+)`", row[2])}
-    assert shown == {floor: set(rooms) for floor, rooms in enumerate(floors)}
+    assert shown == {floor: {room.replace(".", "/") for room in rooms} for floor, rooms in enumerate(floors)}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-import hpcgnn
+import partition_tools
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.partitioners import metis_process
 
@@ -30,7 +30,7 @@ def names():
     random = np.random.default_rng(1)
     split = random.integers(0, 3, N)
     return {
-        "hpcgnn": hpcgnn,
+        "partition_tools": partition_tools,
         "networkx": networkx,
         "matrix": scipy.sparse.random(N, N, 0.1, random_state=1),
         "edge_index": random.integers(0, N, (2, 4 * N)),
@@ -40,7 +40,9 @@ def names():
     }
 
 
-@pytest.mark.parametrize("words", ["hpcgnn.save_graph(", "hpcgnn.from_scipy(", "hpcgnn.from_networkx("])
+@pytest.mark.parametrize(
+    "words", ["partition_tools.save_graph(", "partition_tools.from_scipy(", "partition_tools.from_networkx("]
+)
 def test_recipes_write_graph_files(words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(recipe(words), names())
@@ -57,7 +59,7 @@ def test_the_page_of_the_api_has_every_name():
     if not page.exists():
         pytest.skip("there is no documentation beside the tests")
     shown = set(re.findall(r"^::: \S*\.(\w+)$", page.read_text(encoding="utf-8"), re.MULTILINE))
-    assert {*hpcgnn.__all__, *hpcgnn.nn.__all__} <= shown
+    assert {*hpcgnn.__all__, *hpcgnn.nn.__all__, *partition_tools.__all__} <= shown
 
 
 def test_pyg(tmp_path, monkeypatch):
@@ -67,7 +69,9 @@ def test_pyg(tmp_path, monkeypatch):
 
     given = {name: torch.as_tensor(value) for name, value in names().items() if isinstance(value, np.ndarray)}
     data = Data(given.pop("features").float(), given.pop("edge_index"), y=given.pop("labels"), **given)
-    exec(recipe("hpcgnn.from_pyg(").partition("\n")[2], {"hpcgnn": hpcgnn, "dataset": [data]})
+    exec(
+        recipe("partition_tools.from_pyg(").partition("\n")[2], {"partition_tools": partition_tools, "dataset": [data]}
+    )
     metis_process.end()
     with GraphFile(tmp_path / "cora.h5") as file:
         assert file.meta.num_nodes == N

@@ -22,9 +22,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 import harness  # noqa: E402
 
-from partition_tools.generate_graph import generate_graph  # noqa: E402
+from partition_tools.cli.generate_graph import generate_graph  # noqa: E402
+from partition_tools.cli.partition_graph import partition_graph  # noqa: E402
 from partition_tools.generators.spec import Spec  # noqa: E402
-from partition_tools.partition_graph import partition_graph  # noqa: E402
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 # What an allocator rearranges; 100,000 steps that each lost 64 bytes would lose 6 MB.

@@ -15,8 +15,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
 from hpcgnn.errors import CheckpointError
-from hpcgnn.train.checkpoint import checkpoints, read_checkpoint
 
 ROOT = Path(__file__).parents[2]
 LAUNCHER = Path(sys.prefix) / "bin" / "mpiexec"

@@ -24,11 +24,11 @@ STAGES = {
     "plan": ("hpcgnn.graph.local", "build_halo_plan"),
     "forward": ("hpcgnn.exchange.transfer", "Transfer.begin", "halo_forward"),
     "backward": ("hpcgnn.exchange.transfer", "Transfer.begin", "halo_backward"),
-    "reduction": ("hpcgnn.train.gradients", "FlatGradients.clip"),
-    "step": ("hpcgnn.train.optim", "Optimizer.step"),
-    "evaluation": ("hpcgnn.train.evaluate", "Evaluator.scores"),
-    "checkpoint": ("hpcgnn.train.checkpoint", "_write_tensors"),
-    "shutdown": ("hpcgnn.comm.launch", "Session.finish"),
+    "reduction": ("hpcgnn.engine.gradients", "FlatGradients.clip"),
+    "step": ("hpcgnn.engine.optim", "Optimizer.step"),
+    "evaluation": ("hpcgnn.tasks.evaluator", "Evaluator.scores"),
+    "checkpoint": ("hpcgnn.engine.checkpoint", "_write_tensors"),
+    "shutdown": ("hpcgnn.comm.launch.run", "Session.finish"),
 }
 RANK_0_ONLY = ("checkpoint",)
 STOP_SECONDS = float(os.environ.get("FAULT_STOP_SECONDS", "3"))

@@ -29,8 +29,8 @@ def load_everything():
     import matplotlib.pyplot  # noqa: F401
 
     import hpcgnn.__main__  # noqa: F401
-    import hpcgnn.comm.mpi  # noqa: F401
-    import hpcgnn.train.job  # noqa: F401
+    import hpcgnn.app.train  # noqa: F401
+    import hpcgnn.comm.transports.mpi  # noqa: F401
 
     hpcgnn.__main__.registry_choices()
     gc.freeze()  # or every rank copies all pages at its first collection

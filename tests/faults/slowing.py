@@ -16,7 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "jobs" / "bench"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 # Of an epoch, far above what one of the small graph takes on a busy machine.
 SECONDS = 0.25
@@ -60,7 +60,7 @@ def fault_pages():
             memory[:: mmap.PAGESIZE] = bytes(size // mmap.PAGESIZE)
 
 
-LOSS = "hpcgnn.train.objective:Objective.local_loss"
+LOSS = "hpcgnn.tasks.objective:Objective.local_loss"
 
 
 def slow_rank(session):
@@ -70,7 +70,7 @@ def slow_rank(session):
 
 def slow_link(session):
     """Every message takes long on its way."""
-    from measuring.slow_link import SlowLink
+    from slow_link import SlowLink
 
     session.comm = SlowLink(session.comm, rate=1e12, latency=SECONDS / 2)
     return contextlib.nullcontext(), {}
@@ -78,7 +78,7 @@ def slow_link(session):
 
 def bad_map(session):
     """Rank 0 has nine tenths of the graph, and work takes as long as that of a larger one."""
-    import hpcgnn.train.job as job
+    import hpcgnn.app.train as job
 
     choose, share = job.choose_map, []
 
@@ -104,10 +104,10 @@ SLOWDOWNS = {
     "bad map": bad_map,
     "tiny buffers": lambda session: (contextlib.nullcontext(), {"halo_buffer": 0.005, "layers": 3}),
     "slow evaluation": lambda session: (
-        before("hpcgnn.train.evaluate:Evaluator.scores", pause),
+        before("hpcgnn.tasks.evaluator:Evaluator.scores", pause),
         {"eval_every": 1},
     ),
-    "slow disk": lambda session: (before("hpcgnn.train.epochs:save_checkpoint", pause), {"checkpoint_every": 1}),
+    "slow disk": lambda session: (before("hpcgnn.engine.epochs:save_checkpoint", pause), {"checkpoint_every": 1}),
     "page faults": lambda session: (before(LOSS, fault_pages), {}),
 }
 
@@ -118,9 +118,9 @@ def main(folder, graph, *names):
     from hpcgnn.__main__ import registry_choices, set_process_policies
 
     set_process_policies()
-    from hpcgnn.comm.launch import run
+    from hpcgnn.app.train import train
+    from hpcgnn.comm.launch.run import run
     from hpcgnn.config import make_config
-    from hpcgnn.train.job import train
 
     def all_of_them(started):
         for name in names:

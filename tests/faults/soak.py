@@ -26,10 +26,10 @@ import harness  # noqa: E402
 from harness import Injection  # noqa: E402
 from inject import FAULTS, RANK_0_ONLY, STAGES  # noqa: E402
 
-from hpcgnn.train.checkpoint import checkpoints  # noqa: E402
-from partition_tools.generate_graph import generate_graph  # noqa: E402
+from hpcgnn.engine.checkpoint import checkpoints  # noqa: E402
+from partition_tools.cli.generate_graph import generate_graph  # noqa: E402
+from partition_tools.cli.partition_graph import partition_graph  # noqa: E402
 from partition_tools.generators.spec import Spec  # noqa: E402
-from partition_tools.partition_graph import partition_graph  # noqa: E402
 
 CHAIN, EPOCHS = 8, 4
 # A stage that many passages lead through may be met at any of them; so many there are in EPOCHS epochs at least.

@@ -6,10 +6,10 @@ Each test continues what the one before left; the last one compares the curve wi
 
 import pytest
 
-from hpcgnn.comm import oneccl_library
-from partition_tools.generate_graph import generate_graph
+from hpcgnn.comm.transports import oneccl_library
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from . import harness
 from .harness import Injection

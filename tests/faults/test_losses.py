@@ -11,9 +11,9 @@ import pytest
 from core.launching import start
 
 from hpcgnn.report.read import read_rank_records
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 RANKS = 2
 TOGETHER = ("slow rank", "slow link", "bad map", "tiny buffers", "slow evaluation", "slow disk", "page faults")

@@ -10,12 +10,17 @@ import pytest
 
 PROJECT = Path(__file__).parents[2]
 sys.path.insert(0, str(PROJECT / "jobs" / "bench"))
-from measuring.limited import Group, measure, used  # noqa: E402
+from shared.limited import Group, measure, used  # noqa: E402
 
 
 def test_a_graph_larger_than_the_memory_is_imported_partitioned_and_trained(tmp_path):
     pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
-    command = [sys.executable, str(PROJECT / "jobs" / "bench" / "large_graph.py"), "--folder", str(tmp_path / "work")]
+    command = [
+        sys.executable,
+        str(PROJECT / "jobs" / "bench" / "preparation" / "large_graph.py"),
+        "--folder",
+        str(tmp_path / "work"),
+    ]
     command += ["--edges", "8e6", "--memory", "64M", "--memory-limit", "3G", "--ranks", "2", "--clusters", "64"]
     command += ["--train-ranks", "2", "--method", "kaminpar", "--keep", "--output", str(tmp_path / "found.csv")]
     done = subprocess.run([*command, "--predict", "1e9"], capture_output=True, text=True)

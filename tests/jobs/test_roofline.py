@@ -17,7 +17,7 @@ def roofline(*arguments, ranks=1):
     mpiexec = Path(sys.executable).with_name("mpiexec")
     launcher = [str(mpiexec) if mpiexec.exists() else "mpiexec", "-n", str(ranks)]
     return subprocess.run(
-        [*launcher, sys.executable, str(ROOT / "jobs" / "bench" / "roofline.py"), *map(str, arguments)],
+        [*launcher, sys.executable, str(ROOT / "jobs" / "bench" / "epochs" / "roofline.py"), *map(str, arguments)],
         cwd=ROOT,
         env={**environment, "OMP_NUM_THREADS": "1"},
         capture_output=True,

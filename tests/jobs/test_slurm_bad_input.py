@@ -124,8 +124,8 @@ raise SystemExit(main(["doctor"]))
 
 
 def test_a_start_does_not_depend_on_what_lies_in_memory(cluster):
-    """SLURM 22.05 loses the pieces of a long address (see comm/launcher.py); with UCX this start hung or failed every
-    time.
+    """SLURM 22.05 loses the pieces of a long address (comm/launch/launcher.py). With UCX this start hung
+    or failed every time.
     """
     (cluster.home / "noise.py").write_text(FULL_OF_NOISE)
     found = cluster.run(

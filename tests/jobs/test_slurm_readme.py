@@ -55,7 +55,7 @@ def test_what_they_left(cluster):
     assert summary["ranks"] == 4 and evaluation["ranks"] == 1
     assert evaluation["val"] == pytest.approx(summary["best_val"], abs=0.01)
     with h5py.File(trial / "first" / "predictions.h5") as file:
-        assert file["prediction"].shape == (2000, 1)
+        assert file["prediction"].shape == (2000,)
     for study, runs in (("strong", 4), ("weak", 2), ("memory", 2)):
         assert len(list((trial / study).glob("*/summary.json"))) == runs
     variants = {path.parts[-3] for path in (trial / "schedules").glob("*/p2-s0/summary.json")}

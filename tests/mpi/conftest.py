@@ -197,7 +197,7 @@ def _shared(comm, factory, name):
 def no_pictures():
     """Drawing the curves of a run takes longer than training here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
+        patch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)
         yield
 
 

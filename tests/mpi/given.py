@@ -6,7 +6,8 @@ import graphs
 import numpy as np
 
 from hpcgnn.graphfile.storage import write_graph
-from partition_tools.links import as_links, canonical_links
+from partition_tools.canonical.links import canonical_links
+from partition_tools.readers.arrays.in_memory import as_links
 
 MADE = graphs.random_undirected(), graphs.random_directed(weighted=True)
 GRAPHS = {each.name: graphs.with_task(each) for each in MADE}

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from hpcgnn.app import agreement, bring_up
+from hpcgnn.app import train as job
+from hpcgnn.app.agreement import agree, facts_of_process
 from hpcgnn.errors import ConfigError
 from hpcgnn.kernels import library
-from hpcgnn.train import agreement, job
-from hpcgnn.train.agreement import agree, facts_of_process
 
 from .training import build_trainer, configure, make_graphs
 
@@ -103,11 +104,12 @@ class agreement_on_path:
         self._path, self._config = path, configure("graph.h5")
 
     def __enter__(self):
-        self._opened, job.open_graph = job.open_graph, lambda path, comm, **more: self._opened(self._path, comm, **more)
+        self._opened = bring_up.open_graph
+        bring_up.open_graph = lambda path, comm, **more: self._opened(self._path, comm, **more)
         return self._config
 
     def __exit__(self, *error):
-        job.open_graph = self._opened
+        bring_up.open_graph = self._opened
 
 
 @pytest.mark.parametrize("model", ["gcn", "gat", "pna"])

@@ -9,11 +9,11 @@ import h5py
 import numpy as np
 import pytest
 
+from hpcgnn.app.train import train
+from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.graphfile.attributes import write_attributes
 from hpcgnn.graphfile.storage import write_graph
-from hpcgnn.train.checkpoint import checkpoints, read_checkpoint
-from hpcgnn.train.job import train
 
 from .training import configure
 

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 import torch
 
+from hpcgnn.app.train import run_identity
+from hpcgnn.engine.checkpoint import check_identity
 from hpcgnn.errors import CheckpointError
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn import registry
 from hpcgnn.nn.gcn import GCNConv
 from hpcgnn.nn.registry import MODELS, complete, register
 from hpcgnn.plan.model_spec import model_spec
-from hpcgnn.train.checkpoint import check_identity
-from hpcgnn.train.job import run_identity
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .training import build_trainer, configure
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from asking import aggregate, attend
 
+from hpcgnn.app.train import train
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import Wire
@@ -16,7 +17,6 @@ from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.site import Facts
 from hpcgnn.schedules.bns import SampledHalo
-from hpcgnn.train.job import train
 
 from .gathering import whole
 from .small import stored

@@ -3,7 +3,7 @@
 import pytest
 
 from hpcgnn.errors import ScratchError
-from hpcgnn.estimate import disk
+from hpcgnn.estimate.machine import disk
 from hpcgnn.memory.scratch import GRAIN, Scratch
 
 

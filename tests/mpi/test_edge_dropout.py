@@ -10,16 +10,16 @@ import oracle
 import pytest
 import torch
 
+from hpcgnn.app.edge_weights import check_weights
 from hpcgnn.effects import without_effect
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.plan.halo import check_halo
 from hpcgnn.schedules.full_halo import FullHalo
-from hpcgnn.train.weights import check_weights
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from . import test_models
 from .gathering import whole

@@ -13,13 +13,16 @@ import numpy as np
 import pytest
 import torch
 
-import hpcgnn
+import partition_tools
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
+from hpcgnn.app.trained import load_trained
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.held_out import LinkSplit
 from hpcgnn.graph.load import load_local_graph
-from hpcgnn.graph.subgraphs import induced, with_halo
+from hpcgnn.graph.transforms.subgraphs import induced, with_halo
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.gat_edges import EdgeGATConv
 from hpcgnn.nn.gatv2 import GATv2Conv
@@ -33,9 +36,6 @@ from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.site import Facts
 from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.schedules.full_halo import FullHalo
-from hpcgnn.train.job import train
-from hpcgnn.train.resuming import options_of_run
-from hpcgnn.train.trained import load_trained
 
 from .gathering import whole
 from .training import CHOICES, build_trainer, configure, curve
@@ -60,7 +60,7 @@ def files(comm, session_path):
         for name, graph in GRAPHS.items():
             split = {which: graph.split == code for which, code in (("train", 1), ("val", 2), ("test", 3))}
             split = {which: members & (graph.labels >= 0) for which, members in split.items()}
-            hpcgnn.save_graph(
+            partition_tools.save_graph(
                 paths[name],
                 np.stack([graph.src, graph.dst]),
                 graph.features,
@@ -287,7 +287,7 @@ def test_equal_to_pyg(comm, files, name):
     if comm.rank == 0:
         masks = {"train": graph.labels >= 0}
         everything = graph.features, graph.labels, masks
-        hpcgnn.save_graph(path, ends, *everything, edge_features=rows[keep].float(), ranks=[1, 2, 3, 4])
+        partition_tools.save_graph(path, ends, *everything, edge_features=rows[keep].float(), ranks=[1, 2, 3, 4])
     comm.barrier()
     with GraphFile(path) as file:
         owner, _ = file.cluster_map("metis", comm.size)
@@ -367,11 +367,13 @@ def test_predictions_on_another_graph(comm, files, session_path, monkeypatch, mo
     if comm.rank == 0:
         rows = rows_of(graph)[:, : EDGE if model == "gat" else 2]
         ends = np.stack([graph.dst, graph.src])
-        hpcgnn.save_graph(other, ends, graph.features, graph.labels, masks, edge_features=rows, ranks=[1, 2, 3, 4])
+        partition_tools.save_graph(
+            other, ends, graph.features, graph.labels, masks, edge_features=rows, ranks=[1, 2, 3, 4]
+        )
     comm.barrier()
     options = {"model": model, "epochs": 1, "run_dir": str(runs), "edge_features": "none" if model == "gat" else "file"}
     session = SimpleNamespace(comm=comm, threads=1)
-    monkeypatch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
+    monkeypatch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)
     assert train(configure(files["random directed"], **options), session) == 0
     comm.barrier()
     config = make_config(options_of_run(runs, {"graph": str(other)}), CHOICES)

@@ -7,17 +7,17 @@ from types import SimpleNamespace
 
 import pytest
 
+from hpcgnn.app.dry_run import check_training
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
 from hpcgnn.config import make_config
 from hpcgnn.errors import CheckpointError, ConfigError
 from hpcgnn.report.curves import draw_curves
 from hpcgnn.tasks.registry import TASKS
-from hpcgnn.train.job import train
-from hpcgnn.train.precheck import check_training
-from hpcgnn.train.resuming import options_of_run
-from hpcgnn.train.scoring import evaluate
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .training import CHOICES, configure
 

@@ -11,20 +11,21 @@ import numpy as np
 import pytest
 import torch
 
+from hpcgnn.engine.epochs import costs_of_epoch
 from hpcgnn.errors import FormatError
+from hpcgnn.estimate.counts.between_nodes import Nodes
+from hpcgnn.estimate.counts.shares import Counter
+from hpcgnn.estimate.counts.sources import count
+from hpcgnn.estimate.counts.traffic import Traffic
 from hpcgnn.estimate.forecast import Forecaster
-from hpcgnn.estimate.shares import Counter
-from hpcgnn.estimate.sources import count
-from hpcgnn.estimate.traffic import Traffic
-from hpcgnn.estimate.trial import Experiment
+from hpcgnn.estimate.trial.trial import Experiment
 from hpcgnn.graphfile.given_links import EACH, SHARED
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.options.link_split import GIVEN
 from hpcgnn.plan.run_plan import plan
-from hpcgnn.train.epochs import costs_of_epoch
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .given import GRAPHS as GIVEN_GRAPHS
 from .given import written_with_links
@@ -34,20 +35,23 @@ from .training import CLASSES, build_trainer, configure
 SMALL = ("star", "two cliques", "no edges", "random undirected weighted", "random directed weighted")
 
 
-def foretold(comm, config, map_name):
-    """The Forecast of a job on a stored map, made by rank 0 for all. Collective."""
+def foretold(comm, config, map_name, per_node=1):
+    """The Forecast of a job on a stored map, made by rank 0 for all. Collective. per_node: ranks that read each other's
+    rows in place.
+    """
     made = None
     with comm.together("estimating", on_one=True):
         if comm.rank == 0:
-            made = _foretold(config, map_name, comm.size)
+            made = _foretold(config, map_name, comm.size, per_node)
     return comm.broadcast_object(made)
 
 
-def _foretold(config, map_name, ranks):
+def _foretold(config, map_name, ranks, per_node=1):
     with GraphFile(config.data.graph) as file:
         decided = plan(config, file.meta, ranks)
         config, keeps_input = decided.config, decided.spec.keeps_input
-        counter = Counter(file, file.cluster_map(map_name, ranks)[0], ranks, decided.halo)
+        between = Nodes(ranks, per_node, decided.returns, decided.narrows) if per_node > 1 else None
+        counter = Counter(file, file.cluster_map(map_name, ranks)[0], ranks, decided.halo, between)
         counter, shares = count(config, counter)
         against = file.meta.negatives if config.task.link_split == GIVEN else ""
         return Forecaster(Experiment.of(decided, against)).forecast(
@@ -62,11 +66,11 @@ def of_ranks(comm, traffic):
     return {kind: tuple(np.array([each.get(kind, (0, 0)) for each in ranks]).T) for kind in kinds}
 
 
-def check(comm, config, map_name):
+def check(comm, config, map_name, per_node=1):
     """Train and evaluate; hold the ledger of the second epoch, and of the evaluation after it, against the Forecast.
     Returns (the Forecast, the Trainer).
     """
-    forecast, trainer = foretold(comm, config, map_name), build_trainer(comm, config, map_name)
+    forecast, trainer = foretold(comm, config, map_name, per_node), build_trainer(comm, config, map_name)
     step, closing = ledgers_of_epoch(comm, trainer)
     nothing = np.zeros((2, comm.size), np.int64)
     for kind in {*step, *forecast.halo} - {*forecast.others}:

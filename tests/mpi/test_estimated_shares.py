@@ -6,8 +6,8 @@ import graphs
 import numpy as np
 import pytest
 
-from hpcgnn.estimate.shares import Counter
-from hpcgnn.graph.least import least_rows
+from hpcgnn.estimate.counts.shares import Counter
+from hpcgnn.graph.transforms.vertex_cover import least_rows
 from hpcgnn.graphfile.storage import SPLITS, GraphFile
 
 from .small import GRAPHS, stored

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
 from hpcgnn.config import make_config
 from hpcgnn.errors import HpcgnnError, RunDirError
 from hpcgnn.graphfile import original_order
 from hpcgnn.graphfile.attributes import read_attributes
-from hpcgnn.train.job import train
-from hpcgnn.train.resuming import options_of_run
-from hpcgnn.train.scoring import evaluate
 
 from .training import CHOICES, configure, make_graphs
 
@@ -28,7 +28,7 @@ def trained(comm, session_path):
     """{name: (graph, run directory)} of short runs on all ranks."""
     graphs, runs = make_graphs(comm, session_path, nodes=NODES), {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
+        patch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)
         for name, path in graphs.items():
             run_dir = session_path / f"evaluated-{name.replace(' ', '-')}"
             config = configure(path, run_dir=str(run_dir), epochs=6, hidden=16, lr=0.05, partition="metis")
@@ -70,7 +70,7 @@ def test_predictions_in_the_original_order(comm, trained, shared_path, monkeypat
     record = evaluated(comm, graph, run_dir, shared_path / "p.h5")
     with h5py.File(shared_path / "p.h5") as file, h5py.File(graph) as source:
         assert read_attributes(file)["graph_uuid"] == read_attributes(source)["uuid"]
-        predicted = file["prediction"][:, 0]
+        predicted = file["prediction"][:]
         order = source["nodes/original_id"][:]
         right = predicted[order] == source["nodes/labels"][:]
         assert predicted.shape == (NODES,)

@@ -13,17 +13,17 @@ import oracle
 import pytest
 import torch
 
+from hpcgnn.app.dry_run import check_training
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
 from hpcgnn.config import make_config
+from hpcgnn.engine.checkpoint import checkpoints, learned_path, newest_readable
 from hpcgnn.errors import CheckpointError, ConfigError, GraphError
-from hpcgnn.train.checkpoint import checkpoints, learned_path, newest_readable
-from hpcgnn.train.job import train
-from hpcgnn.train.learned_features import LearnedFeatures
-from hpcgnn.train.precheck import check_training
-from hpcgnn.train.resuming import options_of_run
-from hpcgnn.train.scoring import evaluate
-from partition_tools.generate_graph import generate_graph
+from hpcgnn.plugins.learned_features import LearnedFeatures
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .small import written
 from .training import CHOICES, build_trainer, configure, curve

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 import torch
 
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.predict import Request, predict
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
+from hpcgnn.app.trained import load_trained
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, RemoteError
 from hpcgnn.memory import shelf as shelf_module
 from hpcgnn.memory.scratch import Scratch
 from hpcgnn.memory.shelf import OnDisk, Shelf
+from hpcgnn.offload.features import Placing, place, reads_of_epoch
 from hpcgnn.ops.row_tiles import tiles_of
 from hpcgnn.report.read import read_rank_records
-from hpcgnn.train.features_on_disk import Placing, place, reads_of_epoch
-from hpcgnn.train.job import train
-from hpcgnn.train.predictions import Request, predict
-from hpcgnn.train.resuming import options_of_run
-from hpcgnn.train.scoring import evaluate
-from hpcgnn.train.trained import load_trained
 
 from .training import CHOICES, FEATURES, build_trainer, configure, make_graphs
 
@@ -103,14 +103,14 @@ def test_a_trained_run_with_features_on_disk(comm, session_path, shared_path, jo
         model="sage",
         **ALL_KEEP,
     )
-    monkeypatch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
+    monkeypatch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)
     train(config, job_session)
     if comm.rank == 0:
         folder.mkdir()
     comm.barrier()
     found = []
     for given in ({}, {"memory": "100G", "scratch": str(folder)}):
-        monkeypatch.setattr("hpcgnn.train.features_on_disk.place", lambda *_: Placing(True, True, 0.7))
+        monkeypatch.setattr("hpcgnn.offload.features.place", lambda *_: Placing(True, True, 0.7))
         used = make_config(options_of_run(config.run.run_dir, given), CHOICES)
         output = shared_path / f"p{len(found)}.h5"
         assert predict(used, job_session, "last", Request(str(output), logits=True, layer=1)) == 0
@@ -138,8 +138,8 @@ def test_a_profile_of_memory(comm, session_path, shared_path, job_session, small
     more = {"model": "sage", "epochs": 1, "memory": "100G", "profile_memory": True, "scratch": str(shared_path)}
     graph = make_graphs(comm, session_path)["undirected"]
     config = configure(graph, run_dir=str(shared_path / "run"), **{**ALL_KEEP, **more})
-    monkeypatch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
-    monkeypatch.setattr("hpcgnn.train.features_on_disk.place", lambda *_: Placing(True, True, 0.7))
+    monkeypatch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)
+    monkeypatch.setattr("hpcgnn.offload.features.place", lambda *_: Placing(True, True, 0.7))
     assert train(config, job_session) == 0
     comm.barrier()
     for record in read_rank_records(shared_path / "run", comm.size):

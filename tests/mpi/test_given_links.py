@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 import torch
 
+from hpcgnn.app.dry_run import check_training
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.predict import Request, predict
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.graph import given_pairs
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.ops import given_ranks
+from hpcgnn.tasks.link_training import remarks_on_links
 from hpcgnn.tasks.registry import resolve_task
-from hpcgnn.train.job import train
-from hpcgnn.train.links import remarks_on_links
-from hpcgnn.train.precheck import check_training
-from hpcgnn.train.predictions import Request, predict
-from hpcgnn.train.resuming import options_of_run
-from hpcgnn.train.scoring import evaluate
-from partition_tools.arrays import save_graph
+from partition_tools.interface.arrays import save_graph
 
 from .given import GRAPHS, written_with_links
 from .test_links import LINK_CANDIDATE, SEED, drawn_nodes, embeddings_of, oracle, scores_of

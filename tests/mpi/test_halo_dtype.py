@@ -7,6 +7,7 @@ import pytest
 import torch
 from asking import aggregate, attend
 
+from hpcgnn.app.train import train
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import Wire
@@ -14,7 +15,6 @@ from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.operators import Attention
 from hpcgnn.schedules.full_halo import FullHalo
-from hpcgnn.train.job import train
 
 from .gathering import whole
 from .narrowing import DTYPES, factors, narrowed, row_bytes

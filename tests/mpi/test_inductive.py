@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 import torch
 
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError
-from hpcgnn.graph.inductive import training_subgraph
-from hpcgnn.train.job import train
-from hpcgnn.train.resuming import options_of_run
-from hpcgnn.train.scoring import evaluate
-from partition_tools.arrays import save_graph
-from partition_tools.generate_graph import generate_graph
+from hpcgnn.graph.transforms.inductive import training_subgraph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
+from partition_tools.interface.arrays import save_graph
 
 from .training import CHOICES, build_trainer, configure, make_graphs
 

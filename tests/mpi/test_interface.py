@@ -16,9 +16,9 @@ from hpcgnn.nn.gcn import GCNConv
 from hpcgnn.nn.norm import BatchNorm
 from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.nn.sage import SAGEConv
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .training import CHOICES, CLASSES, FEATURES, GRAPHS, build_trainer, configure, make_graphs
 

@@ -6,12 +6,11 @@ import pytest
 from asking import attend
 from mpi4py import MPI
 
-from hpcgnn.comm.node_memory import MpiNodeMemory
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.node_rows import NodeRows
-from hpcgnn.graph.least import least_rows
-from hpcgnn.graph.within_node import within_node
+from hpcgnn.graph.transforms.vertex_cover import least_rows
+from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.plan.halo import check_halo
@@ -21,22 +20,29 @@ from hpcgnn.schedules.full_halo import FullHalo
 from . import small
 from .gathering import whole
 from .linear import check_linear
+from .nodes import emulated
 from .test_attention import KEY, P, random_inputs, right
 from .training import build_trainer, configure, curve, make_graphs
 
-# Ranks of one node, or those of two nodes dealt in turn.
-NODES = {"one node": lambda rank: 0, "two nodes": lambda rank: rank % 2}
+# The node of each rank: all on one, two nodes dealt in turn, nodes of consecutive ranks, of unequal numbers of them.
+NODES = {
+    "one node": lambda rank: 0,
+    "two nodes": lambda rank: rank % 2,
+    "pairs": lambda rank: rank // 2,
+    "threes": lambda rank: rank // 3,
+    "one alone": lambda rank: min(rank, 1),
+    "all alone": lambda rank: rank,
+}
+# Those that differ at this number of ranks.
+APART = {tuple(map(each, range(MPI.COMM_WORLD.size))): name for name, each in NODES.items()}
 MAPS = ["dealt", "random", "one empty"]
 
 
-@pytest.fixture(scope="module", params=NODES)
+@pytest.fixture(scope="module", params=APART.values())
 def node(request, comm):
-    """The NodeMemory of this rank."""
-    ranks = MPI.COMM_WORLD.Split(NODES[request.param](comm.rank))
-    memory = MpiNodeMemory(comm, ranks)
-    yield memory
-    memory.close()
-    ranks.Free()
+    """The NodeMemory of this rank, which is that of its communicator as well."""
+    with emulated(comm, NODES[request.param](comm.rank)) as memory:
+        yield memory
 
 
 @pytest.fixture(scope="module", params=small.GRAPHS)
@@ -81,20 +87,24 @@ CURVES = {
     "sage": ("directed multi-label", {"model": "sage", "norm": "batch", "residual": True, "layers": 4}),
     "pruned": ("directed multi-label", {"model": "sage", "prune": "auto", "dropout": 0.5}),
     "mixed": ("undirected", {"model": "gcn", "precision": "mixed"}),
+    "int8": ("undirected", {"model": "gcn", "halo_dtype": "int8"}),
+    "sums in int8": ("directed multi-label", {"model": "sage", "halo_dtype": "int8", "halo": "least"}),
+    "chosen widths": ("undirected", {"model": "gat", "hidden": 4, "heads": 3, "halo_dtype": "auto"}),
     "gat": ("undirected", {"model": "gat", "hidden": 4, "heads": 3, "out_heads": 2, "attention_dropout": 0.5}),
     "gat pruned": ("directed multi-label", {"model": "gat", "hidden": 4, "heads": 3, "prune": "auto"}),
 }
 
 
 @pytest.mark.parametrize("name", CURVES)
-def test_the_curve_is_that_of_messages(comm, session_path, name):
+def test_the_curve_is_that_of_messages(comm, session_path, node, name):
     graph, options = CURVES[name]
     path = make_graphs(comm, session_path)[graph]
     rows = 300
     expected = curve(comm, configure(path, **options), "metis", rows, epochs=6)
     found = curve(comm, configure(path, **options, intra_node="shared"), "metis", rows, epochs=6)
     assert expected[-1] < expected[0]
-    within = 3e-3 if name == "mixed" else 1e-4
+    # Rows of the node are read as they are: what is rounded on its way differs.
+    within = {"mixed": 3e-3, "int8": 1e-2, "sums in int8": 1e-2, "chosen widths": 1e-1}.get(name, 1e-4)
     assert (np.abs(found - expected) / np.maximum(expected, expected[0] / 10)).max() <= within
 
 
@@ -116,7 +126,7 @@ def test_nothing_is_sent_and_nothing_copied(comm, session_path):
     assert trainer.views.in_place.own_bytes == before == trainer.local.num_owned * 4 * (widths + 1)
 
 
-def test_the_same_bits_again(comm, session_path):
+def test_the_same_bits_again(comm, session_path, node):
     path = make_graphs(comm, session_path)["undirected"]
     for options in (CURVES["gcn"][1], CURVES["gat"][1]):
         config = configure(path, **options, intra_node="shared")

@@ -10,10 +10,10 @@ import oracle
 import pytest
 import torch
 
+from hpcgnn.app.train import train
 from hpcgnn.errors import ConfigError
 from hpcgnn.nn.foreign import reason_against
 from hpcgnn.plan.model_spec import model_spec
-from hpcgnn.train.job import train
 
 from .small import written
 from .training import build_trainer, configure, curve, make_graphs, outputs_and_gradients

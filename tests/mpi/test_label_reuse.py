@@ -13,12 +13,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.predict import Request, predict
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError
-from hpcgnn.train.job import train
-from hpcgnn.train.predictions import Request, predict
-from hpcgnn.train.resuming import options_of_run
-from hpcgnn.train.scoring import evaluate
 
 from .small import written
 from .training import CHOICES, build_trainer, configure, curve, make_graphs

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
+from hpcgnn.app.train import train
+from hpcgnn.engine.checkpoint import checkpoints
+from hpcgnn.engine.record_writer import RecordWriter
 from hpcgnn.errors import HpcgnnError, RemoteError, RunDirError
-from hpcgnn.train.checkpoint import checkpoints
-from hpcgnn.train.job import train
-from hpcgnn.train.record_writer import RecordWriter
 
 from .training import configure, make_graphs
 

@@ -11,8 +11,8 @@ import oracle
 import pytest
 import torch
 
+from hpcgnn.app.train import train
 from hpcgnn.comm import SoloCommunicator
-from hpcgnn.train.job import train
 
 from .small import GRAPHS, edges_of, stored
 from .training import CLASSES, FEATURES, build_trainer, configure, make_graphs
@@ -34,6 +34,7 @@ def losses(records):
     return np.array([record["loss"] for record in records])
 
 
+@pytest.mark.parametrize("input_dropout", ["scaled", "aggregate"])
 @pytest.mark.parametrize(
     "kind, name, map_name",
     [
@@ -43,15 +44,20 @@ def losses(records):
         ("sage", "random directed weighted", "one empty"),
     ],
 )
-def test_the_losses_of_the_oracle(comm, session_path, shared_path, kind, name, map_name):
+def test_the_losses_of_the_oracle(comm, session_path, shared_path, kind, name, map_name, input_dropout):
     """Empty ranks and ranks without training nodes among them; every layer with epochs and a rate of its own."""
     graph, _, file = stored(comm, session_path, name)
     options = {"model": kind, "layer_epochs": "6,4,5", "layer_lr": "0.1,0.05,0.02", "precision": "fp64", "hidden": 4}
+    options["input_dropout"] = input_dropout
     records = run(comm, file, shared_path / "run", partition=map_name, **options)
     start = build_trainer(SoloCommunicator(), configure(file, schedule="lazy", **options)).model.state_dict()
     src, dst = edges_of(graph, "keep")
     a = oracle.adjacency(graph.num_nodes, src, dst, graph_weights(graph), {"gcn": "add", "sage": "keep"}[kind])
     labelled = graph.labels >= 0
+    edges = np.bincount(dst, minlength=graph.num_nodes)
+    if kind == "gcn":
+        edges += 1
+        edges[np.unique(dst[src == dst])] -= 1  # no loop is added where there is one
     expected = oracle.train_layer_by_layer(
         a,
         torch.from_numpy(graph.features).double(),
@@ -60,6 +66,7 @@ def test_the_losses_of_the_oracle(comm, session_path, shared_path, kind, name, m
         torch.from_numpy(labelled & (graph.split == graphs.VAL)),
         start,
         **{"kind": kind, "epochs": [6, 4, 5], "lr": [0.1, 0.05, 0.02], "dropout": 0.5, "seed": 5},
+        edges=edges if input_dropout == "scaled" else None,
     )
     np.testing.assert_allclose(losses(records), expected, rtol=0, atol=1e-9)
     assert [record["layer"] for record in records] == [1] * 6 + [2] * 4 + [3] * 5

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import torch
 
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import make_config
+from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
+from hpcgnn.engine.stopping import EXIT_STOPPED
+from hpcgnn.engine.trainer import Trainer
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.train.checkpoint import checkpoints, read_checkpoint
-from hpcgnn.train.job import train
-from hpcgnn.train.loop import Trainer
-from hpcgnn.train.resuming import options_of_run
-from hpcgnn.train.scoring import evaluate
-from hpcgnn.train.stopping import EXIT_STOPPED
 
 from .test_resume import check_same
 from .training import CHOICES, FEATURES, build_trainer, configure, make_graphs
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("no_pictures")
 
 EPOCHS = 6
 RUNS = {
-    "gcn": {"model": "gcn", "norm": "batch", "finetune": 4, "finetune_lr": 0.001, "warm_start": True},
+    "gcn": {"model": "gcn", "norm": "batch", "finetune": 4, "warm_start": True},
     "gat": {"model": "gat", "heads": 2, "hidden": 8, "finetune": 4, "attention_dropout": 0.2},
 }
 
@@ -218,7 +218,6 @@ WRONG = [
     ({"layer_epochs": "5,5"}, "--layer-epochs: expected one number, or 3 for the 3 layers, got 2"),
     ({"layer_epochs": "5,0,5"}, "--layer-epochs: expected whole numbers of at least 1"),
     ({"layer_lr": "0.1,x"}, "--layer-lr: expected numbers of at least 0"),
-    ({"finetune_lr": 0.1}, "--finetune-lr needs --finetune"),
     ({"schedule": "sar", "finetune": 3}, "--finetune belongs to --schedule lazy, got --schedule sar"),
     ({"patience": -1}, "--patience: expected at least 0"),
     (
@@ -249,10 +248,10 @@ def test_what_cannot_be_resumed(comm, graph, whole, shared_path, monkeypatch):
     for change, words in (
         ({"layers": 2}, "layers is '3' there and '2' here"),
         (
-            {"schedule": "sar", "finetune": 0, "finetune_lr": 0.0, "warm_start": False},
+            {"schedule": "sar", "finetune": 0, "warm_start": False},
             "schedule is 'lazy' there and 'sar' here",
         ),
-        ({"finetune": 0, "finetune_lr": 0.0}, "--finetune was given there"),
+        ({"finetune": 0}, "--finetune was given there"),
     ):
         with pytest.raises(HpcgnnError) as caught:
             run(comm, graph, shared_path / "run", **{**options, **change}, resume=True)

@@ -11,7 +11,7 @@ from asking import aggregate
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.graph.least import least_rows
+from hpcgnn.graph.transforms.vertex_cover import least_rows
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.ops.operators import Linear
 from hpcgnn.plan.halo import check_halo
@@ -148,7 +148,6 @@ WAYS = {
     "pruned": {"prune": "auto"},
     "lazy": {"schedule": "lazy", "epochs": 5},
     "stale": {"schedule": "stale", "stale_epochs": 2},
-    "smooth": {"schedule": "stale", "stale_smoothing": 0.5},
 }
 
 

@@ -2,6 +2,7 @@
 serial run, and whole jobs.
 """
 
+import csv
 import json
 from collections import Counter
 from types import SimpleNamespace
@@ -13,21 +14,21 @@ import oracle
 import pytest
 import torch
 
+from hpcgnn.app.dry_run import check_training
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.predict import Request, predict
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.estimate.command import place_of
-from hpcgnn.estimate.fitting import memory_lines
+from hpcgnn.estimate.memory_check import memory_lines
 from hpcgnn.exchange.plan import gather_halo
-from hpcgnn.train.job import train
-from hpcgnn.train.precheck import check_training
-from hpcgnn.train.predictions import Request, predict
-from hpcgnn.train.resuming import options_of_run
-from hpcgnn.train.scoring import evaluate
-from hpcgnn.train.watching import scalars
-from partition_tools.arrays import save_graph
-from partition_tools.generate_graph import generate_graph
+from hpcgnn.plugins.watching import scalars
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
+from partition_tools.interface.arrays import save_graph
 
 from .small import written
 from .training import CHOICES, build_trainer, configure, curve
@@ -288,7 +289,21 @@ def test_a_run_from_the_options_to_embeddings(comm, planted, shared_path):
     assert found["test"] == pytest.approx(summary["links"]["test"]["hits@10"])
     assert found["links"]["val"] == pytest.approx(summary["links"]["val"], rel=1e-3)
     with h5py.File(shared_path / "out.h5") as file:
-        assert file["prediction"].shape == (600, 16) and file["prediction"].dtype == np.float32
+        assert file["embedding"].shape == (600, 16) and file["embedding"].dtype == np.float32
+        assert "prediction" not in file and "class_names" not in file
+        last = file["embedding"][:]
+    for name in ("hidden.h5", "hidden.csv"):  # the hidden state in place of the last layer's, which is the logits
+        request = Request(str(shared_path / name), layer=1, logits=True)
+        assert predict(make_config(options_of_run(run_dir, {}), CHOICES), session, "best", request) == 0
+    comm.barrier()
+    with h5py.File(shared_path / "hidden.h5") as file:
+        np.testing.assert_allclose(file["logit"][:], last, rtol=1e-5)
+        hidden = file["embedding"][:]
+        assert sorted(file) == ["embedding", "logit"] and not np.array_equal(hidden, last)
+    with open(shared_path / "hidden.csv") as file:
+        heading, *rows = csv.reader(file)
+    assert heading == ["node", *(f"logit_{k}" for k in range(16)), *(f"embedding_{k}" for k in range(hidden.shape[1]))]
+    np.testing.assert_allclose(np.array(rows, float)[:, 17:], hidden, rtol=1e-6)
 
 
 @pytest.mark.whole_job
@@ -331,7 +346,7 @@ def test_a_graph_without_labels_and_features(comm, planted, shared_path):
     ]
     np.testing.assert_allclose(*losses, rtol=1e-4)
     with h5py.File(shared_path / "own.h5") as own, h5py.File(shared_path / "other.h5") as other:
-        np.testing.assert_allclose(own["prediction"][:], other["prediction"][:], rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(own["embedding"][:], other["embedding"][:], rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize(

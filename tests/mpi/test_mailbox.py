@@ -11,7 +11,7 @@ from hpcgnn.exchange.mailbox import Mailbox
 from hpcgnn.exchange.narrow import NARROW
 from hpcgnn.exchange.wire import Form, Wire
 
-from .test_stale import Smoothed, used_in
+from .test_stale import Delayed, used_in
 
 EPOCHS, WIDTH = 7, 4
 PLAIN = Form(WIDTH, 0, torch.float64)
@@ -48,8 +48,8 @@ def lease_for(form, rows):
     return HaloBuffers(sum(sizes)).lease(sizes)
 
 
-def make(comm, delay, smoothing=0.0):
-    return Mailbox(comm, *peers(comm), delay, smoothing, "letters")
+def make(comm, delay):
+    return Mailbox(comm, *peers(comm), delay, "letters")
 
 
 def post(comm, box, form, epoch):
@@ -71,17 +71,16 @@ def used(box, lease):
 
 
 @pytest.mark.parametrize("form", [PLAIN, HALF], ids=["plain", "narrow"])
-@pytest.mark.parametrize("smoothing", [0.0, 0.5])
 @pytest.mark.parametrize("delay", [1, 2])
-def test_letters_are_used_after_the_delay(comm, delay, smoothing, form):
-    """In the first epochs, the newest; the average begins with the first letter that is delayed."""
-    box, oracle = make(comm, delay, smoothing), Smoothed(delay, smoothing)
+def test_letters_are_used_after_the_delay(comm, delay, form):
+    """In the first epochs, the newest."""
+    box, oracle = make(comm, delay), Delayed(delay)
     assert box.num_rows == sum(rows for _, rows in peers(comm)[0])
     for epoch in range(EPOCHS):
         comm.ledger.take()
         post(comm, box, form, epoch)
         lease = lease_for(form, 2)  # two rows at a time
-        box.open(lease)
+        box.open()
         entry = comm.ledger.take().get("letters")
         counts = (entry.messages, entry.bytes_sent, entry.bytes_received) if entry else (0, 0, 0)
         sent = sum(rows for _, rows in peers(comm)[1])
@@ -93,50 +92,45 @@ def test_letters_are_used_after_the_delay(comm, delay, smoothing, form):
         expected = oracle(all_of(epoch, comm))
         for _ in range(2):  # what was opened is read as often as one likes
             torch.testing.assert_close(used(box, lease), expected, rtol=1e-12, atol=1e-12)
-        if not smoothing:
-            assert torch.equal(used(box, lease), all_of(used_in(epoch, delay), comm))
+        assert torch.equal(used(box, lease), all_of(used_in(epoch, delay), comm))
     box.state()
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.5])
 @pytest.mark.parametrize("delay", [1, 2])
-def test_kept_bytes(comm, delay, smoothing):
-    """r + 1 letters, what is sent, and the average once there is one; no more, however long it goes on."""
-    box = make(comm, delay, smoothing)
+def test_kept_bytes(comm, delay):
+    """r + 1 letters, and the sent one; no more, however long it goes on."""
+    box = make(comm, delay)
     assert box.kept_bytes == 0
     sent = sum(rows for _, rows in peers(comm)[1])
     for epoch in range(EPOCHS):
         post(comm, box, PLAIN, epoch)
-        box.open(lease_for(PLAIN, 0))
+        box.open()
         letters = min(epoch + 1, delay + 1) * box.num_rows
-        average = box.num_rows if smoothing and epoch >= delay else 0
-        assert box.kept_bytes == PLAIN.row_bytes * (letters + sent + average)
+        assert box.kept_bytes == PLAIN.row_bytes * (letters + sent)
     box.state()
 
 
 @pytest.mark.parametrize("form", [PLAIN, HALF], ids=["plain", "narrow"])
-@pytest.mark.parametrize("smoothing", [0.0, 0.5])
 @pytest.mark.parametrize("delay, stop", [(1, 1), (1, 2), (2, 2), (2, 4), (5, 4), (10, 11)])
-def test_going_on_is_not_having_stopped(comm, delay, smoothing, form, stop):
-    whole, found, again = make(comm, delay, smoothing), [], []
+def test_going_on_is_not_having_stopped(comm, delay, form, stop):
+    whole, found, again = make(comm, delay), [], []
     for epoch in range(EPOCHS + delay):
         post(comm, whole, form, epoch)
-        whole.open(lease_for(form, 2))
+        whole.open()
         found.append(used(whole, lease_for(form, 2)))
     whole.state()
-    first = make(comm, delay, smoothing)
+    first = make(comm, delay)
     for epoch in range(stop):
         post(comm, first, form, epoch)
-        first.open(lease_for(form, 2))
+        first.open()
         again.append(used(first, lease_for(form, 2)))
     state = {name: tensor.clone() for name, tensor in first.state().items()}
     assert sum(name.startswith("letter-") for name in state) == min(stop, delay + 1)
-    assert ("average" in state) == bool(smoothing and stop > delay)
-    second = make(comm, delay, smoothing)
+    second = make(comm, delay)
     second.load_state(state)
     for epoch in range(stop, EPOCHS + delay):
         post(comm, second, form, epoch)
-        second.open(lease_for(form, 2))
+        second.open()
         again.append(used(second, lease_for(form, 2)))
     second.state()
     for mine, expected in zip(again, found, strict=True):
@@ -159,6 +153,6 @@ def test_no_state_begins_afresh(comm):
     box = make(comm, 1)
     box.load_state({})
     post(comm, box, PLAIN, 0)
-    box.open(lease_for(PLAIN, 0))
+    box.open()
     assert torch.equal(used(box, lease_for(PLAIN, 0)), all_of(0, comm))
     box.state()

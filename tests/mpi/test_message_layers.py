@@ -27,9 +27,9 @@ from hpcgnn.nn.typed_projection import TypedProjection
 from hpcgnn.ops import additive_attention
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.schedules.full_halo import FullHalo
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .gathering import whole
 from .training import configure, curve

@@ -7,15 +7,16 @@ import pytest
 import torch
 
 from hpcgnn.config import make_config
+from hpcgnn.engine.trainer import Trainer
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.offload.toy import toy_step
+from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.run_plan import RunPlan
-from hpcgnn.train.choices import registry_choices
-from hpcgnn.train.loop import Trainer
-from hpcgnn.train.toy import toy_step
+from hpcgnn.plugins.registry import make_plugins
 
 from .gathering import whole
 from .training import outputs_and_gradients
@@ -30,6 +31,7 @@ GRAPHS = {
 }
 CASES = {
     "kept": dict(hidden=6),  # aggregate once, then dropout on the aggregate
+    "kept, scaled": dict(hidden=6, input_dropout="scaled"),
     "kept always": dict(hidden=4, keep_input="always"),
     "transform first": dict(hidden=4),  # 10 > 2 * 4: too wide to keep
     "never kept, wider hidden": dict(hidden=12, keep_input="never"),
@@ -92,7 +94,7 @@ def make_trainer(comm, spec, path, cluster_to_rank, rows=9, **options):
         decided = RunPlan.of(config.replace(task=file.meta.task), spec)
         halo_buffer = 4 * rows * toy_step(decided)
     local = graphs.load(path, cluster_to_rank, comm, cap=rows, self_loops=MODELS[spec.model].traits().self_loops)
-    trainer = Trainer(local, decided, comm, HaloBuffers(halo_buffer))
+    trainer = Trainer(local, decided, comm, HaloBuffers(halo_buffer), make_plugins)
     with torch.no_grad():  # away from the initial zeros of biases and epsilon, the same on all ranks
         for index, parameter in enumerate(trainer.model.parameters()):
             parameter.add_(
@@ -103,11 +105,24 @@ def make_trainer(comm, spec, path, cluster_to_rank, rows=9, **options):
     return local, trainer
 
 
+def self_loops_of(spec):
+    return "add" if spec.model in ("gcn", "sgc") else "keep"
+
+
+def in_edges(graph, spec):
+    """(n,): the number of in-edges, counted one by one, with an added loop where a node has none."""
+    counts, loops = [0] * graph.num_nodes, set()
+    for source, target in zip(graph.src.tolist(), graph.dst.tolist()):
+        counts[target] += 1
+        if source == target:
+            loops.add(target)
+    added = self_loops_of(spec) == "add"
+    return np.array([count + (added and node not in loops) for node, count in enumerate(counts)])
+
+
 def right(graph, spec, state, train):
     """(logits, loss, gradients by name) of the oracle."""
-    a = oracle.adjacency(
-        graph.num_nodes, graph.src, graph.dst, graph.weight, "add" if spec.model in ("gcn", "sgc") else "keep"
-    )
+    a = oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight, self_loops_of(spec))
     parameters = {name: tensor.detach().clone().requires_grad_() for name, tensor in state.items()}
     logits = oracle.model(
         a,
@@ -119,6 +134,8 @@ def right(graph, spec, state, train):
         dropout=spec.dropout if train else 0.0,
         input_dropout=0.0 if spec.input_dropout == "none" or not train else None,
         kept=is_kept(spec),
+        scaled=spec.input_dropout == "scaled",
+        edges=in_edges(graph, spec),
         residual=spec.residual,
         seed=SEED,
         epoch=EPOCH,
@@ -136,9 +153,10 @@ def on_rank_0(comm, function, *arguments):
     return comm.broadcast_object(function(*arguments) if comm.rank == 0 else None)
 
 
-def compare(comm, name, file, spec, map_name):
+def compare(comm, name, file, spec, map_name, **options):
+    """Raise AssertionError where the model differs from the oracle; returns the Trainer."""
     graph, (where, path) = GRAPHS[name], file
-    local, trainer = make_trainer(comm, spec, path, where.maps[map_name])
+    local, trainer = make_trainer(comm, spec, path, where.maps[map_name], **options)
     assert isinstance(local.features, SparseRows) == spec.sparse_input
     assert spec.keeps_input == is_kept(spec)
     state = dict(trainer.model.named_parameters())
@@ -156,6 +174,7 @@ def compare(comm, name, file, spec, map_name):
         trainer.model.eval()
         with torch.no_grad():
             np.testing.assert_allclose(whole(comm, local, trainer.model(trainer.graph)), logits, rtol=0, atol=1e-9)
+    return trainer
 
 
 # Every case for a model without and one with a path of its own for the node itself; for the others those that differ.
@@ -163,7 +182,9 @@ PAIRS = [
     (kind, case)
     for kind in LINEAR
     for case in CASES
-    if kind in ("gcn", "gin") or case in ("kept", "transform first", "sparse") or (kind == "sage" and "norm" in case)
+    if kind in ("gcn", "gin")
+    or case in ("kept", "kept, scaled", "transform first", "sparse")
+    or (kind == "sage" and "norm" in case)
 ]
 
 
@@ -172,7 +193,7 @@ def test_model(comm, files, kind, case):
     spec = spec_of(kind, **CASES[case])
     # All graphs for the common case; for the others an undirected graph, and one of the directed ones in turn.
     turn = 1 + (list(CASES).index(case) + LINEAR.index(kind)) % 2
-    for name in GRAPHS if case == "kept" else [list(GRAPHS)[0], list(GRAPHS)[turn]]:
+    for name in GRAPHS if case.startswith("kept") else [list(GRAPHS)[0], list(GRAPHS)[turn]]:
         compare(comm, name, files[name, spec.sparse_input], spec, "random")
 
 
@@ -180,6 +201,15 @@ def test_model(comm, files, kind, case):
 def test_models_on_maps_with_empty_ranks(comm, files, map_name):
     for kind in LINEAR:
         compare(comm, "undirected", files["undirected", False], spec_of(kind, norm="batch"), map_name)
+
+
+@pytest.mark.parametrize("name", ["undirected", "directed weighted"])
+def test_scaled_dropout_where_sums_of_rows_arrive(comm, files, name):
+    """The noise goes by the edges of a node, also where the sum of several of them arrives as one row."""
+    spec = spec_of("sage", input_dropout="scaled")
+    trainer = compare(comm, name, files[name, False], spec, "random", halo="least")
+    sums = trainer.views.local.inward.plan.sending.sums is not None
+    assert comm.allgather_object(sums) == [comm.size > 1] * comm.size
 
 
 def test_ranks_without_training_nodes(comm, shared_path):

@@ -15,12 +15,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
 from hpcgnn.config import make_config
 from hpcgnn.graphfile.schema import Edges, GraphData
 from hpcgnn.graphfile.storage import write_graph
-from hpcgnn.train.job import train
-from hpcgnn.train.resuming import options_of_run
-from hpcgnn.train.scoring import evaluate
 
 from .training import CHOICES, configure
 
@@ -46,7 +46,7 @@ class LargestTensor(TorchDispatchMode):
     nbytes = 0
 
     @classmethod
-    def _should_skip_dynamo(cls):  # see hpcgnn/train/live_tensors.py
+    def _should_skip_dynamo(cls):  # see hpcgnn/plugins/live_tensors.py
         return False
 
     def __torch_dispatch__(self, function, types, arguments=(), named=None):
@@ -129,7 +129,7 @@ def write(path, directed, ranks, nodes=NODES):
 def test_no_rank_holds_anything_as_long_as_all_nodes(comm, paths, shared_path, monkeypatch, name):
     if comm.size == 1:
         pytest.skip("one rank has all nodes")
-    monkeypatch.setattr("hpcgnn.train.agreement.code_hash", lambda: "")  # reads the library, which is as large
+    monkeypatch.setattr("hpcgnn.app.agreement.code_hash", lambda: "")  # reads the library, which is as large
     options = {"hidden": 2, "layers": 2, "epochs": 2, "partition": "runs", "halo_buffer": 0.25, **CASES[name]}
     path, session = paths[options.pop("directed", False)], SimpleNamespace(comm=comm, threads=1)
     config, few = configure(path, run_dir=str(shared_path / "run"), **options), comm.rank < comm.size - 1

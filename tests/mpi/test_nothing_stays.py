@@ -5,10 +5,10 @@ out of sight of Python's collector.
 import pytest
 
 from hpcgnn.nn.registry import MODELS
-from hpcgnn.train.live_tensors import LiveTensors
-from partition_tools.generate_graph import generate_graph
+from hpcgnn.plugins.live_tensors import LiveTensors
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .training import build_trainer, configure
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from asking import aggregate
 
-from hpcgnn.comm import mpi_buffers
+from hpcgnn.comm.transports import mpi_buffers
 from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.placement import ownership

@@ -7,14 +7,14 @@ import h5py
 import numpy as np
 import pytest
 
+from hpcgnn.app.choosing_maps import choose_map
 from hpcgnn.config import make_config
 from hpcgnn.errors import FormatError, GraphError, HpcgnnError
 from hpcgnn.graph import opening
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.opening import open_graph
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.train.choices import registry_choices
-from hpcgnn.train.choosing_maps import choose_map
+from hpcgnn.plan.choices import registry_choices
 
 CHOICES = registry_choices()
 FOR_ALL = ("attributes", "structure", "partitionings", "clusters", "maps")

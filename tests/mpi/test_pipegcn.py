@@ -14,11 +14,11 @@ import torch
 
 from .small import stored
 from .test_bns import RATE, SEED, kept_by
-from .test_stale import Smoothed
+from .test_stale import Delayed
 from .training import build_trainer, configure
 
 EPOCHS, LR, P = 6, 0.05, 0.3
-DELAYS = [(1, 0.0), (2, 0.0), (1, 0.6), (2, 0.6)]
+DELAYS = [1, 2, 3, 4]
 # Of 5 features and 3 classes: layers that widen what they are given, keep its width and narrow it, with and without a
 # kept aggregate of the features, which is exact under every schedule.
 WIDTHS = {
@@ -30,12 +30,12 @@ WIDTHS = {
 
 
 class Emulated:
-    """A graph whose edges between ranks carry what was sent `delay` epochs ago, averaged with `smoothing`."""
+    """A graph whose edges between ranks carry the rows of `delay` epochs ago."""
 
-    def __init__(self, matrix, owner, delay, smoothing):
+    def __init__(self, matrix, owner, delay):
         same = owner[:, None] == owner[None, :]
         self.whole, self.near, self.far = (torch.from_numpy(m) for m in (matrix, matrix * same, matrix * ~same))
-        self._make, self._boxes = (lambda: Smoothed(delay, smoothing)), {}
+        self._make, self._boxes = (lambda: Delayed(delay)), {}
 
     def box(self, *place):
         return self._boxes.setdefault(place, self._make())
@@ -143,7 +143,7 @@ def others(graph, x, labels, train, parameters, kind, layers, kept, mask):
 @pytest.mark.parametrize("kind", ["gcn", "sage", "gin", "sgc"])
 def test_losses_and_parameters(comm, session_path, kind, widths):
     options = WIDTHS[widths]
-    for number, (delay, smoothing) in enumerate(DELAYS):
+    for number, delay in enumerate(DELAYS):
         name = ("random undirected", "random directed weighted")[number % 2]
         graph, where, file = stored(comm, session_path, name)
         config = configure(
@@ -151,7 +151,6 @@ def test_losses_and_parameters(comm, session_path, kind, widths):
             model=kind,
             schedule="stale",
             stale_epochs=delay,
-            stale_smoothing=smoothing,
             precision="fp64",
             lr=LR,
             dropout=P,
@@ -165,7 +164,7 @@ def test_losses_and_parameters(comm, session_path, kind, widths):
             oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight, loops),
             {"gcn": "sym", "sgc": "sym", "sage": "mean", "gin": "sum"}[kind],
         )
-        emulated = Emulated(matrix, where.owner(map_name), delay, smoothing)
+        emulated = Emulated(matrix, where.owner(map_name), delay)
         parameters = {n: p.detach().clone().requires_grad_() for n, p in trainer.model.named_parameters()}
         optimizer = torch.optim.Adam(parameters.values(), lr=LR)
         labels = torch.from_numpy(graph.labels.astype(np.int64))
@@ -189,7 +188,7 @@ def test_losses_and_parameters(comm, session_path, kind, widths):
                 mask,
             )
             optimizer.step()
-            assert trainer.step(epoch) == pytest.approx(expected, abs=1e-9), (delay, smoothing, epoch)
+            assert trainer.step(epoch) == pytest.approx(expected, abs=1e-9), (delay, epoch)
             for parameter, value in trainer.model.named_parameters():
                 torch.testing.assert_close(
                     value, parameters[parameter], rtol=0, atol=1e-8, msg=lambda text: f"{epoch} {parameter}: {text}"

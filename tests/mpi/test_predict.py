@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 
+from hpcgnn.app.predict import Request, predict
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
 from hpcgnn.config import make_config
+from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
 from hpcgnn.errors import ConfigError, FormatError, GraphError
 from hpcgnn.graphfile import original_order
 from hpcgnn.graphfile.attributes import read_attributes
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.train.checkpoint import checkpoints, read_checkpoint
-from hpcgnn.train.job import train
-from hpcgnn.train.predictions import Request, predict
-from hpcgnn.train.resuming import options_of_run
-from partition_tools.import_graph import import_graph
-from partition_tools.partition_graph import partition_graph
-from partition_tools.tables import TableOptions
+from partition_tools.cli.import_graph import import_graph
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.readers.tables.tables import TableOptions
 
 from .training import CHOICES, configure, make_graphs
 
@@ -41,7 +41,7 @@ def tables(folder, seed, labelled=True, width=WIDTH):
 
 
 def make(folder, name, **options):
-    from partition_tools.canonical import ImportOptions
+    from partition_tools.canonical.canonical import ImportOptions
 
     (folder / name).mkdir()
     about, edges = tables(folder / name, **options)
@@ -60,14 +60,17 @@ def trained(comm, session_path):
                 if name == "wide":
                     options = {**options, "width": WIDTH + 1}
                 if name == "new":  # no split without labels
-                    patch.setattr("partition_tools.canonical.canonical_split", lambda *_: np.zeros(NODES, np.uint8))
+                    patch.setattr(
+                        "partition_tools.canonical.canonical.canonical_split",
+                        lambda *_: np.zeros(NODES, np.uint8),
+                    )
                 make(folder, name, **options)
             made.append(name)
     comm.barrier()
     run_dir = folder / "run"
     config = configure(folder / "own.h5", run_dir=str(run_dir), epochs=4, lr=0.05, model="sage", norm="batch")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
+        patch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)
         assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
     comm.barrier()
     return folder, run_dir
@@ -127,7 +130,8 @@ def test_all_kinds_of_rows_with_the_users_ids(comm, trained, shared_path, monkey
         np.testing.assert_allclose(file["embedding"][:], states[layer - 1], atol=1e-5)
         np.testing.assert_allclose(file["logit"][:], states[2], atol=1e-5)
         np.testing.assert_allclose(file["probability"][:], softmax(states[2]), atol=1e-5)
-        np.testing.assert_array_equal(file["prediction"][:, 0], file["logit"][:].argmax(1))
+        np.testing.assert_array_equal(file["prediction"][:], file["logit"][:].argmax(1))
+        assert file["prediction"].shape == (NODES,) and file["prediction"].dtype == np.int64, "as labels are"
         assert "node" not in file
         found = read_attributes(file)
         assert (found["layer"], found["epoch"], found["weights"]) == (layer, 4, "last")
@@ -141,8 +145,11 @@ def test_tables_and_arrays_of_some_nodes(comm, trained, shared_path):
         (shared_path / "some.txt").write_text("id\n" + "\n".join(some) + "\n\n")
     comm.barrier()
     nodes = [3, 4, 50, 89]
-    for name in ("p.csv", "p.npy", "p.h5"):
-        asked = {"logits": True, "nodes": str(shared_path / "some.txt")}
+    if comm.rank == 0:
+        (shared_path / "sorted.txt").write_text("\n".join(ids[n] for n in nodes))
+    comm.barrier()
+    for name, asked in (("p.csv", "some"), ("p.npy", "sorted"), ("p.h5", "some")):
+        asked = {"logits": True, "nodes": str(shared_path / f"{asked}.txt")}
         predicted(comm, run_dir, shared_path / name, **asked)
     with open(shared_path / "p.csv", encoding="utf-8", newline="") as file:
         lines = list(csv.DictReader(file))
@@ -157,6 +164,29 @@ def test_tables_and_arrays_of_some_nodes(comm, trained, shared_path):
         np.testing.assert_array_equal(file["logit"][:], array)
 
 
+def test_the_order_of_a_list_is_not_lost(comm, trained, shared_path, capfd):
+    """Rows are in the original order: an array (rows without names) in another order is refused, and tables warn."""
+    folder, run_dir = trained
+    ids, _ = by_hand(folder / "own.h5", run_dir)
+    lists = {"as it is": [3, 4, 50], "another": [4, 3, 50], "twice": [3, 3, 4]}
+    if comm.rank == 0:
+        for name, nodes in lists.items():
+            (shared_path / name).write_text("\n".join(ids[node] for node in nodes))
+    comm.barrier()
+    for name in lists:
+        capfd.readouterr()
+        predicted(comm, run_dir, shared_path / f"{name}.csv", nodes=str(shared_path / name))
+        warnings = capfd.readouterr().err.count("rows are in the original order")
+        assert warnings == (name != "as it is" and comm.rank == 0)
+        if name == "as it is":
+            predicted(comm, run_dir, shared_path / f"{name}.npy", nodes=str(shared_path / name))
+            assert np.load(shared_path / f"{name}.npy").shape == (3,)
+            continue
+        with pytest.raises(ConfigError, match="npy file cannot say whose its rows are") as caught:
+            predicted(comm, run_dir, shared_path / f"{name}.npy", nodes=str(shared_path / name))
+        assert caught.value.everywhere
+
+
 def test_parquet_says_the_same(comm, trained, shared_path, monkeypatch):
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     monkeypatch.setattr(original_order, "SLAB_BYTES", 500)
@@ -168,7 +198,7 @@ def test_parquet_says_the_same(comm, trained, shared_path, monkeypatch):
     with h5py.File(shared_path / "p.h5") as file:
         assert table["id"].to_pylist() == file["id"].asstr()[:].tolist()
         assert table["node"].to_pylist() == list(range(NODES))
-        np.testing.assert_array_equal(table["class"].to_numpy(), file["prediction"][:, 0])
+        np.testing.assert_array_equal(table["class"].to_numpy(), file["prediction"][:])
         for label in range(3):
             np.testing.assert_array_equal(table[f"probability_{label}"].to_numpy(), file["probability"][:, label])
 
@@ -196,7 +226,7 @@ def test_several_labels(comm, session_path, shared_path):
     graph = make_graphs(comm, session_path, nodes=300)["directed multi-label"]
     config = configure(graph, run_dir=str(shared_path / "run"), epochs=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
+        patch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)
         assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
     comm.barrier()
     predicted(comm, shared_path / "run", shared_path / "p.h5", logits=True, probabilities=True)

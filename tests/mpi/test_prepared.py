@@ -10,7 +10,7 @@ import pytest
 import torch
 from mpi4py import MPI
 
-from hpcgnn.comm import mpi_persistent
+from hpcgnn.comm.transports import mpi_persistent
 from hpcgnn.exchange.wire import Form
 
 from .test_transfer import PLAIN, groups_of, halo_values, local, make_transfer, turn_of  # noqa: F401

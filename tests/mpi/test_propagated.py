@@ -12,17 +12,17 @@ import pytest
 import torch
 
 from hpcgnn.__main__ import build_parser
+from hpcgnn.app.predict import Request as Prediction
+from hpcgnn.app.predict import predict
+from hpcgnn.app.propagate import OPERATORS, Request, propagate_features
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
+from hpcgnn.cli.propagate import _NAMES
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.train.job import train
-from hpcgnn.train.predictions import Request as Prediction
-from hpcgnn.train.predictions import predict
-from hpcgnn.train.propagate_command import _NAMES
-from hpcgnn.train.propagated_features import OPERATORS, Request, propagate_features
-from hpcgnn.train.resuming import options_of_run
-from partition_tools.partition_graph import partition_graph
-from partition_tools.verify_graph import verify_graph
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.cli.verify_graph import verify_graph
 
 from .small import written
 from .training import CHOICES, build_trainer, configure, curve, make_graphs, outputs_and_gradients

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.graph.pruning import WORTHWHILE
+from hpcgnn.graph.transforms.pruning import WORTHWHILE
 from hpcgnn.graphfile.storage import SPLITS, GraphFile
 
 from .training import CLASSES, GRAPHS, build_trainer, configure, make_graphs

@@ -16,16 +16,16 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.export_weights import export
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
 from hpcgnn.config import make_config
+from hpcgnn.engine.checkpoint import checkpoints, read_averaged, read_checkpoint
 from hpcgnn.errors import CheckpointError, ConfigError
 from hpcgnn.options import TaskConfig
+from hpcgnn.plugins.averages import Averages
 from hpcgnn.tasks.classification import balanced_weights
-from hpcgnn.train.averages import Averages
-from hpcgnn.train.checkpoint import checkpoints, read_averaged, read_checkpoint
-from hpcgnn.train.exporting import export
-from hpcgnn.train.job import train
-from hpcgnn.train.resuming import options_of_run
-from hpcgnn.train.scoring import evaluate
 
 from .small import written
 from .training import CHOICES, build_trainer, configure, curve, make_graphs

@@ -15,18 +15,18 @@ import oracle
 import pytest
 import torch
 
+from hpcgnn.app.dry_run import check_training
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.predict import Request, predict
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError
 from hpcgnn.tasks import regression
-from hpcgnn.train.job import train
-from hpcgnn.train.precheck import check_training
-from hpcgnn.train.predictions import Request, predict
-from hpcgnn.train.resuming import options_of_run
-from hpcgnn.train.scoring import evaluate
-from partition_tools.arrays import save_graph
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
+from partition_tools.interface.arrays import save_graph
 
 from .small import written
 from .test_metrics import kind, share  # noqa: F401  (a fixture)
@@ -231,6 +231,7 @@ def test_another_graph_without_labels(comm, planted, shared_path):
         assert bare["prediction"].dtype == np.float64 and bare["prediction"].shape == (600, 2)
         np.testing.assert_allclose(bare["prediction"][:], own["prediction"][:], rtol=1e-5)
         assert 20 < own["prediction"][:].mean() < 80 and abs(own["logit"][:].mean()) < 5
+    _one_target(comm, session, shared_path, ends if comm.rank == 0 else None, features if comm.rank == 0 else None)
     with pytest.raises(ConfigError, match="predicts real numbers per node and no probabilities") as caught:
         request = Request(str(shared_path / "no.h5"), probabilities=True)
         predict(make_config(options_of_run(run_dir, {}), CHOICES), session, "last", request)
@@ -248,6 +249,29 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(comm, planted, shared_pat
         lines = (shared_path / name / "metrics.jsonl").read_text().splitlines()
         losses[name] = [(json.loads(line)["loss"], json.loads(line)["val"]) for line in lines]
     assert losses["parts"] == losses["whole"] and len(losses["whole"]) == 8
+
+
+def _one_target(comm, session, folder, ends, features):
+    """One target is a vector as its labels are: an array (n, 1) is broadcast against (n,) to (n, n) without a word."""
+    graph, run_dir = folder / "one.h5", folder / "one"
+    if comm.rank == 0:
+        labels = features[:, 0] * 3 + 50
+        save_graph(graph, ends, features, labels, fractions=(0.5, 0.2), task="regression", ranks=[1, 2, 3, 4])
+    comm.barrier()
+    assert train(configure(graph, run_dir=str(run_dir), model="gcn", layers=2, epochs=3), session) == 0
+    comm.barrier()
+    for name in ("one.p.h5", "one.csv", "one.npy"):
+        request = Request(str(folder / name), logits=name != "one.npy")
+        assert predict(make_config(options_of_run(run_dir, {}), CHOICES), session, "last", request) == 0
+    comm.barrier()
+    with h5py.File(graph) as source, h5py.File(folder / "one.p.h5") as file:
+        targets = source["nodes/labels"][:][np.argsort(source["nodes/original_id"][:])]
+        assert file["prediction"].shape == file["logit"].shape == targets.shape == (600,)
+        np.testing.assert_array_equal(file["prediction"][:], np.load(folder / "one.npy"))
+        with open(folder / "one.csv") as table:
+            rows = list(csv.reader(table))
+        assert rows[0] == ["node", "value", "logit"]
+        np.testing.assert_array_equal(np.array(rows[1:], float)[:, 1], file["prediction"][:])
 
 
 def graphs_splits():

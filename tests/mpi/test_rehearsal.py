@@ -1,4 +1,4 @@
-"""Ranks that are made one after another in one process (jobs/bench/measuring/rehearsal.py) are those of a job."""
+"""Ranks that are made one after another in one process (jobs/bench/many_ranks/rehearsal.py) are those of a job."""
 
 import sys
 from pathlib import Path
@@ -14,8 +14,8 @@ from hpcgnn.graphfile.storage import GraphFile
 
 from .small import GRAPHS, stored
 
-sys.path.append(str(Path(__file__).parents[2] / "jobs" / "bench"))
-from measuring.rehearsal import Rehearsal  # noqa: E402
+sys.path.append(str(Path(__file__).parents[2] / "jobs" / "bench" / "many_ranks"))
+from rehearsal import Rehearsal  # noqa: E402
 
 CAP, WIDTH = 3, 5
 

@@ -10,14 +10,14 @@ import h5py
 import numpy as np
 import pytest
 
+from hpcgnn.app.train import train
 from hpcgnn.comm import SoloCommunicator
+from hpcgnn.engine.checkpoint import checkpoints
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.graphfile.attributes import read_attributes, write_attributes
-from hpcgnn.train.checkpoint import checkpoints
-from hpcgnn.train.job import train
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .training import configure, make_graphs
 

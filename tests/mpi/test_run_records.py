@@ -10,13 +10,13 @@ import oracle
 import pytest
 import torch
 
+from hpcgnn.app.train import train
 from hpcgnn.config import read_toml
+from hpcgnn.engine.matmul import bf16_instructions, set_matmul
+from hpcgnn.engine.trainer import Trainer
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.plugins import energy
 from hpcgnn.report.read import read_rank_records
-from hpcgnn.train import energy
-from hpcgnn.train.job import train
-from hpcgnn.train.loop import Trainer
-from hpcgnn.train.matmul import bf16_instructions, set_matmul
 
 from .training import CLASSES, FEATURES, configure, make_graphs
 

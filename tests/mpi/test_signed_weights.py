@@ -15,6 +15,8 @@ import pytest
 import torch
 from asking import aggregate
 
+from hpcgnn.app.edge_weights import check_weights
+from hpcgnn.app.train import train
 from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Stream
@@ -23,8 +25,6 @@ from hpcgnn.graph.sums import weight_sums
 from hpcgnn.graphfile.storage import write_graph
 from hpcgnn.ops.relational import RelationalAggregation
 from hpcgnn.schedules.full_halo import FullHalo
-from hpcgnn.train.job import train
-from hpcgnn.train.weights import check_weights
 
 from .gathering import whole
 from .training import build_trainer, configure
@@ -152,7 +152,7 @@ def test_relations(comm, stored, map_name):
 def test_training_says_it_or_refuses(comm, stored, shared_path, monkeypatch):
     """gcn takes roots: an error that counts. sage and rgcn say what their means are. Others divide by nothing."""
     (where, path), said = stored, []
-    monkeypatch.setattr("hpcgnn.train.weights.log.warning", lambda text, *values: said.append(text % values))
+    monkeypatch.setattr("hpcgnn.app.edge_weights.log.warning", lambda text, *values: said.append(text % values))
     looped = oracle.adjacency(N, GRAPH.src, GRAPH.dst, GRAPH.weight, "add")
     negative = int(((looped.sum(1) < 0) | (looped.sum(0) < 0)).sum())
     plain = oracle.adjacency(N, GRAPH.src, GRAPH.dst, GRAPH.weight)

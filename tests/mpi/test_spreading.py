@@ -14,17 +14,17 @@ import scipy.sparse
 import torch
 
 from hpcgnn.__main__ import build_parser
+from hpcgnn.app.correction import CorrectAndSmooth, correction_of
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.label_propagation import Request as Propagation
+from hpcgnn.app.label_propagation import propagate_labels
+from hpcgnn.app.predict import Request, predict
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.spreading import Spreading
+from hpcgnn.app.train import train
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.train.correction import CorrectAndSmooth, correction_of
-from hpcgnn.train.job import train
-from hpcgnn.train.label_propagation import Request as Propagation
-from hpcgnn.train.label_propagation import propagate_labels
-from hpcgnn.train.predictions import Request, predict
-from hpcgnn.train.resuming import options_of_run
-from hpcgnn.train.scoring import evaluate
-from hpcgnn.train.spreading import Spreading
 
 from .small import GRAPHS, stored
 from .training import CHOICES, configure, make_graphs

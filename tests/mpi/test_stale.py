@@ -10,14 +10,14 @@ import pytest
 import torch
 from asking import aggregate, attend
 
+from hpcgnn.app.train import train
+from hpcgnn.engine.checkpoint import checkpoints
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.site import Facts
 from hpcgnn.schedules.stale import StaleHalo
-from hpcgnn.train.checkpoint import checkpoints
-from hpcgnn.train.job import train
 
 from .gathering import whole
 from .narrowing import row_bytes
@@ -28,8 +28,8 @@ from .training import CLASSES, build_trainer, configure, make_graphs
 EPOCHS = 5
 
 
-def make_policy(comm, local, delay, smoothing=0.0, limit=1 << 20):
-    return StaleHalo(local, comm, HaloBuffers(limit), Wire(), Facts(local, comm), delay, smoothing)
+def make_policy(comm, local, delay, limit=1 << 20):
+    return StaleHalo(local, comm, HaloBuffers(limit), Wire(), Facts(local, comm), delay)
 
 
 def used_in(epoch, delay):
@@ -37,33 +37,28 @@ def used_in(epoch, delay):
     return epoch if epoch < delay else epoch - delay
 
 
-class Smoothed:
-    """What is used of a sequence of rows, epoch by epoch."""
+class Delayed:
+    """The used one of a sequence of rows, epoch by epoch."""
 
-    def __init__(self, delay, gamma):
-        self.delay, self.gamma, self.seen, self.average = delay, gamma, [], None
+    def __init__(self, delay):
+        self.delay, self.seen = delay, []
 
     def __call__(self, value):
         self.seen.append(value)
-        epoch = len(self.seen) - 1
-        old = self.seen[used_in(epoch, self.delay)]
-        if epoch < self.delay or not self.gamma:
-            return old
-        self.average = old if self.average is None else self.gamma * self.average + (1 - self.gamma) * old
-        return self.average
+        return self.seen[used_in(len(self.seen) - 1, self.delay)]
 
 
-@pytest.mark.parametrize("delay, smoothing", [(1, 0.0), (2, 0.0), (1, 0.6)])
+@pytest.mark.parametrize("delay", [1, 2])
 @pytest.mark.parametrize("name", ["star", "no edges", "random directed weighted"])
-def test_aggregation(comm, session_path, name, delay, smoothing):
+def test_aggregation(comm, session_path, name, delay):
     graph, where, file = stored(comm, session_path, name)
     matrix = oracle.operator(oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight), "sym")
     for map_name, rows in (("dealt", 1000), ("one empty", 2)):
         local, owner = graphs.load(file, where.maps[map_name], comm, cap=rows), where.owner(map_name)
         near = matrix * (owner[:, None] == owner[None, :])
         far = matrix - near
-        policy = make_policy(comm, local, delay, smoothing)
-        ahead, home = Smoothed(delay, smoothing), Smoothed(delay, smoothing)
+        policy = make_policy(comm, local, delay)
+        ahead, home = Delayed(delay), Delayed(delay)
         for epoch in range(EPOCHS):
             x, gy = np.random.default_rng(epoch).standard_normal((2, graph.num_nodes, 3))
             policy.begin_epoch(epoch)
@@ -168,7 +163,7 @@ def test_no_delay_and_old_rows_that_are_the_new_ones(comm, session_path, model):
 
 def test_narrow_rows_learn_and_what_is_kept_is_counted(comm, session_path):
     path = make_graphs(comm, session_path, nodes=900)["undirected"]
-    config = configure(path, schedule="stale", halo_dtype="int8", hidden=16, dropout=0.0, stale_smoothing=0.3)
+    config = configure(path, schedule="stale", halo_dtype="int8", hidden=16, dropout=0.0)
     trainer = build_trainer(comm, config, "metis", rows=50)
     losses, halo = [], trainer.schedule.halo
     plan = halo.exact.inward.plan
@@ -180,15 +175,14 @@ def test_narrow_rows_learn_and_what_is_kept_is_counted(comm, session_path):
         assert (entry.bytes_sent if entry else 0) == plan.num_boundary * row
     assert losses[-1] < 0.9 * losses[0]
     halo.state()
-    rows = plan.num_halo + plan.num_boundary
     edges = sum(block.nbytes for block in halo.training.transposed)
-    # Two epochs of what came and one of what was sent, and an average, of both layers and directions.
+    # Two epochs of received rows and one of sent rows, of both layers and directions.
     aligned = sum(
         -(-count * row_bytes("int8", w) // 4) * 4
         for w in (16, CLASSES)
         for count in [*plan.receive_counts, *plan.send_counts]
     )
-    assert halo.kept_bytes == edges + 3 * aligned + rows * 4 * (16 + CLASSES)
+    assert halo.kept_bytes == edges + 3 * aligned
 
 
 def run(comm, path, run_dir, **options):
@@ -204,7 +198,6 @@ def run(comm, path, run_dir, **options):
             "heads": 2,
             "schedule": "stale",
             "stale_epochs": 2,
-            "stale_smoothing": 0.5,
             **options,
         },
     )
@@ -241,7 +234,6 @@ def test_a_pause_leaves_no_seam(comm, session_path, shared_path):
     [
         ({"stale_epochs": -1}, "--stale-epochs: expected at least 0, got -1"),
         ({"stale_epochs": 1.5}, "--stale-epochs: expected a whole number"),
-        ({"stale_smoothing": 1.0}, "--stale-smoothing: expected at least 0.0 and below 1.0, got 1.0"),
     ],
     ids=str,
 )

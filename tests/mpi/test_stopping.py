@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpcgnn.train.checkpoint import checkpoints
-from hpcgnn.train.job import train
-from hpcgnn.train.loop import Trainer
-from hpcgnn.train.stopping import EXIT_STOPPED, StopRequest
+from hpcgnn.app.train import train
+from hpcgnn.engine.checkpoint import checkpoints
+from hpcgnn.engine.stopping import EXIT_STOPPED, StopRequest
+from hpcgnn.engine.trainer import Trainer
 
 from .test_resume import check_same
 from .training import configure, make_graphs

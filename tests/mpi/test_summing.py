@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from hpcgnn.engine.gradient_sum import GradientSum, by_layer
+from hpcgnn.engine.gradients import FlatGradients
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.rounded_sum import RoundedSums
-from hpcgnn.train.gradients import FlatGradients
-from hpcgnn.train.summing import GradientSum, by_layer
 
 from .small import stored
 from .test_estimated import check

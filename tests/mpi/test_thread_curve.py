@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.estimate.messages import network_of
-from hpcgnn.estimate.thread_curve import thread_curves, thread_numbers
+from hpcgnn.estimate.machine.messages import network_of
+from hpcgnn.estimate.machine.thread_curve import thread_curves, thread_numbers
 from hpcgnn.ops.row_tiles import TILE_ROWS
 
 

@@ -12,17 +12,17 @@ import oracle
 import pytest
 import torch
 
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import make_config
+from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
+from hpcgnn.engine.stopping import EXIT_STOPPED
+from hpcgnn.engine.trainer import Trainer
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.schedules.tma import Averaging
-from hpcgnn.train.checkpoint import checkpoints, read_checkpoint
-from hpcgnn.train.job import train
-from hpcgnn.train.loop import Trainer
-from hpcgnn.train.resuming import options_of_run
-from hpcgnn.train.scoring import evaluate
-from hpcgnn.train.stopping import EXIT_STOPPED
 
 from .small import edges_of, stored
 from .test_lazy import graph_weights, losses
@@ -51,18 +51,16 @@ def records(run_dir):
 # model, graph, map, options; ranks without nodes and without training nodes among them, and a round that is shorter
 CASES = [
     ("gcn", "random undirected", "dealt", {}),
-    ("sage", "random directed weighted", "one empty", {"average_optimizer": "reset", "average_weights": "train"}),
-    ("gcn", "random undirected", "all on last", {"average_optimizer": "average", "correct_every": 1}),
-    ("sage", "random undirected", "blocks", {"correct_every": 2, "average_weights": "train", "drop_ranks": "0"}),
-    ("gcn", "random directed weighted", "dealt", {"correct_every": 3, "average_optimizer": "average"}),
+    ("sage", "random directed weighted", "one empty", {}),
+    ("gcn", "random undirected", "all on last", {"correct_every": 1}),
+    ("sage", "random undirected", "blocks", {"correct_every": 2}),
+    ("gcn", "random directed weighted", "dealt", {"correct_every": 3}),
 ]
 
 
 @pytest.mark.parametrize("kind, name, map_name, options", CASES, ids=[str(i) for i in range(len(CASES))])
 def test_the_losses_of_the_oracle(comm, session_path, shared_path, kind, name, map_name, options):
     graph, where, file = stored(comm, session_path, name)
-    if comm.size == 1:
-        options = {key: value for key, value in options.items() if key != "drop_ranks"}
     given = {
         "model": kind,
         "precision": "fp64",
@@ -70,6 +68,7 @@ def test_the_losses_of_the_oracle(comm, session_path, shared_path, kind, name, m
         "epochs": 11,
         "average_steps": 3,
         "dropout": 0.4,
+        "input_dropout": "aggregate",
         **options,
     }
     assert run(comm, file, shared_path / "run", partition=map_name, **given) == 0
@@ -85,10 +84,7 @@ def test_the_losses_of_the_oracle(comm, session_path, shared_path, kind, name, m
         where.owner(map_name),
         start,
         **{"kind": kind, "layers": 3, "steps": 11, "every": 3, "lr": 0.05, "dropout": 0.4, "seed": 5},
-        weights=options.get("average_weights", "uniform"),
-        state=options.get("average_optimizer", "keep"),
         correct=options.get("correct_every", 0),
-        lost=[0] if "drop_ranks" in options else [],
     )
     np.testing.assert_allclose(losses(records(shared_path / "run")), expected, rtol=0, atol=1e-9)
     _, state, _, _ = read_checkpoint(checkpoints(shared_path / "run")[-1])
@@ -192,8 +188,6 @@ WRONG = [
     ({"average_steps": 2, "average_seconds": 1.0}, "needs one of --average-steps"),
     ({"average_steps": 6, "epochs": 5}, "--average-steps 6 is longer than the run: expected 1 to --epochs = 5"),
     ({"average_steps": 2, "correct_every": 4, "epochs": 5}, "--correct-every 4 is longer than the run"),
-    ({"average_steps": 1, "drop_ranks": "9"}, "--drop-ranks: expected ranks in 0.."),
-    ({"average_steps": 1, "drop_ranks": "one"}, "--drop-ranks: expected whole numbers of at least 0"),
     ({"average_steps": 1, "assignment": "super-nodes", "partition": "metis"}, "--assignment super-nodes makes a map"),
     ({"schedule": "lazy", "average_steps": 1}, "--average-steps belongs to --schedule tma, got --schedule lazy"),
 ]
@@ -205,13 +199,3 @@ def test_one_line_says_what_is_wrong(comm, graph, shared_path, options, words):
         run(comm, graph, shared_path / "run", **options)
     assert words in str(caught.value) and "\n" not in str(caught.value)
     assert not (shared_path / "run").exists()
-
-
-def test_somebody_must_train(comm, session_path, shared_path):
-    _, _, file = stored(comm, session_path, "random undirected")
-    if comm.size == 1:
-        return
-    with pytest.raises(HpcgnnError, match="leaves no rank with training nodes") as caught:
-        lost = str(comm.size - 1)
-        run(comm, file, shared_path / "run", partition="all on last", average_steps=1, drop_ranks=lost)
-    assert caught.value.everywhere

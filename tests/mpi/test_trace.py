@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from hpcgnn.app.train import train
 from hpcgnn.comm.tape import Tape, clock, offset_to_first
-from hpcgnn.train.job import train
-from hpcgnn.train.trace import CATEGORIES
+from hpcgnn.plugins.trace import CATEGORIES
 
 from .training import configure, make_graphs
 

@@ -70,8 +70,10 @@ def test_a_turn_says_what_the_plan_says(comm, local):
         assert [(s.offset, s.start, count) for s, count in turn.outgoing] == [(k, r[0], len(r)) for k, r in go]
         assert turn.num_received == sum(len(rows) for _, rows in come)
         assert [each.rows.tolist() for each in turn.sent_by] == [plan.rows_to(k)[rows].tolist() for k, rows in go]
-        assert turn.sent.rows.dtype == torch.int32 and turn.sent.count == len(turn.sent.rows)
-        assert turn.sent.rows.tolist() == [i for each in turn.sent_by for i in each.rows.tolist()]
+        assert len(turn.sent) == bool(go), "of a rank by itself all rows follow each other"
+        for sent in turn.sent:
+            assert sent.rows.dtype == torch.int32 and sent.count == len(sent.rows) == turn.num_sent
+            assert sent.rows.tolist() == [i for each in turn.sent_by for i in each.rows.tolist()]
         # Where the rows of a round stand: one after another, those of rounds of which nothing comes left out.
         first = 0
         for index, start, stop in turn.places:
@@ -176,7 +178,7 @@ def test_what_returns(comm, local, name):
             entry = comm.ledger.take().get("home")
             counts = (entry.messages, entry.bytes_sent, entry.bytes_received) if entry else (0, 0, 0)
             row = form.row_bytes
-            assert counts == (len(turn.incoming), row * turn.num_received, row * turn.sent.count)
+            assert counts == (len(turn.incoming), row * turn.num_received, row * turn.num_sent)
             # What each rank gave back to each other one, put together in the order in which owners add it.
             sizes = [count for _, count in turn.incoming]
             parts = np.split(given, np.cumsum(sizes)[:-1]) if sizes else []

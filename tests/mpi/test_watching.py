@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from hpcgnn.app.train import train
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.train.job import train
-from hpcgnn.train.watching import scalars
+from hpcgnn.plugins.watching import scalars
 
 from .training import configure, make_graphs
 

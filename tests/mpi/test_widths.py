@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from hpcgnn.app.train import train
 from hpcgnn.errors import ConfigError
-from hpcgnn.train.job import train
+from hpcgnn.schedules import rounding
 
 from .narrowing import row_bytes
 from .training import CLASSES, build_trainer, configure, curve, make_graphs
@@ -21,14 +22,14 @@ def sent(comm):
 
 @pytest.mark.parametrize("model", [{"model": "sage"}, {"model": "gat", "heads": 2, "hidden": 8}], ids=str)
 @pytest.mark.parametrize("halo", ["rows", "auto"])
-def test_bytes_keep_to_the_budget(comm, session_path, model, halo):
+def test_bytes_keep_to_the_budget(comm, session_path, model, halo, monkeypatch):
     """In several turns; of 3 bits some have 2 and others 4 or 8."""
+    monkeypatch.setattr(rounding, "AUTO_BITS", 3.0)
     path = make_graphs(comm, session_path)["undirected"]
     bytes_of = {}
     for dtype in ("int2", "int4", "int8", "auto"):
-        more = {"halo_bits": 3.0} if dtype == "auto" else {}
         trainer = build_trainer(
-            comm, configure(path, halo_dtype=dtype, dropout=0.0, halo=halo, **model, **more), "random-clusters", 40
+            comm, configure(path, halo_dtype=dtype, dropout=0.0, halo=halo, **model), "random-clusters", 40
         )
         bytes_of[dtype] = []
         for epoch in range(6):
@@ -55,19 +56,21 @@ def test_the_first_epoch_is_int8(comm, session_path):
     assert sent(comm) == 2 * rows * (row_bytes("int8", 16) + row_bytes("int8", CLASSES))
 
 
-def test_eight_bits_are_int8(comm, session_path):
+def test_eight_bits_are_int8(comm, session_path, monkeypatch):
+    monkeypatch.setattr(rounding, "AUTO_BITS", 8.0)
     path = make_graphs(comm, session_path, nodes=300)["undirected"]
     auto, int8 = (
         curve(comm, configure(path, dropout=0.0, **more), "random-clusters", 40, 6)
-        for more in ({"halo_dtype": "auto", "halo_bits": 8.0}, {"halo_dtype": "int8"})
+        for more in ({"halo_dtype": "auto"}, {"halo_dtype": "int8"})
     )
     assert auto.tolist() == int8.tolist()
 
 
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("pause", [1, 3, 4])
-def test_a_pause_leaves_no_seam(comm, session_path, shared_path, pause):
+def test_a_pause_leaves_no_seam(comm, session_path, shared_path, pause, monkeypatch):
     """Before an epoch in which widths are chosen, too: what was noted for that is saved."""
+    monkeypatch.setattr(rounding, "AUTO_BITS", 3.0)
     path = make_graphs(comm, session_path, nodes=300)["undirected"]
 
     def run(name, **options):
@@ -77,7 +80,6 @@ def test_a_pause_leaves_no_seam(comm, session_path, shared_path, pause):
             partition="random-clusters",
             model="sage",
             halo_dtype="auto",
-            halo_bits=3.0,
             halo_buffer=0.004,
             **options,
         )
@@ -101,5 +103,3 @@ def test_a_pause_leaves_no_seam(comm, session_path, shared_path, pause):
 def test_only_for_exchanges_that_are_alike():
     with pytest.raises(ConfigError, match="--halo-dtype auto is for --schedule sar"):
         configure("g.h5", schedule="bns", boundary_rate=0.5, halo_dtype="auto")
-    with pytest.raises(ConfigError, match="--halo-bits"):
-        configure("g.h5", halo_dtype="auto", halo_bits=1.0)

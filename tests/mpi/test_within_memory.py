@@ -8,11 +8,11 @@ import torch
 
 from hpcgnn.errors import ConfigError, RemoteError
 from hpcgnn.memory import arena, keeping
+from hpcgnn.offload.activations import READ, WRITTEN, Within, _needs, hold_within, toy_of
+from hpcgnn.offload.limits import Limit, portion
+from hpcgnn.offload.toy import toy_step
 from hpcgnn.options.memory_size import said_memory
 from hpcgnn.plan.run_plan import check_memory
-from hpcgnn.train.memory_limit import Limit, portion
-from hpcgnn.train.toy import toy_step
-from hpcgnn.train.within_memory import READ, WRITTEN, Within, _needs, hold_within, toy_of
 
 from .training import build_trainer, configure, make_graphs
 
@@ -119,7 +119,7 @@ def test_nothing_of_a_toy_stays(comm, session_path, monkeypatch, model):
 
         return toy_step(*others, also)
 
-    monkeypatch.setattr("hpcgnn.train.within_memory.toy_step", step)
+    monkeypatch.setattr("hpcgnn.offload.activations.toy_step", step)
     toy_of(trainer.plan)
     gc.collect()
     assert [each() for each in found] == [None] * 3
@@ -150,7 +150,7 @@ def test_what_fits_together_has_no_limit(comm, session_path, job_session, tmp_pa
     trainer = build_trainer(comm, config, "metis")
     toy, held = toy_of(trainer.plan), 1 << 20
     held = held << 10 if comm.rank == comm.size - 1 else held
-    monkeypatch.setattr("hpcgnn.train.within_memory.resident_bytes", lambda: held)
+    monkeypatch.setattr("hpcgnn.offload.activations.resident_bytes", lambda: held)
     lasting, at_work = _needs(trainer, toy, config, Limit(0, 0, comm.size, ""))
     kept = toy.per_node * trainer.local.num_owned
     least, all_of_it = (sum(comm.allgather_object(each)) for each in (lasting + at_work, lasting + at_work + kept))

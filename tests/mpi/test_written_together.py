@@ -12,14 +12,16 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.comm.solo import SoloCommunicator
+from hpcgnn.comm.transports.solo import SoloCommunicator
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.graphfile import original_order
 from hpcgnn.graphfile.original_order import OriginalOrder, share_of
 from hpcgnn.graphfile.own_ids import packed
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.train import result_arrays, result_lines, written_together
-from hpcgnn.train.result_files import Contents
+from hpcgnn.outputs import arrays as result_arrays
+from hpcgnn.outputs import lines as result_lines
+from hpcgnn.outputs import written_together
+from hpcgnn.outputs.files import Contents
 
 NODES, WIDTH = 101, 3
 CHOSEN = np.flatnonzero(np.random.default_rng(6).random(NODES) < 0.4)

@@ -6,18 +6,19 @@ import numpy as np
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import make_config
+from hpcgnn.engine.trainer import Trainer
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.offload.toy import toy_step
 from hpcgnn.options.inputs import inputs_of
+from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.run_plan import plan
-from hpcgnn.train.choices import registry_choices
-from hpcgnn.train.links import link_split
-from hpcgnn.train.loop import Trainer
-from hpcgnn.train.toy import toy_step
-from partition_tools.generate_graph import generate_graph
+from hpcgnn.plugins.registry import make_plugins
+from hpcgnn.tasks.link_training import link_split
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 CHOICES = registry_choices()
 NODES, FEATURES, CLASSES = 900, 24, 5
@@ -86,7 +87,7 @@ def build_trainer(comm, config, map_name=None, rows=None, shelf=None):
             edge_features=spec.edge_features > 0,
             shelve=lambda local, columns: shelf and shelf(buffers.arena),
         )
-    return Trainer(local, decided, comm, buffers)
+    return Trainer(local, decided, comm, buffers, make_plugins)
 
 
 def curve(comm, config, map_name, rows, epochs=20):

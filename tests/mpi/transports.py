@@ -6,11 +6,11 @@ import os
 import torch.distributed as dist
 from mpi4py import MPI
 
-from hpcgnn.comm.mpi import MpiCommunicator
-from hpcgnn.comm.oneccl import oneccl_communicator
-from hpcgnn.comm.oneccl_library import load
-from hpcgnn.comm.torch_alltoall import AllToAllCommunicator
-from hpcgnn.comm.torch_backends import FOREVER, make_communicator
+from hpcgnn.comm.transports.mpi import MpiCommunicator
+from hpcgnn.comm.transports.oneccl import oneccl_communicator
+from hpcgnn.comm.transports.oneccl_library import load
+from hpcgnn.comm.transports.torch_alltoall import AllToAllCommunicator
+from hpcgnn.comm.transports.torch_backends import FOREVER, make_communicator
 from hpcgnn.errors import ConfigError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from partition_tools.cli import main
+from partition_tools.cli.main import main
 from partition_tools.partitioners import metis_process
 
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from spelling import Graph, ambiguous, contents, edge_rows, graphs, order, spellings, tables, write_text
 from test_any_spelling import EXAMPLES, arrays, check, folder, imported
 
-import hpcgnn
-from partition_tools.import_graph import import_graph
-from partition_tools.tables import TableOptions
+import partition_tools
+from partition_tools.cli.import_graph import import_graph
+from partition_tools.readers.tables.tables import TableOptions
 
 randoms = st.randoms(use_true_random=False)
 
@@ -103,7 +103,7 @@ def test_folder_of_ogb(graph, random, how, memory):
             write(split / f"{file}.csv.gz", [[node] for node in np.flatnonzero(masks[name])])
         import_graph(place / "d", place / "graph.h5", memory=memory)
         labels = {"labels": numbers, "class_names": []}
-        hpcgnn.save_graph(place / "arrays.h5", **{**given, **labels})
+        partition_tools.save_graph(place / "arrays.h5", **{**given, **labels})
         assert uuid(place / "graph.h5") == uuid(place / "arrays.h5")
 
 
@@ -115,7 +115,7 @@ def test_matrices_in_memory(graph, layout):
         weights = np.ones(len(graph.edges)) if graph.weights is None else given["edge_weight"]
         matrix = scipy.sparse.coo_matrix((weights, given["edge_index"]), (len(graph.ids),) * 2).asformat(layout)
         rest = (given["features"], given["labels"], given["split"])
-        hpcgnn.from_scipy(matrix, place / "graph.h5", *rest, weighted=graph.weights is not None)
+        partition_tools.from_scipy(matrix, place / "graph.h5", *rest, weighted=graph.weights is not None)
         check(graph, place / "graph.h5")
 
 

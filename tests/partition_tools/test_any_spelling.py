@@ -32,10 +32,10 @@ from spelling import (
     write_text,
 )
 
-import hpcgnn
+import partition_tools
 from hpcgnn.errors import HpcgnnError
-from partition_tools.import_graph import import_graph
-from partition_tools.tables import TableOptions
+from partition_tools.cli.import_graph import import_graph
+from partition_tools.readers.tables.tables import TableOptions
 
 # The same examples in each run, so that a failure can be repeated; HPCGNN_EXAMPLES=500 tries more of them.
 EXAMPLES = settings(
@@ -72,7 +72,7 @@ def check(graph, path, both_ways=False):
     """The file holds what is meant, and has the uuid of the same graph from arrays."""
     held, uuid = contents(path)
     assert held == expected(graph, both_ways)
-    hpcgnn.save_graph(path.with_name("arrays.h5"), **arrays(graph, both_ways), force=True)
+    partition_tools.save_graph(path.with_name("arrays.h5"), **arrays(graph, both_ways), force=True)
     assert contents(path.with_name("arrays.h5"))[1] == uuid
 
 
@@ -161,7 +161,7 @@ def test_objects_in_memory(graph, random, directed):
     assume(not ambiguous(graph))
     with folder() as place:
         made = of_networkx(graph, order(graph), GRAPHS[directed])
-        hpcgnn.from_networkx(made, place / "graph.h5", features=["x"])
+        partition_tools.from_networkx(made, place / "graph.h5", features=["x"])
         check(graph, place / "graph.h5", not directed)
         names, nodes = [graph.ids[i] for i in order(graph)], list(range(len(graph.ids)))
         random.shuffle(nodes)
@@ -170,7 +170,7 @@ def test_objects_in_memory(graph, random, directed):
         ]
         ends = np.array([[graph.ids[s], graph.ids[d]] for s, d in graph.edges], dtype=object).T
         weights = None if graph.weights is None else np.array(graph.weights)[:, None]
-        hpcgnn.save_graph(
+        partition_tools.save_graph(
             place / "graph.h5",
             ends,
             by_name[["f"]],
@@ -200,7 +200,7 @@ def test_positions(graph, random, format):
         named |= {} if weights is None else {"edge_weight": weights}
         np.savez(place / "g.npz", **named)
         imported(graph, place / "g.npz", TableOptions())
-        hpcgnn.from_pyg(_data(named), place / "graph.h5", force=True)
+        partition_tools.from_pyg(_data(named), place / "graph.h5", force=True)
         check(graph, place / "graph.h5")
         matrix = scipy.sparse.coo_array(
             (np.ones(len(edges)) if weights is None else weights, ends), (len(graph.ids),) * 2

@@ -9,11 +9,11 @@ import scipy.sparse
 import torch
 from partition_helpers import edge_list, node_data, odd_graph, save_npz, view
 
-import hpcgnn
+import partition_tools
 from hpcgnn.errors import ConfigError, FormatError, GraphError
 from hpcgnn.graphfile.own_ids import read_ids
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.import_graph import import_graph
+from partition_tools.cli.import_graph import import_graph
 
 N = 60
 
@@ -36,10 +36,10 @@ def test_the_file_is_the_one_that_import_writes(tmp_path, kind, undirected):
     features, labels, masks = node_data(N)
     save_npz(tmp_path / "g.npz", src, dst, N)
     options = ["--undirected"] if undirected else []
-    from partition_tools.cli import main
+    from partition_tools.cli.main import main
 
     assert main(["import", str(tmp_path / "g.npz"), "-o", str(tmp_path / "imported.h5"), *options]) == 0
-    data = hpcgnn.save_graph(
+    data = partition_tools.save_graph(
         tmp_path / "saved.h5",
         kind(np.stack([src, dst])),
         kind(features),
@@ -58,10 +58,10 @@ def test_real_numbers_to_predict(tmp_path):
     targets[3, 1] = np.nan
     split = {"train": np.arange(10)}
     with pytest.raises(GraphError, match="--task regression"):
-        hpcgnn.save_graph(tmp_path / "g.h5", np.stack([src, dst]), labels=targets[:, 0], split=split)
+        partition_tools.save_graph(tmp_path / "g.h5", np.stack([src, dst]), labels=targets[:, 0], split=split)
     with pytest.raises(ConfigError, match="task must be one of auto, classification"):
-        hpcgnn.save_graph(tmp_path / "g.h5", np.stack([src, dst]), labels=targets, task="ranking")
-    hpcgnn.save_graph(tmp_path / "g.h5", np.stack([src, dst]), labels=targets, split=split, task="regression")
+        partition_tools.save_graph(tmp_path / "g.h5", np.stack([src, dst]), labels=targets, task="ranking")
+    partition_tools.save_graph(tmp_path / "g.h5", np.stack([src, dst]), labels=targets, split=split, task="regression")
     seen = view(tmp_path / "g.h5")
     assert seen.meta.task == "regression" and seen.meta.num_classes == 2
     np.testing.assert_array_equal(seen.labels, targets)
@@ -73,7 +73,7 @@ def test_weights_types_and_sparse_features_in_one_call_with_maps(tmp_path):
     weight, kind, node_type = random.random(len(src)), random.integers(0, 3, len(src)), random.integers(0, 2, N)
     rows = scipy.sparse.random(N, 40, 0.1, "csr", np.float32, random)
     labels = random.integers(0, 2, (N, 6))
-    hpcgnn.save_graph(
+    partition_tools.save_graph(
         tmp_path / "g.h5",
         torch.from_numpy(np.stack([src, dst])),
         rows,
@@ -95,13 +95,13 @@ def test_weights_types_and_sparse_features_in_one_call_with_maps(tmp_path):
     assert seen.meta.type_names["edges"] == ["likes", "knows", "sees"]
     with GraphFile(tmp_path / "g.h5") as file:
         assert {count for name in file.partitionings().values() for count in name} == {1, 2}
-    assert set(hpcgnn.partition(tmp_path / "g.h5", 3)) == {3}
+    assert set(partition_tools.partition(tmp_path / "g.h5", 3)) == {3}
 
 
 def test_edges_name_nodes_by_ids_of_ones_own(tmp_path):
     ids = np.array(["bob", "ann", "dan", "eve"])
     split = np.array(["train", "val", "", None], object)
-    hpcgnn.save_graph(
+    partition_tools.save_graph(
         tmp_path / "words.h5", [["ann", "eve"], ["bob", "ann"]], np.eye(4), ["x", "y", "x", ""], split, node_ids=ids
     )
     seen = view(tmp_path / "words.h5")
@@ -110,14 +110,14 @@ def test_edges_name_nodes_by_ids_of_ones_own(tmp_path):
     np.testing.assert_array_equal(seen.labels, [0, 1, 0, -1])
     np.testing.assert_array_equal(seen.split, [1, 2, 0, 0])
     assert seen.meta.type_names["classes"] == ["x", "y"]
-    hpcgnn.save_graph(tmp_path / "numbers.h5", np.array([[70, 9], [5, 70]]), node_ids=[5, 70, 9])
+    partition_tools.save_graph(tmp_path / "numbers.h5", np.array([[70, 9], [5, 70]]), node_ids=[5, 70, 9])
     assert view(tmp_path / "numbers.h5").edges == edge_list([1, 2], [0, 1])
 
 
 def test_ids_of_ones_own_are_kept(tmp_path):
     for ids in (["cy", "ann", "bob"], [70, 5, 9]):
         path = tmp_path / f"{ids[0]}.h5"
-        hpcgnn.save_graph(path, [[ids[0], ids[1]], [ids[1], ids[2]]], node_ids=ids)
+        partition_tools.save_graph(path, [[ids[0], ids[1]], [ids[1], ids[2]]], node_ids=ids)
         with GraphFile(path) as file:
             assert read_ids(file, np.arange(3)).tolist() == ids
 
@@ -148,15 +148,15 @@ def test_ids_of_ones_own_are_kept(tmp_path):
 )
 def test_mistakes_are_said_and_nothing_is_written(tmp_path, arguments, options, error, expected):
     with pytest.raises(error, match=expected):
-        hpcgnn.save_graph(tmp_path / "g.h5", *arguments, **options)
+        partition_tools.save_graph(tmp_path / "g.h5", *arguments, **options)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_file_is_replaced_by_intent_alone(tmp_path):
-    hpcgnn.save_graph(tmp_path / "g.h5", [[0], [1]])
+    partition_tools.save_graph(tmp_path / "g.h5", [[0], [1]])
     with pytest.raises(ConfigError, match="exists"):
-        hpcgnn.save_graph(tmp_path / "g.h5", [[0], [1]])
-    hpcgnn.save_graph(tmp_path / "g.h5", [[0, 1], [1, 0]], force=True)
+        partition_tools.save_graph(tmp_path / "g.h5", [[0], [1]])
+    partition_tools.save_graph(tmp_path / "g.h5", [[0, 1], [1, 0]], force=True)
     assert view(tmp_path / "g.h5").meta.undirected
 
 
@@ -164,17 +164,17 @@ def test_a_file_is_replaced_by_intent_alone(tmp_path):
 def test_scipy(tmp_path, transposed):
     matrix = scipy.sparse.random(N, N, 0.05, "csr", random_state=1)
     features, labels, masks = node_data(N)
-    hpcgnn.from_scipy(matrix, tmp_path / "g.h5", features, labels, masks, transposed=transposed)
+    partition_tools.from_scipy(matrix, tmp_path / "g.h5", features, labels, masks, transposed=transposed)
     entries = matrix.tocoo()
     ends = (entries.col, entries.row) if transposed else (entries.row, entries.col)
     seen = view(tmp_path / "g.h5")
     assert seen.edges == edge_list(*ends, entries.data)
     np.testing.assert_array_equal(seen.split, codes(masks))
-    hpcgnn.from_scipy(matrix != 0, tmp_path / "ones.h5")
+    partition_tools.from_scipy(matrix != 0, tmp_path / "ones.h5")
     assert not view(tmp_path / "ones.h5").meta.weighted
     for wrong, expected in ((scipy.sparse.eye(3, 4), "3 x 4"), (np.eye(3), "expected a sparse matrix")):
         with pytest.raises(FormatError, match=expected):
-            hpcgnn.from_scipy(wrong, tmp_path / "none.h5")
+            partition_tools.from_scipy(wrong, tmp_path / "none.h5")
 
 
 @pytest.mark.parametrize("kind", [networkx.Graph, networkx.DiGraph, networkx.MultiGraph])
@@ -185,7 +185,7 @@ def test_networkx(tmp_path, kind):
     graph.nodes["b"].clear()
     graph.nodes["b"].update(x=[9, 9])
     graph.add_weighted_edges_from([("d", "a", 2.0), ("a", "c", 3.0), ("c", "c", 4.0), ("a", "d", 5.0)])
-    hpcgnn.from_networkx(graph, tmp_path / "g.h5")
+    partition_tools.from_networkx(graph, tmp_path / "g.h5")
     edges = [(graph_row(u), graph_row(v), data["weight"]) for u, v, data in graph.edges(data=True)]
     if not graph.is_directed():
         edges += [(v, u, weight) for u, v, weight in edges if u != v]
@@ -197,10 +197,10 @@ def test_networkx(tmp_path, kind):
     np.testing.assert_array_equal(seen.split, [1, 1, 1, 0])
     graph.add_edge("d", "b")
     with pytest.raises(FormatError, match="1 edges have no attribute 'weight'"):
-        hpcgnn.from_networkx(graph, tmp_path / "none.h5")
+        partition_tools.from_networkx(graph, tmp_path / "none.h5")
     with pytest.raises(FormatError, match="'a' has no attribute 'size'"):
         graph.nodes["d"]["size"] = 1
-        hpcgnn.from_networkx(graph, tmp_path / "none.h5", features=["size"], weight="")
+        partition_tools.from_networkx(graph, tmp_path / "none.h5", features=["size"], weight="")
 
 
 def graph_row(name):
@@ -217,16 +217,16 @@ def test_pyg(tmp_path):
     for name, mask in masks.items():
         data[f"{name}_mask"] = torch.from_numpy(mask)
     data.num_classes = 4
-    hpcgnn.from_pyg(data, tmp_path / "g.h5")
+    partition_tools.from_pyg(data, tmp_path / "g.h5")
     import_graph(save_npz(tmp_path / "g.npz", src, dst, N), tmp_path / "imported.h5")
     assert uuid(tmp_path / "g.h5") == uuid(tmp_path / "imported.h5")
     data.edge_attr = torch.arange(2.0 * len(src)).reshape(-1, 2)
-    hpcgnn.from_pyg(data, tmp_path / "with.h5")
-    hpcgnn.save_graph(
+    partition_tools.from_pyg(data, tmp_path / "with.h5")
+    partition_tools.save_graph(
         tmp_path / "same.h5", data.edge_index, features, labels, masks, edge_features=data.edge_attr.numpy()
     )
     assert uuid(tmp_path / "with.h5") == uuid(tmp_path / "same.h5") != uuid(tmp_path / "g.h5")
-    hpcgnn.from_pyg(data, tmp_path / "without.h5", ignore=["edge_attr"])
+    partition_tools.from_pyg(data, tmp_path / "without.h5", ignore=["edge_attr"])
     assert uuid(tmp_path / "without.h5") == uuid(tmp_path / "g.h5")
 
 
@@ -238,11 +238,11 @@ def test_dgl(tmp_path):
     graph.ndata.update(feat=torch.from_numpy(features), label=torch.from_numpy(labels))
     graph.ndata.update({f"{name}_mask": torch.from_numpy(mask) for name, mask in masks.items()})
     graph.edata["w"] = torch.rand(len(src))
-    hpcgnn.from_dgl(graph, tmp_path / "g.h5")
+    partition_tools.from_dgl(graph, tmp_path / "g.h5")
     seen = view(tmp_path / "g.h5")
     assert seen.edges == edge_list(src, dst, graph.edata["w"].numpy())
     np.testing.assert_array_equal(seen.features, features)
     np.testing.assert_array_equal(seen.split, codes(masks))
     graph.edata["h"] = torch.rand(len(src), 2)
     with pytest.raises(FormatError, match="edge_h"):
-        hpcgnn.from_dgl(graph, tmp_path / "none.h5")
+        partition_tools.from_dgl(graph, tmp_path / "none.h5")

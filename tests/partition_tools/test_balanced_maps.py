@@ -11,11 +11,11 @@ from test_cluster_maps import cut, ring
 from hpcgnn.graphfile.storage import Csr, GraphFile
 from hpcgnn.placement.clusters import economical_map, imbalance, map_clusters
 from hpcgnn.placement.refinement import LOOSE_IMBALANCE, MAX_IMBALANCE
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.import_graph import import_graph
+from partition_tools.cli.partition_graph import default_clusters, partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.import_graph import import_graph
-from partition_tools.partition_graph import default_clusters, partition_graph
-from partition_tools.quality import hub_warning
+from partition_tools.graph.quality import hub_warning
 
 LIMITS = MAX_IMBALANCE, LOOSE_IMBALANCE
 
@@ -153,7 +153,7 @@ def test_the_number_of_clusters_is_bounded():
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_training_balances_the_same(tmp_path, symmetric):
     """A map made at the start of a run has the clusters' nodes and in-edges as weights."""
-    from hpcgnn.train.choosing_maps import cluster_loads
+    from hpcgnn.app.choosing_maps import cluster_loads
 
     random = np.random.default_rng(0)
     src, dst = random.integers(0, 200, 900), random.integers(0, 200, 900) ** 2 // 200

@@ -12,15 +12,15 @@ import pytest
 from partition_helpers import node_data, odd_graph, save_npz
 
 from hpcgnn.errors import FormatError
-from partition_tools import import_graph as module
-from partition_tools import row_tables
-from partition_tools.external.scratch import Scratch
-from partition_tools.import_graph import import_graph
-from partition_tools.progress import Reporter
-from partition_tools.sources import SOURCES, text_blocks
-from partition_tools.sources.archives import open_arrays
-from partition_tools.tables import TableOptions
-from partition_tools.text import Comments, blocks
+from partition_tools.cli import import_graph as module
+from partition_tools.cli.import_graph import import_graph
+from partition_tools.readers.arrays.archives import open_arrays
+from partition_tools.readers.formats import SOURCES
+from partition_tools.readers.tables import row_tables, text_blocks
+from partition_tools.readers.tables.tables import TableOptions
+from partition_tools.readers.tables.text import Comments, blocks
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
 
 N = 60
 # So little that the larger arrays of these graphs, and all their texts, are large.

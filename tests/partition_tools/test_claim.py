@@ -7,7 +7,7 @@ import signal
 import numpy as np
 from partition_helpers import odd_graph, save_npz
 
-from partition_tools.claim import claimed
+from partition_tools.workspace.claim import claimed
 
 
 def hold(path, ready, release):

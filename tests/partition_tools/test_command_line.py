@@ -10,9 +10,9 @@ import pytest
 from partition_helpers import odd_graph, save_npz
 
 import partition_tools
-from partition_tools import cli as command_line
-from partition_tools.inspect_graph import inspect_graph
-from partition_tools.progress import Reporter
+from partition_tools.cli import main as command_line
+from partition_tools.cli.inspect_graph import inspect_graph
+from partition_tools.workspace.progress import Reporter
 
 ROOT = Path(partition_tools.__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"
@@ -69,7 +69,7 @@ def test_interrupt_and_faults(monkeypatch, capsys):
 def test_no_torch_and_no_mpi():
     """Login nodes may have neither a working MPI nor the memory for torch; and HDF5 is opened in one place only."""
     code = (
-        "import sys, partition_tools.cli; print([m for m in ('torch', 'mpi4py', 'pandas', 'pymetis') "
+        "import sys, partition_tools.cli.main; print([m for m in ('torch', 'mpi4py', 'pandas', 'pymetis') "
         "if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True).stdout.strip() == "[]"

@@ -12,7 +12,7 @@ from partition_helpers import edge_list, node_data, odd_graph, view
 from test_bounded_memory import both_ways
 
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.datasets import DATASETS, listing
+from partition_tools.readers.datasets import DATASETS, listing
 
 FEATURES, LABELS, MASKS = node_data(N)
 CODES = sum(MASKS[name] * code for name, code in (("train", 1), ("val", 2), ("test", 3)))

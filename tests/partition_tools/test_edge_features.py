@@ -10,19 +10,19 @@ from test_bounded_memory import TINY, both_ways, contents
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools import edge_features
-from partition_tools.canonical import ImportOptions, canonical
-from partition_tools.edge_features import GatheredRows
-from partition_tools.external import sorting
-from partition_tools.external.reordering import external_reordered
-from partition_tools.external.scratch import Scratch
-from partition_tools.import_graph import import_graph, write_with_bar
-from partition_tools.loading import load_graph
-from partition_tools.partition_graph import partition_graph
-from partition_tools.progress import Reporter
-from partition_tools.raw import RawGraph
-from partition_tools.reorder import reordered
-from partition_tools.tables import TableOptions
+from partition_tools.canonical import edge_features
+from partition_tools.canonical.canonical import ImportOptions, canonical
+from partition_tools.canonical.edge_features import GatheredRows
+from partition_tools.cli.import_graph import import_graph
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.graph.loading import load_graph
+from partition_tools.graph.raw import RawGraph
+from partition_tools.graph.writing import write_with_bar
+from partition_tools.out_of_core import sorting
+from partition_tools.partitioners.reorder import reordered
+from partition_tools.readers.tables.tables import TableOptions
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
 
 N = 60
 SRC, DST = odd_graph()
@@ -143,10 +143,9 @@ def test_in_every_order_of_the_nodes(tmp_path, monkeypatch, undirected):
     write_with_bar(tmp_path / "g.h5", canonical(raw, ImportOptions(undirected=undirected)))
     expected, order = edges_of(tmp_path / "g.h5"), np.random.default_rng(1).permutation(N)
     with GraphFile(tmp_path / "g.h5") as file:
-        write_with_bar(tmp_path / "a.h5", reordered(load_graph(file), order, np.array([0, 9, N]), buffer_bytes=1 << 10))
-        work = Scratch(tmp_path / "work", 0, TINY)
-        stored = load_graph(file, stored_edges=True)
-        moved = external_reordered(stored, order, np.array([0, 9, N]), work, Reporter(), stored.versions)
+        how = order, np.array([0, 9, N]), Scratch(tmp_path / "work", 0, TINY), Reporter(), {"numpy": "2"}
+        write_with_bar(tmp_path / "a.h5", reordered(load_graph(file), *how))
+        moved = reordered(load_graph(file, stored_edges=True), *how, on_disk=True)
         write_with_bar(tmp_path / "b.h5", moved)
     assert edges_of(tmp_path / "a.h5") == expected
     one, other = contents(tmp_path / "a.h5"), contents(tmp_path / "b.h5")

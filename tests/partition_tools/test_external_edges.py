@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import count_types
-from partition_tools.edges import canonical_edges
-from partition_tools.external import sorting
-from partition_tools.external.edges import EdgeChunks, external_edges
-from partition_tools.external.records import Records
-from partition_tools.external.scratch import Scratch
-from partition_tools.external.sorting import Runs, in_order
-from partition_tools.progress import Reporter
-from partition_tools.typed import with_reverse
+from partition_tools.canonical.typed import with_reverse
+from partition_tools.graph.edges import canonical_edges
+from partition_tools.out_of_core import sorting
+from partition_tools.out_of_core.edges import EdgeChunks, external_edges
+from partition_tools.out_of_core.records import Records
+from partition_tools.out_of_core.sorting import Runs, in_order
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
 
 
 @pytest.fixture(autouse=True)

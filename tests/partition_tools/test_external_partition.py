@@ -7,22 +7,23 @@ import pytest
 
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.canonical import ImportOptions, canonical
-from partition_tools.external import dissection, pattern, sorting
-from partition_tools.external.dissection import external_clusters
-from partition_tools.external.pattern import parts_of, whole_pattern
-from partition_tools.external.reordering import external_reordered
-from partition_tools.external.scattered import Scattered
-from partition_tools.external.scratch import Scratch
+from partition_tools.canonical.canonical import ImportOptions, canonical
 from partition_tools.generators import GENERATORS
 from partition_tools.generators.spec import Spec
-from partition_tools.import_graph import write_with_bar
-from partition_tools.loading import load_graph
-from partition_tools.partitioners import kaminpar, metis
+from partition_tools.graph.loading import load_graph
+from partition_tools.graph.raw import RawGraph
+from partition_tools.graph.writing import write_with_bar
+from partition_tools.out_of_core import sorting
+from partition_tools.out_of_core.scattered import Scattered
+from partition_tools.partitioners import external_dissection as dissection
+from partition_tools.partitioners import kaminpar, metis, pattern
 from partition_tools.partitioners.dissection import dissected, whole_graph
-from partition_tools.progress import Reporter
-from partition_tools.raw import RawGraph
-from partition_tools.reorder import reordered
+from partition_tools.partitioners.external_dissection import external_clusters
+from partition_tools.partitioners.pattern import parts_of, whole_pattern
+from partition_tools.partitioners.reorder import reordered
+from partition_tools.partitioners.request import ClusterRequest
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
 
 
 @pytest.fixture(autouse=True)
@@ -89,9 +90,11 @@ def test_the_order_of_a_graph_file_is_changed_as_in_memory(tmp_path, directed, m
     offsets, tools = np.array([0, 30, data.num_nodes]), {"numpy": np.__version__}
     write_with_bar(tmp_path / "g.h5", data)
     with GraphFile(tmp_path / "g.h5") as file:
-        write_with_bar(tmp_path / "a.h5", reordered(load_graph(file), order, offsets, buffer_bytes=100, versions=tools))
+        roomy = Scratch(tmp_path / "roomy", 0, 1 << 30)
+        write_with_bar(tmp_path / "a.h5", reordered(load_graph(file), order, offsets, roomy, Reporter(), tools))
+        assert not any(roomy.directory.rglob("*.npy")), "all of it fits"
         stored = load_graph(file, stored_edges=True)
-        found = external_reordered(stored, order, offsets, scratch_of(tmp_path, memory), Reporter(), tools)
+        found = reordered(stored, order, offsets, scratch_of(tmp_path, memory), Reporter(), tools, on_disk=True)
         write_with_bar(tmp_path / "b.h5", found)
     assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
 
@@ -116,13 +119,18 @@ def check_clusters(order, offsets, n, count):
     assert len(offsets) == count + 1 and offsets[0] == 0 and offsets[-1] == n and (np.diff(offsets) > 0).all()
 
 
+def asked(edges, clusters, seed=0, progress=lambda count: None):
+    """The request for clusters of an undirected graph."""
+    return ClusterRequest(edges, None, np.arange(len(edges.indptr) - 1), clusters, seed, progress)
+
+
 @pytest.mark.parametrize("kind", ["planted", "rmat"])
 def test_a_graph_that_fits_has_the_clusters_of_memory(tmp_path, kind):
     data = generated(2000, kind)
-    expected = dissected(data.edges, None, 40, metis.split, 5)
+    expected = dissected(asked(data.edges, 40, 5), metis.split)
     seen = []
     found = external_clusters(
-        data.edges, None, 40, metis.split, 5, scratch_of(tmp_path, 1 << 30), Reporter(), seen.append
+        asked(data.edges, 40, 5, seen.append), metis.split, scratch_of(tmp_path, 1 << 30), Reporter()
     )
     assert all(np.array_equal(one, other) for one, other in zip(expected, found))
     assert sum(seen) == 40
@@ -142,9 +150,9 @@ def test_one_that_does_not_fit_is_split_on_disk_first(tmp_path, monkeypatch, kin
         first.append(graph.nnz)
         return (kaminpar.split if len(first) == 1 else metis.split)(graph, weights, shares, seed)
 
-    expected = dissected(data.edges, None, 40, split, 5)
+    expected = dissected(asked(data.edges, 40, 5), split)
     memory = whole.nnz * dissection.PART_BYTES // 2
-    found = external_clusters(data.edges, None, 40, metis.split, 5, scratch_of(tmp_path, memory), Reporter())
+    found = external_clusters(asked(data.edges, 40, 5), metis.split, scratch_of(tmp_path, memory), Reporter())
     check_clusters(*found, data.num_nodes, 40)
     assert all(np.array_equal(one, other) for one, other in zip(expected, found))
 
@@ -153,7 +161,7 @@ def test_parts_of_a_star_have_no_edges(tmp_path):
     pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
     indptr = np.concatenate([[0], 200 + np.arange(201)])
     star = Edges(indptr, np.concatenate([np.arange(1, 201), np.zeros(200, int)]).astype(np.int32))
-    found = external_clusters(star, None, 16, kaminpar.split, 0, scratch_of(tmp_path, 100), Reporter())
+    found = external_clusters(asked(star, 16), kaminpar.split, scratch_of(tmp_path, 100), Reporter())
     check_clusters(*found, 201, 16)
 
 
@@ -174,7 +182,7 @@ def test_a_dissection_that_was_killed_goes_on(tmp_path, monkeypatch, after):
         save(self, name, array)
         saved.append(name)
 
-    arguments = data.edges, None, 40, metis.split, 5
+    arguments = asked(data.edges, 40, 5), metis.split
     monkeypatch.setattr(Scratch, "save", save_some)
     with pytest.raises(Stopped):
         external_clusters(*arguments, scratch_of(tmp_path, memory), Reporter())
@@ -193,7 +201,7 @@ def test_a_dissection_that_was_killed_goes_on(tmp_path, monkeypatch, after):
 
 def test_a_part_that_was_clustered_stays_so_with_less_memory(tmp_path):
     data = generated(2000)
-    arguments = data.edges, None, 40, metis.split, 5
+    arguments = asked(data.edges, 40, 5), metis.split
     scratch = scratch_of(tmp_path, 1 << 30)
     expected = external_clusters(*arguments, scratch, Reporter())
     scratch.forget("order")  # killed before it was written

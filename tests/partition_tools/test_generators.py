@@ -8,8 +8,8 @@ from partition_helpers import view
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.canonical import canonical
-from partition_tools.generate_graph import generate_graph
+from partition_tools.canonical.canonical import canonical
+from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.generators import GENERATORS
 from partition_tools.generators.spec import Spec
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from partition_helpers import edge_list, odd_graph, view
 
-from partition_tools.headings import columns_of, is_id, role
+from partition_tools.readers.tables.headings import columns_of, is_id, role
 
 N = 60
 SRC, DST = odd_graph()

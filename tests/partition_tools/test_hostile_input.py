@@ -24,9 +24,9 @@ from partition_helpers import node_data, odd_graph, save_npz, view
 from hpcgnn.errors import GraphError
 from hpcgnn.graph.load import check_trainable
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools import edges
-from partition_tools.cli import main
-from partition_tools.loading import load_graph
+from partition_tools.cli.main import main
+from partition_tools.graph import edges
+from partition_tools.graph.loading import load_graph
 
 N = 30
 MOST_BYTES = 2 << 30

@@ -11,10 +11,10 @@ from partition_helpers import edge_list, node_data, odd_graph, save_npz, view
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.canonical import ImportOptions, canonical
-from partition_tools.import_graph import import_graph
-from partition_tools.raw import RawGraph
-from partition_tools.tables import TableOptions
+from partition_tools.canonical.canonical import ImportOptions, canonical
+from partition_tools.cli.import_graph import import_graph
+from partition_tools.graph.raw import RawGraph
+from partition_tools.readers.tables.tables import TableOptions
 
 N = 60
 

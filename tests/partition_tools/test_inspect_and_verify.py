@@ -9,8 +9,8 @@ import pytest
 from partition_helpers import odd_graph, save_npz
 
 from hpcgnn.graphfile.attributes import write_attributes
-from partition_tools.import_graph import import_graph
-from partition_tools.partition_graph import partition_graph
+from partition_tools.cli.import_graph import import_graph
+from partition_tools.cli.partition_graph import partition_graph
 
 N = 200
 TURNED = object()  # stands for the array with its first value changed to another one of its range

@@ -14,8 +14,8 @@ import pytest
 from partition_helpers import odd_graph, save_npz, view
 
 from partition_tools import __main__
-from partition_tools.claim import claimed
-from partition_tools.cli import main
+from partition_tools.cli.main import main
+from partition_tools.workspace.claim import claimed
 
 FORK = multiprocessing.get_context("fork")
 COMMANDS = {

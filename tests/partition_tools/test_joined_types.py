@@ -5,10 +5,10 @@ import pytest
 import torch
 from partition_helpers import edge_list, view
 
-import hpcgnn
+import partition_tools
 from hpcgnn.errors import FormatError
-from partition_tools.joined_types import joined
-from partition_tools.progress import Reporter
+from partition_tools.readers.arrays.joined_types import joined
+from partition_tools.workspace.progress import Reporter
 
 # The second type has no features; the third is wider than the first.
 COUNTS = {"paper": 5, "author": 4, "field": 3}
@@ -64,7 +64,7 @@ def test_hetero_data_of_pyg(tmp_path, saved, cli):
         assert code == 0 and "2 columns for paper, 3 columns for field: rows are filled with zeros to 3" in err
         assert "no features for author (4 nodes)" in err
     else:
-        hpcgnn.from_pyg(data, tmp_path / "g.h5")
+        partition_tools.from_pyg(data, tmp_path / "g.h5")
     check(tmp_path / "g.h5")
 
 
@@ -79,7 +79,7 @@ def test_several_types_of_dgl(tmp_path):
     for relation, arrays in edges.items():
         graph.edges[relation].data["w"] = torch.from_numpy(arrays["edge_weight"])
     # DGL orders types by their names; so the graph is compared with itself in one type.
-    hpcgnn.from_dgl(graph, tmp_path / "g.h5")
+    partition_tools.from_dgl(graph, tmp_path / "g.h5")
     seen = view(tmp_path / "g.h5")
     assert seen.meta.type_names["nodes"] == graph.ntypes and seen.meta.num_nodes == 12
     plain = dgl.to_homogeneous(graph, edata=["w"])

@@ -12,16 +12,17 @@ from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.placement.skew import is_skewed
-from partition_tools import partition_graph as command
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli import partition_graph as command
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.import_graph import import_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.import_graph import import_graph
-from partition_tools.partition_graph import partition_graph
 from partition_tools.partitioners import choice, kaminpar, metis, metis_process
 from partition_tools.partitioners.dissection import BLOCK, dissected, whole_graph
 from partition_tools.partitioners.parhip import write_parhip
+from partition_tools.partitioners.request import ClusterRequest
 from partition_tools.partitioners.weights import clusters_of_connected, edge_weights, most_edges, weigh, with_isolated
-from partition_tools.progress import Reporter
+from partition_tools.workspace.progress import Reporter
 
 
 @pytest.fixture
@@ -160,9 +161,9 @@ def test_dissection_into_any_number_of_clusters(clusters):
     edges = Edges(matrix.indptr, matrix.indices)
     graph = whole_graph(edges, None).graph
     assert graph.diagonal().sum() == 0 and (graph != graph.T).nnz == 0 and graph.data.dtype == np.uint8
-    order, offsets = dissected(edges, None, clusters, metis.split, 0)
+    order, offsets = dissected(ClusterRequest(edges, None, np.arange(300), clusters), metis.split)
     assert sorted(order) == list(range(300)) and len(offsets) == clusters + 1 and (np.diff(offsets) > 0).all()
-    again = dissected(edges, None, clusters, metis.split, 0)
+    again = dissected(ClusterRequest(edges, None, np.arange(300), clusters), metis.split)
     np.testing.assert_array_equal(order, again[0])
 
 
@@ -177,7 +178,9 @@ def star(leaves, isolated):
 def test_metis_has_nothing_to_say_about_hubs(capfd, leaves, isolated, clusters):
     """A star: its centre outweighs a part, and METIS once complained of graphs with no nodes on the terminal."""
     n = 1 + leaves + isolated
-    order, offsets = dissected(star(leaves, isolated), None, min(clusters, n), metis.split, 0)
+    order, offsets = dissected(
+        ClusterRequest(star(leaves, isolated), None, np.arange(n), min(clusters, n)), metis.split
+    )
     assert sorted(order) == list(range(n)) and len(offsets) == min(clusters, n) + 1 and (np.diff(offsets) > 0).all()
     assert capfd.readouterr().out == ""
 

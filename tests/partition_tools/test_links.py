@@ -12,11 +12,11 @@ from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.other_features import with_other_features
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.graphfile.structure import check_structure
-from partition_tools.arrays import save_graph
-from partition_tools.edges import canonical_edges
-from partition_tools.links import count_among
-from partition_tools.partition_graph import partition_graph
-from partition_tools.progress import Reporter
+from partition_tools.canonical.links import count_among
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.graph.edges import canonical_edges
+from partition_tools.interface.arrays import save_graph
+from partition_tools.workspace.progress import Reporter
 
 N = 60
 

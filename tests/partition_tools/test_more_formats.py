@@ -11,7 +11,7 @@ import torch
 from partition_helpers import edge_list, node_data, odd_graph, save_npz, view
 
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.import_graph import import_graph
+from partition_tools.cli.import_graph import import_graph
 
 N = 60
 SRC, DST = odd_graph()
@@ -64,7 +64,7 @@ METIS = {
 @pytest.mark.parametrize("fmt", METIS)
 @pytest.mark.parametrize("block", [1, 100])
 def test_metis(cli, tmp_path, monkeypatch, fmt, block):
-    monkeypatch.setattr("partition_tools.sources.metis_graph.BLOCK", block)
+    monkeypatch.setattr("partition_tools.readers.formats.metis_graph.BLOCK", block)
     head, lines = METIS[fmt]
     (tmp_path / "g.graph").write_text("\n".join(["% made by hand", head, lines[0], "% and more", *lines[1:]]) + "\n")
     code, _, err = cli("import", tmp_path / "g.graph", "-o", tmp_path / "g.h5")

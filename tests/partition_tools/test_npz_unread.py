@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from partition_helpers import node_data, odd_graph, save_npz, view
 
-from partition_tools.sources.npz_names import changes_meaning, split_of
+from partition_tools.readers.arrays.npz_names import changes_meaning, split_of
 
 N = 60
 SRC, DST = odd_graph()

@@ -11,8 +11,8 @@ from partition_helpers import node_data, odd_graph, save_npz
 from test_links import assert_same, expected, held, stored
 
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.datasets import DATASETS
-from partition_tools.libraries import from_pyg
+from partition_tools.interface.libraries import from_pyg
+from partition_tools.readers.datasets import DATASETS
 
 
 def link_folder(folder, split, kind, save=lambda arrays: arrays, features=True, legacy=False):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-import hpcgnn
+import partition_tools
 from hpcgnn.errors import ConfigError, FormatError
-from partition_tools.external.scratch import Scratch
+from partition_tools.workspace.scratch import Scratch
 
 GENERATE = ("generate", "planted", "--nodes", 60, "--degree", 4, "--features", 2, "--classes", 2)
 EDGES = "src,dst\n0,1\n1,2\n2,3\n3,0\n"
@@ -121,15 +121,15 @@ def test_arrays_that_are_mapped_from_the_output(tmp_path):
     mapped, mapped_ends = np.load(path, mmap_mode="r"), np.load(tmp_path / "e.npy", mmap_mode="r")
     for features in (mapped, mapped[:], np.asarray(mapped), mapped.reshape(3, 2)):
         with pytest.raises(ConfigError, match="is the input"):
-            hpcgnn.save_graph(path, ends, features, force=True)
+            partition_tools.save_graph(path, ends, features, force=True)
     with pytest.raises(ConfigError, match="is the input"):
-        hpcgnn.save_graph(tmp_path / "e.npy", mapped_ends, rows, force=True)
+        partition_tools.save_graph(tmp_path / "e.npy", mapped_ends, rows, force=True)
     assert path.read_bytes() == before
     graph = networkx.cycle_graph(3)
     for save in (
-        lambda output, **how: hpcgnn.save_graph(output, ends, mapped, **how),
-        lambda output, **how: hpcgnn.from_networkx(graph, output, **how),
-        lambda output, **how: hpcgnn.from_scipy(scipy.sparse.coo_array(np.eye(3)), output, **how),
+        lambda output, **how: partition_tools.save_graph(output, ends, mapped, **how),
+        lambda output, **how: partition_tools.from_networkx(graph, output, **how),
+        lambda output, **how: partition_tools.from_scipy(scipy.sparse.coo_array(np.eye(3)), output, **how),
     ):
         output = tmp_path / "g.h5"
         save(output, force=True)

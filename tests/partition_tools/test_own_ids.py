@@ -7,10 +7,10 @@ import pytest
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.own_ids import find_nodes, kind_of_ids, packed, read_ids
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.import_graph import import_graph
-from partition_tools.partition_graph import partition_graph
-from partition_tools.tables import TableOptions
-from partition_tools.verify_graph import verify_graph
+from partition_tools.cli.import_graph import import_graph
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.cli.verify_graph import verify_graph
+from partition_tools.readers.tables.tables import TableOptions
 
 WORDS = ["anna", "bob", "", "çelik", "d" * 400, "東京"]
 KINDS = {

@@ -5,12 +5,12 @@ import pytest
 from partition_helpers import halo_oracle, odd_graph, save_npz, view
 
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.canonical import ImportOptions
-from partition_tools.generate_graph import generate_graph
+from partition_tools.canonical.canonical import ImportOptions
+from partition_tools.canonical.edge_features import GatheredRows
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.import_graph import import_graph
+from partition_tools.cli.partition_graph import default_clusters, parse_ranks, partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.import_graph import import_graph
-from partition_tools.partition_graph import default_clusters, parse_ranks, partition_graph
-from partition_tools.reorder import PermutedRows
 
 N = 200
 
@@ -166,8 +166,7 @@ def test_windows_of_permuted_rows():
     """Features larger than the buffer take several passes and come out the same."""
     random = np.random.default_rng(0)
     rows, order = random.random((200_000, 2)).astype(np.float32), random.permutation(200_000)
-    place = np.argsort(order)
-    permuted = PermutedRows(rows, order, place, buffer_bytes=8 * 70_000)
+    permuted = GatheredRows(rows, order, buffer_bytes=32 * 70_000)
     assert permuted.rows == 65_536
     parts = [permuted[start : start + 50_000] for start in range(0, 200_000, 50_000)]
     np.testing.assert_array_equal(np.concatenate(parts), rows[order])

@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from partition_tools import progress
-from partition_tools.progress import Reporter, spoken
+from partition_tools.workspace import progress
+from partition_tools.workspace.progress import Reporter, spoken
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 from partition_helpers import view
 
-import hpcgnn
+import partition_tools
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.row_keys import DATA, IDS, KEYED, POSITION, ROW_NUMBERS, first_column
+from partition_tools.readers.tables.row_keys import DATA, IDS, KEYED, POSITION, ROW_NUMBERS, first_column
 
 EDGES = "src,dst\n0,1\n1,2\n2,3\n3,0\n"
 RING = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
@@ -158,13 +158,13 @@ def test_graphml_is_no_table(cli, tmp_path):
 
 
 def test_networkx_keeps_the_names(tmp_path):
-    hpcgnn.from_networkx(networkx.Graph([("b", "a"), ("a", "c")]), tmp_path / "g.h5")
+    partition_tools.from_networkx(networkx.Graph([("b", "a"), ("a", "c")]), tmp_path / "g.h5")
     assert ids_of(tmp_path / "g.h5") == ["b", "a", "c"]
-    hpcgnn.from_networkx(networkx.Graph([(7, 5)]), tmp_path / "g.h5", force=True)
+    partition_tools.from_networkx(networkx.Graph([(7, 5)]), tmp_path / "g.h5", force=True)
     assert ids_of(tmp_path / "g.h5") == [7, 5]
-    hpcgnn.from_networkx(networkx.grid_graph((2, 2)), tmp_path / "g.h5", force=True)
+    partition_tools.from_networkx(networkx.grid_graph((2, 2)), tmp_path / "g.h5", force=True)
     assert ids_of(tmp_path / "g.h5")[0] == "(0, 0)"
-    hpcgnn.from_networkx(networkx.path_graph(3), tmp_path / "g.h5", force=True)
+    partition_tools.from_networkx(networkx.path_graph(3), tmp_path / "g.h5", force=True)
     assert ids_of(tmp_path / "g.h5") is None
 
 
@@ -173,28 +173,28 @@ def test_an_index_of_pandas(tmp_path):
     frame = pd.DataFrame({"a": [3.0, 1.0, 0.0, 2.0]}, index=[3, 1, 0, 2])
     labels = pd.Series([1, 0, 0, 1], index=[3, 2, 1, 0])
     mask = pd.Series([True, False, False, False], index=[2, 3, 0, 1])
-    hpcgnn.save_graph(tmp_path / "g.h5", RING, frame, labels, {"train": mask})
+    partition_tools.save_graph(tmp_path / "g.h5", RING, frame, labels, {"train": mask})
     seen = view(tmp_path / "g.h5")
     assert seen.features[:, 0].tolist() == [0, 1, 2, 3] and seen.labels.tolist() == [1, 0, 0, 1]
     assert seen.split.tolist() == [0, 0, 1, 0]
     words = frame.set_axis(list("dbac"))
     with pytest.raises(FormatError, match="index .d, b, a, .* names nodes"):
-        hpcgnn.save_graph(tmp_path / "h.h5", RING, words)
+        partition_tools.save_graph(tmp_path / "h.h5", RING, words)
     ends = np.array(list("abcd"))[RING]
-    hpcgnn.save_graph(tmp_path / "h.h5", ends, words, node_ids=list("abcd"))
+    partition_tools.save_graph(tmp_path / "h.h5", ends, words, node_ids=list("abcd"))
     assert view(tmp_path / "h.h5").features[:, 0].tolist() == [0, 1, 2, 3]
     with pytest.raises(FormatError, match="does not have"):
-        hpcgnn.save_graph(tmp_path / "i.h5", ends, words.rename({"a": "x"}), node_ids=list("abcd"))
+        partition_tools.save_graph(tmp_path / "i.h5", ends, words.rename({"a": "x"}), node_ids=list("abcd"))
     with pytest.raises(FormatError, match="has a column id"):
-        hpcgnn.save_graph(tmp_path / "i.h5", RING, frame.assign(b=1.0).rename(columns={"a": "id"}))
+        partition_tools.save_graph(tmp_path / "i.h5", RING, frame.assign(b=1.0).rename(columns={"a": "id"}))
 
 
 def test_a_mask_of_integers_is_no_list_of_nodes(tmp_path):
     mask = np.array([0, 1, 1, 0])
     for split in ({"train": mask}, {"train": mask.astype("u1")}, {"val": [1, 0, 0, 0]}):
         with pytest.raises(GraphError, match="may be a mask or a list of ids"):
-            hpcgnn.save_graph(tmp_path / "g.h5", RING, split=split)
-    hpcgnn.save_graph(tmp_path / "g.h5", RING, labels=[0, 1, 0, 1], split={"train": mask.astype(bool)})
+            partition_tools.save_graph(tmp_path / "g.h5", RING, split=split)
+    partition_tools.save_graph(tmp_path / "g.h5", RING, labels=[0, 1, 0, 1], split={"train": mask.astype(bool)})
     assert view(tmp_path / "g.h5").split.tolist() == [0, 1, 1, 0]
 
 

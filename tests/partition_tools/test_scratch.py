@@ -8,11 +8,11 @@ import pytest
 from partition_helpers import odd_graph, save_npz
 
 from hpcgnn.errors import FormatError
-from partition_tools import import_graph
-from partition_tools.external.scratch import fingerprint
-from partition_tools.progress import Reporter
-from partition_tools.working import scratch_directory
-from partition_tools.working import working as working_in
+from partition_tools.cli import import_graph
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import fingerprint
+from partition_tools.workspace.working import scratch_directory
+from partition_tools.workspace.working import working as working_in
 
 N = 60
 

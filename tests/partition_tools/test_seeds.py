@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from partition_tools.cli import main
+from partition_tools.cli.main import main
 
 
 @pytest.mark.parametrize("seed", ["99999999999999999999999", "-1"])

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 import torch
 
-import hpcgnn
+import partition_tools
 from hpcgnn.errors import HpcgnnError
 
 RING = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
@@ -34,22 +34,22 @@ def held(path, name):
 def test_a_single_number(tmp_path, name):
     # A number in place of an array is a mistake, and no TypeError.
     with pytest.raises(HpcgnnError):
-        hpcgnn.save_graph(tmp_path / "g.h5", RING, **{name: 1})
+        partition_tools.save_graph(tmp_path / "g.h5", RING, **{name: 1})
 
 
 @pytest.mark.parametrize("shape", [(1, 4), (4, 2)])
 def test_weights_that_are_no_column(tmp_path, shape):
     # (E, 1) is a column of weights; anything else of two dimensions is not.
     with pytest.raises(HpcgnnError, match="weight"):
-        hpcgnn.save_graph(tmp_path / "g.h5", RING, edge_weight=np.ones(shape))
-    hpcgnn.save_graph(tmp_path / "g.h5", RING, edge_weight=np.array([[1.0], [2], [3], [4]]))
+        partition_tools.save_graph(tmp_path / "g.h5", RING, edge_weight=np.ones(shape))
+    partition_tools.save_graph(tmp_path / "g.h5", RING, edge_weight=np.array([[1.0], [2], [3], [4]]))
     assert held(tmp_path / "g.h5", "edges/weight") == [4, 1, 2, 3]
 
 
 def test_labels_in_a_row(tmp_path):
     # y.reshape(1, -1): the message speaks of the labels, and not of an edge.
     with pytest.raises(HpcgnnError, match="label"):
-        hpcgnn.save_graph(tmp_path / "g.h5", RING, labels=[[0, 1, 0, 1]])
+        partition_tools.save_graph(tmp_path / "g.h5", RING, labels=[[0, 1, 0, 1]])
 
 
 def test_features_of_three_dimensions(edges, fails):
@@ -61,7 +61,7 @@ def test_features_of_three_dimensions(edges, fails):
 def test_objects_that_are_integers(tmp_path):
     # An array of Python's integers, as pandas makes it, holds labels; None is none.
     try:
-        hpcgnn.save_graph(tmp_path / "g.h5", RING, labels=np.array([1, 0, None, 0], object))
+        partition_tools.save_graph(tmp_path / "g.h5", RING, labels=np.array([1, 0, None, 0], object))
     except HpcgnnError as error:
         assert "labels" in str(error)
         return
@@ -86,7 +86,7 @@ def test_a_matrix_whose_rows_go_back(tmp_path, fails):
 def test_layouts_of_one_matrix(tmp_path, layout):
     # Zeros that fill up a layout (the blocks of BSR) are no edges.
     matrix = scipy.sparse.coo_matrix((np.array([1.0, 2, 3]), ([0, 0, 1], [1, 2, 2])), shape=(4, 4))
-    hpcgnn.from_scipy(matrix.asformat(layout), tmp_path / "g.h5")
+    partition_tools.from_scipy(matrix.asformat(layout), tmp_path / "g.h5")
     assert held(tmp_path / "g.h5", "topology/indptr") == [0, 0, 1, 3, 3]
     assert held(tmp_path / "g.h5", "topology/indices") == [0, 0, 1]
     assert held(tmp_path / "g.h5", "edges/weight") == [1, 2, 3]
@@ -98,7 +98,7 @@ def test_an_entry_that_stands_twice(tmp_path):
     names = set()
     for each in (matrix, matrix.tocsr()):
         try:
-            names.add(hpcgnn.from_scipy(each, tmp_path / "g.h5", force=True).uuid)
+            names.add(partition_tools.from_scipy(each, tmp_path / "g.h5", force=True).uuid)
         except HpcgnnError:
             names.add("refused")
     assert len(names - {"refused"}) == 1
@@ -127,7 +127,7 @@ def test_tensors_that_numpy_has_not(tmp_path, fails, kind):
 def test_an_argument_that_the_graph_has(tmp_path):
     # from_networkx counts the nodes itself; saying it again is one line.
     with pytest.raises(HpcgnnError, match="num_nodes"):
-        hpcgnn.from_networkx(networkx.path_graph(3), tmp_path / "g.h5", num_nodes=4)
+        partition_tools.from_networkx(networkx.path_graph(3), tmp_path / "g.h5", num_nodes=4)
 
 
 def test_edges_that_were_lost(tmp_path, fails):

@@ -6,12 +6,13 @@ import pytest
 from partition_helpers import edge_list, odd_graph, save_npz, view
 
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.canonical import ImportOptions, canonical
-from partition_tools.import_graph import import_graph
-from partition_tools.loading import load_graph
-from partition_tools.progress import Reporter
-from partition_tools.raw import RawGraph
-from partition_tools.reorder import reordered
+from partition_tools.canonical.canonical import ImportOptions, canonical
+from partition_tools.cli.import_graph import import_graph
+from partition_tools.graph.loading import load_graph
+from partition_tools.graph.raw import RawGraph
+from partition_tools.partitioners.reorder import reordered
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
 
 N = 60
 SRC, DST = odd_graph()
@@ -44,8 +45,9 @@ def test_reordering_twice_is_reordering_once(tmp_path):
     with GraphFile(tmp_path / "g.h5") as file:
         data = load_graph(file)
         order = np.random.default_rng(0).permutation(N)
-        once = reordered(data, order, np.array([0, N]), buffer_bytes=1 << 20)
-        twice = reordered(once, order[::-1], np.array([0, N]), buffer_bytes=1 << 20)
+        how = np.array([0, N]), Scratch(tmp_path / "work", 0, 1 << 20), Reporter(), {}
+        once = reordered(data, order, *how)
+        twice = reordered(once, order[::-1], *how)
     for result in (once, twice):
         np.testing.assert_array_equal(result.node_type, NODE_TYPE[result.original_id])
     assert (twice.node_type != once.node_type).any()

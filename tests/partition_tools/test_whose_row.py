@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import hpcgnn
+import partition_tools
 from hpcgnn.errors import FormatError, HpcgnnError
-from partition_tools.progress import Reporter
+from partition_tools.workspace.progress import Reporter
 
 RING = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
 EDGES = "src,dst\n0,1\n1,2\n2,3\n3,0\n"
@@ -28,7 +28,7 @@ def held(path, name):
 
 
 def split_of(path, split, **more):
-    hpcgnn.save_graph(path, labels=[0, 1, 0, 1], split=split, **({"edge_index": RING} | more))
+    partition_tools.save_graph(path, labels=[0, 1, 0, 1], split=split, **({"edge_index": RING} | more))
     return held(path, "nodes/split")
 
 
@@ -52,7 +52,7 @@ def test_two_entries_of_one_split(tmp_path):
 def test_an_id_that_is_missing(tmp_path, nothing):
     # None in a list of ids is no node called None.
     with pytest.raises(HpcgnnError, match="node_ids|node ids"):
-        hpcgnn.save_graph(
+        partition_tools.save_graph(
             tmp_path / "g.h5", [["a"], [str(nothing)]], node_ids=np.array(["a", nothing], object), labels=[0, 1]
         )
 
@@ -91,7 +91,7 @@ def test_an_index_in_a_file_and_in_memory(cli, edges, index):
     code, _, error = cli("import", edges, "--features", edges.with_name("f.parquet"), "-o", edges.with_name("g.h5"))
     assert code == 0, error
     assert held(edges.with_name("g.h5"), "nodes/features") == [[0], [1], [2], [3]]
-    hpcgnn.save_graph(edges.with_name("s.h5"), RING, values, pd.Series([1, 0, 0, 0], index=[3, 1, 0, 2]))
+    partition_tools.save_graph(edges.with_name("s.h5"), RING, values, pd.Series([1, 0, 0, 0], index=[3, 1, 0, 2]))
     assert held(edges.with_name("s.h5"), "nodes/features") == [[0], [1], [2], [3]]
     assert held(edges.with_name("s.h5"), "nodes/labels") == [0, 0, 0, 1]
 
@@ -122,7 +122,7 @@ def test_attributes_of_networkx_that_are_not_read(tmp_path):
     networkx.set_node_attributes(graph, {i: i < 2 for i in range(4)}, "train_mask")
     networkx.set_node_attributes(graph, {i: i % 2 for i in range(4)}, "y")
     try:
-        hpcgnn.from_networkx(graph, tmp_path / "g.h5", reporter=reporter)
+        partition_tools.from_networkx(graph, tmp_path / "g.h5", reporter=reporter)
     except FormatError as error:
         assert "train_mask" in str(error)
         return

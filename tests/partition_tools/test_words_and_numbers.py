@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-import hpcgnn
+import partition_tools
 from hpcgnn.errors import HpcgnnError
 
 RING = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
@@ -32,7 +32,7 @@ def test_one_number_in_two_texts_is_no_class(tmp_path, edges, fails, source):
     texts, output = ["1", "01", "0", "2"], tmp_path / "g.h5"
     if source == "memory":
         with pytest.raises(HpcgnnError, match="01"):
-            hpcgnn.save_graph(output, RING, labels=texts)
+            partition_tools.save_graph(output, RING, labels=texts)
         return
     if source == "graphml":
         graph = networkx.path_graph(4)
@@ -56,7 +56,7 @@ def test_what_only_python_takes_for_a_number(edges, fails, number):
 
 def test_an_underscore_in_a_class(tmp_path):
     # The class 1_0 is a word, and not the class 10.
-    hpcgnn.save_graph(tmp_path / "g.h5", RING, labels=["1_0", "2", "0", "2"])
+    partition_tools.save_graph(tmp_path / "g.h5", RING, labels=["1_0", "2", "0", "2"])
     assert held(tmp_path / "g.h5", "nodes/labels") == [1, 2, 0, 2]  # 0, 1_0, 2 in their sorted order
 
 
@@ -78,7 +78,7 @@ def test_times_are_no_features(edges, fails, dtype):
 def test_complex_features_that_are_sparse(tmp_path):
     # The imaginary part of dense features is refused, and so must be that of sparse ones.
     with pytest.raises(HpcgnnError, match="complex|numbers"):
-        hpcgnn.save_graph(tmp_path / "g.h5", RING, scipy.sparse.csr_matrix(np.array([[1j], [1], [0], [1]])))
+        partition_tools.save_graph(tmp_path / "g.h5", RING, scipy.sparse.csr_matrix(np.array([[1j], [1], [0], [1]])))
 
 
 @pytest.mark.parametrize("joined", ["text", "members"])

@@ -11,10 +11,10 @@ import torch
 from partition_helpers import edge_list, view
 from test_rows_of_tables import ids_of
 
-import hpcgnn
+import partition_tools
 from hpcgnn.errors import FormatError, GraphError
-from partition_tools.import_graph import import_graph
-from partition_tools.precision import PrecisionLoss
+from partition_tools.canonical.precision import PrecisionLoss
+from partition_tools.cli.import_graph import import_graph
 
 RING = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
 
@@ -141,25 +141,25 @@ def test_losses_are_counted_exactly(dtype):
 def test_targets_too_large_to_square(tmp_path):
     targets = np.array([1.0, 2.0, 1e200, 0.5])
     with pytest.raises(GraphError, match="node 2 has a target beyond"):
-        hpcgnn.save_graph(tmp_path / "g.h5", RING, labels=targets, task="regression")
+        partition_tools.save_graph(tmp_path / "g.h5", RING, labels=targets, task="regression")
 
 
 def test_weights_in_a_column(tmp_path):
     for weight in (np.ones((4, 1)), torch.full((4, 1), 2.0)):
-        hpcgnn.save_graph(tmp_path / "g.h5", RING, edge_weight=weight, force=True)
+        partition_tools.save_graph(tmp_path / "g.h5", RING, edge_weight=weight, force=True)
         assert view(tmp_path / "g.h5").meta.weighted
     for weight in (np.ones((4, 2)), 1.0, np.float64(2), np.ones(3)):
         with pytest.raises(GraphError, match="one edge weight for each of 4 edges"):
-            hpcgnn.save_graph(tmp_path / "g.h5", RING, edge_weight=weight, force=True)
+            partition_tools.save_graph(tmp_path / "g.h5", RING, edge_weight=weight, force=True)
     with pytest.raises(GraphError, match="one edge type for each"):
-        hpcgnn.save_graph(tmp_path / "g.h5", RING, edge_type=3, force=True)
+        partition_tools.save_graph(tmp_path / "g.h5", RING, edge_type=3, force=True)
 
 
 @pytest.mark.parametrize("format", ["csr", "csc", "coo", "lil", "dok", "dia", "bsr"])
 def test_formats_of_scipy(tmp_path, format):
     """The blocks of BSR hold zeros that are no entries: a block of 2 x 2 made four edges of one."""
     matrix = scipy.sparse.csr_matrix((np.array([2.0, 3.0, 1.0]), ([0, 1, 2], [1, 2, 3])), (4, 4)).asformat(format)
-    hpcgnn.from_scipy(matrix, tmp_path / "g.h5")
+    partition_tools.from_scipy(matrix, tmp_path / "g.h5")
     assert view(tmp_path / "g.h5").edges == edge_list([0, 1, 2], [1, 2, 3], [2.0, 3.0, 1.0])
 
 
@@ -185,9 +185,9 @@ def test_several_graphs_in_one_file(fails, tmp_path):
 def test_arrays_that_are_not_what_they_seem(tmp_path):
     masked = np.ma.MaskedArray([0, 1, 0, 1], [False, True, False, False])
     with pytest.raises(FormatError, match="masked entries"):
-        hpcgnn.save_graph(tmp_path / "g.h5", RING, labels=masked)
+        partition_tools.save_graph(tmp_path / "g.h5", RING, labels=masked)
     with pytest.raises(FormatError, match="structured array"):
-        hpcgnn.save_graph(tmp_path / "g.h5", RING, np.zeros(4, [("a", float), ("b", float)]))
+        partition_tools.save_graph(tmp_path / "g.h5", RING, np.zeros(4, [("a", float), ("b", float)]))
     big = np.arange(8.0).reshape(4, 2)
     for features in (
         big.astype(">f8"),
@@ -195,7 +195,7 @@ def test_arrays_that_are_not_what_they_seem(tmp_path):
         torch.tensor(big).to_sparse(),
         torch.tensor(big).to_sparse_csr(),
     ):
-        hpcgnn.save_graph(tmp_path / "g.h5", RING.astype(">i4"), features, force=True)
+        partition_tools.save_graph(tmp_path / "g.h5", RING.astype(">i4"), features, force=True)
         np.testing.assert_array_equal(view(tmp_path / "g.h5").features, big)
 
 

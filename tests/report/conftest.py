@@ -8,9 +8,9 @@ import pytest
 from core.launching import start
 
 from hpcgnn.report.read import read_runs
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 EPOCHS = 5
 SMALL = {"model": "sage", "layers": 2, "hidden": 8, "epochs": EPOCHS}

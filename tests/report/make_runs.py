@@ -7,13 +7,13 @@ import json
 import sys
 
 from hpcgnn.__main__ import registry_choices, set_process_policies
-from hpcgnn.comm.launch import run
+from hpcgnn.comm.launch.run import run
 from hpcgnn.config import make_config
 
 
 def main():
     set_process_policies()
-    from hpcgnn.train.job import train
+    from hpcgnn.app.train import train
 
     folder, runs = sys.argv[1], json.loads(sys.argv[2])
     configs = [make_config({**options, "run_dir": f"{folder}/{name}"}, registry_choices()) for name, options in runs]

@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 from core.launching import start
 
+from hpcgnn.plugins.account import FREE, MADE, TAKEN
 from hpcgnn.report.memory_tables import KEPT_FREE, profiles
 from hpcgnn.report.read import read_rank_records, read_runs
 from hpcgnn.report.study import build_study
 from hpcgnn.report.write import write_report
-from hpcgnn.train.account import FREE, MADE, TAKEN
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .conftest import change_ranks, summary
 

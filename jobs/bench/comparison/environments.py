@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from comparison.processes import last_words
+from shared.processes import last_words
 
 ROOT = Path(__file__).resolve().parents[3]
 PEER_CODE = Path(__file__).parent / "peers"
@@ -28,16 +28,15 @@ class Absent(Exception):
 @dataclass(frozen=True)
 class Peer:
     """requirements: what pip installs, nothing for what runs in the project's own environment; module: of peers/, which
-    must import afterwards and does the measurement."""
+    does the measurement."""
 
     requirements: tuple
-    module: str | None
+    module: str
 
 
 PEERS = {
     "dgl": Peer(_DGL, "dgl_peer"),
     "pyg": Peer((*_COMMON, "torch_geometric==2.8.1"), "pyg_peer"),
-    "sar": Peer((*_DGL, "ifaddr", "sar-gnn @ git+https://github.com/IntelLabs/SAR"), None),
     "torch": Peer((), "torch_peer"),
 }
 
@@ -55,8 +54,6 @@ def peer_python(system, folder, limit_seconds=1800):
             _run([sys.executable, "-m", "venv", "--clear", str(home)], limit_seconds, "making its environment")
             pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
             _run([*pip, "--constraint", str(CONSTRAINTS), *peer.requirements], limit_seconds, "installing it")
-            if peer.module is None:
-                raise Absent("it can be installed here, but no measurement of it has been written yet")
             _run([str(python), "-c", f"import {peer.module}"], limit_seconds, "importing it", PYTHONPATH=str(PEER_CODE))
             stamp.write_text(wanted)
     except OSError as error:

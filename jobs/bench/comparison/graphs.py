@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from shared.processes import clean_environment, last_words
+
 from comparison.environments import ROOT
-from comparison.processes import clean_environment, last_words
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.graphfile.storage import GraphFile
 

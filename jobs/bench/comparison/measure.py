@@ -11,12 +11,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from shared.processes import Failed, clean_environment, run
+
 from comparison.cases import OURS
 from comparison.environments import PEER_CODE, PEERS, ROOT
-from comparison.processes import Failed, clean_environment, run
 
-# glibc then advises the kernel to back its heap and its large blocks with huge pages.
-HUGE_PAGES_TUNABLE = "glibc.malloc.hugetlb=1"
 COSTS = ("user_seconds", "system_seconds", "minor_faults")
 
 
@@ -36,14 +35,12 @@ class Work:
         return self.width if model == "gat" else self.hidden
 
 
-def measure(case, model, work, epochs, label, out, pythons, peer_format, limit_seconds):
+def measure(case, model, work, epochs, label, out, pythons, limit_seconds):
     """Run one measurement and return its sample. label: names its files below `out`. Raises Failed."""
     place = re.sub(r"[^\w.-]+", "-", f"{model}-{case.name}-{label}").strip("-")
     log = Path(out) / "logs" / f"{place}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     environment = clean_environment(case.threads, PYTHONPATH=str(ROOT))
-    if case.huge_pages:
-        environment["GLIBC_TUNABLES"] = ":".join(filter(None, [environment.get("GLIBC_TUNABLES"), HUGE_PAGES_TUNABLE]))
     if case.system == OURS:
         run_dir = Path(out) / "runs" / place
         command = our_command(case, model, work, epochs, run_dir)
@@ -51,7 +48,7 @@ def measure(case, model, work, epochs, label, out, pythons, peer_format, limit_s
         sample = read_our_run(run_dir)
     else:
         result = log.with_suffix(".json")
-        command = peer_command(case, model, work, epochs, pythons[case.system], peer_format, result)
+        command = peer_command(case, model, work, epochs, pythons[case.system], result)
         run(command, log, limit_seconds, environment)
         sample = read_peer_result(result)
     if not sample["epochs"]:
@@ -100,13 +97,10 @@ def read_our_run(run_dir):
     }
 
 
-def peer_command(case, model, work, epochs, python, peer_format, result):
+def peer_command(case, model, work, epochs, python, result):
     values = {
         "peer": PEERS[case.system].module,
         "graph": work.graph,
-        "order": case.order,
-        "allocator": case.allocator,
-        "format": peer_format,
         "model": model,
         "layers": work.layers,
         "hidden": work.hidden_of(model),

@@ -4,17 +4,17 @@ import argparse
 import shlex
 from pathlib import Path
 
-from comparison.cases import MAPS, OURS, parse_epochs, parse_variant
+from comparison.cases import OURS, parse_epochs, parse_variant
 from comparison.environments import PEERS, ROOT
 from comparison.graphs import KINDS
 
 EPILOG = """examples:
-  python jobs/bench/compare.py                              all systems and models on a graph of 169,343 nodes
-  python jobs/bench/compare.py --graph g.h5 --systems hpcgnn,dgl --models sage --ranks 1,4
-  python jobs/bench/compare.py --graph g.h5 --variant narrow='--halo-buffer 1' -- --seed 3
-  python jobs/bench/compare.py --graph g.h5 --systems hpcgnn,dgl --maps metis,random-clusters,random-nodes --ranks 1,8
-  python jobs/bench/compare.py --kind dense --systems hpcgnn,dgl --huge-pages both --ranks 1
-  python jobs/bench/compare.py --redraw runs/compare/compare.json        tables and plot again, from the numbers
+  python jobs/bench/comparison/compare.py                     all systems and models on a graph of 169,343 nodes
+  python jobs/bench/comparison/compare.py --graph g.h5 --systems hpcgnn,dgl --models sage --ranks 1,4
+  python jobs/bench/comparison/compare.py --graph g.h5 --variant narrow='--halo-buffer 1' -- --seed 3
+  python jobs/bench/comparison/compare.py --graph g.h5 --variant scattered='--assignment random-nodes' --ranks 1,8
+  GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python jobs/bench/comparison/compare.py --ranks 1     with huge pages
+  python jobs/bench/comparison/compare.py --redraw runs/compare/compare.json   tables again
 """
 
 
@@ -27,8 +27,8 @@ def parse(argv, description):
     what.add_argument(
         "--systems",
         type=_names(OURS, *PEERS),
-        default=[OURS, "dgl", "pyg", "sar"],
-        help="default: hpcgnn,dgl,pyg,sar; `torch` is bare torch",
+        default=[OURS, "dgl", "pyg"],
+        help="default: hpcgnn,dgl,pyg; `torch` is bare torch",
     )
     what.add_argument("--models", type=_names("sage", "gcn", "gat"), default=["sage", "gcn", "gat"])
     what.add_argument("--ranks", type=_numbers, default=[1, 2, 4, 8], help="of hpcgnn (default: 1,2,4,8)")
@@ -42,37 +42,14 @@ def parse(argv, description):
         help="measure hpcgnn with these options too, under a name of its own; may be repeated",
     )
     what.add_argument("--reference", default="dgl", help="case that ratios are taken to (default: dgl)")
-    what.add_argument("--peer-order", type=_names("original", "file"), default=["original"], help="of nodes, for peers")
-    what.add_argument(
-        "--allocator",
-        choices=["same", "default", "both"],
-        default="same",
-        help="of peers: the policy that hpcgnn sets for itself, glibc's default, or one case for each (default: same)",
-    )
-    what.add_argument(
-        "--huge-pages",
-        choices=["without", "with", "both"],
-        default="without",
-        help="GLIBC_TUNABLES=glibc.malloc.hugetlb=1 for every system alike, or every case without it and with it "
-        "(default: "
-        "without)",
-    )
-    what.add_argument(
-        "--maps",
-        type=_names(*MAPS),
-        default=["metis"],
-        help="of nodes to ranks, for hpcgnn on several ranks: metis,random-clusters,random-nodes (default: metis)",
-    )
-    what.add_argument("--pyg-format", default="auto", help="form of PyG's adjacency; see peers/pyg_peer.py")
     work = parser.add_argument_group("the work")
     work.add_argument("--graph", help="graph file (default: a generated one)")
     work.add_argument(
         "--kind",
         choices=tuple(KINDS),
         default="usual",
-        help="of the generated graph: usual, 169,343 nodes and 2.5 million edges; dense, 400,000 nodes, 20 "
-        "million edges, and 8 "
-        "percent of the nodes for training (default: usual)",
+        help="of the generated graph: usual, 169,343 nodes and 2.5 million edges; dense, 400,000 nodes, 20 million "
+        "edges, 8 percent of the nodes for training (default: usual)",
     )
     work.add_argument("--layers", type=_number, default=3)
     work.add_argument("--hidden", type=_number, default=256, help="width of hidden layers, sage and gcn (default: 256)")
@@ -102,7 +79,7 @@ def parse(argv, description):
     where.add_argument("--out", type=Path, default=Path("runs/compare"), help="results (default: runs/compare)")
     where.add_argument("--environments", type=Path, default=ROOT / "build" / "bench-envs", help="kept, for the peers")
     where.add_argument("--graphs", type=Path, default=ROOT / "build" / "bench-graphs", help="kept, generated ones")
-    where.add_argument("--redraw", type=Path, metavar="JSON", help="only tables and plot of an earlier comparison")
+    where.add_argument("--redraw", type=Path, metavar="JSON", help="only the tables of an earlier comparison")
     parser.add_argument("options", nargs=argparse.REMAINDER, help="-- and more options of `hpcgnn train`")
     options = parser.parse_args(argv)
     _finish(parser, options)
@@ -123,12 +100,11 @@ def _finish(parser, options):
     if len(set(names)) < len(names):
         parser.error(f"--variant: expected different names, got {', '.join(names)}")
     options.variants = {"": options.options, **{name: [*options.options, *more] for name, more in options.variant}}
-    options.allocators = {"both": ["same", "default"]}.get(options.allocator, [options.allocator])
 
 
 def command_line(argv):
     """How to do it again."""
-    return shlex.join(["python", "jobs/bench/compare.py", *argv])
+    return shlex.join(["python", "jobs/bench/comparison/compare.py", *argv])
 
 
 def _number(text):

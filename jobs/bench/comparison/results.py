@@ -4,9 +4,7 @@ document.
 
 import statistics
 
-from comparison.cases import HUGE_PAGES, OURS
-
-QUANTITIES = ("seconds", "user_seconds", "system_seconds", "cpu_seconds", "minor_faults")
+from comparison.cases import OURS
 
 
 def spread(values):
@@ -18,7 +16,7 @@ def spread(values):
 
 
 def per_epoch(sample, quantity, discard):
-    """The median over a sample's epochs, without the first `discard`, of one of QUANTITIES."""
+    """The median over a sample's epochs, without the first `discard`, of a key of them, or of cpu_seconds."""
     counted = sample["epochs"][discard:]
     if quantity == "cpu_seconds":
         return statistics.median(epoch["user_seconds"] + epoch["system_seconds"] for epoch in counted)
@@ -67,15 +65,6 @@ def reference_of(document, model):
     return wanted if wanted in names else (peers or names or [None])[0]
 
 
-def reference_for(document, model, case):
-    """What the ratios of a case are taken to: the reference, with huge pages where the case has them and it was so
-    measured.
-    """
-    reference = reference_of(document, model)
-    alike = f"{reference}, {HUGE_PAGES}"
-    return alike if case.endswith(HUGE_PAGES) and alike in measured_cases(document, model) else reference
-
-
 def own_part(document, model, case):
     """The growth of all ranks less that on the small graph, the constant of so many processes: bytes, or None."""
     total, constant = growth(document, model, case, "sum"), growth(document, model, case, "sum", constant=True)
@@ -88,7 +77,7 @@ def one_rank_of(document, model, case):
     for name in measured_cases(document, model):
         one, same = by_name[name], by_name[case]
         if one["system"] == same["system"] == OURS and one.get("ranks") == 1:
-            if all(one.get(key) == same.get(key) for key in ("variant", "huge_pages")):
+            if one.get("variant") == same.get("variant"):
                 return name
     return None
 

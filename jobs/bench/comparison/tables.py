@@ -11,7 +11,6 @@ from comparison.results import (
     one_rank_of,
     own_part,
     ratios,
-    reference_for,
     reference_of,
     spread,
     startup,
@@ -36,16 +35,15 @@ def _heading(document):
         f"{document['date']}, {machine['cpu']}, {settings['threads']} threads in all; {graph['nodes']:,} nodes, "
         f"{graph['edges']:,} edges, {graph['features']} features, {graph['classes']} classes. Medians over "
         f"{settings['rounds']} rounds (least to most) of the median epoch, {settings['discard']} first epochs "
-        "discarded; ratio: share of the reference in the same round, of the one with huge pages where a case has "
-        "them. less constant: the growth of all ranks without that of as many ranks on the small graph. start-up: "
-        "reading the graph and planning, in brackets in epochs."
+        "discarded; ratio: share of the reference in the same round. less constant: the growth of all ranks without "
+        "that of as many ranks on the small graph. start-up: reading the graph and planning, in brackets in epochs."
     )
 
 
 def _table(document, model):
     reference = reference_of(document, model)
     cases = measured_cases(document, model)
-    rows = [_row(document, model, case, reference_for(document, model, case)) for case in cases]
+    rows = [_row(document, model, case, reference) for case in cases]
     small = document["settings"]["constant_nodes"]
     headers = [
         "case",
@@ -63,7 +61,7 @@ def _table(document, model):
     ]
     if small:
         headers += [f"sum on {small:,} nodes", "less constant", "ratio", "of one rank's"]
-        rows = [row + _own_part(document, model, case) for row, case in zip(rows, cases)]
+        rows = [row + _own_part(document, model, case, reference) for row, case in zip(rows, cases)]
     align = ["left", *["right"] * (len(headers) - 1)]
     return tabulate(rows, headers, tablefmt="github", disable_numparse=True, colalign=align)
 
@@ -92,12 +90,12 @@ def _row(document, model, case, reference):
     ]
 
 
-def _own_part(document, model, case):
+def _own_part(document, model, case, reference):
     """The growth on the small graph, the growth without it, and that as a share of the reference's and of our one
     rank's.
     """
     own, alone = own_part(document, model, case), one_rank_of(document, model, case)
-    bases = [growth(document, model, name, "sum") for name in (reference_for(document, model, case), alone)]
+    bases = [growth(document, model, name, "sum") for name in (reference, alone)]
     shares = ["–" if own is None or not base else f"{own / base['median']:.2f}" for base in bases]
     constant = growth(document, model, case, "sum", constant=True)
     return [_middle(constant, 1 / MB, 0), "–" if own is None else f"{own / MB:,.0f}", *shares]

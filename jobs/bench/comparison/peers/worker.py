@@ -1,7 +1,7 @@
 """One measurement of one peer: a fresh process that trains a few epochs and writes what they cost as JSON.
 
 Runs in the peer's own environment, with hpcgnn's source on the path for one reason: memory is measured, and the
-allocator is set, by the very code that does it for hpcgnn (hpcgnn/train/memory_profile.py). Nothing else of hpcgnn is
+allocator is set, by the very code that does it for hpcgnn (hpcgnn/plugins/memory_profile.py). Nothing else of hpcgnn is
 imported.
 """
 
@@ -13,16 +13,13 @@ import time
 from importlib import metadata
 
 from hpcgnn.memory.resident import resident_bytes
-from hpcgnn.train.memory_profile import PeakMemory, set_allocator_policy, trim_heap
+from hpcgnn.plugins.memory_profile import PeakMemory, set_allocator_policy, trim_heap
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peer", required=True, help="module beside this one")
     parser.add_argument("--graph", required=True)
-    parser.add_argument("--order", choices=["original", "file"], default="original")
-    parser.add_argument("--format", default="auto")
-    parser.add_argument("--allocator", choices=["same", "default"], default="same")
     parser.add_argument("--model", choices=["sage", "gcn", "gat"], required=True)
     parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--hidden", type=int, default=256)
@@ -84,14 +81,14 @@ def versions(packages):
 
 def main():
     options = arguments()
-    in_force = set_allocator_policy() if options.allocator == "same" else False
+    in_force = set_allocator_policy()
     import torch  # after the allocator's policy
     from graph_file import read_graph, toy_graph
 
     torch.set_num_threads(options.threads)
     peer = importlib.import_module(options.peer)
-    graph = read_graph(options.graph, options.order, self_loops=options.model != "sage")
-    kind = peer.default_format(options.model) if options.format == "auto" else options.format
+    graph = read_graph(options.graph, self_loops=options.model != "sage")
+    kind = peer.default_format(options.model)
     prepared = peer.prepare(graph, kind, options.model)
     toy = toy_graph(graph.features.shape[1], graph.classes)
     make_step(peer, options, peer.prepare(toy, kind, options.model), toy, torch)()
@@ -105,7 +102,6 @@ def main():
         "growth_bytes": peak.read() - baseline if may_reset else None,
         "baseline_bytes": baseline,
         "format": peer.FORMATS[kind],
-        "order": options.order,
         "allocator_policy_in_force": in_force,
         "threads": torch.get_num_threads(),
         "versions": versions(peer.PACKAGES),

@@ -1,0 +1,126 @@
+"""Before training, the ranks check that they are about to do the same thing.
+
+Nodes may differ in the version of a configuration file, or in an upgraded package. A graph file may be replaced while
+the job starts. Each of these makes a job hang in the middle or, worse, end with a wrong number. Two small
+all-reductions of hashes find them; ranks send more only if the hashes differ. One rank of each node reads the files of
+the package, which are the same for its others: thousands of ranks would open a million files.
+"""
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+import hpcgnn
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.config import Config
+from hpcgnn.engine.summary import versions
+from hpcgnn.errors import ConfigError
+from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.kernels import library
+from hpcgnn.listing import ranges
+from hpcgnn.nn.plugin import plugin_hash
+from hpcgnn.nn.spec import ModelSpec
+
+# Of a digest that is not told: below all others, whose largest and least are asked for.
+_LEAST = -(1 << 62)
+# May differ between ranks: threads on nodes of other sizes; the directory, which rank 0 alone uses.
+MAY_DIFFER = ("threads", "run_dir")
+
+
+class FactOfNode(NamedTuple):
+    """A fact that the first rank of a node contributes for all of it.
+
+    Attributes:
+        value: the fact; None on the others.
+    """
+
+    value: Any
+
+
+def agree(comm: Communicator, facts: Mapping[str, Any]) -> None:
+    """Raise ConfigError on all ranks, naming the ranks and their difference, unless all have the same facts.
+    Collective.
+
+    Args:
+        comm: the communicator.
+        facts: {name: value}, compared as JSON. A FactOfNode is compared among the first ranks of the nodes.
+    """
+    told = {name: fact for name, fact in facts.items() if not isinstance(fact, FactOfNode)}
+    digests: list[int | None] = [_digest(told)]
+    for name, fact in facts.items():
+        if isinstance(fact, FactOfNode):
+            digests.append(None if fact.value is None else _digest(fact.value))
+            told |= {} if fact.value is None else {name: fact.value}
+    ends = [end for digest in digests for end in ((_LEAST, _LEAST) if digest is None else (digest, -digest))]
+    extremes = comm.allreduce_(torch.tensor(ends), "control", "max")
+    if torch.equal(extremes[0::2], -extremes[1::2]):
+        return
+    everyone = comm.allgather_object({name: _as_json(value) for name, value in told.items()})
+    parts = []
+    for name in sorted({name for one in everyone for name in one}):
+        ranks: dict[str, list[int]] = {}
+        for rank, one in enumerate(everyone):
+            if name in one or not isinstance(facts.get(name), FactOfNode):
+                ranks.setdefault(one.get(name, "missing"), []).append(rank)
+        if len(ranks) > 1:
+            groups = sorted(ranks.items(), key=lambda item: -len(item[1]))
+            parts.append(f"{name} is " + ", ".join(f"{value} on rank {ranges(where)}" for value, where in groups))
+    error = ConfigError(
+        f"the ranks do not agree: {'; '.join(parts[:6])}{' …' if len(parts) > 6 else ''}. Expected the same command, "
+        "files and packages on all ranks and nodes"
+    )
+    error.everywhere = True
+    raise error
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _digest(value: Any) -> int:
+    return int.from_bytes(hashlib.sha256(_as_json(value).encode()).digest()[:7], "big")
+
+
+def facts_of_process(config: Config, comm: Communicator) -> dict[str, Any]:
+    """Return the facts that must agree before any file is read: the options, the plugin, the code, the packages."""
+    options = {
+        f"--{name.replace('_', '-')}": value
+        for section in config.to_dict().values()
+        for name, value in section.items()
+        if name not in MAY_DIFFER
+    }
+    first = comm.first_of_node
+    library.load(check_sources=first)
+    code = {"the plugin": plugin_hash(config.model.plugin), "hpcgnn's code": FactOfNode(code_hash() if first else None)}
+    return options | code | versions()
+
+
+def facts_of_graph(meta: GraphMeta, map_name: str, cluster_to_rank: np.ndarray, spec: ModelSpec) -> dict[str, Any]:
+    """Return the facts that must agree before memory is divided: the graph, the map, the model with its dtype."""
+    return {
+        "the graph": [meta.uuid, meta.num_nodes, meta.num_edges],
+        "the map": [map_name, hashlib.sha256(cluster_to_rank.tobytes()).hexdigest()[:12]],
+        "the model": str(spec),
+    }
+
+
+@functools.cache
+def code_hash() -> str:
+    """A hash of this package's sources and of its kernel library, as they lie on this node."""
+    root = Path(hpcgnn.__file__).parent
+    files = sorted(root.rglob("*.py"))
+    loaded = library.load().file
+    return _hash(*files, *([Path(loaded)] if loaded else []))
+
+
+def _hash(*paths: Path) -> str:
+    state = hashlib.sha256()
+    for path in paths:
+        state.update(path.read_bytes())
+    return state.hexdigest()[:12]

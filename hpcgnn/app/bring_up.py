@@ -1,0 +1,150 @@
+"""How every command starts on a graph: compare ranks, open the file, choose the map, plan, probe, load the share."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from hpcgnn.app.agreement import agree, facts_of_graph, facts_of_process
+from hpcgnn.app.choosing_maps import MADE_MAPS, choose_map
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.session import Session
+from hpcgnn.config import Config
+from hpcgnn.engine.clock import Watch, unwatched
+from hpcgnn.engine.matmul import set_matmul
+from hpcgnn.errors import ConfigError
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.load import load_local_graph
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graph.opening import open_graph
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.offload.activations import Toy, toy_of
+from hpcgnn.offload.features import shelving
+from hpcgnn.offload.limits import Limit, memory_limit
+from hpcgnn.options.inputs import inputs_of
+from hpcgnn.plan.run_plan import RunPlan, plan
+from hpcgnn.tasks.link_training import link_split
+from hpcgnn.tasks.registry import task_traits
+
+
+@dataclass(frozen=True)
+class OpenGraph:
+    """An open graph file and the map that a command uses. clusters: int32 (K,), the rank of each cluster."""
+
+    file: GraphFile
+    map_name: str
+    clusters: np.ndarray
+
+
+@contextlib.contextmanager
+def opened(
+    config: Config,
+    comm: Communicator,
+    labelled: bool = True,
+    facts: dict[str, Any] | None = None,
+    adapt: Callable[[GraphFile], Config] | None = None,
+) -> Iterator[tuple[Config, OpenGraph]]:
+    """Yield the configuration and the open graph. Collective.
+
+    Args:
+        config: the configuration.
+        comm: the communicator.
+        labelled: the graph must have labels.
+        facts: facts that ranks must agree on, in addition to the options, the code and the packages.
+        adapt: makes the configuration fit the opened file, before the map is chosen.
+
+    Raises:
+        ConfigError, GraphError, FormatError: on all ranks together.
+    """
+    agree(comm, facts_of_process(config, comm) | (facts or {}))
+    with open_graph(config.data.graph, comm, labelled=labelled) as file:
+        config = config if adapt is None else adapt(file)
+        yield config, OpenGraph(file, *choose_map(file, config, comm))
+
+
+@dataclass(frozen=True)
+class BringUp:
+    """A rank that is ready to load its share.
+
+    Attributes:
+        plan: the run's decisions; its configuration has the map and the threads as well.
+        probe: the result of a step on a small graph.
+        limit: bytes that the ranks of the node may take, or None.
+        buffers: the rank's communication buffers.
+        learns: whether the run trains a model.
+    """
+
+    session: Session
+    graph: OpenGraph
+    plan: RunPlan
+    probe: Toy
+    limit: Limit | None
+    buffers: HaloBuffers
+    learns: bool
+
+    def load(self, watch: Watch = unwatched, labelled: bool | None = None) -> LocalGraph:
+        """This rank's share. Collective. labelled: whether labels are read; None: as the task needs them."""
+        decided, spec, buffers = self.plan, self.plan.spec, self.buffers
+        cap, loops = max(1, buffers.cap(buffers.widest_row)), decided.config.data.self_loops
+        return load_local_graph(
+            *(self.graph.file, self.graph.clusters, self.session.comm, cap, loops, spec.dtype, decided.reads_edges),
+            *(watch, inputs_of(spec.inputs)),
+            labelled=decided.task.labels if labelled is None else labelled,
+            links=link_split(decided.config),
+            edge_features=spec.edge_features > 0,
+            shelve=shelving(decided, self.session, self.probe, self.limit, buffers, self.learns),
+        )
+
+
+@contextlib.contextmanager
+def bring_up(
+    config: Config,
+    session: Session,
+    learns: bool = True,
+    labelled: bool | None = None,
+    adapt: Callable[[GraphFile], Config] | None = None,
+    row_bytes: Callable[[RunPlan], int] = lambda decided: 0,
+) -> Iterator[BringUp]:
+    """Open the graph file, and prepare a rank for loading its share of the graph. Collective.
+
+    Args:
+        config: the configuration.
+        session: the session with its communicator.
+        learns: whether the run trains a model.
+        labelled: whether the graph must have labels; None: if the task needs them.
+        adapt: see `opened`.
+        row_bytes: plan -> bytes of the widest exchanged row outside of the model.
+
+    Raises:
+        HpcgnnError: on all ranks together, before anything large is read.
+    """
+    comm = session.comm
+    torch.set_num_threads(session.threads)
+    set_matmul(config.run.matmul)
+    needs_labels = task_traits(config.task.task).labels if labelled is None else labelled
+    with opened(config, comm, needs_labels, adapt=adapt) as (config, graph):
+        with comm.together("planning the run"):
+            decided = plan(config, graph.file.meta, comm.size, learns)
+        decided = decided.on(graph.map_name if graph.map_name not in MADE_MAPS else "", session.threads)
+        agree(comm, facts_of_graph(graph.file.meta, graph.map_name, graph.clusters, decided.spec))
+        with comm.together("trying the model on a toy graph"):
+            probe, limit = toy_of(decided), memory_limit(decided.config, session)
+        buffers = make_buffers(max(probe.row_bytes, row_bytes(decided)), decided.config)
+        yield BringUp(session, graph, decided, probe, limit, buffers, learns)
+
+
+def make_buffers(row_bytes: int, config: Config) -> HaloBuffers:
+    """The communication buffers of a rank, for rows of at most this size. Raises ConfigError, on all ranks, if none
+    fits.
+    """
+    buffers = HaloBuffers(int(config.schedule.halo_buffer * 2**20))
+    buffers.declare(max(1, row_bytes))
+    if buffers.cap(buffers.widest_row) < 1:
+        raise ConfigError.on_all(
+            f"--halo-buffer {config.schedule.halo_buffer} MiB is too small for one row: expected at least "
+            f"{3 * row_bytes / 2**20:.6f} MiB, three buffers of one row of {row_bytes} bytes"
+        )
+    return buffers

@@ -1,0 +1,114 @@
+"""Which map a run uses: one that the graph file has, one that is made for this run, or one of `--assignment`."""
+
+import numpy as np
+
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError
+from hpcgnn.graphfile.schema import Csr
+from hpcgnn.graphfile.storage import SLAB_ROWS, GraphFile
+from hpcgnn.placement.clusters import deal_clusters, economical_map, map_clusters
+from hpcgnn.placement.skew import SKEWED, skew_of_parts
+
+MADE_MAPS = "whole", "auto", "super-nodes", "random-nodes"  # maps that are made for a run and have no name in the file
+DEFAULT_MAPS = "metis", "kaminpar"  # names of what `partition` makes by default, in the order of preference
+
+
+def choose_map(file: GraphFile, config: Config, comm: Communicator) -> tuple[str, np.ndarray]:
+    """(name, cluster_to_rank int32 (K,), or (n,) for single nodes) for this number of ranks. Collective. Raises
+    GraphError or ConfigError on all ranks.
+
+    Rank 0 chooses for all where all have the same file open; else each rank does, but for a map that is made.
+    """
+    name, found, made = "", None, False
+    with comm.together("choosing the cluster map", on_one=file.shared):
+        if comm.rank == 0 or not file.shared:
+            name, found = find_map(file, config, comm.size)
+            made = found is None
+            if made and comm.rank == 0:
+                seed = config.run.seed % 2**31  # what METIS and numpy take; ours may be any integer
+                graph = file.cluster_graph()
+                with comm.heartbeat.computing():
+                    found = _made(file, graph, comm.size, seed)
+    of_first = comm.broadcast_object((name, 0 if found is None else len(found)))
+    if not file.shared and not any(comm.allgather_object(made)):
+        assert found is not None, "every rank has found one"
+        return name, found
+    name, length = of_first
+    return name, comm.broadcast_array(found, length, np.int32)
+
+
+def map_of_one_process(file: GraphFile, config: Config, ranks: int) -> tuple[str, np.ndarray]:
+    """Return the result of `choose_map` on the ranks of a job, for a process outside of it."""
+    name, found = find_map(file, config, ranks)
+    return name, _made(file, file.cluster_graph(), ranks, config.run.seed % 2**31) if found is None else found
+
+
+def _made(file: GraphFile, graph: Csr, ranks: int, seed: int) -> np.ndarray:
+    """A map that balances nodes and in-edges, as `partition` makes it by default: int32 (K,)."""
+
+    def make(sizes: np.ndarray) -> np.ndarray:
+        return map_clusters(sizes, graph, ranks, seed)
+
+    loads, nodes = cluster_loads(file, graph), file.meta.num_nodes
+    slabs = [(start, min(start + SLAB_ROWS, nodes) + 1) for start in range(0, nodes, SLAB_ROWS)]
+    degrees = (np.diff(file.read("topology/indptr", [slab], np.int64)) for slab in slabs)
+    if skew_of_parts(degrees, nodes, file.meta.num_edges) > SKEWED:
+        return make(loads)
+    return economical_map(make, loads, graph, ranks)
+
+
+def cluster_loads(file: GraphFile, graph: Csr) -> np.ndarray:
+    """Return the loads that are balanced over ranks, int64 (K, 2): nodes and in-edges of each cluster.
+
+    The rows of an undirected graph's cluster graph sum to the in-edges. A directed one's hold out-edges too, so the
+    function reads the pointers at the borders of the clusters.
+
+    Args:
+        file: the graph file.
+        graph: its graph of clusters.
+    """
+    offsets = file.read("clusters/offsets", dtype=np.int64)
+    if file.meta.undirected and graph.data is not None:
+        edges = np.diff(np.concatenate([[0], np.cumsum(graph.data, dtype=np.int64)])[graph.indptr])
+    else:
+        edges = np.diff(file.read("topology/indptr", [(int(row), int(row) + 1) for row in offsets], np.int64))
+    return np.stack([np.diff(offsets), edges], axis=1)
+
+
+def find_map(file: GraphFile, config: Config, ranks: int) -> tuple[str, np.ndarray | None]:
+    """Find the map for a number of ranks. Not collective.
+
+    Returns:
+        (name, cluster_to_rank int32 (K,), or None if the run has to make the map).
+
+    Raises:
+        GraphError, ConfigError: the file has no such map.
+    """
+    stored, wanted = file.partitionings(), config.data.partition
+    fitting = [name for name, numbers in stored.items() if ranks in numbers]
+    # What `partition` makes by default; any other single fitting map will do as well.
+    usual = [name for name in DEFAULT_MAPS if name in fitting]
+    name = wanted or (usual or (fitting if len(fitting) == 1 else []) or DEFAULT_MAPS)[0]
+    if ranks > file.meta.num_clusters:
+        raise ConfigError(
+            f"{ranks} ranks are more than the {file.meta.num_clusters} clusters of {file.path}; start fewer "
+            f"ranks or partition the graph with --ranks {ranks}"
+        )
+    if config.schedule.assignment != "metis" and ranks > 1:
+        return config.schedule.assignment, deal(file, config, ranks)
+    if ranks == 1 and not wanted:
+        return "whole", np.zeros(file.meta.num_clusters, np.int32)  # one rank owns everything and needs no map
+    misnamed = wanted and wanted not in stored
+    if name in fitting or misnamed or not config.data.auto_partition:
+        return name, file.cluster_map(name, ranks)[0]
+    return "auto", None
+
+
+def deal(file: GraphFile, config: Config, ranks: int) -> np.ndarray:
+    """The map of `--assignment`: int32 (K,) clusters to ranks, or (n,) nodes to ranks; the same wherever it is made."""
+    seed = config.run.seed % 2**31
+    if config.schedule.assignment == "super-nodes":
+        return deal_clusters(np.diff(file.read("clusters/offsets", dtype=np.int64)), ranks, seed)
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(file.meta.num_nodes)
+    return (order % ranks).astype(np.int32)

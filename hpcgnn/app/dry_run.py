@@ -1,0 +1,139 @@
+"""`--dry-run RANKS`: the checks of a job, made on the login node in seconds instead of after waiting in the queue.
+
+One process checks the options, the graph file and its map for these numbers of ranks. It also checks that the run
+directory is writable and has space. It starts no MPI and leaves no files behind.
+"""
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from hpcgnn.app.bring_up import make_buffers
+from hpcgnn.app.choosing_maps import find_map
+from hpcgnn.app.splits import check_patience, has_nodes
+from hpcgnn.app.train import remarks_on_graph
+from hpcgnn.app.trained import find_checkpoint
+from hpcgnn.config import Config
+from hpcgnn.engine.rundir import RunDir
+from hpcgnn.errors import RunDirError
+from hpcgnn.graph.opening import check_trainable
+from hpcgnn.graphfile.given_links import name_of
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.offload.toy import toy_step
+from hpcgnn.options.link_split import GIVEN, link_shares
+from hpcgnn.output_files import check_outputs
+from hpcgnn.outputs.files import files_read
+from hpcgnn.plan.run_plan import check_memory, plan
+from hpcgnn.tasks.link_training import remarks_on_links
+from hpcgnn.tasks.registry import TASKS, task_traits
+from hpcgnn.terminal import tell
+
+# A log, some records and the first checkpoint of a small model.
+_SPACE = 4 << 20
+
+
+def check_training(config: Config, rank_counts: Iterable[int], remarks: Iterable[str] = ()) -> None:
+    """Raise an HpcgnnError if `hpcgnn train` could not start with this configuration.
+
+    Args:
+        config: the configuration.
+        rank_counts: numbers of ranks to check.
+        remarks: lines to show with the findings, if it could.
+    """
+    ignored = _check_graph(config, rank_counts)
+    run_dir = Path(config.run.run_dir or "runs")
+    with _removed_again(run_dir):
+        if config.run.run_dir:
+            RunDir(run_dir, config.run.resume).close()
+        _check_space(run_dir)
+    for remark in (*remarks, *ignored):
+        tell(f"hpcgnn: warning: {remark}", sys.stderr)
+
+
+def check_use(
+    config: Config,
+    rank_counts: Iterable[int],
+    option: str,
+    output: str = "",
+    force: bool = False,
+    labelled: bool = True,
+    inputs: Iterable[str] = (),
+) -> None:
+    """Raise an HpcgnnError if `hpcgnn evaluate` or `predict` could not run.
+
+    Args:
+        config: the configuration.
+        rank_counts: numbers of ranks to check.
+        option: the option with the output's name.
+        output: the output file, or ''.
+        force: whether the command may replace an existing file.
+        labelled: whether the graph must have classes.
+        inputs: input files other than the graph's and the run's.
+    """
+    find_checkpoint(config.run.run_dir)
+    if labelled:
+        _check_graph(config, rank_counts, learns=False)
+    else:
+        check_memory(config, learns=False)
+        with GraphFile(config.data.graph) as file:
+            check_trainable(file, labelled=False)
+            for ranks in rank_counts:
+                find_map(file, config, ranks)
+    _check_space(Path(config.run.run_dir))
+    if output:
+        check_outputs({option: output}, [*files_read(config), *inputs], force)
+        _check_space(Path(output).absolute().parent)
+
+
+def _check_graph(config: Config, rank_counts: Iterable[int], learns: bool = True) -> list[str]:
+    """Check the graph and its maps, and return lines about ignored options. learns: whether the run trains a model."""
+    with GraphFile(config.data.graph) as file:
+        check_trainable(file, labelled=task_traits(config.task.task).labels)
+        for ranks in rank_counts:
+            find_map(file, config, ranks)
+            decided = plan(config, file.meta, ranks, learns)
+        config = decided.config
+        if config.optim.patience and not _validates(file, config):
+            check_patience(config, TASKS[config.task.task].judged)
+        make_buffers(toy_step(decided), config)
+        return remarks_on_graph(decided, file.meta) + remarks_on_links(config, file)
+
+
+def _validates(file: GraphFile, config: Config) -> bool:
+    """Whether there will be a validation metric."""
+    splits_edges = task_traits(config.task.task).splits_edges
+    if splits_edges and config.task.link_split == GIVEN:
+        return name_of("val") in file and file.shape(name_of("val"))[0] > 0
+    if splits_edges:
+        return link_shares(config.task.link_split)[1] > 0
+    return has_nodes(file, "val")
+
+
+def _check_space(folder: Path) -> None:
+    """Raise RunDirError if files cannot be written to a folder, or to the nearest one above it that exists."""
+    folder = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_SPACE))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise RunDirError(
+            f"cannot write {_SPACE >> 20} MiB to {folder}: {error.strerror}; choose a place that is writable and has "
+            "space"
+        ) from error
+
+
+@contextlib.contextmanager
+def _removed_again(path: Path) -> Iterator[None]:
+    """Remove the folders that the body made on the way to `path`, as far as they are empty."""
+    missing = [parent for parent in (path, *path.parents) if not parent.exists()]
+    try:
+        yield
+    finally:
+        for folder in missing:
+            with contextlib.suppress(OSError):
+                folder.rmdir()

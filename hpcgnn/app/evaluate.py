@@ -1,0 +1,89 @@
+"""`hpcgnn evaluate`: the metrics, and if asked the predictions, of a trained run, on any number of ranks."""
+
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from hpcgnn.app.correction import CorrectAndSmooth
+from hpcgnn.app.predict import write_results
+from hpcgnn.app.trained import load_trained
+from hpcgnn.comm.session import Session
+from hpcgnn.config import Config
+from hpcgnn.engine.rundir import start_logging
+from hpcgnn.engine.summary import versions
+from hpcgnn.memory.resident import resident_bytes
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.outputs.files import check_results, files_read
+from hpcgnn.records import shown_number, to_json, write_atomically
+from hpcgnn.report.measures import named
+from hpcgnn.terminal import tell
+
+
+def evaluate(
+    config: Config,
+    session: Session,
+    weights: str = "best",
+    predictions: str = "",
+    force: bool = False,
+    correction: CorrectAndSmooth | None = None,
+) -> int:
+    """Evaluate the newest checkpoint of config.run.run_dir. Collective.
+
+    Writes `evaluation.json` into the run directory, and the predictions file if there is a name for it.
+
+    Args:
+        config: the configuration.
+        session: the session with its communicator.
+        weights: 'best' (of validation) or 'last'.
+        predictions: the predictions file, or ''.
+        force: whether to replace an existing predictions file.
+        correction: correction of the model's outputs, if any.
+
+    Returns:
+        the exit code 0.
+    """
+    comm = session.comm
+    start_logging(comm.rank)
+    with comm.together("looking where predictions go", on_one=True):
+        if predictions:
+            check_results("--predictions", predictions, comm, files_read(config), force)
+    trained = load_trained(config, session, weights, correction=correction)
+    logits, seconds = trained.logits()
+    evaluator = trained.trainer.evaluator
+    with comm.ledger.booked_as("evaluation"):
+        metrics = evaluator.scores(logits)
+    if predictions:
+        write_results(predictions, trained, {trained.task.rows: trained.chosen(logits)}, comm)
+    sent = comm.allgather_object(sum(entry["bytes_sent"] for entry in comm.ledger.total().values()))
+    resident = comm.allgather_object(resident_bytes())
+    record = {
+        **{"checkpoint": trained.checkpoint, "weights": weights, "epoch": trained.epoch, "metric": evaluator.name},
+        **{**metrics, "task": evaluator.task.name, "better": evaluator.metric.direction},
+        **{"ranks": comm.size, "threads_per_rank": session.threads, "seconds": seconds},
+        **{"bytes_sent": sum(sent), "resident_bytes": {"max": max(resident), "sum": sum(resident)}},
+        **{"partition": trained.map_name, "graph": str(config.data.graph), "graph_uuid": trained.meta.uuid},
+        **{"predictions": predictions or None, "epochs_done": trained.epochs_done, "versions": versions()},
+        "correct_and_smooth": correction.record() if correction else None,
+    }
+    with comm.together("writing the results"):
+        if comm.rank == 0:
+            write_atomically(Path(config.run.run_dir) / "evaluation.json", to_json(record, indent=1))
+            _show(record, trained.spec, config.run.run_dir)
+    return 0
+
+
+def _show(record: dict[str, Any], spec: ModelSpec, run_dir: str | Path) -> None:
+    rows = [("model", spec.model), ("weights", f"{record['weights']}, of epoch {record['epoch']}")]
+    if record["correct_and_smooth"]:
+        rows += [("corrected and smoothed", ", ".join(f"{k} {v}" for k, v in record["correct_and_smooth"].items()))]
+    rows += [(f"{split} {named(record)}", shown_number(record[split])) for split in ("train", "val", "test")]
+    for split, values in (record.get("links") or {}).items():
+        rows.append(
+            (f"{split}, all metrics", ", ".join(f"{name} {shown_number(each)}" for name, each in values.items()))
+        )
+    rows += [("ranks × threads", f"{record['ranks']} × {record['threads_per_rank']}")]
+    rows += [("seconds", f"{record['seconds']:.3f}")]
+    tell(tabulate(rows, tablefmt="rounded_outline", disable_numparse=True))
+    also = f"; predictions in {record['predictions']}" if record["predictions"] else ""
+    tell(f"results in {run_dir}/evaluation.json{also}")

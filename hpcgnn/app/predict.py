@@ -1,0 +1,278 @@
+"""`hpcgnn predict`: the predictions of a trained model for each node, in a file for people and their tools.
+
+The file has classes, probabilities, logits or hidden states, of all nodes or of some. Rows are in the original order,
+with the ids of the user's tables. No rank holds the rows of all nodes (graphfile/original_order.py).
+"""
+
+import contextlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tabulate import tabulate
+
+from hpcgnn.app.correction import CorrectAndSmooth
+from hpcgnn.app.trained import Trained, hidden_state, load_trained
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.session import Session
+from hpcgnn.config import Config
+from hpcgnn.engine.rundir import start_logging
+from hpcgnn.errors import ConfigError, FormatError
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graphfile.labels import CLASSIFICATION, REGRESSION
+from hpcgnn.graphfile.original_order import OriginalOrder, share_of
+from hpcgnn.graphfile.own_ids import NUMBERS, find_nodes, kind_of_ids, longest_id, read_ids
+from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.nn.registry import MODELS
+from hpcgnn.outputs.arrays import write_arrays
+from hpcgnn.outputs.files import KINDS, Contents, check_results, files_read, written_parquet
+from hpcgnn.outputs.lines import write_lines
+from hpcgnn.tasks.base import Task
+from hpcgnn.tasks.registry import task_of_metric
+from hpcgnn.terminal import tell
+
+log = logging.getLogger("hpcgnn")
+_HEADINGS = ("id", "ids", "node", "nodes", "node_id")
+
+
+@dataclass(frozen=True)
+class Request:
+    """The request of `hpcgnn predict`.
+
+    Attributes:
+        output: the file.
+        layer: number of the layer with the wanted hidden state, from 1, or 0 for none.
+        nodes: a file of ids, or ''.
+        other_graph: whether the graph may differ from the run's.
+        correction: correction of the model's outputs, if any.
+    """
+
+    output: str
+    force: bool = False
+    probabilities: bool = False
+    logits: bool = False
+    layer: int = 0
+    nodes: str = ""
+    other_graph: bool = False
+    correction: CorrectAndSmooth | None = None
+
+    @property
+    def kinds(self) -> list[str]:
+        """The names of the rows that are asked for by options."""
+        asked = {"probability": self.probabilities, "logit": self.logits, "embedding": self.layer > 0}
+        return [name for name, wanted in asked.items() if wanted]
+
+    def check(self, config: Config) -> None:
+        """Raise ConfigError for a layer that has no hidden state, and for probabilities where there are none."""
+        task = task_of_metric(config.run.metric)
+        if self.correction:
+            self.correction.check(config.run.metric)
+        if self.probabilities and task.probabilities is None:
+            raise ConfigError(
+                f"--probabilities: {config.run.run_dir} is a run of {task.name}, which predicts {task.said} and no "
+                "probabilities; leave the option out"
+            )
+        hidden = config.model.layers - 1 if MODELS[config.model.model].stacked else 0
+        if self.layer < 0 or self.layer > hidden:
+            expected = f"a layer in 1..{hidden}" if hidden else "none: this model has no hidden layer"
+            raise ConfigError(
+                f"--embeddings {self.layer}: expected {expected}; the output of the last layer is --logits"
+            )
+
+
+def predict(config: Config, session: Session, weights: str, request: Request) -> int:
+    """Write the predictions of the newest checkpoint of config.run.run_dir on config.data.graph. Collective.
+
+    Returns:
+        the exit code 0.
+    """
+    comm = session.comm
+    start_logging(comm.rank)
+    with comm.together("looking where predictions go", on_one=True):
+        request.check(config)
+        check_results("--output", request.output, comm, [*files_read(config), request.nodes], request.force)
+    with comm.together("reading the list of nodes", on_one=True):
+        nodes = None
+        if request.nodes and comm.rank == 0:
+            with GraphFile(config.data.graph) as file:
+                words = read_list(request.nodes)
+                nodes = find_nodes(file, words, f"--nodes {request.nodes}")
+                _look_at_order(file, nodes, words, request)
+    trained = load_trained(config, session, weights, request.other_graph, request.correction)
+    with contextlib.ExitStack() as stack:
+        hidden = stack.enter_context(hidden_state(trained.trainer.model, request.layer)) if request.layer else []
+        logits, seconds = trained.logits()
+    wanted = _wanted_here(nodes, trained.meta.num_nodes, comm) if request.nodes else None
+    rows, alone = {}, KINDS[Path(request.output).suffix.lower()] == "npy" and request.kinds
+    if not alone and trained.task.rows not in request.kinds:
+        rows[trained.task.rows] = trained.chosen(logits)
+    if request.probabilities:
+        exact = logits.float() if logits.dtype != torch.float64 else logits
+        assert trained.task.probabilities is not None, "refused before"
+        rows["probability"] = trained.task.probabilities(exact)
+    if request.logits:
+        rows["logit"] = logits
+    if request.layer:
+        rows["embedding"] = hidden[0]
+    count = write_results(
+        request.output, trained, rows, comm, wanted, {"layer": request.layer} if request.layer else {}
+    )
+    if comm.rank == 0:
+        shown = [("model", trained.spec.model), ("weights", f"{weights}, of epoch {trained.epoch}")]
+        shown += [("nodes", f"{count:,}"), ("written", ", ".join(rows))]
+        shown += [("ranks × threads", f"{comm.size} × {session.threads}"), ("seconds", f"{seconds:.3f}")]
+        tell(tabulate(shown, tablefmt="rounded_outline", disable_numparse=True))
+        tell(f"predictions in {request.output}")
+    return 0
+
+
+def read_list(path: str | Path) -> list[str]:
+    """The words of a file of ids, one in a line; a heading such as id is left out. Raises FormatError."""
+    try:
+        text = Path(path).read_text("utf-8-sig")  # opened with any line end read as \n
+    except (OSError, UnicodeDecodeError) as error:
+        raise FormatError(f"--nodes {path}: expected a text file with an id of a node in each line: {error}") from error
+    words = [word for line in text.split("\n") if (word := line.strip())]
+    words = words[1:] if words and words[0].lower() in _HEADINGS else words
+    if not words:
+        raise FormatError(f"--nodes {path} names no node; expected an id in each line")
+    return words
+
+
+def _look_at_order(file: GraphFile, nodes: np.ndarray, words: list[str], request: Request) -> None:
+    """Warn if the rows have another order than the list of nodes, or fewer entries because of duplicates.
+
+    Args:
+        file: the graph file.
+        nodes: int64, ascending, the nodes with these ids.
+        words: the listed ids.
+        request: the request.
+
+    Raises:
+        ConfigError: the output file would not identify its rows.
+    """
+    ids = read_ids(file, nodes) if kind_of_ids(file) else nodes
+    if ids.tolist() == (words if ids.dtype == object else [int(word) for word in words]):
+        return
+    if KINDS[Path(request.output).suffix.lower()] == "npy":
+        raise ConfigError(
+            f"--nodes {request.nodes}: its nodes are not in the order of the graph, or one is there twice, and an .npy "
+            "file cannot say whose its rows are; expected a list in the original order, or a name of --output that "
+            "ends with .h5, .csv or .parquet, where each row has its node"
+        )
+    log.warning("--nodes %s: rows are in the original order, each node once; `node` says whose", request.nodes)
+
+
+def _wanted_here(nodes: np.ndarray | None, num_nodes: int, comm: Communicator) -> torch.Tensor:
+    """Return the wanted nodes, known to rank 0, in this rank's slab (see OriginalOrder). Collective."""
+    counts = torch.zeros(comm.size, dtype=torch.int64)
+    parts = []
+    if nodes is not None:
+        starts = [share_of(rank, num_nodes, comm)[0] for rank in range(comm.size)]
+        cuts = np.searchsorted(nodes, starts)
+        parts = [torch.from_numpy(part) for part in np.split(nodes, cuts[1:])]
+        counts = torch.tensor([len(part) for part in parts])
+    mine = torch.empty(int(comm.alltoall(counts, "evaluation")[0]), dtype=torch.int64)
+    if comm.rank == 0:
+        sent = [(rank, part.contiguous()) for rank, part in enumerate(parts) if rank and len(part)]
+        comm.exchange(sent, [], "evaluation").finish()
+        return parts[0]
+    comm.exchange([], [(0, mine)] if len(mine) else [], "evaluation").finish()
+    return mine
+
+
+def _vectors(widths: Mapping[str, int], task: str) -> list[str]:
+    """Which rows are one number for each node because the labels are: a class, or one target and its scaled form."""
+    names = {CLASSIFICATION: ["prediction"], REGRESSION: ["prediction", "logit"]}.get(task, [])
+    return [name for name in names if widths.get(name) == 1]
+
+
+def write_results(
+    path: str | Path,
+    trained: Trained,
+    rows: Mapping[str, torch.Tensor],
+    comm: Communicator,
+    wanted: torch.Tensor | None = None,
+    also: Mapping[str, int] = {},
+) -> int:
+    """Write rows of owned nodes in the original node order. Collective.
+
+    Args:
+        path: the file; its suffix gives the format.
+        trained: the model, for the record of the results' origin.
+        rows: {name: (n_p, width)}, the task's own first if present.
+        comm: the communicator.
+        wanted: see OriginalOrder.
+        also: further numbers for the record.
+
+    Returns:
+        the number of rows.
+    """
+    local, origin = trained.trainer.local, trained.origin() | dict(also)
+    return write_rows(path, rows, local, trained.meta, trained.config.data.graph, trained.task, origin, comm, wanted)
+
+
+def write_rows(
+    path: str | Path,
+    rows: Mapping[str, torch.Tensor],
+    local: LocalGraph,
+    meta: GraphMeta,
+    graph: str,
+    task: Task,
+    origin: Mapping[str, Any],
+    comm: Communicator,
+    wanted: torch.Tensor | None = None,
+) -> int:
+    """Write rows of owned nodes, which need not come from a run. Collective.
+
+    Args:
+        path: the file; its suffix gives the format.
+        rows: {name: (n_p, width)}.
+        local: the rank's share of the graph.
+        meta: metadata of the graph file.
+        graph: its path.
+        task: the task of the results.
+        origin: their provenance.
+        comm: the communicator.
+        wanted: see OriginalOrder.
+
+    Returns:
+        the number of rows.
+    """
+    rows = {name: each.float() if each.dtype == torch.bfloat16 else each for name, each in rows.items()}
+    order = OriginalOrder(rows, local.original_id, local.num_nodes, comm, wanted)
+    with comm.together("opening the graph for its ids"):
+        file = GraphFile(graph, meta)
+    with file:
+        kind = kind_of_ids(file)
+        contents = Contents(
+            num_rows=order.num_rows,
+            widths=order.widths,
+            dtypes=order.dtypes,
+            predicted=task.columns(order.widths.get(task.rows, 0)),
+            some=wanted is not None,
+            ids=kind,
+            id_dtype=file.dtype(NUMBERS) if kind == "numbers" else np.dtype(np.int64),
+            longest=longest_id(file) if kind == "words" and comm.rank == 0 else 0,
+            class_names=meta.type_names.get("classes", ()) if task.name == CLASSIFICATION else (),
+            origin=dict(origin),
+            vectors=_vectors(order.widths, task.name),
+        )
+        kind_of_file = KINDS[Path(path).suffix.lower()]
+        if kind_of_file in ("hdf5", "npy"):
+            write_arrays(path, contents, order, file, comm)
+        elif kind_of_file == "csv":
+            write_lines(path, contents, order, file, comm)
+        elif comm.rank != 0:
+            order.hand_over()
+        else:
+            with written_parquet(path, contents) as put:
+                for nodes, slab in order.slabs():
+                    put(nodes, read_ids(file, nodes) if kind else None, slab)
+    comm.barrier()
+    return order.num_rows

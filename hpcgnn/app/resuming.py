@@ -1,0 +1,120 @@
+"""`--resume`: the options of the resumed run, and the differences from them.
+
+A resumed run takes its own config.toml as the default, so that `--resume --run-dir X` is enough. The checkpoint's
+identity, or `on_resume` of an option, refuses changes that would make it another run. One line lists all other changes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from hpcgnn.comm.launch.launcher import expected_ranks
+from hpcgnn.config import Config, read_toml
+from hpcgnn.effects import flag
+from hpcgnn.errors import CheckpointError, ConfigError, HpcgnnError, RunDirError
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.nn.plugin import COPY
+from hpcgnn.options import SECTIONS
+from hpcgnn.tasks.registry import task_traits
+
+# Of a plugin the checkpoint knows the code, wherever it lies.
+_NOT_COMPARED = ("run_dir", "resume", "plugin")
+# What belongs to the machine that trained, not to the model, and what the graph file says anew.
+_OF_THE_MACHINE = ("threads", "spare_core")
+_NOT_KEPT = (*_OF_THE_MACHINE, "partition", "assignment", "comm", "task", "loss")
+_RULES = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
+
+
+def options_to_continue(given: Mapping[str, Any], rank_counts: Sequence[int] | None = None) -> dict[str, Any]:
+    """Return the flat options of the run to resume; {} without --resume, or if there is no run yet.
+
+    Threads are left out, since they belong to the machine. So is a map that the file lacks for the number of ranks.
+
+    Args:
+        given: options of the command line.
+        rank_counts: numbers of ranks of a dry run, in place of the launcher's.
+
+    Raises:
+        ConfigError, RunDirError: the run cannot continue with these options.
+    """
+    if not given.get("resume"):
+        return {}
+    if not given.get("run_dir"):
+        raise ConfigError("--resume: expected --run-dir with the directory of the run to go on with, got none")
+    path = Path(given["run_dir"]) / "config.toml"
+    if not path.is_file():
+        if not given.get("graph"):
+            raise RunDirError(
+                f"--resume: there is no run in {given['run_dir']} (no config.toml); expected the directory of a run, "
+                "or --graph and all other options, to begin one there"
+            )
+        return {}
+    saved = {name: value for name, value in read_toml(path).items() if name not in _OF_THE_MACHINE}
+    saved.setdefault("halo", "rows")  # all that runs of earlier versions sent
+    saved.setdefault("initial_weights", "glorot")  # all that they began with
+    if saved.get("plugin") and path.with_name(COPY).exists():  # runs of earlier versions have no copy
+        saved["plugin"] = str(path.with_name(COPY))  # the directory may have been moved
+    if not _has_map({**saved, **given}, rank_counts or [expected_ranks()[1]]):
+        saved.pop("partition", None)
+    return saved
+
+
+def options_of_run(run_dir: str | Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The flat options of a finished or stopped run, with those `given` for its use. Raises RunDirError."""
+    path = Path(run_dir) / "config.toml"
+    if not path.is_file():
+        raise RunDirError(f"{run_dir} is not the directory of a run: expected {path}, which `hpcgnn train` writes")
+    saved = read_toml(path)
+    options = {key: value for key, value in saved.items() if key not in _NOT_KEPT}
+    if not task_traits(saved.get("task", "auto")).labels:  # no file says that
+        options["task"] = saved["task"]
+    if options.get("plugin") and path.with_name(COPY).exists():  # runs of earlier versions have no copy
+        options["plugin"] = str(path.with_name(COPY))  # the directory may have been moved
+    if given.get("metric") == "auto":  # the run's, which says what it was trained for
+        given = {name: value for name, value in given.items() if name != "metric"}
+    return {**options, **given, "run_dir": str(run_dir)}
+
+
+def _has_map(options: Mapping[str, Any], rank_counts: Sequence[int]) -> bool:
+    try:
+        with GraphFile(options["graph"]) as file:
+            numbers = file.partitionings().get(options.get("partition", ""), ())
+            return all(ranks in numbers for ranks in rank_counts)
+    except (HpcgnnError, KeyError):  # said where the graph is opened for good
+        return True
+
+
+def changes(run_dir: str | Path, config: Config) -> str:
+    """Return the differences between a run's config.toml and its new configuration, as '--lr 0.01 to 5', or ''.
+
+    One rank calls this, before the new config.toml is written.
+
+    Args:
+        run_dir: the run directory.
+        config: the resolved configuration.
+
+    Raises:
+        CheckpointError: an option changed that must stay.
+    """
+    path, found = Path(run_dir) / "config.toml", []
+    if not path.is_file():
+        return ""
+    saved = read_toml(path)
+    for section in config.to_dict().values():
+        for name, value in section.items():
+            if name in _NOT_COMPARED or saved.get(name, value) == value:
+                continue
+            if name == "graph" and Path(value).absolute() == Path(saved[name]).absolute():
+                continue
+            if _RULES[name].metadata["on_resume"] == "same":
+                raise CheckpointError(
+                    f"{run_dir} belongs to another run: {flag(name)} is {saved[name]!r} there and {value!r} here; "
+                    "resume with the same, or choose a new --run-dir"
+                )
+            found.append(f"{flag(name)} {_shown(saved[name])} to {_shown(value)}")
+    return ", ".join(found)
+
+
+def _shown(value: Any) -> str:
+    return "none" if value == "" else f"{value:g}" if isinstance(value, float) else str(value)

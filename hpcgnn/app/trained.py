@@ -1,0 +1,283 @@
+"""A trained model over a graph, on any number of ranks: the start of `hpcgnn evaluate` and `hpcgnn predict`.
+
+The checkpoint describes its model completely, and the exact streamed forward pass gives the same numbers on every
+layout. So a run of a thousand ranks can be used on one node, if a rank's share fits in its memory. The graph is the
+run's own or, for predictions, another one with the same features.
+"""
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hpcgnn.app.bring_up import bring_up
+from hpcgnn.app.correction import CorrectAndSmooth
+from hpcgnn.app.spreading import Spreading, as_logits
+from hpcgnn.app.train import run_identity
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.session import Session
+from hpcgnn.config import Config
+from hpcgnn.engine.checkpoint import check_identity, newest_readable, read_averaged, read_checkpoint, restore
+from hpcgnn.engine.trainer import Trainer
+from hpcgnn.errors import CheckpointError, GraphError
+from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.nn.registry import MODELS
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.offload.activations import check_room
+from hpcgnn.ops.handover import Handover
+from hpcgnn.options.inputs import inputs_of, inputs_text
+from hpcgnn.options.link_split import GIVEN, NOTHING
+from hpcgnn.plan.run_plan import RunPlan
+from hpcgnn.plugins.registry import make_plugins
+from hpcgnn.records import to_json
+from hpcgnn.tasks.base import Task
+from hpcgnn.tasks.registry import task_of_metric, task_traits
+
+log = logging.getLogger("hpcgnn")
+# What a spec has of the graph and not of the model: another graph may differ in it, unless the model reads it.
+_OF_GRAPH = ("graph", "weighted", "edge_types", "node_types", "sparse_input")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model with its weights, in evaluation mode, over a rank's share of a graph.
+
+    Attributes:
+        checkpoint: name of its file.
+        weights: 'best' or 'last'.
+        epoch: epoch of the weights.
+        correction: correction of the model's outputs, if any.
+    """
+
+    trainer: Trainer
+    config: Config
+    spec: ModelSpec
+    meta: GraphMeta
+    map_name: str
+    checkpoint: str
+    weights: str
+    epoch: int
+    epochs_done: int
+    correction: CorrectAndSmooth | None = None
+
+    @property
+    def task(self) -> Task:
+        """Return the task of the training."""
+        return self.trainer.evaluator.task
+
+    def logits(self) -> tuple[torch.Tensor, float]:
+        """((n_p, C) of own nodes, corrected and smoothed if that is asked for, seconds of the slowest rank).
+        Collective. The ledger books it as `evaluation`.
+        """
+        trainer, started = self.trainer, time.perf_counter()
+        with torch.no_grad(), trainer.comm.ledger.booked_as("evaluation"):
+            logits = trainer.model(trainer.graph)
+            if self.correction is not None:
+                spreading = Spreading(trainer.local, trainer.comm, trainer.buffers, self.spec.dtype)
+                probabilities = logits.to(self.spec.dtype).softmax(1)
+                logits = as_logits(spreading.corrected(probabilities, self.correction))
+        return logits, max(trainer.comm.allgather_object(time.perf_counter() - started))
+
+    def chosen(self, logits: torch.Tensor) -> torch.Tensor:
+        """Return the predictions: int64 (n_p, 1) classes, int32 (n_p, C) of 0 and 1, or float64 (n_p, C)."""
+        return self.task.predict(self.trainer.evaluator.in_units(logits))
+
+    def origin(self) -> dict[str, Any]:
+        """Where results are from, for the files that hold them."""
+        return {
+            "graph_uuid": self.meta.uuid,
+            "run": str(self.config.run.run_dir),
+            "checkpoint": self.checkpoint,
+            "weights": self.weights,
+            "epoch": self.epoch,
+            **({"correct_and_smooth": to_json(self.correction.record())} if self.correction else {}),
+        }
+
+
+def load_trained(
+    config: Config,
+    session: Session,
+    weights: str = "best",
+    other_graph: bool = False,
+    correction: CorrectAndSmooth | None = None,
+) -> Trained:
+    """Load the model of the newest checkpoint of config.run.run_dir over config.data.graph. Collective.
+
+    Args:
+        config: the configuration.
+        session: the session with its communicator.
+        weights: 'best' (of validation) or 'last'.
+        other_graph: whether the graph may differ from the run's; it needs no labels then.
+        correction: correction of the model's outputs, if any.
+
+    Raises:
+        HpcgnnError: on all ranks, if there is no such model, or it does not fit.
+    """
+    comm = session.comm
+    path, progress, state, epoch = _weights(config, comm, weights)
+    identity = progress["identity"]
+    has_labels = False
+
+    def adapt(file: GraphFile) -> Config:
+        """The configuration for the graph that is open, which is compared with the run's."""
+        nonlocal has_labels
+        has_labels = file.meta.num_classes > 0  # before the run's classes stand in for them
+        is_other = file.meta.uuid != identity["graph"]
+        with comm.together("comparing the graph with the run's", on_one=True):
+            if not other_graph:  # before its labels are found not to fit the run's options
+                check_identity(path, identity, identity | {"graph": file.meta.uuid})
+            elif is_other:
+                file.meta = _as_trained(file.meta, config, identity, file.path)
+        if not is_other:
+            return config
+        drawn = config.task.link_split == GIVEN and not file.meta.negatives
+        return config.replace(metric="auto", link_split=NOTHING if drawn else config.task.link_split)
+
+    def corrected_bytes(plan: RunPlan) -> int:
+        return plan.spec.classes * plan.spec.dtype.itemsize if correction else 0
+
+    needs_labels = False if other_graph else None
+    with bring_up(config, session, False, needs_labels, adapt, corrected_bytes) as ready:
+        config, spec, meta = ready.plan.config, ready.plan.spec, ready.graph.file.meta
+        with comm.together("comparing the run with the checkpoint's"):
+            present = run_identity(config, spec, meta)
+            if meta.uuid != identity["graph"]:
+                present = {name: value for name, value in present.items() if name not in _OF_GRAPH}
+            check_identity(path, identity, present)
+        local = ready.load(labelled=has_labels and ready.plan.task.labels)
+    trainer = Trainer(local, ready.plan, comm, ready.buffers, make_plugins, learns=False)
+    check_room(trainer, ready.probe, config, session, ready.limit)
+    with comm.together("loading the weights"):
+        if progress.get("stage", 0) < trainer.schedule.sync.first_whole:
+            raise CheckpointError(
+                f"{path} is of a run that has trained {progress.get('stage', 0)} layers and expects "
+                f"{trainer.schedule.sync.first_whole + 1}, so that its model does not predict yet; continue it with "
+                "--resume"
+            )
+        restore(trainer.model, trainer.optimizer, state, {})
+    trainer.plugins.load(path.parents[1], progress["epoch"], best_only=weights == "best")
+    trainer.model.eval()
+    done = progress["epoch"]
+    return Trained(trainer, config, spec, meta, ready.graph.map_name, path.name, weights, epoch, done, correction)
+
+
+def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path: Path) -> GraphMeta:
+    """Return another graph's metadata with the task and the classes of the run. Raises GraphError if the model does not
+    fit.
+    """
+    model = config.model
+    reads_types = MODELS[model.model].traits().relational or model.plugin != ""
+    inputs = inputs_of(inputs_text(config.task))
+    if inputs.learned:
+        raise GraphError(
+            f"{config.run.run_dir} has learned features (--features {config.task.features}), which belong to the nodes "
+            f"of its own graph, and {path} is another one; leave --graph out"
+        )
+    wanted = {"features": (inputs.columns(meta.num_features, int(identity["classes"])), "d_in")}
+    labels = task_traits(config.task.task).labels
+    if meta.num_classes and labels:
+        wanted["classes"] = (meta.num_classes, "classes")
+    if reads_types or model.edge_term == "type":
+        wanted["types of edges"] = (meta.num_edge_types, "edge_types")
+    edge_features = int(identity.get("edge_features", 0))
+    if edge_features:
+        wanted["edge features"] = (meta.num_edge_features, "edge_features")
+    if MODELS[model.model].reads_hops:
+        wanted["hops and operators side by side"] = (meta.num_feature_parts, "parts")
+    if reads_types:
+        wanted["types of nodes"] = (meta.num_node_types, "node_types")
+    if model.edge_term == "weight":
+        wanted["weights (False: none)"] = (meta.weighted, "weighted")
+    if MODELS[model.model].traits().relational:
+        wanted["sparse features (False: dense)"] = (meta.sparse_features, "sparse_input")
+    for what, (found, name) in wanted.items():
+        if str(found) != identity[name]:
+            raise GraphError(
+                f"{path} does not fit the model of {config.run.run_dir}: expected {what} {identity[name]}, got "
+                f"{found}; use a graph that was imported as the run's was"
+            )
+    if not labels:
+        return meta
+    task = task_of_metric(config.run.metric)
+    if meta.num_classes and meta.task != task.name:
+        raise GraphError(f"{path} does not fit the model of {config.run.run_dir}, which was trained on {task.said}")
+    return replace(meta, task=task.name, num_classes=int(identity["classes"]), num_edge_features=edge_features)
+
+
+def _weights(
+    config: Config, comm: Communicator, weights: str
+) -> tuple[Path, dict[str, Any], dict[str, torch.Tensor], int]:
+    """(checkpoint path, its progress, model state, epoch that the weights are of). Collective."""
+    path = None
+    with comm.together("looking for a checkpoint"):
+        if comm.rank == 0:
+            path = find_checkpoint(config.run.run_dir)
+    path = comm.broadcast_object(path)
+    with comm.together("reading the checkpoint"):
+        progress, last, best, _ = read_checkpoint(path)
+        return path, progress, *chosen_weights(path, progress, last, best, weights)
+
+
+def chosen_weights(
+    path: Path,
+    progress: dict[str, Any],
+    last: dict[str, torch.Tensor],
+    best: dict[str, torch.Tensor] | None,
+    weights: str,
+) -> tuple[dict[str, torch.Tensor], int]:
+    """Return the 'best' or the 'last' weights of a checkpoint, and their epoch.
+
+    They are the weights that were evaluated: averages if the run averages them.
+
+    Raises:
+        CheckpointError: the checkpoint lacks them.
+    """
+    if weights == "last" or progress.get("imported"):  # there are no others
+        return last | read_averaged(path), progress["epoch"]
+    if best is None:
+        raise CheckpointError(
+            f"{path} has no best weights: its run never evaluated, or its graph has no validation nodes; use "
+            "--weights last"
+        )
+    return best, progress["best"]["epoch"]
+
+
+def find_checkpoint(run_dir: str | Path) -> Path:
+    """The newest checkpoint of a run that reads completely. Raises CheckpointError if there is none."""
+    path = newest_readable(run_dir, log.warning)
+    if path is None:
+        raise CheckpointError(f"{run_dir} has no checkpoint yet; expected one in {Path(run_dir) / 'checkpoints'}")
+    return path
+
+
+@contextlib.contextmanager
+def hidden_state(model: Any, layer: int) -> Iterator[list[torch.Tensor]]:
+    """Collect the output of a hidden layer during an evaluation in the body.
+
+    Args:
+        model: the model.
+        layer: number of the layer, from 1; not the last one.
+
+    Yields:
+        a list that receives the owned rows (n_p, d), after norm and activation, in evaluation mode.
+    """
+    found: list[torch.Tensor] = []
+
+    def look(conv: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
+        x = arguments[1]
+        if not isinstance(x, Handover):
+            found.append(x.clone())
+        else:  # what takes the rows over may write to them
+            found.append(x.rows.clone() if x.activation is None else x.activation(x.rows.clone()))
+
+    handle = model.convs[layer].register_forward_pre_hook(look)
+    try:
+        yield found
+    finally:
+        handle.remove()

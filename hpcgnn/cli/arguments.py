@@ -1,0 +1,201 @@
+"""Parsing of the command line: numbers as people write them, shared options, and errors about unknown options."""
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import Field, fields
+from typing import TYPE_CHECKING, Any, cast
+
+from hpcgnn.config import SECTION_OF, SECTIONS, Choices, read_toml
+from hpcgnn.errors import ConfigError
+from hpcgnn.options.presets import PRESETS
+from hpcgnn.suggestions import elsewhere, suggest
+from hpcgnn.terminal import tell
+
+if TYPE_CHECKING:
+    from hpcgnn.comm.session import Means
+
+# Options of every command that runs on ranks; they must be known before the ranks connect.
+RANK_OPTIONS = ("comm",)
+
+
+def whole(text: str) -> int:
+    """Parse a whole number. Raises ArgumentTypeError."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        meant = int(float(text))
+        hint = f"; write {meant}" if meant == float(text) else ""
+    except (ValueError, OverflowError):
+        hint = ""
+    raise argparse.ArgumentTypeError(f"expected a whole number, got {_short(text)}{hint}")
+
+
+def real(text: str) -> float:
+    """Parse a real number. Raises ArgumentTypeError."""
+    try:
+        return float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected a number, got {_short(text)}") from error
+
+
+# How the words of options are read.
+_READERS: dict[type, Callable[[str], Any]] = {int: whole, float: real, str: str}
+
+
+def rank_counts(text: str) -> list[int]:
+    """The numbers of ranks that a word lists. Raises ArgumentTypeError."""
+    counts = [int(part) if part.isdigit() else 0 for part in text.split(",")]
+    if min(counts) < 1:
+        raise argparse.ArgumentTypeError(f"expected numbers of ranks of at least 1, such as 4 or 1,2,4, got {text!r}")
+    return counts
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:40] + "…")
+
+
+def about_unknown(word: str, command: str, flags: Iterable[str]) -> str:
+    """Return the error message for a word that a command does not know. flags: the command's options."""
+    if not word.startswith("-"):
+        return f"unexpected argument {word!r}; see `hpcgnn {command} --help`"
+    given = word.split("=")[0]
+    nearest, remark = suggest(given, [flag.lstrip("-") for flag in flags])
+    if command in ("evaluate", "predict") and not nearest and not remark and elsewhere(given, SECTION_OF):
+        what = "an evaluation" if command == "evaluate" else "a prediction"
+        remark = f"{what} takes all else from the run's config.toml"
+    if remark:
+        return f"unknown option {given}: {remark}; see `hpcgnn {command} --help`"
+    expected = f"expected --{nearest} perhaps; " if nearest else ""
+    return f"unknown option {given}; {expected}see `hpcgnn {command} --help`"
+
+
+def add_dry_run(command: argparse.ArgumentParser) -> None:
+    """The option --dry-run."""
+    command.add_argument(
+        "--dry-run",
+        metavar="RANKS",
+        type=rank_counts,
+        help="check options, map and directories for N or N,N,… ranks, and stop; one process",
+    )
+
+
+def dry_run(ranks: list[int], check: Callable[[], None]) -> int:
+    """Check, and say that all is well; returns the exit code."""
+    check()
+    tell(f"dry run: all is well for {', '.join(map(str, ranks))} rank{'s' if ranks != [1] else ''}")
+    return 0
+
+
+def add_sections(command: argparse.ArgumentParser, choices: Choices | None) -> None:
+    """All options of the configuration. `--help` lists the flags among them, and --set takes every key."""
+    command.add_argument("--preset", choices=list(PRESETS), help="a named set of options (docs/options.md)")
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="SECTION.KEY=VALUE",
+        help="set any key of the configuration, such as schedule.halo=rows; repeatable",
+    )
+    for section, kind in SECTIONS.items() if choices is not None else ():
+        group = command.add_argument_group(section)
+        for declared in fields(kind):
+            add_option(group, declared, choices, declared.metadata["flag"])
+
+
+def add_declared(command: argparse.ArgumentParser, names: Sequence[str], choices: Choices | None) -> None:
+    """Some options of the configuration, for a command that has no others of them."""
+    for declared in (f for kind in SECTIONS.values() for f in fields(kind) if f.name in names):
+        add_option(command, declared, choices)
+
+
+def add_option(
+    group: argparse._ActionsContainer, declared: Field[Any], choices: Choices | None, shown: bool = True
+) -> None:
+    """An option of the configuration. shown: whether `--help` lists it."""
+    flag, kind, rules = "--" + declared.name.replace("_", "-"), cast(type, declared.type), declared.metadata
+    help_text = rules["help"].replace("%", "%%")
+    if kind is bool:
+        words = f"{help_text} (default: {declared.default})" if shown else argparse.SUPPRESS
+        group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=words)
+        return
+    allowed = rules["choices"]
+    if isinstance(allowed, str):
+        assert choices is not None, f"{flag} has choices that a registry offers"
+        allowed = choices[allowed]
+    default = "" if declared.default == "" else f" (default: {declared.default})"
+    optional = {} if rules["bare"] is None else {"nargs": "?", "const": rules["bare"]}
+    group.add_argument(
+        flag,
+        type=_READERS[kind],
+        choices=allowed and list(allowed),
+        default=None,
+        help=help_text + default if shown else argparse.SUPPRESS,
+        metavar=None if allowed else {int: "N", float: "X", str: "TEXT"}[kind],
+        **optional,
+    )
+
+
+def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """{key: value} of the configuration's options that were given, as options or by --set. Raises ConfigError."""
+    given = {key: value for key, value in vars(arguments).items() if key in SECTION_OF and value is not None}
+    for word in getattr(arguments, "set", []):
+        key, value = _set_key(word)
+        if given.get(key, value) != value:
+            raise ConfigError(f"--set {word}: {key} is given twice, also as {given[key]!r}; leave one out")
+        given[key] = value
+    return given
+
+
+def preset_of(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+    """({key: value} of --preset, a line for the log), both empty without one."""
+    if not arguments.preset:
+        return {}, []
+    preset = PRESETS[arguments.preset]
+    shown = ", ".join(f"{SECTION_OF[key]}.{key}={value}" for key, value in preset.options.items())
+    return dict(preset.options), [f"preset {arguments.preset}: {preset.about} ({shown})"]
+
+
+def _set_key(word: str) -> tuple[str, Any]:
+    """(key, value) of a word SECTION.KEY=VALUE; the section may be left out. Raises ConfigError."""
+    name, equals, text = word.partition("=")
+    section, _, key = name.rpartition(".")
+    key = key.replace("-", "_")
+    if not equals:
+        raise ConfigError(f"--set {word}: expected SECTION.KEY=VALUE, such as schedule.halo=rows")
+    if key not in SECTION_OF:
+        nearest, remark = suggest(key, SECTION_OF)
+        meant = f"expected {SECTION_OF[nearest]}.{nearest} perhaps" if nearest else "docs/options.md lists all keys"
+        raise ConfigError(f"--set {word}: there is no key {key!r}; {remark or meant}")
+    if section not in ("", SECTION_OF[key]):
+        raise ConfigError(f"--set {word}: {key} belongs to another section; write {SECTION_OF[key]}.{key}")
+    kind = next(cast(type, f.type) for f in fields(SECTIONS[SECTION_OF[key]]) if f.name == key)
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ConfigError(f"--set {word}: expected true or false, got {text!r}")
+        return key, text.lower() == "true"
+    try:
+        return key, _READERS[kind](text)
+    except argparse.ArgumentTypeError as error:
+        raise ConfigError(f"--set {word}: {error}") from error
+
+
+def means_of(given: Mapping[str, Any]) -> "Means":
+    """Return the transport configuration of the ranks. given: {option: value, or None where it was not given}."""
+    from hpcgnn.comm.session import OVER_MPI, Means
+
+    return Means(given.get("comm") or OVER_MPI.comm)
+
+
+def means_wanted(argv: list[str] | None) -> "Means":
+    """The same by a command line that may be wrong otherwise, for a rank that fails before it has read it."""
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for name in (*RANK_OPTIONS, "config"):
+        first.add_argument("--" + name.replace("_", "-"), dest=name, nargs="?")
+    try:
+        wanted, _ = first.parse_known_args(argv)
+        filed = read_toml(wanted.config) if wanted.config else {}
+    except (ConfigError, argparse.ArgumentError):
+        return means_of({})
+    return means_of({**filed, **{name: value for name, value in vars(wanted).items() if value}})

@@ -1,0 +1,82 @@
+"""The command `propagate`: its parser, and the call of its function.
+
+The function imports torch, so that `--help` stays fast.
+"""
+
+import argparse
+
+from hpcgnn.app.correction import part, steps
+from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, given_options, means_of
+from hpcgnn.cli.trained_runs import Commands
+from hpcgnn.config import Choices, make_config
+
+_OPTIONS = ("graph", "partition", "auto_partition", "self_loops", "halo_buffer", "threads", "precision", "watchdog")
+_NAMES = ("sym", "mean", "ppr")
+PROPAGATE = """\
+Write a copy of a graph file whose features are hops of propagation side by side: X, A X, A A X … for each operator
+(SIGN: Frasca et al., 2020). `train --model sign` then learns of each node by itself, and sends nothing but gradients of
+parameters. With --keep last and `--model sign --layers 1` it is SGC. A is, by --operators:
+
+    sym   D_in^-1/2 A D_out^-1/2, as gcn and sgc have it
+    mean  the mean of the in-neighbours
+    ppr   personalised PageRank: each hop is (1 - T) sym Z + T X, as appnp has it
+
+Self loops are added unless --self-loops keep is given. Exact, on any number of ranks, which hold rows of their own
+nodes alone:
+
+    mpiexec -n 4 hpcgnn propagate --graph graph.h5 --operators sym,ppr --hops 3 -o hops.h5
+    mpiexec -n 4 hpcgnn train --graph hops.h5 --model sign --layers 2"""
+
+
+def _operators(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if len(set(names)) < len(names) or set(names) - set(_NAMES):
+        raise argparse.ArgumentTypeError(f"expected some of {', '.join(_NAMES)}, joined by commas, got {text!r}")
+    return names
+
+
+def add_propagate(commands: Commands, choices: Choices | None) -> None:
+    """`hpcgnn propagate`."""
+    command = commands.add_parser(
+        "propagate",
+        allow_abbrev=False,
+        help="features that have come along the edges once, for models that see each node by itself",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=PROPAGATE,
+    )
+    command.add_argument(
+        "--operators", type=_operators, metavar="NAMES", default=("sym",), help="some of sym,mean,ppr (default: sym)"
+    )
+    command.add_argument("--hops", type=steps, metavar="K", default=2, help="hops of each operator (default: 2)")
+    command.add_argument(
+        "--teleport",
+        type=part,
+        metavar="T",
+        default=0.1,
+        help="part of the features that each hop of ppr takes back (default: 0.1)",
+    )
+    command.add_argument(
+        "--keep", choices=("all", "last"), default="all", help="all hops, or the last one of each operator alone"
+    )
+    command.add_argument("-o", "--output", metavar="FILE", required=True, help="the graph file to write")
+    command.add_argument("--force", action="store_true", help="replace the file if it exists")
+    add_declared(command, (*_OPTIONS, *RANK_OPTIONS), choices)
+    command.set_defaults(process=process_propagate)
+
+
+def process_propagate(arguments: argparse.Namespace, choices: Choices) -> int:
+    """Propagate features."""
+    from hpcgnn.app.propagate import Request, propagate_features
+    from hpcgnn.comm.launch.run import run
+
+    last = arguments.keep == "last"
+    # The words of this command alone: an option of `train` has one of these names as well.
+    taken = (arguments.output, arguments.operators, arguments.hops, arguments.teleport, last, arguments.force)
+    given = {name: value for name, value in given_options(arguments).items() if name not in ("hops", "teleport")}
+    config = make_config(given, choices)
+    return run(
+        lambda session: propagate_features(config, session, Request(*taken)),
+        config.run.threads or None,
+        watchdog=config.run.watchdog,
+        means=means_of(vars(config.run)),
+    )

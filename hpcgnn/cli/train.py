@@ -1,0 +1,74 @@
+"""The command `train`."""
+
+import argparse
+from typing import Any
+
+from hpcgnn.cli.arguments import add_dry_run, add_sections, dry_run, given_options, means_of, preset_of
+from hpcgnn.config import Choices, make_config, read_toml
+from hpcgnn.effects import without_effect
+from hpcgnn.plan.choices import load_choices
+from hpcgnn.terminal import tell
+
+DESCRIPTION = """\
+Train a model full-batch on a partitioned graph file, on one rank or on several:
+    mpiexec -n 4 hpcgnn train --graph graph.h5 --model sage --layers 3 --hidden 256
+    srun hpcgnn train --graph graph.h5 --config run.toml --lr 0.003 --set schedule.prune=none"""
+EPILOG = """\
+The flags above are the ones most used. docs/options.md lists every key. Each is also a key of --config FILE.toml.
+`--key VALUE` is short for `--set section.key=VALUE`. The command line overrides the file, the file the preset, and the
+preset the config.toml of a resumed run. The log names options without effect."""
+
+
+def add_train(commands: Any, choices: Choices | None) -> None:
+    """Add `hpcgnn train`."""
+    train = commands.add_parser(
+        "train",
+        allow_abbrev=False,
+        help="train a model on a graph file",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+    )
+    train.add_argument("--config", metavar="FILE.toml", help="options from this file, as a run's config.toml")
+    add_dry_run(train)
+    add_sections(train, choices)
+    train.set_defaults(process=process_train)
+
+
+def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
+    """Train; the configuration is checked before MPI starts, so that a typing error costs nothing."""
+    from hpcgnn.app.resuming import options_to_continue
+    from hpcgnn.app.shortage import advising
+    from hpcgnn.app.train import train
+    from hpcgnn.comm.launch.run import run
+
+    filed, typed = read_toml(arguments.config) if arguments.config else {}, given_options(arguments)
+    preset, notes = preset_of(arguments)
+    given, origin = {**preset, **filed, **typed}, arguments.config or "the command line"
+    saved = options_to_continue(given, arguments.dry_run)
+    if saved.get("plugin") and "plugin" not in given:
+        choices = load_choices(saved["plugin"])
+    config = make_config({**saved, **given}, choices, origin)
+    remark = without_effect(config, typed, {**saved, **filed}, choices["models"])
+    remarks = [remark] if remark else []
+    if arguments.dry_run is not None:
+        from hpcgnn.app.dry_run import check_training
+        from hpcgnn.estimate.command import place_of
+        from hpcgnn.estimate.memory_check import memory_lines
+
+        place = place_of(None)
+
+        def check() -> None:
+            check_training(config, arguments.dry_run, remarks)
+            for lines in (notes, memory_lines(config, arguments.dry_run, place)):
+                for line in lines:
+                    tell(line)
+
+        return dry_run(arguments.dry_run, check)
+    return run(
+        advising(lambda session: train(config, session, remarks, notes), config),
+        config.run.threads or None,
+        watchdog=config.run.watchdog,
+        means=means_of(vars(config.run)),
+        spare_core=config.run.spare_core,
+    )

@@ -1,0 +1,174 @@
+"""The commands `evaluate` and `predict`, which use a trained run on a graph: their parsers and calls.
+
+The called functions import torch, so that `--help` stays fast.
+"""
+
+import argparse
+from typing import Any
+
+from hpcgnn.app.correction import add_correction, correction_of
+from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, add_dry_run, dry_run, given_options, means_of
+from hpcgnn.config import Choices, Config, make_config
+from hpcgnn.plan.choices import load_choices
+
+# Options of the configuration that the use of a run may choose anew; all others are the run's.
+OPTIONS = (
+    *("graph", "plugin", "partition", "auto_partition", "halo_buffer", "threads", "metric", "watchdog"),
+    *("memory", "scratch"),
+    *RANK_OPTIONS,
+)
+Commands = Any  # argparse._SubParsersAction of our Parser, which is generic in stubs alone
+
+PREDICT = """\
+Write the predictions of a run's newest checkpoint for each node: classes or numbers, and by option probabilities,
+logits or the hidden state of a layer. Exact, on any number of ranks, on the run's graph or on another one with the same
+features:
+
+    mpiexec -n 4 hpcgnn predict runs/first -o predictions.csv
+    mpiexec -n 4 hpcgnn predict runs/first --graph new.h5 --probabilities --nodes some.txt -o new.parquet
+    hpcgnn predict runs/first --embeddings 1 -o hidden.npy
+
+Rows are in the original order of the nodes. Each has the node's number and, where the tables that the graph was
+imported from had ids of their own, the node's id. No rank holds the rows of all nodes."""
+
+
+def add_evaluate(commands: Commands, choices: Choices | None) -> None:
+    """`hpcgnn evaluate`."""
+    evaluate = commands.add_parser(
+        "evaluate",
+        allow_abbrev=False,
+        help="metrics and predictions of a trained run",
+        description="Evaluate the newest checkpoint of a run exactly, on any number of ranks. Writes "
+        "evaluation.json into "
+        "RUN_DIR.",
+    )
+    add_run(evaluate)
+    evaluate.add_argument(
+        "--predictions",
+        metavar="FILE",
+        default="",
+        help="also write each node's class or numbers, as `hpcgnn predict RUN_DIR -o FILE` does, which can write more",
+    )
+    evaluate.add_argument("--force", action="store_true", help="replace the file of --predictions if it exists")
+    add_correction(evaluate)
+    _add_own_options(evaluate, choices)
+    evaluate.set_defaults(process=process_evaluate)
+
+
+def add_predict(commands: Commands, choices: Choices | None) -> None:
+    """`hpcgnn predict`."""
+    predict = commands.add_parser(
+        "predict",
+        allow_abbrev=False,
+        help="predictions of a trained run, as a table or arrays",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=PREDICT,
+    )
+    add_run(predict)
+    predict.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        required=True,
+        help="the file to write: .h5 (arrays), .csv or .parquet (a table), .npy (one array)",
+    )
+    predict.add_argument(
+        "--probabilities",
+        action="store_true",
+        help="also the probability of each class or label (of regression there is none)",
+    )
+    predict.add_argument("--logits", action="store_true", help="also the model's output before softmax or sigmoid")
+    predict.add_argument(
+        "--embeddings",
+        metavar="LAYER",
+        type=int,
+        default=0,
+        help="also the hidden state after this layer, from 1 on: after norm and activation",
+    )
+    predict.add_argument(
+        "--nodes",
+        metavar="FILE",
+        default="",
+        help="rows of these nodes alone: a text file with an id in each line (a node's number where the graph has no "
+        "ids); rows come in the original order all the same",
+    )
+    predict.add_argument("--force", action="store_true", help="replace the file if it exists")
+    add_correction(predict)
+    _add_own_options(predict, choices)
+    predict.set_defaults(process=process_predict)
+
+
+def add_run(command: argparse.ArgumentParser) -> None:
+    """The run, and which of its weights."""
+    command.add_argument("run_dir", metavar="RUN_DIR", help="run directory of `hpcgnn train`")
+    command.add_argument(
+        "--weights", choices=("best", "last"), default="best", help="of the best validation, or the last"
+    )
+
+
+def _add_own_options(command: argparse.ArgumentParser, choices: Choices | None) -> None:
+    add_dry_run(command)
+    add_declared(command, OPTIONS, choices)
+
+
+def config_of_run(arguments: argparse.Namespace, choices: Choices) -> Config:
+    """The configuration of a run, with the options that were given."""
+    from hpcgnn.app.resuming import options_of_run
+
+    options = options_of_run(arguments.run_dir, given_options(arguments))
+    if options.get("plugin") and not vars(arguments).get("plugin"):  # one on the command line is loaded already
+        choices = load_choices(options["plugin"])
+    return make_config(options, choices, arguments.run_dir)
+
+
+def process_evaluate(arguments: argparse.Namespace, choices: Choices) -> int:
+    """Evaluate a run."""
+    from hpcgnn.app.evaluate import evaluate
+    from hpcgnn.app.shortage import advising
+    from hpcgnn.comm.launch.run import run
+    from hpcgnn.outputs.files import check_name
+
+    if arguments.predictions:
+        check_name("--predictions", arguments.predictions)
+    config, predictions = config_of_run(arguments, choices), (arguments.predictions, arguments.force)
+    correction = correction_of(arguments)
+    if correction:
+        correction.check(config.run.metric)
+    if arguments.dry_run is not None:
+        from hpcgnn.app.dry_run import check_use
+
+        about = ("--predictions", *predictions)
+        return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run, *about))
+    with_advice = advising(
+        lambda session: evaluate(config, session, arguments.weights, *predictions, correction), config
+    )
+    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog, means=means_of(vars(config.run)))
+
+
+def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
+    """Predict with a run."""
+    from hpcgnn.app.predict import Request, predict
+    from hpcgnn.app.shortage import advising
+    from hpcgnn.comm.launch.run import run
+    from hpcgnn.outputs.files import check_name
+
+    request = Request(
+        arguments.output,
+        arguments.force,
+        arguments.probabilities,
+        arguments.logits,
+        arguments.embeddings,
+        arguments.nodes,
+        arguments.graph is not None,
+        correction_of(arguments),
+    )
+    check_name("--output", request.output, len(request.kinds))
+    config = config_of_run(arguments, choices)
+    request.check(config)
+    if arguments.dry_run is not None:
+        from hpcgnn.app.dry_run import check_use
+
+        about = ("--output", request.output, request.force, not request.other_graph, [request.nodes])
+        return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run, *about))
+    with_advice = advising(lambda session: predict(config, session, arguments.weights, request), config)
+    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog, means=means_of(vars(config.run)))

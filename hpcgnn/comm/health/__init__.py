@@ -1,0 +1,1 @@
+"""Signs of life between ranks, and the watchdog that reads them."""

@@ -1,0 +1,94 @@
+"""The session of a script: it begins in the middle of the user's program, and ends with the program.
+
+`launch.run` surrounds a job; Python alone surrounds a script. So its ways out are caught where Python catches them. An
+uncaught exception reaches `sys.excepthook`, and ends the job as in `hpcgnn train`. The end of the script, and
+`sys.exit`, reach `atexit`, where the ranks wait for each other. The watchdog finds a rank that leaves while others wait
+elsewhere, because the final meeting uses messages of its own kind.
+"""
+
+import atexit
+import sys
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+
+import torch
+
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.launch.ending import abort, say
+from hpcgnn.comm.launch.launcher import launched_rank
+from hpcgnn.comm.launch.run import EXIT_FAULT, EXIT_USER_ERROR, end_with
+from hpcgnn.comm.session import Session
+from hpcgnn.errors import HpcgnnError
+
+_END = "the end of the script"
+# The session of this process: at most one, for MPI can be started once.
+_running: list[Session] = []
+
+
+def end_like_a_job() -> None:
+    """From now on an exception that nobody catches ends this process, and the job, as it does in `launch.run`."""
+    if isinstance(sys.excepthook, _Hook):
+        return
+    sys.excepthook = _Hook(sys.excepthook)
+
+
+class _Hook:
+    """For `sys.excepthook`. before: the one that was there."""
+
+    def __init__(self, before: Callable[..., object]) -> None:
+        self._before = before
+
+    def __call__(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if hasattr(sys, "ps1"):  # somebody types: what went wrong is no end
+            self._before(kind, error, trace)
+            return
+        if not _running and isinstance(error, HpcgnnError):  # found by all ranks, before they are connected
+            code = EXIT_USER_ERROR
+            if launched_rank() == 0:
+                say(f"hpcgnn: error: {error}")
+        else:
+            code = end_with(_running.pop() if _running else None, error.with_traceback(trace))
+        # Not os._exit: some MPI libraries have things to do after the interpreter, and launchers miss them.
+        raise SystemExit(code)
+
+
+def session_of_script(threads: int | None, watchdog: float) -> Session:
+    """Return the session of this process. The first call starts it, and is collective; later calls return the same one.
+
+    Args:
+        threads: threads per rank; None for the launcher's number.
+        watchdog: patience of the watchdog in seconds.
+
+    Raises:
+        ConfigError: MPI cannot be started.
+    """
+    end_like_a_job()
+    if not _running:
+        _running.append(Session(threads, watchdog))
+        atexit.register(_finish)
+    return _running[0]
+
+
+def _finish() -> None:
+    """End the session where the script ends. Collective."""
+    if not _running:
+        return
+    try:
+        session = _running.pop()
+        _meet(session.comm)
+        session.finish()
+    except BaseException:
+        traceback.print_exc()
+        abort(EXIT_FAULT)
+
+
+def _meet(comm: Communicator) -> None:
+    """Return when all ranks have come here: by messages, for a collective call could meet another one elsewhere."""
+    word, others = torch.zeros(1), range(1, comm.size)
+    if comm.rank == 0:
+        comm.exchange([], [(rank, torch.zeros(1)) for rank in others], _END).finish()
+        comm.exchange([(rank, word) for rank in others], [], _END).finish()
+    else:
+        comm.exchange([(0, word)], [], _END).finish()
+        comm.exchange([], [(0, word)], _END).finish()

@@ -1,0 +1,126 @@
+"""MPI between its start and its end."""
+
+import contextlib
+import faulthandler
+import os
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
+from hpcgnn import cores
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.health.heartbeat import HeartbeatBoard
+from hpcgnn.comm.health.watchdog import Watchdog
+from hpcgnn.comm.launch.crowding import Binding
+from hpcgnn.comm.launch.ending import meet
+from hpcgnn.comm.launch.launcher import choose_network, chosen_network, expected_ranks
+from hpcgnn.errors import ConfigError
+from hpcgnn.memory.resident import resident_bytes
+
+
+def load_mpi() -> ModuleType:
+    """Return mpi4py's MPI, not started yet, with the network chosen. Raises ImportError or RuntimeError without a
+    library.
+    """
+    import mpi4py
+
+    mpi4py.rc.initialize = mpi4py.rc.finalize = False
+    from mpi4py import MPI
+
+    choose_network(MPI)
+    return MPI
+
+
+class StartedMpi:
+    """A started MPI.
+
+    Attributes:
+        rank, size: this rank, and the number of ranks.
+        ranks_on_node, node: number of ranks of the node, and the first of them.
+        binding, near: this rank's cores, and those of all ranks of the node.
+        board: HeartbeatBoard of the node.
+        memory_bytes: memory for loading and starting.
+
+    Args:
+        limit: seconds after which a stuck start or end shows its stack, and ends this process; 0 never.
+        failure: see `start`.
+
+    Raises:
+        ConfigError: there is no library, or it does not belong to the launcher.
+    """
+
+    def __init__(self, limit: float, failure: tuple[str, str] | None = None) -> None:
+        without_mpi, self.binding = resident_bytes(), Binding.of_this_rank()
+        try:
+            self._mpi = MPI = load_mpi()
+        except (ImportError, RuntimeError) as error:
+            raise ConfigError(
+                f"no MPI library can be loaded ({' '.join(str(error).split())}); expected one inside the environment "
+                "(pip install 'hpcgnn[mpi]'), on the system (load the site's module), or named by "
+                "MPI4PY_LIBMPI=/path/to/libmpi.so; --comm torch needs none"
+            ) from error
+        self._limit = limit
+        with self._timed(), cores.all_used():
+            if failure is not None and MPI.Is_initialized():  # the others are past the first collective call
+                raise RuntimeError("failed after MPI was started")
+            self._level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
+            meet(MPI.COMM_WORLD, failure)
+        self.memory_bytes = resident_bytes() - without_mpi
+        self._world = MPI.COMM_WORLD
+        self.rank, self.size = self._world.rank, self._world.size
+        self._check()
+        node = self._world.Split_type(MPI.COMM_TYPE_SHARED)
+        self.ranks_on_node, self.node = node.size, node.bcast(self.rank)
+        self.near: list[Binding] = node.allgather(self.binding)
+        self.board = HeartbeatBoard.of_node(node) if self._world.size > 1 else None
+        node.Free()
+
+    def _check(self) -> None:
+        MPI, (variable, expected) = self._mpi, expected_ranks()
+        if self._world.size == 1 and expected > 1:
+            raise ConfigError(
+                f"the launcher started {expected} ranks ({variable}={expected}) but each believes to be rank 0 of 1: "
+                "launcher and MPI library do not match. Expected the launcher that belongs to "
+                f"{MPI.Get_library_version().split(chr(10))[0]}: {os.path.join(sys.prefix, 'bin', 'mpiexec')} if it "
+                "exists, or srun with the right --mpi= (srun --mpi=list)"
+            )
+        if self._level < MPI.THREAD_MULTIPLE:
+            raise ConfigError(
+                "the MPI library was built without MPI_THREAD_MULTIPLE, which the helper thread that advances "
+                "messages needs; load another MPI (see `hpcgnn doctor`)"
+            )
+
+    def transport(self, crowding: float, watchdog: Watchdog | None) -> Communicator:
+        """The MpiCommunicator of all ranks. Collective."""
+        from hpcgnn.comm.transports.mpi import MpiCommunicator
+
+        return MpiCommunicator(self._world, crowding, watchdog)
+
+    def describe(self) -> str:
+        """Describe the transport for people."""
+        names = {
+            getattr(self._mpi, f"THREAD_{name}"): name for name in ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
+        }
+        library = self._mpi.Get_library_version().split("\n")[0].strip("\0 \t")
+        network = chosen_network()
+        return f"{library}, thread level {names[self._level]}" + (
+            f", network module {network} (MPIR_CVAR_CH4_NETMOD)" if network else ""
+        )
+
+    def finish(self) -> None:
+        """End MPI in order. Collective."""
+        with self._timed():
+            self._mpi.Finalize()
+
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Limit the start or end of MPI. Both hold the interpreter's lock, so that no watchdog can run.
+
+        A timer in C shows the stack, and ends this process.
+        """
+        if self._limit:
+            faulthandler.dump_traceback_later(self._limit, exit=True)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()

@@ -1,0 +1,133 @@
+"""torch.distributed between its start and its end, on ranks that whatever launcher has started, without an MPI."""
+
+from datetime import timedelta
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+
+from hpcgnn import cores
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.health.heartbeat import HeartbeatBoard
+from hpcgnn.comm.health.watchdog import Watchdog
+from hpcgnn.comm.launch.addresses import LOOPBACK
+from hpcgnn.comm.launch.crowding import Binding
+from hpcgnn.comm.launch.ending import end_before_start
+from hpcgnn.comm.launch.launcher import chosen_interface, launch
+from hpcgnn.comm.launch.pmi import Pmi
+from hpcgnn.comm.launch.rendezvous import meet
+from hpcgnn.comm.transports.torch_backends import FOREVER, load_backend, make_communicator
+from hpcgnn.errors import ConfigError
+from hpcgnn.memory.resident import resident_bytes
+
+
+class StartedTorch:
+    """A started backend of torch.distributed; see `StartedMpi`.
+
+    Args:
+        backend: a name in `comm/transports/torch_backends.py`.
+        limit: seconds until all ranks must have come, 0 for no limit.
+        failure: None, or (one line, its traceback) on a rank that could not start. Then no rank returns.
+    """
+
+    def __init__(self, backend: str, limit: float, failure: tuple[str, str] | None = None) -> None:
+        before, self._backend, self._launch = resident_bytes(), backend, launch()
+        self.rank, self.size, self._store = self._launch.rank, self._launch.size, cast(Any, None)
+        self._pmi: Pmi | None = None
+        self.board: HeartbeatBoard | None = None
+        self.address, self.binding = LOOPBACK, Binding.of_this_rank()
+        self._timeout = timedelta(seconds=limit) if limit else FOREVER
+        with cores.all_used():
+            self._start(limit, failure)
+        self.memory_bytes = resident_bytes() - before
+
+    def _start(self, limit: float, failure: tuple[str, str] | None) -> None:
+        mistake: str | None = None
+        try:
+            load_backend(self._backend)
+        except ConfigError as error:
+            mistake = str(error)
+        if self.size == 1:
+            if mistake is not None:
+                raise ConfigError(mistake)
+            self._store, self.ranks_on_node, self.node, self.near = dist.HashStore(), 1, 0, [self.binding]
+        else:
+            self._meet(mistake, failure, limit)
+
+    def _meet(self, mistake: str | None, failure: tuple[str, str] | None, limit: float) -> None:
+        """Find the other ranks, and the data shared with this one."""
+        here = self._launch
+        if here.pmi is not None:
+            self._pmi = Pmi(here.pmi, limit)
+        mine: dict[str, Any] = {"node": here.node, "failure": failure and failure[0], "mistake": mistake}
+        mine |= {
+            "cores": sorted(self.binding.cores),
+            "main": sorted(self.binding.main if self.binding.by_openmp else ()),
+        }
+        said, self.address, first, port = meet(here, self._pmi, mine, self._open_store, limit)
+        lines = {rank: each["failure"] for rank, each in enumerate(said) if each["failure"] is not None}
+        if lines:
+            end_before_start(self.rank, lines, failure, "the ranks had met")
+        mistakes = [each["mistake"] for each in said if each["mistake"] is not None]
+        if mistakes:
+            self.finish()
+            raise ConfigError.on_all(mistakes[0])
+        if self._store is None:
+            self._store = dist.TCPStore(first, port, is_master=False, timeout=self._timeout)
+        near = [rank for rank, each in enumerate(said) if each["node"] == here.node]
+        self.ranks_on_node, self.node = len(near), near[0]
+        self.near = [Binding.of_lists(said[rank]["cores"], said[rank]["main"]) for rank in near]
+        self.board = HeartbeatBoard.of_node(_Node(self._store, near, self.rank))
+
+    def _open_store(self, address: str) -> int:
+        """On rank 0: torch's store, at a port that was free."""
+        self._store = dist.TCPStore(address, 0, is_master=True, wait_for_workers=False, timeout=self._timeout)
+        return int(self._store.port)
+
+    def transport(self, crowding: float, watchdog: Watchdog | None) -> Communicator:
+        """The communicator of all ranks. Collective. Ranks that wait sleep, whether they share cores or not."""
+        if watchdog is not None:
+            watchdog.heartbeat.arrive("the first connections")
+        made = make_communicator(self._backend, self._store, self.rank, self.size, self.address, watchdog)
+        if watchdog is not None:
+            watchdog.heartbeat.leave()
+        return made
+
+    def describe(self) -> str:
+        """Describe the transport for people."""
+        way = chosen_interface() or self.address
+        return f"torch {torch.__version__}, {self._backend} over {way}; ranks started by {self._launch.by}"
+
+    def finish(self) -> None:
+        """End in order. Collective."""
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        self._store = None
+        if self._pmi is not None:
+            self._pmi.finish()
+
+
+class _Node:
+    """The ranks of a node for HeartbeatBoard.of_node: mpi4py's interface over torch's store."""
+
+    def __init__(self, store: Any, ranks: list[int], rank: int) -> None:
+        self._store, self._first, self.size, self._steps = store, ranks[0], len(ranks), 0
+        self.rank = ranks.index(rank)
+
+    def _key(self) -> str:
+        self._steps += 1
+        return f"hpcgnn/node-{self._first}/{self._steps}"
+
+    def bcast(self, value: str | None) -> str | None:
+        """A text of the first rank's."""
+        key = self._key()
+        if self.rank == 0:
+            self._store.set(key, value or "")
+        return self._store.get(key).decode() or None
+
+    def barrier(self) -> None:
+        """Return when all have come here."""
+        key = self._key()
+        if self._store.add(f"{key}/count", 1) == self.size:
+            self._store.set(key, "all")
+        self._store.get(key)

@@ -1,0 +1,1 @@
+"""Transports behind the communicator: MPI, torch.distributed, oneCCL, one process."""

@@ -1,0 +1,81 @@
+"""Memory that the ranks of one node read and write together: a file without a name, which all of them map (memfd).
+
+MPI windows are bound by the size of /dev/shm, which containers keep small; this memory is not. It can use huge pages if
+the system allows them for shared memory (/sys/kernel/mm/transparent_hugepage/shmem_enabled). It disappears with the
+last reference to it, also when a rank dies.
+"""
+
+import contextlib
+import mmap
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from mpi4py import MPI
+
+from hpcgnn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hpcgnn.comm.transports.mpi import MpiCommunicator
+
+_HUGE = 1 << 21
+
+
+class MpiNodeMemory:
+    """The NodeMemory (see comm/communicator.py) of the ranks of `ranks` that are on this rank's node."""
+
+    def __init__(self, comm: "MpiCommunicator", ranks: MPI.Comm) -> None:
+        self._comm = comm
+        self._node: MPI.Intracomm = ranks.Split_type(MPI.COMM_TYPE_SHARED, key=comm.rank)  # type: ignore[assignment]
+        self.ranks: list[int] = self._node.allgather(comm.rank)
+        self.place: int = self._node.rank
+
+    def allocate(self, nbytes: int) -> mmap.mmap:
+        size, memory = max(1, -(-nbytes // _HUGE)) * _HUGE, None
+        with contextlib.ExitStack() as until_mapped:
+            path, failure = "", ""
+            if self.place == 0:
+                try:
+                    made = os.memfd_create("hpcgnn", os.MFD_CLOEXEC)
+                    until_mapped.callback(os.close, made)
+                    os.ftruncate(made, size)
+                    path = f"/proc/{os.getpid()}/fd/{made}"
+                except OSError as error:
+                    failure = str(error)
+            path = self._node.bcast(path)
+            if path:
+                try:
+                    file = os.open(path, os.O_RDWR)
+                    until_mapped.callback(os.close, file)
+                    memory = mmap.mmap(file, size)
+                except OSError as error:
+                    failure = str(error)
+            failures = self._node.allgather(failure)
+        if any(failures) or memory is None:
+            raise ConfigError(
+                f"--intra-node shared: the ranks of a node cannot map the memory of one of them "
+                f"({max(failures, key=len)}); expected ranks of one user that see each other's /proc, in one container "
+                "or in none; use --intra-node messages"
+            )
+        with contextlib.suppress(OSError, AttributeError):  # a system without huge pages
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        return memory
+
+    def gather(self, value: Any) -> list[Any]:
+        return self._node.allgather(value)
+
+    def meet(self, number: int, kind: str) -> None:
+        # Both ends at once: the largest number and, with its sign changed, the least.
+        mine, found = np.array([number, -number]), np.empty(2, np.int64)
+        start = time.perf_counter()
+        self._comm.complete([self._node.Iallreduce(mine, found, MPI.MAX)], kind)
+        self._comm.ledger.add(kind, seconds_waiting=time.perf_counter() - start)
+        if found[0] != -found[1]:
+            raise RuntimeError(
+                f"the ranks of a node meet for different rows: this one for {number}, of {found.tolist()}"
+            )
+
+    def close(self) -> None:
+        """Free MPI's resources for it. Collective over the node."""
+        self._node.Free()

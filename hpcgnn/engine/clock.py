@@ -1,0 +1,78 @@
+"""Wall seconds of an epoch by phase on one rank, with processor time and page faults of its training phases.
+
+Ranks that share cores wait for each other: their wall time is unreliable, their processor time stays true. Page faults
+are the price of fresh memory, which can be a third of an epoch. Others, such as the memory profile, can watch the
+clock.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+from hpcgnn.comm.health.heartbeat import Heartbeat
+from hpcgnn.engine.tally import Tally
+
+PHASES = ("forward", "backward", "reduction", "step")
+COSTS = ("user_seconds", "system_seconds", "minor_faults")
+
+
+# Told of the phase that begins, it gives what is entered for it.
+Watch = Callable[[str], AbstractContextManager[None]]
+
+
+def both(one: Watch, other: Watch) -> Watch:
+    """The watch of two who want to know; the second one's time is not the first one's."""
+
+    @contextlib.contextmanager
+    def watch(phase: str) -> Iterator[None]:
+        with one(phase), other(phase):
+            yield
+
+    return watch
+
+
+def unwatched(phase: str) -> AbstractContextManager[None]:
+    """The watch of those who need none: a context manager that does nothing."""
+    return contextlib.nullcontext()
+
+
+class Clock:
+    """`with clock("forward"): …` adds wall seconds to a phase; `take()` returns {phase: seconds} and resets them.
+
+    `take_costs()` does the same for {user_seconds, system_seconds, minor_faults} of all training phases together. They
+    cover all threads of the process.
+
+    Attributes:
+        watch: called with the phase; returns a context manager around it, outside the timed interval.
+        heartbeat: receives the phase, so that others can see the rank's position.
+        tally: sums up the costs of each phase.
+    """
+
+    def __init__(
+        self, watch: Watch = unwatched, heartbeat: Heartbeat | None = None, tally: Tally | None = None
+    ) -> None:
+        self._watch, self._heartbeat, self.tally = watch, heartbeat or Heartbeat(), tally or Tally()
+        self._seconds = dict.fromkeys((*PHASES, "evaluation"), 0.0)
+        self._costs: dict[str, float] = dict.fromkeys(COSTS, 0)
+
+    @contextlib.contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        self._heartbeat.at = phase
+        self._heartbeat.beat()  # steps that send nothing are a way to get on, too
+        with self._watch(phase):
+            before = self.tally.read()
+            try:
+                yield
+            finally:
+                spent = self.tally.book(phase, before)
+                self._seconds[phase] += spent["seconds"]
+                for name in COSTS if phase in PHASES else ():
+                    self._costs[name] += spent[name]
+
+    def take(self) -> dict[str, float]:
+        seconds, self._seconds = self._seconds, dict.fromkeys(self._seconds, 0.0)
+        return seconds
+
+    def take_costs(self) -> dict[str, float]:
+        costs, self._costs = self._costs, dict.fromkeys(self._costs, 0)
+        return costs

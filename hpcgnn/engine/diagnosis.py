@@ -1,0 +1,113 @@
+"""Where numbers stopped being finite: asked once, when the loss or a gradient is not, so that a healthy epoch pays
+nothing.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.hooks import RemovableHandle
+
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.errors import TrainingError
+from hpcgnn.nn.graph import Graph
+
+if TYPE_CHECKING:
+    from hpcgnn.engine.trainer import Trainer
+
+
+def first_not_finite(model: torch.nn.Module, graph: Graph, comm: Communicator, what: str = "loss") -> str:
+    """Describe the first tensor in the forward pass that is not finite, and its rank. Collective: runs the pass again.
+
+    Dropout is a function of epoch and node, so the second pass equals the first.
+
+    Args:
+        model: the model.
+        graph: its graph (nn.graph.Graph).
+        comm: the communicator.
+        what: 'loss', or 'gradient' if the loss is finite. Then, if the forward pass is finite too, the text names the
+            first parameter with a gradient that is not.
+    """
+    for name, parameter in model.named_parameters():
+        if not torch.isfinite(parameter).all():
+            return f"parameter {name} is not finite already"
+    found: list[tuple[int, str]] = []
+    passed = [0]
+
+    def note(name: str, module: torch.nn.Module) -> RemovableHandle:
+        def hook(module: torch.nn.Module, inputs: Any, output: Any) -> None:
+            passed[0] += 1
+            rows = getattr(output, "rows", output)  # of a layer that hands its output over
+            if not found and isinstance(rows, torch.Tensor) and not torch.isfinite(rows).all():
+                found.append((passed[0], f"{name} ({type(module).__name__})"))
+
+        return module.register_forward_hook(hook)
+
+    hooks = [note(name, module) for name, module in model.named_modules() if name]
+    try:
+        with torch.no_grad():
+            model(graph)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    everyone = comm.allgather_object(found[0] if found else None)
+    first = min((order, rank, name) for rank, (order, name) in _numbered(everyone)) if any(everyone) else None
+    if first is None:
+        return (
+            "every layer's output is finite, the loss of them is not"
+            if what == "loss"
+            else _first_gradient(model, comm)
+        )
+    return f"the first output that is not finite is that of layer {first[2]}, on rank {first[1]}"
+
+
+def _first_gradient(model: torch.nn.Module, comm: Communicator) -> str:
+    names = [name for name, p in model.named_parameters() if p.grad is not None and not torch.isfinite(p.grad).all()]
+    everyone = [name for name in comm.allgather_object(names[0] if names else None) if name]
+    return "every layer's output and the loss are finite" + (
+        f", the gradient of {everyone[0]} is not" if everyone else ""
+    )
+
+
+def _numbered(found: list[tuple[int, str] | None]) -> list[tuple[int, tuple[int, str]]]:
+    return [(rank, each) for rank, each in enumerate(found) if each is not None]
+
+
+def check_finite(trainer: "Trainer", local_loss: torch.Tensor, finite: bool, epoch: int) -> float:
+    """Return the sum of the ranks' shares of the loss in float64. Collective.
+
+    Args:
+        trainer: the trainer.
+        local_loss: this rank's share of the loss.
+        finite: whether this rank's gradients are finite.
+        epoch: number of the epoch.
+
+    Raises:
+        TrainingError: on all ranks, if the loss or a gradient is not finite, or a number left the range of a message.
+    """
+    overflowed = trainer.schedule.halo.overflowed
+    bad = torch.tensor([not torch.isfinite(local_loss), not finite, overflowed], dtype=torch.float64)
+    totals = trainer.comm.total(torch.cat([local_loss.double().view(1), bad]))
+    if totals[1:].any():
+        raise _failure(trainer, bad, epoch)
+    return float(totals[0])
+
+
+def _failure(trainer: "Trainer", bad: torch.Tensor, epoch: int) -> TrainingError:
+    """Return the error that names the fault and its ranks. bad: (3,) of this rank, see `check_finite`. Collective."""
+    losses, gradients, overflows = torch.tensor(trainer.comm.allgather_object(bad.tolist())).T
+    if overflows.any():
+        return TrainingError.on_all(
+            f"a number left the range of --halo-dtype fp16 (65504) on its way from rank {_ranks(overflows)} in "
+            f"epoch {epoch + 1}; use --halo-dtype bf16, which has the range of fp32. The last checkpoint is kept"
+        )
+    what, flags = ("loss", losses) if losses.any() else ("gradient", gradients)
+    seen = trainer.graph if trainer.views.subgraph is None else trainer.training_graph
+    where = first_not_finite(trainer.model, seen, trainer.comm, what)
+    return TrainingError.on_all(
+        f"the {what} is not finite in epoch {epoch + 1} on rank {_ranks(flags)}: {where}; expected a finite "
+        f"{what}. Lower --lr, set --clip-norm, or look for extreme features; the last checkpoint is kept"
+    )
+
+
+def _ranks(flags: torch.Tensor) -> str:
+    return ", ".join(str(rank) for rank in torch.nonzero(flags).flatten().tolist())

@@ -1,0 +1,199 @@
+"""The optimizers, and the learning rate as a pure function of the epoch (so that resuming needs no scheduler state).
+
+The arithmetic is torch's, by its functions `adam`, `adamw` and `sgd`. Its optimizer classes load torch's compiler,
+which nothing here uses, when they are made: 70 MiB and 2 to 3 seconds of processor time on every rank.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+import torch
+from torch.optim.adam import adam
+from torch.optim.adamw import adamw
+from torch.optim.sgd import sgd
+
+from hpcgnn.options import OptimConfig
+
+# {name: tensor}, what an optimizer knows of a parameter.
+State = dict[str, torch.Tensor]
+
+
+class Stack(Protocol):
+    """A module that has its convolutions in `convs`."""
+
+    convs: torch.nn.ModuleList
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]: ...
+
+
+class Optimizer:
+    """Takes one step at a time over groups of parameters. Subclasses define a parameter's state, and its update.
+
+    Attributes:
+        param_groups: list of {'params', 'weight_decay', 'lr'}.
+        state: {parameter: {name: tensor}}, empty before the first step.
+        state_names: possible names, in this order.
+    """
+
+    state_names: tuple[str, ...] = ()
+
+    def __init__(self, groups: list[dict[str, Any]], lr: float) -> None:
+        self.param_groups = [{**group, "lr": lr} for group in groups]
+        self.state: dict[torch.Tensor, State] = {}
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Move all parameters along their gradients, in place."""
+        for group in self.param_groups:
+            parameters = group["params"]
+            for parameter in parameters:
+                if parameter not in self.state:
+                    self.state[parameter] = self.begin(parameter)
+            states = [self.state[parameter] for parameter in parameters]
+            self.move(parameters, [p.grad for p in parameters], states, group["lr"], group["weight_decay"])
+
+    def begin(self, parameter: torch.Tensor) -> State:
+        """The state of a parameter before its first step: {name: tensor}."""
+        return {}
+
+    def move(
+        self,
+        parameters: list[torch.Tensor],
+        gradients: list[torch.Tensor],
+        states: list[State],
+        lr: float,
+        weight_decay: float,
+    ) -> None:
+        """Update parameters and states in place."""
+        raise NotImplementedError
+
+    def state_dict(self) -> dict[int, State]:
+        """Return {number of the parameter, in the order of the groups: {name: tensor}}; parameters without state are
+        left out.
+        """
+        return {i: self.state[p] for i, p in enumerate(self._parameters()) if self.state.get(p)}
+
+    def load_state_dict(self, saved: Mapping[int, State]) -> None:
+        """Load the result of `state_dict`. Raises ValueError if it does not fit."""
+        parameters = self._parameters()
+        for index, state in saved.items():
+            if index >= len(parameters):
+                raise ValueError(f"expected the state of {len(parameters)} parameters, got that of number {index}")
+            for name, tensor in state.items():
+                if name != "step" and tensor.shape != parameters[index].shape:
+                    raise ValueError(
+                        f"{name} of parameter {index}: expected shape {tuple(parameters[index].shape)}, got "
+                        f"{tuple(tensor.shape)}"
+                    )
+        self.state = {parameters[index]: dict(state) for index, state in saved.items()}
+
+    def _parameters(self) -> list[torch.Tensor]:
+        return [parameter for group in self.param_groups for parameter in group["params"]]
+
+
+class Adam(Optimizer):
+    """Kingma and Ba, ICLR'15."""
+
+    state_names = ("step", "exp_avg", "exp_avg_sq")
+    rule: Callable[..., None] = staticmethod(adam)
+
+    def begin(self, parameter: torch.Tensor) -> State:
+        moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+        return {"step": torch.zeros(()), **moments}
+
+    def move(
+        self,
+        parameters: list[torch.Tensor],
+        gradients: list[torch.Tensor],
+        states: list[State],
+        lr: float,
+        weight_decay: float,
+    ) -> None:
+        means, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
+        settings: dict[str, Any] = {
+            "amsgrad": False,
+            "beta1": 0.9,
+            "beta2": 0.999,
+            "eps": 1e-8,
+            "maximize": False,
+            "fused": True,
+        }
+        self.rule(parameters, gradients, means, squares, [], steps, lr=lr, weight_decay=weight_decay, **settings)
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay: Loshchilov and Hutter, ICLR'19."""
+
+    rule = staticmethod(adamw)
+
+
+class Sgd(Optimizer):
+    """Gradient descent with momentum."""
+
+    state_names = ("momentum_buffer",)
+
+    def __init__(self, groups: list[dict[str, Any]], lr: float, momentum: float) -> None:
+        super().__init__(groups, lr)
+        self.momentum = momentum
+
+    def move(
+        self,
+        parameters: list[torch.Tensor],
+        gradients: list[torch.Tensor],
+        states: list[State],
+        lr: float,
+        weight_decay: float,
+    ) -> None:
+        velocities = [state.get("momentum_buffer") for state in states]
+        settings: dict[str, Any] = {
+            "momentum": self.momentum,
+            "dampening": 0.0,
+            "nesterov": False,
+            "maximize": False,
+            "fused": True,
+        }
+        sgd(parameters, gradients, velocities, lr=lr, weight_decay=weight_decay, **settings)
+        for state, velocity in zip(states, velocities, strict=True):
+            if velocity is not None:
+                state["momentum_buffer"] = velocity
+
+
+def build_optimizer(model: Stack, options: OptimConfig) -> Optimizer:
+    """Return Adam, AdamW or SGD, with weight decay on all parameters or on the first convolution's."""
+    first = list(model.convs[0].parameters())
+    in_first = {id(p) for p in first}
+    rest = [p for p in model.parameters() if id(p) not in in_first]
+    decay_rest = options.weight_decay if options.weight_decay_layers == "all" else 0.0
+    groups = [{"params": first, "weight_decay": options.weight_decay}]
+    if rest:
+        groups.append({"params": rest, "weight_decay": decay_rest})
+    return make_optimizer(groups, options)
+
+
+def make_optimizer(groups: list[dict[str, Any]], options: OptimConfig) -> Optimizer:
+    """The optimizer of --optimizer over groups {'params', 'weight_decay'}."""
+    if options.optimizer == "sgd":
+        return Sgd(groups, options.lr, options.momentum)
+    return {"adam": Adam, "adamw": AdamW}[options.optimizer](groups, options.lr)
+
+
+def learning_rate(epoch: int, options: OptimConfig) -> float:
+    """The learning rate of an epoch (from 0)."""
+    if epoch < options.warmup_epochs:
+        return options.lr * (epoch + 1) / options.warmup_epochs
+    progress = (epoch - options.warmup_epochs) / max(1, options.epochs - options.warmup_epochs)
+    return (
+        options.lr
+        * {
+            "constant": lambda: 1.0,
+            "cosine": lambda: 0.5 * (1 + math.cos(math.pi * progress)),
+            "linear": lambda: 1.0 - progress,
+            "step": lambda: options.lr_step_factor ** ((epoch - options.warmup_epochs) // options.lr_step_epochs),
+        }[options.lr_schedule]()
+    )
+
+
+def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = rate

@@ -1,0 +1,351 @@
+"""The result of a run: `summary.json`, `ranks.jsonl` with a record for each rank, the table on the screen and the
+picture of the curves.
+"""
+
+import contextlib
+import logging
+import os
+import platform
+import socket
+import statistics
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+import torch
+from tabulate import tabulate
+
+from hpcgnn import __version__, cores, kernels
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.session import Session
+from hpcgnn.config import Config
+from hpcgnn.engine.epochs import Progress
+from hpcgnn.engine.matmul import bf16_instructions
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.records import FIRST_EPOCH, shown_number, spread, to_json
+from hpcgnn.report.curves import draw_curves
+from hpcgnn.report.energy import energy_line
+from hpcgnn.report.losses import find_losses, loss_lines
+from hpcgnn.report.measures import named
+from hpcgnn.report.read import RANKS
+from hpcgnn.terminal import tell
+
+if TYPE_CHECKING:
+    from hpcgnn.engine.rundir import RunDir
+    from hpcgnn.engine.trainer import Trainer
+
+
+log = logging.getLogger("hpcgnn")
+# What the ledger's kinds of traffic are made of, for those who must say what left a rank.
+CONTENTS = {
+    "input": "features of nodes: rows, or entries where they are sparse",
+    "halo_forward": "hidden states of nodes, or projections of their features or states",
+    "halo_backward": "gradients of those",
+    "resume": "as input and halo_forward, sent once more because the run was resumed",
+    "evaluation": "as input or halo_forward, for the metrics; and counts",
+    "allreduce": "gradients of parameters",
+    "average": "parameters and buffers of the model",
+    "metrics": "sums of losses, counts, seconds and statistics over nodes",
+    "plan": "which nodes are whose neighbours: ids, degrees and types of nodes",
+    "control": "short messages about errors, files and times",
+    "scratch_written": "nothing leaves the node: what a step keeps, written to the scratch file",
+    "scratch_read": "nothing leaves the node: what a step keeps, read from the scratch file",
+}
+PACKAGES = ("torch", "numpy", "h5py", "mpi4py", "pymetis")
+
+
+def partition_quality(local: LocalGraph, name: str, comm: Communicator) -> dict[str, Any]:
+    """How good the map is: balance of nodes and edges, halo rows, cut edges, over all ranks. Collective."""
+    plan, own_edges, count = local.inward.plan, local.inward.own.num_edges, local.inward.num_edges
+    ranks = comm.allgather_object((local.num_owned, count, count - own_edges, plan.num_halo, plan.num_boundary))
+    nodes, edges, cut, halo, _ = (list(column) for column in zip(*ranks, strict=True))
+    return {
+        "partition": name,
+        "nodes": spread(nodes),
+        "edges": spread(edges),
+        "halo_rows": spread(halo),
+        "halo_rows_total": sum(halo),
+        "halo_rows_per_node": sum(halo) / local.num_nodes,
+        "cut_edges": sum(cut),
+        "cut_share": sum(cut) / max(1, sum(edges)),
+        "imbalance_nodes": _imbalance(nodes),
+        "imbalance_edges": _imbalance(edges),
+    }
+
+
+def _imbalance(values: Sequence[int]) -> float:
+    return max(values) * len(values) / max(1, sum(values))
+
+
+def versions() -> dict[str, str]:
+    """Return {package: version} of the packages that the numbers depend on."""
+    found = {"hpcgnn": __version__, "python": platform.python_version()}
+    return found | {package: _version(package) for package in PACKAGES}
+
+
+@cache
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def gather_rank_records(
+    trainer: "Trainer", local: LocalGraph, memory: dict[str, Any], energy: dict[str, Any] | None
+) -> list[dict[str, Any]] | None:
+    """Return the measurements of every rank, in the order of ranks, on rank 0; None on the others. Collective.
+
+    Args:
+        trainer: the trainer.
+        local: the rank's share of the graph.
+        memory: {baseline, growth, peak, libraries, code} of this rank in bytes, with `profile` if memory was profiled.
+        energy: the reading of this rank's Meter.
+    """
+    comm = trainer.comm
+    parts = (local, *filter(None, trainer.views.shares))
+    adjacencies = [each for part in parts for each in (part.inward, part.outward, part.feature_rows) if each]
+    adjacencies += [*local.held.values(), *local.negatives.values(), *local.known]
+    mine = {
+        "rank": comm.rank,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "threads": torch.get_num_threads(),
+        "cores": sorted(cores.usable()),
+        "bf16_instructions": bf16_instructions(),
+        "nodes": local.num_owned,
+        "edges": local.inward.num_edges,
+        "halo_rows": local.inward.plan.num_halo,
+        "sent_rows": local.inward.plan.num_boundary,
+        "plan_bytes": sum({id(each): each.nbytes for each in adjacencies}.values()),
+        "rows_computed": trainer.views.rows_computed(len(trainer.model.convs)),
+        "halo_rows_by_layer": [(share or local).inward.plan.num_halo for share in trainer.views.shares],
+        "halo_rounds": max(len(each.plan.rounds) for each in adjacencies),
+        "halo_buffer_bytes": trainer.buffers.nbytes,
+        "halo_kept_bytes": trainer.schedule.halo.kept_bytes,
+        "libraries_rss_bytes": memory["libraries"],
+        "libraries_code_bytes": memory["code"],
+        "baseline_rss_bytes": memory["baseline"],
+        "peak_rss_bytes": memory["peak"],
+        "training_growth_bytes": memory["growth"],
+        "memory_profile": memory.get("profile"),
+        "traffic": comm.ledger.total(),
+        "scratch": None,
+        **trainer.plugins.record(),
+        "losses": trainer.clock.tally.record(),
+        "energy": energy,
+    }
+    return comm.gather_object(mine)
+
+
+def summarise(
+    trainer: "Trainer",
+    config: Config,
+    session: Session,
+    meta: GraphMeta,
+    spec: ModelSpec,
+    progress: Progress,
+    quality: dict[str, Any],
+    ranks: list[dict[str, Any]],
+    seconds_loading: float,
+    energy: dict[str, Any],
+    run_dir: "RunDir",
+) -> dict[str, Any]:
+    """Write `summary.json`, then the records of the ranks, and return the summary. Rank 0. ranks: from
+    `gather_rank_records`; energy: from `find_energy`.
+    """
+    comm = trainer.comm
+    records = run_dir.records()
+    told = progress.best["epoch"] if progress.best else progress.epoch
+    summary = {
+        "ranks": comm.size,
+        "threads_per_rank": session.threads,
+        "schedule": config.schedule.schedule,
+        "model": spec.model,
+        "parameters": sum(p.numel() for p in trainer.model.parameters()),
+        "learned_features": meta.num_nodes * spec.learned,
+        "epochs": progress.epoch,
+        "final_loss": records[-1]["loss"],
+        "task": trainer.evaluator.task.name,
+        "metric": trainer.evaluator.name,
+        "better": trainer.evaluator.metric.direction,
+        "best_val": progress.best and progress.best["val"],
+        "first_epoch": FIRST_EPOCH,
+        "best_epoch": progress.best and progress.best["epoch"],
+        "test_at_best_val": progress.best and progress.best["test"],
+        "test_at_end": records[-1].get("test"),
+        "split_nodes": trainer.evaluator.counts,
+        "judged": trainer.evaluator.task.judged,
+        "links": next((r["links"] for r in records if "links" in r and r["epoch"] == told), None),
+        "epoch_seconds": _middle([r["seconds"]["epoch"]["max"] for r in records]),
+        "peak_rss_bytes": _bytes(r["peak_rss_bytes"] for r in ranks),
+        "libraries_rss_bytes": _bytes(r["libraries_rss_bytes"] for r in ranks),
+        "libraries_code_bytes": _bytes(r["libraries_code_bytes"] for r in ranks),
+        "training_growth_bytes": _bytes(r["training_growth_bytes"] for r in ranks),
+        "memory_profile": _memory_profile(ranks),
+        "rows_computed": [sum(layer) for layer in zip(*(r["rows_computed"] for r in ranks), strict=True)],
+        "halo_bytes_per_epoch": _traffic(records[-1:], "halo_forward", "halo_backward"),
+        "halo_bytes_total": _traffic(records, "halo_forward", "halo_backward", "input"),
+        "allreduce_bytes_per_epoch": _traffic(records[-1:], "allreduce"),
+        "bytes_total": {kind: _traffic(records, kind) for kind in sorted({k for r in records for k in r["bytes"]})},
+        "seconds": {
+            phase: {
+                "max": sum(r["seconds"][phase]["max"] for r in records),
+                "mean": sum(r["seconds"][phase]["mean"] for r in records),
+            }
+            for phase in records[-1]["seconds"]
+        },
+        "seconds_loading": seconds_loading,
+        "energy": energy,
+        "halo_buffer_bytes": max(r["halo_buffer_bytes"] for r in ranks),
+        "halo_kept_bytes": max(r["halo_kept_bytes"] for r in ranks),
+        "partition": quality,
+        "graph": str(config.data.graph),
+        "graph_uuid": meta.uuid,
+        "seed": config.run.seed,
+        "versions": versions(),
+        "kernels": kernels.describe(),
+        "hosts": sorted({r["host"] for r in ranks}),
+        "command": sys.argv,
+        "config": config.to_dict(),
+    }
+    if config.schedule.private_features:
+        summary["left_each_rank"] = [
+            {"rank": record["rank"], **{kind: _content(kind, entry) for kind, entry in record["traffic"].items()}}
+            for record in ranks
+        ]
+    try:
+        summary["losses"] = find_losses(ranks, summary)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # the result must not be lost with it
+        log.warning("no loss report: %s: %s", type(error).__name__, error)
+        summary["losses"] = None
+    with comm.heartbeat.storing():
+        run_dir.write("summary.json", to_json(summary, indent=1))
+        run_dir.write(RANKS, "".join(to_json(record) + "\n" for record in ranks))  # one file of however many ranks
+    return summary
+
+
+def _content(kind: str, entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a rank's traffic of one kind since its process began."""
+    return {"what": CONTENTS.get(kind, kind), "messages": entry["messages"], "bytes": entry["bytes_sent"]}
+
+
+def _middle(values: Sequence[float]) -> dict[str, float]:
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def _bytes(values: Iterable[float]) -> dict[str, float]:
+    values = list(values)
+    return {"max": max(values), "mean": sum(values) / len(values), "sum": sum(values)}
+
+
+def _memory_profile(ranks: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return {phase: {measured, accounted}} above the memory before the graph, or None without a profile.
+
+    Each entry is {max, mean, min} over ranks.
+    """
+    profiles = [rank["memory_profile"] for rank in ranks]
+    if None in profiles:
+        return None
+    phases = {}
+    for phase in profiles[0]["phase_peak_bytes"]:
+        phases[phase] = {"measured": spread([p["phase_peak_bytes"][phase] - p["base_bytes"] for p in profiles])}
+        if phase in profiles[0]["account_bytes"]:
+            phases[phase]["accounted"] = spread([sum(p["account_bytes"][phase].values()) for p in profiles])
+    return {"base_bytes": spread([p["base_bytes"] for p in profiles]), "phases": phases}
+
+
+def _traffic(records: list[dict[str, Any]], *kinds: str) -> int:
+    """Bytes sent by all ranks in these epochs for these kinds of traffic."""
+    return sum(record["bytes"].get(kind, {"sum": 0})["sum"] for record in records for kind in kinds)
+
+
+def _learned(summary: dict[str, Any]) -> str:
+    count = summary.get("learned_features", 0)  # runs of earlier versions have none
+    return f" and {count:,} learned features" if count else ""
+
+
+def show_result(summary: dict[str, Any], run_dir: "RunDir") -> None:
+    """Print the result as a table and draw the curves. Rank 0.
+
+    An error here becomes a line in the log, for the run is done and its files are written.
+    """
+    with _without_harm("table of the result"):
+        tell(_result_table(summary))
+    with _without_harm("lines about losses"):
+        if reason := (summary.get("energy") or {}).get("reason"):
+            log.info("energy: %s", reason)
+        for line in loss_lines(losses) if (losses := summary.get("losses")) else ():
+            log.info("%s", line)
+    picture = None
+    with _without_harm("curves.png"):
+        picture = draw_curves(run_dir.path)
+        if picture is None:
+            log.warning("no curves.png: matplotlib is not installed (pip install 'hpcgnn[plot]')")
+    tell(f"results in {run_dir.path}/: summary.json, metrics.jsonl" + (f", {picture.name}" if picture else ""))
+
+
+@contextlib.contextmanager
+def _without_harm(what: str) -> Iterator[None]:
+    """Turn an error of the body into a warning."""
+    try:
+        yield
+    except Exception as error:
+        log.warning("no %s: %s: %s", what, type(error).__name__, " ".join(str(error).split()))
+
+
+def _result_table(summary: dict[str, Any]) -> str:
+    """The result for people."""
+    mib = 2**20
+    metric = named(summary)
+    rows = [
+        ("model", f"{summary['model']}, {summary['parameters']:,} parameters{_learned(summary)}"),
+        ("ranks × threads", f"{summary['ranks']} × {summary['threads_per_rank']}"),
+        ("epochs", summary["epochs"]),
+        ("final loss", f"{summary['final_loss']:.4f}"),
+    ]
+    if summary["best_val"] is not None:
+        rows += [
+            (f"best validation {metric}", f"{summary['best_val']:.4f} (epoch {summary['best_epoch']})"),
+            (f"test {metric} there", shown_number(summary["test_at_best_val"])),
+        ]
+    elif summary["config"]["run"]["eval_every"]:
+        why = (
+            "not defined in any epoch"
+            if summary["split_nodes"]["val"]
+            else f"the graph has no validation {summary.get('judged', 'nodes')}"
+        )
+        rows += [
+            (f"best validation {metric}", f"– ({why})"),
+            (f"test {metric} after the last epoch", shown_number(summary["test_at_end"])),
+        ]
+    for split, values in (summary.get("links") or {}).items():
+        shown = ", ".join(f"{name} {shown_number(value)}" for name, value in values.items())
+        rows.append((f"{split}, all metrics", shown))
+    seconds, growth, peak = summary["epoch_seconds"], summary["training_growth_bytes"], summary["peak_rss_bytes"]
+    libraries, code = summary["libraries_rss_bytes"], summary["libraries_code_bytes"]
+    rows += [
+        ("seconds per epoch", f"{seconds['median']:.4f} ({seconds['min']:.4f} to {seconds['max']:.4f})"),
+        (
+            "memory of training per rank",
+            f"{growth['max'] / mib:.1f} MiB at most, {growth['mean'] / mib:.1f} MiB in the mean",
+        ),
+        ("peak resident memory", f"{peak['max'] / mib:.0f} MiB at most, {peak['sum'] / mib:.0f} MiB over all ranks"),
+        (
+            "  libraries in it, per rank",
+            f"{libraries['mean'] / mib:.0f} MiB; {code['mean'] / mib:.0f} MiB of them are shared by the ranks of a "
+            "node",
+        ),
+        (
+            "halo",
+            f"{summary['partition']['halo_rows_total']:,} rows in the map, "
+            f"{summary['halo_bytes_per_epoch'] / mib:.2f} MiB sent per epoch",
+        ),
+    ]
+    if (energy := summary.get("energy") or {}).get("joules") is not None:
+        rows.append(("energy", energy_line(energy)))
+    return tabulate(rows, tablefmt="rounded_outline", disable_numparse=True)

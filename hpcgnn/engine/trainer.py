@@ -1,0 +1,150 @@
+"""The one training step. It knows neither the schedule nor the model nor the transport nor any plugin."""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from hpcgnn.comm import Communicator
+from hpcgnn.cores.domains import over_own_domains
+from hpcgnn.engine.clock import Clock, Watch, unwatched
+from hpcgnn.engine.constants import Constants
+from hpcgnn.engine.diagnosis import check_finite
+from hpcgnn.engine.hooks import Plugins
+from hpcgnn.engine.judging import make_judges, prepare_model
+from hpcgnn.engine.optim import learning_rate
+from hpcgnn.engine.tally import Tally
+from hpcgnn.engine.update import Update
+from hpcgnn.engine.views import TrainingPart, make_views
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.nn.linear import initialise
+from hpcgnn.nn.registry import MODELS
+from hpcgnn.ops.draws import Randomness
+from hpcgnn.plan.run_plan import RunPlan
+from hpcgnn.schedules.base import Step
+from hpcgnn.schedules.schedule_registry import SCHEDULES
+
+
+class Trainer:
+    """Model, optimizer and schedule over one rank's share of a graph. Made and used collectively.
+
+    Attributes:
+        plan: the run's decisions; its configuration is resolved.
+        local: the rank's share in training, which may send sums of rows.
+        views: the parts of the share for evaluation and training.
+        graph, training_graph: the Graph of evaluation, and of training.
+        stages, stage: the OptimConfig of each stage, and the present Stage.
+        objective, evaluator: the loss (only if the run trains), and the metrics.
+    """
+
+    @over_own_domains()
+    def __init__(
+        self,
+        local: LocalGraph,
+        plan: RunPlan,
+        comm: Communicator,
+        buffers: HaloBuffers,
+        make_plugins: Callable[["Trainer", bool], Plugins],
+        watch: Watch = unwatched,
+        learns: bool = True,
+        part: TrainingPart = TrainingPart(),
+    ) -> None:
+        """make_plugins: makes the optional behaviour (plugins/registry.py). watch: gets the phases (clock.py). learns:
+        whether anything is trained; if not, the graph needs no labels. part: makes the part that training sees.
+        """
+        config, self.plan, self.comm, self.buffers = plan.config, plan, comm, buffers
+        self.clock, self.random = Clock(watch, comm.heartbeat, Tally(comm.ledger)), Randomness(config.run.seed)
+        self.constants = Constants(comm.ledger)
+        with torch.random.fork_rng(devices=[]):
+            # For layers that start as torch has it: the same on all ranks.
+            torch.default_generator.manual_seed(config.run.seed)
+            self.model = MODELS[plan.spec.model].build(plan.spec)
+            self.views = make_views(local, plan, self.model, comm, buffers, learns, part)
+            if self.views.in_place is not None:
+                self.constants.trim = self.views.in_place.trim
+            self.local = self.views.local
+            entry = SCHEDULES[config.schedule.schedule]
+            self.schedule = entry.build(self.views.trained_on, comm, buffers, config, self.random)
+            self.schedule.sync.extend(self.model)
+            prepare_model(self.model, plan)
+        initialise(self.model, self.random, config.model.initial_weights)
+        self.plugins = make_plugins(self, learns)
+        changing = [each.columns for each in self.plugins if each.columns is not None]
+        verbs = self.schedule.halo, comm, self.random, self.constants, buffers
+        self.graph, self.training_graph = self.views.graphs(*verbs, changing)
+        self.stages = self.schedule.sync.plan(config.optim)
+        self._update: Update | None = None
+        self.begin_stage(0, 0)
+        self.evaluator, objective = make_judges(self, learns)
+        if objective is None:
+            return
+        self.objective = objective
+        # The gradients of a mean over very many nodes are smaller than what fp16 can hold; those of the sum are not.
+        narrow = config.schedule.halo_dtype == "fp16"
+        self._enlarged = 2.0 ** round(math.log2(self.objective.num_train)) if narrow else 1.0
+
+    def begin_stage(self, index: int, epoch: int) -> None:
+        """Train stage number `index` of the schedule from `epoch` on, with fresh optimizers."""
+        self.model.zero_grad(set_to_none=True)
+        options, self.stage_begun = self.stages[index], epoch
+        self.stage = self.schedule.sync.stage(index, options, self.model, self.graph)
+        if self._update is not None:
+            self._update.close()
+        least_sum = int(self.plan.config.schedule.reduce_bucket * 2**20)
+        self._update = Update(self.stage, self.comm, self.plugins, least_sum)
+        self.gradients, self.optimizers = self._update.gradients, self._update.optimizers
+        self.optimizer = self.optimizers[0]
+
+    def learning_rate(self, epoch: int) -> float:
+        """Return the learning rate of an epoch of the present stage."""
+        return learning_rate(epoch - self.stage_begun, self.stage.options)
+
+    def step(self, epoch: int) -> float:
+        """Run one epoch of the present stage, with the schedule's number of steps. Collective.
+
+        Returns:
+            the mean loss over all training nodes in the last step.
+        """
+        self.random.epoch = epoch
+        self.schedule.halo.begin_epoch(epoch)
+        update = self._update
+        assert update is not None, "a stage begins with the Trainer"
+        update.set_learning_rate(self.learning_rate(epoch))
+        self.plugins.begin_epoch(self.learning_rate(epoch))
+        loss, finite = torch.zeros(()), True
+        for each in self._steps(epoch):
+            self.random.epoch = epoch | each.number << 32
+            self.plugins.before_step()
+            self.gradients.zero()
+            with self.clock("forward"), self.plugins.forward():
+                loss = self.objective.local_loss(self.stage.module(each.graph))
+            with self.clock("backward"):
+                update.backward(loss, each, self._enlarged)
+            with self.clock("reduction"):
+                update.reduce(each.reduce)
+            with self.clock("step"):
+                finite = update.move(each.optimizer) and finite
+            loss = loss.detach()
+        return check_finite(self, loss, finite, epoch)
+
+    def _steps(self, epoch: int) -> Iterator[Step]:
+        """Yield the schedule's steps of an epoch; the schedule's own time between them counts as reduction."""
+        steps = self.schedule.sync.steps(epoch, self.stage, self.training_graph, self.optimizers)
+        while True:
+            with self.clock("reduction"):
+                step = next(steps, None)
+            if step is None:
+                return
+            yield step
+
+    def evaluate(self) -> dict[str, Any]:
+        """Return {'train', 'val', 'test'}: the metric of each split; for links also `links`. Collective."""
+        with self.clock("evaluation"), self.plugins.evaluation():
+            return self.evaluator(self.stage.module, self.graph)
+
+    def evaluated_state(self) -> dict[str, torch.Tensor]:
+        """A copy of the state of the model as it is evaluated."""
+        with self.plugins.evaluation():
+            return {name: tensor.clone() for name, tensor in self.model.state_dict().items()}

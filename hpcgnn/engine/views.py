@@ -1,0 +1,155 @@
+"""The parts of a rank's share for evaluation and training: all of it, a subgraph, or a part per layer."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import torch
+
+from hpcgnn.comm import Communicator
+from hpcgnn.engine.constants import Constants
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.node_rows import NodeRows
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graph.transforms.inductive import training_subgraph
+from hpcgnn.graph.transforms.pruning import WORTHWHILE, prune, training_nodes
+from hpcgnn.graph.transforms.vertex_cover import least_rows
+from hpcgnn.graph.transforms.within_node import within_node
+from hpcgnn.nn.graph import Graph
+from hpcgnn.nn.model import traits_of
+from hpcgnn.ops.draws import Randomness
+from hpcgnn.plan.run_plan import RunPlan
+from hpcgnn.schedules.base import HaloPolicy, PrunableHalo
+from hpcgnn.schedules.full_halo import FullHalo
+
+
+class TrainingPart:
+    """How the part of a share that training sees is made. Estimates put copies in its place. Collective."""
+
+    def subgraph(self, local: LocalGraph, comm: Communicator) -> LocalGraph:
+        """Return the training subgraph of `--inductive`."""
+        return training_subgraph(local, comm)
+
+    def shares(self, local: LocalGraph, model: Any, comm: Communicator) -> list[LocalGraph | None]:
+        """Return the part of the graph that each layer computes in training, None for all."""
+        return prune(local, *layers_to_prune(model), model.spec.keeps_input, comm)
+
+
+@dataclass
+class Views:
+    """The parts of a rank's share for evaluation and training.
+
+    Attributes:
+        local: the share, which may send sums of rows or read rows in place.
+        subgraph: the training subgraph of `--inductive`, or None.
+        shares: the part that each layer computes in training, None for all; [] if no layer is pruned.
+        nodes: the training nodes alone, for a model without neighbours, or None.
+        in_place: rows of other ranks of the node that are read in place, or None.
+    """
+
+    local: LocalGraph
+    subgraph: LocalGraph | None = None
+    shares: list[LocalGraph | None] = field(default_factory=list)
+    nodes: LocalGraph | None = None
+    in_place: NodeRows | None = None
+
+    @property
+    def trained_on(self) -> LocalGraph:
+        """The graph of the schedule: the subgraph, or all."""
+        return self.local if self.subgraph is None else self.subgraph
+
+    def rows_computed(self, layers: int) -> list[int]:
+        """For every layer the own rows that it computes in training; [] if all layers compute all rows."""
+        if self.nodes is not None:
+            return [self.nodes.num_owned] * layers
+        if not any(self.shares):
+            return []
+        # A share has outputs.
+        return [
+            self.local.num_owned if share is None else len(share.outputs)  # type: ignore[arg-type]
+            for share in self.shares
+        ]
+
+    def graphs(
+        self,
+        halo: HaloPolicy,
+        comm: Communicator,
+        random: Randomness,
+        constants: Constants,
+        buffers: HaloBuffers,
+        changing: list[torch.Tensor],
+    ) -> tuple[Graph, Graph]:
+        """(the Graph of evaluation, the Graph of training). halo: of the schedule; changing: input columns that change
+        from step to step.
+        """
+        verbs = comm.total, random, constants, buffers.arena
+        exact = halo if self.subgraph is None else FullHalo(self.local, comm, buffers)
+        whole = Graph(self.local, exact, *verbs, changing)
+        if self.subgraph is not None:
+            of_subgraph = constants.named("of the subgraph")
+            return whole, Graph(self.subgraph, halo, comm.total, random, of_subgraph, buffers.arena)
+        if self.nodes is not None:
+            return whole, Graph(self.nodes, exact, *verbs)
+        return whole, whole.pruned(self._policies(halo)) if self.shares else whole
+
+    def _policies(self, halo: HaloPolicy) -> dict[int, tuple[LocalGraph, HaloPolicy]]:
+        """{layer: (its share, its halo policy)} of the layers that have a share of their own."""
+        prunable = cast(PrunableHalo, halo)  # of a schedule that prunes
+        return {
+            layer: (share, halo if share.inward is self.local.inward else prunable.restricted(share))
+            for layer, share in enumerate(self.shares)
+            if share is not None
+        }
+
+    def replace_all(self, make: Callable[[LocalGraph, int], LocalGraph]) -> None:
+        """Put make(graph, layer) in place of the share, of the subgraph and of the layers' shares. Collective."""
+        before, self.local = self.local, make(self.local, 0)
+        if self.subgraph is not None:
+            self.subgraph = make(self.subgraph, 0)
+        for layer, share in enumerate(self.shares):
+            if share is not None and share.inward is before.inward:
+                self.shares[layer] = replace(self.local, outputs=share.outputs)
+            elif share is not None:
+                self.shares[layer] = make(share, layer)
+
+
+def make_views(
+    local: LocalGraph,
+    plan: RunPlan,
+    model: Any,
+    comm: Communicator,
+    buffers: HaloBuffers,
+    learns: bool,
+    part: TrainingPart,
+) -> Views:
+    """The Views of a share under a plan. Collective. learns: whether anything is trained."""
+    views = Views(local)
+    if learns and plan.config.data.inductive:
+        views.subgraph = part.subgraph(local, comm)
+    elif learns and plan.prunes:
+        views.shares = part.shares(local, model, comm)
+    if comm.size > 1 and plan.in_place:
+        _read_in_place(views, plan, comm, buffers)
+    if comm.size > 1 and plan.halo != "rows":
+        always = plan.halo == "least"
+        views.replace_all(lambda graph, layer: least_rows(graph, comm, always, plan.sends_features and layer == 0))
+    if learns and plan.prunes and not plan.spec.changing and model.is_local:
+        views.nodes = training_nodes(views.local, comm)
+    return views
+
+
+def _read_in_place(views: Views, plan: RunPlan, comm: Communicator, buffers: HaloBuffers) -> None:
+    """Let the share read rows of ranks of the same node in place. Collective."""
+    memory = comm.node_memory()
+    if memory is None or max(comm.allgather_object(len(memory.ranks))) == 1:
+        return  # where each node has one rank, all is sent
+    rows = views.in_place = NodeRows(memory)
+    views.replace_all(lambda graph, layer: within_node(graph, rows, comm, plan.returns, plan.narrows))
+    if not any(views.shares):  # all matrices have all own rows, on all ranks alike
+        buffers.arena.shared = rows.of_all(rows.spread(views.local.num_owned))
+
+
+def layers_to_prune(model: Any) -> tuple[list[float], int]:
+    """(worthwhile, prunable) of a model, as `prune` has them."""
+    prunable = model.prunable_layers
+    return [traits_of(conv).worthwhile or WORTHWHILE for conv in model.convs] if prunable else [], prunable

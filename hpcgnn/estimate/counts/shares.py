@@ -1,0 +1,302 @@
+"""What each rank of a job will hold and receive, counted from the graph file and a map, one rank after another.
+
+Nothing is trained. In memory are the indices of one rank and some bytes for each of its nodes; for layers that compute
+some rows only, a byte for each node of the graph and layer.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hpcgnn.estimate.counts.between_nodes import Nodes
+from hpcgnn.estimate.counts.halo_counts import Covers, HaloCounts, Needs, PairCounts
+from hpcgnn.graph.load import read_indptr
+from hpcgnn.graph.transforms.vertex_cover import saves
+from hpcgnn.graphfile.labels import LABELS
+from hpcgnn.graphfile.ranges import edge_rows
+from hpcgnn.graphfile.schema import SPLITS
+from hpcgnn.graphfile.storage import SLAB_ROWS, GraphFile
+from hpcgnn.placement.ownership import Ownership
+
+# Nodes whose degrees stand for all.
+SAMPLE = 1 << 16
+
+
+Locality = tuple[np.ndarray, np.ndarray]
+#: taken(own ends, other ends), int64 (m,) in the order of the file -> bool (m,): which edges count.
+Taken = Callable[[np.ndarray, np.ndarray], np.ndarray]
+NONE: Locality = (np.array([1.0]), np.array([1.0]))
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What the ranks of a job hold. All arrays: (P,).
+
+    nodes; train: nodes of the training split; outer: nodes with an edge from or to another rank; loops: nodes with an
+    edge to themselves; own, remote: in-edges from own nodes and from others'. own_out, remote_out: out-edges likewise.
+    inward, outward: HaloCounts of the directions, the same for an undirected graph; map_rows: halo rows of all ranks,
+    which may be more than the rows that travel. degrees: in-degrees of a sample of all nodes. entries: stored features
+    of a node in the mean, where features are sparse. locality: (rows (m,), shares (m,)) rising and falling: so large is
+    the share of edges whose source is not among that many different sources before it. entry_locality,
+    column_locality: the same of the columns of stored features, node by node, and of their nodes, column by column.
+    seen: what training sees of it, where that is a subgraph (`--inductive`). held: see `PairCounts`, held-out edges and
+    what they are compared with, by name. between: (inward, outward) between nodes, where their ranks read each other's
+    rows in place and only these travel.
+    """
+
+    nodes: np.ndarray
+    train: np.ndarray
+    outer: np.ndarray
+    loops: np.ndarray
+    own: np.ndarray
+    remote: np.ndarray
+    own_out: np.ndarray
+    remote_out: np.ndarray
+    inward: HaloCounts
+    outward: HaloCounts
+    map_rows: int
+    degrees: np.ndarray
+    entries: float = 0.0
+    locality: Locality = NONE
+    entry_locality: Locality = NONE
+    column_locality: Locality = NONE
+    seen: "Shares | None" = None
+    between: tuple[HaloCounts, HaloCounts] | None = None
+    held: Mapping[str, PairCounts] = field(default_factory=dict)
+
+    @property
+    def ranks(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def edges(self) -> np.ndarray:
+        """int64 (P,): in-edges."""
+        return self.own + self.remote
+
+    @property
+    def in_training(self) -> "Shares":
+        """What training sees."""
+        return self if self.seen is None else self.seen
+
+    @property
+    def travelling(self) -> tuple[HaloCounts, HaloCounts]:
+        """(inward, outward) of what is sent."""
+        return self.between or (self.inward, self.outward)
+
+    @property
+    def directed(self) -> bool:
+        return self.outward is not self.inward
+
+
+class Counter:
+    """Counts what the ranks of a graph file and a map receive.
+
+    cluster_to_rank: int32 (K,), or (n,) for single nodes. halo: 'rows', 'least' or 'auto', see --halo. between: Nodes
+    whose ranks read each other's rows in place, or None.
+    """
+
+    def __init__(
+        self,
+        file: GraphFile,
+        cluster_to_rank: np.ndarray,
+        ranks: int,
+        halo: str = "rows",
+        between: Nodes | None = None,
+    ) -> None:
+        nodes = file.meta.num_nodes
+        single = len(cluster_to_rank) == nodes != file.meta.num_clusters
+        offsets = np.arange(nodes + 1) if single else file.read("clusters/offsets", dtype=np.int64)
+        self.file, self.ranks, self.ownership = file, ranks, Ownership(offsets, cluster_to_rank, ranks)
+        self._halo_option, self._between = halo, between
+        self._taken: Taken | None = None
+
+    def taking(self, taken: Taken) -> "Counter":
+        """One that counts these edges alone."""
+        found = copy.copy(self)
+        found._taken = taken
+        return found
+
+    def shares(self, among: np.ndarray | None = None) -> Shares:
+        """Count. among: bool (n,) in the order of the file, the nodes that count; None: all."""
+        file, empty = self.file, np.zeros(self.ranks, np.int64)
+        nodes = self.ownership.counts if among is None else empty.copy()
+        train, outer, loops, own, remote = (empty.copy() for _ in range(5))
+        own_out, remote_out = (own, remote) if file.meta.undirected else (empty.copy(), empty.copy())
+        inward, outward = self._pairs(None), Needs(self.ranks)
+        into_nodes, out_of_nodes = self._pairs(self._between), Needs(self.ranks, self._between)
+        directions = [("", own, remote, inward, into_nodes)]
+        if not file.meta.undirected:
+            directions.append(("_out", own_out, remote_out, outward, out_of_nodes))
+        for rank in range(self.ranks):
+            ranges = self.ownership.ranges(rank)
+            there = np.zeros(int(self.ownership.counts[rank]), bool)
+            places = np.concatenate([np.arange(*each) for each in ranges]) if ranges else empty[:0]
+            for suffix, mine, others, pairs, pairs_of_nodes in directions:
+                for indices, owner, rows in self._edges(suffix, rank, ranges):
+                    away = owner != rank
+                    loops[rank] = len(np.unique(rows[indices == places[rows]]))
+                    there[rows[away]] = True
+                    others[rank] += int(np.count_nonzero(away))
+                    mine[rank] += len(away) - int(np.count_nonzero(away))
+                    pairs.add(rank, owner[away], indices[away], rows[away])
+                    if self._between is not None:
+                        pairs_of_nodes.add(rank, owner[away], indices[away], rows[away])
+            outer[rank] = np.count_nonzero(there)
+            if among is not None:
+                nodes[rank] = train[rank] = np.count_nonzero(among[places])
+            elif ranges:
+                train[rank] = np.count_nonzero(file.read("nodes/split", ranges, np.uint8) == SPLITS["train"])
+        counted, back = self._travelling(inward, inward if file.meta.undirected else outward)
+        between = None
+        if self._between is not None:
+            between = self._travelling(into_nodes, into_nodes if file.meta.undirected else out_of_nodes)
+            between = between[0], between[0] if file.meta.undirected else between[1]
+        largest = int(nodes.argmax())
+        entries, features = 0.0, (NONE, NONE)
+        if file.meta.sparse_features:
+            entries = file.shape("nodes/features_csr/indices")[0] / max(1, file.meta.num_nodes)
+            features = self._locality_of_features(largest)
+        return Shares(
+            *(nodes, train, outer, loops, own, remote, own_out, remote_out),
+            *(counted, counted if file.meta.undirected else back),
+            int(inward.counts().rows.sum()),
+            degrees=_degrees(file),
+            entries=entries,
+            locality=self._locality(largest),
+            entry_locality=features[0],
+            column_locality=features[1],
+            between=between,
+        )
+
+    def _locality(self, rank: int) -> Locality:
+        """See Shares: of the own edges of a rank."""
+        for indices, owner, _ in self._edges("", rank, self.ownership.ranges(rank)):
+            return locality_of(indices[owner == rank])
+        return NONE
+
+    def _locality_of_features(self, rank: int) -> tuple[Locality, Locality]:
+        """(entry_locality, column_locality) of a rank, see Shares."""
+        if not self.ownership.counts[rank]:
+            return NONE, NONE
+        indptr, spans = read_indptr(self.file, "nodes/features_csr", self.ownership.ranges(rank))
+        columns = np.asarray(self.file.read("nodes/features_csr/indices", spans))
+        nodes = edge_rows(indptr, 0, len(columns))
+        return locality_of(columns), locality_of(nodes[np.argsort(columns, kind="stable")])
+
+    def trained_on(self) -> np.ndarray:
+        """bool (n,) in the order of the file: the training nodes that have a label."""
+        mask, kind = self.file.read("nodes/split", dtype=np.uint8) == SPLITS["train"], LABELS[self.file.meta.task]
+        for first in range(0, len(mask), SLAB_ROWS):
+            labels = self.file.read("nodes/labels", [(first, min(len(mask), first + SLAB_ROWS))])
+            mask[first : first + SLAB_ROWS] &= kind.labelled(labels)
+        return mask
+
+    def needed(self, worthwhile: Sequence[float], prunable: int) -> list[np.ndarray]:
+        """bool (n,) in the order of the file: the nodes that the last layers compute in training, the last first; see
+        graph/transforms/pruning.py, which has the arguments.
+        """
+        file, nodes = self.file, self.file.meta.num_nodes
+        found: list[np.ndarray] = []
+        while len(found) < prunable:
+            if not found:
+                mask = self.trained_on()
+            else:
+                mask = found[-1].copy()
+                for first in range(0, nodes, SLAB_ROWS):
+                    indptr, spans = read_indptr(file, "topology", [(first, min(nodes, first + SLAB_ROWS))])
+                    rows = edge_rows(indptr, 0, int(indptr[-1]))
+                    mask[np.asarray(file.read("topology/indices", spans))[found[-1][first + rows]]] = True
+            if np.count_nonzero(mask) > worthwhile[len(worthwhile) - 1 - len(found)] * nodes:
+                break
+            found.append(mask)
+        return found
+
+    def layers(
+        self, shares: Shares, keeps_input: bool, worthwhile: Sequence[float], prunable: int
+    ) -> dict[tuple[int | str | None, str], HaloCounts]:
+        """{(layer, direction): HaloCounts} of pruned layers (graph/transforms/pruning.py)."""
+        sets, found = self.needed(worthwhile, prunable), dict[tuple[int | str | None, str], HaloCounts]()
+        for back, outputs in enumerate(sets):
+            layer = len(worthwhile) - 1 - back
+            inputs = sets[back + 1] if back + 1 < len(sets) and layer > 0 else np.ones_like(outputs)
+            whole = layer == 0 and keeps_input
+            halo = shares.travelling if whole else self.halo(inputs, outputs)
+            found[layer, "inward"], found[layer, "outward"] = halo
+        return found
+
+    def halo(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[HaloCounts, HaloCounts]:
+        """(inward, outward) HaloCounts of the edges from nodes in inputs to nodes in outputs: bool (n,)."""
+        inward, outward = self._pairs(self._between), Needs(self.ranks, self._between)
+        for rank in range(self.ranks):
+            ranges = self.ownership.ranges(rank)
+            mine = np.concatenate([np.arange(*each) for each in ranges]) if ranges else np.zeros(0, np.int64)
+            both = ((inward, outputs, inputs), (outward, inputs, outputs))
+            for suffix, ways in (("", both),) if self.file.meta.undirected else (("", both[:1]), ("_out", both[1:])):
+                for indices, owner, rows in self._edges(suffix, rank, ranges):
+                    for pairs, rows_in, columns_in in ways:
+                        taken = (owner != rank) & rows_in[mine[rows]] & columns_in[indices]
+                        pairs.add(rank, owner[taken], indices[taken], rows[taken])
+        return self._travelling(inward, outward)
+
+    def _pairs(self, between: Nodes | None) -> Needs:
+        return Needs(self.ranks, between) if self._halo_option == "rows" else Covers(self.ranks, between)
+
+    def _travelling(self, inward: Needs, outward: Needs) -> tuple[HaloCounts, HaloCounts]:
+        """(inward, outward) of what travels: rows, or as in graph/transforms/vertex_cover.py."""
+        rows = inward.counts()
+        if isinstance(inward, Covers):
+            fewest = inward.fewest()
+            if self._halo_option == "least" or saves(int(rows.rows.sum()), int(fewest.rows.sum())):
+                return fewest, fewest.adjoint
+        return rows, outward.counts()
+
+    def _edges(self, suffix: str, rank: int, ranges: list[tuple[int, int]]) -> Iterator[tuple[np.ndarray, ...]]:
+        """(the other ends in the order of the file, their owners, own rows) of a rank's edges that count."""
+        if not ranges:
+            return
+        indptr, spans = read_indptr(self.file, f"topology{suffix}", ranges)
+        indices = np.asarray(self.file.read(f"topology{suffix}/indices", spans))
+        owner, _ = self.ownership.locate(indices)
+        rows = edge_rows(indptr, 0, len(indices))
+        if self._taken is not None:
+            places = np.concatenate([np.arange(*each) for each in ranges])
+            taken = self._taken(places[rows], indices)
+            indices, owner, rows = indices[taken], owner[taken], rows[taken]
+        yield indices, owner, rows
+
+
+def locality_of(reads: np.ndarray) -> Locality:
+    """(rows, shares) of the rows that are read one after another, see Shares: from stretches of them, each twice as
+    long as the one before.
+
+    What a stretch has of different rows grows with its length by the share of reads that are of none of those before:
+    the miss rate of a working set (Denning, 1968). At the least each row is read once from afar.
+    """
+    length = 256
+    if 2 * len(reads) <= length:  # too few to tell
+        return NONE
+    lengths, rows = [1.0], [1.0]
+    while length < 2 * len(reads):
+        firsts = np.linspace(0, max(0, len(reads) - length), 8 if length < len(reads) else 1, dtype=np.int64)
+        different = np.mean([len(np.unique(reads[first : first + length])) for first in firsts])
+        rows.append(max(rows[-1], float(different)))
+        lengths.append(float(min(length, len(reads))))
+        length *= 2
+    grown = np.gradient(rows, lengths)
+    grown[0] = 1.0
+    shares = np.minimum.accumulate(np.clip(grown, rows[-1] / lengths[-1], 1.0))
+    return np.array(rows), shares
+
+
+def _degrees(file: GraphFile) -> np.ndarray:
+    """int64, in-degrees of at most SAMPLE nodes, drawn in stretches from all over the file."""
+    nodes = file.meta.num_nodes
+    stretch = max(1, SAMPLE // 256)
+    firsts = np.unique(np.linspace(0, max(0, nodes - stretch), 256, dtype=np.int64))
+    found = [
+        np.diff(file.read("topology/indptr", [(int(first), min(nodes, int(first) + stretch) + 1)], np.int64))
+        for first in firsts
+    ]
+    return np.concatenate(found)

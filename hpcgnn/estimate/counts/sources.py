@@ -1,0 +1,132 @@
+"""Where estimates have a graph from: a file, whose halos are counted, or what is assumed of one."""
+
+from dataclasses import replace
+from typing import Protocol
+
+from hpcgnn.app.choosing_maps import map_of_one_process
+from hpcgnn.config import Config
+from hpcgnn.estimate.arguments import Stats
+from hpcgnn.estimate.counts.assumed import assumed_meta, assumed_shares
+from hpcgnn.estimate.counts.between_nodes import Nodes
+from hpcgnn.estimate.counts.halo_counts import PairCounts
+from hpcgnn.estimate.counts.pair_counts import drawn_pairs, given_pairs, sides_of
+from hpcgnn.estimate.counts.shares import Counter, Shares
+from hpcgnn.estimate.forecast import Forecast, Forecaster
+from hpcgnn.estimate.trial.trial import Experiment
+from hpcgnn.graph.opening import check_trainable
+from hpcgnn.graphfile.given_links import HELD
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.options.link_split import GIVEN, link_shares
+from hpcgnn.plan.run_plan import RunPlan, plan
+from hpcgnn.tasks.registry import task_traits
+
+
+class Source(Protocol):
+    """A graph to be trained on."""
+
+    def forecast(self, config: Config, ranks: int) -> Forecast:
+        """The Forecast of a configuration on so many ranks. Raises ConfigError or GraphError where there is none."""
+
+
+class CountedGraph:
+    """The graph of an open GraphFile. What was counted and tried out last is kept for the next call. labelled: whether
+    it must have labels. per_node: ranks of a node, where that is known.
+    """
+
+    def __init__(self, file: GraphFile, labelled: bool = True, per_node: int | None = None) -> None:
+        check_trainable(file, labelled)
+        self._file, self._per_node = file, per_node
+        self._counted: tuple[object, Counter, Shares] | None = None
+        self._forecaster = _Forecasters()
+
+    def forecast(self, config: Config, ranks: int) -> Forecast:
+        """See Source."""
+        decided = plan(config, self._file.meta, ranks)
+        between = self._between(decided, ranks)
+        if decided.in_place and between is None:
+            decided = decided.changed(intra_node="messages")
+        config, keeps_input = decided.config, decided.spec.keeps_input
+        counter, shares = self._count(config, ranks, decided.halo, between)
+        given = decided.task.splits_edges and config.task.link_split == GIVEN
+        compared_with = self._file.meta.negatives if given else ""
+        return self._forecaster(decided, compared_with).forecast(
+            shares, lambda worthwhile, prunable: counter.layers(shares, keeps_input, worthwhile, prunable)
+        )
+
+    def _between(self, decided: RunPlan, ranks: int) -> Nodes | None:
+        """The Nodes that exchange rows, where their ranks read each other's in place."""
+        per_node = min(ranks, self._per_node or 1)
+        if not decided.in_place or per_node == 1:
+            return None
+        return Nodes(ranks, per_node, decided.returns, decided.narrows)
+
+    def _count(self, config: Config, ranks: int, halo: str, between: Nodes | None) -> tuple[Counter, Shares]:
+        key = config.data, config.schedule.assignment, config.run.seed, config.task, ranks, halo, between
+        if self._counted is None or self._counted[0] != key:
+            self._counted = None  # its memory goes before the next takes some
+            counter = Counter(self._file, map_of_one_process(self._file, config, ranks)[1], ranks, halo, between)
+            self._counted = key, *count(config, counter)
+        return self._counted[1:]
+
+
+def count(config: Config, counter: Counter) -> tuple[Counter, Shares]:
+    """The Counter of the edges that messages go along, and the Shares of what ranks hold, of what training sees of it,
+    and of what is held out. config: resolved; counter: of all edges.
+    """
+    if config.data.inductive:
+        among = counter.trained_on()
+        induced = counter.taking(lambda ends, others: among[ends] & among[others])
+        return counter, replace(counter.shares(), seen=induced.shares(among))
+    if not task_traits(config.task.task).splits_edges:
+        return counter, counter.shares()
+    sides = sides_of(config, counter.file)
+    if sides is None:
+        return counter, replace(counter.shares(), held=given_pairs(counter.file, counter.ownership, counter.ranks))
+    training = counter.taking(sides[0])
+    return training, replace(training.shares(), held=drawn_pairs(counter, sides))
+
+
+class AssumedGraph:
+    """A graph that is known by numbers. cut_share, train_share: see `assumed_shares`. Sums of rows travel for
+    `--halo least` alone: whether they would pay is not known.
+    """
+
+    def __init__(self, stats: Stats, cut_share: float, train_share: float) -> None:
+        self._stats, self._shares = stats, (cut_share, train_share)
+        self._forecaster = _Forecasters()
+
+    def forecast(self, config: Config, ranks: int) -> Forecast:
+        """See Source."""
+        decided = plan(config, assumed_meta(self._stats, config.task.task), ranks)
+        config, fewest = decided.config, decided.halo == "least"
+        forecaster = self._forecaster(decided)
+        shares = assumed_shares(self._stats, ranks, *self._shares, fewest)
+        if config.data.inductive:
+            cut_share, train_share = self._shares
+            seen = assumed_shares(self._stats.induced(train_share), ranks, cut_share, 1.0, fewest)
+            shares = replace(shares, seen=seen)
+        if decided.task.splits_edges:
+            shares = self._with_links(config, ranks)
+        return forecaster.forecast(shares)
+
+    def _with_links(self, config: Config, ranks: int) -> Shares:
+        """The Shares of the training edges, with those that are held out: the same share of each is cut."""
+        cut_share, train_share = self._shares
+        training, *held = (
+            assumed_shares(self._stats._replace(edges=round(share * self._stats.edges)), ranks, cut_share, train_share)
+            for share in link_shares(config.task.link_split)
+        )
+        pairs = {split: PairCounts(each.own, each.remote, each.inward) for split, each in zip(HELD, held, strict=True)}
+        return replace(training, held=pairs)
+
+
+class _Forecasters:
+    """The Forecaster of a configuration: the last one is kept, for it has tried the model on a toy graph."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Config, Forecaster] | None = None
+
+    def __call__(self, plan: RunPlan, compared_with: str = "") -> Forecaster:
+        if self._last is None or self._last[0] != plan.config:
+            self._last = plan.config, Forecaster(Experiment.of(plan, compared_with))
+        return self._last[1]

@@ -1,0 +1,94 @@
+"""Bytes and messages of an epoch, exactly: from what streams are used for, and what each rank receives from each.
+
+Rounds and turns are cut by the functions that cut them in a run (exchange/rounds.py, exchange/buffers.py).
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcgnn.estimate.counts.between_nodes import Nodes, Sent, sent_in_lanes
+from hpcgnn.estimate.counts.halo_counts import HaloCounts
+from hpcgnn.estimate.trial.trial import ROUNDS, Place
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.rounds import Rounds, Segment, coalesce, merge
+from hpcgnn.exchange.stream import Use, row_sizes
+from hpcgnn.exchange.wire import Form
+
+
+@dataclass
+class Traffic:
+    """Of one kind. bytes, messages: int64 (P,), sent by each rank. turns: how often all ranks wait for each other's
+    rows; turns_tried: in the small copy; exchanges: how often a rank begins messages. nodes: the Nodes that send,
+    where ranks of a node read each other's rows in place; None: ranks send to all ranks.
+    """
+
+    bytes: np.ndarray
+    messages: np.ndarray
+    turns: int = 0
+    turns_tried: int = 0
+    exchanges: int = 0
+    nodes: Nodes | None = None
+
+
+def halo_traffic(
+    uses: Mapping[Place, Counter[Use]], halos: Mapping[Place, HaloCounts], row_bytes: int, limit: int
+) -> dict[str, Traffic]:
+    """{kind: Traffic}. row_bytes: of the widest row; limit: bytes of the halo buffers."""
+    found: dict[str, Traffic] = {}
+    for place, used in uses.items():
+        halo, rounds = halos[place], halo_rounds(place, halos, row_bytes, limit)
+        for use, times in used.items():
+            turns = cut_turns(rounds, use, limit, halo.nodes)
+            sent = _sent(halo, [each for turn in turns for each in turn])
+            empty = np.zeros_like(sent.rows)
+            kind = found.setdefault(use.kind, Traffic(empty.copy(), empty.copy(), nodes=halo.nodes))
+            kind.turns += times * len(turns)
+            kind.turns_tried += times * min(len(turns), ROUNDS)
+            kind.exchanges += times * len(turns) * ((use.rows.row_bytes > 0) + (use.back is not None))
+            if use.rows.row_bytes:
+                kind.bytes += times * use.rows.row_bytes * sent.rows
+                kind.messages += times * sent.messages
+            if use.back is not None:
+                kind.bytes += times * use.back.row_bytes * sent.rows_back
+                kind.messages += times * sent.messages_back
+    return found
+
+
+def halo_rounds(place: Place, halos: Mapping[Place, HaloCounts], row_bytes: int, limit: int) -> Rounds:
+    """The rounds that the ranks agree on. Arguments as of `halo_traffic`."""
+    cap = max(1, HaloBuffers(limit).cap(max(1, row_bytes)))
+    halo = halos[place]
+    return halo.rounds(cap if halo.nodes is None else halo.nodes.cap(cap))
+
+
+def cut_turns(rounds: Rounds, use: Use, limit: int, nodes: Nodes | None = None) -> list[list[Segment]]:
+    """What travels in each turn of a stream, as Stream cuts it. nodes: the Nodes that exchange, or None for ranks."""
+    back = use.back or Form(0, 0, use.rows.dtype)
+    cap = HaloBuffers(limit).cap(*row_sizes(use.rows, back), rounds.longest, 1 if nodes is None else nodes.fewest)
+    groups = coalesce(rounds.sizes, cap)
+    return [merge(each for index in group for each in rounds.segments[index]) for group in groups]
+
+
+def _sent(halo: HaloCounts, segments: Sequence[Segment]) -> Sent:
+    """What each rank sends in one pass in these segments."""
+    if halo.nodes is not None:
+        return sent_in_lanes(halo.nodes, halo.receiver, halo.offset, halo.rows, segments)
+    there, back = _messages(halo, [(each.offset, each.start) for each in segments])
+    return Sent(halo.sent, there, halo.received, back)
+
+
+def _messages(halo: HaloCounts, segments: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    """int64 (P,) twice: the messages with rows that each rank sends, and those that it sends back. segments: (ring
+    offset, first row).
+    """
+    offsets, starts = np.array(segments, np.int64).reshape(-1, 2).T
+    size = 1 + int(max(halo.rows.max(initial=0), starts.max(initial=0)))
+    keys = np.sort(offsets * size + starts)
+    first = np.searchsorted(keys, halo.offset * size)
+    counts = np.searchsorted(keys, halo.offset * size + halo.rows) - first
+    sender = (halo.receiver - halo.offset) % halo.ranks
+    there, back = (np.bincount(who, counts, halo.ranks).astype(np.int64) for who in (sender, halo.receiver))
+    return there, back

@@ -1,0 +1,143 @@
+"""How many times as fast as one thread the threads of a rank are, and what it takes to wake them.
+
+A model's steps are made with 1, 2, 4, … threads, by all ranks at once, and by one rank while the others sleep. What is
+compared are the seconds inside of kernels, without those of waking threads: this is what threads share. All else of a
+step is of one thread (see estimate/seconds.py).
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from hpcgnn import kernels
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.ops.row_tiles import TILE_ROWS, tile_rows, tiles_of
+
+#: make(rows) -> what makes a step of the model on so many rows.
+Make = Callable[[int], Callable[[], object]]
+_STEPS = 3
+_WAKES = 200
+
+
+class Curves(NamedTuple):
+    """As a Machine has them: [[threads, factor or seconds], …]."""
+
+    speed: list[list[float]]
+    speed_alone: list[list[float]]
+    wake: list[list[float]]
+
+
+class Point(NamedTuple):
+    """Of some number of threads. kernels: seconds inside of kernels in a step; step: those of the step; wake: to wake
+    the threads.
+    """
+
+    kernels: float
+    step: float
+    wake: float
+
+
+def thread_curves(make: Make, cores: int, cores_of_node: int, comm: Communicator) -> Curves:
+    """Measure. cores: that this rank may run on; cores_of_node: that any of its ranks may. There are enough rows for a
+    tile of each thread. Collective; leaves torch with one thread.
+    """
+    together = thread_numbers(max(1, cores_of_node // comm.size))
+    alone = thread_numbers(min(comm.allgather_object(cores)))
+    step = make(TILE_ROWS * max(together + alone))
+    try:
+        everyone = comm.allgather_object([_point(step, threads, comm.barrier) for threads in together])
+        speed = {
+            threads: float(np.mean([points[0].kernels / points[at].kernels for points in everyone]))
+            for at, threads in enumerate(together)
+        }
+        wake = {
+            threads: float(np.mean([points[at].wake for points in everyone])) for at, threads in enumerate(together)
+        }
+        speed_alone: dict[int, float] = {}
+        if comm.size > 1:
+            longest = max(points[0].step for points in everyone)
+            speed_alone, waking = _alone(step, alone, (_STEPS + 2) * len(alone) * longest, comm)
+            wake = waking | wake
+    finally:
+        torch.set_num_threads(1)
+    wake.pop(1)
+    return Curves(*([[threads, each[threads]] for threads in sorted(each)] for each in (speed, speed_alone, wake)))
+
+
+def thread_numbers(most: int) -> list[int]:
+    """1, 2, 4, …, and `most`."""
+    return sorted({most, *(1 << power for power in range(most.bit_length()))})
+
+
+def _alone(
+    step: Callable[[], object], numbers: list[int], seconds: float, comm: Communicator
+) -> tuple[dict[int, float], dict[int, float]]:
+    """({threads: factor}, {threads: seconds to wake them}) of rank 0 while the others sleep, about so many seconds.
+    Collective.
+    """
+    comm.barrier()
+    points: dict[int, Point] = {}
+    if comm.rank == 0:
+        points = {threads: _point(step, threads, lambda: None) for threads in numbers}
+    else:
+        time.sleep(seconds)  # a rank that waits for a message may take a core
+    points = comm.broadcast_object(points)
+    return (
+        {threads: points[1].kernels / point.kernels for threads, point in points.items()},
+        {threads: point.wake for threads, point in points.items()},
+    )
+
+
+def _point(step: Callable[[], object], threads: int, meet: Callable[[], object]) -> Point:
+    """The Point of so many threads of this rank: the least of several steps. meet: before each."""
+    torch.set_num_threads(threads)
+    with tiles_of(tile_rows(threads)):
+        step()
+        wake, taken = _waking(threads), []
+        for _ in range(_STEPS):
+            meet()
+            start = time.perf_counter()
+            with _inside_of_kernels() as inside:
+                step()
+            net = inside["seconds"] - inside["calls"] * wake
+            taken.append((max(net, inside["seconds"] / 100), time.perf_counter() - start))
+    kernels_least, step_least = np.min(taken, axis=0).tolist()
+    return Point(kernels_least, step_least, wake)
+
+
+@contextlib.contextmanager
+def _inside_of_kernels() -> Iterator[dict[str, float]]:
+    """{'seconds', 'calls'} of kernels in the body."""
+    found = {"seconds": 0.0, "calls": 0.0}
+
+    @contextlib.contextmanager
+    def watch(name: str, arguments: tuple[Any, ...]) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        found["seconds"] += time.perf_counter() - start
+        found["calls"] += 1
+
+    with kernels.watched(watch):
+        yield found
+
+
+def _waking(threads: int) -> float:
+    """Seconds that a parallel region of so many threads takes where there is nothing to do."""
+    return max(0.0, _empty_region(threads) - _empty_region(1))
+
+
+def _empty_region(threads: int) -> float:
+    """The median seconds of a kernel that has a parallel region, and one edge to look at."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    indptr, indices, times = torch.tensor([0, 1]), torch.zeros(1, dtype=torch.int32), []
+    for _ in range(_WAKES):
+        start = time.perf_counter()
+        kernels.check_block(indptr, indices, None, 1, 1)
+        times.append(time.perf_counter() - start)
+    torch.set_num_threads(before)
+    return float(np.median(times))

@@ -1,0 +1,48 @@
+"""The line about memory of a dry run: what the largest rank will hold, and whether the nodes of the job have that."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from hpcgnn.app.shortage import advice
+from hpcgnn.comm.launch.launcher import node_of_job
+from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError, TrainingError
+from hpcgnn.estimate.command import forecasts
+from hpcgnn.estimate.results import Place, as_values, size_in_words
+from hpcgnn.graphfile.storage import GraphFile
+
+# Above so many edges counting takes minutes, and a dry run should not.
+MOST_EDGES = 20_000_000
+
+
+def memory_lines(config: Config, rank_counts: Iterable[int], place: Place) -> Iterator[str]:
+    """A line for each number of ranks. place: `place_of(None)` before anything was tried out. Raises ConfigError after
+    the last where the batch system says what memory a node of the job gives and how ranks lie on nodes, and some number
+    of ranks does not fit.
+    """
+    with GraphFile(config.data.graph) as file:
+        if file.meta.num_edges > MOST_EDGES:
+            yield f"memory: not estimated for {file.meta.num_edges:,} edges, which takes long; see `hpcgnn estimate`"
+            return
+    refused = []
+    try:
+        found = list(forecasts(config, rank_counts))
+    except TrainingError as error:
+        yield f"memory: not estimated, because a made-up graph could not be trained on: {error}"
+        return
+    for forecast in found:
+        ranks = forecast.shares.ranks
+        memory, on_node = node_of_job(ranks)
+        values = as_values(forecast, None, None, replace(place, ranks_per_node=on_node), config)
+        peak, libraries, held = values["peak_rss_bytes"], values["libraries_rss_bytes"]["max"], values["node_bytes"]
+        yield (
+            f"memory on {ranks} rank{'s' * (ranks > 1)}: about {size_in_words(peak['max'])} on the largest, "
+            f"{size_in_words(peak['sum'])} on all, with {size_in_words(libraries)} of libraries on each"
+        )
+        if memory is not None and on_node is not None and held > memory:
+            refused.append(f"{ranks} ({size_in_words(held)} on a node of {min(ranks, on_node)})")
+    if refused:
+        raise ConfigError(
+            f"the job has {size_in_words(memory or 0)} on a node, which is too little for this number of ranks: "
+            f"{', '.join(refused)}; ask for more (--mem) or for more nodes; {advice(config)}"
+        )

@@ -1,0 +1,82 @@
+"""A job within a limit of memory (`--memory`): what of it is on disk, by the rules that the job itself goes by."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tabulate import tabulate
+
+from hpcgnn.config import Config
+from hpcgnn.estimate.forecast import Forecast
+from hpcgnn.estimate.machine.machine import Machine
+from hpcgnn.estimate.results import Place, size_in_words
+from hpcgnn.memory.shelf import Shelf
+from hpcgnn.offload.activations import AT_WORK, bytes_of_constants
+from hpcgnn.offload.features import (
+    Placing,
+    bytes_on_disk,
+    bytes_read_at_a_time,
+    can_lie_on_disk,
+    place,
+    reads_of_epoch,
+)
+
+
+def within(forecast: Forecast, place_: Place, machine: Machine | None, config: Config, memory: int) -> dict[str, Any]:
+    """Of a node whose ranks may take `memory` bytes together: bytes in memory and on disk, those that an epoch of
+    training writes and reads, and the seconds that they take at the disk's rate, as if nothing were computed meanwhile
+    (None without that rate). As if all ranks were as the one that holds most.
+    """
+    experiment, rank = forecast.experiment, forecast.largest
+    spec, toy = experiment.spec, experiment.toy
+    rows, columns = int(forecast.shares.nodes.max()), spec.d_in - spec.changing
+    per_node = min(forecast.shares.ranks, place_.ranks_per_node or forecast.shares.ranks)
+    kept, at_work = toy.per_node * rows, AT_WORK * toy.largest * rows
+    libraries = place_.libraries + experiment.code
+    lasting = libraries + rank.parts["structure"] + toy.beside + 2 * toy.parameters + experiment.limit
+    sizes = bytes_on_disk(spec, rows, columns)
+    shelf = Shelf(None, None, experiment.tile, columns)  # type: ignore[arg-type] # nothing is put there
+    found, room = Placing(False, False, 1.0), memory // per_node - lasting - at_work
+    if can_lie_on_disk(experiment.plan, toy):
+        read = bytes_read_at_a_time(shelf, spec, rows, columns)
+        found = place(room, at_work, kept, read, sizes, toy.reads_input)
+    if not found.features:
+        room -= rank.parts["features"]
+    shelf.results = found.aggregate
+    on_disk = shelf if found.features else None
+    room -= bytes_of_constants((rows, columns), spec, spec.dtype, on_disk) if not spec.sparse_input else 0
+    features, aggregate = sizes[0] * found.features, sizes[1] * found.aggregate
+    # What a copy has shown beyond what the job foretells is of activations as well.
+    shown, foretold = libraries + rank.loaded + rank.growth, memory // per_node - room + kept
+    kept += max(0, shown - features - aggregate - foretold)
+    over = min(kept, max(0, kept - room))
+    again = reads_of_epoch(spec) * (features * toy.reads_input + aggregate)
+    written, back = per_node * over, per_node * (over + again)
+    disk = None if machine is None else machine.scratch
+    return {
+        "memory_bytes": memory,
+        "fits": room >= 0,
+        "node_bytes": memory - per_node * (room - (kept - over)),
+        "scratch_bytes": per_node * (over + features + aggregate),
+        "scratch_written_per_epoch": written,
+        "scratch_read_per_epoch": back,
+        "scratch_seconds": None if disk is None else written / disk.write + back / disk.read,
+    }
+
+
+def within_table(rows: Sequence[dict[str, Any]]) -> str:
+    """For people: what a node has in memory and on disk."""
+    lines = []
+    for row in rows:
+        held = row["within"]
+        line = [
+            row["ranks"],
+            row["nodes"] or "",
+            size_in_words(held["node_bytes"]),
+            size_in_words(held["scratch_bytes"]),
+        ]
+        line += [size_in_words(held[f"scratch_{name}_per_epoch"]) for name in ("written", "read")]
+        line += ["" if held["scratch_seconds"] is None else f"{held['scratch_seconds']:.3g}"]
+        lines.append([*line, "yes" if held["fits"] else "no"])
+    headers = ["ranks", "nodes", "memory of\na node", "scratch of\na node", "written per\nepoch", "read per\nepoch"]
+    headers += ["s/epoch\nadded, at most", "fits"]
+    return tabulate(lines, headers, tablefmt="simple", disable_numparse=True, stralign="right")

@@ -1,0 +1,44 @@
+"""Memory that the system hands out anew in each epoch: that of large tensors which torch's operations make outside of
+the arena, since it goes back to the system when they are freed (plugins/memory_profile.py).
+
+What a small copy is handed out itself says little: its tensors are small, and more often than not the heap has room for
+them. So they are looked at as they are made, and those count that would be large on a rank of full size.
+"""
+
+import mmap
+from typing import Any
+
+import torch
+
+from hpcgnn.plugins.live_tensors import tensors_of
+from hpcgnn.plugins.memory_profile import MMAP_THRESHOLD
+
+# What tiles of edges take, which does not grow with the rank.
+_EDGE_TILE_BYTES = 1 << 21
+
+
+class Fresh:
+    """Told of torch's operations. pages: of what counts. factor: how much of a rank a copy is; nodes: of the copy;
+    tile, whole_tile: rows that are worked on at a time, there and on the rank.
+    """
+
+    def __init__(self, nodes: int, factor: float = 1.0, tile: int = 1, whole_tile: int = 1) -> None:
+        self.pages = 0.0
+        self._nodes, self._factor, self._tile, self._whole_tile = max(1, nodes), factor, tile, whole_tile
+
+    def look(self, given: Any, made: Any) -> None:
+        """An operation has made this from that: tensors, in tuples, lists and dictionaries."""
+        there = {x.untyped_storage()._cdata for x in tensors_of(given)}
+        for tensor in tensors_of(made):
+            storage = tensor.untyped_storage()
+            if storage._cdata not in there:  # else it is a view, or was written to
+                there.add(storage._cdata)
+                if self._grown(tensor, storage.nbytes()) >= MMAP_THRESHOLD:
+                    self.pages += storage.nbytes() / mmap.PAGESIZE
+
+    def _grown(self, tensor: torch.Tensor, nbytes: int) -> float:
+        """Its bytes on a rank of full size."""
+        rows = tensor.shape[0] if tensor.ndim else 1
+        if rows >= self._nodes or (rows > self._tile and nbytes > _EDGE_TILE_BYTES):
+            return nbytes / self._factor
+        return nbytes * self._whole_tile / self._tile if rows == self._tile else nbytes

@@ -1,0 +1,217 @@
+"""A small copy of a rank: as many nodes, edges, halo rows and training nodes for each other as the rank has.
+
+Which edges there are is drawn by chance. What a step takes does not depend on that: memory and traffic follow from the
+numbers, and work nearly so.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+
+from hpcgnn.estimate.counts.pair_counts import NEGATIVE, TURNED
+from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator
+from hpcgnn.exchange.compact import agree_on_compact
+from hpcgnn.graph.edge_features import carrying
+from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
+from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
+from hpcgnn.graphfile.given_links import HELD
+from hpcgnn.graphfile.schema import SPLITS
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.placement.order import FoundEdges, LocalOrder
+from hpcgnn.tasks.registry import TASKS, task_traits
+
+_SEED = 1
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One direction of the edges of a rank. own, remote: edges; received, sent: rows; most: those of the rank that
+    receives, or sends, most.
+    """
+
+    own: int
+    remote: int
+    received: int
+    sent: int
+    most: int
+
+
+@dataclass(frozen=True)
+class Size:
+    """What one rank holds. outer: nodes with an edge from or to another rank; entries: stored features of a node, where
+    features are sparse; loops: nodes with an edge to themselves. outward: None for an undirected graph. seen: what
+    training sees of it, where that is a subgraph. held: held-out edges and what they are compared with, by their names
+    (see estimate/counts/pair_counts.py). all_nodes: those of all ranks, of which no copy has fewer.
+    """
+
+    ranks: int
+    nodes: int
+    train: int
+    outer: int
+    inward: Direction
+    outward: Direction | None
+    entries: float = 0.0
+    loops: int = 0
+    seen: "Size | None" = None
+    held: Mapping[str, Direction] = field(default_factory=dict)
+    all_nodes: int = 0
+
+    def scaled(self, factor: float) -> "Size":
+        """The same rank, smaller."""
+
+        def part(value: int) -> int:
+            return max(min(value, 1), round(value * factor))
+
+        def direction(of: Direction) -> Direction:
+            return Direction(*(part(value) for value in vars(of).values()))
+
+        nodes, inward = max(1, part(self.nodes)), direction(self.inward)
+        # Others may have the training nodes, or edges, that this one has not: a mean over none would not be a number.
+        if self.held and not inward.own + inward.remote:
+            inward = replace(inward, own=1)
+        return replace(
+            self,
+            nodes=nodes,
+            train=min(nodes, max(1, part(self.train))),
+            outer=min(nodes, part(self.outer)),
+            inward=inward,
+            outward=None if self.outward is None else direction(self.outward),
+            loops=min(nodes, part(self.loops)),
+            seen=None if self.seen is None else self.seen.scaled(factor),
+            held={name: direction(each) for name, each in self.held.items()},
+        )
+
+
+def make_copy(
+    size: Size,
+    degrees: np.ndarray,
+    spec: ModelSpec,
+    task: str,
+    cap: int,
+    self_loops: str,
+    keep_edges: bool,
+    comm: GhostCommunicator,
+    compared_with: str = "",
+) -> LocalGraph:
+    """The LocalGraph of a rank of this size. degrees: int, of a sample of nodes, by which edges are dealt to rows.
+    task: of its labels. compared_with: as a LocalGraph has it. Other arguments as of `load_local_graph`.
+    """
+    draw = np.random.default_rng(_SEED)
+    n = size.nodes
+    share = draw.choice(degrees, n).astype(np.float64) + 1e-3
+
+    def adjacency(of: Direction) -> Adjacency:
+        edges = _edges(of, n, size, share, spec, draw)
+        _let_want(comm, of, size.outer)
+        kinds = (edges, LocalOrder(), comm, _cap(of, cap), self_loops, spec.dtype, keep_edges, spec.edge_types)
+        return build_adjacency(*kinds)
+
+    inward = adjacency(size.inward)
+    if spec.edge_features:
+        inward = carrying(inward, torch.ones(inward.num_edges, spec.edge_features, dtype=spec.dtype))
+    outward = inward if size.outward is None else adjacency(size.outward)
+    held: dict[str, Adjacency] = {}
+    for name, of in size.held.items():
+        bare = replace(spec, weighted=False, edge_types=0)
+        edges = _edges(of, n, replace(size, outer=n, loops=0), share, bare, draw)
+        _let_want(comm, of, n)
+        held[name] = build_adjacency(edges, LocalOrder(), comm, _cap(of, cap), "keep", spec.dtype)
+    for kind in HELD if compared_with else ():
+        count = held[kind].num_edges
+        for name in {kind, NEGATIVE.format(kind), TURNED.format(kind)} & held.keys():
+            held[name] = _numbered(held[name], count)
+    comm.wanted.clear()
+    features: torch.Tensor | SparseRows
+    if spec.sparse_input:
+        indptr = np.round(np.arange(n + 1) * size.entries).astype(np.int64)
+        columns = draw.integers(0, spec.d_in, int(indptr[-1]))
+        ones = np.ones(len(columns), np.float32)
+        features = sparse_rows(indptr, columns.astype(np.int32), ones, spec.d_in, spec.dtype)
+    else:
+        features = torch.ones(n, spec.d_in - spec.changing, dtype=spec.dtype)
+    split = np.full(n, SPLITS["test"], np.uint8)
+    split[draw.permutation(n)[: size.train]] = SPLITS["train"]
+    return LocalGraph(
+        inward=inward,
+        outward=outward,
+        features=features,
+        labels=TASKS[task].blank(n, spec.classes),
+        split=torch.from_numpy(split),
+        original_id=torch.arange(n),
+        num_nodes=size.all_nodes if task_traits(task).all_rows else n,
+        num_classes=spec.classes,
+        task=task,
+        node_type=(torch.arange(n) % spec.node_types).int() if spec.node_types else None,
+        compact=None
+        if isinstance(features, SparseRows) or spec.changing
+        else agree_on_compact(features, inward.plan, comm),
+        held={split: held[split] for split in HELD} if held else {},
+        negatives={split: held[NEGATIVE.format(split)] for split in HELD if NEGATIVE.format(split) in held},
+        known=tuple(held[TURNED.format(split)] for split in HELD if TURNED.format(split) in held),
+        compared_with=compared_with,
+    )
+
+
+def _numbered(pairs: Adjacency, count: int) -> Adjacency:
+    """With numbers of held-out edges, of which there are so many, in `Block.edge`."""
+    ends = np.cumsum([block.num_edges for block in (pairs.own, *pairs.halo)])
+    numbers = (torch.arange(int(ends[-1])) % max(1, count)).split(np.diff(ends, prepend=0).tolist())
+    own, *halo = (replace(block, edge=each) for block, each in zip((pairs.own, *pairs.halo), numbers, strict=True))
+    return replace(pairs, own=own, halo=halo)
+
+
+def _cap(of: Direction, cap: int) -> int:
+    """Rows of a round that make as many rounds of this rank's rows as that with most has of `cap` rows."""
+    rounds = max(1, -(-of.most // cap))
+    return max(1, -(-max(of.received, of.sent) // rounds))
+
+
+def _edges(
+    of: Direction, n: int, size: Size, share: np.ndarray, spec: ModelSpec, draw: np.random.Generator
+) -> FoundEdges:
+    """Own edges among all rows, first those of the first `loops` rows to themselves; remote ones into the first `outer`
+    rows, each halo row at least once.
+    """
+    outer = max(1, min(n, size.outer))
+    loops = (np.arange(n) < min(size.loops, of.own)).astype(np.int64)
+    own, remote = loops + _dealt(of.own - int(loops.sum()), share, draw), np.zeros(n, np.int64)
+    if of.remote:
+        remote[:outer] = 1 if of.remote >= outer else 0
+        remote[:outer] += _dealt(of.remote - int(remote.sum()), share[:outer], draw)
+    counts = own + remote
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    total = int(indptr[-1])
+    owner = np.zeros(total, np.min_scalar_type(max(1, size.ranks - 1)))
+    local_id = draw.integers(0, max(1, n), total).astype(np.int32)
+    local_id[indptr[:-1][loops > 0]] = np.flatnonzero(loops)
+    # The last edges of a row are the remote ones.
+    ends = np.repeat(indptr[1:], remote) - 1 - _places(remote)
+    received = min(of.received, of.remote)
+    ids = np.concatenate([np.arange(received), draw.integers(0, max(1, received), of.remote - received)])
+    owner[ends], local_id[ends] = size.ranks - 1, draw.permutation(ids)
+    weight = np.ones(total, np.float32) if spec.weighted else None
+    kinds = draw.integers(0, spec.edge_types, total).astype(np.int32) if spec.edge_types else None
+    return FoundEdges(indptr, owner, local_id, weight, kinds)
+
+
+def _dealt(edges: int, share: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+    """int64: so many edges dealt to rows by their shares."""
+    exact = share * (edges / share.sum())
+    counts = np.floor(exact).astype(np.int64)
+    rest = edges - int(counts.sum())
+    counts[draw.permutation(len(counts))[:rest]] += 1
+    return counts
+
+
+def _places(counts: np.ndarray) -> np.ndarray:
+    """0, 1, … for each count."""
+    return np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+def _let_want(comm: GhostCommunicator, of: Direction, outer: int) -> None:
+    """Let the peer at ring offset 1 ask for the rows that the rank sends."""
+    if comm.size > 1:
+        rows = np.sort(np.arange(of.sent) % max(1, outer)) if of.sent > outer else np.arange(of.sent)
+        comm.wanted[1] = torch.from_numpy(rows.astype(np.int32))

@@ -1,0 +1,101 @@
+"""A communicator with nobody at the other end: one rank of many, tried out by itself.
+
+The others are taken to be as this rank is. What would come from them is what this rank sends, so that masks have as
+many nodes there as here; only rows that they ask for must be rows that there are. What is sent is counted as on a real
+transport.
+"""
+
+import pickle
+from typing import Any
+
+import torch
+
+from hpcgnn.comm.communicator import Communicator, Exchange, Finished, Message
+from hpcgnn.comm.health.heartbeat import Heartbeat
+from hpcgnn.comm.ledger import Ledger
+
+
+class GhostCommunicator(Communicator):
+    """Rank 0 of `size`. Not collective, since there are no others.
+
+    sums_apart: what `prepare_sums` says, of more ranks than one. wanted: {rank: int32 tensor}, the own rows that others
+    ask for when a halo plan is made, where that is not as many as this one asks for. summed: a Ledger of sums alone.
+    """
+
+    def __init__(self, size: int, sums_apart: bool = False) -> None:
+        self.rank, self.size, self.ledger, self.heartbeat = 0, size, Ledger(), Heartbeat()
+        self._sums_apart = sums_apart and size > 1
+        self.summed = Ledger()
+        self.wanted: dict[int, torch.Tensor] = {}
+        self._told: set[int] = set()  # who has said how many rows it wants, and not yet which
+        self._columns = 1  # own nodes that have a number
+
+    def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Exchange:
+        sent, received = (sum(tensor.nbytes for _, tensor in messages) for messages in (outgoing, incoming))
+        if outgoing or incoming:
+            self.ledger.add(kind, messages=len(outgoing), bytes_sent=sent, bytes_received=received)
+        given = dict(outgoing)
+        for rank, tensor in incoming:
+            self._make_up(rank, tensor, given.get((self.size - rank) % self.size), kind)
+        return Finished()
+
+    def alltoall(self, numbers: torch.Tensor, kind: str) -> torch.Tensor:
+        self.ledger.add(kind, messages=1, bytes_sent=numbers.nbytes, bytes_received=numbers.nbytes)
+        result = torch.cat([numbers[:1], numbers[1:].flip(0)])
+        for rank, rows in self.wanted.items():
+            result[rank] = len(rows)
+        self._told = {int(rank) for rank in result.nonzero()}
+        return result
+
+    def _make_up(self, rank: int, tensor: torch.Tensor, given: torch.Tensor | None, kind: str) -> None:
+        """What comes from a rank. given: what goes to the one that is as far away in the other direction."""
+        numbers = kind == "plan" and tensor.dtype == torch.int32
+        if numbers and rank in self._told:
+            self._told.remove(rank)
+            rows = self.wanted.get(rank)
+            tensor.copy_(torch.arange(len(tensor)) % self._columns if rows is None else rows)
+        elif given is None or not given.numel() or _torn(given, tensor):
+            tensor.fill_(tensor.dtype.is_floating_point)
+        else:
+            tensor.copy_(_mirrored(given, tensor))
+            if numbers:  # of nodes that are there, and -1: here they are all different
+                self._columns = 1 + int(given.max())
+                there = tensor >= 0
+                tensor[there] = torch.arange(int(there.sum()), dtype=torch.int32)
+
+    def allreduce_(self, tensor: torch.Tensor, kind: str, op: str = "sum") -> torch.Tensor:
+        if tensor.numel():
+            tensor.copy_(torch.empty_like(tensor).copy_(tensor))  # what a transport takes for it
+            for ledger in (self.ledger, self.summed):
+                ledger.add(kind, messages=1, bytes_sent=tensor.nbytes, bytes_received=tensor.nbytes)
+        return tensor
+
+    def prepare_sums(self) -> bool:
+        return self._sums_apart
+
+    def begin_sum_(self, tensor: torch.Tensor, kind: str) -> Exchange:
+        self.ledger.add(kind, messages=1, bytes_sent=tensor.nbytes, bytes_received=tensor.nbytes)
+        return Finished()
+
+    def allgather_object(self, value: Any) -> list[Any]:
+        self.ledger.add("control", messages=2, bytes_sent=8 + len(pickle.dumps(value)))  # how long it is, and itself
+        return [value] * self.size
+
+    def gather_object(self, value: Any, root: int = 0) -> list[Any]:
+        return self.allgather_object(value)
+
+    def broadcast_(self, tensor: torch.Tensor, root: int, kind: str) -> torch.Tensor:
+        return tensor
+
+
+def _torn(own: torch.Tensor, like: torch.Tensor) -> bool:
+    """Whether the own message would be cut, or repeated: the parts of narrowed rows (exchange/wire.py) would then be
+    taken for each other, and numbers that are none be computed with.
+    """
+    return own.dtype == torch.uint8 and own.numel() != like.numel()
+
+
+def _mirrored(own: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """The own values over and over, as many as there are in `like`."""
+    times = -(-like.numel() // own.numel())
+    return own.repeat(times)[: like.numel()].view(like.shape)

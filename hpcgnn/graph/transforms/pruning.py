@@ -1,0 +1,142 @@
+"""Rows that the loss cannot see are not computed, and not sent.
+
+The loss looks at the training nodes. So the last layer is computed for these alone, the layer before it for them and
+their in-neighbours, and so on backwards:
+
+    R_L = training nodes        R_(l-1) = R_l ∪ in-neighbours of R_l
+
+The result is exact: nothing is sampled. Layer l has a share of its own of the graph, with rows R_l, columns R_(l-1) and
+a halo of its own in each direction, filtered from the rank's one structure. Matrices hold the rows of these sets only,
+in the order of the nodes. A layer that would compute most rows anyway is left as it is, and with it those before.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from hpcgnn.comm import Communicator
+from hpcgnn.exchange.plan import gather_halo
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graph.transforms.filtering import FilteredSize, filtered, filtered_size, numbers
+from hpcgnn.graphfile.ranges import row_blocks
+
+# Above this share of all nodes a layer keeps all rows: a structure of its own takes memory. A class of layers may say
+# otherwise (`worthwhile`), as attention does, which has more to do for each row and edge.
+WORTHWHILE = 0.5
+# Fields of a LocalGraph that no layer asks for where it does not compute all rows. `Any`, so that those who have all of
+# a graph need not ask whether they are there.
+_NOT_NEEDED: Any = None
+
+
+def prune(
+    local: LocalGraph, worthwhile: Sequence[float], prunable: int, keeps_input: bool, comm: Communicator
+) -> list[LocalGraph | None]:
+    """For each layer what it computes of the graph, None for all. Collective.
+
+    worthwhile: for each layer, the share of all nodes above which it keeps all rows. prunable: how many of the last
+    layers may compute some of their rows only. keeps_input: whether the first layer starts from a kept aggregate; its
+    share then has all edges, and only `outputs` of its own.
+    """
+    shares: list[LocalGraph | None] = [None] * len(worthwhile)
+    for layer, inputs, outputs in _needed(local, worthwhile, prunable, comm):
+        if layer == 0 and keeps_input:
+            shares[layer] = replace(local, outputs=torch.nonzero(outputs).int().squeeze(1))
+        else:
+            shares[layer] = _share(local, inputs, outputs, comm)
+    return shares
+
+
+def pruned_size(
+    local: LocalGraph, worthwhile: Sequence[float], prunable: int, keeps_input: bool, comm: Communicator
+) -> FilteredSize:
+    """What `prune` takes of this rank's memory, known before it does. Collective. local: its
+    features are not looked at.
+    """
+    held = making = 0
+    for layer, inputs, outputs in _needed(local, worthwhile, prunable, comm):
+        held += 4 * int(outputs.sum())
+        if layer == 0 and keeps_input:
+            continue
+        held += 8 * int(inputs.sum())  # original ids
+        source, destination = numbers(inputs), numbers(outputs)
+        for adjacency, rows, columns in ((local.inward, destination, source), (local.outward, source, destination)):
+            size = filtered_size(adjacency, rows, columns, comm)
+            held, making = held + size.held, max(making, size.making)
+    return FilteredSize(held, making)
+
+
+def _needed(
+    local: LocalGraph, worthwhile: Sequence[float], prunable: int, comm: Communicator
+) -> list[tuple[int, torch.Tensor, torch.Tensor]]:
+    """[(layer, own nodes that it takes, own nodes that it computes: bool (n_p,))] of layers that do not compute all,
+    the last one first. Collective.
+    """
+    layers = len(worthwhile)
+    sets: list[torch.Tensor] = []
+    while len(sets) < prunable:
+        needed = with_in_neighbours(local, sets[-1], comm) if sets else local.mask("train")
+        if comm.total(needed.sum().view(1), "plan").item() > worthwhile[layers - 1 - len(sets)] * local.num_nodes:
+            break
+        sets.append(needed)
+    found = []
+    for back, outputs in enumerate(sets):
+        layer = layers - 1 - back
+        # The features are there for all nodes: the first layer takes them as they lie.
+        inputs = sets[back + 1] if back + 1 < len(sets) and layer > 0 else torch.ones_like(outputs)
+        found.append((layer, inputs, outputs))
+    return found
+
+
+def training_nodes(local: LocalGraph, comm: Communicator) -> LocalGraph | None:
+    """The share of a model whose layers see each node by itself: the training nodes with rows of their own of the
+    features, and none of the edges. None where they are most of all nodes, or the features are sparse. Collective.
+    """
+    needed = local.mask("train")
+    most = comm.total(needed.sum().view(1), "plan").item() > WORTHWHILE * local.num_nodes
+    if most or not isinstance(local.features, torch.Tensor):
+        return None
+    return replace(
+        local,
+        features=local.features[needed],
+        labels=_NOT_NEEDED,
+        split=_NOT_NEEDED,
+        node_type=None,
+        original_id=local.original_id[needed],
+    )
+
+
+def with_in_neighbours(local: LocalGraph, needed: torch.Tensor, comm: Communicator) -> torch.Tensor:
+    """bool (n_p,): own nodes that are needed (n_p,) or have an edge to a node of any rank that is. Collective."""
+    remote, result = gather_halo(local.outward.plan, needed, comm), needed.clone()
+    for block in (local.outward.own, *local.outward.halo):
+        columns = needed if block.first_column is None else remote[block.first_column :]
+        for first, last in row_blocks(block.indptr.numpy()):
+            bounds = block.indptr[first : last + 1]
+            hits = torch.zeros(int(bounds[-1] - bounds[0]) + 1, dtype=torch.int64)
+            torch.cumsum(columns[block.indices[bounds[0] : bounds[-1]]], 0, out=hits[1:])
+            hit = hits[bounds[1:] - bounds[0]] > hits[bounds[:-1] - bounds[0]]
+            if block.rows is None:
+                result[first:last] |= hit
+            else:
+                result[block.rows[first:last][hit].long()] = True
+    return result
+
+
+def _share(local: LocalGraph, inputs: torch.Tensor, outputs: torch.Tensor, comm: Communicator) -> LocalGraph:
+    """The LocalGraph of the edges from nodes in inputs (n_p,) to nodes in outputs (n_p,), on all ranks. Collective."""
+    source, destination = numbers(inputs), numbers(outputs)
+    inward = filtered(local.inward, outputs, inputs, destination, source, comm)
+    outward = filtered(local.outward, inputs, outputs, source, destination, comm)
+    return replace(
+        local,
+        inward=inward,
+        outward=outward,
+        features=local.features if bool(inputs.all()) else _NOT_NEEDED,
+        labels=_NOT_NEEDED,
+        split=_NOT_NEEDED,
+        node_type=None,
+        original_id=local.original_id[inputs],
+        outputs=source[outputs],
+    )

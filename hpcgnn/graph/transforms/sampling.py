@@ -1,0 +1,102 @@
+"""A sample of the halo: some of the rows, in the rounds of all of them, known to both ends without a word.
+
+A boundary node is in the sample of an ordered pair of ranks or not by a draw that follows from the pair and the node's
+original id, which both ranks have. So the owner packs what the other expects, and neither ids nor counts are sent.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from hpcgnn import kernels
+from hpcgnn.exchange.plan import HaloPlan
+from hpcgnn.exchange.rounds import Segment
+from hpcgnn.exchange.sending import Sending
+from hpcgnn.graph.blocks import Block, sampled
+
+
+@dataclass(frozen=True)
+class SampledPlan(HaloPlan):
+    """A HaloPlan of some rows of another. The counts, rows sent and starts are those of the sample; rounds are those of
+    the other, whose positions receive_at and send_at give: for each ring offset with any an increasing int64 array.
+    """
+
+    receive_at: dict[int, np.ndarray]
+    send_at: dict[int, np.ndarray]
+
+    def received(self, segment: Segment) -> int:
+        """How many rows of a segment this rank receives."""
+        first, last = _between(self.receive_at, segment)
+        return last - first
+
+    def sent(self, segment: Segment) -> tuple[int, int]:
+        """(the first, one past the last) of the rows of a segment among all that this rank sends."""
+        begin, _ = self._sent_to(segment.offset)
+        first, last = _between(self.send_at, segment)
+        return begin + first, begin + last
+
+
+def _between(places: dict[int, np.ndarray], segment: Segment) -> tuple[int, int]:
+    """Which of a segment's rows are in the sample: the first, and one past the last."""
+    if segment.offset not in places:
+        return 0, 0
+    first, last = np.searchsorted(places[segment.offset], (segment.start, segment.stop))
+    return int(first), int(last)
+
+
+def drawn(ids: torch.Tensor, key: int, rate: float) -> torch.Tensor:
+    """bool (m,): which of the nodes with these original ids are drawn with probability `rate`."""
+    return kernels.random_words(key, ids, 1)[:, 0] < round(rate * 2**32)
+
+
+def sample_plan(
+    plan: HaloPlan, ids: torch.Tensor, halo_ids: torch.Tensor, key: int, rate: float
+) -> tuple[SampledPlan, torch.Tensor]:
+    """(the sample, bool (num_halo,): which rows of the halo are in it). Not collective.
+
+    ids: int64 (n_p,) original ids of own nodes; halo_ids: of the halo. key: of this sample, the same on all ranks.
+    """
+    keep_in = torch.zeros(plan.num_halo, dtype=torch.bool)
+    keep_out = torch.zeros(plan.num_boundary, dtype=torch.bool)
+    receive_counts, send_counts = np.zeros_like(plan.receive_counts), np.zeros_like(plan.send_counts)
+    receive_at, send_at = dict[int, np.ndarray](), dict[int, np.ndarray]()
+
+    def draw(node_ids: torch.Tensor, kept: torch.Tensor, source: int, dest: int) -> np.ndarray:
+        kept.copy_(drawn(node_ids, kernels.stream_key(key, source, dest), rate))
+        return np.flatnonzero(kept.numpy())
+
+    first = 0
+    for k in np.flatnonzero(plan.receive_counts).tolist():
+        part, first = slice(first, first + int(plan.receive_counts[k])), first + int(plan.receive_counts[k])
+        receive_at[k + 1] = draw(halo_ids[part], keep_in[part], plan.source(k + 1), plan.rank)
+        receive_counts[k] = len(receive_at[k + 1])
+    first = 0
+    for k in np.flatnonzero(plan.send_counts).tolist():
+        part, first = slice(first, first + int(plan.send_counts[k])), first + int(plan.send_counts[k])
+        send_at[k + 1] = draw(ids[plan.send_rows[part]], keep_out[part], plan.rank, plan.dest(k + 1))
+        send_counts[k] = len(send_at[k + 1])
+    made = SampledPlan(
+        plan.peers,
+        receive_counts,
+        send_counts,
+        Sending(plan.send_rows[keep_out]),
+        plan.rounds,
+        plan.sizes,
+        np.zeros(len(plan.rounds) + 1, np.int64),
+        plan.cap,
+        None,
+        receive_at,
+        send_at,
+    )
+    starts = np.cumsum([0, *(sum(made.received(segment) for segment in round_) for round_ in plan.rounds)])
+    return replace(made, starts=starts), keep_in
+
+
+def sample_blocks(blocks: Sequence[Block], plan: HaloPlan, sample: SampledPlan, kept: torch.Tensor) -> list[Block]:
+    """The blocks of a SampledPlan from those of its plan. kept: bool (num_halo,), as `sample_plan` gives it."""
+    return [
+        sampled(block, kept[first:last], int(start))
+        for block, first, last, start in zip(blocks, plan.starts[:-1], plan.starts[1:], sample.starts, strict=False)
+    ]

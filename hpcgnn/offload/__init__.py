@@ -1,0 +1,1 @@
+"""Training within a memory limit: activations and features on the local disk."""

@@ -1,0 +1,197 @@
+"""Whether the features and their kept aggregate fit in memory (`--memory`), or stay on disk.
+
+Saved activations leave memory first, features last. An epoch reads a byte of features twice, forwards and backwards,
+and once in each evaluation. It reads three times if the layer repeats its projections for the gradient. A saved byte is
+written once and read once. So features cause no less traffic, and all of it while the first layer is at work. Saved
+tensors move behind all layers.
+
+Features that no layer reads leave first: a model that uses only their aggregate (gcn, sgc) reads them once in a run.
+"""
+
+import logging
+import tempfile
+from dataclasses import dataclass, replace
+
+import torch
+
+from hpcgnn import cores
+from hpcgnn.comm import Communicator
+from hpcgnn.comm.session import Session
+from hpcgnn.errors import ScratchError
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.load import Shelve
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graph.transforms.filtering import FilteredSize
+from hpcgnn.graph.transforms.pruning import pruned_size
+from hpcgnn.memory.resident import resident_bytes
+from hpcgnn.memory.scratch import REQUEST, THREADS, Scratch
+from hpcgnn.memory.shelf import Shelf
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.offload.activations import (
+    AT_WORK,
+    Toy,
+    check_folder,
+    check_space,
+    refusing,
+    without_limit_if_it_must,
+)
+from hpcgnn.offload.limits import Limit, portion
+from hpcgnn.ops.row_tiles import tile_rows
+from hpcgnn.plan.run_plan import RunPlan
+
+log = logging.getLogger("hpcgnn")
+
+# Columns that are aggregated together are a multiple of these, a line of the cache.
+_COLUMNS = 16
+# Made of each node after its features are read: masks, and the numbers of those that are judged.
+_OF_NODE = 24
+
+
+@dataclass(frozen=True)
+class Placing:
+    """A rank's data that goes to disk.
+
+    Attributes:
+        share: fraction of the columns that can be aggregated at a time.
+    """
+
+    features: bool
+    aggregate: bool
+    share: float
+
+
+def place(room: int, at_work: int, kept: int, read: int, sizes: tuple[int, int], reads_input: bool) -> Placing:
+    """Decide which data of a rank goes to disk.
+
+    Args:
+        room: bytes available.
+        at_work: bytes of a layer at work, outside of `room`.
+        kept: bytes that a step saves.
+        read: bytes of memory for reading features and aggregate.
+        sizes: bytes of the features, and of their aggregate.
+        reads_input: whether the first layer reads its input in addition to the aggregate.
+    """
+    both = sum(sizes)
+    fits = room >= both
+    unread = not reads_input and room < both + kept
+    features = (not fits or unread) and read < both
+    aggregate = features and room - read < sizes[1]
+    share = (room + at_work - read - (0 if aggregate else sizes[1])) / max(1, 2 * max(sizes))
+    return Placing(features, aggregate, share)
+
+
+def bytes_read_at_a_time(shelf: Shelf, spec: ModelSpec, rows: int, columns: int) -> int:
+    """Return the bytes of memory for features and aggregate on disk: read blocks, and copies of helper threads."""
+    return sum(shelf.at_work(rows, columns, dtype) for dtype in types_on_disk(spec)) + THREADS * REQUEST
+
+
+def can_lie_on_disk(plan: RunPlan, toy: Toy) -> bool:
+    """Whether the first layer reads its inputs in order, some rows at a time."""
+    spec, config, schedule = plan.spec, plan.config, plan.schedule
+    if spec.sparse_input or spec.changing or config.data.inductive or not schedule.within_memory:
+        return False
+    if not spec.constant_input:  # layer by layer, a copy of the halo is kept beside the own rows
+        return toy.input_in_tiles and not schedule.layer_by_layer and not spec.edge_features
+    raw = spec.input_dropout == "raw" and spec.dropout > 0
+    alone = schedule.layer_by_layer and not config.schedule.finetune
+    return toy.in_tiles and (spec.keeps_input or (alone and not raw))
+
+
+def types_on_disk(spec: ModelSpec) -> tuple[torch.dtype, ...]:
+    """Of the features, and of their aggregate where there is one that is kept."""
+    return (spec.dtype, spec.kept or spec.dtype) if spec.constant_input else (spec.dtype,)
+
+
+def reads_of_epoch(spec: ModelSpec) -> int:
+    """Return how often a training epoch reads data on disk: the gradient may repeat projections."""
+    return 2 if spec.constant_input else 3
+
+
+def bytes_on_disk(spec: ModelSpec, rows: int, columns: int) -> tuple[int, int]:
+    """Of the features, and of their aggregate, which may be none."""
+    sizes = [rows * columns * dtype.itemsize for dtype in types_on_disk(spec)]
+    return sizes[0], sum(sizes[1:])
+
+
+def shelving(
+    plan: RunPlan, session: Session, toy: Toy, limit: Limit | None, buffers: HaloBuffers, learns: bool = True
+) -> Shelve:
+    """Return the function that load_local_graph calls for a Shelf. It is collective, with the same result on all ranks.
+
+    Args:
+        plan: the run's decisions.
+        session: the session with its communicator.
+        toy: the result of a step on a small graph.
+        limit: the node's limit, or None.
+        buffers: buffers of the halo.
+        learns: whether the run trains, and so saves tensors for a backward pass.
+
+    Raises:
+        ConfigError: the returned function raises it if an explicit limit is too small for the parts of pruned layers.
+    """
+    if limit is None:
+        return lambda local, columns: None
+
+    def shelve(local: LocalGraph, columns: int) -> Shelf | None:
+        with without_limit_if_it_must(limit, session):
+            return _shelve(plan, toy, limit, buffers, learns, session.comm, local, columns)
+        return None
+
+    return shelve
+
+
+def _shelve(
+    plan: RunPlan,
+    toy: Toy,
+    limit: Limit,
+    buffers: HaloBuffers,
+    learns: bool,
+    comm: Communicator,
+    local: LocalGraph,
+    columns: int,
+) -> Shelf | None:
+    config, spec, rows = plan.config, plan.spec, local.num_owned
+    sees = learns and plan.prunes and not config.data.inductive
+    sizes, kept = bytes_on_disk(spec, rows, columns), toy.per_node * rows if learns else 0
+    lasting = resident_bytes() + toy.beside + rows * _OF_NODE + int(config.schedule.halo_buffer * 2**20)
+    lasting += 2 * toy.parameters  # and their gradients, neither of which is there yet
+    at_work = AT_WORK * toy.largest * rows
+    if not limit.said:
+        # Shares of layers have each edge at most once in each direction.
+        most = lasting + at_work + kept + sum(sizes) + sees * 4 * toy.pruning[1] * local.inward.structure_nbytes
+        if portion(limit, comm, most).fits:
+            return None
+    pruned = pruned_size(local, *toy.pruning, spec.keeps_input, comm) if sees else FilteredSize(0, 0)
+    lasting, at_work = lasting + pruned.held, max(at_work, pruned.making)
+    if columns == 0 or not can_lie_on_disk(plan, toy):
+        _check_pruned(limit, comm, lasting + sizes[0], at_work, pruned)
+        return None
+    folder, arena = config.run.scratch or tempfile.gettempdir(), buffers.arena
+    with comm.together("making a scratch file"):
+        check_folder(folder, limit)
+        shelf = Shelf(Scratch(folder, ScratchError, cores.use_all), arena, tile_rows(), columns)
+    read = bytes_read_at_a_time(shelf, spec, rows, columns)
+    _check_pruned(limit, comm, lasting, at_work + read, pruned)
+    given = portion(limit, comm, lasting + at_work, kept + sum(sizes))
+    found = place(given.nbytes - lasting - at_work, at_work, kept, read, sizes, toy.reads_input)
+    told = torch.tensor([-float(found.features), -float(found.aggregate), found.share], dtype=torch.float64)
+    features, aggregate, part = comm.allreduce_(told, "plan", "min").tolist()
+    if not features:
+        return None
+    width = max(_COLUMNS, int(part * columns) // _COLUMNS * _COLUMNS)
+    written = sum(limit.of_node(comm, sizes[0] + sizes[1] * bool(aggregate)))
+    with comm.together("looking for room for the features"):
+        check_space(folder, written, limit.ranks)
+    log.info("memory: the features%s are on disk, in %s", " and their aggregate" if aggregate else "", folder)
+    return replace(shelf, columns=min(width, columns), results=bool(aggregate))
+
+
+def _check_pruned(limit: Limit, comm: Communicator, lasting: int, at_work: int, pruned: FilteredSize) -> None:
+    """Raise ConfigError, on all ranks, if the parts of pruned layers do not fit on one rank. Collective.
+
+    Building them would exceed the limit. The room for training is checked afterwards.
+    """
+    given, making = portion(limit, comm, lasting + at_work), portion(limit, comm, lasting + pruned.making)
+    with refusing(limit, comm, given, lasting, at_work, pruned.held) as refuse:
+        if pruned.held and making.refused:
+            refuse()

@@ -1,0 +1,120 @@
+"""The memory limit of a rank on its node: from `--memory`, else from the machine and the job."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpcgnn.comm import Communicator
+from hpcgnn.comm.launch.launcher import node_of_job
+from hpcgnn.comm.session import Session
+from hpcgnn.config import Config
+from hpcgnn.memory.available import group_limits, machine_available
+from hpcgnn.memory.resident import resident_bytes
+from hpcgnn.options.memory_size import AUTO, said_memory
+from hpcgnn.plan.rules import Selection
+
+# Of what is left: for what other processes of the node, and the kernel for this one, take meanwhile.
+_SPARE = 1 / 16
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The memory limit of a node.
+
+    Attributes:
+        total: bytes of all ranks of the node together.
+        node: a number that identifies the node.
+        ranks: number of its ranks.
+        said: the value of --memory, or '' if the limit comes from the machine.
+    """
+
+    total: int
+    node: int
+    ranks: int
+    said: str
+
+    def __str__(self) -> str:
+        return f"--memory {self.said}" if self.said else f"what is left of this node, {self.total / 2**30:.2f} GiB,"
+
+    def of_node(self, comm: Communicator, value: int) -> list[int]:
+        """Return the value of each rank of this node. Collective over all ranks."""
+        return [each for node, each in comm.allgather_object((self.node, value)) if node == self.node]
+
+
+@dataclass(frozen=True)
+class Portion:
+    """A rank's portion of its node's limit, in bytes.
+
+    Attributes:
+        most_least: the required minimum of the node with the largest need.
+        fits: whether every node has its minimum.
+        refused: whether this node lacks it, and this rank is its largest.
+    """
+
+    nbytes: int
+    most_least: int
+    fits: bool
+    refused: bool
+
+
+def portion(limit: Limit, comm: Communicator, least: int, wanted: int = 0) -> Portion:
+    """The Portion of this rank, which cannot do without `least` bytes and has a use for `wanted` more. Collective.
+
+    A map may give one rank many more nodes than another, so the ranks of a node do not share alike (see `divided`).
+    """
+    said = comm.allgather_object((limit.node, limit.total, least, wanted))
+    nodes: dict[int, list[int]] = {}
+    for rank, (node, *_) in enumerate(said):
+        nodes.setdefault(node, []).append(rank)
+    needs, fits = {}, True
+    for node, ranks in nodes.items():
+        needs[node] = sum(said[rank][2] for rank in ranks)
+        fits = fits and needs[node] <= min(said[rank][1] for rank in ranks)
+    near = nodes[limit.node]
+    total = min(said[rank][1] for rank in near)
+    shares = divided(total, [said[rank][2] for rank in near], [said[rank][3] for rank in near])
+    largest = max(near, key=lambda rank: said[rank][2])
+    refused = needs[limit.node] > total and comm.rank == largest
+    return Portion(shares[near.index(comm.rank)], max(needs.values()), fits, refused)
+
+
+def divided(total: int, least: Sequence[int], wanted: Sequence[int]) -> list[int]:
+    """Divide `total` bytes among ranks.
+
+    Each rank gets its minimum, and a part of the rest in proportion to its wish. Ranks share leftover bytes equally. If
+    the minima do not fit, each rank gets a part in proportion to its minimum.
+
+    Args:
+        total: bytes to divide.
+        least: minimum of each rank.
+        wanted: wish of each rank.
+    """
+    needs, wants = sum(least), sum(wanted)
+    if needs > total:
+        return [total * each // needs for each in least]
+    given = min(total - needs, wants)
+    over = (total - needs - given) // len(least)
+    return [each + (given * more // wants if wants else 0) + over for each, more in zip(least, wanted, strict=True)]
+
+
+def memory_limit(config: Config, session: Session) -> Limit | None:
+    """The Limit of a run, None for none; to be asked before a graph is read."""
+    text, schedule = config.run.memory, config.schedule
+    said = said_memory(text)
+    if said is None and (
+        text != AUTO or not Selection(config).schedule.within_memory or schedule.intra_node == "shared"
+    ):
+        return None
+    ranks = session.ranks_on_node
+    total = int((1 - _SPARE) * node_memory(ranks, session.comm.size)) if said is None else said
+    return Limit(total, session.node, ranks, "" if said is None else text)
+
+
+def node_memory(ranks_on_node: int, ranks: int) -> int:
+    """Return the bytes that the ranks of this node may take together.
+
+    This is the smallest of three limits: of the control group and its parents, of the job on a node, and of free
+    memory.
+    """
+    given, _ = node_of_job(ranks)
+    left = machine_available() + ranks_on_node * resident_bytes()  # theirs is taken of it already
+    return min([left, *group_limits(), *([] if given is None else [given])])

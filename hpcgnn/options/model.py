@@ -1,0 +1,125 @@
+"""The layers of a model: their kind, number, width, dropout and extras."""
+
+from dataclasses import dataclass
+
+from hpcgnn.declaring import AtLeast, option
+from hpcgnn.options.task import LINKS
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    model: str = option("gcn", "model to train", flag=True, choices="models")
+    plugin: str = option("", "Python file that registers further models (docs/extending.md)", flag=True)
+    layers: int = option(3, "number of layers (sgc: hops)", flag=True, least=1, most=10_000)
+    hidden: int = option(
+        256,
+        "width of hidden layers; of attention, width of each head",
+        flag=True,
+        least=1,
+        by_model=True,
+        needs={"layers": AtLeast(2), "model": ("rgcn", "rgat"), "jumping": ("cat", "max")},
+        also={"task": (LINKS,)},  # the width of embeddings
+    )
+    dropout: float = option(0.5, "dropout probability before every layer", flag=True, least=0.0, below=1.0)
+    edge_dropout: float = option(
+        0.0,
+        "probability with which an edge is left out of a training epoch",
+        details="All layers of an epoch leave out the same edges. In an undirected graph an edge and its reverse go "
+        "together. Self loops stay, and evaluation uses all edges.",
+        least=0.0,
+        below=1.0,
+        schedules=("sar",),
+        by_model=True,
+        strict=True,
+    )
+    initial_weights: str = option(
+        "pyg",
+        "distribution of the initial weights: those of PyG's layers, or Glorot-uniform",
+        details="glorot: Glorot-uniform in all layers, and zero biases.",
+        choices=("pyg", "glorot"),
+        on_resume="same",
+    )
+    input_dropout: str = option(
+        "scaled",
+        "object of the first layer's dropout: kept aggregate (scaled or aggregate), raw features, or none",
+        details="scaled: a node with d in-edges gets 1/√d of the noise, as a mean of d dropped rows has. "
+        "aggregate: all of the noise. Dropout of raw dense features takes an exchange in every epoch.",
+        choices=("scaled", "aggregate", "raw", "none"),
+    )
+    keep_input: str = option(
+        "auto",
+        "aggregate constant dense features once and keep the result",
+        details="auto: where it pays.",
+        choices=("auto", "always", "never"),
+        by_model=True,
+        needs={"input_dropout": ("scaled", "aggregate", "none")},
+        strict=True,
+    )
+    aggregator: str = option(
+        "mean",
+        "sage: mean or maximum of neighbours, or maximum after a layer (pool)",
+        choices=("mean", "max", "pool"),
+        by_model=True,
+        strict=True,
+    )
+    heads: int = option(
+        4,
+        "attention heads of hidden layers",
+        details="--hidden is the width of each head.",
+        least=1,
+        by_model=True,
+        needs={"layers": AtLeast(2), "jumping": ("cat", "max")},
+    )
+    out_heads: int = option(
+        1,
+        "attention heads of the last layer, averaged",
+        details="Each head is as wide as the classes.",
+        least=1,
+        by_model=True,
+        needs={"jumping": ("none",)},
+    )
+    attention_dropout: float = option(0.0, "dropout of attention coefficients", least=0.0, below=1.0, by_model=True)
+    negative_slope: float = option(0.2, "slope of LeakyReLU in attention", least=0.0, by_model=True)
+    edge_term: str = option(
+        "none",
+        "gat: term of edge weights or types in the attention logits",
+        details="weight: the edge's weight times a learned number per head. type: a learned number per head for the "
+        "edge's type.",
+        choices=("none", "weight", "type"),
+        by_model=True,
+        strict=True,
+    )
+    hops: int = option(
+        10,
+        "appnp: hops after its layers",
+        details="With 0 hops the model is a perceptron, which sees no neighbours.",
+        least=0,
+        most=10_000,
+        by_model=True,
+    )
+    teleport: float = option(0.1, "appnp: share of a node's own output in each hop", least=0.0, most=1.0, by_model=True)
+    bases: int = option(4, "rgcn, rgat: bases that the relations share", least=1, by_model=True)
+    norm: str = option(
+        "none",
+        "normalisation after hidden layers",
+        details="batch uses the statistics of all nodes.",
+        flag=True,
+        choices="norms",
+        by_model=True,
+        needs={"layers": AtLeast(2), "jumping": ("cat", "max")},
+    )
+    residual: bool = option(
+        False,
+        "add the input of hidden layers to their output",
+        by_model=True,
+        needs={"layers": AtLeast(3), "jumping": ("cat", "max")},
+    )
+    jumping: str = option(
+        "none",
+        "jumping knowledge: logits from the outputs of all layers",
+        details="A linear map makes the logits from the outputs of all layers, joined (cat) or as their maximum "
+        "(max). All layers are then hidden. none: the last layer makes the logits.",
+        choices=("none", "cat", "max"),
+        by_model=True,
+        strict=True,
+    )

@@ -1,0 +1,64 @@
+"""The optimizer, the learning rate, the number of epochs."""
+
+from dataclasses import dataclass
+
+from hpcgnn.declaring import Above, AtLeast, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimConfig:
+    optimizer: str = option("adam", "optimizer", flag=True, choices=("adam", "adamw", "sgd"))
+    lr: float = option(0.01, "learning rate", flag=True, least=0.0, needs={"layer_lr": ("",), "finetune": AtLeast(1)})
+    momentum: float = option(0.9, "momentum of sgd", least=0.0, below=1.0, needs={"optimizer": ("sgd",)})
+    weight_decay: float = option(0.0, "weight decay: L2 for adam and sgd, decoupled for adamw", flag=True, least=0.0)
+    weight_decay_layers: str = option(
+        "all",
+        "layers with weight decay",
+        choices=("all", "first"),
+        needs={"weight_decay": Above(0)},
+    )
+    lr_schedule: str = option(
+        "constant", "learning rate over the epochs", choices=("constant", "cosine", "linear", "step")
+    )
+    warmup_epochs: int = option(0, "epochs of a linear rise to --lr", least=0)
+    lr_step_epochs: int = option(
+        100,
+        "epochs between decays of --lr-schedule step",
+        least=1,
+        needs={"lr_schedule": ("step",)},
+        strict=True,
+    )
+    lr_step_factor: float = option(
+        0.5,
+        "factor of each decay of --lr-schedule step",
+        least=0.0,
+        needs={"lr_schedule": ("step",)},
+        strict=True,
+    )
+    clip_norm: float = option(0.0, "largest global gradient norm; 0: no clipping", least=0.0)
+    ema: float = option(
+        0.0,
+        "decay of an average of the parameters for evaluation; 0: none",
+        details="After every step the average keeps this part of itself, such as 0.99. Evaluation, the best epoch, "
+        "predictions and exports use the average.",
+        least=0.0,
+        below=1.0,
+        schedules=("sar", "bns", "stale"),
+        strict=True,
+    )
+    epochs: int = option(
+        200,
+        "number of epochs, one full-batch step each",
+        details="lazy: epochs of every layer. tma: steps of every rank, or averages with --average-seconds.",
+        flag=True,
+        least=1,
+        needs={"layer_epochs": ("",)},
+    )
+    patience: int = option(
+        0,
+        "stop after this many epochs without a better validation; 0: never",
+        details="lazy: go on to the next layer.",
+        least=0,
+        needs={"eval_every": AtLeast(1)},
+        strict=True,
+    )

@@ -1,0 +1,153 @@
+"""Messages between ranks: the schedule, the halo, its format and its buffers."""
+
+from dataclasses import dataclass
+
+from hpcgnn.declaring import YEAR, AtLeast, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleConfig:
+    schedule: str = option("sar", "communication schedule (docs/schedules.md)", flag=True, choices="schedules")
+    halo_buffer: float = option(
+        8.0,
+        "MiB of all communication buffers of a rank",
+        details="The size does not depend on the number of ranks. Large buffers give the one-shot exchange, small "
+        "ones sequential aggregation in fine steps.",
+        flag=True,
+        least=0.0,
+        most=2.0**33,
+    )
+    layer_epochs: str = option(
+        "",
+        "lazy: epochs of each layer, as 100,100,200 (default: --epochs)",
+        schedules=("lazy",),
+    )
+    layer_lr: str = option(
+        "",
+        "lazy: learning rate of each layer, as 0.01,0.005 (default: --lr)",
+        schedules=("lazy",),
+    )
+    warm_start: bool = option(
+        False,
+        "lazy: start a layer from the trained one before it",
+        details="sage, gcn and gat start as the identity with the former head. Other models start from parameters of "
+        "the same shapes.",
+        schedules=("lazy",),
+    )
+    finetune: int = option(
+        0,
+        "lazy: epochs of exact training after the last layer",
+        details="All layers are trained together, as with sar.",
+        least=0,
+        schedules=("lazy",),
+    )
+    frozen_halo: str = option(
+        "keep",
+        "lazy: keep the halo's rows in memory, or refetch them every epoch",
+        details="For layers that weigh neighbours anew in every epoch (gat and others) and for sparse features. On "
+        "bad maps the halo is larger than a rank's share.",
+        choices=("keep", "refetch"),
+        schedules=("lazy",),
+    )
+    average_steps: int = option(
+        0,
+        "tma: average the parameters after this many steps of each rank",
+        least=0,
+        schedules=("tma",),
+        on_resume="same",
+    )
+    average_seconds: float = option(
+        0.0,
+        "tma: average the parameters after this time on rank 0's clock",
+        least=0.0,
+        schedules=("tma",),
+        most=YEAR,
+    )
+    correct_every: int = option(
+        0,
+        "tma: one exact step after this many averages; 0: never",
+        details="The step is one of sar, on the whole graph.",
+        least=0,
+        schedules=("tma",),
+    )
+    assignment: str = option(
+        "metis",
+        "owner of a node: the stored map, or random clusters or nodes",
+        details="metis: the stored map. super-nodes: the file's clusters dealt at random. random-nodes: nodes at "
+        "random. The random ones are for experiments: the halo is large.",
+        choices=("metis", "super-nodes", "random-nodes"),
+    )
+    private_features: bool = option(
+        False,
+        "refuse to send features more than once in a run",
+        details="summary.json lists the data that left each rank.",
+    )
+    halo: str = option(
+        "auto",
+        "rows between ranks: all boundary rows, or fewest rows and sums",
+        details="rows: the rows of all boundary nodes. least: rows or sums of rows, whichever are fewer; exact. It "
+        "serves gcn, sage with --aggregator mean, gin, sgc and appnp, under sar, lazy, stale and tma. auto: "
+        "least where it is possible and saves a twentieth of the rows.",
+        choices=("auto", "rows", "least"),
+    )
+    intra_node: str = option(
+        "messages",
+        "ranks of a node exchange messages, or read shared memory",
+        details="messages: as between nodes. shared (sar; gcn, sage with --aggregator mean, gin, sgc, appnp, gat): "
+        "ranks read rows in shared memory, without copies and buffers. Results differ by rounding.",
+        choices=("messages", "shared"),
+    )
+    halo_dtype: str = option(
+        "fp32",
+        "format of features and gradients between ranks in training",
+        details="fp32: unchanged (fp64 with --precision fp64). bf16, fp16: half the bytes. int8, int4, int2: a "
+        "fourth, an eighth, a sixteenth, with a scale per row and random rounding. auto (sar): int2, int4 or "
+        "int8 for each turn of an exchange, for the least noise at 4 bits a number. Attention logits and "
+        "evaluation stay unchanged.",
+        flag=True,
+        choices=("fp32", "bf16", "fp16", "int8", "int4", "int2", "auto"),
+        needs={"schedule": ("sar", "bns", "stale"), "correct_every": AtLeast(1)},
+    )
+    reduce_dtype: str = option(
+        "fp32",
+        "format of parameter gradients between ranks",
+        details="bf16: half the bytes, added in fp32. One rank adds each share and sends the rounded sum to all: 2 (P "
+        "- 1) messages of a rank.",
+        choices=("fp32", "bf16"),
+        needs={"schedule": ("sar", "lazy", "bns", "stale"), "correct_every": AtLeast(1)},
+    )
+    reduce_bucket: float = option(
+        1.0,
+        "MiB of gradients in each sum over ranks; 0: one sum",
+        details="Parts of whole layers are summed during the backward pass of earlier layers. --comm oneccl and "
+        "--comm ccl sum all gradients at the end.",
+        least=0.0,
+        most=1e6,
+        needs={"schedule": ("sar", "lazy", "bns", "stale"), "correct_every": AtLeast(1)},
+    )
+    prune: str = option(
+        "auto",
+        "sar: compute and send only rows that the training loss depends on",
+        details="The last layer computes training nodes, the layer before their neighbours too, and so on. Exact. "
+        "Used where the model allows it and half of the rows are saved (gat: four in ten). none: compute all "
+        "rows.",
+        choices=("auto", "none"),
+        schedules=("sar",),
+    )
+    boundary_rate: float = option(
+        0.1,
+        "bns: probability of a boundary node in an epoch",
+        details="Bytes fall to this share of those of sar (gat: 3/2 of it). 1 gives sar, 0 leaves ranks alone. "
+        "Evaluation uses all nodes.",
+        least=0.0,
+        most=1.0,
+        schedules=("bns",),
+    )
+    stale_epochs: int = option(
+        1,
+        "stale: age of remote rows and gradients in epochs; 0: sar",
+        details="New rows are exchanged in the background. Memory: the halo of all layers, for one epoch more than "
+        "this.",
+        least=0,
+        schedules=("stale",),
+    )

@@ -1,0 +1,1 @@
+"""Result files with a row per node: predictions, embeddings, propagated features."""

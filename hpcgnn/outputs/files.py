@@ -1,0 +1,189 @@
+"""Files of results by node: HDF5, CSV, parquet or numpy's, by the suffix of their name.
+
+Parquet is written by one rank, slab by slab; arrays by all ranks (arrays.py), and CSV too (lines.py).
+Each file is complete under its name, or not there, and none ever lies whole in memory.
+"""
+
+import contextlib
+import csv
+import importlib
+import io
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError, RunDirError
+from hpcgnn.graphfile.storage import replacing
+from hpcgnn.output_files import check_outputs, files_of_run
+from hpcgnn.records import to_json
+
+KINDS = {".h5": "hdf5", ".hdf5": "hdf5", ".csv": "csv", ".parquet": "parquet", ".npy": "npy"}
+EXPECTED = ".h5 or .hdf5 (arrays), .csv or .parquet (a table), or .npy (one array)"
+#: put(nodes int64 (m,), their ids (m,) or None, {name: rows (m, width)}): the next rows of the file.
+Put = Callable[[np.ndarray, np.ndarray | None, Mapping[str, np.ndarray]], None]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The contents of a result file.
+
+    Attributes:
+        num_rows: number of rows.
+        widths, dtypes: {name: width or dtype of its rows}, with or without `prediction`.
+        predicted: names of a table's columns of predictions.
+        some: whether the rows cover only some of the nodes, so that the file must hold their numbers.
+        ids: '' for none, 'numbers' or 'words'.
+        longest: bytes of the longest word.
+        class_names: [] where classes have no names.
+        origin: {name: number or text}, the run that the results are from.
+        vectors: names of rows of one number, whose array is (n,). An array (n, 1) would be broadcast silently against
+            labels (n,) to (n, n).
+    """
+
+    num_rows: int
+    widths: Mapping[str, int]
+    dtypes: Mapping[str, np.dtype]
+    predicted: Sequence[str]
+    some: bool
+    ids: str
+    id_dtype: np.dtype
+    longest: int
+    class_names: Sequence[str]
+    origin: Mapping[str, Any]
+    vectors: Collection[str] = ()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of the array of the rows of this name."""
+        return (self.num_rows,) if name in self.vectors else (self.num_rows, self.widths[name])
+
+    def columns(self, name: str) -> list[str]:
+        """The names of a table's columns for the rows of this name."""
+        if name == "prediction":
+            return list(self.predicted)
+        if name in self.vectors:
+            return [name]
+        return [f"{name}_{column}" for column in range(self.widths[name])]
+
+
+def check_name(option: str, path: str | Path, kinds: int = 1) -> None:
+    """Check that a result file can be written.
+
+    Args:
+        option: the option that named the file.
+        path: the file; its suffix selects the format.
+        kinds: number of kinds of rows that the user asked for.
+
+    Raises:
+        RunDirError: the suffix is of no known format.
+        ConfigError: the format cannot be written here.
+    """
+    path = Path(path)
+    kind = KINDS.get(path.suffix.lower())
+    if kind is None:
+        raise RunDirError(
+            f"{option} {path}: expected a name that ends with {EXPECTED}, got {path.suffix or 'none of them'!r}"
+        )
+    if kind == "npy" and kinds > 1:
+        raise ConfigError(
+            f"{option} {path}: an .npy file holds one array, and several were asked for; leave one option, or choose "
+            "a name that ends with .h5, .csv or .parquet"
+        )
+    if kind == "parquet":
+        _pyarrow(f"{option} {path}")
+
+
+def files_read(config: Config) -> list[str | Path]:
+    """The files that a command reads which uses a graph, and a run if there is one."""
+    run = files_of_run(config.run.run_dir) if config.run.run_dir else ()
+    return [config.data.graph, config.model.plugin, *run]
+
+
+def check_results(
+    option: str, path: str | Path, comm: Communicator, inputs: Iterable[str | Path], force: bool = False
+) -> None:
+    """`check_outputs` for all ranks of a job, who bring results into order by messages. Rank 0 alone looks: others may
+    not see the directory. Raises ConfigError on all of them where their transport cannot carry that.
+
+    inputs: files that the command reads; force: an existing file is to be replaced.
+    """
+    comm.check_pairwise(f"{option} {path}: results are sent")
+    if comm.rank == 0:
+        check_outputs({option: path}, inputs, force)
+
+
+def _table(
+    contents: Contents, nodes: np.ndarray, ids: np.ndarray | None, slab: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """{heading: column (m,)} of some rows."""
+    columns = {"node": nodes} if ids is None else {"node": nodes, "id": ids}
+    for name in contents.widths:
+        columns |= dict(zip(contents.columns(name), slab[name].T, strict=True))
+        if name == "prediction" and contents.class_names:
+            columns["class_name"] = np.array(contents.class_names, object)[slab[name][:, 0]]
+    return columns
+
+
+def _headings(contents: Contents) -> list[str]:
+    empty = {name: np.zeros((0, width), contents.dtypes[name]) for name, width in contents.widths.items()}
+    nodes = np.zeros(0, np.int64)
+    return list(_table(contents, nodes, nodes if contents.ids else None, empty))
+
+
+def csv_heading(contents: Contents) -> bytes:
+    """The first line of a table in CSV."""
+    return _lines([_headings(contents)])
+
+
+def csv_lines(contents: Contents, nodes: np.ndarray, ids: np.ndarray | None, rows: Mapping[str, np.ndarray]) -> bytes:
+    """The lines of some rows of a table in CSV."""
+    columns = _table(contents, nodes, ids, rows).values()
+    # Floating-point numbers in the fewest digits that give the same number again.
+    return _lines(
+        zip(*((each.astype(str) if each.dtype.kind == "f" else each).tolist() for each in columns), strict=True)
+    )
+
+
+def _lines(rows: Iterable[Sequence[Any]]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
+
+
+@contextlib.contextmanager
+def written_parquet(path: str | Path, contents: Contents) -> Iterator[Put]:
+    """Yield the verb that writes the next rows of a new table in Parquet. Raises FormatError where it cannot be
+    written.
+    """
+    arrow, parquet = _pyarrow(path)
+    kinds = {"node": arrow.int64(), "class_name": arrow.string()}
+    kinds["id"] = arrow.string() if contents.ids == "words" else arrow.from_numpy_dtype(contents.id_dtype)
+    for name in contents.widths:
+        kinds |= dict.fromkeys(contents.columns(name), arrow.from_numpy_dtype(contents.dtypes[name]))
+    schema = arrow.schema(
+        [(heading, kinds[heading]) for heading in _headings(contents)],
+        metadata={"hpcgnn": to_json(contents.origin)},
+    )
+    with replacing(path) as temporary, parquet.ParquetWriter(temporary, schema) as writer:
+
+        def put(nodes: np.ndarray, ids: np.ndarray | None, slab: Mapping[str, np.ndarray]) -> None:
+            columns = _table(contents, nodes, ids, slab)
+            arrays = [arrow.array(column, kinds[heading]) for heading, column in columns.items()]
+            writer.write_table(arrow.table(arrays, schema=schema))
+
+        yield put
+
+
+def _pyarrow(what: str | Path) -> tuple[Any, Any]:
+    """(pyarrow, pyarrow.parquet). ConfigError where it is not installed."""
+    try:
+        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise ConfigError(
+            f"{what}: writing parquet needs pyarrow, which is not installed: pip install 'hpcgnn[parquet]', or choose "
+            "a name that ends with .h5 or .csv"
+        ) from error

@@ -1,0 +1,26 @@
+"""The names of models, schedules and tasks that an installation offers: from the registries and from a plugin.
+
+torch is imported at the first call.
+"""
+
+from hpcgnn.config import Choices
+
+
+def registry_choices() -> Choices:
+    """Return the names in the registries, the options that each model uses, and the rules between options."""
+    from hpcgnn.nn.norm import NORM_LAYERS
+    from hpcgnn.nn.registry import MODELS
+    from hpcgnn.plan.rules import check_options
+    from hpcgnn.schedules.schedule_registry import SCHEDULES
+
+    models = {name: entry.uses for name, entry in MODELS.items()}
+    names = {"models": models, "norms": tuple(NORM_LAYERS), "schedules": tuple(SCHEDULES)}
+    return {**names, "check": check_options}
+
+
+def load_choices(plugin: str) -> Choices:
+    """Return the choices after importing a plugin file, which may register models of its own."""
+    from hpcgnn.nn.plugin import load_plugin
+
+    load_plugin(plugin)
+    return registry_choices()

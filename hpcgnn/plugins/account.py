@@ -1,0 +1,116 @@
+"""The expected memory of a rank, item by item, to compare with the kernel's measurement.
+
+Lasting memory is counted, not estimated. The count covers every tensor reachable from the trainer, each storage once,
+and the MPI library's shared memory as the kernel counts it. Memory of a step (activations kept for the backward pass,
+workspace) is the amount in use in the arena. The arena keeps its other memory for later phases. That rest stays
+resident and has a line of its own, since it is neither activations nor workspace.
+
+Tensors of torch's own operations outside the arena are counted as they are made. For freed tensors that were on the
+heap, the allocator keeps some memory for the next ones. No item is fitted to a measurement. The difference from the
+measurement is memory of libraries, and workspace inside single operations.
+"""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hpcgnn.engine.clock import PHASES
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.plugins.memory_profile import TRIM_THRESHOLD
+
+if TYPE_CHECKING:
+    from hpcgnn.engine.trainer import Trainer
+    from hpcgnn.plugins.memory_profile import MemoryProfile
+
+
+MODEL, OTHER, MPI = "parameters, gradients, optimizer", "masks, scales and halo ids", "shared memory of MPI"
+SHARED = "what the ranks of a node share"
+TAKEN, MADE = "activations and workspace", "tensors outside the arena"
+FREE = "arena, resident but not in use then"
+FREE_HEAP = "heap, resident but not in use then"
+
+
+def make_account(
+    trainer: "Trainer", local: LocalGraph, profile: "MemoryProfile", mpi_bytes: int = 0
+) -> dict[str, dict[str, int]]:
+    """Return {phase: {item: bytes}} for the phases of training and evaluation of this rank, after at least one step.
+
+    Args:
+        trainer: the trainer.
+        local: the rank's share of the graph.
+        profile: the measurement of the same phases.
+        mpi_bytes: growth of MPI's shared memory, in bytes.
+    """
+    lasting: dict[str, int] = {}
+    seen: set[Any] = set()
+    arena, views = trainer.buffers.arena, trainer.views
+    if views.in_place is not None:  # counted below, by this rank's share
+        seen |= {("storage", address) for address in views.in_place.common_storages()}
+    roots = {
+        "features": (local.features, *(each.features for each in (views.nodes, views.subgraph) if each)),
+        "labels, split and ids": (local.labels, local.split, local.original_id),
+        "graph structure and plan": (local.inward, local.outward, local.feature_rows, views.shares, views.subgraph),
+        "kept input aggregate": trainer.constants,
+        "halo buffers": trainer.buffers,
+        MODEL: (trainer.model, trainer.gradients, trainer.optimizer.state, trainer.plugins.held()),
+        OTHER: trainer,
+    }
+    for item, root in roots.items():
+        lasting[item] = held_bytes(root, seen)
+    lasting[MPI] = mpi_bytes
+    if views.in_place is not None:
+        lasting[SHARED] = views.in_place.own_bytes + views.in_place.common_bytes()
+    lasting[MODEL] += trainer.plugins.later_bytes()
+    lasting[MODEL] += sum(p.nbytes for p in trainer.model.parameters())  # the best so far, which the epoch loop holds
+    # It has a line of its own.
+    constants = (each for each in trainer.constants.values() if isinstance(each, torch.Tensor))  # others are on disk
+    kept = sum(constant.nbytes for constant in constants if arena.holds(constant))
+    heap = min(TRIM_THRESHOLD, max(profile.on_heap.values(), default=0))
+    account = {}
+    for phase in (*PHASES, "evaluation"):
+        taken = profile.taken.get(phase, 0)
+        account[phase] = lasting | {TAKEN: max(0, taken - kept), FREE: arena.nbytes - max(taken, kept)}
+        account[phase][MADE] = profile.made.get(phase, 0)
+        account[phase][FREE_HEAP] = max(0, heap - profile.on_heap.get(phase, 0))
+    return account
+
+
+def held_bytes(root: object, seen: set[Any]) -> int:
+    """Return the bytes of all tensors and arrays reachable from an object through attributes and containers.
+
+    Args:
+        root: the object.
+        seen: storages that are already counted; the function adds to it. Each storage counts once, for all its views.
+    """
+    total, pending = 0, [root]
+    key: Any
+    while pending:
+        thing = pending.pop()
+        if isinstance(thing, torch.Tensor):
+            storage = thing.untyped_storage()
+            key, size = ("storage", storage.data_ptr()), storage.nbytes()
+            pending += [thing.grad] if thing.is_leaf and thing.grad is not None else []
+        elif isinstance(thing, np.ndarray):
+            key, size = ("storage", thing.__array_interface__["data"][0]), thing.nbytes
+        else:
+            key, size = id(thing), 0
+        if key in seen:
+            continue
+        seen.add(key)
+        total += size
+        pending += _parts(thing)
+    return total
+
+
+def _parts(thing: Any) -> list[Any]:
+    if isinstance(thing, dict):
+        return list(thing.values())
+    if isinstance(thing, (list, tuple, set)):
+        return list(thing)
+    if isinstance(thing, torch.nn.Module):
+        return [*thing.parameters(), *thing.buffers()]
+    if dataclasses.is_dataclass(thing) or type(thing).__module__.startswith("hpcgnn"):
+        return list(getattr(thing, "__dict__", {}).values())
+    return []

@@ -1,0 +1,78 @@
+"""An exponential moving average of the parameters (`--ema`) for evaluation: less noise than the last step's parameters.
+
+After the first step the average equals the parameters. After each later step it keeps a part `decay` of itself and
+takes the rest from the parameters. This is torch's `AveragedModel` with `get_ema_multi_avg_fn`. Running statistics of
+norms come from the model. All ranks hold equal parameters, and so the same average, without a message.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+
+from hpcgnn.engine.hooks import Plugin, Tensors
+from hpcgnn.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from hpcgnn.engine.trainer import Trainer
+
+
+class Averages(Plugin):
+    """The average of a model's parameters. decay: in (0, 1)."""
+
+    group = "averaged_model"
+
+    def __init__(self, model: torch.nn.Module, decay: float) -> None:
+        self._parameters, self._decay = dict(model.named_parameters()), decay
+        self._averages: dict[str, torch.Tensor] = {}
+
+    def held(self) -> object:
+        return self._averages
+
+    @torch.no_grad()
+    def after_step(self, factor: float) -> None:
+        """Take a step of the parameters in."""
+        if not self._averages:
+            self._averages = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
+            return
+        for name, average in self._averages.items():
+            average.lerp_(self._parameters[name], 1 - self._decay)
+
+    @contextlib.contextmanager
+    def evaluation(self) -> Iterator[None]:
+        """In the body the model has the averages as its parameters, which nothing there may change."""
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    def _exchange(self) -> None:
+        for name, average in self._averages.items():
+            parameter = self._parameters[name]
+            self._averages[name], parameter.data = parameter.data, average
+
+    def tensors(self) -> Tensors:
+        """{name: tensor} for a checkpoint; {} before the first step."""
+        return dict(self._averages)
+
+    def restore(self, state: Tensors) -> None:
+        """Continue from saved `tensors`.
+
+        Args:
+            state: the saved tensors; {} starts the average with the next step.
+
+        Raises:
+            CheckpointError: the tensors do not fit the model.
+        """
+        wanted = {name: parameter.shape for name, parameter in self._parameters.items()}
+        if state and {name: tensor.shape for name, tensor in state.items()} != wanted:
+            raise CheckpointError("the averaged parameters of the checkpoint do not fit this model; it is damaged")
+        self._averages = {name: tensor.to(self._parameters[name].dtype) for name, tensor in state.items()}
+
+
+def make(trainer: "Trainer", learns: bool) -> Averages | None:
+    """The plugin of a Trainer, if it has `--ema`."""
+    decay = trainer.plan.config.optim.ema
+    return Averages(trainer.model, decay) if learns and decay else None

@@ -1,0 +1,168 @@
+"""Learned input features, one row per node (`--features learned:D`), for graphs or nodes without features.
+
+A rank holds the rows of its own nodes only, with their gradient and optimizer state. Remote rows stream past like
+hidden states, and their gradients return to the owner the same way. So gradients are complete at the owner and need no
+sum over ranks. Initial values are drawn by the node's original id. So the curve depends neither on the number of ranks
+nor on the map.
+
+A checkpoint keeps them in a file of their own, in the order of the original ids. Any number of ranks can read it.
+"""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from hpcgnn import kernels
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.engine.checkpoint import learned_path, open_learned
+from hpcgnn.engine.hooks import Plugin
+from hpcgnn.engine.optim import Optimizer, make_optimizer, set_learning_rate
+from hpcgnn.errors import CheckpointError, TrainingError
+from hpcgnn.graphfile.original_order import read_in_original_order, write_in_original_order
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.ops.draws import Purpose
+
+if TYPE_CHECKING:
+    from hpcgnn.engine.trainer import Trainer
+
+
+ROWS, BEST = "rows", "best"
+_TILE = 1 << 14
+
+
+def check_transport(spec: ModelSpec, comm: Communicator) -> None:
+    """Raise ConfigError, on all ranks, where checkpoints of learned features cannot be written."""
+    if spec.learned:
+        comm.check_pairwise(f"--features {spec.inputs}: learned features are gathered for a checkpoint")
+
+
+class LearnedFeatures(Plugin):
+    """The learned rows of owned nodes.
+
+    Attributes:
+        rows: (n_p, width), a leaf of autograd with its gradient.
+        best: the rows of the best epoch so far, or None.
+        ids: int64 (n_p,), original ids.
+    """
+
+    def __init__(self, trainer: "Trainer", ids: torch.Tensor, width: int) -> None:
+        config, dtype, self._trainer = trainer.plan.config, trainer.plan.spec.dtype, trainer
+        options = config.optim
+        self.rows = torch.empty(len(ids), width, dtype=dtype)
+        key = kernels.stream_key(config.run.seed, 0, 0, int(Purpose.LEARNED_FEATURE))
+        for first in range(0, len(ids), _TILE):
+            words = kernels.random_words(key, ids[first : first + _TILE], width)
+            # Of mean 0 and deviation 1, as features are that were standardised.
+            self.rows[first : first + _TILE] = (words.double() / 2.0**31 - 1) * math.sqrt(3)
+        self.rows.requires_grad_()
+        self.rows.grad = torch.zeros_like(self.rows)
+        self.columns = self.rows
+        self.best: torch.Tensor | None = None
+        decay = options.weight_decay if options.weight_decay_layers == "all" else 0.0
+        self.optimizer: Optimizer = make_optimizer([{"params": [self.rows], "weight_decay": decay}], options)
+
+    @property
+    def gradient(self) -> torch.Tensor:
+        """Return the gradient of the rows, (n_p, width)."""
+        assert self.rows.grad is not None, "made with the rows"
+        return self.rows.grad
+
+    def held(self) -> object:
+        return self.rows, self.best, self.optimizer
+
+    def later_bytes(self) -> int:
+        return self.rows.nbytes if self.best is None else 0
+
+    def begin_epoch(self, learning_rate: float) -> None:
+        set_learning_rate(self.optimizer, learning_rate)
+
+    def before_step(self) -> None:
+        self.gradient.zero_()
+
+    def scale_gradients(self, factor: float) -> None:
+        self.gradient.mul_(factor)
+
+    def gradient_square(self) -> torch.Tensor:
+        """The squared norm of the gradient of own rows in float64, (1,)."""
+        total = torch.zeros(1, dtype=torch.float64)
+        for tile in self.gradient.split(_TILE):  # torch would make a copy of all in float64
+            total += torch.linalg.vector_norm(tile, dtype=torch.float64).square()
+        return total
+
+    def after_step(self, factor: float) -> None:
+        """The step of the rows themselves."""
+        self.gradient.mul_(factor)
+        self.optimizer.step()
+
+    def new_best(self) -> None:
+        """Store a copy of the rows as the best epoch's."""
+        if self.best is None:
+            self.best = torch.empty_like(self.rows, requires_grad=False)
+        self.best.copy_(self.rows.detach())
+
+    def replace(self, rows: torch.Tensor) -> None:
+        """Take other values for the rows."""
+        with torch.no_grad():
+            self.rows.copy_(rows)
+
+    def save(self, run_dir: str | Path, epoch: int) -> None:
+        """Write the rows, before the checkpoint that they go with. Collective.
+
+        Raises TrainingError on all ranks rather than replace good rows by such as no run can go on from.
+        """
+        comm, graph = self._trainer.comm, self._trainer.graph
+        if comm.total(torch.tensor([not torch.isfinite(self.rows).all()]).long(), "control").item():
+            raise TrainingError.on_all(
+                f"learned features are not finite after epoch {epoch}, so no checkpoint is written; expected finite "
+                "ones. Lower --lr or set --clip-norm, and continue from the checkpoint before with --resume"
+            )
+        parts = {ROWS: self.rows.detach()}
+        if self.best is not None:
+            parts[BEST] = self.best
+        state = self.optimizer.state_dict().get(0, {})
+        parts |= {name: tensor for name, tensor in state.items() if name != "step" and tensor is not None}
+        steps = {"step": float(state["step"])} if "step" in state else {}
+        path = learned_path(run_dir, epoch)
+        with comm.together("writing the run directory"):
+            if comm.rank == 0:
+                path.parent.mkdir(parents=True, exist_ok=True)
+        write_in_original_order(path, parts, graph.ids, graph.num_nodes, comm, epoch=epoch, **steps)
+
+    def load(self, run_dir: str | Path, epoch: int, best_only: bool = False) -> None:
+        """Go on from the rows of a checkpoint, on any number of ranks. Collective.
+
+        best_only: take the rows of its best epoch, for an evaluation, without the state of the optimizer.
+        """
+        path, graph, comm = learned_path(run_dir, epoch), self._trainer.graph, self._trainer.comm
+        shape = graph.num_nodes, self.rows.shape[1]
+        with comm.together("reading the learned features"), open_learned(path) as stored:
+            names, step = stored.parts, stored.step
+            if (BEST if best_only else ROWS) not in names:
+                raise CheckpointError(
+                    f"{path} lacks the rows that its checkpoint belongs to; it is truncated or corrupted"
+                )
+
+        def rows_of(name: str) -> torch.Tensor:
+            def read(start: int, stop: int) -> torch.Tensor:
+                with open_learned(path) as stored:
+                    return stored.read(name, shape, start, stop)
+
+            return read_in_original_order(read, graph.ids, graph.num_nodes, comm)
+
+        self.replace(rows_of(BEST if best_only else ROWS))
+        if best_only:
+            return
+        self.best = rows_of(BEST) if BEST in names else None
+        state = {name: rows_of(name) for name in self.optimizer.state_names if name in names}
+        if step is not None:
+            state["step"] = torch.tensor(step)
+        if state:
+            self.optimizer.load_state_dict({0: state})
+
+
+def make(trainer: "Trainer", learns: bool) -> LearnedFeatures | None:
+    """The plugin of a Trainer, if it has `--features learned:D`."""
+    width = trainer.plan.spec.learned
+    return LearnedFeatures(trainer, trainer.local.original_id, width) if width else None

@@ -1,0 +1,167 @@
+"""`--trace`: the activity of every rank in some epochs, as files for Perfetto (https://ui.perfetto.dev) and Chrome's
+`about:tracing`.
+
+A rank's file is in the Trace Event Format: complete events (`"ph": "X"`) with `ts` and `dur` in microseconds of rank
+0's clock since the trace began, and `pid` for the rank. In the traced epochs, the communicator has a Tape that records
+streams and waits. This module adds the clock's phases and the kernels to the same tape. Other epochs have no tape and
+no cost.
+"""
+
+import contextlib
+import gzip
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from hpcgnn import __version__, kernels
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.tape import Tape, clock, offset_to_first
+from hpcgnn.config import Config, epochs_to_trace
+from hpcgnn.engine.hooks import Plugin
+from hpcgnn.errors import RunDirError
+from hpcgnn.records import to_json, write_atomically
+
+log = logging.getLogger("hpcgnn")
+FOLDER = "trace"
+# What kernels are called in a trace: by the beginning of their name in `Kernels`. All others are of the category
+# "kernel".
+CATEGORIES = {
+    "gather": "gather",
+    "pack": "pack",
+    "attend": "attention",
+    "multiply": "product",
+    "project": "product",
+}
+
+
+class Tracer(Plugin):
+    """Records the epochs that `--trace` names, on this rank. `epoch` is collective where its epoch is traced, and so is
+    `finish_epoch`.
+    """
+
+    def __init__(self, config: Config, comm: Communicator) -> None:
+        self._first, self._last = epochs_to_trace(config.run.trace)
+        self._comm, self._folder = comm, Path(config.run.run_dir) / FOLDER
+        self._tape: Tape | None = None
+        self._written = False
+        self.epochs: list[int] = []
+
+    @contextlib.contextmanager
+    def epoch(self, number: int) -> Iterator[None]:
+        """The body is epoch `number`, from 1."""
+        if not self._first <= number <= self._last or self._written:
+            yield
+            return
+        if self._tape is None:
+            self._begin()
+        tape = self._comm.tape = self._tape
+        assert tape is not None, "it has begun"
+        self.epochs.append(number)
+        try:
+            with tape.span(f"epoch {number}", "epoch"), kernels.watched(self._kernel):
+                yield
+        finally:
+            self._comm.tape = None
+
+    def span(self, name: str) -> AbstractContextManager[None]:
+        """For the body, where it is traced."""
+        tape = self._comm.tape
+        if tape is None:
+            return contextlib.nullcontext()
+        tape.begin_phase()
+        return tape.span(name, "phase")
+
+    def _kernel(self, name: str, arguments: tuple[Any, ...]) -> AbstractContextManager[None]:
+        """The watch of the kernels."""
+        assert self._tape is not None, "kernels are watched in traced epochs"
+        beginning = next((each for each in CATEGORIES if name.startswith(each)), "")
+        shapes = [list(shape) for each in arguments if (shape := getattr(each, "shape", None)) is not None]
+        return self._tape.span(name, CATEGORIES.get(beginning, "kernel"), {"shapes": shapes})
+
+    def _begin(self) -> None:
+        self._offset, self._uncertain = offset_to_first(self._comm)
+        hosts = self._comm.allgather_object((socket.gethostname(), clock() + self._offset))
+        if hosts[self._comm.rank][0] == hosts[0][0]:  # processes of one system read the same clock
+            self._offset = self._uncertain = 0.0
+        self._origin = hosts[0][1]
+        self._tape = Tape()
+
+    def checkpoint(self) -> AbstractContextManager[None]:
+        return self.span("checkpoint")
+
+    def finish_epoch(self, number: int, last: bool) -> None:
+        """Write the file after the last traced epoch, or the run's last. A write error becomes a line in the log.
+
+        Args:
+            number: the finished epoch.
+            last: whether it is the run's last.
+        """
+        if self._written or not (last or number >= self._last):
+            return
+        self._written, comm, tape = True, self._comm, self._tape
+        if tape is None:
+            if comm.rank == 0:
+                log.warning("nothing was traced: --trace %d-%d names no epoch of this run", self._first, self._last)
+            return
+        failure = ""
+        try:
+            self._folder.mkdir(exist_ok=True)
+            if comm.rank == 0:
+                self._remove_others()
+            text = to_json(self._document(tape))
+            write_atomically(self._folder / f"rank-{comm.rank:05d}.json.gz", gzip.compress(text.encode(), 5, mtime=0))
+        except (OSError, RunDirError) as error:  # a run is worth more than its trace
+            failure = str(error)
+        found = comm.allgather_object((tape.lost, self._uncertain, failure))
+        lost, uncertain, failed = (max(column) for column in zip(*found, strict=True))
+        self._tape = None
+        if comm.rank == 0 and failed:
+            log.warning("the trace is not complete, and training goes on: %s", failed)
+        elif comm.rank == 0:
+            log.info(
+                "trace of epochs %d-%d: %s/rank-*.json.gz, for https://ui.perfetto.dev%s",
+                *(self.epochs[0], self.epochs[-1], self._folder),
+                f"; clocks of hosts agree to {uncertain * 1e6:.0f} microseconds" if uncertain else "",
+            )
+            if lost:
+                log.warning(
+                    "the trace lacks up to %s spans of a rank at its end: a rank keeps %s. Trace fewer epochs, or use "
+                    "a larger --halo-buffer",
+                    *(f"{lost:,}", f"{len(tape.spans):,}"),
+                )
+
+    def _remove_others(self) -> None:
+        """Files of ranks that there are no longer: the run began on more of them."""
+        for file in self._folder.glob("rank-[0-9]*.json.gz"):
+            if int(file.name[5:].split(".")[0]) >= self._comm.size:
+                file.unlink()
+
+    def _document(self, tape: Tape) -> dict[str, Any]:
+        """Return the JSON document of this rank."""
+        rank, host = self._comm.rank, socket.gethostname()
+        events: list[dict[str, Any]] = [
+            {"ph": "M", "name": "process_name", "pid": rank, "tid": 0, "args": {"name": f"rank {rank} on {host}"}},
+            {"ph": "M", "name": "process_sort_index", "pid": rank, "tid": 0, "args": {"sort_index": rank}},
+            {"ph": "M", "name": "thread_name", "pid": rank, "tid": 0, "args": {"name": "main thread"}},
+        ]
+        shift = self._offset - self._origin
+        for name, category, begin, end, about in tape.spans:
+            event = {"ph": "X", "name": name, "cat": category, "pid": rank, "tid": 0}
+            event |= {"ts": round((begin + shift) * 1e6, 3), "dur": round((end - begin) * 1e6, 3)}
+            events.append(event if about is None else {**event, "args": about})
+        known = {
+            "program": f"hpcgnn {__version__}",
+            "rank": rank,
+            "ranks": self._comm.size,
+            "host": host,
+            "process": os.getpid(),
+            "epochs": self.epochs,
+            "seconds_added_to_clock": self._offset,
+            "seconds_clock_uncertain": self._uncertain,
+            "spans_lost": tape.lost,
+        }
+        return {"displayTimeUnit": "ms", "otherData": known, "traceEvents": events}

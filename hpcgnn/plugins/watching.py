@@ -1,0 +1,120 @@
+"""Live reports of every epoch: to TensorBoard (`--tensorboard`), and to a file of the user's (`--watch`).
+
+Both run on rank 0, and get the same record as `metrics.jsonl`. A failing watcher never ends a run: after one warning it
+is left alone, and training goes on.
+"""
+
+import importlib
+import importlib.util
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hpcgnn.config import Config
+from hpcgnn.engine.rundir import Watcher
+from hpcgnn.errors import ConfigError
+
+log = logging.getLogger("hpcgnn")
+Record = dict[str, Any]
+# Folder of a run directory.
+TENSORBOARD = "tensorboard"
+
+
+class TensorBoard:
+    """Writes each epoch's scalars into the folder `tensorboard` of a run directory.
+
+    When a run resumes, TensorBoard drops its points of repeated epochs.
+    """
+
+    def __init__(self, run_dir: Path, metric: str) -> None:
+        self._folder, self._metric = run_dir / TENSORBOARD, metric
+        self._writer: Any = None
+
+    def epoch(self, record: Record) -> None:
+        if self._writer is None:
+            writers = importlib.import_module("torch.utils.tensorboard")
+            self._writer = writers.SummaryWriter(str(self._folder), purge_step=record["epoch"], flush_secs=20)
+        for name, value in scalars(record, self._metric).items():
+            self._writer.add_scalar(name, value, record["epoch"])
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def scalars(record: Record, metric: str) -> dict[str, float]:
+    """Return {name: number} of an epoch.
+
+    These are the loss, the learning rate, the metric of each split (for links all metrics), seconds of the slowest rank
+    by phase, and bytes and messages of all ranks by kind.
+    """
+    found = {name: record[name] for name in ("loss", "lr")}
+    found |= {f"{metric}/{split}": record[split] for split in ("train", "val", "test") if record.get(split) is not None}
+    for split, values in record.get("links", {}).items():
+        found |= {f"{name}/{split}": value for name, value in values.items()}
+    found |= {f"seconds/{phase}": spread["max"] for phase, spread in record["seconds"].items()}
+    for group in ("bytes", "messages"):
+        found |= {f"{group}/{kind}": spread["sum"] for kind, spread in record[group].items()}
+    return {name: value for name, value in found.items() if value == value}  # not NaN, which is not defined
+
+
+class _OwnFile:
+    """A Python file with a function `epoch(record)`, and perhaps `close()`."""
+
+    def __init__(self, path: str) -> None:
+        name = f"hpcgnn_watch_{Path(path).stem}"
+        spec = importlib.util.spec_from_file_location(name, path) if Path(path).is_file() else None
+        if spec is None or spec.loader is None:
+            raise ConfigError(f"--watch: no Python file {path}; expected a name that ends with .py")
+        module = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            raise ConfigError(f"--watch: {path} cannot be run: {type(error).__name__}: {error}; mend it") from error
+        epoch = getattr(module, "epoch", None)
+        if not callable(epoch):
+            raise ConfigError(
+                f"--watch: {path} has no function epoch(record); expected one, which is called after epochs"
+            )
+        self.epoch: Callable[[Record], object] = epoch
+        self.close: Callable[[], object] = getattr(module, "close", lambda: None)
+
+
+class Watchers:
+    """All watchers of a run, by the option that asked for each."""
+
+    def __init__(self, watchers: dict[str, Watcher]) -> None:
+        self._watchers = watchers
+
+    def epoch(self, record: Record) -> None:
+        """Tell all of them."""
+        for option, watcher in list(self._watchers.items()):
+            try:
+                watcher.epoch(record)
+            except Exception as error:
+                del self._watchers[option]
+                log.warning(
+                    "%s failed after epoch %d and is not told of more; training goes on: %s: %s",
+                    *(option, record["epoch"], type(error).__name__, error),
+                )
+
+    def close(self) -> None:
+        """Tell them that no epoch comes any more."""
+        for option, watcher in self._watchers.items():
+            try:
+                watcher.close()
+            except Exception as error:
+                log.warning("%s failed at the end: %s: %s", option, type(error).__name__, error)
+
+
+def watchers_of(config: Config) -> Watchers:
+    """Return the watchers of a configuration. Raises ConfigError if their package or file is missing."""
+    watchers: dict[str, Watcher] = {}
+    if config.run.tensorboard:
+        if importlib.util.find_spec("tensorboard") is None:
+            raise ConfigError("--tensorboard needs the package tensorboard: pip install 'hpcgnn[tensorboard]'")
+        watchers["--tensorboard"] = TensorBoard(Path(config.run.run_dir), config.run.metric)
+    if config.run.watch:
+        watchers[f"--watch {config.run.watch}"] = _OwnFile(config.run.watch)
+    return Watchers(watchers)

@@ -1,1 +1,0 @@
-"""One training run from the options to the run directory."""

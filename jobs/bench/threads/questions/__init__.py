@@ -1,0 +1,1 @@
+"""The questions of jobs/bench/threads/threads.py: each module has configure(parser) and run(arguments)."""

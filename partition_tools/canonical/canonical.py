@@ -1,0 +1,193 @@
+"""From a raw graph to what the file holds: checked, in one dtype per array, named by its content.
+
+Whatever passes here can be trained on, so every mistake in the data (a label outside its classes, a NaN, a node in two
+splits) is found once, at import, with the node named, rather than on rank 317 in epoch 12.
+"""
+
+import dataclasses
+import hashlib
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+
+import numpy as np
+
+import hpcgnn
+from hpcgnn.errors import GraphError
+from hpcgnn.graphfile.given_links import stored_links
+from hpcgnn.graphfile.labels import REGRESSION
+from hpcgnn.graphfile.own_ids import packed
+from hpcgnn.graphfile.schema import SPLITS, Csr, GraphData, Rows
+from partition_tools.canonical.edge_features import GatheredRows, canonical_edge_features
+from partition_tools.canonical.features import canonical_features, slabs
+from partition_tools.canonical.imported_edges import imported_edges
+from partition_tools.canonical.labels import canonical_labels, label_warnings
+from partition_tools.canonical.links import canonical_links, count_among, say_among
+from partition_tools.canonical.splits import canonical_split
+from partition_tools.canonical.targets import canonical_targets
+from partition_tools.canonical.typed import canonical_names, canonical_types, type_warnings
+from partition_tools.graph.counts import check_count
+from partition_tools.graph.raw import RawGraph
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
+
+# Bytes of a window in which features of edges are put in order, where no memory is said.
+EDGE_FEATURE_BUFFER = 1 << 28
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """What may be done to a graph on the way in.
+
+    fractions: (train, val, test) of a random split; None for no such split. seed: of that split. resplit: whether it
+    replaces the source's own. add_reverse: give each edge type a reverse type. task: what the labels are for, `auto` to
+    see by themselves whether classes or 0/1 labels. standardize: scale the columns of the
+    features by the training nodes' mean and deviation.
+    """
+
+    undirected: bool = False
+    self_loops: str = "keep"
+    drop_duplicates: bool = False
+    drop_weights: bool = False
+    row_normalize: bool = False
+    standardize: bool = False
+    feature_dtype: str = "fp32"
+    num_classes: int | None = None
+    name: str | None = None
+    fractions: Sequence[float] | None = None
+    seed: int = 0
+    add_reverse: bool = False
+    resplit: bool = False
+    task: str = "auto"
+
+
+def canonical(
+    raw: RawGraph,
+    options: ImportOptions = ImportOptions(),
+    reporter: Reporter | None = None,
+    scratch: Scratch | None = None,
+) -> GraphData:
+    """`GraphData` of a `RawGraph`, one cluster, nodes in the order of the source. Takes the edges out of `raw`.
+
+    scratch: where edges are sorted that do not fit in its memory; None: they fit. Raises GraphError naming node or
+    edge. Memory: 24 E bytes, then 17 E bytes, or what the scratch directory allows, beside features and what the
+    source holds.
+    """
+    reporter = reporter or Reporter()
+    n = raw.num_nodes
+    check_count(n)
+    if raw.ids is not None and len(raw.ids) != n:
+        raise GraphError(f"there are {n} nodes but {len(raw.ids)} ids of nodes; expected one for each, or none")
+    reporter.stage(f"checking {n:,} nodes")
+    split = canonical_split(raw.split, n, options.fractions, options.seed, options.resplit, raw.labels, options.task)
+    train = split == SPLITS["train"] if options.standardize else None
+    features = canonical_features(raw.features, n, options.feature_dtype, options.row_normalize, reporter, train)
+    names = canonical_names(raw.type_names)
+    num_classes = raw.num_classes if options.num_classes is None else options.num_classes
+    if options.task == REGRESSION:
+        labels, num_classes = canonical_targets(raw.labels, n, split)
+        _no_classes(names, options.num_classes)
+    else:
+        classes = names.get("classes", ())
+        labels, num_classes = canonical_labels(raw.labels, n, split, num_classes, classes, options.task)
+    node_type = canonical_types(raw.node_type, n, "node", names.get("nodes", ()))
+    links = canonical_links(raw.links, n)
+    featured: Rows | None = None
+    if raw.edge_features is not None:
+        featured = canonical_edge_features(raw.edge_features, raw.src.shape[0], reporter)
+    edges, edges_out, loops, edge_names = imported_edges(raw, options, names.get("edges", []), reporter, scratch)
+    if featured is not None and edges.row is not None:
+        buffer = EDGE_FEATURE_BUFFER if scratch is None else scratch.memory // 4
+        featured, edges.row = GatheredRows(featured, edges.row, buffer), None
+    if edge_names:
+        names = names | {"edges": edge_names}
+    if features is None:
+        reporter.warn("the graph has no node features; train with --features degree, or learned:64")
+    links = {
+        held: dataclasses.replace(given, among_edges=count_among(edges, given.edges)) for held, given in links.items()
+    }
+    say_among(links, reporter)
+    if not num_classes and not links:
+        reporter.warn("the graph has no labels; it cannot be trained on")
+    if not np.any(split == SPLITS["train"]) and not links:
+        reporter.warn(
+            "the training split is empty; training will refuse this graph (--train 0.5 makes a random split, with "
+            "--resplit in place of the input's own)"
+        )
+    data = GraphData(
+        edges=edges,
+        edges_out=edges_out,
+        features=features,
+        labels=labels,
+        split=split,
+        original_id=np.arange(n),
+        cluster_offsets=np.array([0, n]),
+        num_classes=num_classes,
+        uuid="",
+        source=options.name or raw.source,
+        seed=raw.seed,
+        versions=versions(),
+        num_self_loops=loops,
+        node_type=node_type,
+        type_names=names,
+        ids=None if raw.ids is None else packed(raw.ids),
+        edge_features=featured,
+        links=links,
+    )
+    for text in (*label_warnings(data), *type_warnings(data)):
+        reporter.warn(text)
+    reporter.stage("naming the graph by its content (SHA-256)")
+    data.uuid = content_uuid(data, raw.identity)
+    return data
+
+
+def _no_classes(names: Mapping[str, Sequence[str]], num_classes: int | None) -> None:
+    """GraphError where a regression is asked for, and what is there or asked for is of classes."""
+    if "classes" in names:
+        words = names["classes"]
+        raise GraphError(
+            f"--task regression: expected numbers, and the labels are words ({', '.join(words[:3])}"
+            f"{', ...' if len(words) > 3 else ''}); give numbers, or leave --task out"
+        )
+    if num_classes is not None:
+        raise GraphError(f"--task regression has no classes, got --classes {num_classes}; leave one of them out")
+
+
+def content_uuid(data: GraphData, identity: bytes | None = None) -> str:
+    """A UUID from the SHA-256 of the graph's content in original order: the same input has the same name everywhere.
+
+    data: `GraphData` in original order. identity: bytes to hash in place of the features. What the nodes are called
+    (`ids`) is no part of it: the same graph under other ids trains to the same model.
+    """
+    digest = hashlib.sha256()
+
+    def add(name: str, array: Rows) -> None:
+        digest.update(f"{name}:{np.dtype(array.dtype).str}:{tuple(array.shape)};".encode())
+        for slab in slabs(array):
+            digest.update(np.ascontiguousarray(slab).data)
+
+    for name in ("indptr", "indices", "weight", "type"):
+        if getattr(data.edges, name) is not None:
+            add(name, getattr(data.edges, name))
+    if data.edge_features is not None:
+        add("edge_features", data.edge_features)
+    if identity is not None:
+        digest.update(identity)
+    elif isinstance(data.features, Csr):
+        for name in ("indptr", "indices", "data"):
+            add(f"features_{name}", getattr(data.features, name))
+    elif data.features is not None:
+        add("features", data.features)
+    add("labels", data.labels)
+    add("split", data.split)
+    if data.node_type is not None:
+        add("node_type", data.node_type)
+    for name, array, _ in stored_links(data.links):
+        add(name, array)
+    return str(uuid.UUID(bytes=digest.digest()[:16], version=5))
+
+
+def versions(**others: str) -> dict[str, str]:
+    """Versions of what wrote a file, for its root attribute."""
+    return {"hpcgnn": hpcgnn.__version__, "numpy": np.__version__, "h5py": metadata.version("h5py"), **others}

@@ -1,0 +1,150 @@
+"""Node features on their way into the file: dense rows or sparse rows, checked and normalised slab by slab.
+
+Features are most of the bytes of a graph. They may be generated or memory-mapped, so nothing here asks for more than a
+slab of them at a time, and wide sparse ones (bags of words) stay sparse.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import scipy.sparse
+
+from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.graphfile.schema import Rows
+from hpcgnn.graphfile.storage import SLAB_ROWS, Csr
+from partition_tools.canonical.column_scales import scale_warning, standard_of
+from partition_tools.canonical.precision import PrecisionLoss
+from partition_tools.workspace.progress import Reporter
+
+DTYPES = {"fp32": np.float32, "fp16": np.float16}
+
+
+def slabs(array: Rows) -> Iterator[np.ndarray]:
+    """The rows of an array-like, at most SLAB_ROWS at a time."""
+    for start in range(0, array.shape[0], SLAB_ROWS):
+        yield array[start : start + SLAB_ROWS]
+
+
+class RowMap:
+    """An array-like (n, F) whose rows are `function(rows of source)`, computed when sliced. columns: F, if it is not
+    that of the source.
+    """
+
+    def __init__(
+        self,
+        source: Rows,
+        function: Callable[[np.ndarray], np.ndarray],
+        dtype: np.typing.DTypeLike,
+        columns: int | None = None,
+    ) -> None:
+        self.source, self.function, self.dtype = source, function, np.dtype(dtype)
+        self.shape = tuple(source.shape) if columns is None else (source.shape[0], columns)
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        return self.function(self.source[rows])
+
+
+def canonical_features(
+    features: Rows | Csr | None,
+    num_nodes: int,
+    dtype: str,
+    row_normalize: bool,
+    reporter: Reporter,
+    standardize: np.ndarray | None = None,
+) -> Rows | Csr | None:
+    """Features as `write_graph` takes them: an array-like of float16/float32 (n, F), a `Csr` with float32 data, or
+    None.
+
+    row_normalize: divide each row by the sum of its absolute values (rows of zeros stay). standardize: bool (n,), the
+    training nodes, by whose mean and deviation each column is standardised; None: it is not. GraphError for NaN or
+    infinity, also where fp16 makes one.
+    """
+    if features is None:
+        return None
+    if row_normalize and standardize is not None:
+        raise ConfigError("--row-normalize and --standardize undo each other; expected one of them, got both")
+    if isinstance(features, Csr):
+        if standardize is not None:
+            raise GraphError(
+                "--standardize: sparse features would have no zeros any more, and many times their size; expected "
+                "dense ones; use --row-normalize, or leave it out"
+            )
+        if dtype != "fp32":
+            reporter.warn(f"sparse features are stored as fp32; --feature-dtype {dtype} is for dense ones")
+        return _sparse(features, num_nodes, row_normalize, reporter)
+    if len(features.shape) != 2 or features.shape[0] != num_nodes:
+        raise GraphError(
+            f"expected one row of features for each of {num_nodes} nodes, got shape {tuple(features.shape)}"
+        )
+    if features.dtype.kind not in "iufb":
+        raise GraphError(f"features must be numbers, got {features.dtype}")
+    if features.shape[1] == 0:
+        raise GraphError("the features have no columns; leave them out, or give each node at least one")
+    target = DTYPES[dtype]
+    changes = row_normalize or standardize is not None
+    loss = None if changes else PrecisionLoss("features", "node", features.shape[1], target)
+    source = features
+    if standardize is not None:
+        standard = standard_of(source, standardize)
+        features = RowMap(source, lambda rows: _convert(standard(rows), target, False), target)
+    elif row_normalize or features.dtype != target:
+        features = RowMap(features, lambda rows: _convert(rows, target, row_normalize), target)
+    _check_finite(source, features, loss)
+    if loss is not None:
+        loss.tell(reporter)
+        warning = scale_warning(features)
+        if warning:
+            reporter.warn(warning)
+    return features
+
+
+def _convert(rows: np.ndarray, dtype: np.typing.DTypeLike, row_normalize: bool) -> np.ndarray:
+    if row_normalize:
+        rows = rows.astype(np.float32)
+        sums = np.abs(rows).sum(axis=1, dtype=np.float64, keepdims=True)
+        rows = rows / np.where(sums > 0, sums, 1)
+    with np.errstate(over="ignore"):
+        return rows.astype(dtype)
+
+
+def _check_finite(source: Rows, features: Rows, loss: PrecisionLoss | None) -> None:
+    row = 0
+    for before in slabs(source):
+        slab = features.function(before) if isinstance(features, RowMap) and features.source is source else before
+        finite = np.isfinite(slab).all(axis=1)
+        if not finite.all():
+            hint = " (the largest fp16 number is 65504)" if features.dtype == np.float16 else ""
+            raise GraphError(
+                f"node {row + int(np.argmin(finite))} has a feature that is NaN or infinite as "
+                f"{features.dtype}{hint}; mend or remove it first"
+            )
+        if loss is not None:
+            loss.add(before, slab)
+        row += len(slab)
+
+
+def _sparse(features: Csr, num_nodes: int, row_normalize: bool, reporter: Reporter) -> Csr:
+    indptr, indices = np.asarray(features.indptr, np.int64), np.asarray(features.indices)
+    columns = int(features.num_columns)
+    data = np.ones(len(indices), np.float32) if features.data is None else np.array(features.data, np.float32)
+    if len(indptr) != num_nodes + 1:
+        raise GraphError(f"expected sparse features of {num_nodes} rows, got {len(indptr) - 1}")
+    if indptr[0] != 0 or (np.diff(indptr) < 0).any() or indptr[-1] != len(indices) or len(data) != len(indices):
+        raise GraphError("sparse features are inconsistent: the row pointers must rise from 0 to the number of entries")
+    if len(indices) and (indices.min() < 0 or indices.max() >= columns):
+        raise GraphError(f"sparse features have a column outside 0..{columns - 1}")
+    if not np.isfinite(data).all():
+        node = int(np.searchsorted(indptr, np.argmin(np.isfinite(data)), side="right")) - 1
+        raise GraphError(f"node {node} has a feature that is NaN or infinite; mend or remove it first")
+    if features.data is not None and not row_normalize:
+        loss = PrecisionLoss("sparse features", "entry", 1, np.float32)
+        loss.add(np.asarray(features.data)[:, None], data[:, None])
+        loss.tell(reporter)
+    matrix = scipy.sparse.csr_matrix((data, indices, indptr), shape=(num_nodes, columns))
+    matrix.sort_indices()
+    data = matrix.data
+    if row_normalize:
+        row = np.repeat(np.arange(num_nodes), np.diff(indptr))
+        sums = np.bincount(row, np.abs(data), num_nodes)
+        data = (data / np.where(sums > 0, sums, 1)[row]).astype(np.float32)
+    return Csr(indptr, matrix.indices.astype(np.int32), data, columns)

@@ -1,0 +1,123 @@
+"""The edges of a raw graph on their way into the file: checked, then brought into canonical order, in memory where they
+fit and in files of a scratch directory where they do not. The result is the same, bit for bit.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.graphfile.schema import Edges, Rows, count_types
+from partition_tools.canonical.precision import PrecisionLoss
+from partition_tools.canonical.typed import REVERSED, canonical_types, with_reverse
+from partition_tools.graph.edges import BLOCK, canonical_edges, check_endpoints
+from partition_tools.graph.raw import RawGraph
+from partition_tools.out_of_core.edges import EdgeChunks, external_edges
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
+
+if TYPE_CHECKING:
+    from partition_tools.canonical.canonical import ImportOptions
+
+#: Bytes that `canonical_edges` takes for an edge at its height, with 64-bit ids, and more for each attribute.
+EDGE_BYTES, ATTRIBUTE_BYTES = 32, 16
+
+
+def imported_edges(
+    raw: RawGraph, options: "ImportOptions", names: list[str], reporter: Reporter, scratch: Scratch | None
+) -> tuple[Edges, Edges | None, int, list[str]]:
+    """(edges, edges_out or None, number of self loops, names of the types of edges), of the edges taken out of `raw`.
+
+    names: of the types that the source has, or empty. scratch: for edges that do not fit in its memory; the arrays are
+    then mapped files of it. Raises GraphError naming the edge that is not as it should be.
+    """
+    if options.add_reverse and options.undirected:
+        raise ConfigError("--undirected gives an edge and its reverse one type, --add-reverse two; choose one")
+    source = _chunks(raw, options, names, reporter)
+    given = source.num_types
+    wanted = options.undirected, options.self_loops, options.drop_duplicates
+    if scratch is not None and needed_bytes(source) * (2 if options.undirected else 1) > scratch.memory:
+        edges, edges_out, loops = external_edges(source, scratch, reporter, *wanted)
+        raw.drop_edges()
+    else:
+        reporter.stage(f"sorting {source.count:,} edges")
+        src, dst, kind, weight = source.chunk(0, source.count)
+        row = np.arange(source.count) if source.featured else None
+        del source
+        raw.drop_edges()
+        check_endpoints(src, dst, raw.num_nodes)  # of the edges given: those added would hide that one end is missing
+        if options.add_reverse:
+            src, dst, weight, kind = with_reverse(src, dst, weight, kind, given)
+            row = None if row is None else np.concatenate([row, row])
+        num_types = given * (2 if options.add_reverse else 1)
+        edges, edges_out, loops = canonical_edges(
+            src, dst, raw.num_nodes, weight, kind, *wanted, num_types=num_types, row=row
+        )
+    if names and options.add_reverse:
+        names = [*names, *map(REVERSED.format, names)]
+    if names and count_types(edges.type) > len(names):
+        names = [*names, "self loop"]
+    return edges, edges_out, loops, names
+
+
+def of_edges(values: Rows | None, count: int, what: str) -> Rows | None:
+    """One value for each edge, (E,), of an array of shape (E,) or (E, 1). GraphError for any other shape."""
+    if values is None or tuple(values.shape) == (count,):
+        return values
+    if tuple(values.shape) == (count, 1) and isinstance(values, np.ndarray):
+        return values[:, 0]
+    raise GraphError(f"expected one {what} for each of {count} edges, got shape {tuple(values.shape)}")
+
+
+def needed_bytes(source: EdgeChunks) -> int:
+    """Bytes that these edges take to be sorted in memory."""
+    attributes = source.typed + source.weighted + 2 * source.featured
+    return source.count * (EDGE_BYTES + ATTRIBUTE_BYTES * attributes) * (2 if source.add_reverse else 1)
+
+
+def _chunks(raw: RawGraph, options: "ImportOptions", names: Sequence[str], reporter: Reporter) -> EdgeChunks:
+    """The edges of `raw` as many at a time as are asked for, checked but for their ends."""
+    src, dst, weight, kind, featured = raw.src, raw.dst, raw.weight, raw.type, raw.edge_features is not None
+    count, n = src.shape[0], raw.num_nodes
+    if src.shape != dst.shape or len(src.shape) != 1:
+        raise GraphError(
+            f"sources and destinations must be two vectors of one length, got shapes {src.shape} and {dst.shape}"
+        )
+    weight, kind = of_edges(weight, count, "edge weight"), of_edges(kind, count, "edge type")
+    if weight is not None and weight.dtype.kind not in "iufb":
+        raise GraphError(f"edge weights must be numbers, got {weight.dtype}")
+    if kind is None and names:
+        raise GraphError("there are names of edge types but no edge types")
+    if kind is None and options.add_reverse:
+        raise GraphError("--add-reverse is for graphs with edge types; for others use --undirected")
+    if featured and options.self_loops == "add":
+        raise GraphError(
+            "--self-loops add: the loops would have no edge features; leave it out, and training adds loops with the "
+            "mean of the node's other edges (hpcgnn train --self-loops add)"
+        )
+    if options.drop_weights:
+        weight = None
+
+    def chunk(start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
+        there = slice(start, stop)
+        some = None if weight is None else np.asarray(weight[there], np.float32)
+        if some is not None and not np.isfinite(some).all():
+            raise GraphError(f"edge {start + int(np.argmin(np.isfinite(some)))} has a weight that is not finite")
+        kinds = None if kind is None else canonical_types(kind[there], stop - start, "edge", names, start)
+        return np.asarray(src[there]), np.asarray(dst[there]), kinds, some
+
+    if weight is not None and weight.dtype != np.float32:
+        loss = PrecisionLoss("weights of edges", "edge", 1, np.float32)
+        for start, stop in _parts(count):
+            before = np.asarray(weight[start:stop])[:, None]
+            with np.errstate(over="ignore"):
+                loss.add(before, before.astype(np.float32))
+        loss.tell(reporter)
+    num_types = 0 if kind is None else max((count_types(chunk(*part)[2], names) for part in _parts(count)), default=0)
+    typed, weighted = kind is not None, weight is not None
+    return EdgeChunks(count, n, chunk, typed, weighted, num_types, options.add_reverse, featured)
+
+
+def _parts(count: int) -> list[tuple[int, int]]:
+    return [(start, min(start + BLOCK, count)) for start in range(0, count, BLOCK)]

@@ -1,0 +1,118 @@
+"""Held-out edges on their way into the file: under the names that OGB has for them, checked, and looked for among the
+edges of the graph.
+
+A pair that is an edge of the graph as well gives itself away to a model that passes messages along that edge. That is
+said and not refused: in data that are split by time (ogbl-collab) some pairs are joined once more later on, and the
+published figures count them.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from hpcgnn.errors import GraphError
+from hpcgnn.graphfile.given_links import HELD
+from hpcgnn.graphfile.schema import Edges, GivenLinks, Rows
+from partition_tools.graph.counts import BLOCK
+from partition_tools.graph.edges import index_dtype
+from partition_tools.workspace.progress import Reporter
+
+#: Arrays of a split, by OGB's names: pairs (m, 2) and pairs that they are compared with (k, 2); or the two ends of each
+#: (m,), and nodes in place of the second one (m, N).
+PAIRS, SHARED, SOURCE, TARGET, EACH = "edge", "edge_neg", "source_node", "target_node", "target_node_neg"
+NAMES = (PAIRS, SHARED, SOURCE, TARGET, EACH)
+
+
+def canonical_links(links: Mapping[str, Mapping[str, np.ndarray]], num_nodes: int) -> dict[str, GivenLinks]:
+    """What a file holds of the arrays of each split: (m, 2), (k, 2) and (m, N) of the type that node ids have.
+
+    Raises GraphError for arrays that do not go together, name other nodes, or are of two kinds in val and test.
+    """
+    found = {split: _canonical(split, links[split], num_nodes) for split in HELD if split in links}
+    kinds = {split: (each.negatives is None, each.negative_targets is None) for split, each in found.items()}
+    if len(set(kinds.values())) > 1:
+        raise GraphError(
+            f"the negatives of val and test are of two kinds; expected {SHARED} in both, {EACH} in both, or none"
+        )
+    return found
+
+
+def _canonical(split: str, arrays: Mapping[str, np.ndarray], num_nodes: int) -> GivenLinks:
+    named = {part: f"{split}_{part}" for part in NAMES}
+    if PAIRS in arrays and not {SOURCE, TARGET} & set(arrays):
+        edges = _pairs(arrays[PAIRS], named[PAIRS], num_nodes)
+    elif {SOURCE, TARGET} <= set(arrays) and PAIRS not in arrays:
+        ends = [_nodes(arrays[part], named[part], num_nodes, 1) for part in (SOURCE, TARGET)]
+        if len(ends[0]) != len(ends[1]):
+            raise GraphError(f"{named[SOURCE]} has {len(ends[0])} nodes and {named[TARGET]} {len(ends[1])}")
+        edges = np.stack(ends, 1)
+    else:
+        raise GraphError(
+            f"the held-out edges of {split} need {named[PAIRS]}, or {named[SOURCE]} and {named[TARGET]}; got "
+            f"{', '.join(named[part] for part in arrays)}"
+        )
+    if SHARED in arrays and EACH in arrays:
+        raise GraphError(f"{split} has both {named[SHARED]} and {named[EACH]}; leave one of them out")
+    shared = _pairs(arrays[SHARED], named[SHARED], num_nodes) if SHARED in arrays else None
+    each = _nodes(arrays[EACH], named[EACH], num_nodes, 2) if EACH in arrays else None
+    if each is not None and len(each) != len(edges):
+        raise GraphError(f"{named[EACH]} has {len(each)} rows, expected {len(edges)}, one for each edge")
+    for part, negatives in ((SHARED, shared), (EACH, each)):
+        if negatives is not None and negatives.size == 0 and len(edges):
+            raise GraphError(f"{named[part]} is empty; leave it out, and negatives are drawn")
+    return GivenLinks(edges, shared, each)
+
+
+def _pairs(array: np.ndarray, what: str, num_nodes: int) -> np.ndarray:
+    if array.ndim == 2 and array.shape[1] != 2 and array.shape[0] == 2:
+        raise GraphError(f"{what} must have shape (m, 2), got {array.shape}; turn it: {what}.T")
+    array = _nodes(array, what, num_nodes, 2)
+    if array.shape[1] != 2:
+        raise GraphError(f"{what} must have shape (m, 2), got {array.shape}")
+    return array
+
+
+def _nodes(array: np.ndarray, what: str, num_nodes: int, axes: int) -> np.ndarray:
+    if array.ndim != axes or (array.size and array.dtype.kind not in "iu"):
+        raise GraphError(f"{what} must be node ids, integers in {axes} dimensions, got {array.dtype}{array.shape}")
+    if array.size and not 0 <= array.min() <= array.max() < num_nodes:
+        wrong = array[(array < 0) | (array >= num_nodes)][0]
+        raise GraphError(f"{what} names node {wrong}, outside the nodes 0..{num_nodes - 1}")
+    return array.astype(index_dtype(num_nodes), copy=False)
+
+
+def count_among(edges: Edges, pairs: Rows, place: np.ndarray | None = None) -> int:
+    """How many of the pairs (m, 2), source and target, are edges of a graph. edges: grouped by destination, ascending.
+
+    place: int (n,), where each original id stands in the file; None: where it says.
+    """
+    found = 0
+    for start in range(0, pairs.shape[0], BLOCK):
+        block = np.asarray(pairs[start : start + BLOCK], np.int64)
+        source, target = (block if place is None else place[block]).T
+        # A binary search in all rows at once.
+        low, end = edges.indptr[target].copy(), edges.indptr[target + 1]
+        high = end.copy()
+        while (open_ := low < high).any():
+            middle = (low + high) // 2
+            less = np.zeros(len(low), bool)
+            less[open_] = edges.indices[middle[open_]] < source[open_]
+            low, high = np.where(open_ & less, middle + 1, low), np.where(open_ & ~less, middle, high)
+        inside = low < end
+        found += int(np.count_nonzero(edges.indices[low[inside]] == source[inside]))
+    return found
+
+
+def say_among(links: Mapping[str, GivenLinks], reporter: Reporter) -> None:
+    """A warning for each split with pairs that are edges of the graph as well."""
+    for split, given in links.items():
+        if given.among_edges:
+            reporter.warn(among_text(split, given.among_edges, given.edges.shape[0]))
+
+
+def among_text(split: str, among: int, count: int) -> str:
+    """What is to be said of such pairs."""
+    return (
+        f"{among:,} of {count:,} held-out pairs of {split} are edges of the graph as well: messages along them give "
+        "these pairs away"
+    )

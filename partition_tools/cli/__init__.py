@@ -1,0 +1,1 @@
+"""The sub-commands, each with the function that Python code calls."""

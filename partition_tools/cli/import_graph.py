@@ -1,0 +1,361 @@
+"""The sub-command `import`: a graph in someone else's format becomes a graph file, once."""
+
+import argparse
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hpcgnn.errors import ConfigError, FormatError
+from hpcgnn.graphfile.labels import LABELS
+from hpcgnn.graphfile.schema import GraphData
+from hpcgnn.output_files import check_outputs, files_below
+from hpcgnn.terminal import tell
+from partition_tools.canonical.canonical import ImportOptions, canonical, versions
+from partition_tools.canonical.features import DTYPES
+from partition_tools.graph.writing import summary, write_with_bar
+from partition_tools.readers.datasets import listing, named
+from partition_tools.readers.datasets.dataset import Dataset, Reader
+from partition_tools.readers.formats import SOURCES, guess
+from partition_tools.readers.tables.row_keys import AUTO, ROWS
+from partition_tools.readers.tables.tables import TableOptions
+from partition_tools.readers.tables.text import check_readable_twice
+from partition_tools.workspace.claim import claimed
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import fingerprint
+from partition_tools.workspace.working import add_memory_options, working
+
+Fields = TypeVar("Fields", ImportOptions, TableOptions)
+
+HELP = "convert a graph (npz, edge list, Matrix Market, OGB, SciPy, PyG, DGL and others) to a graph file"
+DESCRIPTION = """Read a graph and write it as one HDF5 graph file, nodes in the order of the source, not yet clustered.
+An edge goes from its source to its destination, and a node aggregates over its in-edges. A graph that is its own
+transpose in pattern, multiplicity, weights and types is stored as undirected, any other with both directions.
+
+Formats (guessed from the path where --format is not given):
+  npz       edge_index (2, E), x or x_indptr/x_indices/x_data/x_shape, y  or  src, dst, feat, label; with train_mask,
+            val_mask, test_mask (or train_idx, ...), num_classes, edge_weight, edge_type, edge_attr (features of edges),
+            node_type where there are any; val_edge, val_edge_neg, test_edge, ... for held-out edges; other arrays are
+            named, and refused (see --ignore) where a graph without them means something else
+  edgelist  text or CSV (.gz): the columns go by their heading (src/source/from/u, dst/target/to/v, weight, type, time,
+            ...), also one in a comment (# FromNodeId ToNodeId); without one, two columns src dst, and more need
+            --edge-columns. Features, labels, splits, node types in tables beside it
+  mtx       Matrix Market (.mtx, .mtx.gz): row -> column; the same tables
+  scipy     .npz of scipy.sparse.save_npz: row -> column, weights unless all are 1; the same tables
+  metis     .graph of METIS, Chaco, KaHIP; the same tables
+  graphml   .graphml, through NetworkX: y (label, class) and split of nodes, weight of edges; the same tables
+  parquet   edge list: columns by their names; the same tables, which may be in Parquet too (extra parquet)
+  pyg       .pt of torch.save: a Data object of PyG, processed/data.pt of a data set, or a dict of tensors with the
+            names of npz. No code of the file is run
+  dgl       .bin of dgl.save_graphs, where DGL is installed
+  npz       also a folder of .npy files of these names
+  ogb       the folder of an OGB node property prediction data set: raw/*.csv.gz or raw/data.npz, split/<type>/*.csv.gz;
+            heterogeneous ones too (ogbn-mag), whose node types and relations become types of nodes and edges; or of a
+            link property prediction one, whose split/<type>/{valid,test}.pt hold edges apart and their negatives
+
+A published data set goes by its name: --dataset ogbn-arxiv --root DIR reads its files where its own download left them
+(--dataset list shows all names). Nothing is downloaded.
+
+Peak memory: what --memory says, and 40 bytes per node; at most 40 E + 20 n bytes and the features where that is less
+(40 E more for edge weights, types or features, 32 E more in the text parser; with --add-reverse E counts the reverse
+edges too). What is larger is mapped from the input, or goes through files of --scratch: 8 to 40 E bytes, and 8 n F for
+text and compressed features. Words for node ids, held-out edges, tables beside an edge list, and the formats from mtx
+to dgl are read at once."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the sub-command's options."""
+    parser.add_argument("input", type=Path, metavar="INPUT", nargs="?")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="graph file to write")
+    parser.add_argument("--format", "--from", choices=tuple(SOURCES), help="what INPUT is, if its name does not say it")
+    parser.add_argument(
+        "--dataset",
+        metavar="NAME",
+        action=_DatasetAction,
+        help="a published data set, in place of INPUT; list shows their names",
+    )
+    parser.add_argument(
+        "--root", type=Path, metavar="DIR", help="where its files lie, or a directory above; nothing is downloaded"
+    )
+    parser.add_argument(
+        "--undirected",
+        action="store_true",
+        help="add missing reverse edges; then parallel edges of one type are merged, weights averaged "
+        "(a graph that is symmetric already stays as it is)",
+    )
+    parser.add_argument(
+        "--add-reverse",
+        action="store_true",
+        help="for graphs with edge types 0..R-1: add the reverse of each edge, as type R + its type",
+    )
+    parser.add_argument(
+        "--self-loops",
+        choices=("add", "remove", "keep"),
+        default="keep",
+        help="add: one to each node without (weight 1, a type of its own)",
+    )
+    parser.add_argument(
+        "--drop-duplicates",
+        action="store_true",
+        help="of edges with the same ends and type keep one (with weights, the lightest)",
+    )
+    parser.add_argument("--drop-weights", action="store_true", help="ignore the edge weights of the input")
+    parser.add_argument(
+        "--row-normalize",
+        action="store_true",
+        help="divide each node's features by their sum (of absolute values), as is usual for Cora",
+    )
+    parser.add_argument(
+        "--standardize", action="store_true", help="scale feature columns by the training nodes' mean and deviation"
+    )
+    parser.add_argument("--feature-dtype", choices=tuple(DTYPES), default="fp32")
+    parser.add_argument(
+        "--task",
+        choices=("auto", *LABELS),
+        default="auto",
+        help="what the labels are for: one class per node, several 0/1 labels, or real numbers to predict "
+        "(regression: one column or several, NaN or nothing where a number is not known); auto: classes or 0/1 "
+        "labels, as they are",
+    )
+    parser.add_argument(
+        "--classes",
+        "--num-classes",
+        dest="num_classes",
+        type=int,
+        metavar="C",
+        help="how many classes there are (default: the largest label + 1, which is refused where most classes "
+        "would be empty; words are numbered in their sorted order and kept as names)",
+    )
+    parser.add_argument("--name", help="name of the graph in the file (default: of the input)")
+    for split in ("train", "val", "test"):
+        parser.add_argument(
+            f"--{split}", type=float, metavar="X", help=f"fraction of the labelled nodes for a random {split} split"
+        )
+    parser.add_argument("--resplit", action="store_true", help="let the random split replace the input's own")
+    parser.add_argument("--seed", type=int, default=0, help="of the random split (default 0)")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+    add_memory_options(parser)
+    archives = parser.add_argument_group(".npz archives")
+    archives.add_argument(
+        "--ignore",
+        metavar="NAMES",
+        type=_names,
+        default=(),
+        help="arrays to leave out, separated by commas; such as edge_label, which is refused as it would be lost",
+    )
+    archives.add_argument(
+        "--split-column",
+        type=int,
+        metavar="K",
+        help="column (from 0) of masks of shape (n, several), which hold one split each",
+    )
+    tables = parser.add_argument_group("edge lists and Matrix Market")
+    tables.add_argument(
+        "--edge-columns",
+        metavar="NAMES",
+        type=_names,
+        help="meaning of the edge list's columns, of src, dst, weight, type, feature and _ (ignored), whatever "
+        "its heading says; default: as the heading says, and without one two columns src,dst",
+    )
+    tables.add_argument(
+        "--edge-features",
+        metavar="NAMES|FILE",
+        type=_columns_or_file,
+        help="features of the edges: columns of the edge list by their names in its heading, separated by commas, or a "
+        ".npy file with a row for each edge, in the order of the list",
+    )
+    tables.add_argument(
+        "--heading",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="the edge list's first line is one (default: if it has no number in it, or names source and destination)",
+    )
+    for name, what in (
+        ("features", "one row per node"),
+        (
+            "labels",
+            "one column of classes (numbers from 0, or words, whose names are kept), several of 0/1, or, with "
+            "--task regression, numbers",
+        ),
+        ("splits", "train, val, test or empty"),
+        ("node-types", "numbers from 0, or words under a heading"),
+    ):
+        tables.add_argument(
+            f"--{name}",
+            type=Path,
+            metavar="FILE",
+            help=f"table (CSV, TSV, text, .gz, .npy) of {name.replace('-', ' ')}: {what}; rows "
+            f"in node order, or keyed by a first column with the heading id",
+        )
+    tables.add_argument(
+        "--rows",
+        choices=ROWS,
+        default=AUTO,
+        help="whose the rows of tables are: auto: of the ids in a first column that names nodes, else in node order; "
+        "id: of the ids in the first column; position: in node order",
+    )
+    tables.add_argument(
+        "--relabel",
+        action="store_true",
+        help="node ids are any numbers or words; nodes are numbered in the sorted order of their ids. "
+        "Tables need a column id then, or --node-ids",
+    )
+    tables.add_argument(
+        "--node-ids",
+        type=Path,
+        metavar="FILE",
+        help="the ids of all nodes (text, .npy), one per row: row k of each table without a column id "
+        "belongs to id k; implies --relabel",
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(","))
+
+
+def _columns_or_file(text: str) -> Path | tuple[str, ...]:
+    return Path(text) if text.endswith(".npy") else _names(text)
+
+
+class _DatasetAction(argparse.Action):
+    """--dataset NAME, or --dataset list, which shows the names and ends the program."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, value: Any, option: str | None = None) -> None:
+        if value == "list":
+            print(listing())
+            parser.exit()
+        setattr(namespace, self.dest, value)
+
+
+def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
+    """The sub-command itself; returns the exit code."""
+    if (arguments.input is None) == (arguments.dataset is None):
+        raise ConfigError("expected either INPUT or --dataset NAME --root DIR")
+    if arguments.dataset is not None and (arguments.root is None or arguments.format is not None):
+        raise ConfigError("--dataset needs --root DIR, the directory of its files, and takes no --format")
+    if arguments.dataset is None and arguments.root is not None:
+        raise ConfigError("--root is for --dataset NAME")
+    given = (arguments.train, arguments.val, arguments.test)
+    fractions = _fractions(*given) if any(part is not None for part in given) else None
+    if arguments.resplit and fractions is None:
+        raise ConfigError("--resplit needs the fractions of the new split: --train, --val or --test")
+    if not 0 <= arguments.seed < 2**63:
+        raise ConfigError(f"--seed must be from 0 to 2^63 - 1, got {arguments.seed}")
+    options = _fields(ImportOptions, arguments, fractions=fractions)
+    tables = _fields(TableOptions, arguments)
+    data = import_graph(
+        arguments.root if arguments.input is None else arguments.input,
+        arguments.output,
+        format=arguments.format,
+        dataset=arguments.dataset,
+        options=options,
+        tables=tables,
+        force=arguments.force,
+        reporter=reporter,
+        memory=arguments.memory,
+        scratch=arguments.scratch,
+    )
+    tell(summary(arguments.output, data))
+    return 0
+
+
+def _fields(kind: type[Fields], arguments: argparse.Namespace, **given: Any) -> Fields:
+    """A dataclass whose fields are those of `arguments` of their names, but for those that are given."""
+    return kind(
+        **{field.name: getattr(arguments, field.name) for field in fields(kind) if field.name not in given}, **given
+    )
+
+
+def _fractions(train: float | None, val: float | None, test: float | None) -> tuple[float, float, float]:
+    """What is not said: nothing for train and val, the rest for test."""
+    train, val = train or 0.0, val or 0.0
+    fractions = (train, val, 1 - train - val if test is None else test)
+    if min(fractions) < 0 or sum(fractions) > 1 + 1e-9:
+        raise ConfigError(f"--train, --val and --test must be from 0 to 1 and sum to at most 1, got {fractions}")
+    return fractions
+
+
+def import_graph(
+    path: str | Path,
+    output: str | Path,
+    *,
+    format: str | None = None,
+    dataset: str | None = None,
+    options: ImportOptions = ImportOptions(),
+    tables: TableOptions = TableOptions(),
+    force: bool = False,
+    reporter: Reporter | None = None,
+    memory: int | None = None,
+    scratch: str | Path | None = None,
+) -> GraphData:
+    """Read `path` in a format of `SOURCES` (None: guessed) and write the graph file `output`; returns its `GraphData`.
+
+    dataset: a name of `DATASETS`; then `path` is the directory where its files lie, or one above. memory: bytes to work
+    in (None: half of what is free). scratch: where the directory for what does not fit is made (None: beside the
+    output); it is removed at the end, and left for the same call to go on in if this one is killed. Raises FormatError
+    for input that cannot be read and GraphError for a graph that is not sound; then nothing is written.
+    """
+    path, output, reporter = Path(path), Path(output), reporter or Reporter()
+    known = None if dataset is None else named(dataset)
+    if known is not None:
+        path = known.find(path)
+    inputs = [path] if known is None else known.inputs(path)
+    check_outputs({"-o": output}, _files_read(inputs, tables), force)
+    for each in _files_read(inputs, tables):
+        check_readable_twice(Path(each))
+    with claimed(output):
+        if known is None:
+            name = _format(path, format)
+            read: Reader = SOURCES[name].read
+        else:
+            name, read, options = known.name, known.load, _as_published(known, options, reporter)
+        identity = _identity(inputs, name, options, tables)
+        with working(output, scratch, identity, memory, reporter) as work:
+            reporter.stage(f"reading {path} as {name}")
+            try:
+                raw = read(path, tables, reporter, work)
+            except OSError as error:
+                raise FormatError(f"cannot read {error.filename or path}: {error.strerror or error}") from error
+            data = canonical(raw, options, reporter, work)
+            write_with_bar(output, data, reporter=reporter)
+            return data
+
+
+def _as_published(known: Dataset, options: ImportOptions, reporter: Reporter) -> ImportOptions:
+    """The options, with reverse edges where one direction of each is published."""
+    if known.undirected and not options.undirected and not options.add_reverse:
+        reporter.stage(f"{known.name} is published with one direction of each edge: reverse edges are added")
+        return replace(options, undirected=True)
+    asked = options.undirected, options.add_reverse, options.self_loops != "keep"
+    if known.usual and not any(asked):
+        reporter.stage(f"{known.name} comes as it is published; usually it is imported with {known.usual}")
+    return options
+
+
+def _format(path: Path, format: str | None) -> str:
+    if not path.exists():
+        raise FormatError(f"no input at {path}; expected a graph in one of the formats {', '.join(SOURCES)}")
+    if format is not None and format not in SOURCES:
+        raise ConfigError(f"unknown format {format!r}; expected one of {', '.join(SOURCES)}")
+    return format or guess(path)
+
+
+def _files_read(inputs: Iterable[Path], tables: TableOptions) -> Iterator[str | Path]:
+    """The files of an import: an input that is a folder has them in it. No folder format has HDF5 in its folder, which
+    is what an earlier import may have left there.
+    """
+    for path in inputs:
+        yield from files_below(path, (".h5", ".hdf5")) if path.is_dir() else [path]
+    yield from (value for name, value in vars(tables).items() if name != "rows" and isinstance(value, (str, Path)))
+
+
+def _identity(inputs: Iterable[Path], name: str, options: ImportOptions, tables: TableOptions) -> dict[str, Any]:
+    """What the files of the scratch directory depend on. The memory is not among it: the next call may have less."""
+    beside = [value for value in asdict(tables).values() if isinstance(value, Path) and value.exists()]
+    return {
+        "format": name,
+        "options": asdict(options),
+        "tables": asdict(tables),
+        "inputs": [fingerprint(each) for each in (*inputs, *beside)],
+        "versions": versions(),
+    }

@@ -1,0 +1,299 @@
+"""The sub-command `inspect`: what is in a graph file, and what training on it will send, before a job is submitted."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tabulate import tabulate
+
+from hpcgnn.errors import FormatError
+from hpcgnn.graphfile.given_links import EACH, SHARED, summary
+from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
+from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
+from hpcgnn.terminal import tell
+from partition_tools.graph.loading import load_edges
+from partition_tools.graph.quality import partition_quality
+from partition_tools.workspace.progress import Reporter
+
+SHOWN_TYPES, WIDTH = 12, 256
+TASKS = {MULTILABEL: " (multi-label)", REGRESSION: " (regression)"}
+HELP = "show counts, degrees, clusters, partitionings and halo rows"
+DESCRIPTION = """Show what a graph file holds: counts, degrees, splits, classes, types, clusters, and for each stored
+partitioning edges cut, halo rows, the bytes that one exchange of fp32 rows of --width features costs, and how well
+ranks are balanced in nodes, in-edges, and halo rows received and sent. (hpcgnn estimate has memory and seconds.)
+Peak memory: 8 n bytes, and 4 E more only for maps whose figures are not stored with them."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the sub-command's options."""
+    parser.add_argument("graph", type=Path, metavar="GRAPH")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument(
+        "--width", type=int, default=WIDTH, metavar="W", help=f"numbers of a row in an exchange (default {WIDTH})"
+    )
+
+
+def run(arguments: argparse.Namespace, reporter: Reporter | None) -> int:
+    """The sub-command itself; returns the exit code."""
+    info = inspect_graph(arguments.graph, arguments.width)
+    tell(json.dumps(info, indent=2) if arguments.json else describe(info), needed=True)
+    return 0
+
+
+def inspect_graph(path: str | Path, width: int = WIDTH) -> dict[str, Any]:
+    """A dictionary of plain numbers and words; see `describe` for what they mean. Raises FormatError as `GraphFile`
+    does."""
+    with GraphFile(path) as file:
+        meta = file.meta
+        indptr, offsets = file.read("topology/indptr"), file.read("clusters/offsets")
+        degrees, sizes = np.diff(indptr), np.diff(offsets)
+        labels, split = file.read("nodes/labels"), file.read("nodes/split")
+        cluster_edges = np.diff(indptr[offsets])
+        info = {
+            "file": str(path),
+            "file_bytes": Path(path).stat().st_size,
+            "uuid": meta.uuid,
+            "source": meta.source,
+            "seed": meta.seed,
+            "versions": meta.versions,
+            "nodes": meta.num_nodes,
+            "directed_edges": meta.num_edges,
+            "undirected": meta.undirected,
+            "self_loops": meta.num_self_loops,
+            "weighted": meta.weighted,
+            "typed": meta.typed,
+            "features": meta.num_features,
+            "sparse_features": meta.sparse_features,
+            "feature_dtype": _dtype(file),
+            "edge_features": meta.num_edge_features,
+            "classes": meta.num_classes,
+            "task": meta.task,
+            "multi_label": meta.task == MULTILABEL,
+            "class_sizes": _class_sizes(labels, meta),
+            "targets": _targets(labels) if meta.task == REGRESSION else [],
+            "class_names": meta.type_names.get("classes", []),
+            "splits": {name: int(np.count_nonzero(split == value)) for name, value in SPLITS.items()},
+            "held_out_edges": summary(file),
+            "unlabelled": int(np.count_nonzero(~LABELS[meta.task].labelled(labels))),
+            "node_types": _type_sizes(file, "nodes", meta.num_node_types),
+            "edge_types": _type_sizes(file, "edges", meta.num_edge_types),
+            "in_degree": _statistics(degrees) | {"isolated": _isolated(file, degrees)},
+            "clusters": {
+                "count": meta.num_clusters,
+                "nodes": _statistics(sizes),
+                "edges": _statistics(cluster_edges),
+                "internal_edge_fraction": _internal_fraction(file),
+            },
+            "partitionings": {
+                name: {str(count): _map(file, name, count, width) for count in counts}
+                for name, counts in file.partitionings().items()
+            },
+        }
+    return info
+
+
+def _class_sizes(labels: np.ndarray, meta: GraphMeta) -> list[int]:
+    if meta.task == REGRESSION:
+        return []
+    if meta.task == MULTILABEL:
+        return labels.sum(axis=0, dtype=np.int64).tolist()
+    return np.bincount(labels[labels >= 0], minlength=meta.num_classes).tolist()
+
+
+def _targets(labels: np.ndarray) -> list[dict[str, float]]:
+    """Of each column of targets, how many are known, and what they are like."""
+    columns = labels.reshape(len(labels), -1).T.astype(np.float64)
+    known = [column[np.isfinite(column)] for column in columns]
+    return [
+        {"known": len(column)}
+        | ({} if not len(column) else {name: float(getattr(column, name)()) for name in ("min", "mean", "std", "max")})
+        for column in known
+    ]
+
+
+def _dtype(file: GraphFile) -> str | None:
+    name = "nodes/features_csr/data" if file.meta.sparse_features else "nodes/features"
+    return str(file.read(name, [(0, 0)]).dtype) if name in file else None
+
+
+def _type_sizes(file: GraphFile, what: str, count: int) -> dict[str, int]:
+    """{name of the type, or its number as text: how many} in the order of the types' numbers; {} without types."""
+    if not count:
+        return {}
+    name, sizes = f"{what}/type", np.zeros(count, np.int64)
+    for start in range(0, file.shape(name)[0], SLAB_ROWS * 16):
+        types = file.read(name, [(start, min(start + SLAB_ROWS * 16, file.shape(name)[0]))])
+        if not 0 <= types.min() <= types.max() < count:
+            raise FormatError(
+                f"{file.path}: {name} leaves 0..{count - 1}; `python -m partition_tools verify {file.path}` says where"
+            )
+        sizes += np.bincount(types, minlength=count)
+    names = file.meta.type_names.get(what, ())
+    return dict(zip(names if len(names) == count else map(str, range(count)), sizes.tolist()))
+
+
+def _statistics(values: np.ndarray) -> dict[str, float]:
+    if len(values) == 0:
+        return {"min": 0, "median": 0.0, "mean": 0.0, "max": 0}
+    return {
+        "min": int(values.min()),
+        "median": float(np.median(values)),
+        "mean": float(values.mean()),
+        "max": int(values.max()),
+    }
+
+
+def _isolated(file: GraphFile, degrees: np.ndarray) -> int:
+    """Nodes without any edge. A node whose only edges are self loops is not counted."""
+    if file.meta.undirected:
+        return int(np.count_nonzero(degrees == 0))
+    return int(np.count_nonzero((degrees == 0) & (np.diff(file.read("topology_out/indptr")) == 0)))
+
+
+def _internal_fraction(file: GraphFile) -> float | None:
+    """Share of the edges that stay within a cluster, or None where no cluster graph is stored."""
+    if "clusters/graph" not in file or not file.meta.num_edges:
+        return None
+    indptr, indices, weight = (file.read(f"clusters/graph/{name}") for name in ("indptr", "indices", "weight"))
+    row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    return float(weight[row == indices].sum() / weight.sum())
+
+
+def _map(file: GraphFile, name: str, count: int, width: int) -> dict[str, Any]:
+    cluster_to_rank, attributes = file.cluster_map(name, count)
+    figures = {key: value.tolist() if hasattr(value, "tolist") else value for key, value in attributes.items()}
+    offsets = file.read("clusters/offsets")
+    if "halo_rows_by_rank" not in figures:
+        edges_out = None if file.meta.undirected else load_edges(file, "_out")
+        figures |= partition_quality(cluster_to_rank, count, offsets, load_edges(file), edges_out).attributes()
+    received, sent = (np.atleast_1d(figures.pop(f"{which}_rows_by_rank")) for which in ("halo", "sent"))
+    nodes = np.bincount(cluster_to_rank, np.diff(offsets), count)
+    pointers = file.read("topology/indptr", [(int(row), int(row) + 1) for row in offsets])
+    edges = np.bincount(cluster_to_rank, np.diff(pointers), count)
+    return figures | {
+        "width": width,
+        "halo_bytes_per_layer": 4 * width * figures["halo_rows_total"],
+        "halo_bytes_per_layer_max_rank": 4 * width * figures["halo_rows_max"],
+        "balance": {
+            "nodes": _balance(nodes),
+            "edges": _balance(edges),
+            "halo_rows_received": _balance(received),
+            "halo_rows_sent": _balance(sent),
+        },
+    }
+
+
+def _balance(values: np.ndarray) -> dict[str, float]:
+    """The mean, the largest and the largest over the mean (1.0 where all are 0) of one number per rank (P,)."""
+    mean, largest = float(np.mean(values)), float(np.max(values))
+    return {"mean": mean, "largest": largest, "imbalance": largest / mean if mean else 1.0}
+
+
+def describe(info: dict[str, Any]) -> str:
+    """The dictionary of `inspect_graph` as text for people."""
+    degree, clusters = info["in_degree"], info["clusters"]
+    kinds = [word for word, there in (("weighted", info["weighted"]), ("typed", info["typed"])) if there]
+    classes, names = info["class_sizes"], info["class_names"]
+    facts = [
+        ("file", f"{info['file']} ({_bytes(info['file_bytes'])})"),
+        ("uuid", info["uuid"]),
+        ("source", info["source"]),
+        ("nodes", f"{info['nodes']:,}"),
+        (
+            "directed edges",
+            f"{info['directed_edges']:,}, {'un' if info['undirected'] else ''}directed graph, "
+            f"{info['self_loops']:,} self loops{''.join(', ' + kind for kind in kinds)}",
+        ),
+        (
+            "in-degree",
+            f"min {degree['min']}, median {degree['median']:g}, mean {degree['mean']:.2f}, "
+            f"max {degree['max']:,}, {degree['isolated']:,} isolated nodes",
+        ),
+        *((("edge features", str(info["edge_features"])),) if info["edge_features"] else ()),
+        ("features", f"{info['features']} {'sparse ' if info['sparse_features'] else ''}{info['feature_dtype'] or ''}"),
+        *((f"target {number}", _shown_target(target)) for number, target in enumerate(info["targets"][:SHOWN_TYPES])),
+        (
+            "targets" if info["task"] == REGRESSION else "classes",
+            f"{info['classes']}{TASKS.get(info['task'], '')}"
+            + (f", {min(classes):,} to {max(classes):,} nodes each" if classes else "")
+            + (f": {_shown(dict(zip(names, classes)))}" if names else ""),
+        ),
+        *(
+            (f"{what} types", f"{len(sizes)}: " + _shown(sizes))
+            for what, sizes in (("node", info["node_types"]), ("edge", info["edge_types"]))
+            if sizes
+        ),
+        *((f"held out for {split}", _shown_links(held)) for split, held in info["held_out_edges"].items()),
+        ("splits", ", ".join(f"{name} {count:,}" for name, count in info["splits"].items())),
+        (
+            "clusters",
+            f"{clusters['count']:,}; nodes {clusters['nodes']['min']:,} to {clusters['nodes']['max']:,}, "
+            f"in-edges {clusters['edges']['min']:,} to {clusters['edges']['max']:,}"
+            + (
+                ""
+                if clusters["internal_edge_fraction"] is None
+                else f"; {100 * clusters['internal_edge_fraction']:.1f} % of the edges within clusters"
+            ),
+        ),
+    ]
+    text = tabulate(facts, tablefmt="plain", disable_numparse=True)
+    rows = [
+        (
+            name,
+            int(count),
+            *(m["balance"][what]["imbalance"] for what in ("nodes", "edges", "halo_rows_received", "halo_rows_sent")),
+            f"{100 * m['edge_cut'] / max(info['directed_edges'], 1):.1f} %",
+            f"{m['halo_rows_total']:,}",
+            f"{m['halo_rows_max']:,}",
+            _bytes(m["halo_bytes_per_layer"]),
+            _bytes(m["halo_bytes_per_layer_max_rank"]),
+        )
+        for name, maps in info["partitionings"].items()
+        for count, m in sorted(maps.items(), key=lambda item: int(item[0]))
+    ]
+    if not rows:
+        return f"{text}\n\nno partitionings; add some with `partition_tools partition {info['file']} --ranks 1,2,4`"
+    width = next(iter(next(iter(info["partitionings"].values())).values()))["width"]
+    heading = ["partitioning", "ranks", "imbalance (nodes)", "(in-edges)", "(received)", "(sent)", "edges cut"]
+    heading += ["halo rows", "largest rank's", "bytes per exchange", "largest rank's"]
+    return (
+        f"{text}\n\n{tabulate(rows, heading, floatfmt='.3f', stralign='right')}\nimbalance: largest rank / mean; "
+        f"received, sent: halo rows; bytes per exchange: of {width} fp32 numbers a row, once per layer and direction"
+    )
+
+
+def _shown_target(target: dict[str, float]) -> str:
+    """What a column of targets is like."""
+    if not target["known"]:
+        return "none known"
+    return (
+        f"{target['known']:,} known, min {target['min']:g}, mean {target['mean']:g}, deviation {target['std']:g}, "
+        f"max {target['max']:g}"
+    )
+
+
+def _shown_links(held: dict[str, Any]) -> str:
+    """Held-out edges of a split, and what they are compared with."""
+    against = {
+        SHARED: f"{held['negatives']:,} negatives for all",
+        EACH: f"{held['negatives']:,} negatives for each",
+    }.get(held["of"], "negatives are drawn")
+    among = f", {held['among_edges']:,} of them edges of the graph as well" if held["among_edges"] else ""
+    return f"{held['pairs']:,} edges{among}; {against}"
+
+
+def _shown(sizes: dict[str, int]) -> str:
+    """Types or classes and how many they have; of many the largest."""
+    few = sorted(sizes.items(), key=lambda item: -item[1])[:SHOWN_TYPES] if len(sizes) > SHOWN_TYPES else sizes.items()
+    return ", ".join(f"{name} {count:,}" for name, count in few) + (", ..." if len(sizes) > SHOWN_TYPES else "")
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

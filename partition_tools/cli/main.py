@@ -1,0 +1,69 @@
+"""The command line: one sub-command per module, errors of the user as one line, faults of the program with traceback.
+
+A module that wants to be a sub-command offers HELP (one line), DESCRIPTION (what a user should know, peak memory
+included), configure(parser) and run(arguments, reporter) -> exit code. Exit codes: 0 done, 1 `verify` found a fault, 2
+wrong input or options, 130 interrupted.
+"""
+
+import argparse
+import sys
+
+from hpcgnn.errors import HpcgnnError
+from hpcgnn.terminal import prepare_streams, tell
+from partition_tools.cli import generate_graph, import_graph, inspect_graph, partition_graph, verify_graph
+from partition_tools.workspace.progress import Reporter
+
+COMMANDS = {
+    "import": import_graph,
+    "generate": generate_graph,
+    "partition": partition_graph,
+    "inspect": inspect_graph,
+    "verify": verify_graph,
+}
+
+EPILOG = """A graph usually goes through: import (or generate) -> partition -> inspect -> training.
+  python -m partition_tools generate planted -o g.h5 --nodes 20000 --degree 15 --features 64 --classes 10 --seed 1
+  python -m partition_tools partition g.h5 --ranks 1,2,4
+  python -m partition_tools inspect g.h5
+In the statements of memory n is the number of nodes, E the number of directed edges (an undirected edge counts twice)
+and F the number of features."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The argparse parser of all sub-commands."""
+    parser = argparse.ArgumentParser(
+        prog="partition_tools",
+        epilog=EPILOG,
+        description="Make, partition and check graph files for full-batch training.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, module in COMMANDS.items():
+        sub = commands.add_parser(
+            name, help=module.HELP, description=module.DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        module.configure(sub)
+        sub.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one sub-command; returns the exit code. argv: list of words without the program's name."""
+    prepare_streams()
+    arguments = build_parser().parse_args(argv)
+    try:
+        return arguments.run(arguments, Reporter(sys.stderr))
+    except HpcgnnError as error:
+        tell("partition_tools: error: " + " ".join(str(error).split()), sys.stderr)
+        return 2
+    except MemoryError as error:
+        tell(
+            "partition_tools: error: there is not enough memory "
+            f"({' '.join(str(error).split()) or 'out of memory'}); look at the counts and node ids of the input, "
+            "which are contiguous from 0, or use a machine with more memory",
+            sys.stderr,
+        )
+        return 2
+    except KeyboardInterrupt:
+        tell("partition_tools: interrupted; no file was changed", sys.stderr)
+        return 130

@@ -1,0 +1,310 @@
+"""The sub-command `partition`: cluster a graph once, then store as many maps of its clusters to ranks as are wanted."""
+
+import argparse
+import contextlib
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tabulate import tabulate
+
+from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.graphfile.schema import Csr, GraphData
+from hpcgnn.graphfile.storage import GraphFile, add_partitionings
+from hpcgnn.output_files import check_outputs
+from hpcgnn.placement.clusters import economical_map
+from hpcgnn.placement.skew import is_skewed
+from hpcgnn.terminal import tell
+from partition_tools.canonical.canonical import versions
+from partition_tools.graph.loading import load_graph
+from partition_tools.graph.quality import cluster_graph, cluster_sizes, hub_warning, partition_quality
+from partition_tools.graph.writing import write_with_bar
+from partition_tools.partitioners import METHODS
+from partition_tools.partitioners.choice import choose
+from partition_tools.partitioners.clustering import clustered
+from partition_tools.workspace.budget import memory_budget
+from partition_tools.workspace.claim import claimed
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import fingerprint
+from partition_tools.workspace.working import add_memory_options, working
+
+HELP = "cluster the graph and map its clusters to ranks"
+AUTO = "auto"
+BALANCES = (AUTO, "both", "nodes", "edges", "train")
+WARN_IMBALANCE = {"nodes": 1.05, "in-edges": 1.10}
+CLUSTERS_PER_RANK, NODES_PER_CLUSTER, SMALLEST_CLUSTER = 64, 1000, 4
+MOST_CLUSTERS = 8192  # unless the ranks need more: the cluster graph of a skewed graph grows with their square
+DESCRIPTION = (
+    f"""Split a graph into K clusters with METIS or KaMinPar, put its nodes in cluster order, and store for each number
+of ranks P a map of clusters to ranks under /partitionings/NAME/P. The first call on an imported file rewrites
+it; later calls only add maps, so one file serves a whole scaling study.
+
+K defaults to the larger of {CLUSTERS_PER_RANK} x the largest P and n / {NODES_PER_CLUSTER}, the latter at most
+{MOST_CLUSTERS} (the graph of the clusters of a skewed graph grows with their square), but clusters get at least
+{SMALLEST_CLUSTER} nodes as long as there are as many clusters as ranks. More clusters balance better; fewer are faster.
+
+methods:
+  auto             metis, or kaminpar where METIS would not fit the memory or take much longer; the default
+"""
+    + "\n".join(f"  {name:16} {module.HELP}" for name, module in METHODS.items())
+    + """
+
+Peak memory, first call: 12 E + 60 n bytes, and in METIS 45 to 150 E (64-bit ids, all levels of its multigrid; the
+less the more skewed the degrees are) or in KaMinPar about 10 E; or 12 E + 60 n bytes and the features (4 n F bytes, at
+most half of --memory) while the file is rewritten, whichever is larger; 8 E more with weights and types, twice that
+for directed graphs. Where that is more than --memory, the edges stay on disk (methods kaminpar, restreaming,
+random-nodes), in up to 20 bytes an edge; what KaMinPar takes comes on top. Later calls: about 60 n bytes."""
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the sub-command's options."""
+    parser.add_argument("graph", type=Path, metavar="GRAPH", help="graph file, changed in place unless -o is given")
+    parser.add_argument("--ranks", required=True, metavar="LIST", help="numbers of ranks, such as 1,2,4,8")
+    parser.add_argument("--clusters", type=int, metavar="K", help="number of clusters")
+    parser.add_argument("--method", choices=(AUTO, *METHODS), default=AUTO)
+    parser.add_argument(
+        "--name", help="name of the partitioning in the file (default: the method; for auto, the one that was taken)"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="S")
+    parser.add_argument(
+        "--balance",
+        choices=BALANCES,
+        default=AUTO,
+        help="what ranks get equal shares of: nodes and in-edges (both), one of them, or training nodes; auto, the "
+        "default, is both, unless equal in-edges would cost many halo rows and save little time",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write the result here and leave GRAPH as it is"
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite an existing -o FILE")
+    add_memory_options(parser)
+
+
+def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
+    """The sub-command itself; returns the exit code."""
+    results = partition_graph(
+        arguments.graph,
+        parse_ranks(arguments.ranks),
+        num_clusters=arguments.clusters,
+        method=arguments.method,
+        name=arguments.name,
+        seed=arguments.seed,
+        balance=arguments.balance,
+        output=arguments.output,
+        force=arguments.force,
+        reporter=reporter,
+        memory=arguments.memory,
+        scratch=arguments.scratch,
+    )
+    tell(quality_table(results))
+    return 0
+
+
+def parse_ranks(text: str) -> list[int]:
+    """Sorted distinct positive integers of a list such as "1,2,4"."""
+    try:
+        ranks = sorted({int(word) for word in text.split(",")})
+    except ValueError:
+        ranks = [0]
+    if ranks[0] < 1:
+        raise ConfigError(f"--ranks must be positive integers separated by commas, such as 1,2,4; got {text!r}")
+    return ranks
+
+
+def default_clusters(num_nodes: int, max_ranks: int) -> int:
+    """K where the user does not choose: fine enough to balance the largest P, coarse enough to be clusters."""
+    wanted = max(CLUSTERS_PER_RANK * max_ranks, min(num_nodes // NODES_PER_CLUSTER, MOST_CLUSTERS))
+    return max(min(wanted, num_nodes // SMALLEST_CLUSTER), max_ranks)
+
+
+def partition_graph(
+    path: str | Path,
+    ranks: list[int],
+    *,
+    num_clusters: int | None = None,
+    method: str = AUTO,
+    name: str | None = None,
+    seed: int = 0,
+    balance: str = AUTO,
+    output: str | Path | None = None,
+    force: bool = False,
+    reporter: Reporter | None = None,
+    memory: int | None = None,
+    scratch: str | Path | None = None,
+) -> dict[int, dict[str, Any]]:
+    """Store maps for each number of ranks; returns {P: dict of attributes} and writes `output`, or `path` in place.
+
+    memory, scratch: as for `import_graph`. Raises ConfigError for options and GraphError for graphs that do not allow
+    it; then no file is changed.
+    """
+    reporter = reporter or Reporter()
+    _check_options(method, balance, seed, num_clusters)
+    maker = None if method == AUTO else METHODS[method]
+    if name is not None and ("/" in name or name in (".", "..")):
+        raise ConfigError(f"the name of a partitioning must not contain a slash, got {name!r}")
+    if maker is not None and maker.NEW_FILE and output is None:
+        raise ConfigError(f"{method} reorders the nodes, so it needs a new file: say -o FILE")
+    check_outputs({"-o": output}, [path], force)
+    GraphFile(path).file.close()  # what is no graph is not claimed
+    with claimed(output or path):
+        return _partition(path, ranks, num_clusters, maker, name, seed, balance, output, memory, scratch, reporter)
+
+
+def _partition(
+    path: str | Path,
+    ranks: list[int],
+    num_clusters: int | None,
+    maker: Any,
+    name: str | None,
+    seed: int,
+    balance: str,
+    output: str | Path | None,
+    memory: int | None,
+    scratch: str | Path | None,
+    reporter: Reporter,
+) -> dict[int, dict[str, Any]]:
+    with GraphFile(path) as file:
+        stored = file.meta.num_clusters
+        n = file.meta.num_nodes
+        if ranks[-1] > n:
+            raise GraphError(f"{ranks[-1]} ranks are more than the {n} nodes of the graph; use fewer ranks")
+        always = maker is not None and maker.NEW_FILE
+        fresh = always or stored == 1 or (output is not None and num_clusters not in (None, stored))
+        if fresh and num_clusters is None:
+            num_clusters = default_clusters(n, ranks[-1])
+        _check_clusters(path, n, stored, num_clusters, ranks, fresh)
+        reporter.stage(f"reading {path}")
+        maker = maker or _automatic(file, fresh, memory, reporter)
+        name = name or maker.NAME
+        if fresh and num_clusters is not None and (num_clusters != stored or always):
+            tools = {**file.meta.versions, **_tool_versions()}
+            identity = [fingerprint(path), maker.NAME, num_clusters, seed, versions(**_tool_versions())]
+            with working(output or path, scratch, identity, memory, reporter) as work:
+                data = clustered(file, maker, num_clusters, seed, work, tools, reporter)
+                maps = _maps(data, maker, ranks, seed, balance, reporter)
+                write_with_bar(output or path, data, [(name, p, *maps[p]) for p in maps], reporter)
+        else:
+            fresh = False
+            maps = _maps(load_graph(file, stored_edges=True), maker, ranks, seed, balance, reporter)
+    if not fresh:
+        add_partitionings(path, [(name, p, *maps[p]) for p in maps], output)
+    return {p: attributes for p, (_, attributes) in maps.items()}
+
+
+def _automatic(file: GraphFile, fresh: bool, memory: int | None, reporter: Reporter) -> Any:
+    """What `auto` stands for: of a file with clusters the method that it already has maps of."""
+    if not fresh:
+        return METHODS["kaminpar" if "kaminpar" in file.partitionings().keys() - {"metis"} else "metis"]
+    degrees = np.diff(file.read("topology/indptr"))
+    if not file.meta.undirected:
+        degrees += np.diff(file.read("topology_out/indptr"))
+    total = int(degrees.sum(dtype=np.int64))
+    return choose(total, degrees, memory_budget(memory), reporter)
+
+
+def _check_options(method: str, balance: str, seed: int, num_clusters: int | None) -> None:
+    if method != AUTO and method not in METHODS:
+        raise ConfigError(f"unknown method {method!r}; expected one of {AUTO}, {', '.join(METHODS)}")
+    if balance not in BALANCES:
+        raise ConfigError(f"unknown balance {balance!r}; expected one of {', '.join(BALANCES)}")
+    if not 0 <= seed < 2**31:
+        raise ConfigError(f"the seed must be from 0 to 2^31 - 1, got {seed}")
+    if num_clusters is not None and num_clusters < 1:
+        raise ConfigError(f"--clusters must be at least 1, got {num_clusters}")
+
+
+def _check_clusters(
+    path: str | Path, n: int, stored: int, num_clusters: int | None, ranks: list[int], fresh: bool
+) -> None:
+    if num_clusters is not None and num_clusters > n:
+        raise GraphError(f"{num_clusters} clusters are more than the {n} nodes of the graph")
+    if not fresh and num_clusters not in (None, stored):
+        raise GraphError(
+            f"{path} already has {stored} clusters, not {num_clusters}; write a new file with -o, or "
+            f"leave --clusters out"
+        )
+    have = num_clusters if fresh and num_clusters is not None else stored
+    if ranks[-1] > have:
+        raise GraphError(
+            f"{ranks[-1]} ranks are more than the {have} clusters; ask for more with --clusters"
+            f"{'' if fresh else ' and write a new file with -o'}, or use fewer ranks"
+        )
+
+
+def _maps(
+    data: GraphData, maker: Any, ranks: list[int], seed: int, balance: str, reporter: Reporter
+) -> dict[int, tuple[np.ndarray, dict[str, Any]]]:
+    """{P: (map int32 (K,), attributes)}."""
+    sizes = cluster_sizes(balance, data.cluster_offsets, data.edges.indptr, data.split)
+    graph = data.cluster_graph
+    if graph is None:
+        parts = np.repeat(np.arange(len(sizes)), np.diff(data.cluster_offsets))
+        graph = data.cluster_graph = cluster_graph(parts, len(sizes), data.edges, data.edges_out is not None)
+    if balance == AUTO and is_skewed(np.diff(data.edges.indptr)):
+        balance = "both"
+    maps = {}
+    for count in ranks:
+        reporter.stage(f"mapping {len(sizes):,} clusters to {count} ranks")
+        cluster_to_rank = _map(maker, sizes, graph, count, seed, balance)
+        quality = partition_quality(cluster_to_rank, count, data.cluster_offsets, data.edges, data.edges_out)
+        attributes = {
+            "method": maker.NAME,
+            "seed": seed,
+            "balance": balance,
+            **quality.attributes(),
+            "halo_rows_per_node": quality.halo_rows_total / data.num_nodes,
+            "cut_fraction": quality.edge_cut / max(len(data.edges.indices), 1),
+            "versions": " ".join(map(" ".join, versions(**_tool_versions()).items())),
+        }
+        hub = hub_warning(data.edges.indptr, data.original_id, count)
+        if hub is not None:
+            reporter.warn(hub)
+        balanced = {"both": ("nodes", "edges"), AUTO: ("nodes",)}.get(balance, (balance,))
+        for what, found in (("nodes", quality.imbalance_nodes), ("in-edges", quality.imbalance_edges)):
+            if found > WARN_IMBALANCE[what] and (what == "nodes" or (hub is None and "edges" in balanced)):
+                advice = "more clusters balance better" if what[-5:] in balanced else f"the map balances {balance}"
+                reporter.warn(
+                    f"with {count} ranks the fullest has {found:.3f} times the mean number of {what}; {advice}"
+                )
+        maps[count] = cluster_to_rank, attributes
+    return maps
+
+
+def _map(maker: Any, sizes: np.ndarray, graph: Csr, num_ranks: int, seed: int, balance: str) -> np.ndarray:
+    def make(each: np.ndarray) -> np.ndarray:
+        return maker.ranks(each, graph, num_ranks, seed)
+
+    return economical_map(make, sizes, graph, num_ranks) if balance == AUTO else make(sizes)
+
+
+def _tool_versions() -> dict[str, str]:
+    found = {}
+    for name in ("pymetis", "kaminpar"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def quality_table(results: Mapping[int, Mapping[str, Any]]) -> str:
+    """A table of {P: attributes} for people."""
+    rows = [
+        (
+            p,
+            a["imbalance_nodes"],
+            a["imbalance_edges"],
+            f"{100 * a['cut_fraction']:.1f} %",
+            f"{a['halo_rows_total']:,}",
+            f"{a['halo_rows_max']:,}",
+            a["halo_rows_per_node"],
+        )
+        for p, a in sorted(results.items())
+    ]
+    return tabulate(
+        rows,
+        ("ranks", "imbalance (nodes)", "(edges)", "edges cut", "halo rows", "largest rank's", "halo rows per node"),
+        floatfmt=".3f",
+        stralign="right",
+    )

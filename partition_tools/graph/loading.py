@@ -1,0 +1,145 @@
+"""A graph file back as `GraphData`: edges and small arrays in memory, dense features left in the file."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from hpcgnn.errors import GraphError
+from hpcgnn.graphfile.given_links import AMONG, EDGES, HELD, NEGATIVES, TARGETS, name_of
+from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT, kind_of_ids
+from hpcgnn.graphfile.schema import GivenLinks, Rows, Words
+from hpcgnn.graphfile.storage import Csr, Edges, GraphData, GraphFile
+
+PIECE = 1 << 24
+
+
+class StoredRows:
+    """A dataset of an open `GraphFile` as an array-like that reads when it is sliced."""
+
+    def __init__(self, file: GraphFile, name: str) -> None:
+        self.file, self.name = file, name
+        self.shape = file.shape(name)
+        self.dtype = file.read(name, [(0, 0)]).dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        start, stop, _ = rows.indices(self.shape[0])
+        return self.file.read(self.name, [(start, max(start, stop))])
+
+
+def load_edges(file: GraphFile, suffix: str = "", stored: bool = False) -> Edges:
+    """`Edges` of /topology (or, with suffix "_out", /topology_out) and their weights and types. stored: leave all but
+    the row pointers in the file, as `StoredRows`.
+    """
+    meta = file.meta
+
+    def read(name: str) -> np.ndarray:
+        return cast(np.ndarray, StoredRows(file, name)) if stored else file.read(name)
+
+    return Edges(
+        file.read(f"topology{suffix}/indptr"),
+        read(f"topology{suffix}/indices"),
+        read(f"edges{suffix}/weight") if meta.weighted else None,
+        read(f"edges{suffix}/type") if meta.typed else None,
+    )
+
+
+def load_cluster_graph(file: GraphFile) -> Csr | None:
+    """The weighted cluster graph, or None for a file that has none."""
+    if "clusters/graph" not in file:
+        return None
+    return file.cluster_graph()
+
+
+def load_graph(file: GraphFile, stored_edges: bool = False) -> GraphData:
+    """`GraphData` of an open `GraphFile`; dense features, and those of edges, are `StoredRows`, so that the file must
+    stay open for them.
+
+    stored_edges: the edges stay in the file too, but for the row pointers. Memory: 30 bytes per node, and the edges.
+    """
+    meta = file.meta
+    features: Rows | Csr | None
+    if meta.sparse_features:
+        indptr, indices, values = (file.read(f"nodes/features_csr/{name}") for name in ("indptr", "indices", "data"))
+        features = Csr(indptr, indices, values, meta.num_features)
+    else:
+        features = StoredRows(file, "nodes/features") if "nodes/features" in file else None
+    data = GraphData(
+        edges=load_edges(file, "", stored_edges),
+        edges_out=None if meta.undirected else load_edges(file, "_out", stored_edges),
+        features=features,
+        labels=file.read("nodes/labels"),
+        split=file.read("nodes/split"),
+        original_id=file.read("nodes/original_id"),
+        cluster_offsets=file.read("clusters/offsets"),
+        num_classes=meta.num_classes,
+        uuid=meta.uuid,
+        cluster_graph=load_cluster_graph(file),
+        source=meta.source,
+        seed=meta.seed,
+        versions=meta.versions,
+        num_self_loops=meta.num_self_loops,
+        node_type=file.read("nodes/type") if meta.num_node_types else None,
+        type_names=meta.type_names,
+        ids=_load_ids(file),
+        edge_features=StoredRows(file, "edges/features") if meta.num_edge_features else None,
+        num_feature_parts=meta.num_feature_parts,
+        links=_load_links(file),
+    )
+    check_shape(file.path, data)
+    return data
+
+
+def _load_ids(file: GraphFile) -> Rows | Words | None:
+    """The users' ids, left in the file but for the offsets of words."""
+    kind = kind_of_ids(file)
+    if kind == "words":
+        return Words(file.read(OFFSETS), StoredRows(file, TEXT))
+    return StoredRows(file, NUMBERS) if kind else None
+
+
+def _load_links(file: GraphFile) -> dict[str, GivenLinks]:
+    """Held-out edges, left in the file."""
+    found = {}
+    for split in HELD:
+        if name_of(split) in file:
+            parts = [name_of(split, part) for part in (EDGES, NEGATIVES, TARGETS)]
+            edges, negatives, targets = (StoredRows(file, part) if part in file else None for part in parts)
+            assert edges is not None, "it is there"
+            found[split] = GivenLinks(edges, negatives, targets, int(file.attributes(parts[0]).get(AMONG, 0)))
+    return found
+
+
+def _pieces(array: np.ndarray) -> Iterator[np.ndarray]:
+    return (array[start : start + PIECE] for start in range(0, len(array), PIECE))
+
+
+def check_shape(path: Path, data: GraphData) -> None:
+    """GraphError for edges or an order that cannot be worked on; `verify` says exactly what is wrong with such a
+    file."""
+    n = data.num_nodes
+    for edges in (data.edges, data.edges_out):
+        if edges is not None and (
+            edges.indptr[0] != 0
+            or (np.diff(edges.indptr) < 0).any()
+            or edges.indptr[-1] != len(edges.indices)
+            or any(len(part) and not 0 <= part.min() <= part.max() < n for part in _pieces(edges.indices))
+        ):
+            raise GraphError(f"{path}: the edges are damaged; `python -m partition_tools verify {path}` says how")
+    offsets = data.cluster_offsets
+    if (
+        offsets[0] != 0
+        or offsets[-1] != n
+        or (np.diff(offsets) < 0).any()
+        or len(data.original_id) != n
+        or (n and not np.array_equal(np.sort(data.original_id), np.arange(n)))
+        or (data.node_type is not None and len(data.node_type) != n)
+    ):
+        raise GraphError(
+            f"{path}: the clusters, original ids or node types are damaged; `python -m partition_tools "
+            f"verify {path}` says how"
+        )

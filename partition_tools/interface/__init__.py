@@ -1,0 +1,1 @@
+"""Graph files from Python: from arrays, and from the objects of other libraries."""

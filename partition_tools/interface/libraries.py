@@ -1,0 +1,145 @@
+"""Graph files from the graph objects of other libraries: PyG's, DGL's, SciPy's and NetworkX's.
+
+What PyG and DGL keep by name goes through the same reader as the arrays of an archive (`named_arrays.py`), so
+that what would be lost is refused there and here in the same words. None of the libraries is imported: whoever has such
+an object has its library.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpcgnn.errors import ConfigError, FormatError
+from hpcgnn.graphfile.schema import GraphData
+from partition_tools.interface.arrays import Saving, save_graph, write_raw
+from partition_tools.readers.arrays.graph_objects import (
+    arrays_of_networkx,
+    entries_of,
+    named_of_dgl,
+    named_of_pyg,
+    names_of_nodes,
+    unread_attributes,
+    warn_of_sums,
+)
+from partition_tools.readers.arrays.in_memory import InMemory
+from partition_tools.readers.arrays.named_arrays import graph_of
+from partition_tools.readers.tables.tables import TableOptions
+from partition_tools.workspace.progress import ScriptReporter
+
+
+def from_pyg(
+    data: Any, path: str | Path, *, ignore: Sequence[str] = (), split_column: int | None = None, **saving: Any
+) -> GraphData:
+    """Write a `Data` or `HeteroData` object of PyG as a graph file: edge_index, x, y, the masks, edge_weight,
+    edge_attr (features of edges), edge_type, node_type.
+
+    What else it holds and would be lost is refused, unless `ignore` names it (edge_label, say). split_column: of masks
+    with a column for each of several splits. saving: as of `save_graph`. Of HeteroData the types of nodes follow one
+    another and have as many columns as the widest, the others zeros after their own (`joined_types`). Raises what
+    `save_graph` raises.
+    """
+    if not hasattr(data, "to_dict"):
+        raise FormatError(f"expected a Data object of PyG, got {type(data).__name__}; of a data set give dataset[0]")
+    arrays = named_of_pyg(data, saving.get("reporter") or ScriptReporter())
+    return save_named("PyG data", arrays, path, ignore, split_column, saving)
+
+
+def from_dgl(graph: Any, path: str | Path, *, ignore: Sequence[str] = (), **saving: Any) -> GraphData:
+    """Write a `DGLGraph` as a graph file: its edges, and of ndata feat, label and the masks, of edata the weight (w,
+    weight), the features (feat) and the type (etype, type). One of several types is joined as a HeteroData is.
+
+    What else it holds and would be lost is refused, unless `ignore` names it (edge data as edge_NAME). saving: as of
+    `save_graph`. A DGLGraph stores directed edges: one of an undirected graph has both directions. Raises what
+    `save_graph` raises.
+    """
+    arrays = named_of_dgl(graph, saving.get("reporter") or ScriptReporter())
+    return save_named("DGL graph", arrays, path, ignore, None, saving)
+
+
+def save_named(
+    what: str,
+    arrays: Mapping[str, Any],
+    path: str | Path,
+    ignore: Sequence[str],
+    split_column: int | None,
+    saving: Mapping[str, Any],
+) -> GraphData:
+    """Write a graph of named arrays as a graph file. what: its name in errors. saving: fields of `Saving`."""
+    how = Saving(**saving)
+    tables = TableOptions(ignore=(ignore,) if isinstance(ignore, str) else tuple(ignore), split_column=split_column)
+    raw = graph_of(InMemory(what, arrays), tables, how.reporter or ScriptReporter())
+    raw.source = Path(path).stem
+    return write_raw(path, raw, how)
+
+
+def from_scipy(
+    matrix: Any,
+    path: str | Path,
+    features: Any = None,
+    labels: Any = None,
+    split: Any = None,
+    *,
+    weighted: bool | None = None,
+    transposed: bool = False,
+    **more: Any,
+) -> GraphData:
+    """Write a sparse square matrix as a graph file: the entry in row i and column j is an edge from i to j.
+
+    transposed: it is an edge from j to i. weighted: whether entries are weights (None: unless all of them are 1). The
+    rest is as of `save_graph`.
+    """
+    if not hasattr(matrix, "tocoo"):
+        raise FormatError(f"expected a sparse matrix of SciPy, got {type(matrix).__name__}")
+    rows, columns = matrix.shape
+    if rows != columns:
+        raise FormatError(f"expected a square matrix, with a row and a column for each node, got {rows} x {columns}")
+    entries = entries_of(matrix)
+    if entries.data.dtype.kind == "c":
+        raise FormatError("the matrix is complex; expected real numbers")
+    ends = (entries.col, entries.row) if transposed else (entries.row, entries.col)
+    if weighted is None:
+        weighted = bool((entries.data != 1).any())
+    weight = entries.data if weighted else None
+    _refuse_arguments(more, ("edge_index", "edge_weight", "num_nodes"))
+    reporter = more.get("reporter") or ScriptReporter()
+    warn_of_sums(matrix, entries, reporter)
+    return save_graph(path, np.stack(ends), features, labels, split, edge_weight=weight, num_nodes=rows, **more)
+
+
+def _refuse_arguments(given: Mapping[str, Any], known: Sequence[str]) -> None:
+    """ConfigError for an argument of `save_graph` that an object of a library has itself."""
+    if wrong := [name for name in known if name in given]:
+        raise ConfigError(f"the graph says its {wrong[0]} itself; leave the argument out")
+
+
+def from_networkx(
+    graph: Any,
+    path: str | Path,
+    *,
+    features: str | Sequence[str] = "x",
+    label: str = "y",
+    split: str = "split",
+    weight: str = "weight",
+    **more: Any,
+) -> GraphData:
+    """Write a graph of NetworkX as a graph file; the k-th of list(graph.nodes) is node k, and the file keeps its name.
+
+    features: the attribute of a node that holds its row of numbers, or the names of several that hold one number each.
+    label, split, weight: attributes of nodes (class or word; train, val or test) and of edges. What no node has is left
+    out; what some nodes lack is an error for features, and nothing for labels and splits. A Graph is undirected, a
+    DiGraph directed; multigraphs likewise. The rest is as of `save_graph`.
+    """
+    arrays = arrays_of_networkx(graph, features, label, split, weight)
+    _refuse_arguments(more, ("edge_index", "labels", "edge_weight", "num_nodes", "node_ids"))
+    known = {label, split, *([features] if isinstance(features, str) else features)}
+    if unread := unread_attributes(graph, known, {weight}):
+        reporter = more.get("reporter") or ScriptReporter()
+        reporter.warn(
+            f"not read: the attributes {', '.join(unread)}; label, split, features and weight name attributes"
+        )
+    names = names_of_nodes(arrays.pop("nodes"))
+    if names is not None:
+        arrays |= {"node_ids": names, "num_nodes": None, "edge_index": names[arrays["edge_index"]]}
+    return save_graph(path, **arrays, **more)

@@ -1,0 +1,129 @@
+"""CSR matrices that are written as their sorted edges come, and read again in chunks of edges."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hpcgnn.graphfile.ranges import edge_rows
+from hpcgnn.graphfile.schema import Edges
+from partition_tools.graph.edges import index_dtype
+from partition_tools.out_of_core.records import Records
+from partition_tools.workspace.scratch import Scratch
+
+_MULTIPLIERS = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0x9E3779B97F4A7C15], np.uint64)
+_CACHED = 1 << 14
+# What an edge carries, in the order of the fields of `Edges`.
+_CARRIED = {"weight": np.float32, "kind": np.int32, "row": np.int64}
+
+
+@dataclass
+class CsrPiece:
+    """Consecutive edges of a CSR matrix. first_row: of the first edge; counts: int64, edges of it and of each row after
+    it. loops: self loops. prints: uint64 (2, 2), see `fingerprint`, of the edges and of their reverses.
+    """
+
+    records: Records
+    indices: np.ndarray
+    first_row: int
+    counts: np.ndarray
+    loops: int
+    prints: np.ndarray = field(default_factory=lambda: np.zeros((2, 2), np.uint64))
+
+
+def csr_piece(records: Records, num_nodes: int, with_prints: bool = False) -> CsrPiece:
+    """The `CsrPiece` of sorted records, whose keys are row * num_nodes + column."""
+    rows, columns = np.divmod(records.key, num_nodes)
+    first = int(rows[0]) if len(rows) else 0
+    prints = np.zeros((2, 2), np.uint64)
+    if with_prints:
+        prints = np.stack([fingerprint(records, records.key), fingerprint(records, columns * num_nodes + rows)])
+    loops = int(np.count_nonzero(rows == columns))
+    rows -= first
+    return CsrPiece(records, columns.astype(index_dtype(num_nodes)), first, np.bincount(rows), loops, prints)
+
+
+def fingerprint(records: Records, key: np.ndarray) -> np.ndarray:
+    """uint64 (2,): a sum over the edges that does not depend on their order, in the manner of a multiset hash.
+
+    Two graphs with equal sums are equal but for a chance of about 2^-128. key: int64 (m,), in place of the records'.
+    """
+    total = np.zeros(2, np.uint64)
+    for start in range(0, len(key), _CACHED):  # what is worked on stays in the cache
+        there = slice(start, start + _CACHED)
+        mixed = _mixed(key[there].view(np.uint64))
+        if records.kind is not None:
+            mixed = _mixed(mixed + records.kind[there].astype(np.uint64))
+        if records.weight is not None:
+            mixed = _mixed(mixed + (records.weight[there] + np.float32(0)).view(np.uint32))  # -0 is 0
+        again = mixed ^ (mixed >> np.uint64(29))
+        again *= _MULTIPLIERS[1]
+        again ^= again >> np.uint64(32)
+        total += np.array([mixed.sum(dtype=np.uint64), again.sum(dtype=np.uint64)])
+    return total
+
+
+def _mixed(values: np.ndarray) -> np.ndarray:
+    """A bijection of 64-bit numbers that spreads every bit (splitmix64's finalizer; Steele et al., OOPSLA 2014)."""
+    values = values + _MULTIPLIERS[2]
+    values ^= values >> np.uint64(30)
+    values *= _MULTIPLIERS[0]
+    values ^= values >> np.uint64(27)
+    values *= _MULTIPLIERS[1]
+    values ^= values >> np.uint64(31)
+    return values
+
+
+@dataclass
+class WrittenCsr:
+    """edges: `Edges` whose indices, weights and types are mapped files. loops, symmetric: see `write_csr`."""
+
+    edges: Edges
+    loops: int
+    symmetric: bool
+
+
+def write_csr(scratch: Scratch, name: str, pieces: Callable[[], Iterator[CsrPiece]], num_nodes: int) -> WrittenCsr:
+    """The CSR matrix of consecutive pieces, in files of the scratch directory; one that is there already is taken.
+
+    loops: number of self loops. symmetric: whether the edges are their own reverses, as far as `csr_piece` was asked
+    for fingerprints. Memory: 8 bytes per node.
+    """
+    if not scratch.done(f"{name}.facts"):
+        _write(scratch, name, pieces(), num_nodes)
+    loops, symmetric = scratch.load(f"{name}.facts").tolist()
+    found = {part: scratch.load(f"{name}.{part}") for part in ("indices", *_CARRIED) if scratch.done(f"{name}.{part}")}
+    indptr = np.array(scratch.load(f"{name}.indptr"))
+    carried = (found.get(part) for part in _CARRIED)
+    return WrittenCsr(Edges(indptr, found["indices"], *carried), loops, bool(symmetric))
+
+
+def _write(scratch: Scratch, name: str, pieces: Iterator[CsrPiece], num_nodes: int) -> None:
+    indptr, loops, prints = np.zeros(num_nodes + 1, np.int64), 0, np.zeros((2, 2), np.uint64)
+    there: set[str] = set()
+    with contextlib.ExitStack() as files:
+        add_indices = files.enter_context(scratch.appending(f"{name}.indices", index_dtype(num_nodes)))
+        add = {part: files.enter_context(scratch.appending(f"{name}.{part}", _CARRIED[part])) for part in _CARRIED}
+        for piece in pieces:
+            add_indices(piece.indices)
+            for part, append in add.items():
+                values = getattr(piece.records, part)
+                if values is not None:
+                    append(values)
+                    there.add(part)
+            indptr[piece.first_row + 1 : piece.first_row + 1 + len(piece.counts)] += piece.counts
+            loops += piece.loops
+            prints += piece.prints
+    for part in _CARRIED.keys() - there:
+        scratch.forget(f"{name}.{part}")
+    np.cumsum(indptr, out=indptr)
+    scratch.save(f"{name}.indptr", indptr)
+    scratch.save(f"{name}.facts", np.array([loops, np.array_equal(prints[0], prints[1])], np.int64))
+
+
+def edge_slice(edges: Edges, start: int, stop: int, key: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Records:
+    """The edges start … stop under keys of their own: key(rows, columns), all int64."""
+    there = slice(start, stop)
+    carried = (None if a is None else np.asarray(a[there]) for a in (edges.type, edges.weight, edges.row))
+    return Records(key(edge_rows(edges.indptr, start, stop), edges.indices[there].astype(np.int64)), *carried)

@@ -1,0 +1,220 @@
+"""The canonical edges of a graph whose edges do not fit memory: what `edges.canonical_edges` gives, bit for bit.
+
+Edges are sorted by (destination, source, type, weight, row of features) in runs that are merged (sorting.py). Whether
+the graph is its own transpose is told by fingerprints of the edges and of their reverses, so that the sort by source is
+only made for graphs that need it. Memory: what the scratch directory allows, and 17 bytes per node.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hpcgnn.graphfile.schema import Edges
+from partition_tools.graph.edges import check_endpoints, firsts, merged_parallel
+from partition_tools.out_of_core.csr import CsrPiece, WrittenCsr, csr_piece, edge_slice, write_csr
+from partition_tools.out_of_core.records import Records, joined
+from partition_tools.out_of_core.sorting import Runs
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
+
+
+@dataclass
+class EdgeChunks:
+    """The edges of a graph, as many at a time as are wanted, checked.
+
+    chunk(start, stop) -> (src, dst, kind or None, weight or None) of the edges start … stop: int, int, int32, float32;
+    called by several threads. num_types: of the kinds. add_reverse: whether each edge gets a reverse, of kind num_types
+    + its own. featured: whether edges have rows of features, each that of its number.
+    """
+
+    count: int
+    num_nodes: int
+    chunk: Callable[[int, int], tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]]
+    typed: bool = False
+    weighted: bool = False
+    num_types: int = 0
+    add_reverse: bool = False
+    featured: bool = False
+
+
+def external_edges(
+    source: EdgeChunks,
+    scratch: Scratch,
+    reporter: Reporter,
+    undirected: bool = False,
+    self_loops: str = "keep",
+    drop_duplicates: bool = False,
+) -> tuple[Edges, Edges | None, int]:
+    """(edges, edges_out or None, number of self loops), as `edges.canonical_edges` with the same options.
+
+    The indices, weights and types are mapped files of the scratch directory. Raises GraphError for ends outside the
+    nodes.
+    """
+    n = source.num_nodes
+
+    def checked(records: Records) -> CsrPiece:
+        if drop_duplicates:
+            records = records.take(firsts(records.key, records.kind))
+        return csr_piece(records, n, with_prints=True)
+
+    runs = Runs(scratch, "edges", by_weight=True)
+    if not scratch.done("canonical.facts"):
+        _form(runs, source, self_loops, reporter)
+    written = _write(scratch, "canonical", runs, checked, n, reporter)
+    if written.symmetric:
+        return written.edges, None, written.loops
+    if not undirected:
+        turned = resorted(
+            replace(written.edges, row=None), lambda a, b: b * n + a, "transposed", scratch, reporter, " by source"
+        )
+        return written.edges, turned, written.loops
+    written = _symmetrized(written.edges, scratch, reporter)
+    return written.edges, None, written.loops
+
+
+def _write(
+    scratch: Scratch,
+    name: str,
+    runs: Runs,
+    work: Callable[[Records], CsrPiece],
+    num_nodes: int,
+    reporter: Reporter,
+) -> WrittenCsr:
+    """Merge runs to a CSR matrix, and remove them."""
+
+    def pieces() -> Iterator[CsrPiece]:
+        total = len(runs)
+        with reporter.bar(total, f"merging {total:,} edges", "edges") as advance:
+            yield from runs.merged(work, advance)
+
+    written = write_csr(scratch, name, pieces, num_nodes)
+    runs.remove()
+    return written
+
+
+def _form(runs: Runs, source: EdgeChunks, self_loops: str, reporter: Reporter) -> None:
+    """Sorted runs of the edges of a source, with self loops as asked for."""
+    n = source.num_nodes
+    size = max(1, runs.size // (2 if source.add_reverse else 1))
+    chunks = max(1, -(-source.count // size))  # an empty run says which attributes there are
+
+    def make(index: int) -> Records:
+        start = index * size
+        src, dst, kind, weight = source.chunk(start, min(start + size, source.count))
+        check_endpoints(src, dst, n, start)
+        src, dst = src.astype(np.int64, copy=False), dst.astype(np.int64, copy=False)
+        row = np.arange(start, start + len(src)) if source.featured else None
+        records = Records(dst * np.int64(n) + src, kind, weight, row)
+        if self_loops == "remove":
+            kept = src != dst
+            src, dst, records = src[kept], dst[kept], records.take(kept)
+        if source.add_reverse:
+            assert records.kind is not None, "reverses have types of their own"
+            back = replace(records, key=src * np.int64(n) + dst, kind=records.kind + np.int32(source.num_types))
+            records = joined([records, back])
+        return records
+
+    with reporter.bar(source.count, f"sorting {source.count:,} edges", "edges") as advance:
+        runs.form(make, chunks, advance)
+    if self_loops == "add":
+        runs.form(lambda _: _missing_loops(source, size), 1)
+
+
+def _missing_loops(source: EdgeChunks, size: int) -> Records:
+    """A self loop for each node that has none: weight 1, and a type after all others."""
+    without = np.ones(source.num_nodes, bool)
+    for start in range(0, source.count, size):
+        src, dst, _, _ = source.chunk(start, min(start + size, source.count))
+        without[src[src == dst]] = False
+    nodes = np.flatnonzero(without)
+    last = source.num_types * (2 if source.add_reverse else 1)
+    kind = np.full(len(nodes), last, np.int32) if source.typed else None
+    return Records(
+        nodes * np.int64(source.num_nodes) + nodes, kind, np.ones(len(nodes), np.float32) if source.weighted else None
+    )
+
+
+def _by_chunks(
+    runs: Runs,
+    edges: Edges,
+    key: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    reporter: Reporter,
+    what: str,
+    how: str = "",
+) -> None:
+    """Sorted runs of edges under other keys: key(rows, columns) int64. what, how: words for the user."""
+    total, size = len(edges.indices), runs.size
+
+    def one(index: int) -> Records:
+        return edge_slice(edges, index * size, min((index + 1) * size, total), key)
+
+    with reporter.bar(total, f"{what} {total:,} edges{how}", "edges") as advance:
+        runs.form(one, max(1, -(-total // size)), advance)
+
+
+def resorted(
+    edges: Edges,
+    key: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    name: str,
+    scratch: Scratch,
+    reporter: Reporter,
+    how: str = "",
+) -> Edges:
+    """The same edges in the order of other keys: key(rows, columns) int64, which are new row * nodes + new column.
+
+    edges: indices, weights and types may be anything that slices. name: of the files in the scratch directory. how:
+    words for the user.
+    """
+    n = len(edges.indptr) - 1
+    runs = Runs(scratch, f"{name}.runs", by_weight=True)
+    if not scratch.done(f"{name}.facts"):
+        _by_chunks(runs, edges, key, reporter, "sorting", how)
+    return _write(scratch, name, runs, lambda records: csr_piece(records, n), n, reporter).edges
+
+
+def _symmetrized(edges: Edges, scratch: Scratch, reporter: Reporter) -> WrittenCsr:
+    """The union of the edges and their reverses, parallel edges merged, as `edges.symmetrized` has it."""
+    n = len(edges.indptr) - 1
+    if scratch.done("symmetrized.facts"):
+        return write_csr(scratch, "symmetrized", lambda: iter(()), n)
+    if not scratch.done("pairs.key"):
+        runs = Runs(scratch, "ends")
+        _by_chunks(runs, edges, lambda a, b: np.minimum(a, b) * n + np.maximum(a, b), reporter, "pairing")
+        with (
+            scratch.appending("pairs.key", np.int64) as add_keys,
+            scratch.appending("pairs.kind", np.int32) as add_kinds,
+            scratch.appending("pairs.weight", np.float32) as add_weights,
+            scratch.appending("pairs.row", np.int64) as add_rows,
+        ):
+            for pairs in runs.merged(
+                lambda records: Records(*merged_parallel(records.key, records.kind, records.weight, records.row))
+            ):
+                add_keys(pairs.key)
+                if pairs.kind is not None:
+                    add_kinds(pairs.kind)
+                if pairs.weight is not None:
+                    add_weights(pairs.weight)
+                if pairs.row is not None:
+                    add_rows(pairs.row)
+        runs.remove()
+    key = scratch.load("pairs.key")
+    kind = scratch.load("pairs.kind") if edges.type is not None else None
+    weight = scratch.load("pairs.weight") if edges.weight is not None else None
+    rows = scratch.load("pairs.row") if edges.row is not None else None
+    runs = Runs(scratch, "both")
+    size = max(1, runs.size // 2)
+
+    def both(index: int) -> Records:
+        one = Records(key, kind, weight, rows).take(slice(index * size, (index + 1) * size))
+        low, high = np.divmod(np.asarray(one.key), n)
+        apart = low != high
+        back = one.take(apart)
+        back.key = high[apart] * n + low[apart]
+        return joined([one, back])
+
+    with reporter.bar(len(key), f"sorting {len(key):,} undirected edges", "edges") as advance:
+        runs.form(both, max(1, -(-len(key) // size)), lambda records: advance(records // 2))
+    written = _write(scratch, "symmetrized", runs, lambda records: csr_piece(records, n), n, reporter)
+    scratch.forget("pairs.key")
+    return written

@@ -1,0 +1,159 @@
+"""An external merge sort: chunks that fit are sorted and written as runs, and the runs are merged range by range.
+
+A merge here is no queue of the smallest keys. Samples of the runs give keys that cut all of them into ranges of about
+the same number of records. A range is a slice of each run; it is read, sorted and handled in memory, all ranges apart
+from each other. So several cores work at a time, and no two ranges share a key, so that whatever concerns the records
+of one key (dropping duplicates, merging) is seen whole. (Knuth, "The Art of Computer Programming", volume 3, section
+5.4; the cuts are those of a sample sort.)
+"""
+
+import functools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+
+from hpcgnn import cores
+from partition_tools.out_of_core.records import Records, joined
+from partition_tools.workspace.scratch import Scratch
+
+#: Records of a run and of a range: more would not make reading or sorting any faster.
+MOST_RUN, MOST_RANGE = 1 << 25, 1 << 23
+#: Bytes that are held beside each record while a chunk or a range is worked on, sorted order and results included.
+WORKING_BYTES = 56
+MOST_GROWTH = 4  # of a run, over what the memory allows now
+COLUMNS = ("kind", "weight", "row", "key")  # the key last: a run is finished when it is there
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+Advance = Callable[[int], object]
+
+
+def in_order(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
+    """function(item) for each item, in their order, worked out ahead by as many threads as there are cores.
+
+    At most one result more than there are cores is held or under way. What a call raises is raised in its turn.
+    """
+    waiting: deque = deque()
+    with ThreadPoolExecutor(len(cores.usable()), initializer=cores.use_all) as pool:
+        try:
+            for item in items:
+                waiting.append(pool.submit(function, item))
+                if len(waiting) > len(cores.usable()):
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for each in waiting:
+                each.cancel()
+
+
+def chunk_records(memory: int, most: int) -> int:
+    """Records that may be worked on at a time by each thread, so that all of them keep within `memory` bytes."""
+    return max(1, min(most, memory // ((len(cores.usable()) + 2) * WORKING_BYTES)))
+
+
+class Runs:
+    """Sorted runs in a scratch directory. name: of their folder. by_weight: whether weights take part in the order.
+
+    size: the records that a run may have, as it was when they were begun: less memory now and then makes no other runs.
+    """
+
+    def __init__(self, scratch: Scratch, name: str, by_weight: bool = False) -> None:
+        self.scratch, self.by_weight, self.name = scratch, by_weight, name
+        wanted = chunk_records(scratch.memory, MOST_RUN)
+        self.size = scratch.once(f"{name}.size", wanted)
+        if self.size > MOST_GROWTH * wanted:  # they were begun with far more memory
+            self.remove()
+            self.size = scratch.once(f"{name}.size", wanted)
+        self.count = 0
+        self._beside: list[Records] = []
+
+    def _column(self, run: int, column: str) -> str:
+        return f"{self.name}/{run:05d}.{column}"
+
+    def form(self, make: Callable[[int], Records], count: int, advance: Advance = lambda records: None) -> None:
+        """Add `count` runs, of what make(0), make(1), … give in any order; those that are there already stay.
+
+        make: called by several threads. advance: called with the number of the records of each run.
+        """
+        first = self.count
+
+        def form_one(index: int) -> int:
+            if not self.scratch.done(self._column(first + index, "key")):
+                records = make(index).sort(self.by_weight)
+                for column in COLUMNS:
+                    if getattr(records, column) is not None:
+                        self.scratch.save(self._column(first + index, column), getattr(records, column))
+            return self._length(first + index)
+
+        for length in in_order(form_one, range(count)):
+            advance(length)
+        self.count += count
+
+    def include(self, records: Records) -> None:
+        """Have sorted records that stand elsewhere merged with the runs."""
+        self._beside.append(records)
+
+    def _length(self, run: int) -> int:
+        return len(self.scratch.load(self._column(run, "key")))
+
+    def __len__(self) -> int:
+        return sum(map(len, self._beside)) + sum(map(self._length, range(self.count)))
+
+    def _slice(self, run: int, columns: list[str], start: int, stop: int) -> Records:
+        """Some records of a run; no file stays open."""
+        return Records(**{name: self.scratch.read(self._column(run, name), start, stop) for name in columns})
+
+    def merged(self, work: Callable[[Records], _Result], advance: Advance = lambda records: None) -> Iterator[_Result]:
+        """Yield work(records) of the sorted records of each range of keys, the ranges in ascending order.
+
+        work: called by several threads, with records of which no other range has an equal key.
+        """
+        wanted = chunk_records(self.scratch.memory, MOST_RANGE)
+        number = self.count + len(self._beside)
+        step = max(1, wanted // (8 * max(1, number)))
+
+        # A mapped file stays open as long as it is looked at: one at a time.
+        def keys() -> Iterator[np.ndarray]:
+            yield from (records.key for records in self._beside)
+            yield from (self.scratch.load(self._column(run, "key")) for run in range(self.count))
+
+        samples, least = [], []
+        for key in keys():
+            samples.append(np.array(key[step - 1 :: step]))
+            least += [int(key[0])] if len(key) else []
+        bounds = _cuts(samples, max(1, wanted // step), min(least, default=0))
+        places = [np.concatenate([[0], np.searchsorted(key, bounds), [len(key)]]) for key in keys()]
+        columns = [name for name in COLUMNS if self.count and self.scratch.done(self._column(0, name))]
+
+        readers = [lambda start, stop, held=held: held.take(slice(start, stop)) for held in self._beside]
+        readers += [functools.partial(self._slice, run, columns) for run in range(self.count)]
+
+        def handle(index: int) -> tuple[int, _Result]:
+            spans = [(int(place[index]), int(place[index + 1])) for place in places]
+            found = [read(*span) for read, span in zip(readers, spans) if span[0] < span[1]]
+            # An empty one tells which attributes there are.
+            records = joined(found or [readers[-1](0, 0)]).sort(self.by_weight)
+            return len(records), work(records)
+
+        if number:
+            for length, result in in_order(handle, range(len(bounds) + 1)):
+                advance(length)
+                yield result
+
+    def remove(self) -> None:
+        """Give the space of the runs back."""
+        self.scratch.forget(self.name)
+        self.scratch.forget(f"{self.name}.size")
+
+
+def _cuts(samples: list[np.ndarray], per_range: int, least: int) -> np.ndarray:
+    """Ascending distinct keys int64 that cut records into ranges of about so many samples each, none empty.
+
+    samples: sorted vectors of every k-th key. least: the smallest key of all. A range begins with its key.
+    """
+    every = np.sort(np.concatenate([np.zeros(0, np.int64), *samples]))
+    cuts = np.unique(every[per_range - 1 :: per_range])
+    return cuts[cuts > least]

@@ -1,0 +1,80 @@
+"""A graph file's first clusters: found and brought into their order in memory where that fits, on disk where not."""
+
+import contextlib
+from typing import Any
+
+import numpy as np
+
+from hpcgnn.graphfile.schema import Edges, GraphData, GraphMeta
+from hpcgnn.graphfile.storage import GraphFile
+from partition_tools.graph.loading import load_graph
+from partition_tools.graph.quality import cluster_graph
+from partition_tools.partitioners import kaminpar, metis_process, random_nodes, restreaming
+from partition_tools.partitioners.external_dissection import external_clusters
+from partition_tools.partitioners.pattern import whole_pattern
+from partition_tools.partitioners.reorder import reordered
+from partition_tools.partitioners.request import ClusterRequest, Clusters
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
+
+#: Bytes for an edge of one direction in memory: as read, as a pattern, and in the new order; more for each attribute.
+EDGE_BYTES, ATTRIBUTE_BYTES, NODE_BYTES = 40, 8, 60
+
+
+def needed_bytes(meta: GraphMeta) -> int:
+    """Bytes that the edges of a graph take to be clustered and put in order in memory, without what METIS takes."""
+    numbers = 2 if meta.num_edge_features else 0  # of their rows, as long as two attributes
+    each = EDGE_BYTES + ATTRIBUTE_BYTES * (meta.weighted + meta.typed + numbers)
+    return meta.num_edges * each * (1 if meta.undirected else 2) + meta.num_nodes * NODE_BYTES
+
+
+def clustered(
+    file: GraphFile,
+    maker: Any,
+    num_clusters: int,
+    seed: int,
+    work: Scratch,
+    versions: dict[str, str],
+    reporter: Reporter,
+) -> GraphData:
+    """`GraphData` of an open `GraphFile` in the order of `num_clusters` new clusters, with their graph.
+
+    maker: a module of `partitioners`. work: for edges and features that do not fit in its memory; the arrays are then
+    mapped files of it.
+    """
+    outside = needed_bytes(file.meta) > work.memory and maker.NAME in OUTSIDE
+    if needed_bytes(file.meta) > work.memory and not outside:
+        reporter.warn(
+            f"--method {maker.NAME} keeps all edges in memory, about {needed_bytes(file.meta) / 2**30:.1f} GiB and "
+            f"what it works with, more than --memory; the methods {', '.join(OUTSIDE)} leave edges on disk"
+        )
+    data = load_graph(file, stored_edges=outside)
+    title = f"splitting {data.num_nodes:,} nodes into {num_clusters:,} clusters ({maker.NAME})"
+    with reporter.bar(num_clusters, title, "clusters") as progress, contextlib.ExitStack() as stack:
+        stack.callback(metis_process.end)  # it gives its memory back
+        asked = ClusterRequest(data.edges, data.edges_out, data.original_id, num_clusters, seed, progress)
+        order, offsets = OUTSIDE[maker.NAME](asked, work, reporter) if outside else maker.clusters(asked)
+    reporter.stage("reordering")
+    data = reordered(data, order, offsets, work, reporter, versions, on_disk=outside)
+    parts = np.repeat(np.arange(num_clusters, dtype=np.int32), np.diff(offsets))
+    reporter.stage("counting edges between clusters")
+    data.cluster_graph = cluster_graph(parts, num_clusters, data.edges, data.edges_out is not None)
+    return data
+
+
+def _kaminpar(asked: ClusterRequest, work: Scratch, reporter: Reporter) -> Clusters:
+    kaminpar.check_installed()
+    return external_clusters(asked, kaminpar.split, work, reporter)
+
+
+def _restreaming(asked: ClusterRequest, work: Scratch, reporter: Reporter) -> Clusters:
+    whole = whole_pattern(asked.edges, asked.edges_out, work, reporter)
+    return restreaming.restreamed_clusters(Edges(whole.indptr, whole.indices), whole.nodes, whole.weights, asked)
+
+
+def _random_nodes(asked: ClusterRequest, work: Scratch, reporter: Reporter) -> Clusters:
+    return random_nodes.clusters(asked)
+
+
+#: Method -> how it finds clusters of a graph whose edges stay on disk.
+OUTSIDE = {kaminpar.NAME: _kaminpar, restreaming.NAME: _restreaming, random_nodes.NAME: _random_nodes}

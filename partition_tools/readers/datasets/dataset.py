@@ -1,0 +1,76 @@
+"""What is known of a published data set: where its files lie, how they are read, and how large it is.
+
+Nothing is ever downloaded here. The files are searched for where their own download leaves them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcgnn.errors import FormatError
+from partition_tools.graph.raw import RawGraph
+from partition_tools.readers.tables.tables import TableOptions
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
+
+Reader = Callable[[Path, TableOptions, Reporter, Scratch], RawGraph]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set by its name.
+
+    nodes, edges: as published. page: where it is to be had. places: folders below the root that are tried. files: what
+    must lie in one of them, each by one of several names ("a.txt.gz|a.txt"). read(folder, tables, reporter, scratch):
+    reads it. split: which is used, in words. undirected: published with one direction of each edge, so that reverse
+    edges are added. usual: what is usually asked for beside, in words. tables: whether it may be given features,
+    labels and splits. classes: how many there are, of which some may have no member; None to count them.
+    """
+
+    name: str
+    nodes: int
+    edges: int
+    page: str
+    places: tuple[str, ...]
+    files: tuple[str, ...]
+    read: Reader
+    split: str = "none"
+    undirected: bool = False
+    usual: str = ""
+    tables: bool = False
+    classes: int | None = None
+
+    def find(self, root: Path) -> Path:
+        """The folder of its files. FormatError that names what is missing, the places that were tried and the page."""
+        if not root.is_dir():
+            raise FormatError(f"there is no directory {root}; expected the files of {self.name} below --root")
+        tried = list(dict.fromkeys(root / place for place in self.places))
+        best = min(tried, key=lambda folder: len(self.missing(folder)))
+        if missing := self.missing(best):
+            where = f"{best} has no" if len(missing) < len(self.files) else "there is no"
+            raise FormatError(
+                f"{self.name}: {where} {', '.join(name.replace('|', ' or ') for name in missing)}; tried "
+                f"{', '.join(map(str, tried))}. It is to be had from {self.page}; nothing is downloaded here"
+            )
+        return best
+
+    def missing(self, folder: Path) -> list[str]:
+        """Those of its files that do not lie in a folder."""
+        return [names for names in self.files if not any((folder / name).is_file() for name in names.split("|"))]
+
+    def inputs(self, folder: Path) -> list[Path]:
+        """The files that are read, and the folders that are read whole, of the folder that was found."""
+        files = [folder / name for names in self.files for name in names.split("|")]
+        folders = [folder / "raw"] if any(name.startswith("raw/") for name in self.files) else []
+        return [path for path in (*folders, *files) if path.exists()]
+
+    def load(self, folder: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
+        """The `RawGraph` of the files in `folder`. Warns where it is not of the published size."""
+        if not self.tables:
+            tables.refuse(self.name)
+        raw = self.read(folder, tables, reporter, scratch)
+        raw.source, raw.num_classes = self.name, self.classes
+        for what, found, published in (("nodes", raw.num_nodes, self.nodes), ("edges", raw.src.shape[0], self.edges)):
+            if found != published:
+                reporter.warn(f"{self.name}: {found:,} {what} were read, and {published:,} are published")
+        return raw

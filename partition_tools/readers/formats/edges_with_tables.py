@@ -1,0 +1,169 @@
+"""A graph whose edges come from one file and whose features, labels and splits come from tables beside it.
+
+Shared by edge lists, matrices, METIS and GraphML. The tables decide the number of nodes where they can, so that
+isolated nodes are kept and an edge beyond the last row is an error rather than a node without features.
+"""
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from hpcgnn.errors import FormatError
+from partition_tools.graph.counts import largest, warn_of_gaps
+from partition_tools.graph.raw import RawGraph
+from partition_tools.readers.tables.node_ids import numbered, read_node_ids
+from partition_tools.readers.tables.node_tables import NodeTable, node_tables, place_rows
+from partition_tools.readers.tables.row_keys import POSITION
+from partition_tools.readers.tables.tables import TableOptions
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
+
+RELABEL = "if the ids have gaps or do not begin with 0, use --relabel"
+
+
+def assemble(
+    src: np.ndarray,
+    dst: np.ndarray,
+    options: TableOptions,
+    source: str,
+    reporter: Reporter,
+    scratch: Scratch,
+    *,
+    weight: np.ndarray | None = None,
+    kind: np.ndarray | None = None,
+    edge_features: np.ndarray | None = None,
+    num_nodes: int | None = None,
+    names: np.ndarray | None = None,
+    first: int = 0,
+) -> RawGraph:
+    """The `RawGraph` of edges and the tables that `options` (TableOptions) names.
+
+    src, dst: (E,) of integers, or with options.relabel or names of integers or text. num_nodes: where the format states
+    it. names: (n,) what the format calls its nodes, in its order; they are numbered in the sorted order of these.
+    first: the number that the format gives to the first node, 0 or 1.
+    """
+    relabel = options.relabel or options.node_ids is not None or names is not None
+    tables, type_names = node_tables(options, relabel, reporter)
+    ids = None
+    if relabel:
+        src, dst, tables, ids = _relabel(src, dst, tables, options, source, names, scratch)
+        num_nodes = len(ids)
+        if names is not None and np.array_equal(ids, np.arange(num_nodes)):
+            ids = None
+    elif first and num_nodes is not None:
+        tables = _counted_from(first, tables, num_nodes, reporter)
+    lengths = {name: len(values) for name, (ids, values) in tables.items() if ids is None}
+    if len(set(lengths.values())) > 1:
+        raise FormatError(f"the tables have different numbers of rows: {lengths}")
+    if num_nodes is None:
+        keyed = [ids for ids, _ in tables.values() if ids is not None and ids.dtype.kind in "iu"]
+        num_nodes = next(iter(lengths.values()), largest(src, dst, *keyed) + 1)
+        if lengths:
+            _check_ends(src, dst, num_nodes, next(iter(lengths)))
+        else:
+            warn_of_gaps((src, dst, *keyed), num_nodes, RELABEL, reporter)
+    placed = {name: place_rows(ids, values, num_nodes, name) for name, (ids, values) in tables.items()}
+    for name, length in lengths.items():
+        if length != num_nodes:
+            raise FormatError(f"the table of {name} has {length} rows, expected {num_nodes}, one for each node")
+    split = {}
+    if "splits" in placed:
+        split = {name: placed["splits"] == value for value, name in ((1, "train"), (2, "val"), (3, "test"))}
+    return RawGraph(
+        src=src,
+        dst=dst,
+        num_nodes=num_nodes,
+        features=placed.get("features"),
+        labels=placed.get("labels"),
+        split=split,
+        num_classes=None,
+        weight=weight,
+        type=kind,
+        source=source,
+        node_type=placed.get("node types"),
+        type_names=type_names,
+        ids=ids,
+        edge_features=edge_features,
+    )
+
+
+def _check_ends(src: np.ndarray, dst: np.ndarray, num_nodes: int, name: str) -> None:
+    """FormatError for an edge that leads beyond the rows of a table: its ids have gaps, or the table is short."""
+    if not len(src) or largest(src, dst) < num_nodes:
+        return
+    edge = int(np.argmax((src >= num_nodes) | (dst >= num_nodes)))
+    used, first = len(np.union1d(src, dst)), min(src.min(), dst.min())
+    raise FormatError(
+        f"edge {edge} joins {src[edge]} and {dst[edge]}, outside the nodes 0..{num_nodes - 1}: the table of "
+        f"{name} has {num_nodes} rows, and the edges name {used} ids from {first} to {largest(src, dst)}; "
+        f"{RELABEL}, with ids in a first column id of the tables or in --node-ids FILE"
+    )
+
+
+def _relabel(
+    src: np.ndarray,
+    dst: np.ndarray,
+    tables: dict[str, NodeTable],
+    options: TableOptions,
+    source: str,
+    names: np.ndarray | None,
+    scratch: Scratch,
+) -> tuple[np.ndarray, np.ndarray, dict[str, NodeTable], np.ndarray]:
+    """Number the nodes by the sorted order of their ids, over edges, keyed tables and --node-ids or the names that the
+    format has. (…, all ids).
+    """
+    order, where = names, Path(source)
+    if order is None and options.node_ids is not None:
+        order, where = read_node_ids(options.node_ids), options.node_ids
+    by_position = [name for name, (ids, _) in tables.items() if ids is None]
+    if names is not None and by_position and options.rows != POSITION and not counts(names):
+        raise FormatError(
+            f"{source} names its nodes ({', '.join(map(str, names[:3]))}, ...), and the table of {by_position[0]} does "
+            "not say which node a row belongs to; give it a first column with the heading id, or say --rows position "
+            f"if its rows are in the order of the nodes of {source}"
+        )
+    keyed = {name: ids for name, (ids, _) in tables.items() if ids is not None}
+    all_ids, places, rows = numbered({"sources": src, "destinations": dst}, keyed, order, where, scratch)
+    for name, (ids, values) in tables.items():
+        if ids is None and rows is None and not np.array_equal(all_ids, np.arange(len(values))):
+            raise FormatError(
+                f"with --relabel the table of {name} does not say which node a row belongs to; give it a "
+                "first column with the heading id, or the ids in the order of the rows, one per line, with "
+                "--node-ids FILE"
+            )
+        if ids is None and rows is not None and len(values) != len(rows):
+            raise FormatError(
+                f"the table of {name} has {len(values)} rows but {where} {len(rows)} ids; expected one id for each row"
+            )
+    tables = {name: (places.get(name, rows), values) for name, (_, values) in tables.items()}
+    return places["sources"], places["destinations"], tables, all_ids
+
+
+def counts(names: np.ndarray) -> bool:
+    """Whether names are 0, 1, 2, … or n1, n2, n3, … in this order, so that position and name say the same."""
+    parts = [re.fullmatch(r"(.*?)([0-9]+)", str(name)) for name in names.tolist()]
+    if not all(parts) or len({part[1] for part in parts if part}) > 1:
+        return False
+    numbers = [int(part[2]) for part in parts if part]
+    return numbers in (list(range(len(numbers))), list(range(1, len(numbers) + 1)))
+
+
+def _counted_from(first: int, tables: dict[str, NodeTable], num_nodes: int, reporter: Reporter) -> dict[str, NodeTable]:
+    """Tables whose ids count from 0. FormatError where they may count from 0, or from `first` as the format does."""
+    keyed = [ids for ids, _ in tables.values() if ids is not None and ids.dtype.kind in "iu" and len(ids)]
+    if not keyed:
+        return tables
+    low, high = min(int(ids.min()) for ids in keyed), max(int(ids.max()) for ids in keyed)
+    if low >= first and high < num_nodes:
+        raise FormatError(
+            f"the ids of the tables are {low} to {high}, and may count the {num_nodes} nodes from 0, or from {first} "
+            f"as this format does; give one table a row for the node 0 or for the node {num_nodes + first - 1}"
+        )
+    if low < first or high > num_nodes + first - 1:
+        return tables
+    reporter.stage(f"the ids of the tables count from {first}, as the format does")
+    return {
+        name: (ids if ids is None or ids.dtype.kind not in "iu" else ids - first, values)
+        for name, (ids, values) in tables.items()
+    }

@@ -1,0 +1,95 @@
+"""Matrix Market: the entry in row i and column j is an edge from i to j, its value a weight unless the field is
+`pattern`.
+
+A matrix stored as symmetric is expanded to both directions, which makes the graph undirected.
+"""
+
+import gzip
+import io
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.io
+import scipy.sparse
+
+from hpcgnn.errors import FormatError
+from partition_tools.graph.raw import RawGraph
+from partition_tools.readers.formats.edges_with_tables import assemble
+from partition_tools.readers.tables.tables import OF_TABLES, TableOptions
+from partition_tools.readers.tables.text import lines
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
+
+NAME = "mtx"
+
+
+def matches(path: Path) -> bool:
+    """Whether a path looks like this format."""
+    return path.name.removesuffix(".gz").endswith(".mtx")
+
+
+def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
+    """The `RawGraph` of a sparse square matrix and its tables."""
+    if tables.edge_columns or tables.relabel or tables.node_ids or tables.heading is not None:
+        raise FormatError(
+            "--edge-columns, --relabel, --node-ids and --heading are for edge lists; Matrix Market defines "
+            "its columns and ids"
+        )
+    tables.refuse(NAME, OF_TABLES)
+    try:
+        rows, columns, _, layout, field, symmetry = scipy.io.mminfo(_plain(path))
+        matrix = scipy.io.mmread(_plain(path))
+    except (ValueError, OSError, EOFError, OverflowError, zlib.error) as error:
+        raise FormatError(f"{path} is not a readable Matrix Market file: {error}") from error
+    if layout != "coordinate" or rows != columns or field == "complex":
+        raise FormatError(
+            f"{path} holds a {layout} {field} matrix of {rows} x {columns}; expected a real or pattern "
+            f"square coordinate matrix"
+        )
+    matrix = scipy.sparse.coo_array(matrix)
+    if symmetry == "skew-symmetric" and (matrix.row == matrix.col).any():
+        raise FormatError(f"{path} states that it is skew-symmetric, but has an entry on the diagonal")
+    _check_width(path, field)
+    if symmetry != "general":
+        _check_one_triangle(path, symmetry, matrix)
+    return assemble(
+        matrix.row,
+        matrix.col,
+        tables,
+        path.name.split(".")[0],
+        reporter,
+        scratch,
+        weight=None if field == "pattern" else matrix.data,
+        num_nodes=rows,
+        first=1,
+    )
+
+
+def _plain(path: Path) -> Any:
+    """The path, or its text where a byte order mark or line ends of CR would stop SciPy."""
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        start = file.read(1 << 10)
+    odd = start.startswith(b"\xef\xbb\xbf") or b"\r" in start and b"\n" not in start
+    return io.BytesIO("".join(lines(path)).encode()) if odd else path
+
+
+def _check_width(path: Path, field: str) -> None:
+    """FormatError for a matrix that states `pattern` and has values, which the reader leaves out."""
+    rows = (line.split() for line in lines(path) if line.strip() and not line.startswith("%"))
+    next(rows, None)  # the counts
+    if field == "pattern" and len(next(rows, ())) > 2:
+        raise FormatError(f"{path} states that it is a pattern, but its entries have values; state real")
+
+
+def _check_one_triangle(path: Path, symmetry: str, matrix: Any) -> None:
+    """FormatError for a file that holds an entry and its mirror image, both of which the reader has mirrored."""
+    key = np.sort(matrix.row.astype(np.int64) * matrix.shape[1] + matrix.col)
+    twice = np.flatnonzero(key[1:] == key[:-1])
+    if len(twice):
+        row, column = divmod(int(key[twice[0]]), matrix.shape[1])
+        raise FormatError(
+            f"{path} states that it is {symmetry}, so that each entry stands for two, but holds row {row + 1}, column "
+            f"{column + 1} twice or on both sides; write one triangle, or state general"
+        )

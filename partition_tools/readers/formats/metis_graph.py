@@ -1,0 +1,117 @@
+"""Graphs in the format of METIS, Chaco and KaHIP (METIS manual, section 4.1.1): a line for each node with its
+neighbours, counted from 1, after a line `nodes edges [fmt [ncon]]`.
+
+Such a graph is undirected, and each edge stands at both of its ends. fmt says by three digits whether lines begin with
+a size and with `ncon` weights of the node, which are not read, and whether neighbours have a weight behind them.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from hpcgnn.errors import FormatError
+from partition_tools.graph.raw import RawGraph
+from partition_tools.readers.formats.edges_with_tables import assemble
+from partition_tools.readers.tables.tables import OF_TABLES, TableOptions
+from partition_tools.readers.tables.text import blocks
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
+
+NAME = "metis"
+SUFFIXES = (".graph", ".metis", ".chaco")
+# Lines that are parsed together.
+BLOCK = 1 << 16
+
+
+def matches(path: Path) -> bool:
+    """Whether a path looks like this format."""
+    return path.is_file() and path.suffix in SUFFIXES
+
+
+def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
+    """The `RawGraph` of a file of METIS and its tables. FormatError naming the line that is wrong."""
+    tables.refuse(NAME, OF_TABLES)
+    lines = b"".join(blocks(path)).removesuffix(b"\n").split(b"\n")
+    nodes, edges, before, weighted = _header(path, lines[0] if lines else b"")
+    rows = lines[1 : nodes + 1]
+    if len(rows) < nodes or any(line.strip() for line in lines[nodes + 1 :]):
+        raise FormatError(
+            f"{path}: the first line states {nodes} nodes, but {len(lines) - 1} lines follow; expected one for each"
+        )
+    if before:
+        reporter.warn(f"{path}: sizes and weights of nodes are not read")
+    parts = [
+        _neighbours(path, rows[first : first + BLOCK], first, before, weighted) for first in range(0, nodes, BLOCK)
+    ]
+    src, dst, weight = (np.concatenate(column) if column else np.zeros(0, np.int64) for column in zip(*parts))
+    if len(src) and not 1 <= src.min() <= src.max() <= nodes:
+        wrong = int(np.argmax((src < 1) | (src > nodes)))
+        raise FormatError(f"{path}: node {dst[wrong] + 1} has the neighbour {src[wrong]}, outside the nodes 1..{nodes}")
+    if len(src) != 2 * edges:
+        raise FormatError(
+            f"{path}: the first line states {edges} edges, so that {2 * edges} neighbours should follow, not {len(src)}"
+        )
+    weight = weight if weighted else np.ones(len(src), np.int64)
+    _check_both_ends(path, src - 1, dst, weight)
+    return assemble(
+        src - 1,
+        dst,
+        tables,
+        path.stem,
+        reporter,
+        scratch,
+        weight=weight if weighted else None,
+        num_nodes=nodes,
+        first=1,
+    )
+
+
+def _check_both_ends(path: Path, src: np.ndarray, dst: np.ndarray, weight: np.ndarray) -> None:
+    """FormatError for an edge that stands at one of its ends only, or with another weight."""
+    if (loops := src == dst).any():
+        raise FormatError(f"{path}: node {dst[np.argmax(loops)] + 1} is its own neighbour; METIS has no self loops")
+    here, there = np.lexsort([weight, src, dst]), np.lexsort([weight, dst, src])
+    differs = (src[here] != dst[there]) | (dst[here] != src[there]) | (weight[here] != weight[there])
+    if differs.any():
+        edge = here[int(np.argmax(differs))]
+        raise FormatError(
+            f"{path}: the edges at node {dst[edge] + 1} and at node {src[edge] + 1} differ; expected each edge at both "
+            "of its ends, with one weight, as METIS has it (a directed graph is imported as an edge list)"
+        )
+
+
+def _header(path: Path, line: bytes) -> tuple[int, int, int, bool]:
+    """(nodes, edges, numbers that stand before the neighbours of a line, whether neighbours have weights)."""
+    words = line.split()
+    if not (2 <= len(words) <= 4 and all(word.isdigit() for word in words)) or set(b"".join(words[2:3])) - set(b"01"):
+        raise FormatError(
+            f"{path}: the first line is {line[:40].decode(errors='replace')!r}, expected: nodes edges [fmt [ncon]], "
+            "with fmt of the digits 0 and 1"
+        )
+    sizes, weights, weighted = list(f"{int(words[2]) if len(words) > 2 else 0:03}"[-3:])
+    constraints = int(words[3]) if len(words) > 3 else 1
+    return int(words[0]), int(words[1]), (sizes == "1") + (weights == "1") * constraints, weighted == "1"
+
+
+def _neighbours(
+    path: Path, lines: list[bytes], first: int, before: int, weighted: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(neighbours from 1, nodes from 0, weights) of lines, of which the first is of node `first`."""
+    counts = np.array([len(line.split()) for line in lines], np.int64)
+    try:
+        values = np.array([int(word) for line in lines for word in line.split()], np.int64)
+    except (ValueError, OverflowError) as error:
+        raise FormatError(
+            f"{path}: a line of the nodes {first + 1}..{first + len(lines)} has a word: {error}"
+        ) from error
+    short = (counts < before) | ((counts - before) % 2 == 1 if weighted else False)
+    if short.any():
+        raise FormatError(
+            f"{path}: the line of node {first + int(np.argmax(short)) + 1} has {counts[np.argmax(short)]} numbers; "
+            f"expected {before} and then {'pairs of a neighbour and a weight' if weighted else 'neighbours'}"
+        )
+    place = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts) - before
+    node = np.repeat(np.arange(first, first + len(lines)), counts)
+    is_neighbour = (place >= 0) & (place % 2 == 0) if weighted else place >= 0
+    is_weight = (place >= 0) & (place % 2 == 1) if weighted else np.zeros(len(values), bool)
+    return values[is_neighbour], node[is_neighbour], values[is_weight]

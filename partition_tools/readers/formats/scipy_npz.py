@@ -1,0 +1,49 @@
+"""Sparse matrices of SciPy's `save_npz`: the entry in row i and column j is an edge from i to j, its value a weight
+unless all are 1. Features, labels and splits come from tables, as those of Matrix Market do.
+"""
+
+import contextlib
+import zipfile
+import zlib
+from pathlib import Path
+
+import scipy.sparse
+
+from hpcgnn.errors import FormatError
+from partition_tools.graph.raw import RawGraph
+from partition_tools.readers.arrays.graph_objects import entries_of, warn_of_sums
+from partition_tools.readers.formats.edges_with_tables import assemble
+from partition_tools.readers.tables.foreign import of_scipy
+from partition_tools.readers.tables.tables import OF_TABLES, TableOptions
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
+
+NAME = "scipy"
+
+
+def matches(path: Path) -> bool:
+    """Whether a path looks like this format: by what is in the archive, for the name is that of numpy's."""
+    if path.suffix != ".npz" or not path.is_file():
+        return False
+    with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
+        return of_scipy([name.removesuffix(".npy") for name in archive.namelist()])
+    return False
+
+
+def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
+    """The `RawGraph` of a square matrix and its tables. Pickled arrays are refused."""
+    tables.refuse(NAME, OF_TABLES)
+    try:
+        with open(path, "rb") as file:
+            matrix = scipy.sparse.load_npz(file)
+    except (ValueError, OSError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+        raise FormatError(f"{path} is not a readable matrix of scipy.sparse.save_npz: {error}") from error
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind == "c":
+        raise FormatError(f"{path} holds a {matrix.dtype} matrix of {matrix.shape}; expected a real square one")
+    entries = entries_of(matrix)
+    warn_of_sums(matrix, entries, reporter)
+    weight = entries.data if (entries.data != 1).any() else None
+    reporter.stage(f"{path}: an entry in row i and column j is an edge from i to j")
+    return assemble(
+        entries.row, entries.col, tables, path.stem, reporter, scratch, weight=weight, num_nodes=matrix.shape[0]
+    )

@@ -1,0 +1,1 @@
+"""Text tables: edges, and the features, labels, splits, types and ids of nodes beside them."""

@@ -1,0 +1,270 @@
+"""Tables of text: edge lists, and the features, labels and splits that lie beside them.
+
+Text formats never say what they are, so separator, comments and a heading are recognised from the first lines. pandas
+does the parsing (an extra, since most users never import text): it is the one parser here that is fast enough for 10^8
+lines.
+"""
+
+import contextlib
+import csv
+import re
+import tokenize
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hpcgnn.errors import FormatError
+from partition_tools.readers.tables.row_keys import AUTO
+from partition_tools.readers.tables.text import COMMENTS, CleanFile, Comments, in_words, lines
+from partition_tools.workspace.progress import Reporter
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# Fields of `TableOptions` that tables beside a graph are described by, and those of archives.
+OF_TABLES = ("features", "labels", "splits", "node_types", "rows")
+OF_ARCHIVES = ("ignore", "split_column")
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """How to read a source, as far as its format asks: files beside an edge list or matrix, the meaning of its columns,
+    whether node ids are to be renumbered; and of an archive what to leave out.
+
+    edge_features: names of columns of the edge list, or a .npy file with a row for each edge; which columns they are,
+    for a list without a heading, edge_columns says. node_ids: a file with the id of each row of the tables that have no
+    column of ids. heading: whether the edge list has one; None to recognise it. ignore: arrays of an .npz that are not
+    to be read. split_column: of masks with several. rows: whose the rows of the tables are, of `row_keys.ROWS`.
+    """
+
+    features: Path | None = None
+    labels: Path | None = None
+    splits: Path | None = None
+    node_types: Path | None = None
+    edge_columns: tuple[str, ...] | None = None
+    relabel: bool = False
+    node_ids: Path | None = None
+    heading: bool | None = None
+    ignore: tuple[str, ...] = ()
+    split_column: int | None = None
+    edge_features: Path | tuple[str, ...] | None = None
+    rows: str = AUTO
+
+    def refuse(self, format_name: str, allowed: Collection[str] = ()) -> None:
+        """FormatError if anything is set beside the fields `allowed`, for formats that it means nothing to."""
+        given = [
+            field.name
+            for field in fields(self)
+            if getattr(self, field.name) != field.default and field.name not in allowed
+        ]
+        if given:
+            options, archives = (
+                ", ".join(f"--{name.replace('_', '-')}" for name in given),
+                set(given) <= set(OF_ARCHIVES),
+            )
+            raise FormatError(
+                f"{options}: for {'.npz archives' if archives else 'edge lists and Matrix Market'}; {format_name} "
+                f"{'is read whole' if archives else 'has its own arrays'}"
+            )
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise FormatError("reading text tables needs pandas: pip install 'hpcgnn[import]'") from error
+    return pandas
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the first lines of a text table tell. skip: blank lines before the first row. fields: of that row, or ().
+
+    heading: whether that row is a heading; comment: the words of the comment line before it, as many as fields, or ().
+    """
+
+    skip: int = 0
+    separator: str = ","
+    fields: tuple[str, ...] = ()
+    heading: bool = False
+    comment: tuple[str, ...] = ()
+
+
+def layout(
+    path: str | Path, header: bool | None = None, known: Callable[[Sequence[str]], bool] | None = None
+) -> Layout:
+    """The `Layout` of a text table. header: True/False, or None to recognise a heading, which has no field that is a
+    number, or of whose fields `known`(fields) is true. A line that begins with # or % is a comment.
+    """
+    with in_words(path):
+        skip, first, comment = _first_row(Path(path), blank_is_row=header is False)
+    if not first:
+        return Layout(skip, heading=bool(header))
+    separator = "," if "," in first else "\t" if "\t" in first.strip() else r"\s+"
+    fields = _fields(first, separator)
+    if len(fields) == 1 and (mark := next((mark for mark in ";|" if mark in fields[0]), None)):
+        raise FormatError(
+            f"{path} has one column ({fields[0][:40]}), whose fields seem to be separated by {mark}; expected a comma, "
+            "a tab or blanks"
+        )
+    if header is None:
+        header = not any(is_number(field) for field in fields) or (known is not None and known(fields))
+    comment = comment.strip().lstrip("".join(COMMENTS)).strip()
+    words = (_fields(comment, separator), _fields(comment, r"[\s,]+"))
+    return Layout(
+        skip,
+        separator if len(fields) > 1 else ",",
+        fields,
+        header,
+        next((each for each in words if len(each) == len(fields)), ()),
+    )
+
+
+def _fields(line: str, separator: str) -> tuple[str, ...]:
+    fields = re.split(separator, line.strip())
+    if len(separator) == 1:
+        with contextlib.suppress(csv.Error):
+            fields = next(csv.reader([line.strip()], delimiter=separator, skipinitialspace=True), fields)
+    return tuple(field.strip().strip('"') for field in fields)
+
+
+def read_frame(
+    path: str | Path,
+    header: bool | None = None,
+    shape: Layout | None = None,
+    reporter: Reporter | None = None,
+    **options: Any,
+) -> "pd.DataFrame":
+    """A pandas DataFrame of a text table. header: see `layout`; shape: the `Layout`, where it is known already.
+
+    Separator: comma, tab or other white space. reporter: told of comments below the first row. An empty table has no
+    columns.
+    """
+    path = Path(path)
+    shape = layout(path, header) if shape is None else shape
+    if not shape.fields:
+        return _pandas().DataFrame()
+    comments = Comments()
+    with in_words(path):
+        frame = parse(
+            path,
+            CleanFile(path, comments),
+            shape,
+            skiprows=shape.skip,
+            header=0 if shape.heading else None,
+            **options,
+        )
+    if reporter is not None:
+        warn_of_comments(path, comments, reporter)
+    return frame
+
+
+def warn_of_comments(path: Path, comments: Comments, reporter: Reporter) -> None:
+    """Warn of comments below the first row: an id such as #tag makes one of a row."""
+    if comments.below:
+        reporter.warn(
+            f"{path}: {comments.below:,} lines below the first row begin with # or % and are comments; a row that "
+            "begins so needs quotes around its first field"
+        )
+
+
+def parse(path: str | Path, source: Any, shape: Layout, **options: Any) -> "pd.DataFrame":
+    """A pandas DataFrame of `source`, a binary file of lines without comments, that has the `Layout` of `path`.
+
+    options: of pandas.read_csv. Raises FormatError for rows of more columns than there are, and what pandas does.
+    """
+    pandas = _pandas()
+    frame = pandas.read_csv(
+        source,
+        sep=shape.separator,
+        skipinitialspace=True,
+        skip_blank_lines=len(shape.fields) > 1,
+        encoding="utf-8",
+        **options,
+    )
+    if not isinstance(frame.index, pandas.RangeIndex):  # pandas takes the columns without a name for names of rows
+        raise FormatError(
+            f"{path}: the rows have more columns than the heading ({', '.join(shape.fields)}); name them all"
+        )
+    return frame
+
+
+def _first_row(path: Path, blank_is_row: bool) -> tuple[int, str, str]:
+    """(number of blank lines before it, text, comment line before it) of the first line that is no comment; text is
+    empty for a file without one."""
+    comment, skip = "", 0
+    for line in lines(path):
+        if line.lstrip().startswith(COMMENTS):
+            comment = line
+        elif line.strip() or blank_is_row:
+            return skip, line, comment
+        else:
+            skip += 1
+    return 0, "", comment
+
+
+_NUMBER = re.compile(r"\s*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf(inity)?)\s*", re.IGNORECASE | re.ASCII)
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number to all programs. To Python 1_000 is one too."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def with_index(frame: "pd.DataFrame", most: int = 99) -> "pd.DataFrame":
+    """A DataFrame whose index, if it holds anything, is its first columns. FormatError for more levels than `most`."""
+    if frame.index.names == [None] and frame.index.equals(_pandas().RangeIndex(len(frame))):
+        return frame
+    if frame.index.nlevels > most:
+        raise FormatError(
+            f"the index has {frame.index.nlevels} levels, expected one that names the nodes (reset_index)"
+        )
+    names = ["" if name is None else str(name) for name in frame.index.names]
+    return frame.reset_index(names=names, allow_duplicates=True)
+
+
+def read_parquet(path: str | Path) -> "pd.DataFrame":
+    """The table of a file in Parquet. Raises FormatError."""
+    pandas = _pandas()
+    with in_words(path):
+        try:
+            return pandas.read_parquet(path)
+        except ImportError as error:
+            raise FormatError("reading Parquet needs pyarrow: pip install 'hpcgnn[parquet]'") from error
+
+
+def load_npy(path: str | Path, mapped: int | None = None) -> np.ndarray:
+    """The array of a .npy file; one of more than `mapped` bytes is mapped, read-only.
+
+    FormatError, with what to do, for one that is damaged or pickled.
+    """
+    try:
+        large = mapped is not None and Path(path).stat().st_size > mapped
+        return np.load(path, "r" if large else None, allow_pickle=False)
+    except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:  # of the header's text
+        hint = ""
+        if "ickle" in str(error):
+            hint = (
+                "; save it again as a plain array, without objects: a = numpy.load(FILE, allow_pickle=True); "
+                "numpy.save(FILE, numpy.array(a.tolist()))"
+            )
+        raise FormatError(f"{path} is not a readable .npy array: {error}{hint}") from error
+
+
+def numeric(values: np.ndarray, path: str | Path) -> np.ndarray:
+    """Values as numbers; FormatError naming the table otherwise."""
+    if values.dtype.kind in "iufb":
+        return values
+    if values.dtype.kind not in "OU":
+        raise FormatError(f"{path} holds {values.dtype}, expected numbers")
+    for value in values.flat:
+        if isinstance(value, str) and not is_number(value):
+            raise FormatError(f"{path} has an entry that is not a number: {value!r}")
+    try:
+        return values.astype(np.float64)
+    except (ValueError, TypeError) as error:
+        raise FormatError(f"{path} has an entry that is not a number: {error}") from error

@@ -1,0 +1,43 @@
+"""Arrays that a reader makes: in memory if they are small beside it, else in files of the scratch directory."""
+
+import hashlib
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from partition_tools.workspace.scratch import Scratch
+
+# What is larger than this part of the memory is mapped.
+PART = 16
+
+
+def is_large(num_bytes: int, scratch: Scratch) -> bool:
+    """Whether so many bytes are too many to be held beside others."""
+    return num_bytes > scratch.memory // PART
+
+
+def filled(
+    scratch: Scratch,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: np.typing.DTypeLike,
+    fill: Callable[[np.ndarray], object],
+) -> np.ndarray:
+    """An array that is zero where `fill`(array) leaves it so. A large one is mapped, and not filled again if it is
+    finished.
+    """
+    if not is_large(math.prod(shape) * np.dtype(dtype).itemsize, scratch):
+        array = np.zeros(shape, dtype)
+        fill(array)
+        return array
+    if not scratch.done(name):
+        with scratch.array(name, shape, dtype) as array:
+            fill(array)
+    return scratch.load(name)
+
+
+def key_of(path: Path) -> str:
+    """A name in the scratch directory for what is made of an input file."""
+    return f"{path.name.split('.')[0]}-{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"

@@ -1,0 +1,82 @@
+"""The memory and the scratch directory that a command works in: its two options, and what they mean."""
+
+import argparse
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hpcgnn.errors import ConfigError, HpcgnnError
+from partition_tools.workspace.budget import memory_budget, parse_memory
+from partition_tools.workspace.claim import claimed
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
+
+
+def add_memory_options(parser: argparse.ArgumentParser) -> None:
+    """--memory and --scratch."""
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        type=_memory,
+        help="such as 8G: what is larger goes through files of the scratch directory (default: half of what is free)",
+    )
+    parser.add_argument(
+        "--scratch",
+        type=Path,
+        metavar="DIR",
+        help="where the directory of these files is made, .NAME.work for the output file NAME; it is removed at the "
+        "end, and after a kill the same command goes on in it (default: beside the output)",
+    )
+
+
+def _memory(text: str) -> int:
+    try:
+        return parse_memory(text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def scratch_directory(output: str | Path, place: str | Path | None) -> Path:
+    """Where the scratch directory for an output file is. place: None for beside the output."""
+    output = Path(os.path.realpath(output))  # of a link the file that it leads to
+    if place is None:
+        return output.parent / f".{output.name}.work"
+    mark = hashlib.sha256(os.fsencode(output)).hexdigest()[:8]  # of outputs of one name in several folders
+    return Path(place) / f".{output.name}.{mark}.work"
+
+
+@contextlib.contextmanager
+def working(
+    output: str | Path,
+    place: str | Path | None,
+    identity: Any,
+    memory: int | None,
+    reporter: Reporter,
+) -> Iterator[Scratch]:
+    """A `Scratch` for the body, removed at its end and where the input is at fault.
+
+    output: the file that is made; the directory is named after it. place: where the directory is made (None: beside the
+    output). identity: see `Scratch`. memory: bytes (None: half of what is free).
+
+    After a signal, a full disk or a failure of this program it is left for the same call to go on in, if anything in
+    it is finished. FormatError for a directory that cannot be made, or that another process works in.
+    """
+    directory = scratch_directory(output, place)
+    with contextlib.suppress(OSError):  # told below
+        directory.parent.mkdir(parents=True, exist_ok=True)
+    with claimed(directory):
+        scratch = Scratch(directory, identity, memory_budget(memory))
+        if scratch.resumed:
+            reporter.stage(f"going on with what is finished in {directory}")
+        try:
+            yield scratch
+        except BaseException as error:
+            # A fault of the input will be there again; a disk that was full need not be.
+            again = isinstance(error, HpcgnnError) and not isinstance(error.__cause__, OSError)
+            if again or not any(directory.rglob("*.npy")):
+                scratch.remove()
+            raise
+        scratch.remove()

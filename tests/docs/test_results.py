@@ -1,0 +1,72 @@
+"""The lines of Python on docs/results.md read predictions back, also of ids and classes that pandas may change."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "results.md"
+N = 60
+IDS = ["NA", "None", "null", "007", "1e1", *(f"n{k:03d}" for k in range(N - 5))]
+CLASSES = ["True", "cat", "null-like"]
+COMMANDS = """
+partition_tools import edges.csv --features features.csv --labels labels.csv --relabel --train 0.5 --val 0.2 -o graph.h5
+partition_tools partition graph.h5 --ranks 1,2
+hpcgnn train --graph graph.h5 --model sage --layers 2 --hidden 8 --epochs 6 --run-dir runs/first
+hpcgnn predict runs/first -o predictions.csv
+hpcgnn predict runs/first --probabilities -o predictions.h5
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    if not PAGE.exists():
+        pytest.skip("there is no documentation beside the tests")
+    folder, draw = tmp_path_factory.mktemp("results"), np.random.default_rng(1)
+    pairs = draw.choice(IDS, (4 * N, 2))
+    (folder / "edges.csv").write_text("src,dst\n" + "".join(f"{a},{b}\n" for a, b in pairs))
+    rows = [f"{name},{x:.3f},{y:.3f}" for name, (x, y) in zip(IDS, draw.standard_normal((N, 2)))]
+    (folder / "features.csv").write_text("id,x,y\n" + "\n".join(rows))
+    (folder / "labels.csv").write_text("id,label\n" + "\n".join(map(",".join, zip(IDS, draw.choice(CLASSES, N)))))
+    for line in COMMANDS.strip().splitlines():
+        done = subprocess.run(
+            [sys.executable, "-m", *line.split()], cwd=folder, capture_output=True, text=True, timeout=90
+        )
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+def run(words, folder, monkeypatch):
+    """The names that the one example of the page with these words leaves."""
+    (example,) = (code for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if words in code)
+    monkeypatch.chdir(folder)
+    names = {}
+    exec(example, names)
+    return names
+
+
+def test_a_table_is_joined_by_words_as_they_are_written(folder, monkeypatch):
+    joined = run("read_csv", folder, monkeypatch)["joined"]
+    assert sorted(joined["id"]) == sorted(IDS) and set(joined["class_name"]) <= set(CLASSES)
+    np.testing.assert_array_equal(joined["class"], [CLASSES.index(name) for name in joined["class_name"]])
+
+
+def test_the_arrays(folder, monkeypatch):
+    names = run('"class_names" in file', folder, monkeypatch)
+    assert names["ids"].tolist() == sorted(IDS) and names["names"].tolist() == CLASSES
+    np.testing.assert_array_equal(names["classes"], names["probability"].argmax(1))
+
+
+def test_predictions_are_compared_with_labels(folder, monkeypatch):
+    names = run("row_of", folder, monkeypatch)
+    with h5py.File(folder / "graph.h5") as file:
+        original = file["nodes/original_id"][:].tolist()
+        labels, split = file["nodes/labels"][:].tolist(), file["nodes/split"][:].tolist()
+    with h5py.File(folder / "predictions.h5") as file:
+        predicted = file["prediction"][:].tolist()
+    right = [predicted[node] == label for node, label, part in zip(original, labels, split) if part == 3]
+    assert names["right"].shape == (N,) and names["right"][names["test"]].sum() == sum(right)

@@ -1,0 +1,104 @@
+"""`import --standardize`, and the warning about columns of very different size."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from partition_helpers import node_data, odd_graph, save_npz, view
+
+import hpcgnn
+from hpcgnn.errors import GraphError
+from partition_tools import column_scales
+
+N = 60
+TRAIN = node_data(N)[2]["train"]
+
+
+def mixed_features():
+    """Columns of several sizes, one far from zero, a constant one, and one that is constant among training nodes."""
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=(N, 6)) * [1, 1e-3, 50, 1, 0, 1] + [0, 0, -7, 1e6, 4, 0]
+    x[TRAIN, 5] = 0.25
+    return x
+
+
+def expected_of(x):
+    """By numpy, in float64."""
+    deviation = x[TRAIN].std(0)
+    deviation[[4, 5]] = 1
+    return (x - x[TRAIN].mean(0)) / deviation
+
+
+@pytest.mark.parametrize("slab", [7, 1 << 16])
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+def test_columns_have_the_mean_and_deviation_of_the_training_nodes(cli, tmp_path, monkeypatch, slab, dtype):
+    monkeypatch.setattr(column_scales, "SLAB_ROWS", slab)
+    x = mixed_features()
+    save_npz(tmp_path / "g.npz", *odd_graph(), N, x=x)
+    code, _, errors = cli(
+        "import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--standardize", "--feature-dtype", dtype
+    )
+    assert code == 0 and "times as large" not in errors
+    seen = view(tmp_path / "g.h5").features
+    assert seen.dtype == {"fp32": np.float32, "fp16": np.float16}[dtype]
+    np.testing.assert_allclose(seen, expected_of(x), rtol=1e-6 if dtype == "fp32" else 1e-3, atol=1e-6)
+    assert not seen[TRAIN][:, 4:].any(), "constant columns become zero"
+
+
+def test_arrays_are_standardized_alike(tmp_path):
+    x, masks = mixed_features(), node_data(N)[2]
+    src, dst = odd_graph()
+    hpcgnn.save_graph(tmp_path / "g.h5", np.stack([src, dst]), x, node_data(N)[1], masks, standardize=True)
+    np.testing.assert_allclose(view(tmp_path / "g.h5").features, expected_of(x), rtol=1e-6, atol=1e-6)
+
+
+def test_refused(cli, tmp_path):
+    x, empty = mixed_features(), np.zeros(N, bool)
+    sparse = scipy.sparse.random(N, 40, 0.1, "csr", np.float32, np.random.default_rng(1))
+    entries = {"x": None, "x_indptr": sparse.indptr, "x_indices": sparse.indices, "x_data": sparse.data}
+    broken = x.copy()
+    broken[np.flatnonzero(TRAIN)[3], 2] = np.nan
+    cases = [
+        ({"x": x, "train_mask": empty}, [], "expected training nodes"),
+        ({"x": x}, ["--row-normalize"], "undo each other"),
+        ({**entries, "x_shape": (N, 40)}, [], "sparse features would have no zeros"),
+        ({"x": broken}, [], f"node {np.flatnonzero(TRAIN)[3]} has a feature that is NaN"),
+    ]
+    for number, (changes, options, words) in enumerate(cases):
+        save_npz(tmp_path / f"{number}.npz", *odd_graph(), N, **changes)
+        path = tmp_path / f"{number}.h5"
+        code, _, errors = cli("import", tmp_path / f"{number}.npz", "-o", path, "--standardize", *options)
+        assert code == 2 and words in errors and errors.count("error:") == 1, errors
+        assert not path.exists()
+
+
+def test_a_nan_outside_of_training_is_named(cli, tmp_path):
+    x = mixed_features()
+    node = int(np.flatnonzero(~TRAIN)[2])
+    x[node, 1] = np.inf
+    save_npz(tmp_path / "g.npz", *odd_graph(), N, x=x)
+    code, _, errors = cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--standardize")
+    assert code == 2 and f"node {node} has a feature that is NaN or infinite" in errors
+
+
+@pytest.mark.parametrize("slab", [7, 1 << 16])
+def test_a_warning_names_the_large_columns(cli, tmp_path, monkeypatch, slab):
+    monkeypatch.setattr(column_scales, "SLAB_ROWS", slab)
+    rng = np.random.default_rng(2)
+    rare = (rng.random((N, 5)) < 0.05).astype(float)  # categories, which are no smaller for being rare
+    x = np.column_stack([rng.normal(size=(N, 4)), 250 + rng.normal(size=N), rare, 99 * np.ones(N)])
+    save_npz(tmp_path / "g.npz", *odd_graph(), N, x=x)
+    code, _, errors = cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5")
+    assert code == 0 and "1 of 11 feature columns are over 100 times as large" in errors, errors
+    assert "(from 0: 4)" in errors and "--standardize" in errors
+    save_npz(tmp_path / "even.npz", *odd_graph(), N, x=np.delete(x, 4, 1))
+    code, _, errors = cli("import", tmp_path / "even.npz", "-o", tmp_path / "even.h5")
+    assert code == 0 and "times as large" not in errors
+
+
+def test_one_pass_is_exact_far_from_zero():
+    """Sums of squares would have lost all digits."""
+    x = np.random.default_rng(3).normal(size=(5000, 3)) + 1e8
+    found = column_scales.standard_of(x, np.ones(5000, bool))
+    np.testing.assert_allclose(found.deviation, x.std(0), rtol=1e-6)
+    with pytest.raises(GraphError, match="expected training nodes"):
+        column_scales.standard_of(x, np.zeros(5000, bool))
