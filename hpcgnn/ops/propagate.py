@@ -160,7 +160,7 @@ class Propagation:
             total += g
 
     def _given(self, wanted: Sequence[bool], inputs: Inputs) -> list[bool]:
-        return [w for w, x in zip(wanted, inputs, strict=True) if x is not None]
+        return [w for w, x in zip(wanted[:3], inputs, strict=True) if x is not None]
 
     def _tiles(self, block: Block, rows: torch.Tensor, inputs: Inputs) -> Iterator[EdgeTile]:
         width = sum(x.shape[1] for x in inputs if x is not None)
@@ -181,7 +181,7 @@ def _take(
     """The rows of a tile's edges: of the sources, and of destinations and edges where there are such."""
     taken = [picked(rows, tile.sources)]
     if x_dst is not None:
-        taken.append(picked(x_dst, tile.owner.int()))
+        taken.append(x_dst[tile.owner])
     if edge is not None:
         # Blocks number their edges where rows of edges are given.
         taken.append(edge[block.edge[tile.first : tile.last].long()])  # type: ignore[index]

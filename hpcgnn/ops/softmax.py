@@ -32,15 +32,18 @@ class Softmax:
     def add(self, tile: EdgeTile, message: Pair) -> None:
         """Take in the messages of a tile."""
         logit, value = message
-        rows = tile.rows.long()
-        before = self.top[rows]
-        top = before.clone()
+        # Rows one after the other are changed where they are. Each copy would be a parallel region more.
+        rows = tile.consecutive or tile.rows.long()
+        before = self.top[rows].clone()
+        top = self.top[rows]
         kernels.gather_largest(top, torch.zeros_like(top), logit.contiguous(), tile.indptr, tile.each)
         shrink = torch.where(before == -torch.inf, 0.0, (before - top).exp_())
         weight = (logit - top[tile.segment]).exp_()
-        self.top[rows] = top
-        self.total[rows] = self.total[rows].mul_(shrink).add_(sum_segments(tile, weight))
-        self.y[rows] = self._by_head(self.y[rows], shrink)
+        total = self.total[rows].mul_(shrink).add_(sum_segments(tile, weight))
+        y = self.y[rows]
+        y = self._by_head(y, shrink, out=y)
+        if tile.consecutive is None:  # else views of the sums were changed
+            self.top[rows], self.total[rows], self.y[rows] = top, total, y
         sum_segments(tile, self._by_head(value, self._dropped(tile, weight)), self.y)
 
     def finish(self) -> torch.Tensor:
