@@ -20,7 +20,7 @@ class EdgeTile:
 
     indptr: int64 (R + 1,), from 0 to E; sources: int32 (E,), rows of the block's source buffer; rows: int32 (R,) own
     rows, increasing; first, last: which edges of the block these are. row_ids: int64 (n_p,), column_ids: int64 of the
-    source buffer: original ids, for `edge_ids`, or None. consecutive: the rows as a slice where none is left out.
+    source buffer: original ids, for `edge_ids`, or None. consecutive: slice of the rows, or None.
     """
 
     indptr: torch.Tensor
@@ -34,7 +34,7 @@ class EdgeTile:
 
     @cached_property
     def each(self) -> torch.Tensor:
-        """int32 (E,): 0 .. E - 1, the places of the edges in the tile."""
+        """int32 (E,): numbers of the edges, from 0."""
         return torch.arange(len(self.sources), dtype=torch.int32)
 
     @cached_property
