@@ -11,7 +11,7 @@ from hpcgnn.placement.clusters import deal_clusters, economical_map, map_cluster
 from hpcgnn.placement.skew import SKEWED, skew_of_parts
 
 MADE_MAPS = "whole", "auto", "super-nodes", "random-nodes"  # maps that are made for a run and have no name in the file
-DEFAULT_MAPS = "metis", "kaminpar"  # names of what `partition` makes by default, in the order of preference
+DEFAULT_MAPS = "metis", "kaminpar"  # names of the maps that `partition` makes by default, in the order of preference
 
 
 def choose_map(file: GraphFile, config: Config, comm: Communicator) -> tuple[str, np.ndarray]:
@@ -26,7 +26,7 @@ def choose_map(file: GraphFile, config: Config, comm: Communicator) -> tuple[str
             name, found = find_map(file, config, comm.size)
             made = found is None
             if made and comm.rank == 0:
-                seed = config.run.seed % 2**31  # what METIS and numpy take; ours may be any integer
+                seed = config.run.seed % 2**31  # METIS and numpy take 31 bits; our seed may be any integer
                 graph = file.cluster_graph()
                 with comm.heartbeat.computing():
                     found = _made(file, graph, comm.size, seed)
@@ -87,7 +87,7 @@ def find_map(file: GraphFile, config: Config, ranks: int) -> tuple[str, np.ndarr
     """
     stored, wanted = file.partitionings(), config.data.partition
     fitting = [name for name, numbers in stored.items() if ranks in numbers]
-    # What `partition` makes by default; any other single fitting map will do as well.
+    # The maps that `partition` makes by default; any other single fitting map will do as well.
     usual = [name for name in DEFAULT_MAPS if name in fitting]
     name = wanted or (usual or (fitting if len(fitting) == 1 else []) or DEFAULT_MAPS)[0]
     if ranks > file.meta.num_clusters:

@@ -19,7 +19,7 @@ import torch
 
 from hpcgnn.memory.scratch import Scratch, rounded
 
-#: make(bytes) -> the storage of so many bytes of new memory, at a multiple of GRAIN.
+#: make(bytes) -> a storage of new memory, at a multiple of GRAIN.
 Make = Callable[[int], torch.UntypedStorage]
 # Smaller ones stay in memory.
 SMALL = 1 << 18
@@ -94,7 +94,7 @@ class Keeper:
 
     def begin(self) -> None:
         """Begin a step, which will need as much as the one before."""
-        for store in list(self._flights):  # of what was let go before it was written
+        for store in list(self._flights):  # writes of tensors that were dropped before the write ended
             self._land(store)
         self._expected, self.most, self._going, self._returning = self.most, 0, 0, False
 
@@ -228,7 +228,7 @@ class Keeper:
         store.sums = self.scratch.result(flight) or store.sums
         if not store.writing or store.asked:
             return
-        if store.outside:  # nobody tells when that is gone
+        if store.outside:  # no callback reports that this memory is freed
             self._by_address.pop(store.storage.data_ptr(), None)
         store.storage = None
         self.away += store.nbytes

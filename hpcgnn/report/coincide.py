@@ -70,7 +70,7 @@ def _same(one: np.ndarray, other: np.ndarray, width: float) -> bool:
 
 def _within(few: np.ndarray, many: np.ndarray, line: "Line2D") -> bool:
     """Whether all of a short line's points lie on points of one that has more."""
-    if not 0 < len(few) < min(len(many), 65):  # those of long lines lie between the points
+    if not 0 < len(few) < min(len(many), 65):  # points of long lines lie between the points of the other
         return False
     apart = np.abs(few[:, None] - many[None]).max(2)
     return bool((apart.min(1) <= line.get_linewidth()).all())
