@@ -33,7 +33,6 @@ RECORDED: dict[str, float] = {
     "hpcgnn/exchange": 21.0,
     "hpcgnn/graph": 18.5,
     "hpcgnn/graphfile": 15.0,
-    "hpcgnn/kernels": 11.0,
     "hpcgnn/nn": 15.5,
     "hpcgnn/ops": 13.0,
     "hpcgnn/placement": 6.0,
