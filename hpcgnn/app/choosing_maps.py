@@ -11,7 +11,8 @@ from hpcgnn.placement.clusters import deal_clusters, economical_map, map_cluster
 from hpcgnn.placement.skew import SKEWED, skew_of_parts
 
 MADE_MAPS = "whole", "auto", "super-nodes", "random-nodes"  # maps that are made for a run and have no name in the file
-DEFAULT_MAPS = "metis", "kaminpar"  # names of the maps that `partition` makes by default, in the order of preference
+SPLIT_NODES, SPLIT_EDGES = 1 << 16, 1 << 20  # of the largest graph that a run splits into nodes
+DEFAULT_MAPS = "metis", "kaminpar"  # names of what `partition` makes by default, in the order of preference
 
 
 def choose_map(file: GraphFile, config: Config, comm: Communicator) -> tuple[str, np.ndarray]:
@@ -26,10 +27,9 @@ def choose_map(file: GraphFile, config: Config, comm: Communicator) -> tuple[str
             name, found = find_map(file, config, comm.size)
             made = found is None
             if made and comm.rank == 0:
-                seed = config.run.seed % 2**31  # METIS and numpy take 31 bits; our seed may be any integer
-                graph = file.cluster_graph()
+                graph, loads = to_split(file)
                 with comm.heartbeat.computing():
-                    found = _made(file, graph, comm.size, seed)
+                    found = _made(file, graph, loads, comm.size, config.run.seed)
     of_first = comm.broadcast_object((name, 0 if found is None else len(found)))
     if not file.shared and not any(comm.allgather_object(made)):
         assert found is not None, "every rank has found one"
@@ -41,21 +41,39 @@ def choose_map(file: GraphFile, config: Config, comm: Communicator) -> tuple[str
 def map_of_one_process(file: GraphFile, config: Config, ranks: int) -> tuple[str, np.ndarray]:
     """Return the result of `choose_map` on the ranks of a job, for a process outside of it."""
     name, found = find_map(file, config, ranks)
-    return name, _made(file, file.cluster_graph(), ranks, config.run.seed % 2**31) if found is None else found
+    return name, _made(file, *to_split(file), ranks, config.run.seed) if found is None else found
 
 
-def _made(file: GraphFile, graph: Csr, ranks: int, seed: int) -> np.ndarray:
-    """A map that balances nodes and in-edges, as `partition` makes it by default: int32 (K,)."""
+def _made(file: GraphFile, graph: Csr, loads: np.ndarray, ranks: int, seed: int) -> np.ndarray:
+    """A map that balances nodes and in-edges, as `partition` makes it by default: int32 (K,), or (n,)."""
 
     def make(sizes: np.ndarray) -> np.ndarray:
-        return map_clusters(sizes, graph, ranks, seed)
+        return map_clusters(sizes, graph, ranks, seed % 2**31)  # METIS and numpy take no other integers
 
-    loads, nodes = cluster_loads(file, graph), file.meta.num_nodes
+    nodes = file.meta.num_nodes
     slabs = [(start, min(start + SLAB_ROWS, nodes) + 1) for start in range(0, nodes, SLAB_ROWS)]
     degrees = (np.diff(file.read("topology/indptr", [slab], np.int64)) for slab in slabs)
     if skew_of_parts(degrees, nodes, file.meta.num_edges) > SKEWED:
         return make(loads)
     return economical_map(make, loads, graph, ranks)
+
+
+def to_split(file: GraphFile) -> tuple[Csr, np.ndarray]:
+    """The graph that a map is made for, and its loads as of `cluster_loads`: of the clusters, or of the nodes of a file
+    that has one cluster.
+    """
+    if file.meta.num_clusters > 1:
+        graph = file.cluster_graph()
+        return graph, cluster_loads(file, graph)
+    nodes, keys = file.meta.num_nodes, []
+    for suffix in ("",) if file.meta.undirected else ("", "_out"):
+        indptr = file.read(f"topology{suffix}/indptr", dtype=np.int64)
+        rows = np.repeat(np.arange(nodes), np.diff(indptr))
+        keys.append(rows * nodes + file.read(f"topology{suffix}/indices", dtype=np.int64))
+    cells, counts = np.unique(np.concatenate(keys), return_counts=True)
+    pointers = np.concatenate([[0], np.cumsum(np.bincount(cells // nodes, minlength=nodes))])
+    in_edges = np.diff(file.read("topology/indptr", dtype=np.int64))
+    return Csr(pointers, cells % nodes, counts, nodes), np.stack([np.ones_like(in_edges), in_edges], axis=1)
 
 
 def cluster_loads(file: GraphFile, graph: Csr) -> np.ndarray:
@@ -87,14 +105,10 @@ def find_map(file: GraphFile, config: Config, ranks: int) -> tuple[str, np.ndarr
     """
     stored, wanted = file.partitionings(), config.data.partition
     fitting = [name for name, numbers in stored.items() if ranks in numbers]
-    # The maps that `partition` makes by default; any other single fitting map will do as well.
+    # What `partition` makes by default; any other single fitting map will do as well.
     usual = [name for name in DEFAULT_MAPS if name in fitting]
     name = wanted or (usual or (fitting if len(fitting) == 1 else []) or DEFAULT_MAPS)[0]
-    if ranks > file.meta.num_clusters:
-        raise ConfigError(
-            f"{ranks} ranks are more than the {file.meta.num_clusters} clusters of {file.path}; start fewer "
-            f"ranks or partition the graph with --ranks {ranks}"
-        )
+    _check_number(file, config, ranks)
     if config.schedule.assignment != "metis" and ranks > 1:
         return config.schedule.assignment, deal(file, config, ranks)
     if ranks == 1 and not wanted:
@@ -103,6 +117,22 @@ def find_map(file: GraphFile, config: Config, ranks: int) -> tuple[str, np.ndarr
     if name in fitting or misnamed or not config.data.auto_partition:
         return name, file.cluster_map(name, ranks)[0]
     return "auto", None
+
+
+def _check_number(file: GraphFile, config: Config, ranks: int) -> None:
+    """Raise ConfigError where ranks are more than the parts that a map can give them."""
+    meta, assignment = file.meta, config.schedule.assignment
+    # `import` makes no clusters. A small graph can be split into nodes at once, without `partition`.
+    small = meta.num_clusters == 1 and meta.num_nodes <= SPLIT_NODES and meta.num_edges <= SPLIT_EDGES
+    by_nodes = assignment == "random-nodes" or (assignment == "metis" and config.data.auto_partition and small)
+    if by_nodes and ranks > meta.num_nodes:
+        raise ConfigError(f"{ranks} ranks are more than the {meta.num_nodes} nodes of {file.path}; start fewer ranks")
+    if not by_nodes and ranks > meta.num_clusters:
+        remedy = ", or add --auto-partition" if small and assignment == "metis" else ""
+        raise ConfigError(
+            f"{ranks} ranks are more than the {meta.num_clusters} clusters of {file.path}; start fewer "
+            f"ranks or partition the graph with --ranks {ranks}{remedy}"
+        )
 
 
 def deal(file: GraphFile, config: Config, ranks: int) -> np.ndarray:

@@ -73,7 +73,7 @@ def train(config: Config, session: Session, remarks: Iterable[str] = (), notes: 
     stop.set_deadline(job_end_time(), config.run.stop_before)
     config = config.replace(run_dir=comm.broadcast_object(config.run.run_dir or _default_run_dir(config, comm)))
     with contextlib.ExitStack() as stack:
-        ready = stack.enter_context(bring_up(config, session))
+        ready, asked = stack.enter_context(bring_up(config, session)), config.schedule.intra_node
         learned_features.check_transport(ready.plan.spec, comm)
         config, meta = ready.plan.config, ready.graph.file.meta
         run_dir, warnings = None, list[str]()
@@ -86,7 +86,7 @@ def train(config: Config, session: Session, remarks: Iterable[str] = (), notes: 
         if config.run.stop_before and job_end_time() is None:
             warnings.append("without effect: --stop-before (the batch system does not say when this job ends)")
         if comm.rank == 0:
-            for note in notes:
+            for note in [*notes, *_on_nodes(asked, ready.plan)]:
                 log.info("%s", note)
             for warning in warnings:
                 log.warning("%s", warning)
@@ -214,6 +214,18 @@ def _train(ready: BringUp, run_dir: RunDir | None, stop: StopRequest) -> int:
             with comm.heartbeat.computing():
                 show_result(summary, run_dir)
     return 0
+
+
+def _on_nodes(asked: str, plan: RunPlan) -> list[str]:
+    """A line about what --intra-node auto came to. asked: --intra-node."""
+    if asked != "auto":
+        return []
+    if plan.in_place:
+        return ["--intra-node auto: shared; ranks of a node read each other's rows in place"]
+    return [
+        "--intra-node auto: messages; --schedule, --model, --task, --memory, --edge-dropout or --comm needs rows of "
+        "ranks of the node one by one"
+    ]
 
 
 def remarks_on_graph(plan: RunPlan, meta: GraphMeta) -> list[str]:

@@ -20,7 +20,7 @@ NODES = Path("/sys/devices/system/node")
 # Numbers of the kernel's calls (set_mempolicy, get_mempolicy), which the C library does not offer.
 _CALLS = {"x86_64": (238, 239), "aarch64": (237, 236), "riscv64": (237, 236)}
 _DEFAULT, _BIND, _INTERLEAVE, _LOCAL = 0, 2, 3, 4
-# Bits of a set of domains: the kernel does not answer with fewer than it has, and reads one less than it is told.
+# Bits of a set of domains: the kernel refuses a set smaller than its own, and reads one bit less than the given size.
 _BITS, _BITS_OF_WORD = 1024, 8 * ctypes.sizeof(ctypes.c_ulong)
 _Set = ctypes.c_ulong * (_BITS // _BITS_OF_WORD)
 

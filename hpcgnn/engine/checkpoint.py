@@ -312,12 +312,12 @@ def check_identity(path: str | Path, saved: dict[str, Any], present: dict[str, A
         there = saved.get(key, older.get(key))
         if key == "plugin" and value and key not in saved:
             log.warning(
-                "%s does not know the code of its plugin, being older: that of --plugin is taken for the same", path
+                "%s does not know the code of its plugin, being older: the run assumes the code of --plugin", path
             )
             continue
         if key == "plugin" and there != value:
             raise CheckpointError(
-                f"{path} was made with other code of the plugin than that of --plugin now ({there or 'no plugin'}, "
+                f"{path} was made with another code of the plugin than --plugin has now ({there or 'no plugin'}, "
                 f"not {value or 'no plugin'}): take the copy that the run keeps, --plugin "
                 f"{Path(path).parents[1] / COPY}, or choose a new --run-dir for the new code"
             )

@@ -1,7 +1,7 @@
-"""What other options would do: the same job with another halo buffer, other ranks and threads, precision, or schedule.
+"""The effect of other options: the same job with another halo buffer, other ranks and threads, precision, or schedule.
 
-Each is an estimate of its own. Some leave the results as they are. Others round what is kept or sent, or are another
-way to train, and then accuracy has to be looked at as well (docs/schedules.md).
+Each is an estimate of its own. Some leave the results as they are. Others round stored or sent numbers, or train in
+another way; then accuracy needs a check as well (docs/schedules.md).
 """
 
 import contextlib
@@ -38,7 +38,13 @@ WORTH_SAYING = 0.02
 
 @dataclass(frozen=True)
 class Alternative:
-    """options: {name: value} that differ; results: what becomes of these; ranks_per_node: None as it is."""
+    """A changed job.
+
+    Attributes:
+        options: {name: value} of the changes.
+        results: their effect on the results.
+        ranks_per_node: None for no change.
+    """
 
     options: Mapping[str, Any]
     results: str
@@ -48,8 +54,11 @@ class Alternative:
 def alternatives(
     source: Source, config: Config, row: Mapping[str, Any], machine: Machine | None, place: Place, choices: Choices
 ) -> list[dict[str, Any]]:
-    """Estimates of what else could be chosen for the job of `row`: the values of `as_values`, and `options` and
-    `results`. The first is the row itself. Options that the model, the schedule or the graph refuses are left out.
+    """Return estimates of alternatives for the job of `row`, without options that the model, the schedule or the graph
+    refuses.
+
+    Returns:
+        the values of `as_values` with `options` and `results`; the first is the row itself.
     """
     found = [{"options": "as asked", "results": SAME, **row}]
     for each in _candidates(config, row, machine):
@@ -90,7 +99,7 @@ def _candidates(config: Config, row: Mapping[str, Any], machine: Machine | None)
 
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
-    """Without the warnings of what is only tried out."""
+    """Suppress the warnings of trials in the body."""
     log = logging.getLogger("hpcgnn")
     level = log.level
     log.setLevel(logging.ERROR)

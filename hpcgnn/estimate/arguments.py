@@ -32,7 +32,7 @@ class Stats(NamedTuple):
     exponent: float = 0.0
 
     def induced(self, share: float) -> "Stats":
-        """What so many of the nodes induce that are drawn by chance."""
+        """Return the numbers of the subgraph induced by a random `share` of the nodes."""
         nodes, edges = max(1, round(self.nodes * share)), max(1, round(self.edges * share**2))
         return self._replace(nodes=nodes, edges=edges)
 
@@ -73,7 +73,7 @@ def share(text: str) -> float:
 
 
 def add_estimate(parser: argparse.ArgumentParser, ranks: object) -> None:
-    """Declare `hpcgnn estimate`, besides the options of training. ranks: reads a list of numbers of ranks."""
+    """Declare `hpcgnn estimate`, in addition to the options of training. ranks: parses a list of numbers of ranks."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = DESCRIPTION
     own = parser.add_argument_group("estimate")

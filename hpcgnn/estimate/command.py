@@ -38,7 +38,7 @@ PICTURES = ".png", ".pdf", ".svg"
 
 
 def estimate(config: Config, arguments: argparse.Namespace, choices: Choices) -> int:
-    """Print the table of an estimate, write what was asked for, and recommend a number of ranks."""
+    """Print the table of an estimate, write the requested files, and recommend a number of ranks."""
     inputs = [config.data.graph, config.model.plugin, arguments.config, arguments.machine]
     check_outputs({"--json": arguments.json, "--plot": arguments.plot}, inputs, arguments.force)
     if arguments.plot and Path(arguments.plot).suffix.lower() not in PICTURES:
@@ -79,7 +79,7 @@ def estimate(config: Config, arguments: argparse.Namespace, choices: Choices) ->
 
 
 def _assumed(arguments: argparse.Namespace) -> tuple[float, float]:
-    """(--cut-share, --train-share), or what stands for them."""
+    """Return (--cut-share, --train-share), or their defaults."""
     cut, train = arguments.cut_share, arguments.train_share
     return CUT_SHARE if cut is None else cut, TRAIN_SHARE if train is None else train
 
@@ -119,8 +119,11 @@ def _machine(arguments: argparse.Namespace, config: Config) -> Machine:
 
 
 def place_of(machine: Machine | None, ranks_per_node: int | None = None) -> Place:
-    """Where a job would run. ranks_per_node: where that is known without a machine. To be asked before anything is
-    tried out: without a machine the libraries are those of this process.
+    """Return the Place of a job. Call it before any trial: without a machine, the libraries are this process's.
+
+    Args:
+        machine: the machine, or None.
+        ranks_per_node: the number if it is known without a machine.
     """
     if machine is None:
         return Place(resident_bytes() + _MPI, file_bytes(), ranks_per_node, None)
@@ -136,7 +139,7 @@ def _to_vary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def _remarks(
     rows: list[dict[str, Any]], config: Config, machine: Machine | None, place: Place, arguments: argparse.Namespace
 ) -> Iterator[str]:
-    """What the table does not say by itself."""
+    """Yield remarks that explain the table."""
     if arguments.stats:
         cut, train = _assumed(arguments)
         yield f"assumed: --cut-share {cut:g} of the edges between ranks, --train-share {train:g}, all ranks alike"
@@ -144,10 +147,10 @@ def _remarks(
         yield "the upper table is without --memory; the lower one takes all ranks for as large as the largest"
         if machine is not None and machine.scratch is None:
             yield f"no seconds of the disk: {arguments.machine} has no [scratch] with read and write, bytes per second"
-    if config.schedule.intra_node == "shared":
+    if config.schedule.intra_node != "messages":
         yield from _of_nodes(rows, place)
     if not all(row["bytes_counted"] for row in rows):
-        yield "bytes are not counted from the graph: those of a small copy stand for them"
+        yield "bytes are not counted from the graph, but taken from a small copy"
     missing = sorted({name for row in rows for name in row.get("not_measured", ())})
     if missing:
         yield f"without a rate in {arguments.machine}: {', '.join(missing)}; their time is left out"
@@ -180,8 +183,8 @@ def _of_nodes(rows: list[dict[str, Any]], place: Place) -> Iterator[str]:
     counted = [row for row in rows if row["sent_by_nodes"]]
     if not counted:
         yield (
-            "without --intra-node shared: ranks of a node send each other their rows in these figures; of a graph "
-            "file, --ranks-per-node N counts what nodes send"
+            "as --intra-node messages: ranks of a node send each other their rows in these figures; of a file and a "
+            "model whose rows can be read in place, --ranks-per-node N counts what nodes send"
         )
         return
     yield f"--intra-node shared, {place.ranks_per_node} ranks on a node: only nodes send; memory is that of messages"

@@ -1,4 +1,4 @@
-"""What follows from small copies for a rank of full size, and from the ranks for the job."""
+"""Conclusions from small copies to a rank of full size, and from the ranks to the job."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from hpcgnn.exchange.stream import Use
 from hpcgnn.ops.row_tiles import TILE_ROWS
 from hpcgnn.plugins.account import FREE_HEAP
 
-# The larger copy has at most so many nodes and edges, the smaller one half of them.
+# Largest number of nodes and edges of the larger copy; the smaller copy has half of them.
 NODES, EDGES = 40_000, 1_000_000
 # A rank is tried at its full size where that is not much larger than the copies.
 NEARLY = 0.7
@@ -50,8 +50,13 @@ Layers = Callable[[list[float], int], Mapping[Place, HaloCounts]]
 
 @dataclass
 class Rank:
-    """One rank. loaded: bytes of the graph; growth: bytes that training adds; parts: {part: bytes} when it holds most.
-    work: {Operation: amounts} of an epoch; evaluation: of an evaluation.
+    """One rank.
+
+    Attributes:
+        loaded: bytes of the graph.
+        growth: bytes that training adds.
+        parts: {part: bytes} at the peak.
+        work, evaluation: {Operation: amounts} of an epoch, and of an evaluation.
     """
 
     loaded: int
@@ -63,12 +68,18 @@ class Rank:
 
 @dataclass
 class Forecast:
-    """A job on so many ranks. largest: Rank that holds most; busiest: that of most edges; mean: of mean numbers.
-    halo: {kind: Traffic} of an epoch, in the last stage of a schedule of several; others: {kind: (messages, bytes)}
-    that every rank sends besides; evaluation: {kind: Traffic} of an evaluation; metrics: (messages, bytes) that every
-    rank sends there besides. uses, halos: of the streams of an epoch, see Trial and `halo_traffic`. counted: whether
-    bytes of layers that compute some rows only are counted from the graph, or follow from the copy. epochs: of the run.
-    experiment: what was tried out.
+    """A job on some number of ranks.
+
+    Attributes:
+        largest, busiest, mean: the Rank with the most memory, with the most edges, and with mean numbers.
+        halo: {kind: Traffic} of an epoch, in the last of several stages.
+        others: {kind: (messages, bytes)} of every rank's other traffic.
+        evaluation: {kind: Traffic} of an evaluation.
+        metrics: (messages, bytes) of every rank's other traffic in it.
+        uses, halos: streams of an epoch, see Trial and `halo_traffic`.
+        counted: whether the bytes of pruned layers are counted from the graph, or derived from the copy.
+        epochs: number of epochs.
+        experiment: the trial behind it.
     """
 
     experiment: Experiment
@@ -219,9 +230,13 @@ def _work(
     line: Callable[[Any, Any], Any],
     fewer: float,
 ) -> dict[Operation, np.ndarray]:
-    """Amounts of a rank of full size. wide: of the larger copy with tiles twice as long, which shows how many calls are
-    made once for each tile; fewer: how many times as many as there are those are which the rank does not make, since
-    its tiles are longer.
+    """Return the amounts of a rank of full size.
+
+    Args:
+        large, small: amounts of two copies.
+        wide: amounts of the larger copy with tiles twice as long, to find the calls made once per tile.
+        line: extends a straight line from two amounts.
+        fewer: the surplus of these calls in the copy, in units of their number; the rank has longer tiles.
     """
     zero = np.zeros(3)
     found = {}
@@ -234,8 +249,9 @@ def _work(
 
 
 def _candidates(shares: Shares) -> list[int]:
-    """Ranks of which one holds most or has most to do: with the most nodes, the most edges, the largest halo; without
-    those that are hardly more than the mean.
+    """Return the ranks that may have the most memory or work: the most nodes, the most edges, the largest halo.
+
+    Ranks close to the mean are left out.
     """
     parts = [shares] if shares.seen is None else [shares, shares.seen]
     columns = [column for part in parts for column in (part.nodes, part.edges, part.inward.received)]
@@ -243,7 +259,7 @@ def _candidates(shares: Shares) -> list[int]:
 
 
 def _size(shares: Shares, of: Callable[[np.ndarray], float]) -> Size:
-    """What a rank holds of all that ranks hold. of: takes its number from those of all ranks."""
+    """Return the Size of one rank. of: picks its number from the numbers of all ranks."""
 
     def pick(values: np.ndarray) -> int:
         return round(float(of(values)))

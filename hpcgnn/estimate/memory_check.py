@@ -1,4 +1,4 @@
-"""The line about memory of a dry run: what the largest rank will hold, and whether the nodes of the job have that."""
+"""The memory line of a dry run: the memory of the largest rank, and whether the nodes of the job have it."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -11,14 +11,21 @@ from hpcgnn.estimate.command import forecasts
 from hpcgnn.estimate.results import Place, as_values, size_in_words
 from hpcgnn.graphfile.storage import GraphFile
 
-# Above so many edges counting takes minutes, and a dry run should not.
+# With more edges, counting takes minutes, and a dry run should not.
 MOST_EDGES = 20_000_000
 
 
 def memory_lines(config: Config, rank_counts: Iterable[int], place: Place) -> Iterator[str]:
-    """A line for each number of ranks. place: `place_of(None)` before anything was tried out. Raises ConfigError after
-    the last where the batch system says what memory a node of the job gives and how ranks lie on nodes, and some number
-    of ranks does not fit.
+    """Yield a line for each number of ranks.
+
+    Args:
+        config: the configuration.
+        rank_counts: numbers of ranks.
+        place: `place_of(None)` before any trial.
+
+    Raises:
+        ConfigError: after the last line, if some number of ranks does not fit. This needs the batch system's memory of
+            a node, and the placement of ranks on nodes.
     """
     with GraphFile(config.data.graph) as file:
         if file.meta.num_edges > MOST_EDGES:

@@ -31,9 +31,13 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where a job would run. libraries: bytes of a rank before it reads a graph, besides those that its model takes
-    more than the reference model does (see `Experiment`); shared: those of them that the ranks
-    of a node have together; memory: bytes of a node, if known.
+    """The node on which a job would run.
+
+    Attributes:
+        libraries: bytes of a rank before it reads a graph, without the excess of its model over the reference model
+            (see `Experiment`).
+        shared: the part of them that the ranks of a node share.
+        memory: bytes of a node, if known.
     """
 
     libraries: int
@@ -125,7 +129,7 @@ def _spread(most: float, mean: float, ranks: int) -> dict[str, int]:
 
 
 def _parts(parts: dict[str, int], peak: int) -> dict[str, int]:
-    """With what is not in them: libraries, and what is outside of the account."""
+    """Return the parts completed with libraries, and with memory outside of the account."""
     return {**parts, "libraries": peak - sum(parts.values())}
 
 

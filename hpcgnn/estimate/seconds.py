@@ -1,4 +1,4 @@
-"""Seconds of an epoch on a machine: what operations take, what messages take, and how much of these is hidden."""
+"""Seconds of an epoch on a machine: operations, messages, and the hidden part of the messages."""
 
 from dataclasses import dataclass
 
@@ -25,13 +25,17 @@ SIZES = {"fp32": 4, "fp64": 8, "bf16": 2, "": 4, "other": 4}
 
 @dataclass
 class Seconds:
-    """Of an epoch on the rank with most to do. parts: wall seconds by part, which add up to `epoch`; cpu: processor
-    seconds of all ranks together; unknown: names of operations that the machine has no rate of; assumed: what of the
-    machine was not measured and matters here, in words.
+    """The time of an epoch on the busiest rank.
 
-    Of the parts `gather`, `products` and `others` are the work of kernels and of torch, which the threads of a rank
-    share. All others are of one thread, however many there are: `serial` has calls, layers, wake-ups and the watchdog;
-    `messages` their processor time, and what of their way is not hidden; `reduction` the collectives.
+    The parts `gather`, `products` and `others` are the work of kernels and of torch, which the threads of a rank share.
+    All other parts run on one thread. `serial` has calls, layers, wake-ups and the watchdog. `messages` has their
+    processor time, and their transfer time that is not hidden. `reduction` has the collectives.
+
+    Attributes:
+        parts: wall seconds by part, which add up to `epoch`.
+        cpu: processor seconds of all ranks together.
+        unknown: names of operations without a rate of the machine.
+        assumed: unmeasured properties of the machine that matter here, in words.
     """
 
     epoch: float
@@ -44,9 +48,13 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Cores:
-    """How the cores of a node are shared. threads: of a rank; crowd, crowd_serial: threads on a core where all threads
-    of all ranks work, and where one of each does; speed: of the threads of a rank, beside one, each on a core of its
-    own; slower: how many times the processor seconds of the machine's rates are taken.
+    """How ranks share the cores of a node.
+
+    Attributes:
+        threads: threads of a rank.
+        crowd, crowd_serial: threads on a core if all threads of all ranks work, and if one thread of each works.
+        speed: speed of a rank's threads over one, each on a core of its own.
+        slower: factor of the processor seconds over the machine's rates.
     """
 
     threads: int
@@ -57,7 +65,7 @@ class Cores:
 
     @classmethod
     def of(cls, machine: Machine, on_node: int) -> "Cores":
-        """Those of a node with so many ranks."""
+        """Return the Cores of a node with `on_node` ranks."""
         # Threads that are more than the cores take turns.
         crowd = max(1.0, on_node * machine.threads / machine.cores)
         # A thread that has its turn finds 1 - 1 / crowd of the core's caches full of other threads' data.
@@ -82,7 +90,7 @@ class Cores:
 
 
 def seconds(forecast: Forecast, machine: Machine) -> Seconds:
-    """What an epoch takes, and an evaluation."""
+    """Return the seconds of an epoch, and of an evaluation."""
     shares, limit, unknown = forecast.shares, forecast.experiment.limit, set[str]()
     ranks = shares.ranks
     on_node = min(ranks, machine.ranks)
@@ -132,8 +140,14 @@ def _times(factor: float, parts: dict[str, float]) -> dict[str, float]:
 def _computing(
     work: dict[Operation, np.ndarray], shares: Shares, limit: int, machine: Machine, unknown: set[str]
 ) -> dict[str, float]:
-    """{part: processor seconds} of a rank, of which one thread has the `serial` ones. shares: of the graph that the
-    work is done on; limit: bytes of the halo buffers.
+    """Return {part: processor seconds} of a rank; the `serial` ones run on one thread.
+
+    Args:
+        work: {Operation: amounts}.
+        shares: Shares of the graph under the work.
+        limit: bytes of the halo buffers.
+        machine: the machine.
+        unknown: names of operations without a rate; extended.
     """
     parts = dict.fromkeys((*PARALLEL, "serial"), 0.0)
     wake = machine.waking(machine.threads)
@@ -196,7 +210,7 @@ def _reductions_cpu(forecast: Forecast, machine: Machine) -> float:
 
 
 def _wire_seconds(traffic: dict[str, Traffic], machine: Machine, nodes: int, on_node: int) -> float:
-    """What messages take that leave a node, as if nothing were computed meanwhile."""
+    """Return the seconds of messages that leave a node, without overlap with work."""
     if nodes == 1:
         return 0.0
     network, total = machine.network, 0.0
@@ -208,7 +222,7 @@ def _wire_seconds(traffic: dict[str, Traffic], machine: Machine, nodes: int, on_
 
 
 def _reduction(forecast: Forecast, machine: Machine, nodes: int, adding: float) -> float:
-    """Wall seconds of what is reduced: twice its bytes, those of adding them, and the meetings of all ranks."""
+    """Return the wall seconds of reductions: twice the bytes, their additions, and the barriers of all ranks."""
     ranks = forecast.shares.ranks
     if ranks == 1:
         return 0.0

@@ -2,8 +2,8 @@
 
 For each form of rows it is carved into two buffers to receive and one to send, and, where results go back to the owners
 of the rows, two narrow ones for each way. Where rows travel narrowed, the memory in which they are widened is part of
-it. Layers, directions and epochs share it, for no two streams are ever under way. What arrives for a node of several
-ranks lies in memory that they share; the limit is then that of all of them together.
+it. Layers, directions and epochs share it, for no two streams are ever under way. Rows for a node of several
+ranks lie in memory that they share; the limit then holds for all of them together.
 
 What a turn sends has been on its way for as long as the turn before was computed, and its receivers wait for it, when
 the next turn is packed in its place. A second buffer to send from would spare a wait that is over as a rule, and make
@@ -57,8 +57,8 @@ class HaloBuffers:
         limit.
 
         summed_bytes: per row of a turn, where results are summed before they are narrowed. widened_bytes: per row of a
-        round, of which none has more than `rows`. ranks: of a node that has the rows together: each of them adds in
-        memory of its own what returns, and widens rows for itself.
+        round, of which none has more than `rows`. ranks: of a node that has the rows together: each of them adds
+        returns in memory of its own, and widens rows for itself.
         """
         given = (2 if summed_bytes else 2 * ranks) * return_bytes
         each = 3 * row_bytes + given + 2 * return_bytes + ranks * summed_bytes

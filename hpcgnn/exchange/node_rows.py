@@ -152,7 +152,7 @@ class NodeRows:
                 self.own_bytes -= matrix.own_bytes
 
     def foreign_bytes(self) -> int:
-        """Resident bytes of other ranks that this process has touched: their rows, and their shares of what is common.
+        """Resident bytes of other ranks that this process has touched: their rows, and their shares of common memory.
         The kernel counts them here too. Local.
         """
         matrices = [each for known in self._matrices.values() for each in known]
@@ -179,7 +179,7 @@ class NodeRows:
         return torch.frombuffer(memory, dtype=dtype, count=count)
 
     def common_storages(self) -> dict[int, int]:
-        """{address: bytes} of what `common` gave and somebody still refers to. Local."""
+        """{address: bytes} of memory from `common` with references left. Local."""
         memories = [memory for each in self._common if (memory := each()) is not None]
         return {torch.frombuffer(each, dtype=torch.uint8).data_ptr(): len(each) for each in memories}
 

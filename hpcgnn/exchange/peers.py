@@ -1,10 +1,11 @@
 """Who exchanges rows with whom: nodes. A node is one rank, or ranks that read each other's rows where they are.
 
-What one node owes another is cut into lanes: each rank of the sender has a share of the rows and sends it to one rank
-of the receiver. So no rank leads, and a node has as many lanes as ranks. What arrives is there for the whole node.
+The rows from one node to another are cut into lanes: each rank of the sender has a share of the rows and sends it to
+one rank of the receiver. So no rank leads, and a node has as many lanes as ranks. Arrived rows are there for the whole
+node.
 
-Numbers of nodes take the place of ranks in all that is planned: ring offsets, rounds, what is received and sent. Nodes
-are numbered by their first rank, so where every node is one rank these are the ranks.
+Numbers of nodes take the place of ranks in a plan: in ring offsets, rounds, received and sent rows. Nodes are numbered
+by their first rank, so where every node is one rank these are the ranks.
 """
 
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from hpcgnn.exchange.node_rows import NodeRows, Spread
 
 
 class Lane(NamedTuple):
-    """Rows start..stop (half open) of those that a node has for the one at a ring offset, and the ranks at its ends."""
+    """Rows start..stop (half open) from one node to the one at a ring offset, and the ranks at its ends."""
 
     offset: int
     start: int
@@ -32,9 +33,9 @@ class Lane(NamedTuple):
 
 
 def cap_of_nodes(cap: int, fewest: int, returns: bool, widens: bool) -> int:
-    """The rows of a round between nodes, for buffers that together are as large as those of its ranks.
+    """The rows of a round between nodes, for buffers that together are as large as the buffers of its ranks.
 
-    Each rank of a node adds for itself what returns, and widens rows for itself: both lie beside the shared buffers.
+    Each rank of a node adds returns for itself, and widens rows for itself: both take memory of its own.
 
     Args:
         cap: rows of a round between single ranks.
@@ -50,7 +51,7 @@ def cap_of_nodes(cap: int, fewest: int, returns: bool, widens: bool) -> int:
 class Peers:
     """The nodes, as one rank sees them.
 
-    members: int32 (P,), the ranks, those of a node after another's; first: int64 (N + 1,), where each node's begin.
+    members: int32 (P,), the ranks, node after node; first: int64 (N + 1,), where each node's begin.
     number: of this rank's node; place: of this rank in it. rows: NodeRows of this node; None where it is this rank.
     """
 
@@ -123,13 +124,13 @@ class Peers:
 
     def planned(self, place: int) -> range:
         """The ring offsets of receiving that the rank at this place plans for its node: with the nodes they come
-        from. It plans what goes to these nodes as well, which is at the opposite offsets.
+        from. It plans the rows to these nodes as well, at the opposite offsets.
         """
         others = self.size - 1
         return range(1 + place * others // len(self.ranks), 1 + (place + 1) * others // len(self.ranks))
 
     def planner(self, node: int, offset: int) -> int:
-        """The rank of a node that plans what this one receives at a ring offset."""
+        """The rank of a node that plans the rows received at a ring offset."""
         ranks, others = self.of(node), self.size - 1
         ends = [(place + 1) * others // len(ranks) for place in range(len(ranks))]
         return ranks[int(np.searchsorted(ends, offset - 1, side="right"))]
@@ -154,8 +155,9 @@ class Peers:
     # --- what they share ----------------------------------------------------------------------------------------------
 
     def opened(self, columns: Spread | None, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(the values (num_rows,) of all rows of the node, what is to be held while they are read), of own ones (n_p,).
-        Collective over the node.
+        """(the values (num_rows,) of all rows of the node, a reference to hold while they are read).
+
+        values: own ones (n_p,). Collective over the node.
         """
         if self.rows is None or columns is None:
             return values, values
@@ -163,12 +165,12 @@ class Peers:
         return found.reshape(-1), own
 
     def common(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """Uninitialised numbers (count,) for what arrives for the node. Collective over the node."""
+        """Uninitialised numbers (count,) for arriving rows of the node. Collective over the node."""
         return torch.empty(count, dtype=dtype) if self.rows is None else self.rows.common(count, dtype)
 
     def meet(self, number: int) -> None:
-        """Wait until all ranks of the node are here: then what each has received or written before can be read. number:
-        the same for all, which is checked. Collective over the node.
+        """Wait until all ranks of the node are here: then all received or written numbers can be read. number: the same
+        for all, which is checked. Collective over the node.
         """
         if self.rows is not None:
             self.rows.meet(number)

@@ -4,8 +4,9 @@ The *halo* of a rank is the set of other ranks' nodes that have an edge into it,
 owner's order of the file. Each rank tells every owner once which of its rows it wants; afterwards only rows travel,
 never ids.
 
-Where ranks read each other's rows in the memory of their node, the halo and all else here is the node's: what any of
-its ranks needs of another node's crosses once (see peers.py; graph/between_nodes.py makes such a plan).
+Where ranks read each other's rows in the memory of their node, the halo and all else here is the node's: a row
+that some of its ranks need of another node crosses once (see peers.py).
+graph/transforms/between_nodes.py makes such a plan.
 """
 
 from collections.abc import Iterable, Iterator

@@ -143,7 +143,7 @@ class Stream(Generic[EdgesT]):
         self._close(returns)
 
     def of_columns(self, values: torch.Tensor) -> torch.Tensor:
-        """What belongs to the columns of the own block, of what belongs to own rows (n_p,). Collective, once for the
+        """Values of the columns of the own block, from values of own rows (n_p,). Collective, once for the
         same values.
         """
         return values

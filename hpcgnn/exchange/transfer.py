@@ -1,10 +1,10 @@
 """One turn of a stream: rows out and in, and results back. Which rows, and to whom, the plan has settled.
 
-Nothing here computes but the narrowing and widening of rows, and the sums of what the ranks of a node return; every
+Nothing here computes but the narrowing and widening of rows, and the sums of returns of the ranks of a node; every
 function begins or finishes messages and returns at once or when they are through.
 
-The ranks of a node share what arrives for it. Each receives its lanes, and all meet when theirs are there. So no rank
-begins a turn before all have computed the one before: then nobody reads the buffer of which the turn makes use again.
+The ranks of a node share arriving rows. Each receives its lanes, and all meet when theirs are there. So no rank begins
+a turn before all have computed the one before: then nobody reads the buffer that the turn uses again.
 """
 
 from collections.abc import Sequence
@@ -29,10 +29,10 @@ Cut = tuple[Lane, torch.Tensor, int]
 class Turn:
     """What travels in one turn of a stream, whatever the rows are like. Made once and used by every layer and epoch.
 
-    number: of the turn; segments: what travels; rounds: indices of the rounds that these make up; incoming: [(Lane, its
+    number: of the turn; segments: of the rows; rounds: indices of the rounds that these make up; incoming: [(Lane, its
     rows)], of all that this rank's node receives; outgoing: [(Lane, its rows)], of all that it sends; spans: [(the
     first, one past the last)] of the latter rows among all that the plan sends; sent_by: Sending of each lane that this
-    rank sends, sent: the same with what follows each other in one; places: [(round, start, stop)], where the rows of a
+    rank sends, sent: the same, with consecutive ones as one; places: [(round, start, stop)], where the rows of a
     round stand among those that come.
     """
 
@@ -74,7 +74,7 @@ class Turn:
         return sum(form.message_bytes(count) for _, count in self.incoming)
 
     def bytes_out(self, form: Form) -> int:
-        """Bytes that those of all ranks of the node take where they are packed."""
+        """Bytes of the packed messages of all ranks of the node."""
         return sum(form.message_bytes(count) for _, count in self.outgoing)
 
 
@@ -118,7 +118,7 @@ class Transfer:
         self._messages: dict[tuple[bool, str], PersistentExchange] = {}  # by whether they return, and kind
 
     def _prepare_returns(self, back: Form) -> None:
-        """Cut the memory for what returns: for every rank of the node a part in which it adds, then the messages."""
+        """Cut the memory for returns: for every rank of the node a part in which it adds, then the messages."""
         turn, peers, lease = self.turn, self.plan.peers, self.lease
         shape = len(peers.ranks), self.num_received, back.width
         size = shape[0] * shape[1] * shape[2] * back.dtype.itemsize
@@ -208,8 +208,8 @@ class Transfer:
         self.back = self._added[self.plan.peers.place].zero_()
 
     def begin_returns(self, draw: int, kind: str) -> None:
-        """Send `back`, of all ranks of the node together, to where the rows came from, and begin to receive what comes
-        back for those that went.
+        """Send `back`, of all ranks of the node together, to where the rows came from, and begin to receive the
+        returns for sent rows.
         """
         form, peers = self.form_back, self.plan.peers
         peers.meet(self.turn.number)  # all have added
@@ -224,7 +224,7 @@ class Transfer:
         self._returning = self._exchange(True, kind)
 
     def finish_returns(self, total: torch.Tensor) -> None:
-        """Finish both and add what came for own rows to total (n_p, R), in the fixed order of the plan."""
+        """Finish both and add the returns for own rows to total (n_p, R), in the fixed order of the plan."""
         self._returning.finish()
         peers, columns = self.plan.peers, self.plan.columns
         peers.meet(self.turn.number)  # what came is there, whichever rank has received it

@@ -86,7 +86,7 @@ class Wire:
     """The choice of --halo-dtype, and what it takes to follow it.
 
     name: a key of NARROW. ids: int64 (n_p,), the original ids of own nodes; key(number): of the rounding of the
-    number-th stream of the present epoch; what is rounded at random needs both. overflowed: whether a finite number has
+    number-th stream of the present epoch; random rounding needs both. overflowed: whether a finite number has
     left the range of fp16 on this rank. widths: those of `auto`, or None; drawn: streams of this epoch so far.
     """
 
@@ -181,7 +181,7 @@ class Wire:
         *place: int,
         ids: torch.Tensor | None = None,
     ) -> None:
-        """Write what is sent of rows x (n, F) as one message; scale, within: see Sending.pack. draw: key of the
+        """Write the sent rows and sums of x (n, F) as one message; scale, within: see Sending.pack. draw: key of the
         rounding, which rows among sums have no ids for, but the place of the message. ids: as of `encode`.
         """
         if sent.sums is None:

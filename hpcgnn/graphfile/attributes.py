@@ -1,8 +1,8 @@
 """Attributes of HDF5 objects: numbers, and texts of fixed length.
 
-h5py writes a text with variable length unless told otherwise. HDF5 keeps those in a "global heap", the one part of its
-metadata without a checksum: one flipped bit in it held the library in an endless loop (HDF5 2.0). So texts are written
-with their length, which leaves them in the checksummed object header, and others are refused without being read.
+By default, h5py writes texts with variable length. HDF5 keeps those in a "global heap", the one part of its metadata
+without a checksum: one flipped bit in it held the library in an endless loop (HDF5 2.0). So texts are written with
+their length, which leaves them in the checksummed object header. Other texts are refused without being read.
 """
 
 from typing import Any
@@ -25,9 +25,10 @@ def write_attributes(place: Any, **attributes: Any) -> None:
 
 
 def read_attributes(place: Any) -> dict[str, Any]:
-    """{name: str or numpy scalar or array} of an open file, group or dataset.
+    """Return {name: str or numpy scalar or array} of an open file, group or dataset.
 
-    Raises FormatError, beside what h5py raises for damage, for an attribute that is refused.
+    Raises:
+        FormatError: an attribute is refused. Damage raises h5py's own errors.
     """
     found = {}
     for name in place.attrs:

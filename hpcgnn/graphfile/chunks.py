@@ -1,8 +1,8 @@
-"""How large the chunks of datasets are: what HDF5 reads, checks and writes at a time.
+"""The size of datasets' chunks: HDF5 reads, checks and writes whole chunks.
 
-A chunk is read whole by every rank that wants a row of it. Chunks of 1 MiB are read at full speed, but where clusters
-are small and a map scatters them, every rank has one in every chunk: 128 ranks read an R-MAT graph 85 times. So a chunk
-is no larger than a cluster in the mean, down to a page.
+Every rank that needs a row of a chunk reads all of it. Chunks of 1 MiB are read at full speed. But if clusters are
+small and a map scatters them, every rank has one in every chunk: 128 ranks read an R-MAT graph 85 times. So a chunk is
+no larger than a mean cluster, down to a page.
 """
 
 from typing import Any
@@ -29,6 +29,7 @@ def create_dataset(group: Any, name: str, shape: tuple[int, ...], dtype: np.typi
 
 
 def most_chunks(chunk_bytes: int) -> int:
-    """Chunks of so many bytes that are read at a time, to pick rows from them: as many bytes of small ones as of
-    large ones."""
+    """Return the number of chunks to read at a time, to pick rows from them: the same bytes for small and large
+    chunks.
+    """
     return max(MOST_CHUNKS, MOST_CHUNKS * CHUNK_BYTES // max(1, chunk_bytes))

@@ -1,5 +1,6 @@
-"""HDF5 files of columns: one that is written slab by slab, complete under its name or not there; and columns that are
-written past HDF5, since several processes may write their rows of one array of bytes at once.
+"""HDF5 files of columns: one that is written slab by slab, complete under its name or absent.
+
+It also has columns written past HDF5, since several processes may write their rows of one byte array at once.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ from hpcgnn.graphfile.writing import written_file
 
 
 def text_type(longest: int) -> np.dtype:
-    """The type of a column of texts of at most so many bytes of UTF-8."""
+    """Return the type of a column of texts with at most `longest` bytes of UTF-8."""
     return np.dtype(h5py.string_dtype("utf-8", max(1, longest)))
 
 

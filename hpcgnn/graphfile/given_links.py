@@ -1,7 +1,7 @@
-"""Held-out edges that come with a graph, and the pairs that they are compared with: nodes by their original ids.
+"""Held-out edges that come with a graph, and their negative pairs, by original node ids.
 
-Like the users' ids they are not in the order of the nodes, so that a graph that is reordered leaves them as they are. A
-reader that does not know them sees the edges of the graph, which are those of training, and no others.
+Like the users' ids they do not depend on the order of the nodes, so reordering a graph leaves them as they are. A
+reader without support for them sees only the graph's own edges, which are for training.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,13 +13,13 @@ from hpcgnn.graphfile.schema import KINDS_OF_NEGATIVES, GivenLinks, Rows
 if TYPE_CHECKING:
     from hpcgnn.graphfile.storage import GraphFile
 
-#: What is held out, in this order.
+#: The splits with held-out edges, in this order.
 HELD = ("val", "test")
 #: What a file may have of each: pairs; pairs that all of them are compared with; nodes in place of the target of each.
 EDGES, NEGATIVES, TARGETS = "edges", "negatives", "negative_targets"
-#: What pairs are compared with: nothing that is given, pairs that all share, or nodes of their own.
+#: The kinds of negatives: none in the file, pairs that all edges share, or nodes for each edge.
 NONE, SHARED, EACH = KINDS_OF_NEGATIVES
-#: The attribute of the pairs that says how many of them are edges of the graph as well.
+#: The attribute with the number of pairs that are edges of the graph as well.
 AMONG = "among_edges"
 
 
@@ -63,7 +63,9 @@ def given_shapes(file: "GraphFile") -> dict[str, tuple[int, ...]]:
 
 
 def summary(file: "GraphFile") -> dict[str, dict[str, Any]]:
-    """{split: {'pairs', 'negatives' (of all pairs, or of each), 'of': which, 'among_edges'}} of what is held out."""
+    """Return {split: {'pairs', 'negatives' (of all pairs, or of each), 'of': which, 'among_edges'}} of the held-out
+    edges.
+    """
     kind, found = file.meta.negatives, {}
     part = {SHARED: NEGATIVES, EACH: TARGETS}.get(kind)
     for split in HELD if kind else ():

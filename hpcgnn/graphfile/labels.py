@@ -1,8 +1,7 @@
-"""The kinds of labels that a graph file holds, one for each task: how they are stored, which nodes have one, and which
-values are wrong.
+"""The kinds of labels in a graph file, one for each task: their storage, the labelled nodes, and invalid values.
 
-Whatever reads or checks labels asks the kind, so that another kind is a class here and nothing else below training
-(what a model learns from them is the business of the room `tasks`).
+All code that reads or checks labels asks the kind. So a new kind is a class here, and no other change below training.
+The room `tasks` decides how a model learns from them.
 """
 
 from typing import Any, Protocol
@@ -13,7 +12,12 @@ CLASSIFICATION, MULTILABEL, REGRESSION = "classification", "multilabel", "regres
 
 
 class LabelKind(Protocol):
-    """storage: kinds of numpy's types that the file may have. said: what labels are, in words."""
+    """A kind of labels.
+
+    Attributes:
+        storage: kinds of numpy types that the file may have.
+        said: the labels in words.
+    """
 
     storage: str
     said: str
@@ -22,7 +26,7 @@ class LabelKind(Protocol):
         """Of the dataset. outputs: classes, labels or targets, `num_classes` of the file."""
 
     def fault(self, labels: np.ndarray, outputs: int) -> str:
-        """What is wrong with some nodes' labels, as the file has them, in words; '' for nothing."""
+        """Describe an error in some nodes' stored labels; '' for none."""
 
     def labelled(self, labels: Any) -> Any:
         """bool (n,): which nodes have a label. labels: array or tensor, as the file or as a rank has them."""
@@ -31,7 +35,7 @@ class LabelKind(Protocol):
         """Labels of the file as a rank keeps them."""
 
     def none(self, nodes: int, outputs: int) -> np.ndarray:
-        """What a rank keeps of so many nodes that have no label."""
+        """Return a rank's labels for `nodes` unlabelled nodes."""
 
 
 class Classes:
@@ -84,8 +88,8 @@ class LabelSets:
 
 
 class Targets:
-    """One or several real numbers for a node: float (n,) or (n, T), NaN for those that are not known; a rank has
-    (n_p, T) of the same type.
+    """One or several real numbers per node: float (n,) or (n, T), NaN for unknown ones; a rank has (n_p, T) of this
+    type.
     """
 
     storage, said = "f", "real numbers"

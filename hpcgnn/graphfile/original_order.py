@@ -17,7 +17,7 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.graphfile.columns import written_columns
 from hpcgnn.graphfile.storage import SLAB_ROWS
 
-# What rank 0 holds of wide rows at a time.
+# Bytes of wide rows that rank 0 holds at a time.
 SLAB_BYTES = 64 << 20
 #: Nodes int64 (m,), ascending, and their rows: {name: (m, width)}.
 Slab = tuple[np.ndarray, dict[str, np.ndarray]]
@@ -31,13 +31,19 @@ def share_of(rank: int, num_nodes: int, comm: Communicator) -> tuple[int, int]:
 
 
 class OriginalOrder:
-    """Rows of all ranks, of all nodes or of some, to be gone through once in the original order. Made collectively.
+    """Rows of all ranks, for all nodes or some, in one pass through the original order. Made collectively.
 
-    rows: {name: (n_p, width)} of own nodes, the same names, widths and dtypes on all ranks; original_id: int64 (n_p,).
-    wanted: int64, ascending, the nodes that are wanted of those that this rank keeps (`share_of`); None: all are.
-    Memory beyond the arguments: twice this rank's share of one of them, and all that it keeps. Then every rank goes
+    Memory beyond the arguments is twice this rank's share of one matrix, and its slab of all. Then every rank goes
     through its `own_slabs()`; or rank 0 through `slabs()` while the others `hand_over()`.
-    num_rows: how many rows there are, of all ranks; widths, dtypes: {name: of the rows}.
+
+    Args:
+        rows: {name: (n_p, width)} of owned nodes, with the same names, widths and dtypes on all ranks.
+        original_id: int64 (n_p,).
+        wanted: int64, ascending, the wanted nodes in this rank's slab (`share_of`); None for all.
+
+    Attributes:
+        num_rows: number of rows of all ranks.
+        widths, dtypes: {name: width or dtype of its rows}.
     """
 
     def __init__(
@@ -75,7 +81,7 @@ class OriginalOrder:
             yield start, self._with_nodes(start, count, slab)
 
     def _with_nodes(self, first: int, count: int, rows: dict[str, np.ndarray]) -> Slab:
-        """So many rows, from this one on, with their nodes apart."""
+        """Return `count` rows from `first` on, with their nodes as a separate array."""
         return (np.arange(first, first + count) if self._all else rows.pop("node")[:, 0]), rows
 
     def _pieces(self) -> Iterator[list[tuple[int, int, int]]]:
@@ -95,7 +101,7 @@ class OriginalOrder:
             ]
 
     def slabs(self, nodes_alone: bool = False) -> Iterator[Slab]:
-        """All rows, slab by slab, on rank 0 alone. nodes_alone: without what is in them, and so here as there."""
+        """Yield all rows, slab by slab, on rank 0 alone. nodes_alone: without their contents; equal on all ranks."""
         first = 0
         for parts in self._pieces():
             count = sum(stop - start for _, start, stop in parts)
@@ -154,10 +160,16 @@ def write_in_original_order(
 def read_in_original_order(
     read: Callable[[int, int], torch.Tensor], original_id: torch.Tensor, num_nodes: int, comm: Communicator
 ) -> torch.Tensor:
-    """The rows of own nodes (n_p, C) of what is stored in the original order. Collective.
+    """Return the owned nodes' rows (n_p, C) of an array stored in the original order. Collective.
 
-    read(start, stop) -> rows of a range of original ids: called once on each rank, for the range that it keeps, from
-    which others get theirs. Its errors are raised on all ranks. Memory: twice this rank's share.
+    Memory is twice this rank's share.
+
+    Args:
+        read: read(start, stop) returns rows of a range of original ids. Each rank calls it once, for its slab, from
+            which others get theirs. Its errors are raised on all ranks.
+        original_id: int64 (n_p,).
+        num_nodes: number of nodes of the graph.
+        comm: the communicator.
     """
     start, stop = share_of(comm.rank, num_nodes, comm)
     with comm.together("reading rows of nodes"):
@@ -188,10 +200,14 @@ def _by_keeper(original_id: torch.Tensor, num_nodes: int, comm: Communicator) ->
 
 
 class _Places:
-    """How rows get from their owners to their keepers: the keeper's places of what comes from each rank. Made
-    collectively.
+    """How rows get from their owners to the ranks that keep their slabs. Made collectively.
 
-    ids: the own nodes by keeper, ascending; expected: how many come from each rank; start, stop: what this rank keeps.
+    It holds the places in this rank's slab for the rows of each rank.
+
+    Attributes:
+        ids: owned nodes by keeper, ascending.
+        expected: number of rows from each rank.
+        start, stop: this rank's slab.
     """
 
     def __init__(

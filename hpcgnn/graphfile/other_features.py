@@ -20,11 +20,20 @@ Put = Callable[[int, np.ndarray, int], None]
 
 @contextlib.contextmanager
 def with_other_features(file: GraphFile, path: str | Path, width: int, parts: int, **attributes: Any) -> Iterator[Put]:
-    """Yield the verb that fills the float32 features (n, parts × width) of a copy of an open graph file: rows of one
-    part at a time, in the order of the file.
+    """Copy an open graph file with other float32 features (n, parts × width), and yield the function that fills them.
 
-    A chunk holds columns of one part, so that each is written once. attributes: of the root, beside those of the file.
-    The copy is at `path` when the body has ended. Raises FormatError where it cannot be written, or read.
+    It takes rows of one part at a time, in the order of the file. A chunk holds columns of one part, so that each is
+    written once. The copy is at `path` when the body has ended.
+
+    Args:
+        file: the open file.
+        path: the copy.
+        width: columns of a part.
+        parts: number of parts.
+        attributes: root attributes in addition to the file's.
+
+    Raises:
+        FormatError: the copy cannot be written, or the file cannot be read.
     """
     with replacing(path) as temporary, written_file(temporary) as (copy, check):
         try:
@@ -33,7 +42,7 @@ def with_other_features(file: GraphFile, path: str | Path, width: int, parts: in
             file.file.visit(names.append)  # links are not followed
             for name in names:
                 if not name.startswith(_FEATURES) and hasattr(file.file[name], "shape"):
-                    file.shape(name)  # refuses what lies in other files
+                    file.shape(name)  # refuses data in other files
                     file.file.copy(file.file[name], copy, name=name)
         except (KeyError, OSError, RuntimeError) as error:  # writing raises nothing: see writing.py
             raise FormatError(f"{file.path} cannot be copied ({error}); the file is corrupted") from error

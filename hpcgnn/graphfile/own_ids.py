@@ -1,8 +1,8 @@
-"""The ids that the user's tables have for the nodes, numbers or words, so that results can be joined with them.
+"""The nodes' ids in the user's tables, numbers or words, so that results can be joined with them.
 
-Unlike all else in a graph file they lie in the original order of the nodes. What is written for people is written in
-that order, slab by slab, so that ids are read as they are wanted; and a graph that is reordered leaves them where they
-are. Words are kept one after another with offsets: a column of texts of fixed length would be as wide as the longest.
+They are the one part of a graph file in the original order of the nodes. Files for people are written in that order,
+slab by slab, so ids are read as they are needed. Reordering a graph leaves them in place. Words are stored one after
+another with offsets: a column of texts of fixed length would be as wide as the longest.
 """
 
 import itertools
@@ -22,9 +22,7 @@ _BLOCK = 1 << 16
 
 
 def packed(ids: np.ndarray) -> Rows | Words | None:
-    """What a graph file keeps of the ids (n,) of all nodes, of integers or of text; None where they are the nodes'
-    numbers.
-    """
+    """Return the stored form of all nodes' ids (n,), integers or text; None if they equal the nodes' numbers."""
     if ids.dtype.kind in "iu":
         return None if np.array_equal(ids, np.arange(len(ids))) else ids
     offsets, parts = np.zeros(len(ids) + 1, np.int64), [np.zeros(0, np.uint8)]
@@ -36,7 +34,7 @@ def packed(ids: np.ndarray) -> Rows | Words | None:
 
 
 def kind_of_ids(file: "GraphFile") -> str:
-    """What ids a file has: 'numbers', 'words', or '' where nodes go by their numbers alone."""
+    """Return the kind of ids in a file: 'numbers', 'words', or '' for nodes with numbers alone."""
     return "numbers" if NUMBERS in file else "words" if OFFSETS in file else ""
 
 
@@ -80,9 +78,17 @@ def _runs(nodes: np.ndarray) -> list[tuple[int, int]]:
 
 
 def find_nodes(file: "GraphFile", wanted: Sequence[str], where: str) -> np.ndarray:
-    """int64, ascending: the numbers of the nodes with these ids (where the file has none, these numbers).
+    """Return the numbers of the nodes with these ids, int64, ascending. Memory: the wanted ids, and one slab.
 
-    wanted: as texts. Raises FormatError, naming the first id that no node has. Memory: what is wanted, and one slab.
+    Without ids in the file, the ids are these numbers.
+
+    Args:
+        file: the graph file.
+        wanted: ids as texts.
+        where: their origin, for messages.
+
+    Raises:
+        FormatError: an id has no node; the message names the first.
     """
     nodes, kind = file.meta.num_nodes, kind_of_ids(file)
     if kind != "words":

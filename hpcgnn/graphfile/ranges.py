@@ -1,8 +1,7 @@
-"""Rows that are wanted of a dataset, in as few reads as its chunks allow.
+"""Selected rows of a dataset, in as few reads as its chunks allow.
 
-HDF5 reads and checks whole chunks. A map that scatters the nodes asks for one row here and one there, so that a read
-for each would go over the same chunk a thousand times: rows whose chunks touch are read as one piece and picked from
-it.
+HDF5 reads and checks whole chunks. A map that scatters the nodes needs a row here and a row there, so separate reads
+would go over the same chunk a thousand times. Rows with touching chunks are read as one piece and picked from it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +14,11 @@ MOST_CHUNKS = 2
 
 
 class Piece(NamedTuple):
-    """Rows [start, stop) of a dataset. ranges: those that are wanted of it, [(start, stop)], in their order."""
+    """Rows [start, stop) of a dataset.
+
+    Attributes:
+        ranges: wanted rows in it, [(start, stop)], in their order.
+    """
 
     start: int
     stop: int
@@ -60,8 +63,9 @@ def edge_rows(indptr: np.ndarray, start: int, stop: int) -> np.ndarray:
 
 
 def row_blocks(indptr: np.ndarray, most: int = 1 << 16) -> Iterator[tuple[int, int]]:
-    """(first, last) of consecutive rows of a CSR matrix with at most so many entries together; of a single row, any.
-    All rows, in order.
+    """Yield (first, last) of consecutive rows of a CSR matrix, in order, with at most `most` entries together.
+
+    A single row may have more.
     """
     first, rows = 0, len(indptr) - 1
     while first < rows:
@@ -74,10 +78,13 @@ def row_blocks(indptr: np.ndarray, most: int = 1 << 16) -> Iterator[tuple[int, i
 def pieces(
     ranges: Iterable[tuple[int, int]], chunk_rows: int, most_rows: int, most_chunks: int = MOST_CHUNKS
 ) -> Iterator[Piece]:
-    """Yield the Pieces to read for `ranges` (list of (start, stop)), in this order; ranges that are empty are left out.
+    """Yield the Pieces to read for `ranges`, in this order, without empty ranges.
 
-    chunk_rows: rows of a chunk; none is in two pieces where ranges ascend. most_rows: of a piece that is wanted as it
-    is; most_chunks: of one that is picked from.
+    Args:
+        ranges: wanted (start, stop).
+        chunk_rows: rows of a chunk. With ascending ranges, no chunk is in two pieces.
+        most_rows: largest piece that is used as a whole.
+        most_chunks: largest piece, in chunks, that rows are picked from.
     """
     taken: list[tuple[int, int]] = []
     limit = 0

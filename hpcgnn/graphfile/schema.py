@@ -1,7 +1,7 @@
-"""What a graph file holds, as plain arrays and numbers.
+"""The contents of a graph file, as plain arrays and numbers.
 
-Apart from `storage`, so that what makes, changes or checks a graph can speak of its parts without the layout of the
-file, and the layout can change without them.
+They are separate from `storage`, so that code that makes, changes or checks a graph does not depend on the file's
+layout, and the layout can change.
 """
 
 import json
@@ -14,7 +14,7 @@ import numpy as np
 from hpcgnn.graphfile.labels import CLASSIFICATION, LABELS, MULTILABEL, task_of
 
 SPLITS = {"train": 1, "val": 2, "test": 3}
-#: What held-out edges are compared with (see given_links.py).
+#: The kinds of negatives of held-out edges (see given_links.py).
 KINDS_OF_NEGATIVES = ("none", "shared", "each")
 
 
@@ -52,11 +52,13 @@ class Words:
 
 @dataclass(frozen=True)
 class GivenLinks:
-    """Held-out edges of one split, by the original ids of nodes, and what they are compared with, if that is given.
+    """Held-out edges of one split, by original node ids, with their negatives if given.
 
-    edges: int (m, 2), source and target of each. negatives: int (k, 2), pairs that all of them are compared with;
-    negative_targets: int (m, N), nodes in place of the target of each; one of the two, or neither. among_edges: how
-    many of the edges are edges of the graph as well.
+    Attributes:
+        edges: int (m, 2), source and target of each.
+        negatives: int (k, 2), pairs for comparison with all of them, or None.
+        negative_targets: int (m, N), nodes in place of each edge's target, or None. At most one of the two is given.
+        among_edges: number of the edges that are edges of the graph as well.
     """
 
     edges: Rows
@@ -69,8 +71,12 @@ class GivenLinks:
 class Edges:
     """One direction of the edges, grouped by a node and sorted by the other end within each group.
 
-    indptr: int64 (n + 1,); indices: int (E,); weight: float32 (E,) or None; type: int32 (E,) or None. row: int64 (E,),
-    the row of the features of edges that each has, while edges are put in order; else None.
+    Attributes:
+        indptr: int64 (n + 1,).
+        indices: int (E,).
+        weight: float32 (E,) or None.
+        type: int32 (E,) or None.
+        row: int64 (E,), each edge's row of the edge features, while edges are put in order; else None.
     """
 
     indptr: np.ndarray
@@ -82,21 +88,28 @@ class Edges:
 
 @dataclass
 class GraphData:
-    """All that a graph file holds, in the order of the file. Arrays may be anything that slices like an array.
+    """The contents of a graph file, in the order of the file. Arrays may be any objects that slice like an array.
 
-    edges: in-edges, grouped by destination (indices are sources). edges_out: the same edges grouped by source, for
-    directed graphs; None means that the graph is its own transpose in pattern, multiplicity, weights and types.
-    features: (n, F) float16/float32, a `Csr` of n rows, or None. labels: int (n,) with -1 for none, uint8 (n, C) for
-    multi-label tasks, or float (n,) or (n, T) with NaN for none for regression. split: uint8 (n,), 0 for none or a
-    value of `SPLITS`. cluster_graph: edge counts between clusters.
-    uuid names the graph, not the order of its nodes: reordering and added partitionings keep it. node_type: int (n,)
-    from 0, or None. type_names: {"nodes": [...], "edges": [...], "classes": [...]}, the names of types and of classes
-    in the order of their numbers, each where there are any. ids: what the user calls the nodes, in the *original* order
-    (see own_ids.py): int (n,), or Words of n texts; None where their numbers are all there is. edge_features: float32
-    (E, F_e), a row for each of `edges`, or None. Those of an edge and of its reverse may differ in any graph.
-    num_feature_parts: in how many equally wide groups of columns the features come: the hops of `hpcgnn propagate`.
-    links: {"val", "test": held-out edges that are none of `edges`}, where they come with the graph; all that is there
-    has negatives of one kind (see given_links.py).
+    Attributes:
+        edges: in-edges, grouped by destination (indices are sources).
+        edges_out: the same edges grouped by source, for directed graphs. None for a graph that is its own transpose in
+            pattern, multiplicity, weights and types.
+        features: (n, F) float16/float32, a `Csr` of n rows, or None.
+        labels: int (n,) with -1 for none, uint8 (n, C) for multi-label tasks, or float (n,) or (n, T) with NaN for none
+            for regression.
+        split: uint8 (n,), 0 for none or a value of `SPLITS`.
+        cluster_graph: edge counts between clusters.
+        uuid: names the graph, not the order of its nodes: reordering and added partitionings keep it.
+        node_type: int (n,) from 0, or None.
+        type_names: {"nodes": [...], "edges": [...], "classes": [...]}, the names of types and of classes in the order
+            of their numbers; each is optional.
+        ids: the user's ids in the *original* order (see own_ids.py): int (n,), or Words of n texts; None if they are
+            the nodes' numbers.
+        edge_features: float32 (E, F_e), a row for each of `edges`, or None. An edge and its reverse may have different
+            ones in any graph.
+        num_feature_parts: number of equally wide groups of feature columns: the hops of `hpcgnn propagate`.
+        links: {"val", "test": held-out edges outside of `edges`}, if they come with the graph. All splits have
+            negatives of one kind (see given_links.py).
     """
 
     edges: Edges
@@ -131,7 +144,7 @@ class GraphData:
 
     @property
     def negatives(self) -> str:
-        """What held-out edges that come with the graph are compared with, '' where there are none."""
+        """Return the kind of negatives of the given held-out edges, '' if there are none."""
         kinds = [
             KINDS_OF_NEGATIVES[1 if each.negatives is not None else 2 if each.negative_targets is not None else 0]
             for each in self.links.values()
@@ -157,12 +170,15 @@ def count_types(types: np.ndarray | None, names: Sequence[str] | None = None) ->
 
 @dataclass(frozen=True)
 class GraphMeta:
-    """The root attributes of a graph file. num_edges counts directed edges, self loops and duplicates included.
+    """The root attributes of a graph file.
 
-    task: a name of `LABELS`. num_classes: as many as a model has outputs: classes, 0/1 labels, or targets.
-    num_edge_types, num_node_types: over the whole graph, 0 where edges or nodes have no types. type_names: see
-    `GraphData`. num_edge_features: columns of the features of edges, 0 where they have none. num_feature_parts,
-    negatives: see `GraphData`.
+    Attributes:
+        num_edges: number of directed edges, with self loops and duplicates.
+        task: a name of `LABELS`.
+        num_classes: number of a model's outputs: classes, 0/1 labels, or targets.
+        num_edge_types, num_node_types: numbers of types in the whole graph, 0 without types.
+        num_edge_features: columns of the edge features, 0 without any.
+        type_names, num_feature_parts, negatives: see `GraphData`.
     """
 
     num_nodes: int
@@ -189,8 +205,8 @@ class GraphMeta:
 
 
 def meta_of(attributes: Mapping[str, Any]) -> GraphMeta:
-    """GraphMeta from root attributes as they are stored. Raises KeyError, ValueError or TypeError for what is missing
-    or no such value.
+    """Return the GraphMeta of stored root attributes. Raises KeyError, ValueError or TypeError if some are missing or
+    invalid.
     """
     kinds: dict[str, Callable[[Any], Any]] = {
         "uuid": str,

@@ -1,13 +1,13 @@
 """The graph file: the one place that knows its layout, and (with the checkpoint) the one that opens HDF5.
 
 A graph is one HDF5 file with its nodes in *cluster order*: METIS splits the graph into K clusters and the nodes of a
-cluster are contiguous. A partition for P ranks is then only a map cluster -> rank, many of which fit in one file, and
-a rank reads contiguous slabs whatever P is (where a map scatters nodes, the chunks that hold them).
+cluster are contiguous. A partition for P ranks is then only a map cluster -> rank, and one file can hold many. A rank
+reads contiguous slabs for any P (if a map scatters nodes, the chunks that hold them).
 
-What the format protects against: every dataset carries Fletcher32 checksums (a flipped byte is an error, not a slightly
-different result), `libver="latest"` extends checksums to HDF5's own metadata, texts have fixed length (`attributes.py`
-says why), a file appears under its name only when it is complete, links that lead out of the file are refused, and a
-reader that does not know the version says so.
+The format protects its data. Every dataset carries Fletcher32 checksums: a flipped byte is an error, not a slightly
+different result. `libver="latest"` extends checksums to HDF5's own metadata, and texts have fixed length (see
+`attributes.py`). A file gets its name only when it is complete. Links that lead out of the file are refused, and so are
+unknown versions.
 """
 
 import contextlib
@@ -36,12 +36,12 @@ __all__ = ["FORMAT", "SLAB_ROWS", "SPLITS", "VERSION", "Csr", "Edges", "GraphDat
 __all__ += ["add_partitionings", "replacing", "write_graph"]
 
 FORMAT = "hpcgnn-graph"
-# Version 3 has a task besides, version 4 features of edges. What an older version can say is written as that version,
-# which older programs read.
+# Version 3 added a task, version 4 features of edges. A graph that fits an older version is written as that version, so
+# that older programs can read it.
 READABLE = 2, 3, 4
 VERSION = READABLE[-1]
 SLAB_ROWS = 1 << 16
-# What is read at a time: large enough for full speed, small enough to show that reading goes on.
+# Size of one read: large enough for full speed, small enough to show progress.
 PIECE_BYTES = 64 << 20
 # Called with a number of rows that are done.
 Progress = Callable[[int], object]
@@ -51,7 +51,9 @@ Partitioning = tuple[str, int, np.ndarray, Mapping[str, Any]]
 
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[str]:
-    """Yield a temporary path beside `path`; rename it to `path` when the body succeeds, remove it otherwise."""
+    """Yield a temporary path in the folder of `path`; rename it to `path` when the body succeeds, remove it
+    otherwise.
+    """
     with writing(path), replaced_by(path) as temporary:
         yield temporary
 
@@ -85,11 +87,13 @@ def write_graph(
     partitionings: Iterable[Partitioning] = (),
     progress: Progress | None = None,
 ) -> None:
-    """Write a whole graph file under a temporary name and rename it when complete.
+    """Write a whole graph file under a temporary name and rename it when complete. Raises FormatError.
 
-    partitionings: iterable of (name, num_ranks, cluster_to_rank int32 (K,), attributes dict).
-    progress: called with the number of rows just written. Memory: one slab of each array beyond what the caller holds.
-    Raises FormatError where it cannot be written.
+    Args:
+        path: the file.
+        data: its contents; memory is one slab of each array beyond the caller's.
+        partitionings: iterable of (name, num_ranks, cluster_to_rank int32 (K,), attributes dict).
+        progress: called with the number of rows just written.
     """
     n, clusters = data.num_nodes, len(data.cluster_offsets) - 1
     features = data.features
@@ -179,11 +183,15 @@ def add_partitionings(
 class GraphFile:
     """A graph file opened for reading. `with GraphFile(path) as file: file.meta, file.read("nodes/labels", ranges)`.
 
-    Raises FormatError, naming file and dataset, for a file that is missing, foreign, truncated, corrupted, or newer.
-    meta: its root attributes, where another rank has read them from this very file. shared: whether all ranks have the
-    same file open, so that one may read for all (graph/opening.py).
-    progress: called without arguments after every piece that is read.
     Not collective: every rank opens the file for itself.
+
+    Attributes:
+        meta: its root attributes; another rank may have read them from this very file.
+        shared: whether all ranks have the same file open, so that one may read for all (graph/opening.py).
+        progress: called without arguments after every read.
+
+    Raises:
+        FormatError: naming file and dataset, if the file is missing, foreign, truncated, corrupted, or newer.
     """
 
     def __init__(self, path: str | Path, meta: GraphMeta | None = None) -> None:
@@ -334,7 +342,7 @@ class GraphFile:
                 else:
                     around = np.empty((piece.stop - piece.start, *out.shape[1:]), between)
                     dataset.read_direct(around, np.s_[piece.start : piece.stop])
-                    with np.errstate(over="ignore"):  # what is too large becomes infinite
+                    with np.errstate(over="ignore"):  # numbers out of range become infinite
                         out[wanted if number is None else number[wanted]] = (
                             around if piece.whole else around[piece.rows()]
                         )

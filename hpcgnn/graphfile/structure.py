@@ -1,8 +1,8 @@
-"""Whether a graph file's datasets have the shapes and types that its attributes promise: looked at once, before
-anything is read.
+"""Checks once, before any data is read, that a graph file's datasets have the shapes and types promised by its
+attributes.
 
-Costs no data: descriptions only. With it, and the range checks of `graph/load.py`, whatever a file says, no index out
-of range reaches a kernel, and no array is allocated that the file cannot fill.
+The check reads descriptions only. Together with the range checks of `graph/load.py`, it protects against any file. No
+index out of range reaches a kernel, and no array is allocated that the file cannot fill.
 """
 
 from pathlib import Path

@@ -1,9 +1,9 @@
-"""HDF5 files that are written to a disk which may be full.
+"""HDF5 files on a disk that may be full.
 
 When a write fails inside the HDF5 library, it cannot close the file any more and crashes the interpreter, there or at
 its end (seen with 1.14: a segmentation fault instead of "no space left on device"). So the library writes through an
-object of ours. The object remembers the first failure and lets the library believe that all is well. `check` then tells
-the caller of the failure.
+object of ours. The object stores the first failure and reports success to the library. `check` then raises the failure
+to the caller.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from hpcgnn.errors import FormatError
 
 
 class _Deferred(io.RawIOBase):
-    """A file whose writes never fail: `failure` is the first OSError, and what comes after it is thrown away."""
+    """A file whose writes never fail: `failure` is the first OSError, and later writes are thrown away."""
 
     def __init__(self, path: str | Path, mode: Literal["r+b", "w+b"]) -> None:
         self._file = open(path, mode, buffering=0)
@@ -69,15 +69,16 @@ class _Deferred(io.RawIOBase):
         return True
 
     def check(self) -> None:
-        """Raise what went wrong."""
+        """Raise the first failure."""
         if self.failure is not None:
             raise self.failure
 
 
 @contextlib.contextmanager
 def written_file(path: str | Path, change: bool = False) -> Iterator[tuple[Any, Callable[[], None]]]:
-    """Yield (h5py.File, check): a file that is made anew or, with change, changed; check() raises OSError if a write
-    has failed, and so does the end of the body.
+    """Yield (h5py.File, check) of a new file or, with change, of an existing one.
+
+    check() raises OSError if a write has failed, and so does the end of the body.
     """
     with contextlib.closing(_Deferred(path, "r+b" if change else "w+b")) as raw:
         with h5py.File(raw, "r+" if change else "w", libver="latest") as file:
@@ -87,7 +88,7 @@ def written_file(path: str | Path, change: bool = False) -> Iterator[tuple[Any, 
 
 @contextlib.contextmanager
 def writing(path: str | Path) -> Iterator[None]:
-    """An OSError of the body, which writes what is to be at `path`, is a FormatError."""
+    """Turn an OSError of the body, which writes the file at `path`, into a FormatError."""
     try:
         yield
     except OSError as error:

@@ -304,7 +304,7 @@ class _Shown(torch.autograd.Function):
 
 def _unstated() -> ConfigError:
     return ConfigError.on_all(
-        "this layer counts a node among its own neighbours as a rule, and hpcgnn.load was not told whether to; "
+        "this layer counts a node among its own neighbours as a rule, and hpcgnn.load got no choice; "
         "expected self_loops='add', as `hpcgnn train` does for gcn, sgc, appnp, gat and gatv2, or "
         "self_loops='keep' for the edges as they are"
     )

@@ -19,7 +19,7 @@ import torch
 
 from hpcgnn.memory.scratch import Scratch, rounded
 
-#: make(bytes) -> a storage of new memory, at a multiple of GRAIN.
+#: make(bytes) -> a storage of new memory with this size, at a multiple of GRAIN.
 Make = Callable[[int], torch.UntypedStorage]
 # Smaller ones stay in memory.
 SMALL = 1 << 18
@@ -94,7 +94,7 @@ class Keeper:
 
     def begin(self) -> None:
         """Begin a step, which will need as much as the one before."""
-        for store in list(self._flights):  # writes of tensors that were dropped before the write ended
+        for store in list(self._flights):  # of what was let go before it was written
             self._land(store)
         self._expected, self.most, self._going, self._returning = self.most, 0, 0, False
 
@@ -211,7 +211,7 @@ class Keeper:
         return False
 
     def _read(self, store: Store) -> None:
-        assert store.place is not None, "what is out of memory has its place in the file"
+        assert store.place is not None, "a store out of memory has its place in the file"
         store.coming = True  # new memory may take others out, or bring them in
         store.storage = self._make(store.size)
         store.outside = False
@@ -224,11 +224,11 @@ class Keeper:
         """Wait for a store's transfer. A written store leaves memory, unless its tensor was requested."""
         flight, store.flight = store.flight, None
         self._flights.remove(store)
-        assert flight is not None and store.storage is not None, "what is under way has memory"
+        assert flight is not None and store.storage is not None, "a transfer has memory"
         store.sums = self.scratch.result(flight) or store.sums
         if not store.writing or store.asked:
             return
-        if store.outside:  # no callback reports that this memory is freed
+        if store.outside:  # nobody tells when that is gone
             self._by_address.pop(store.storage.data_ptr(), None)
         store.storage = None
         self.away += store.nbytes

@@ -1,8 +1,8 @@
-"""Predict, then propagate (Gasteiger et al., ICLR'19, eqs. 4 and 5): layers that see their own node alone, and then
-K hops of personalised PageRank over their outputs, z ← (1 − α) D^-1/2 A D^-1/2 z + α h.
+"""Predict, then propagate (Gasteiger et al., ICLR'19, eqs. 4 and 5).
 
-Rows that travel are as wide as the classes, whatever the hidden layers. Nothing is kept for the gradient of a hop: it
-is the same sum along the out-edges.
+Layers that see their own node alone come first. K hops of personalised PageRank over their outputs follow, z ← (1 − α)
+D^-1/2 A D^-1/2 z + α h. Rows that travel are as wide as the classes, whatever the hidden layers. A hop saves no tensors
+for its gradient: it is the same sum along the out-edges.
 """
 
 import itertools

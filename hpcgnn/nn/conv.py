@@ -1,8 +1,8 @@
-"""What all convolutions share: two verbs, and the choice of the narrower side to send.
+"""The common part of all convolutions: two operations, and the choice of the narrower side to send.
 
-A linear convolution is `gather` (aggregate the input: needs the neighbours) and then `combine` (everything else:
-local). Keeping them apart is what lets a constant input be aggregated once and kept. Since A(xW) = (Ax)W, the
-aggregation can also come after the transformation; we send whichever of the two is narrower.
+A linear convolution is `gather` (aggregate the input: needs the neighbours) and then `combine` (the rest: local). With
+the two apart, a constant input can be aggregated once and kept. Since A(xW) = (Ax)W, the aggregation can also come
+after the transformation; we send the narrower of the two.
 """
 
 from typing import cast
@@ -23,9 +23,12 @@ Weights = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 
 
 class Conv(nn.Module):
-    """Base of the convolutions. d_in, d_out: widths. norm: how the neighbours are normalised (see graph/norms.py).
+    """Base of the convolutions.
 
-    traits: what the layer needs and allows.
+    Attributes:
+        d_in, d_out: widths.
+        norm: how the neighbours are normalised (see graph/norms.py).
+        traits: needs and capabilities of the layer.
     """
 
     norm = "sum"
@@ -61,9 +64,16 @@ class Conv(nn.Module):
         *,
         scaled: bool = False,
     ) -> torch.Tensor:
-        """`combine` of a constant aggregate and input (n_p, d_in) of a layer, with dropout of rate p of both. Local.
+        """Combine a constant aggregate and a constant input (n_p, d_in), with dropout of rate p on both. Local.
 
-        scaled: whether that of a sum has the noise of a mean of rows (ops/dropout.py); other aggregates have none.
+        Args:
+            graph: the graph.
+            aggregate: aggregate of the input.
+            x: input of the layer.
+            p: rate of dropout.
+            layer: number of the layer, a key of the draws.
+            scaled: whether dropout of a sum has the noise of a mean of rows (ops/dropout.py). Other aggregates have
+                none.
         """
         assert not isinstance(aggregate, OnDisk) and not isinstance(x, OnDisk), "only where read in tiles"
         return self.combine(
@@ -83,11 +93,10 @@ class Conv(nn.Module):
 
 
 class LinearConv(Conv):
-    """A convolution A(x) W_n + x W_s + b, which runs as one operator and takes the activation before it into its own
-    hands.
+    """A convolution A(x) W_n + x W_s + b, which runs as one operator and applies the activation before it.
 
-    Subclasses say by `weights()` what W_n, W_s (or None) and b are; `gather`, `combine` and `transform_first` are the
-    same in separate steps, for sparse features and for schedules that keep the aggregate.
+    Subclasses return W_n, W_s (or None) and b from `weights()`. `gather`, `combine` and `transform_first` are the same
+    in separate steps, for sparse features and for schedules that keep the aggregate.
     """
 
     traits = LayerTraits(
@@ -107,7 +116,7 @@ class LinearConv(Conv):
         raise NotImplementedError
 
     def begin_as(self, weight: torch.Tensor, bias: torch.Tensor) -> None:
-        """As `begin_as` says."""
+        """See the function `begin_as`."""
         begin_as(*self.weights(), weight, bias)
 
     def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | Handover) -> torch.Tensor:
@@ -162,8 +171,14 @@ def begin_as(
     weight: torch.Tensor,
     bias: torch.Tensor,
 ) -> None:
-    """Set a convolution's W_n, W_s (or None) and b (or None: it has none) such that it gives x W + b of own rows or,
-    without W_s, of the aggregate.
+    """Set a convolution's weights such that it gives x W + b of owned rows or, without W_s, of the aggregate.
+
+    Args:
+        neighbour: W_n.
+        own: W_s, or None.
+        added: b, or None if it has none.
+        weight: W.
+        bias: b of the result.
     """
     with torch.no_grad():
         if added is not None:

@@ -29,10 +29,10 @@ class ModelEntry:
     Attributes:
         build: spec -> Model.
         layer: spec -> class of the model's layers, which has `traits`.
-        uses: names of the `by_model` options that the model uses; None: unknown, as of a plugin.
+        uses: names of the `by_model` options that the model uses; None for unknown, as with a plugin.
         stacked: each of `--layers` layers has a map of its own. Else one map comes after all hops (sgc).
-        reads_hops: the model sees the columns of the file alone, groups of which are hops (`hpcgnn propagate`).
-        weights_remedy: options with which the model reads edge weights, if others than the given ones; '': none do.
+        reads_hops: the model sees the columns of the file alone, in groups that are hops (`hpcgnn propagate`).
+        weights_remedy: options with which the model reads edge weights, if others than the given ones; '' if none do.
     """
 
     build: Callable[[ModelSpec], Model]
@@ -47,7 +47,7 @@ class ModelEntry:
         return traits_of(self.layer(spec))
 
     def reads_edges(self, spec: ModelSpec) -> bool:
-        """Whether layers read what edges carry: weights as features, types, features."""
+        """Return whether layers read edge data: weights as features, types, features."""
         data = self.traits(spec).edge_data
         return data == "all" or (data == "features" and spec.edge_features > 0) or (data == "term" and _has_term(spec))
 

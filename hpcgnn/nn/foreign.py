@@ -1,7 +1,8 @@
 """The same weights under the names and in the shapes of PyG's and DGL's layers, and back from PyG's.
 
-Each layer of ours has a list of tensors that a layer of theirs has, and where each is from. Where layers of one name
-compute something else (docs/definitions.md) there is no such list, or `reason_against` says what differs.
+Each layer of ours has a list of the foreign layer's tensors, each with its source in ours. Layers of the same name may
+compute another function (docs/definitions.md). Then there is no such list, or `reason_against` describes the
+difference.
 """
 
 import re
@@ -18,11 +19,13 @@ Tensors = dict[str, torch.Tensor]
 
 
 class Slot(NamedTuple):
-    """A tensor of a layer of theirs, and ours that it is from.
+    """A tensor of a foreign layer, and its source in ours.
 
-    form: 'same'; 'turned' (its transpose); 'led' (one axis of length 1 before the others); 'vector' (one number as a
-    vector); 'by head' (a bias of averaged heads, for each of them). half: 0 or 1 where ours joins two by columns, else
-    -1. like: of a bias, a tensor of ours with as many columns, for layers that go without the bias.
+    Attributes:
+        form: 'same'; 'turned' (its transpose); 'led' (one axis of length 1 before the others); 'vector' (one number as
+            a vector); 'by head' (a bias of averaged heads, for each of them).
+        half: 0 or 1 if ours joins two by columns, else -1.
+        like: for a bias, a tensor of ours with as many columns, for layers without the bias.
     """
 
     theirs: str
@@ -137,8 +140,12 @@ def _prefix(layer: int) -> str:
 
 
 def to_foreign(to: str, spec: ModelSpec, state: Mapping[str, torch.Tensor]) -> Tensors:
-    """{name: tensor} as a module with `convs` and `norms` of their layers has them, of our state dict. to: 'pyg' or
-    'dgl', of a model for which there is no reason against it.
+    """Return {name: tensor} for a module with `convs` and `norms` of foreign layers.
+
+    Args:
+        to: 'pyg' or 'dgl'; `reason_against` must have no objection to the model.
+        spec: the ModelSpec.
+        state: our state dict.
     """
     found: Tensors = {}
     for layer in range(_count(state, "convs")):
@@ -179,10 +186,16 @@ def _given(slot: Slot, here: str, state: Mapping[str, torch.Tensor]) -> torch.Te
 
 
 def from_pyg(spec: ModelSpec, state: Tensors, template: Mapping[str, torch.Tensor]) -> Tensors:
-    """Our state dict of one of PyG's. template: of the model that it is for.
+    """Return our state dict for one of PyG's.
 
-    Raises CheckpointError, with all names and shapes that differ, for what does not fit, and ConfigError for a model
-    without layers of PyG's.
+    Args:
+        spec: the ModelSpec.
+        state: PyG's state dict.
+        template: our state dict of the same model.
+
+    Raises:
+        CheckpointError: with all names and shapes that do not fit.
+        ConfigError: PyG has no such layers.
     """
     if spec.model not in PYG:
         raise ConfigError(f"--model {spec.model} has no equal in PyG; expected one of {', '.join(PYG)}")
@@ -214,7 +227,7 @@ def from_pyg(spec: ModelSpec, state: Tensors, template: Mapping[str, torch.Tenso
 
 
 def names_of_pyg(spec: ModelSpec, template: Mapping[str, torch.Tensor]) -> Tensors:
-    """What PyG's state dict has for a model with our state dict `template`: names and shapes count."""
+    """Return PyG's state dict for a model with our state dict `template`; only names and shapes count."""
     return to_foreign("pyg", spec, template)
 
 

@@ -50,14 +50,14 @@ class GATConv(nn.Module):
         self.linear = Linear(d_in, heads * width, bias=False, dtype=dtype, start="glorot")
         self.att_src = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
         self.att_dst = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
-        # What an edge adds to its logits: a coefficient per head for its weight, or for its type (added self loops' the
-        # last).
+        # The edge's term of its logits: a coefficient per head for its weight, or for its type (added self loops have
+        # the last type).
         kinds = {"none": 0, "weight": 1, "type": spec.edge_types + 1}[spec.edge_term]
         self.terms = nn.Parameter(torch.zeros(kinds, heads, dtype=dtype)) if kinds else None
         self.bias: nn.Parameter | None = nn.Parameter(torch.zeros(self.d_out, dtype=dtype))
 
     def drop_bias(self) -> None:
-        """As that of nn.conv.Conv."""
+        """See `Conv.drop_bias`."""
         self.bias = None
 
     def glorot(self) -> list[Glorot]:
@@ -79,8 +79,9 @@ class GATConv(nn.Module):
                 self.bias.copy_(bias)
 
     def with_halves(self) -> torch.Tensor:
-        """(d_in, H × width + 2H): a·(x W) = x (W a), so that the logits' two halves come out of the same product as z,
-        as 2H more columns.
+        """Return the joint weights (d_in, H × width + 2H) of z and of the logits' two halves.
+
+        a·(x W) = x (W a), so the halves come out of the same product as z, as 2H more columns.
         """
         per_head = self.linear.weight.view(self.d_in, self.shape.heads, self.shape.width)
         halves = [(per_head * vector).sum(-1) for vector in (self.att_src, self.att_dst)]

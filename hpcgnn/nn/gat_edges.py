@@ -1,9 +1,9 @@
 """Graph attention with edge features: a_e·(W_e e_ij) is added to the logits of gat.py before LeakyReLU (as by PyG's
 GATConv with edge_dim).
 
-The product of a_e and W_e is one map from the features to a number for each head, which is what is learned here. The
-fused operator computes gradients where edges begin, and would have to hold the features of out-edges too. The general
-rule computes them where edges end: a halo row costs F + H numbers forwards and 2(F + H) backwards, and features of
+The product of a_e and W_e is one map from the features to a number for each head; this map is learned here. The fused
+operator computes gradients where edges begin, and would have to hold the features of out-edges too. The general
+operator computes them where edges end. A halo row costs F + H numbers forwards and 2(F + H) backwards, and features of
 edges do not travel.
 """
 

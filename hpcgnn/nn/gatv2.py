@@ -1,8 +1,8 @@
-"""GATv2 (Brody et al., ICLR'22, eq. 7): y_i = Σ_j α_ij W_src x_j + b, α_ij = softmax_j a·LeakyReLU(W_src x_j + W_dst
-x_i + W_edge e_ij), the last where the graph has features of edges.
+"""GATv2 (Brody et al., ICLR'22, eq. 7): y_i = Σ_j α_ij W_src x_j + b.
 
-The score is not a sum of two halves, as that of GAT is, so that the general rule serves: the rows are fetched again for
-the gradient, and its sums go back. A halo row costs F numbers forwards and 2F backwards (F = heads × width).
+α_ij = softmax_j a·LeakyReLU(W_src x_j + W_dst x_i + W_edge e_ij), with the last term if the graph has edge features.
+Unlike GAT's, the score is not a sum of two halves, so the layer uses the general operator. The gradient fetches the
+rows again, and returns its sums. A halo row costs F numbers forwards and 2F backwards (F = heads × width).
 """
 
 import torch
@@ -41,7 +41,7 @@ class GATv2Conv(nn.Module):
         self.bias: nn.Parameter | None = nn.Parameter(torch.zeros(self.d_out, dtype=spec.dtype))
 
     def drop_bias(self) -> None:
-        """As that of nn.conv.Conv. That of the sources stays: the scores have it as well."""
+        """See `Conv.drop_bias`. The sources' bias stays: the scores contain it as well."""
         self.bias = None
 
     def glorot(self) -> list[Glorot]:

@@ -44,9 +44,7 @@ class GINConv(Conv):
         *,
         scaled: bool = False,
     ) -> torch.Tensor:
-        """As of any convolution. (a + (1 + ε) x) W is a W + x (1 + ε) W, of which nothing as wide as the input is kept
-        for ε.
-        """
+        """See `LinearConv`. (a + (1 + ε) x) W is a W + x (1 + ε) W, so ε needs no saved tensor as wide as the input."""
         weight = self.first.weight
         own = (1 + self.eps) * weight
         parts: list[Part] = [(aggregate, weight, Purpose.DROPOUT_AGGREGATE), (x, own, Purpose.DROPOUT)]

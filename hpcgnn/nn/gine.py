@@ -32,7 +32,7 @@ class GINEConv(nn.Module):
         self.eps = nn.Parameter(torch.zeros((), dtype=dtype))
 
     def drop_bias(self) -> None:
-        """As that of nn.conv.Conv."""
+        """See `Conv.drop_bias`."""
         self.second.bias = None
 
     def message(self, source: torch.Tensor, edge: torch.Tensor) -> torch.Tensor:

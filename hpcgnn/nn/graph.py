@@ -1,6 +1,6 @@
 """The graph as layers see it: features, an `aggregate` to call, dropout, sums over all nodes. No schedule, no MPI.
 
-A schedule makes this object; what `aggregate` does (stream, sample, reuse what is frozen) is the schedule's business.
+A schedule makes this object, and decides how `aggregate` gets remote rows (streamed, sampled, or frozen).
 """
 
 import copy
@@ -28,7 +28,7 @@ from hpcgnn.ops.propagate import Rule
 from hpcgnn.ops.sparse import sparse_product
 
 Activated = TypeVar("Activated", ReluDropout, EluDropout)
-#: total(tensor): its sum over ranks. constant(name, compute): what compute() gives, made once.
+#: total(tensor): its sum over ranks. constant(name, compute): the result of compute(), made once.
 Total = Callable[[torch.Tensor], torch.Tensor]
 Rows = TypeVar("Rows", torch.Tensor, torch.Tensor | OnDisk)
 Constant = Callable[[str, Callable[[], Any]], Any]
@@ -37,7 +37,7 @@ Part = tuple[torch.Tensor | OnDisk, torch.Tensor, Purpose]
 
 
 class Operators(Protocol):
-    """What a graph asks of a halo policy (schedules/base.py)."""
+    """The part of a halo policy (schedules/base.py) that a graph uses."""
 
     def operator(self, description: Operator[Made]) -> Made:
         """The operator of this description. By all ranks together. Raises ConfigError."""
@@ -57,18 +57,25 @@ class DroppedRows:
 
 
 class Graph:
-    """A rank's view. features: (n_p, F) tensor, SparseRows or OnDisk; num_nodes: over all ranks; ids: int64
-    (n_p,) original ids; in_degree: float64 (n_p,), the number of in-edges, of those in use; node_type: int64 (n_p,).
+    """A rank's view of the graph.
 
-    edge_weight, edge_type: (E_p,), edge_features: (E_p, F_e), of the in-edges of own nodes, in the order that
-    `propagate` takes edge rows in; None where the graph has none. Added self loops have the weight 1, the number of
-    types as their type, and the mean of the features of the node's other in-edges. aggregate(x, norm): own rows (n_p,
-    F) -> (n_p, F), differentiable, collective; norm is 'sum', 'mean' or 'sym'. largest(x): the largest of the
-    in-neighbours' rows by column, likewise. relate(x, coefficients, bases): see ops/relational.py. total(tensor): the
-    float64 sum over ranks, collective.
+    With pruned rows, the graph of a layer has fewer nodes. Then ids and inputs x are those of the input nodes, and
+    outputs and aggregates those of the computed nodes, `own(x)`.
 
-    Where rows are pruned, the graph of a layer has fewer nodes: ids and inputs x are of those that it is given, outputs
-    and aggregates of those that it computes, `own(x)`.
+    Attributes:
+        features: (n_p, F) tensor, SparseRows or OnDisk.
+        num_nodes: number of nodes over all ranks.
+        ids: int64 (n_p,) original ids.
+        in_degree: float64 (n_p,), number of in-edges in use.
+        node_type: int64 (n_p,).
+        edge_weight, edge_type, edge_features: (E_p,), (E_p,), (E_p, F_e) of the owned nodes' in-edges, in the order of
+            `propagate`; None if the graph has none. Added self loops have the weight 1, the number of types as their
+            type, and the mean features of the node's other in-edges.
+        aggregate: aggregate(x, norm): owned rows (n_p, F) -> (n_p, F), differentiable, collective; norm is 'sum',
+            'mean' or 'sym'.
+        largest: largest(x): the largest of the in-neighbours' rows by column, likewise.
+        relate: relate(x, coefficients, bases): see ops/relational.py.
+        total: total(tensor): the float64 sum over ranks, collective.
     """
 
     def __init__(
@@ -94,7 +101,7 @@ class Graph:
         return self._layers.get(layer, self)
 
     def pruned(self, shares: Mapping[int, tuple[LocalGraph, Operators]]) -> "Graph":
-        """The same graph, of which a layer l in shares {l: (LocalGraph, halo policy)} sees that share."""
+        """Return the same graph, with a pruned share for some layers. shares: {layer: (LocalGraph, halo policy)}."""
         whole = copy.copy(self)
         whole._layers = {
             layer: Graph(local, halo, self.total, self._random, self.constant, self._arena, self._changing)
@@ -103,8 +110,9 @@ class Graph:
         return whole
 
     def seen_with(self, self_loops: str) -> "Graph":
-        """The graph with self loops added ('add') or the edges as they are ('keep'), as far as that can be chosen: in a
-        job `--self-loops` has, and this is the graph itself.
+        """Return the graph with self loops added ('add') or the edges as they are ('keep').
+
+        In a job `--self-loops` decides, and this is the graph itself.
         """
         return self
 
@@ -115,7 +123,7 @@ class Graph:
 
     @property
     def features(self) -> torch.Tensor | SparseRows | OnDisk:
-        """(n_p, F) tensor, SparseRows or OnDisk: those that do not change, and then those that do."""
+        """Return the (n_p, F) tensor, SparseRows or OnDisk: constant columns first, then changing ones."""
         fixed = self._local.features
         if not self._changing or isinstance(fixed, (SparseRows, OnDisk)):
             return fixed
@@ -184,8 +192,13 @@ class Graph:
         return kind(self.ids, self._random.key(Purpose.DROPOUT, layer), p)
 
     def aggregate(self, x: Rows, norm: str) -> Rows:
-        """Own rows x (n_p, F) -> (m, F), normalised by `norm`: 'sum', 'mean' or 'sym'. Differentiable, collective. Of
-        what is on disk the result is as well if it has no room, and nothing is differentiable.
+        """Aggregate owned rows x (n_p, F) -> (m, F). Differentiable, collective.
+
+        For a matrix on disk, the result goes to disk too if it does not fit in memory, and has no gradient.
+
+        Args:
+            x: owned rows.
+            norm: 'sum', 'mean' or 'sym'.
         """
         if isinstance(x, OnDisk):
             return x.mapped(lambda columns: self.aggregate(columns, norm))
@@ -268,17 +281,26 @@ class Graph:
         dropout: float = 0.0,
         layer: int = 0,
     ) -> torch.Tensor:
-        """Sum (or else) what `message` makes of each in-edge of each own node: (n_p, F). Differentiable, collective.
+        """Reduce the messages of each owned node's in-edges to (n_p, F). Differentiable, collective.
 
-        message: an ordinary torch function, called for some edges at a time with rows of x_src (E, …) at their sources,
-        and, where given, of x_dst at their destinations and of edge (E_p, …), in this order; returns messages (E, F),
-        or for 'softmax' (logits (E, H), values (E, H × width)). Gradients reach x_src, x_dst, edge (unless it holds
-        integers), and the parameters that the function uses. It is called again in the backward pass with the same rows
-        and the same state of torch's generator, so it must not depend on anything else that changes; what it draws
-        differs with the number of ranks.
-        reduce: 'sum', 'mean', 'max', 'min', 'std', several of them (joined by columns), or 'softmax': the softmax of
-        the logits over the in-edges of a node, per head, weighs the values. dropout: of those weights, drawn by epoch,
-        layer, edge and head, whatever the number of ranks. Nodes without in-edges get zeros. Raises ValueError.
+        Nodes without in-edges get zeros. Gradients reach x_src, x_dst, edge (unless it holds integers), and the
+        parameters of `message`.
+
+        Args:
+            message: a torch function. It gets rows (E, …) of x_src at the sources and, where given, of x_dst at the
+                destinations and of edge, in this order. It returns messages (E, F), or for 'softmax' (logits (E, H),
+                values (E, H × width)). The backward pass calls it again with the same rows and the same state of
+                torch's generator, so it must not depend on other changing data. Its random draws differ with the number
+                of ranks.
+            reduce: 'sum', 'mean', 'max', 'min', 'std', several of them (joined by columns), or 'softmax'. In the last
+                case, the softmax of the logits over a node's in-edges weighs the values per head.
+            x_src, x_dst: owned rows.
+            edge: (E_p, …), rows of the in-edges.
+            dropout: rate of dropped softmax weights, drawn by epoch, layer, edge and head, independent of the ranks.
+            layer: number of the layer.
+
+        Raises:
+            ValueError: an argument does not fit.
         """
         self._calls = self._random.epoch, self._calls[1] + 1 if self._calls[0] == self._random.epoch else 0
         seed = self._random.key(Purpose.MESSAGE, self._calls[1])

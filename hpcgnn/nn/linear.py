@@ -63,10 +63,13 @@ class Linear(nn.Module):
 
 
 def initialise(model: nn.Module, random: Randomness, rule: str = "pyg") -> None:
-    """Uniform weights, the same on every rank for a seed. What no module names stays as it is: zero or one.
+    """Set uniform weights, equal on all ranks for a seed. Unlisted parameters stay as they are: zero or one.
 
-    A module names its parameters by the method `glorot`. By the rule 'pyg' its method `as_pyg` goes first, if it has
-    one. The draws of a parameter of two dimensions are the same by both rules, and only their bounds differ.
+    Args:
+        model: the model; its modules list their weights by the method `glorot`.
+        random: source of the draws.
+        rule: 'pyg' prefers a module's method `as_pyg`, if it has one. Both rules draw the same numbers for a parameter
+            of two dimensions, and only their bounds differ.
     """
     modules: Iterable[Any] = model.modules()
     entries = [entry for module in modules for entry in _entries(module, rule)]

@@ -20,19 +20,20 @@ Activation = Callable[[torch.Tensor], torch.Tensor]
 
 
 def traits_of(layer: object) -> LayerTraits:
-    """The traits of a layer or of a class of layers: its own, or those of a layer about which nothing is known."""
+    """Return the traits of a layer or of a class of layers; an unknown layer has the default ones."""
     return getattr(layer, "traits", UNKNOWN)
 
 
 class Model(nn.Module):
     """convolution → norm → activation → dropout, L times; the last layer is a convolution alone.
 
-    forward(graph) -> logits (n_p, C) of own nodes; of the own training nodes alone where rows are pruned. Collective.
+    forward(graph) -> logits (n_p, C) of owned nodes, or of the owned training nodes alone if rows are pruned.
+    Collective.
 
-    Dropout is applied to the input of every layer. With `residual` every hidden layer but the first, whose input is
-    of another width, adds its input (before dropout) to its output. With `jumping` (Xu et al., ICML'18) the last layer
-    is as the hidden ones, and a linear map makes the logits of what all of them hand on: joined ('cat'), or the largest
-    of their elements ('max'), with dropout before it.
+    Dropout is applied to the input of every layer. With `residual` every hidden layer but the first, whose input has
+    another width, adds its input (before dropout) to its output. With `jumping` (Xu et al., ICML'18) the last layer is
+    like the hidden ones. A linear map then makes the logits from all outputs: joined ('cat'), or their largest elements
+    ('max'), with dropout before it.
     """
 
     heads: nn.ModuleList  # only where layers are trained one by one: see stage.add_heads
@@ -46,12 +47,18 @@ class Model(nn.Module):
         before: nn.Module | None = None,
         hand_over: bool = True,
     ) -> None:
-        """widths: of the outputs of all convolutions but the last, and with `jumping` of that too. before: module on
-        the features, (graph, x) -> x, or None. hand_over: whether layers that name an `activation` are given it to
-        apply.
+        """Make a model of given convolutions.
+
+        Args:
+            spec: the ModelSpec.
+            convs: the convolutions.
+            widths: widths of all outputs but the last, and with `jumping` of the last too.
+            activation: activation of the hidden layers.
+            before: module on the features, (graph, x) -> x, or None.
+            hand_over: whether layers with an `activation` attribute apply it themselves.
         """
         super().__init__()
-        # In place: what it acts on, the output of a convolution or a norm, is not needed again for the gradient.
+        # In place: its input, the output of a convolution or a norm, is not needed again for the gradient.
         self.spec, self._activation, self.before, self.widths = spec, activation, before, tuple(widths)
         # With a residual both, before and after, must exist, and so must all that a map sees in the end.
         self._hand_over = hand_over and not spec.residual and spec.jumping == "none"
@@ -115,7 +122,7 @@ class Model(nn.Module):
             return 0
         while first > 0 and (traits_of(self.convs[first - 1]).prunable or (first == 1 and self.spec.keeps_input)):
             first -= 1
-        # Batch norm needs every row of what it normalises, the output of every layer but the last.
+        # Batch norm needs every row of its input, the output of every layer but the last.
         return min(len(self.convs) - first, 1 if self.spec.norm == "batch" else len(self.convs))
 
     @property
@@ -142,7 +149,7 @@ class Model(nn.Module):
         return conv.combine_constants(graph, aggregate, x, p, scaled=self.spec.input_dropout == "scaled")
 
     def _normalised(self, graph: Graph, norm: nn.Module, h: torch.Tensor) -> torch.Tensor:
-        """norm of h, which has the precision of h but is computed in that of the parameters."""
+        """Return the norm of h, computed in the parameters' precision and rounded to h's."""
         return h if isinstance(norm, Identity) else norm(graph, h.to(self.spec.dtype)).to(h.dtype)
 
     @property

@@ -3,13 +3,13 @@
 Mean and variance are taken in two passes, in float64: first the mean over all ranks, then the mean squared distance
 from it. (The one-pass E[x²] − E[x]² loses every digit when the mean is large against the spread.)
 
-A bias of the layer before a batch norm would be taken away again with the mean, so that the gradient of the bias is
-rounding and nothing else. Adam makes steps of ±lr of such a gradient, and the running mean lags behind these steps:
-validation then depended on the number of ranks. So no layer of ours has a bias before a batch norm (`drop_bias`).
-Layers of plugins are left as they are.
+A batch norm would subtract a bias of the layer before it together with the mean, so that the bias's gradient is pure
+rounding. Adam turns such a gradient into steps of ±lr, and the running mean lags behind these steps. Validation then
+depended on the number of ranks. So no layer of ours has a bias before a batch norm (`drop_bias`). Layers of plugins are
+left as they are.
 
-All is done for some rows at a time. Of the forward pass the input is kept, and nothing besides the output and the
-gradient of the input is ever as large.
+All work proceeds in tiles of rows. The forward pass saves its input. Only the output and the gradient of the input are
+as large.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from torch import nn
 from hpcgnn.nn.graph import Graph
 from hpcgnn.ops.row_tiles import row_tiles, tile_rows
 
-# What a thread sums at a time.
+# Rows that a thread sums at a time.
 _SUMMED_BYTES = 1 << 20
 
 
@@ -97,7 +97,7 @@ class _Normalise(torch.autograd.Function):
 
 
 def _statistics(x: torch.Tensor, graph: Graph, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(mean, variance), float64 (F,), over so many rows of all ranks. Collective."""
+    """Return (mean, variance), float64 (F,), over `count` rows of all ranks. Collective."""
     memory, wide = _of_a_tile(x, graph), _wide(x, graph)
     mean = graph.total(_summed(x, lambda part: part, wide)) / count
     near = mean.to(x.dtype)
@@ -128,8 +128,9 @@ def _summed(x: torch.Tensor, of: Callable[[torch.Tensor], torch.Tensor], wide: t
 
 
 def _add_rows(total: torch.Tensor, part: torch.Tensor, wide: torch.Tensor) -> None:
-    """Add the rows of a tile to total (F,). torch makes a wide copy of all that it sums, of fresh memory where that is
-    large: this one is used again.
+    """Add the rows of a tile to total (F,).
+
+    torch makes a wide copy of all the rows it sums, in fresh memory if it is large: this one is recycled.
     """
     for each in part.split(len(wide)):
         total += wide[: len(each)].copy_(each).sum(0)

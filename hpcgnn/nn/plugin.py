@@ -1,8 +1,8 @@
-"""Models of one's own: a Python file named with `--plugin` is run, and what it registers is on offer like all others.
+"""Models from the user: a Python file named with `--plugin` runs, and registers its models next to the built-in ones.
 
-The file is part of the run, like an option: the run directory keeps a copy (`COPY`), checkpoints the hash of its bytes,
-and a run goes on, or is evaluated, with the same code alone. What is run is compiled from the bytes that are hashed:
-with Python's own cache of compiled files an edit within the same second would go unnoticed.
+The file is part of the run, like an option. The run directory keeps a copy (`COPY`), and checkpoints keep the hash of
+its bytes. A run continues, or is evaluated, with the same code alone. The code is compiled from the hashed bytes: with
+Python's own cache of compiled files, an edit within the same second would go unnoticed.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ def load_plugin(path: str | Path) -> None:
     with contextlib.suppress(ImportError):
         importlib.import_module("torch._meta_registrations")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    # What is recorded is what was run, whatever becomes of the file meanwhile.
+    # The record has the code that ran, even if the file changes meanwhile.
     module.__source__ = source  # type: ignore[attr-defined]
     exec(code, module.__dict__)
 
@@ -43,7 +43,7 @@ def _module_name(path: str | Path) -> str:
 
 
 def plugin_source(path: str | Path) -> bytes:
-    """The bytes of a plugin: those that were run, if this process has run it. Raises ConfigError."""
+    """Return the bytes of a plugin: the executed ones, if this process has run it. Raises ConfigError."""
     module = sys.modules.get(_module_name(path))
     if module is not None and Path(str(module.__file__)).absolute() == Path(path).absolute():
         return module.__source__
@@ -60,5 +60,5 @@ def _read(path: str | Path) -> bytes:
 
 
 def plugin_hash(path: str | Path) -> str:
-    """What tells one plugin's code from another's, '' for no plugin. Raises ConfigError."""
+    """Return a hash that identifies a plugin's code, '' for no plugin. Raises ConfigError."""
     return hashlib.sha256(plugin_source(path)).hexdigest()[:16] if path else ""

@@ -2,9 +2,9 @@
 
 y = W_s x + b + Σ_k s_k(d) · [mean | max | min | std] W_k,   s = 1, log(d + 1) / δ, δ / log(d + 1)
 
-Where the graph has features of edges, a message is x_j + W_e e_ij. d is the in-degree and δ the mean of log(d + 1) over
-all nodes, by all edges. All four come out of one stream of x, and the scalers out of the products: F numbers for a halo
-row forwards, 2F backwards.
+If the graph has edge features, a message is x_j + W_e e_ij. d is the in-degree and δ the mean of log(d + 1) over all
+nodes, by all edges. All four come out of one stream of x, and the scalers out of the products. A halo row costs F
+numbers forwards, 2F backwards.
 """
 
 from functools import partial
@@ -36,7 +36,7 @@ class PNAConv(nn.Module):
         self.scaled = nn.ModuleList(Linear(wide, d_out, False, dtype, fan_in=summed) for _ in range(3))
 
     def drop_bias(self) -> None:
-        """As that of nn.conv.Conv."""
+        """See `Conv.drop_bias`."""
         self.own.bias = None
 
     def message(self, source: torch.Tensor, edge: torch.Tensor | None = None) -> torch.Tensor:

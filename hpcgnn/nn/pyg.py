@@ -1,13 +1,13 @@
 """Layers of PyG on a graph that is spread over ranks.
 
-A `MessagePassing` layer of PyG does everything but two calls by itself: `propagate`, which makes, sums and updates
-messages along edge_index, and `edge_updater`. So its own forward runs here, with these two replaced: what it asks of
-the neighbours goes to `Graph.propagate`, where remote rows stream past and messages are made again for the gradient.
+A `MessagePassing` layer of PyG needs its graph in two calls only: `propagate`, which makes, sums and updates messages
+along edge_index, and `edge_updater`. So its own forward runs here, with these two replaced. Its requests to the
+neighbours go to `Graph.propagate`, where remote rows stream past and messages are made again for the gradient.
 Parameters, biases, heads and residuals stay PyG's, and so does the state dict.
 
-What cannot be had edge by edge is refused. A softmax over a node's in-edges is no matter of single edges, so layers
-with one are known by name, and so is the normalisation of GCNConv. Any other layer gets an edge_index that refuses to
-be looked at: to add self loops to it, or to count degrees, would be wrong on a rank that has a part of the edges.
+Operations that cannot run edge by edge are refused. A softmax over a node's in-edges needs all of them, so layers with
+one are known by name, and so is the normalisation of GCNConv. Other layers get an edge_index that refuses access.
+Adding self loops to it, or counting degrees, would be wrong on a rank with a part of the edges.
 """
 
 import contextlib
@@ -30,12 +30,18 @@ _REDUCE = {"SumAggregation": "sum", "MeanAggregation": "mean", "MaxAggregation":
 
 
 def from_pyg_layer(layer: nn.Module, number: int = 0) -> "PygLayer":
-    """A layer of PyG as one of ours: conv = from_pyg_layer(torch_geometric.nn.SAGEConv(16, 32)); conv(graph, x).
+    """Wrap a layer of PyG: conv = from_pyg_layer(torch_geometric.nn.SAGEConv(16, 32)); conv(graph, x).
 
-    GCNConv, GATConv, GATv2Conv and TransformerConv; and any MessagePassing layer, PyG's or one's own, whose message is
-    made of rows of the two ends (x_j, x_i, and others of such names) and of the edge, and whose aggregation is sum,
-    mean, max, min, or several of these: SAGEConv, GINConv, GraphConv, EdgeConv and others. number: of the layer in its
-    model, which keys attention dropout. Raises ConfigError for a layer that does not fit, saying why.
+    It takes GCNConv, GATConv, GATv2Conv and TransformerConv. It also takes any MessagePassing layer, PyG's or custom,
+    whose messages depend on rows of the two ends (x_j, x_i, and others of such names) and of the edge. The aggregation
+    must be sum, mean, max, min, or several of these: SAGEConv, GINConv, GraphConv, EdgeConv and others.
+
+    Args:
+        layer: the layer.
+        number: its number in the model, which keys attention dropout.
+
+    Raises:
+        ConfigError: the layer does not fit, with the reason.
     """
     return PygLayer(layer, number)
 
@@ -43,9 +49,9 @@ def from_pyg_layer(layer: nn.Module, number: int = 0) -> "PygLayer":
 class PygLayer(nn.Module):
     """forward(graph, x (n_p, d_in), **edges) -> (n_p, d_out). Collective, differentiable.
 
-    edges: what the layer's own forward takes besides x and edge_index, such as edge_weight=graph.edge_weight, or
-    edge_attr (E_p, …), a row for each in-edge of own nodes. A layer that adds self loops (GCNConv, GATConv, GATv2Conv)
-    sees those of graph.seen_with('add').
+    edges: further arguments of the layer's own forward, such as edge_weight=graph.edge_weight, or edge_attr (E_p, …), a
+    row for each in-edge of owned nodes. A layer that adds self loops (GCNConv, GATConv, GATv2Conv) sees the edges of
+    graph.seen_with('add').
     """
 
     def __init__(self, layer: nn.Module, number: int = 0) -> None:
@@ -107,13 +113,13 @@ class PygLayer(nn.Module):
 
 @dataclass(frozen=True)
 class _Later:
-    """What an edge_updater was given: it is computed with the messages."""
+    """Arguments of an edge_updater: it runs together with the messages."""
 
     given: Mapping[str, Any]
 
 
 class _Unread:
-    """In place of edge_index, for layers of which is known what they do with it."""
+    """A placeholder for edge_index, for known layers."""
 
 
 class _Refusing(torch.Tensor):
@@ -142,7 +148,7 @@ def _refuse(layer: nn.Module, why: str, remedy: str) -> NoReturn:
 
 
 def _check(layer: Any, base: type[Any], known: bool) -> None:
-    """Raise ConfigError for what the replaced verbs would leave out."""
+    """Raise ConfigError if the replaced methods would skip a feature of the layer."""
     if layer.flow != "source_to_target":
         _refuse(layer, f"its flow is {layer.flow}", "expected source_to_target, which is a node's in-edges")
     if getattr(layer, "decomposed_layers", 1) != 1:
@@ -161,7 +167,7 @@ def _of_messages(name: str) -> bool:
 
 
 def _reduce(layer: Any) -> str | tuple[str, ...]:
-    """What `Graph.propagate` calls the layer's aggregation. Raises ConfigError."""
+    """Return the name of the layer's aggregation in `Graph.propagate`. Raises ConfigError."""
     module = layer.aggr_module
     if type(module).__name__ == "MultiAggregation" and getattr(module, "mode", "") == "cat":
         names = [type(each).__name__ for each in module.aggrs]

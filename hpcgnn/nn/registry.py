@@ -52,14 +52,19 @@ def ignored(spec: ModelSpec, num_edge_features: int) -> list[str]:
 
 
 def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]], type[ConvClass]]:
-    """Decorator of a convolution: a class with `__init__(self, d_in, d_out, dtype)` and `forward(self, graph, x)`.
+    """Decorate a convolution: a class with `__init__(self, d_in, d_out, dtype)` and `forward(self, graph, x)`.
 
-    `--model NAME` is then a stack of them with ReLU, dropout and whatever --norm and --residual say, trained, evaluated
-    and saved as any other. graph: nn.graph.Graph; x: own rows (n_p, d_in); the result: (n_p, d_out). self_loops:
-    'keep', or 'add' for one loop at every node that has none. Raises ValueError for a name that is taken.
+    `--model NAME` is then a stack of them with ReLU, dropout and the options --norm and --residual, trained, evaluated
+    and saved as any other. graph: nn.graph.Graph; x: owned rows (n_p, d_in); the result: (n_p, d_out). A class with
+    `prunable = True` may be asked for fewer rows than its input has. Its result then has the rows of graph.own(x), like
+    the results of graph.aggregate and others (see graph/transforms/pruning.py).
 
-    A class that says `prunable = True` may be asked for fewer rows than it is given: its result then has those of
-    graph.own(x), as what graph.aggregate and the like return has (see graph/transforms/pruning.py).
+    Args:
+        name: name of the model.
+        self_loops: 'keep', or 'add' for one loop at every node that has none.
+
+    Raises:
+        ValueError: the name is taken.
     """
     if name in MODELS:
         raise ValueError(f"register: the model {name!r} exists; choose another name than {', '.join(MODELS)}")
@@ -67,13 +72,13 @@ def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]],
         raise ValueError(f"register: expected self_loops to be 'keep' or 'add', got {self_loops!r}")
 
     def add(conv_class: type[Any]) -> type[ConvClass]:
-        # What it inherits was said of another forward.
+        # An inherited `prunable` describes another forward.
         prunable = vars(conv_class).get("prunable", False)
         conv_class.traits = LayerTraits(
             self_loops=self_loops, edge_data="all", edge_features=True, drops_bias=False, prunable=prunable
         )
         conv_class.begin_as = vars(conv_class).get("begin_as")
-        # Not in place: what a layer returns may be what its gradient needs.
+        # Not in place: a layer's gradient may need its output.
         build = stacked(conv_class, torch.relu, hand_over=False)
         MODELS[name] = ModelEntry(build, lambda spec: conv_class, None)
         return conv_class
@@ -82,7 +87,7 @@ def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]],
 
 
 def complete(spec: ModelSpec) -> ModelSpec:
-    """The spec with what follows from its model."""
+    """Return the spec completed with the facts that its model implies."""
     entry = MODELS[spec.model]
     if spec.jumping != "none" and "jumping" not in (entry.uses or ("jumping",)):
         raise ConfigError.on_all(

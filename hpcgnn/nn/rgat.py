@@ -1,12 +1,11 @@
-"""Relational graph attention (Busbridge et al., 2019, with attention across relations and bases as of Schlichtkrull et
-al., ESWC'18): y_i = Σ_j α_ij W_r(ij) x_j + W_0 x_i + b, W_r = Σ_b a_rb V_b.
+"""Relational graph attention: y_i = Σ_j α_ij W_r(ij) x_j + W_0 x_i + b, W_r = Σ_b a_rb V_b.
 
-α_ij is the softmax over the in-edges of i, of all relations together, of LeakyReLU(a_dst·W_r x_i + a_src·W_r x_j), per
-head. Products with the bases are taken of nodes, and mixed by relation where an edge is seen. So a halo row costs
-B (F + H) numbers forwards and 2B (F + H) backwards, for B bases, H heads and F = H × width, whatever the number of
-relations.
+It follows Busbridge et al., 2019, with attention across relations, and bases as in Schlichtkrull et al., ESWC'18. α_ij
+is the softmax per head over the in-edges of i, of all relations together, of LeakyReLU(a_dst·W_r x_i + a_src·W_r x_j).
+Products with the bases are computed per node, and mixed by relation per edge. So a halo row costs B (F + H) numbers
+forwards and 2B (F + H) backwards, for B bases, H heads and F = H × width, whatever the number of relations.
 
-As in rgcn a node itself has W_0, and self loops that are added on request are one relation more.
+As in rgcn, a node itself has W_0, and requested self loops are one relation more.
 """
 
 import torch
@@ -44,7 +43,7 @@ class RGATConv(nn.Module):
         self.own = Linear(d_in, self.d_out, dtype=spec.dtype, start="glorot")
 
     def drop_bias(self) -> None:
-        """As that of nn.conv.Conv."""
+        """See `Conv.drop_bias`."""
         self.own.bias = None
 
     def glorot(self) -> list[Glorot]:

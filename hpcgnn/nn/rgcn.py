@@ -1,11 +1,11 @@
 """Relational graph convolution (Schlichtkrull et al., ESWC'18, eqs. 2 and 3): y_i = Σ_r mean_j∈N_r(i) W_r x_j + W_0 x_i
-+ b, W_r = Σ_b a_rb V_b.
++ b.
 
-A node itself has W_0. Self loops are added on request alone (`--self-loops add`), and are then one relation more: W_R
-x_i besides W_0 x_i, at the nodes that have no loop of the file's, and with a share in the bases.
+W_r = Σ_b a_rb V_b. A node itself has W_0. Self loops are added on request alone (`--self-loops add`), and are then one
+relation more. W_R x_i then adds to W_0 x_i at the nodes without a loop in the file, and has a share in the bases.
 
-Graphs with several types of nodes get a projection of their own for each type before the first layer; a type whose
-features are all zero has an embedding by its bias.
+Graphs with several types of nodes get a projection of their own for each type before the first layer. A type with only
+zero features has an embedding by its bias.
 """
 
 import itertools
@@ -35,7 +35,7 @@ class RGCNConv(nn.Module):
         self.own = Linear(d_in, d_out, dtype=dtype, start="glorot")
 
     def drop_bias(self) -> None:
-        """As that of nn.conv.Conv."""
+        """See `Conv.drop_bias`."""
         self.own.bias = None
 
     def glorot(self) -> list[Glorot]:

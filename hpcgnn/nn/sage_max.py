@@ -1,7 +1,7 @@
 """GraphSAGE, max aggregators (Hamilton et al., NIPS'17, eq. 3): y = W_n · max_j (…) + W_s x + b.
 
 `SAGEMaxConv` takes the largest of the neighbours' rows as they are, `SAGEPoolConv`, the paper's, of relu(W_p x_j +
-b_p). A maximum does not commute with W_n, so that the input side is always what travels.
+b_p). A maximum does not commute with W_n, so the input side always travels.
 """
 
 import torch
@@ -26,7 +26,7 @@ class SAGEMaxConv(Conv):
         self.own.bias = None
 
     def begin_as(self, weight: torch.Tensor, bias: torch.Tensor) -> None:
-        """As `conv.begin_as` says."""
+        """See `conv.begin_as`."""
         begin_as(self.neighbour.weight, self.own.weight, self.own.bias, weight, bias)
 
     def gather(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""How the embeddings of two nodes become a score: what `--scorer` offers for link prediction.
+"""How the embeddings of two nodes become a score: the choices of `--scorer` for link prediction.
 
 A scorer is called with rows of sources and of targets (m, F) and gives (m,), the higher the surer that there is an
 edge. It is symmetric in both. `against` gives the scores (R, M) of all pairs of M sources and R targets.
@@ -28,7 +28,7 @@ class Dot(nn.Module):
 
 
 class DistMult(nn.Module):
-    """Σ_f w_f x_f y_f (Yang et al., ICLR'15), with one relation: types of edges are not told apart."""
+    """Σ_f w_f x_f y_f (Yang et al., ICLR'15), with one relation: it ignores types of edges."""
 
     def __init__(self, width: int, dtype: torch.dtype) -> None:
         super().__init__()

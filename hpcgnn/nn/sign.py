@@ -2,8 +2,8 @@
 
     Z = σ([X Θ_0, A_1 X Θ_1, …, A_r X Θ_r])        Y = ξ(Z Ω)
 
-The A_k X are columns of the graph file already (`hpcgnn propagate`). So each node is seen by itself, and nothing of the
-graph is sent in training. σ is relu; Z Ω is a layer as that of appnp, and more such layers make Ω a perceptron.
+The A_k X are columns of the graph file already (`hpcgnn propagate`). So each node is seen by itself, and training sends
+no graph data. σ is relu; Z Ω is a layer like appnp's, and more such layers make Ω a perceptron.
 """
 
 import itertools

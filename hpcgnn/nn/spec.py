@@ -1,4 +1,4 @@
-"""What a model is, as plain values."""
+"""The description of a model, as plain values."""
 
 from dataclasses import dataclass, field
 
@@ -12,18 +12,24 @@ DERIVED = {"derived": True}
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """All that decides a model's parameters and arithmetic; stored in checkpoints and compared on resume.
+    """The values that decide a model's parameters and arithmetic; stored in checkpoints and compared on resume.
 
-    input_dropout: 'aggregate' drops elements of the kept aggregate, 'scaled' as well, with the noise of a mean of rows
-    (ops/dropout.py), 'raw' of the features (at the price of one exchange per epoch where they are dense), 'none' drops
-    nothing there; the default here is that of the oldest checkpoints, not of the option. constant_input: whether the
-    first layer's aggregate of the features has no parameters in it, so that it can be kept. loop_relation: whether
-    added self loops are a relation of their own (rgcn and rgat with --self-loops add), the last. hidden_bias: whether
-    hidden layers add a bias; it is of no use before a batch norm (nn/norm.py). dtype: of parameters and arithmetic;
-    kept: of what hidden layers hand on and exchange (None: the same). inputs: what --features and --label-reuse say.
-    edge_features: columns of the features of edges that the model reads. parts: in how many groups of columns sign has
-    its features. edge_dropout: the rate at which training leaves edges out. stacked: whether each layer has a map of
-    its own.
+    Attributes:
+        input_dropout: 'aggregate' drops elements of the kept aggregate. 'scaled' does too, with the noise of a mean of
+            rows (ops/dropout.py). 'raw' drops elements of the features (with one exchange per epoch if they are dense),
+            and 'none' drops none there. The default here is that of the oldest checkpoints, not the option's.
+        constant_input: whether the first layer's aggregate of the features has no parameters in it, so that it can be
+            kept.
+        loop_relation: whether added self loops are a relation of their own, the last one (rgcn and rgat with
+            --self-loops add).
+        hidden_bias: whether hidden layers add a bias; it is of no use before a batch norm (nn/norm.py).
+        dtype: type of parameters and arithmetic.
+        kept: type of the outputs and messages of hidden layers (None: the same).
+        inputs: the inputs by --features and --label-reuse.
+        edge_features: number of edge feature columns that the model reads.
+        parts: number of column groups in sign's features.
+        edge_dropout: rate of dropped edges in training.
+        stacked: whether each layer has a map of its own.
     """
 
     model: str
@@ -68,8 +74,8 @@ class ModelSpec:
 
     @property
     def changing(self) -> int:
-        """How many of the d_in columns change from step to step, the last ones: those that are learned, and then those
-        of labels.
+        """Return how many of the d_in columns change from step to step. They are the last: learned ones, then those for
+        labels.
         """
         inputs = inputs_of(self.inputs)
         return inputs.learned + self.classes * inputs.labels

@@ -1,8 +1,8 @@
 """One layer of a model that is trained by itself: convolution, norm, activation, and a linear head on the task's loss.
 
 This is the layer-wise recipe of Retexo (Kolluri et al., 2023, algorithm 1). The layer's input does not change while it
-is trained, so what its neighbours send is exchanged once, and how it is then kept is the business of a frozen input:
-`KeptAggregate` where the aggregate has no parameters in it, `KeptRows` where it has.
+is trained, so its neighbours' rows are exchanged once. A frozen input keeps them: as `KeptAggregate` if the aggregate
+has no parameters in it, else as `KeptRows`.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class Frozen(Protocol):
         """The own rows (n_p, d)."""
 
     def convolve(self, stage: "LayerStage", graph: Graph, p: float) -> torch.Tensor:
-        """What the layer makes of the input, dropped at rate p."""
+        """Return the layer's output on the input, with dropout at rate p."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class KeptAggregate:
 
 @dataclass(frozen=True)
 class KeptRows:
-    """Rows (N, d) or SparseRows of the nodes of `graph`, of which the first n_p are the own ones."""
+    """Rows (N, d) or SparseRows of the nodes of `graph`, with the n_p owned ones first."""
 
     graph: Graph
     rows: torch.Tensor | SparseRows
@@ -71,9 +71,11 @@ class KeptRows:
 
 
 class LayerStage(nn.Module):
-    """forward(graph) -> logits (n_p, C): those of the head, or the output of the last layer, which has none.
+    """forward(graph) -> logits (n_p, C): the head's, or the output of the last layer, which has no head.
 
-    model: whose layer is trained, in place, with `model.heads`. frozen() -> its frozen input, collective.
+    Attributes:
+        model: its layer is trained in place, with `model.heads`.
+        frozen: frozen() returns its frozen input, collective.
     """
 
     def __init__(self, model: Model, layer: int, frozen: Callable[[], Frozen]) -> None:
@@ -87,7 +89,7 @@ class LayerStage(nn.Module):
 
     @property
     def convs(self) -> list[Any]:
-        """What `--weight-decay-layers first` means where one layer is all there is."""
+        """Return the layer alone, for `--weight-decay-layers first`."""
         return [self.conv]
 
     def forward(self, graph: Graph) -> torch.Tensor:
@@ -100,7 +102,7 @@ class LayerStage(nn.Module):
         return self.head(graph.dropout(self._activated(graph, h, frozen), p, self.layer + 1))
 
     def hidden(self, graph: Graph) -> torch.Tensor:
-        """What the next layer gets: own rows (n_p, d) before the head, in evaluation mode. Collective."""
+        """Return the next layer's input: owned rows (n_p, d) before the head, in evaluation mode. Collective."""
         was, frozen = self.training, self._frozen()
         self.eval()
         with torch.no_grad():
@@ -118,18 +120,18 @@ class LayerStage(nn.Module):
 
 
 def add_heads(model: Model) -> None:
-    """Give a model `heads`: for each layer but the last a linear map from what it passes on to the classes."""
+    """Give a model `heads`: for each layer but the last a linear map from its output to the classes."""
     spec = model.spec
     model.heads = nn.ModuleList(Linear(width, spec.classes, dtype=spec.dtype) for width in model.widths)
 
 
 def begin_where_ended(model: Model, layer: int) -> None:
-    """Let a layer begin where the one before it ended: as the identity, and with that one's head (Chen, Goodfellow,
-    Shlens, "Net2Net", ICLR'16, section 2.3). Without a norm, which would begin afresh, it then predicts the same or,
-    without a weight for own rows, the same of the aggregate.
+    """Start a layer from the end of the one before it: as the identity, and with that one's head.
 
-    The last layer takes the head's weights for its own. A layer that cannot be set so (gin and others), or is of
-    another width, copies what has the same shape, its norm and head as well.
+    The method is from Chen, Goodfellow, Shlens, "Net2Net", ICLR'16, section 2.3. Without a norm, which would begin
+    afresh, the layer then predicts the same. Without a weight for owned rows, it predicts the same from the aggregate.
+    The last layer takes the head's weights for its own. A layer without this form (gin and others), or with another
+    width, copies all tensors of the same shape, its norm and head as well.
     """
     conv: Any = model.convs[layer]
     head = cast(Linear, model.heads[layer - 1])  # as add_heads has made it

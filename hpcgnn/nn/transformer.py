@@ -1,8 +1,9 @@
 """Graph transformer (Shi et al., IJCAI'21, eqs. 3 and 4): y_i = Σ_j softmax_j(q_i·k_j / √width) v_j + W x_i + b, per
-head. Where the graph has features of edges, W_e e_ij is added to k_j and to v_j (its eq. 3 with edges).
+head.
 
-A halo row carries [k | v], so that it costs 2F numbers forwards; by the general rule 4F backwards: fetched again, and
-their gradients back (F = heads × width).
+If the graph has edge features, W_e e_ij is added to k_j and to v_j (its eq. 3 with edges). A halo row carries [k | v],
+so that it costs 2F numbers forwards. The general operator needs 4F backwards: it fetches them again, and returns their
+gradients (F = heads × width).
 """
 
 import math
@@ -40,8 +41,8 @@ class TransformerConv(nn.Module):
         self.own = Linear(d_in, self.d_out, dtype=spec.dtype)
 
     def drop_bias(self) -> None:
-        """As that of nn.conv.Conv; that of the values as well, which softmaxes pass on as it is, and that of the keys,
-        which no softmax sees.
+        """See `Conv.drop_bias`. It also drops the bias of the values, which softmaxes pass on, and of the keys, which
+        cancels in a softmax.
         """
         self.own.bias = self.key_value.bias = None
 

@@ -141,7 +141,8 @@ class Propagation:
         return sums
 
     def _given(self, wanted: Sequence[bool], inputs: Inputs) -> list[bool]:
-        return [w for w, x in zip(wanted, inputs, strict=True) if x is not None]
+        # `wanted` goes on with the parameters.
+        return [w for w, x in zip(wanted, inputs, strict=False) if x is not None]
 
     def _tiles(self, block: Block, rows: torch.Tensor, inputs: Inputs) -> Iterator[EdgeTile]:
         width = sum(x.shape[1] for x in inputs if x is not None)

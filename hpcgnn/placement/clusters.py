@@ -10,7 +10,6 @@ weights, and refined for each of them (`refinement`).
 Used by `partition_tools` and by training with --auto-partition, hence numpy only, and pymetis where METIS is called.
 """
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ import numpy as np
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Csr
-from hpcgnn.placement.refinement import Assignment
+from hpcgnn.placement.refinement import Graph, refined
 
 SAVING, TOLERATED = 0.05, 1.3
 EDGES_PER_NODE = 64  # edges that are gathered in the time of a node's products, in layers of common widths
@@ -34,29 +33,20 @@ def map_clusters(sizes: np.ndarray, cluster_graph: Csr, num_ranks: int, seed: in
     the clusters allow it. Deterministic in its arguments. Not collective: call it on one rank and broadcast, or on all
     with the same arguments. Raises GraphError for more ranks than clusters.
     """
-    shares = _shares(sizes, num_ranks)
+    shares = shares_of(sizes, num_ranks)
     if num_ranks == 1:
         return np.zeros(len(shares), np.int32)
     if num_ranks == len(shares):
         return np.arange(num_ranks, dtype=np.int32)
-    graph = _without_diagonal(cluster_graph)
+    graph = without_diagonal(cluster_graph)
+    return refined(starts(shares, graph, num_ranks, seed), shares, graph, num_ranks, seed).astype(np.int32)
+
+
+def starts(shares: np.ndarray, graph: Graph, num_ranks: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two maps to refine, int64 (K,): the one of METIS for the sum of the weights, and runs of consecutive clusters."""
     together = shares.sum(axis=1)
     whole = np.rint(together * (WHOLE / together.sum())).astype(np.int64)
-    best: Assignment | None = None
-    starts = metis(*graph, num_ranks, seed, vertex_weights=whole), _runs(together, num_ranks)
-    # One weight is often near balance at the start, and then better left as it is.
-    for start, settle in itertools.product(starts, (True, False) if shares.shape[1] == 1 else (True,)):
-        random = np.random.Generator(np.random.PCG64(seed))
-        state = Assignment(start.copy(), shares, graph, num_ranks)
-        state.fill_empty_ranks()
-        if settle:
-            state.settle(random)
-        state.balance()
-        state.reduce_cut(random)
-        if best is None or state.cost() < best.cost():
-            best = state
-    assert best is not None
-    return best.parts.astype(np.int32)
+    return metis(*graph, num_ranks, seed, vertex_weights=whole), _runs(together, num_ranks)
 
 
 def economical_map(
@@ -66,24 +56,27 @@ def economical_map(
 
     make(sizes) -> the map that balances these. sizes: int (K, 2), nodes and in-edges. graph: as for `map_clusters`.
     Where edges are many in one part of a graph and few in another, ranks of equal nodes and equal edges must mix both,
-    with far more halo rows. In-edges are left as they are if that saves more than SAVING of the cut and no rank has
-    more than TOLERATED times the mean work. Not for graphs with hubs (`skew.is_skewed`): every map
-    of those has many halo rows.
+    with far more halo rows. In-edges are left unequal if that saves more than SAVING of the cut edges, both of all
+    ranks and of the busiest one, after the growth of the largest rank's work is taken off. No rank may have more than
+    TOLERATED times the mean work. Not for graphs with hubs (`skew.is_skewed`): every map of those has many halo rows.
     """
     even, few = make(sizes), make(sizes[:, 0])
-    work = np.bincount(few, sizes[:, 0] * EDGES_PER_NODE + sizes[:, 1], num_ranks)
-    saves = _cut(graph, few) < (1 - SAVING) * _cut(graph, even)
-    return few if saves and imbalance(work) <= TOLERATED else even
+    work_even, work = (
+        imbalance(np.bincount(parts, sizes[:, 0] * EDGES_PER_NODE + sizes[:, 1], num_ranks)) for parts in (even, few)
+    )
+    pays = _cut(graph, few, num_ranks) * (work / work_even) < (1 - SAVING) * _cut(graph, even, num_ranks)
+    return few if pays.all() and work <= TOLERATED else even
 
 
-def _cut(graph: Csr, parts: np.ndarray) -> int:
-    """Edges between ranks."""
-    row = np.repeat(np.arange(len(parts)), np.diff(graph.indptr))
-    apart = parts[row] != parts[graph.indices]
-    return int(np.count_nonzero(apart) if graph.data is None else graph.data[apart].sum())
+def _cut(graph: Csr, parts: np.ndarray, num_ranks: int) -> np.ndarray:
+    """Edges between ranks, float64 (2,): of all ranks, and of the rank with most."""
+    row = parts[np.repeat(np.arange(len(parts)), np.diff(graph.indptr))]
+    apart = row != parts[graph.indices]
+    of_rank = np.bincount(row[apart], None if graph.data is None else graph.data[apart], num_ranks)
+    return np.array([of_rank.sum(), of_rank.max()], np.float64)
 
 
-def _shares(sizes: np.ndarray, num_ranks: int) -> np.ndarray:
+def shares_of(sizes: np.ndarray, num_ranks: int) -> np.ndarray:
     """Weights in shares of a rank, float64 (K, m): the columns that are not 0 everywhere; each sums to num_ranks."""
     sizes = np.asarray(sizes, np.float64)
     sizes = sizes.reshape(len(sizes), -1)
@@ -169,7 +162,8 @@ def _check_count(clusters: int, num_ranks: int) -> None:
         )
 
 
-def _without_diagonal(graph: Csr) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def without_diagonal(graph: Csr) -> Graph:
+    """The `Graph` of a symmetric `Csr`."""
     row = np.repeat(np.arange(len(graph.indptr) - 1), np.diff(graph.indptr))
     weights = np.ones(len(row), np.int64) if graph.data is None else np.asarray(graph.data, np.int64)
     keep = (np.asarray(graph.indices) != row) & (weights > 0)

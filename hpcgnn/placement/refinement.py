@@ -1,19 +1,33 @@
 """A map of clusters to ranks under refinement: several weights balanced at once, few edges between ranks.
 
 In the manner of Fiduccia and Mattheyses (DAC 1982) a cluster goes to the rank that it has most edges with. Balance is
-first a price, then a bound. In `settle` what a rank holds above its share costs the square of the excess, at a rate
-that rises from pass to pass, so that clusters find their places while the bound is soft: a map that is far from
+first a price, then a bound. In `settle` a rank pays for the square of its excess over its share, at a rate that rises
+from pass to pass, so that clusters find their places while the bound is soft: a map that is far from
 balance in one weight can only be mended by many moves, each of which alone would break another bound. Then `balance`
 moves and swaps until no rank is above the bound, if it can, and `reduce_cut` mends the cut inside it.
+
+Passes judge a batch of clusters together, because one call of numpy for many clusters costs little more than one for a
+single cluster. Gains in edges are those before the batch. A batch is a small part of the clusters, so few neighbours
+are in one. The balance is checked again at every move.
+
+Where several ranks are on a node, an edge between nodes counts for two: once between ranks, and once between nodes.
+A node is in balance where its ranks are.
 """
 
+import itertools
+from collections.abc import Iterable, Iterator
+
 import numpy as np
+
+from hpcgnn.graphfile.ranges import segments
 
 MAX_IMBALANCE = 1.03  # of a weight alone, and of the first of several
 LOOSE_IMBALANCE = 1.095  # of the others
 MARGIN = 0.01  # the price begins a little inside the bound
 RATES = 0.1, 0.5, 2.0, 8.0, 32.0, 128.0  # of an excess of a whole share squared, in mean edges of a rank
 PASSES = 10
+FEW_MOVES = 1 / 256  # of the clusters: a pass with fewer is the last of its kind
+BATCHES, MOST_LOOKED_AT = 64, 1 << 18  # batches of a pass; clusters times ranks of a batch
 MOST_PAIRS = 1 << 21  # of clusters that are looked at for one swap
 
 Graph = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -25,29 +39,60 @@ class Assignment:
     stays O(K + edges of the cluster graph + ranks).
     """
 
-    def __init__(self, parts: np.ndarray, sizes: np.ndarray, graph: Graph, num_ranks: int) -> None:
-        """parts: int64 (K,), changed in place. sizes: float64 (K, m) in shares of a rank: each column sums to
-        num_ranks.
+    def __init__(
+        self,
+        parts: np.ndarray,
+        sizes: np.ndarray,
+        graph: Graph,
+        num_ranks: int,
+        per_node: int = 1,
+        allowance: float = 1.0,
+    ) -> None:
+        """Args:
+        parts: int64 (K,), changed in place.
+        sizes: float64 (K, m) in shares of a rank, so each column sums to about num_ranks.
+        graph: the graph of the clusters.
+        num_ranks: P.
+        per_node: consecutive ranks on a node, a divisor of num_ranks.
+        allowance: part of the usual imbalance that is allowed.
         """
-        self.parts, self.sizes, self.num_ranks = parts, sizes, num_ranks
+        self.parts, self.sizes, self.num_ranks, self.per_node = parts, sizes, num_ranks, per_node
         self.indptr, self.indices, self.weights = graph
         self.loads = np.stack([np.bincount(parts, column, num_ranks) for column in sizes.T], axis=1)
         self.members = np.bincount(parts, minlength=num_ranks)
         largest = sizes.max(axis=0)
         bounds = np.full(len(largest), LOOSE_IMBALANCE)
         bounds[0] = MAX_IMBALANCE
-        self.limit, self.soft = np.maximum(bounds, largest), np.maximum(bounds - MARGIN, largest)
+        bounds = 1 + allowance * (bounds - 1)
+        self.limit, self.soft = np.maximum(bounds, largest), np.maximum(bounds - allowance * MARGIN, largest)
 
     def cost(self) -> tuple[float, int]:
-        """What makes one map better than another: balance up to the limit, then the cut."""
-        row = np.repeat(np.arange(len(self.parts)), np.diff(self.indptr))
-        cut = self.weights[self.parts[row] != self.parts[self.indices]].sum()
+        """The order of maps: (excess of the heaviest rank over the limit, edges between ranks). Edges between nodes
+        count for two.
+        """
+        mine = np.repeat(self.parts, np.diff(self.indptr))
+        others = self.parts[self.indices]
+        cut = self.weights[mine != others].sum()
+        if self.per_node > 1:
+            cut += self.weights[mine // self.per_node != others // self.per_node].sum()
         return max(float((self.loads / self.limit).max()), 1.0 + 1e-9), int(cut)
 
-    def connections(self, cluster: int | np.integer) -> np.ndarray:
-        """Edges from a cluster to each rank, float64 (P,)."""
-        edges = slice(self.indptr[cluster], self.indptr[cluster + 1])
-        return np.bincount(self.parts[self.indices[edges]], self.weights[edges], self.num_ranks)
+    def connections(self, clusters: np.ndarray) -> np.ndarray:
+        """Edges from clusters (B,) to each rank, plus those to all ranks of its node: float64 (B, P)."""
+        counts = self.indptr[clusters + 1] - self.indptr[clusters]
+        edges = segments(self.indptr[clusters], counts)
+        cells = np.repeat(np.arange(len(clusters)) * self.num_ranks, counts) + self.parts[self.indices[edges]]
+        found = np.bincount(cells, self.weights[edges], len(clusters) * self.num_ranks).astype(np.float64, copy=False)
+        if self.per_node > 1:
+            found += np.repeat(found.reshape(-1, self.per_node).sum(axis=1), self.per_node)
+        return found.reshape(-1, self.num_ranks)
+
+    def _batches(self, random: np.random.Generator) -> Iterator[np.ndarray]:
+        """All clusters in random order, some at a time: int64 (B,)."""
+        order = random.permutation(len(self.sizes))
+        size = max(1, min(len(order) // BATCHES, MOST_LOOKED_AT // self.num_ranks))
+        for first in range(0, len(order), size):
+            yield order[first : first + size]
 
     def move(self, cluster: int | np.integer, rank: int | np.integer) -> None:
         """Give a cluster to a rank."""
@@ -69,25 +114,49 @@ class Assignment:
         unit = self.weights.sum() / self.num_ranks or 1.0
         for rate in RATES:
             for _ in range(2):
-                if not self._pass_with_price(random, rate * unit):
+                if self._pass_with_price(random, rate * unit) <= FEW_MOVES * len(self.sizes):
                     break
 
     def _pass_with_price(self, random: np.random.Generator, price: float) -> int:
         moved = 0
-        paid = _excess(self.loads, self.soft)
-        for cluster in random.permutation(len(self.sizes)):
-            home, size = self.parts[cluster], self.sizes[cluster]
-            if self.members[home] == 1:
-                continue
-            links = self.connections(cluster)
-            gains = links - price * (_excess(self.loads + size, self.soft) - paid)
-            gains[home] = links[home] - price * (paid[home] - _excess(self.loads[home] - size, self.soft))
-            best = int(np.argmax(gains))
-            if gains[best] > gains[home] + 1e-9 * abs(gains[home]):
-                self.move(cluster, best)
-                paid[[home, best]] = _excess(self.loads[[home, best]], self.soft)
-                moved += 1
+        for clusters in self._batches(random):
+            gains, homes, every = self.connections(clusters), self.parts[clusters], np.arange(len(clusters))
+            here = gains[every, homes]
+            gains -= here[:, None]
+            linked = gains.copy()
+            gains -= price * (self._excess_with(clusters) - _excess(self.loads, self.soft))
+            gains[every, homes] = -np.inf
+            best = np.argmax(gains, axis=1)
+            left = _excess(self.loads[homes], self.soft)
+            left -= _excess(self.loads[homes] - self.sizes[clusters], self.soft)
+            least = 1e-9 * np.abs(here) + 1e-300
+            wanted = np.flatnonzero(gains[every, best] + price * left > least)
+            for one in wanted:
+                moved += self._move_if_it_pays(clusters[one], best[one], linked[one, best[one]], price, least[one])
         return moved
+
+    def _excess_with(self, clusters: np.ndarray) -> np.ndarray:
+        """The excess of each rank if it had each of these clusters too: float64 (B, P)."""
+        found = np.zeros((len(clusters), self.num_ranks))
+        for column, soft in enumerate(self.soft):
+            above = self.sizes[clusters, column, None] + (self.loads[:, column] - soft)
+            np.maximum(above, 0, out=above)
+            found += np.square(above, out=above)
+        return found
+
+    def _move_if_it_pays(self, cluster: np.integer, rank: np.integer, links: float, price: float, least: float) -> bool:
+        """Move a cluster if the gain in edges pays the price at the present loads. Returns whether it moved."""
+        home, change = self.parts[cluster], 0.0
+        if self.members[home] == 1:
+            return False
+        columns = self.sizes[cluster], self.soft, self.loads[home], self.loads[rank]
+        for size, soft, mine, others in zip(*(column.tolist() for column in columns), strict=True):
+            change += max(others + size - soft, 0.0) ** 2 - max(others - soft, 0.0) ** 2
+            change += max(mine - size - soft, 0.0) ** 2 - max(mine - soft, 0.0) ** 2
+        if links - price * change <= least:
+            return False
+        self.move(cluster, rank)
+        return True
 
     def balance(self) -> None:
         """Move, or else swap, clusters of the heaviest rank until it is within the limit or cannot be made lighter.
@@ -117,7 +186,7 @@ class Assignment:
             if least >= (self.loads[heavy, weight] / self.limit[weight]) * (1 - 1e-9):
                 return False
             fits = after <= least
-        gains = np.stack([self.connections(cluster) for cluster in clusters])
+        gains = self.connections(clusters)
         gains -= gains[:, [heavy]]
         gains = np.where(fits, gains / self.sizes[clusters, weight, None], -np.inf)
         best = int(np.argmax(gains))
@@ -156,22 +225,53 @@ class Assignment:
         limit = np.maximum(self.limit, self.loads.max(axis=0))
         for _ in range(PASSES):
             moved = 0
-            for cluster in random.permutation(len(self.sizes)):
-                home = self.parts[cluster]
-                if self.members[home] == 1:
-                    continue
-                links = self.connections(cluster)
-                here = links[home]
-                links[(self.loads + self.sizes[cluster] > limit).any(axis=1)] = -1
-                best = int(np.argmax(links))
-                if links[best] > here and best != home:
-                    self.move(cluster, best)
-                    moved += 1
-            if not moved:
+            for clusters in self._batches(random):
+                links, homes, every = self.connections(clusters), self.parts[clusters], np.arange(len(clusters))
+                here = links[every, homes]
+                for column, most in enumerate(limit):
+                    links[self.sizes[clusters, column, None] > most - self.loads[:, column]] = -1
+                best = np.argmax(links, axis=1)
+                for one in np.flatnonzero((links[every, best] > here) & (best != homes)):
+                    cluster, rank = clusters[one], best[one]
+                    fits = (self.loads[rank] + self.sizes[cluster] <= limit).all()
+                    if fits and self.members[homes[one]] > 1:
+                        self.move(cluster, rank)
+                        moved += 1
+            if moved <= FEW_MOVES * len(self.sizes):
                 break
 
 
+def refined(
+    starts: Iterable[np.ndarray],
+    sizes: np.ndarray,
+    graph: Graph,
+    num_ranks: int,
+    seed: int,
+    per_node: int = 1,
+    allowance: float = 1.0,
+    balanced: bool = False,
+) -> np.ndarray:
+    """Refine each start, and return the best of the maps: int64 (K,). The arguments are those of `Assignment`.
+
+    balanced: the starts may be in balance already, and then better without `settle`. Those of one weight often are.
+    """
+    best: tuple[tuple[float, int], np.ndarray] | None = None
+    for start, settle in itertools.product(starts, (True, False) if balanced or sizes.shape[1] == 1 else (True,)):
+        random = np.random.Generator(np.random.PCG64(seed))
+        state = Assignment(start.copy(), sizes, graph, num_ranks, per_node, allowance)
+        state.fill_empty_ranks()
+        if settle:
+            state.settle(random)
+        state.balance()
+        state.reduce_cut(random)
+        cost = state.cost()
+        if best is None or cost < best[0]:
+            best = cost, state.parts
+    assert best is not None
+    return best[1]
+
+
 def _excess(loads: np.ndarray, limit: np.ndarray) -> np.ndarray:
-    """What loads (..., m) are above the limit, squared and summed: (...)."""
+    """Excess of loads (..., m) over the limit, squared and summed: (...)."""
     above = np.maximum(loads - limit, 0)
     return np.einsum("...m,...m->...", above, above)

@@ -54,6 +54,14 @@ def reads_in_place(config: Config, spec: ModelSpec) -> bool:
     return serves and plain and said_memory(config.run.memory) is None and selection.transport.node_memory
 
 
+def intra_node_of(config: Config, spec: ModelSpec) -> str:
+    """'messages' or 'shared', of --intra-node."""
+    asked = config.schedule.intra_node
+    if asked != "auto":
+        return asked
+    return "shared" if reads_in_place(config, spec) else "messages"
+
+
 def check_halo(config: Config, spec: ModelSpec) -> None:
     """Raise ConfigError for sums that ranks may not send, or for rows that cannot be read in place."""
     options = config.schedule

@@ -13,7 +13,7 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.memory_size import said_memory
-from hpcgnn.plan.halo import check_halo, features_travel, halo_of, prunes
+from hpcgnn.plan.halo import check_halo, features_travel, halo_of, intra_node_of, prunes
 from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.plan.privacy import check_privacy
 from hpcgnn.plan.rules import Selection, schedules_with
@@ -26,7 +26,7 @@ class RunPlan:
     """The decisions of a run.
 
     Attributes:
-        config: the configuration, with the task, the metric, the loss and the self loops decided.
+        config: the configuration, with the task, the metric, the loss, the self loops and --intra-node decided.
         spec: the ModelSpec.
         halo: 'rows', 'auto' (sums where they are fewer) or 'least'.
         sends_features: rows of the features themselves are exchanged, as sums where these are fewer.
@@ -101,8 +101,10 @@ def plan(config: Config, meta: GraphMeta, ranks: int, learns: bool = True) -> Ru
     check_memory(config, learns)
     spec = model_spec(meta, config)
     wanted = config.data.self_loops
-    config = resolve_task(config, meta).replace(
-        self_loops=MODELS[spec.model].traits(spec).self_loops if wanted == "auto" else wanted
+    config = resolve_task(config, meta)
+    config = config.replace(
+        self_loops=MODELS[spec.model].traits(spec).self_loops if wanted == "auto" else wanted,
+        intra_node=intra_node_of(config, spec),
     )
     if learns:
         check_privacy(config, spec)

@@ -1,1 +1,1 @@
-"""Tables and figures from what runs have written; needs neither torch nor MPI."""
+"""Tables and figures from the files of runs; needs neither torch nor MPI."""

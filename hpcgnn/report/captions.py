@@ -1,4 +1,4 @@
-"""How to read each figure: what its axes are, which way is better, and what the dotted lines would be."""
+"""How to read each figure: its axes, the better direction, and the meaning of the dotted lines."""
 
 from typing import TYPE_CHECKING
 

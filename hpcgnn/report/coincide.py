@@ -1,7 +1,7 @@
-"""Series that coincide in a figure: of those that nobody could tell apart one is left, under the names of all.
+"""Series that coincide in a figure: one of them stays, under the names of all.
 
-Exact methods give the same losses on any number of ranks, and the same bytes under any cap. Drawn as they are, the last
-curve hides the others, and the legend names curves that seem to be missing.
+Exact methods give the same losses on any number of ranks, and the same bytes under any cap. Drawn separately, the last
+curve would hide the others, and the legend would name invisible curves.
 """
 
 import re
@@ -20,13 +20,17 @@ POINTS_PER_INCH = 72
 
 
 def merge_coinciding(axis: "Axes", series: Mapping[str, list[Any]]) -> list[str]:
-    """Remove lines that coincide with an earlier one within the width of a line, as drawn, and give that one their
-    names.
+    """Remove lines that coincide with an earlier one within the drawn width, and give that one their names.
 
-    series: {name: [Line2D, what belongs to it]} of one axis, whose limits and scales must be final. The names become
-    the labels of the legend. Bars and bands of a removed line stay, in the colour of the line that is left. A line
-    stays if all its points lie on a longer one, and its label then names that one. Returns sentences that say what was
-    found.
+    The names become the labels of the legend. Bars and bands of a removed line stay, in the colour of the remaining
+    line. A line stays if all its points lie on a longer one, and its label then names that one.
+
+    Args:
+        axis: an axis with final limits and scales.
+        series: {name: [Line2D, its bars and bands]}.
+
+    Returns:
+        sentences about the merged lines.
     """
     said, lines = [], {name: artists[0] for name, artists in series.items()}
     figure = axis.figure
@@ -57,9 +61,7 @@ def merge_coinciding(axis: "Axes", series: Mapping[str, list[Any]]) -> list[str]
 
 
 def _places(line: "Line2D", figure: "Figure") -> np.ndarray:
-    """The points of a line on the sheet, float64 (n, 2) in points of 1/72 inch; those that are not drawn are left
-    out.
-    """
+    """Return the drawn points of a line on the sheet, float64 (n, 2) in points of 1/72 inch."""
     places = line.axes.transData.transform(np.column_stack([np.asarray(x, float) for x in line.get_data()]))
     return places[np.isfinite(places).all(1)] * (POINTS_PER_INCH / figure.dpi)
 
@@ -77,8 +79,10 @@ def _within(few: np.ndarray, many: np.ndarray, line: "Line2D") -> bool:
 
 
 def _joined(names: list[str]) -> str:
-    """'a = b, 1 = 2 ranks' of ['a, 1 rank', 'a, 2 ranks', 'b, 1 rank', 'b, 2 ranks']: what is alike is said once."""
-    ends: dict[str, list[str]] = {}  # what a name ends with, by what it begins with
+    """Join names without repetition: 'a = b, 1 = 2 ranks' for ['a, 1 rank', 'a, 2 ranks', 'b, 1 rank', 'b, 2
+    ranks'].
+    """
+    ends: dict[str, list[str]] = {}  # {beginning of names: their ends}
     for name in names:
         begin, _, end = name.rpartition(", ")
         ends.setdefault(begin, []).append(end)

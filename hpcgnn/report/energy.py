@@ -1,4 +1,4 @@
-"""What a run says of its energy, in words: joules with what they cover, or why there are none."""
+"""The energy of a run in words: the coverage of its joules, or why there are none."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,8 +24,10 @@ def joules_per_epoch(run: "Run") -> float | None:
 
 
 def energy_note(runs: Sequence["Run"]) -> str:
-    """What the joules of a table of these runs cover, and the most frequent reasons why runs have none; '' for
-    runs of before energy was recorded.
+    """Describe the coverage of the joules in a table, and the most frequent reasons for missing ones.
+
+    Returns:
+        the note; '' for runs older than the energy records.
     """
     told = [run.summary.get("energy") or {} for run in runs]
     if not any(told):

@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure on offer. draw(study, axis) -> {name: [line, …]} of the series that could coincide, or None.
-    applies(study): whether there is anything to draw. wide: a legend beside it. timed: whether `remarks` belong to it.
+    """A figure on offer.
+
+    Attributes:
+        draw: draw(study, axis) returns {name: [line, …]} of the series that could coincide, or None.
+        applies: applies(study) returns whether there is data for it.
+        wide: the legend is to the right of the figure.
+        timed: whether `remarks` belong to it.
     """
 
     name: str
@@ -32,7 +37,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure as files: {'png': bytes, 'svg': bytes}, with the text that says how to read it."""
+    """A figure as files: {'png': bytes, 'svg': bytes}, with the text that explains how to read it."""
 
     figure: Figure
     images: dict[str, bytes]

@@ -12,12 +12,15 @@ if TYPE_CHECKING:
 
 
 def read_run(path: str | Path) -> "pd.DataFrame":
-    """The metrics of a run directory as a DataFrame with a row for each epoch, which is its index (from 1).
+    """Return the metrics of a run directory as a DataFrame with a row for each epoch; the index counts from 1.
 
-    Columns: loss, lr, train, val, test (NaN in epochs without an evaluation), and by dotted names what an epoch cost:
-    seconds.epoch.max, bytes.halo_forward.sum, .... frame.attrs: 'config', the options of the run; 'summary', what
-    summary.json says, or None of a run that has not finished; 'path'. Raises RunDirError for what is no run directory
-    or is damaged, and ConfigError without pandas. Needs neither torch nor MPI.
+    Columns are loss, lr, train, val, test (NaN in epochs without an evaluation), and an epoch's costs by dotted names:
+    seconds.epoch.max, bytes.halo_forward.sum, .... frame.attrs has 'config', the options of the run; 'summary', the
+    content of summary.json, or None for an unfinished run; 'path'. Needs neither torch nor MPI.
+
+    Raises:
+        RunDirError: the path is no run directory, or damaged.
+        ConfigError: pandas is not installed.
     """
     try:
         import pandas

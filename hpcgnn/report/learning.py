@@ -1,5 +1,6 @@
-"""Figures over the epochs: loss and metrics, and what accuracy costs in bytes and in seconds. Each is a function of a
-study and an axis that returns {name: [line, what belongs to it]}.
+"""Figures over the epochs: loss and metrics, and the cost of accuracy in bytes and in seconds.
+
+Each is a function of a study and an axis that returns {name: [line, its companions]}.
 """
 
 from collections.abc import Callable, Mapping
@@ -97,7 +98,7 @@ def validation(study: "Study", axis: "Axes") -> Series:
 
 
 def accuracy_against_bytes(study: "Study", axis: "Axes") -> Series:
-    """The best validation metric so far against what training has sent until then."""
+    """Draw the best validation metric so far over the bytes of training so far."""
     groups = {key: runs for key, runs in repetitions(study).items() if cumulative_bytes(runs[0])[-1] > 0}
     drawn = _best_so_far(study, axis, groups, lambda run: [total / MIB for total in cumulative_bytes(run)])
     log_axis(axis.xaxis)

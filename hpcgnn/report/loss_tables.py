@@ -1,4 +1,4 @@
-"""The loss reports of a study's runs as two tables: where the time went, and what would help."""
+"""The loss reports of a study's runs as two tables: where the time went, and the possible remedies."""
 
 from typing import TYPE_CHECKING, Any
 

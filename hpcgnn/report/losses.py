@@ -1,18 +1,18 @@
-"""Where the time of a run's epochs went, and what would help: the loss report, from the records of the ranks.
+"""Where the time of a run's epochs went, and possible remedies: the loss report, from the records of the ranks.
 
-The time of an epoch is, on a rank, its own work, waits for other ranks, evaluation and checkpoints. Means over ranks of
-these, as shares of the time, are the parts; they add up to one:
+The time of an epoch on a rank is its own work, waits for other ranks, evaluation and checkpoints. The parts are means
+over ranks of these, as shares of the time; they add up to one:
 
-    work            what a rank in the mean computed
-    imbalance       how much longer than the mean the rank with the most work had: all others wait for it
-    shared cores    where there are fewer cores than threads: the time in which a rank had none. A rank that waits for
-                    one that has no core waits for the core, so this holds such waits as well, up to the time that as
-                    many cores as threads could save
-    waits           what remains of the waits: forward, backward, reduction, and between the phases
+    work            the mean computing time of a rank
+    imbalance       extra work of the busiest rank above the mean: all others wait for it
+    shared cores    if there are fewer cores than threads: the time in which a rank had none. A rank that waits for
+                    one without a core waits for the core. So this part holds such waits as well, up to the time that
+                    as many cores as threads could save
+    waits           the remaining waits: forward, backward, reduction, and between the phases
     evaluation, checkpoints
 
-Other losses lie inside of these: page faults, cores that something else took, and the fixed cost of many short rounds.
-What a remedy would gain is an upper bound: the whole loss, or the part of it that the remedy can reach.
+Other losses lie inside of these: page faults, cores taken by other programs, and the fixed cost of many short rounds.
+The gain of a remedy is an upper bound: the whole loss, or the part of it within reach of the remedy.
 """
 
 import statistics
@@ -64,8 +64,14 @@ Records = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Loss:
-    """name: of the part, or of what is inside one (`inside`: which; else None); share: of the time; gain: the most that
-    `remedy` would take off the time, as a share of it; found: what was found, in words.
+    """A part of the time.
+
+    Attributes:
+        name: name of the part, or of a loss inside one.
+        inside: the part that contains it; else None.
+        share: share of the time.
+        gain: the most that `remedy` would take off the time, as a share of it.
+        found: the finding in words.
     """
 
     name: str
@@ -185,7 +191,9 @@ def _imbalance(known: _Ranks, share: float) -> Loss:
 
 
 def _given(ranks: Records, slow: int) -> tuple[float, str]:
-    """(how many times the mean the map gave a rank of what it has most of, what that is)."""
+    """Return (largest load of a rank over the mean, name of this load), for the load with the worst balance by the
+    map.
+    """
     shares = []
     for what, values in {
         "nodes": [rank["nodes"] for rank in ranks],
@@ -275,7 +283,7 @@ def _checkpoints(share: float, summary: Mapping[str, Any]) -> Loss:
 
 
 def _short_rounds(known: _Ranks, summary: Mapping[str, Any]) -> Loss:
-    """The fixed cost of the turns beyond those that a buffer for the whole halo would need."""
+    """Return the fixed cost of the turns beyond those with a buffer for the whole halo."""
     rounds, turns = _rounds(known), known.mean_of_training("exchanges") / known.count
     spent = sum(known.mean(name, "seconds") for name in ("forward", "backward"))
     lost = min(spent, turns * (1 - 1 / max(1, rounds)) * TURN_SECONDS * known.count) / known.total

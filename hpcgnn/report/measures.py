@@ -1,7 +1,7 @@
 """The numbers of one run that reports compare, each with its unit in its name: a flat dictionary per run.
 
-Times are medians over epochs of what the slowest rank took; `seconds_*` are parts of an epoch in the mean over ranks,
-so that they add up, and `seconds_imbalance` is what the slowest rank took above that mean.
+Times are medians over epochs of the slowest rank's time. `seconds_*` are parts of an epoch in the mean over ranks, so
+that they add up. `seconds_imbalance` is the slowest rank's time above that mean.
 """
 
 import itertools
@@ -79,7 +79,7 @@ def cumulative_seconds(run: "Run") -> list[float]:
 
 
 def imbalance(values: Sequence[float]) -> float:
-    """The largest over the mean of what ranks have; 1 is perfect, and NaN where there is nothing to share."""
+    """Return the largest value over the mean; 1 is perfect, and NaN stands for no load at all."""
     mean = statistics.fmean(values)
     return max(values) / mean if mean > 0 else math.nan
 
@@ -106,7 +106,7 @@ def parts_of_epoch(seconds: dict[str, Any]) -> dict[str, float]:
 
 
 def _bytes(run: "Run", record: dict[str, Any], kind: str) -> int:
-    """What all ranks sent. One rank alone hands its reductions to MPI as well, but nothing travels."""
+    """Return the bytes sent by all ranks. A single rank passes its reductions to MPI as well, but sends no bytes."""
     if run.summary["ranks"] == 1:
         return 0
     return record["bytes"].get(kind, {"sum": 0})["sum"]

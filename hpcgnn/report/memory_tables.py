@@ -1,7 +1,7 @@
 """Figures and a table of memory profiles (`hpcgnn train --profile-memory`): by phase, and against the analytic account.
 
-Everything here is of the largest rank, and above what the process held before it read the graph: the interpreter, the
-libraries and MPI, which no number of ranks makes smaller.
+All numbers are the largest rank's, above the memory of the process before it read the graph. That memory (the
+interpreter, the libraries and MPI) does not shrink with the number of ranks.
 """
 
 from dataclasses import dataclass
@@ -31,12 +31,14 @@ FREE_ITEMS = {KEPT_FREE: FREE_STYLE, "heap, resident but not in use then": {**FR
 
 @dataclass(frozen=True)
 class Profile:
-    """One rank of one run. base: bytes before the graph was read; mpi: the part of it that starting MPI took.
+    """One rank of one run.
 
-    phases: {phase: high-water mark above the base}.
-
-    busiest: the phase of training with the highest mark. account: {item: bytes} of what is known to be resident there;
-    FREE_ITEMS are those of them that hold nothing then.
+    Attributes:
+        base: bytes before the graph was read.
+        mpi: the part of it that starting MPI took.
+        phases: {phase: high-water mark above the base}.
+        busiest: the phase of training with the highest mark.
+        account: {item: bytes} of the resident memory that is known there; FREE_ITEMS are its unused items.
     """
 
     label: str
@@ -49,16 +51,14 @@ class Profile:
 
     @property
     def explained(self) -> float:
-        """The share of the measured growth in the busiest phase that the account explains; above 1 if it says too
-        much.
+        """Return the share of the measured growth in the busiest phase that the account explains; above 1 if it
+        overestimates.
         """
         return sum(self.account.values()) / self.phases[self.busiest]
 
 
 def profiles(study: "Study") -> list[Profile]:
-    """One Profile for each point that has one: that of the largest rank in the first repetition, in order of the
-    points.
-    """
+    """Return a Profile for each point with one, in order: the largest rank's in the first repetition."""
     found = {}
     for run in study.runs:
         records = [rank["memory_profile"] for rank in run.ranks if rank.get("memory_profile")]
@@ -115,7 +115,7 @@ def phases_over_ranks(study: "Study", axis: "Axes") -> Series:
 
 
 def _highest_of_others(label: str, study: "Study", axis: "Axes") -> None:
-    """The highest phase of every other curve that was profiled, such as that of the baseline, to compare with."""
+    """Draw the highest phase of every other profiled curve, such as the baseline's, for comparison."""
     others: dict[str, list[tuple[int, float]]] = {}
     for profile in profiles(study):
         if profile.label != label:
@@ -125,7 +125,7 @@ def _highest_of_others(label: str, study: "Study", axis: "Axes") -> None:
 
 
 def account(study: "Study", axis: "Axes") -> None:
-    """The analytic account as stacked bars beside the mark that was measured, at the busiest phase of training."""
+    """Draw the analytic account as stacked bars next to the measured mark, at the busiest phase of training."""
     found = {(profile.label, profile.ranks): profile for profile in profiles(study)}
     positions = label_bars(study, axis)
     keys = [(point["label"], point["ranks"]) for _, point in study.points.iterrows()]

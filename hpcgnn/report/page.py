@@ -49,8 +49,13 @@ Part = tuple[str, "Study", list["Table"], list["Drawn"]]
 
 
 def make_page(title: str, made: Sequence[str], problems: list["Table"], parts: list["Part"]) -> str:
-    """The text of the page. made: lines that say by what and of what it was made. problems: a list of Table. parts: of
-    each study (heading or '', Study, list of Table, list of Drawn).
+    """Return the text of the page.
+
+    Args:
+        title: its title.
+        made: lines about the program and the source of the page.
+        problems: tables of problems.
+        parts: one (heading or '', Study, list of Table, list of Drawn) per study.
     """
     texts = [_HEAD.format(title=html.escape(title)), f"<h1>{html.escape(title)}</h1>"]
     texts += [f'<p class="note">{html.escape(line)}</p>' for line in made]
@@ -87,7 +92,9 @@ def _figure(drawn: "Drawn") -> str:
 
 
 def _provenance(study: "Study") -> str:
-    """What the numbers depend on: each distinct set of versions, kernels and hosts, and every command."""
+    """List the facts that the numbers depend on: each distinct set of versions, kernels and hosts, and every
+    command.
+    """
     parts = ["<h2>Provenance</h2>"]
     seen: dict[str, list[str]] = {}
     for run in study.runs:

@@ -1,5 +1,6 @@
 """Figures over the number of ranks: times, speed-up, memory, bytes, balance, each a function of a study and an axis.
-Those of lines return {name: [line, what belongs to it]}.
+
+Line figures return {name: [line, its companions]}.
 """
 
 import textwrap
@@ -52,7 +53,9 @@ def _ideal(study: "Study", axis: "Axes", value: Callable[[Any], tuple[Any, Any]]
 
 
 def _shrinking(study: "Study", name: str, scale: float = 1.0) -> Callable[[Any], tuple[Any, Any]]:
-    """The ideal of what the ranks share: 1/P of the fewest in strong scaling, constant in weak."""
+    """Return the ideal of a quantity divided among ranks: 1/P of the fewest ranks' in strong scaling, constant in
+    weak.
+    """
 
     def value(curve: Any) -> tuple[Any, Any]:
         ranks, first = curve["ranks"], curve[name].iloc[0] * scale
@@ -100,7 +103,7 @@ def efficiency(study: "Study", axis: "Axes") -> Series:
 
 
 def _mark_shared(study: "Study", axis: "Axes", name: str, scale: float = 1.0) -> None:
-    """A dagger beside each point whose ranks shared cores; the note below says what it means."""
+    """Put a dagger at each point with ranks that shared cores; the note below explains it."""
     for _, point in study.points.iterrows():
         if point["threads_per_core_max"] > 1 and point[name] == point[name]:  # NaN: there is no point
             place = (point["ranks"], point[name] * scale)
@@ -118,7 +121,7 @@ def memory(study: "Study", axis: "Axes") -> Series:
 
 
 def bytes_sent(study: "Study", axis: "Axes") -> Series:
-    """What training sends in an epoch, over all ranks."""
+    """Draw the bytes that training sends in an epoch, over all ranks."""
     drawn = curves(study, axis, "bytes_epoch", 1 / MIB)
     axis.set_ylim(bottom=0)
     axis.set_ylabel("sent per epoch, all ranks (MiB)")

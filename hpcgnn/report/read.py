@@ -1,7 +1,7 @@
-"""Run directories as they lie on disk: what can be trusted, and what cannot, with the reason.
+"""Run directories on disk: which of them can be trusted, and why others cannot.
 
-A report must never be silently built on half a run. So a directory is either a `Run`, complete and consistent with
-itself (summary, one record per epoch, one record per rank), or `Broken` with a reason that is shown in the report.
+A report must never be silently built on half a run. So a directory is either a `Run`, complete and consistent (summary,
+one record per epoch, one record per rank), or `Broken`, with a reason that the report shows.
 """
 
 import json
@@ -27,7 +27,12 @@ PER_RANK = ("rank", "host", "nodes", "edges", "halo_rows", "peak_rss_bytes", "tr
 
 @dataclass(frozen=True)
 class Run:
-    """A complete run. name: short and unique in the report; summary, records, ranks: what its JSON files say."""
+    """A complete run.
+
+    Attributes:
+        name: short and unique in the report.
+        summary, records, ranks: contents of its JSON files.
+    """
 
     path: Path
     name: str
@@ -37,8 +42,9 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        """{key: value} of the resolved configuration, sections flattened (no key occurs in two), and `folder`: the name
-        of the folder that the run directory lies in, by which studies tell variants apart.
+        """Return {key: value} of the resolved configuration, with the sections flattened; no key occurs in two.
+
+        The key `folder` is the name of the parent folder of the run directory, by which studies distinguish variants.
         """
         values = {key: value for section in self.summary["config"].values() for key, value in section.items()}
         return {**values, "folder": self.path.parent.name}
@@ -121,8 +127,10 @@ def _read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[s
 
 
 def read_rank_records(path: str | Path, ranks: int) -> list[dict[str, Any]]:
-    """The records of so many ranks of a run directory, by rank. Raises Unusable. Earlier versions wrote a file for each
-    rank."""
+    """Return the records of all ranks of a run directory, by rank. Raises Unusable.
+
+    Earlier versions wrote a file for each rank.
+    """
     file, before = Path(path) / RANKS, Path(path) / "ranks"
     if not file.exists() and before.is_dir():
         files = [before / f"rank-{rank:05d}.json" for rank in range(ranks)]
@@ -134,7 +142,7 @@ def read_rank_records(path: str | Path, ranks: int) -> list[dict[str, Any]]:
 
 
 def read_summary(path: Path) -> dict[str, Any]:
-    """What summary.json of a run directory says, with epochs that count from 1. Raises Unusable."""
+    """Return the content of a run directory's summary.json, with epochs that count from 1. Raises Unusable."""
     summary = _object(path / "summary.json", _text(path / "summary.json"), REQUIRED)
     if isinstance(summary["best_epoch"], int):
         summary["best_epoch"] += FIRST_EPOCH - summary.get("first_epoch", 0)  # runs of before counted from 0

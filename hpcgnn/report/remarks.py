@@ -1,8 +1,7 @@
-"""What must be known to read a study's times: ranks that shared cores, and caps of the communication memory that never
-bit.
+"""Warnings about a study's times: ranks that shared cores, and memory caps of the communication that had no effect.
 
-Eight ranks on two cores are no slower program than two, and a cap that the whole halo fits under is no other exchange
-than a larger one. Both look like results in a figure of efficiency, so they are said where efficiency is shown.
+Eight ranks on two cores are no slower program than two, and a cap above the whole halo is no other exchange than a
+larger one. Both look like results in a figure of efficiency, so its notes mention them.
 """
 
 import math
@@ -19,8 +18,9 @@ SHARED = "†"
 
 
 def crowds(run: "Run") -> list[tuple[int, int, int]] | None:
-    """[(ranks, threads of each, cores)] for every set of ranks of a host that had fewer cores than threads; None if the
-    records do not tell. Ranks that may run on a common core belong together.
+    """Return [(ranks, threads of each, cores)] for every set of ranks of a host with fewer cores than threads.
+
+    Ranks that may run on a common core belong together. None if the records lack the data.
     """
     return crowds_of(run.ranks)
 

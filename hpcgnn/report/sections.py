@@ -1,8 +1,7 @@
-"""A folder of mixed runs, cut into studies of what can be compared: one for each graph and metric, a curve for each
-model.
+"""A folder of mixed runs, cut into comparable studies: one for each graph and metric, with a curve for each model.
 
-Runs that make one study (strong scaling, weak scaling, a comparison of schedules) stay one. Only where they do not are
-they cut. Accuracies on two graphs, or under two metrics, are never in one figure unless that is asked for.
+Runs that make one study (strong scaling, weak scaling, a comparison of schedules) stay together; others are cut.
+Accuracies on two graphs, or under two metrics, share a figure only on request.
 """
 
 import re
@@ -18,7 +17,12 @@ from hpcgnn.report.study import Study, UnlikeError, build_study, looks_weak, mod
 
 @dataclass(frozen=True)
 class Section:
-    """A study among others. title: what it is of; folder: where its files go, '' where it is the only one."""
+    """A study among others.
+
+    Attributes:
+        title: its subject.
+        folder: folder of its files, '' for the only study.
+    """
 
     title: str
     folder: str
@@ -28,9 +32,13 @@ class Section:
 def make_sections(
     runs: list[Run], label_by: Sequence[str] = (), scaling: str = "auto", baseline: str | None = None, mix: bool = False
 ) -> tuple[list[Section], list[tuple[str, str]]]:
-    """(a list of Section, a list of (title, reason) of what was left out). Arguments as of `build_study`.
+    """Cut runs into sections. Arguments as in `build_study`.
 
-    Raises ConfigError if there is no section at all, or for a key or label that does not exist.
+    Returns:
+        (list of Section, list of (title, reason) of the runs left out).
+
+    Raises:
+        ConfigError: there is no section at all, or a key or label is unknown.
     """
     alike = len({run.summary["metric"] for run in runs}) == 1 and (scaling == "none" or not models_differ(runs))
     try:
@@ -61,9 +69,7 @@ def make_sections(
 
 
 def _study(runs: list[Run], label_by: Sequence[str], scaling: str) -> Study:
-    """The study of the runs of one part; what differs between models names curves as well, if nothing else is asked
-    for.
-    """
+    """Return the study of one part's runs. By default, differences between models name curves as well."""
     return build_study(runs, label_by or (telling_apart(runs) if models_differ(runs) else ()), scaling)
 
 

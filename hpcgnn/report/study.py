@@ -1,8 +1,8 @@
 """Runs as a study: curves of like runs over the number of ranks, medians over repetitions, and speed-up.
 
-A curve that silently joins unlike runs is worse than none. So runs share a curve only if nothing but the number of
-ranks, the seed, and what does not change the result differs between them; whatever else differs either labels the
-curves, or has to be asked for (`--mix`).
+A curve that silently joins unlike runs is worse than none. Runs on one curve may differ in the number of ranks, the
+seed, and options that leave the result alone. All other differences either label the curves, or need a request
+(`--mix`).
 """
 
 import math
@@ -32,12 +32,16 @@ class UnlikeError(ConfigError):
 
 @dataclass(frozen=True)
 class Study:
-    """What is reported. mode: 'strong', 'weak' or 'none'; labels: the names of the curves, in order.
+    """The content of a report.
 
-    runs: list of Run. table: one row per run: `run`, `label`, `ranks`, `seed`, `graph`, and the measures. points: one
-    row per (label, ranks): `repetitions`, for each measure its median under its own name, and its extremes as NAME_min
-    and NAME_max; `speedup` and `efficiency` where the study is of scaling.
-    baseline: a label, or None.
+    Attributes:
+        mode: 'strong', 'weak' or 'none'.
+        labels: names of the curves, in order.
+        runs: list of Run.
+        table: one row per run: `run`, `label`, `ranks`, `seed`, `graph`, and the measures.
+        points: one row per (label, ranks). It has `repetitions`, and each measure's median, with its extremes as
+            NAME_min and NAME_max. Scaling studies add `speedup` and `efficiency`.
+        baseline: a label, or None.
     """
 
     mode: str
@@ -94,7 +98,7 @@ def build_study(
 
 
 def _spoken(run: Run, key: str) -> str:
-    """What a configuration key says of a run, in the words of labels."""
+    """Return the value of a configuration key in the words of labels."""
     if key in ("schedule", "folder"):
         return run.config[key]
     if key == "halo_buffer":
@@ -146,7 +150,7 @@ def models_differ(runs: list[Run]) -> bool:
 
 
 def setup(run: Run, runs: list[Run]) -> tuple[tuple[str, str], ...]:
-    """What must be the same in two of `runs` for them to be one curve, whatever their graphs."""
+    """Return the values that must be equal in two of `runs` on one curve, whatever their graphs."""
     return tuple((key, repr(run.config.get(key))) for key in _matters(runs))
 
 
@@ -162,7 +166,7 @@ def _matters(runs: list[Run]) -> list[str]:
 
 
 def _differing(runs: list[Run]) -> list[str]:
-    """The configuration keys that are not free and differ between runs; those of the model first."""
+    """Return the constrained configuration keys that differ between runs; the model's first."""
     keys = _matters(runs)
     differing = [key for key in keys if len({repr(run.config.get(key)) for run in runs}) > 1]
     return sorted(differing, key=lambda key: key not in runs[0].summary["config"]["model"])
@@ -190,7 +194,9 @@ def _graphs_by_ranks(group: list[Run]) -> dict[int, set[str]]:
 
 
 def _kind(group: list[Run]) -> str:
-    """What the graphs of one curve say: 'strong', 'weak', 'none' (one number of ranks), or 'unclear'."""
+    """Return the kind of scaling that one curve's graphs show: 'strong', 'weak', 'none' (one number of ranks), or
+    'unclear'.
+    """
     by_ranks = _graphs_by_ranks(group)
     graphs = set().union(*by_ranks.values())
     if len(by_ranks) == 1:

@@ -1,8 +1,7 @@
-"""How figures look: readable in grey and to the colour-blind, and the same bytes for the same runs.
+"""How figures look: readable in grey and for the colour-blind, and the same bytes for the same runs.
 
-Curves differ in marker and dash as well as in colour, bars in hatching as well as in lightness. Colours are those of
-Okabe and Ito (2008), which people with any common colour blindness can tell apart, in an order that alternates in
-lightness.
+Curves differ in marker and dash as well as in colour, bars in hatching as well as in lightness. Colours are from Okabe
+and Ito (2008): people with any common colour blindness can distinguish them. Their order alternates in lightness.
 """
 
 import contextlib
@@ -75,7 +74,7 @@ def drawing() -> Iterator[Any]:
 
 
 def line_styles(names: Iterable[Name]) -> dict[Name, dict[str, Any]]:
-    """{name: keyword arguments of `plot`}. Markers are hollow, so that of two on one place both are seen."""
+    """Return {name: keyword arguments of `plot`}. Markers are hollow, so that two at one place are both visible."""
     looks = zip(itertools.cycle(COLOURS), itertools.cycle(MARKERS), itertools.cycle(DASHES), strict=False)
     return {
         name: {
@@ -111,8 +110,12 @@ def log_axis(axis: "Axis") -> None:
 
 
 def legend(axis: "Axes", wide: bool, always: bool = False) -> None:
-    """The legend of a figure, in place of what it had: beside it if that is wide, else inside, and there none for a
-    single entry unless `always`.
+    """Replace the legend of a figure: to its right if it is wide, else inside.
+
+    Args:
+        axis: the axis.
+        wide: whether the figure has space for it to the right.
+        always: draw an inner legend for a single entry too.
     """
     if axis.get_legend() is not None:
         axis.get_legend().remove()

@@ -1,5 +1,7 @@
-"""The tables of a report, each as numbers for programs (CSV, full precision, units in the names of columns) and as text
-for people (Markdown, LaTeX, HTML, rounded, median [least, most] over repetitions).
+"""The tables of a report, each as numbers for programs and as text for people.
+
+Numbers are CSV with full precision and units in the names of columns. Texts are Markdown, LaTeX and HTML, rounded, with
+median [least, most] over repetitions.
 """
 
 import html
@@ -25,8 +27,13 @@ TIMES = "×"
 
 @dataclass(frozen=True)
 class Table:
-    """name: of the files. head, rows: text for people. frame: the numbers behind it. note: what must be known to read
-    it.
+    """A table.
+
+    Attributes:
+        name: name of its files.
+        head, rows: text for people.
+        frame: the numbers behind it.
+        note: explanations for readers.
     """
 
     name: str
@@ -62,7 +69,7 @@ class Table:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Rounded to significant digits; a dash for what is unknown."""
+    """Round to significant digits; a dash stands for an unknown value."""
     if value is None or math.isnan(value):
         return "–"
     if value == 0:
@@ -91,7 +98,7 @@ def make_tables(study: "Study") -> list[Table]:
 
 
 def problems_table(problems: Sequence[tuple[str, str]]) -> Table:
-    """What was left out. problems: [(name, reason)]."""
+    """Return the table of the runs left out. problems: [(name, reason)]."""
     rows = [list(problem) for problem in problems]
     frame = pd.DataFrame(rows, columns=["run", "reason"])
     return Table("problems", "Runs that are missing, broken or left out", ["run", "reason"], rows, frame)
@@ -157,7 +164,7 @@ def _mark(point: Any) -> str:
 
 
 def _without_validation(study: "Study") -> list[str]:
-    """[what the dashes mean], where runs have no best epoch."""
+    """Return [the meaning of the dashes] if runs have no best epoch."""
     count = int(study.table["best_val"].isna().sum())
     if not count:
         return []
@@ -168,7 +175,7 @@ def _without_validation(study: "Study") -> list[str]:
 
 
 def _cost(study: "Study") -> Table:
-    """What a whole run took for its accuracy; an epoch is not the same thing under all schedules."""
+    """Return the cost of a whole run for its accuracy; an epoch differs between schedules."""
     base = None if study.baseline is None else study.curve(study.baseline).set_index("ranks")["bytes_rows_total"]
 
     def fewer(point: Any) -> float:

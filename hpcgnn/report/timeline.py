@@ -1,8 +1,8 @@
-"""One traced epoch of all ranks as a picture: a lane for each rank, coloured by what it did.
+"""One traced epoch of all ranks as a picture: a lane for each rank, coloured by its activity.
 
-What is drawn comes from the files that `hpcgnn train --trace` leaves (plugins/trace.py). A lane is cut into as many
-pieces as can be told apart, each of the colour of what took most of it, so that a picture of a hundred thousand spans
-is no larger than one of ten.
+The data comes from the files of `hpcgnn train --trace` (plugins/trace.py). A lane has as many pieces as a reader can
+distinguish, each in the colour of its longest activity. So a picture of a hundred thousand spans is no larger than one
+of ten.
 """
 
 import gzip
@@ -49,8 +49,11 @@ ACTIVITIES = {
 
 @dataclass(frozen=True)
 class Lane:
-    """One rank's epoch. spans: {what: [(begin, end)]}, seconds from the epoch's first begin on any rank; end: of the
-    epoch on this rank.
+    """One rank's epoch.
+
+    Attributes:
+        spans: {activity: [(begin, end)]}, seconds from the epoch's first begin on any rank.
+        end: end of the epoch on this rank.
     """
 
     rank: int
@@ -75,8 +78,9 @@ def trace_files(path: Path) -> dict[int, Path]:
 
 
 def chosen_ranks(run: "Run", most: int = MOST_LANES) -> list[int]:
-    """The ranks that are drawn, in their order: all, or, of very many, those with the most work, those in the middle
-    and those with the least.
+    """Return the ranks to draw, in order: all, or a selection of very many.
+
+    The selection has the ranks with the most work, the least work, and those in the middle.
     """
     known = list(trace_files(run.path))
     if len(known) <= most:
@@ -135,8 +139,14 @@ def _lane(rank: int, events: Sequence[Mapping[str, Any]], epoch: tuple[float, fl
 
 
 def pieces_of(lane: Lane, length: float, count: int = PIECES) -> list[tuple[str, int, int]]:
-    """[(what, first piece, pieces)]: what took most of each of `count` equal pieces of `length` seconds, as runs. What
-    is of a phase counts where no activity is, and '' is neither.
+    """Return the longest activity of each of `count` equal pieces, as runs [(activity, first piece, pieces)].
+
+    A phase counts where there is no activity, and '' stands for neither.
+
+    Args:
+        lane: the lane.
+        length: seconds of all pieces together.
+        count: number of pieces.
     """
     names = ["", *PHASES, *ACTIVITIES]
     taken = np.zeros((len(names), count))

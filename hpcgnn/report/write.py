@@ -54,10 +54,20 @@ def write_report(study: "Study", broken: Iterable["Broken"], out: Path, title: s
 def write_sections(
     sections: list[Section], problems: Sequence[tuple[str, str]], out: Path, title: str = "", force: bool = False
 ) -> list["Table"]:
-    """Write all files of a report into the folder `out`, made if need be; returns the first table of each section.
+    """Write all files of a report into the folder `out`, made if need be.
 
-    sections: list of Section; the tables and figures of each go into its folder. problems: [(name, reason)] of what is
-    not in it. force: replace what no report has left there. Raises ConfigError.
+    Args:
+        sections: sections; the tables and figures of each go into its folder.
+        problems: [(name, reason)] of the runs left out.
+        out: the folder.
+        title: title of the page.
+        force: replace files that are not a report's.
+
+    Returns:
+        the first table of each section.
+
+    Raises:
+        ConfigError: the folder has files that are not a report's, or cannot be written.
     """
     check_folder(out, [section_run.path for section in sections for section_run in section.study.runs], force)
     files: dict[str, str | bytes] = {}
@@ -145,7 +155,7 @@ def _is_report(out: Path) -> bool:
 
 
 def _write_files(out: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write {name: text or bytes}, in order, and remove what an earlier report left that this one does not have."""
+    """Write {name: text or bytes}, in order, and remove stale files of an earlier report."""
     earlier = _is_report(out)
     try:
         # The text comes first: by it the folder of a report that was interrupted is known as one.

@@ -125,7 +125,7 @@ class LayerByLayer(AllreduceEveryStep):
                 if layer == 0 and self._options.finetune and spec.keeps_input:  # the fine-tuning needs the very same
                     return KeptAggregate(graph.constant("input aggregate", lambda: conv.gather(graph, x)), x)
                 return KeptAggregate(conv.gather(graph, x), x)
-        assert not isinstance(x, OnDisk), "only of what is kept as an aggregate"
+        assert not isinstance(x, OnDisk), "only kept aggregates are on disk"
         if self._options.frozen_halo == "refetch":
             return KeptRows(graph, x, self._local.num_owned)
         with_its_halo = self._graph_with_halo(graph)

@@ -18,10 +18,14 @@ from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
 from partition_tools.checks.verify_links import check_links
 from partition_tools.checks.verify_weights import odd_weight_sums
+from partition_tools.graph.compute_nodes import node_attributes
 from partition_tools.graph.edges import count_self_loops, rows, transpose
 from partition_tools.graph.loading import load_edges
 from partition_tools.graph.quality import cluster_graph, partition_quality
 from partition_tools.workspace.progress import Reporter
+
+RANK_FIGURES = "edge_cut", "halo_rows_total", "halo_rows_max"
+NODE_FIGURES = "compute_node_edge_cut", "compute_node_halo_rows_total", "compute_node_halo_rows_max"
 
 
 @dataclasses.dataclass
@@ -302,11 +306,13 @@ class Verification:
         quality = partition_quality(
             parts, count, self.file.read("clusters/offsets"), load_edges(self.file)
         ).attributes()
-        wrong = [
-            key
-            for key in ("edge_cut", "halo_rows_total", "halo_rows_max")
-            if key in stored and stored[key] != quality[key]
-        ]
+        per_node = int(stored.get("ranks_per_node", 1))
+        if per_node < 1:
+            return f"ranks_per_node is {per_node}, expected at least 1"
+        if per_node > 1:
+            offsets = self.file.read("clusters/offsets")
+            quality |= node_attributes(parts, count, per_node, offsets, load_edges(self.file))
+        wrong = [key for key in (*RANK_FIGURES, *NODE_FIGURES) if key in stored and stored[key] != quality[key]]
         return "".join(f"{key} is stated as {stored[key]} but is {quality[key]}" for key in wrong[:1])
 
 

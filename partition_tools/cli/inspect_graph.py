@@ -14,6 +14,7 @@ from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
 from hpcgnn.terminal import tell
+from partition_tools.graph.compute_nodes import check_grouping, node_attributes, node_table
 from partition_tools.graph.loading import load_edges
 from partition_tools.graph.quality import partition_quality
 from partition_tools.workspace.progress import Reporter
@@ -34,18 +35,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--width", type=int, default=WIDTH, metavar="W", help=f"numbers of a row in an exchange (default {WIDTH})"
     )
+    parser.add_argument(
+        "--per-node",
+        type=int,
+        metavar="R",
+        help="show the maps on compute nodes of R consecutive ranks, counted from the edges (default: maps that "
+        "`partition --per-node` made, as they were made)",
+    )
 
 
 def run(arguments: argparse.Namespace, reporter: Reporter | None) -> int:
     """The sub-command itself; returns the exit code."""
-    info = inspect_graph(arguments.graph, arguments.width)
+    info = inspect_graph(arguments.graph, arguments.width, arguments.per_node)
     tell(json.dumps(info, indent=2) if arguments.json else describe(info), needed=True)
     return 0
 
 
-def inspect_graph(path: str | Path, width: int = WIDTH) -> dict[str, Any]:
-    """A dictionary of plain numbers and words; see `describe` for what they mean. Raises FormatError as `GraphFile`
-    does."""
+def inspect_graph(path: str | Path, width: int = WIDTH, per_node: int | None = None) -> dict[str, Any]:
+    """A dictionary of plain numbers and words; see `describe` for what they mean. per_node: ranks of a compute node,
+    None for those of each map. Raises FormatError as `GraphFile` does, and ConfigError for a per_node below 1.
+    """
+    if per_node is not None:
+        check_grouping(per_node, ())
     with GraphFile(path) as file:
         meta = file.meta
         indptr, offsets = file.read("topology/indptr"), file.read("clusters/offsets")
@@ -88,7 +99,7 @@ def inspect_graph(path: str | Path, width: int = WIDTH) -> dict[str, Any]:
                 "internal_edge_fraction": _internal_fraction(file),
             },
             "partitionings": {
-                name: {str(count): _map(file, name, count, width) for count in counts}
+                name: {str(count): _map(file, name, count, width, per_node) for count in counts}
                 for name, counts in file.partitionings().items()
             },
         }
@@ -162,13 +173,15 @@ def _internal_fraction(file: GraphFile) -> float | None:
     return float(weight[row == indices].sum() / weight.sum())
 
 
-def _map(file: GraphFile, name: str, count: int, width: int) -> dict[str, Any]:
+def _map(file: GraphFile, name: str, count: int, width: int, per_node: int | None = None) -> dict[str, Any]:
     cluster_to_rank, attributes = file.cluster_map(name, count)
     figures = {key: value.tolist() if hasattr(value, "tolist") else value for key, value in attributes.items()}
     offsets = file.read("clusters/offsets")
     if "halo_rows_by_rank" not in figures:
         edges_out = None if file.meta.undirected else load_edges(file, "_out")
         figures |= partition_quality(cluster_to_rank, count, offsets, load_edges(file), edges_out).attributes()
+    if per_node is not None and per_node != figures.get("ranks_per_node"):
+        figures |= node_attributes(cluster_to_rank, count, per_node, offsets, load_edges(file))
     received, sent = (np.atleast_1d(figures.pop(f"{which}_rows_by_rank")) for which in ("halo", "sent"))
     nodes = np.bincount(cluster_to_rank, np.diff(offsets), count)
     pointers = file.read("topology/indptr", [(int(row), int(row) + 1) for row in offsets])
@@ -256,12 +269,16 @@ def describe(info: dict[str, Any]) -> str:
     ]
     if not rows:
         return f"{text}\n\nno partitionings; add some with `partition_tools partition {info['file']} --ranks 1,2,4`"
+    nodes = node_table(
+        {(name, int(count)): each for name, maps in info["partitionings"].items() for count, each in maps.items()}
+    )
     width = next(iter(next(iter(info["partitionings"].values())).values()))["width"]
     heading = ["partitioning", "ranks", "imbalance (nodes)", "(in-edges)", "(received)", "(sent)", "edges cut"]
     heading += ["halo rows", "largest rank's", "bytes per exchange", "largest rank's"]
     return (
         f"{text}\n\n{tabulate(rows, heading, floatfmt='.3f', stralign='right')}\nimbalance: largest rank / mean; "
         f"received, sent: halo rows; bytes per exchange: of {width} fp32 numbers a row, once per layer and direction"
+        + (f"\n\n{nodes}" if nodes else "")
     )
 
 

@@ -15,9 +15,11 @@ from hpcgnn.graphfile.schema import Csr, GraphData
 from hpcgnn.graphfile.storage import GraphFile, add_partitionings
 from hpcgnn.output_files import check_outputs
 from hpcgnn.placement.clusters import economical_map
+from hpcgnn.placement.nested import nested_map
 from hpcgnn.placement.skew import is_skewed
 from hpcgnn.terminal import tell
 from partition_tools.canonical.canonical import versions
+from partition_tools.graph.compute_nodes import check_grouping, node_attributes, node_table
 from partition_tools.graph.loading import load_graph
 from partition_tools.graph.quality import cluster_graph, cluster_sizes, hub_warning, partition_quality
 from partition_tools.graph.writing import write_with_bar
@@ -63,6 +65,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the sub-command's options."""
     parser.add_argument("graph", type=Path, metavar="GRAPH", help="graph file, changed in place unless -o is given")
     parser.add_argument("--ranks", required=True, metavar="LIST", help="numbers of ranks, such as 1,2,4,8")
+    parser.add_argument(
+        "--per-node",
+        type=int,
+        default=1,
+        metavar="R",
+        help="make the maps for nodes of R consecutive ranks: few edges between nodes, then few between ranks "
+        "(default 1). Each number of --ranks is at most R or a multiple of it",
+    )
     parser.add_argument("--clusters", type=int, metavar="K", help="number of clusters")
     parser.add_argument("--method", choices=(AUTO, *METHODS), default=AUTO)
     parser.add_argument(
@@ -88,6 +98,7 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
     results = partition_graph(
         arguments.graph,
         parse_ranks(arguments.ranks),
+        per_node=arguments.per_node,
         num_clusters=arguments.clusters,
         method=arguments.method,
         name=arguments.name,
@@ -99,7 +110,8 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
         memory=arguments.memory,
         scratch=arguments.scratch,
     )
-    tell(quality_table(results))
+    nodes = node_table({(arguments.name or each["method"], count): each for count, each in results.items()})
+    tell("\n\n".join(filter(None, (quality_table(results), nodes))))
     return 0
 
 
@@ -124,6 +136,7 @@ def partition_graph(
     path: str | Path,
     ranks: list[int],
     *,
+    per_node: int = 1,
     num_clusters: int | None = None,
     method: str = AUTO,
     name: str | None = None,
@@ -137,12 +150,14 @@ def partition_graph(
 ) -> dict[int, dict[str, Any]]:
     """Store maps for each number of ranks; returns {P: dict of attributes} and writes `output`, or `path` in place.
 
+    per_node: consecutive ranks on a node, for maps of both (`hpcgnn.placement.nested`).
     memory, scratch: as for `import_graph`. Raises ConfigError for options and GraphError for graphs that do not allow
     it; then no file is changed.
     """
     reporter = reporter or Reporter()
     _check_options(method, balance, seed, num_clusters)
     maker = None if method == AUTO else METHODS[method]
+    _check_per_node(per_node, ranks, maker)
     if name is not None and ("/" in name or name in (".", "..")):
         raise ConfigError(f"the name of a partitioning must not contain a slash, got {name!r}")
     if maker is not None and maker.NEW_FILE and output is None:
@@ -150,12 +165,15 @@ def partition_graph(
     check_outputs({"-o": output}, [path], force)
     GraphFile(path).file.close()  # what is no graph is not claimed
     with claimed(output or path):
-        return _partition(path, ranks, num_clusters, maker, name, seed, balance, output, memory, scratch, reporter)
+        return _partition(
+            path, ranks, per_node, num_clusters, maker, name, seed, balance, output, memory, scratch, reporter
+        )
 
 
 def _partition(
     path: str | Path,
     ranks: list[int],
+    per_node: int,
     num_clusters: int | None,
     maker: Any,
     name: str | None,
@@ -184,11 +202,11 @@ def _partition(
             identity = [fingerprint(path), maker.NAME, num_clusters, seed, versions(**_tool_versions())]
             with working(output or path, scratch, identity, memory, reporter) as work:
                 data = clustered(file, maker, num_clusters, seed, work, tools, reporter)
-                maps = _maps(data, maker, ranks, seed, balance, reporter)
+                maps = _maps(data, maker, ranks, per_node, seed, balance, reporter)
                 write_with_bar(output or path, data, [(name, p, *maps[p]) for p in maps], reporter)
         else:
             fresh = False
-            maps = _maps(load_graph(file, stored_edges=True), maker, ranks, seed, balance, reporter)
+            maps = _maps(load_graph(file, stored_edges=True), maker, ranks, per_node, seed, balance, reporter)
     if not fresh:
         add_partitionings(path, [(name, p, *maps[p]) for p in maps], output)
     return {p: attributes for p, (_, attributes) in maps.items()}
@@ -216,6 +234,13 @@ def _check_options(method: str, balance: str, seed: int, num_clusters: int | Non
         raise ConfigError(f"--clusters must be at least 1, got {num_clusters}")
 
 
+def _check_per_node(per_node: int, ranks: list[int], maker: Any) -> None:
+    check_grouping(per_node, ranks)
+    if per_node > 1 and maker is not None and not maker.NESTED:
+        nested = ", ".join(name for name, module in METHODS.items() if module.NESTED)
+        raise ConfigError(f"--per-node {per_node} needs a method that cuts few edges: {nested}; got {maker.NAME}")
+
+
 def _check_clusters(
     path: str | Path, n: int, stored: int, num_clusters: int | None, ranks: list[int], fresh: bool
 ) -> None:
@@ -235,7 +260,7 @@ def _check_clusters(
 
 
 def _maps(
-    data: GraphData, maker: Any, ranks: list[int], seed: int, balance: str, reporter: Reporter
+    data: GraphData, maker: Any, ranks: list[int], per_node: int, seed: int, balance: str, reporter: Reporter
 ) -> dict[int, tuple[np.ndarray, dict[str, Any]]]:
     """{P: (map int32 (K,), attributes)}."""
     sizes = cluster_sizes(balance, data.cluster_offsets, data.edges.indptr, data.split)
@@ -248,8 +273,11 @@ def _maps(
     maps = {}
     for count in ranks:
         reporter.stage(f"mapping {len(sizes):,} clusters to {count} ranks")
-        cluster_to_rank = _map(maker, sizes, graph, count, seed, balance)
+        cluster_to_rank = _map(data, maker, sizes, graph, count, per_node, seed, balance)
         quality = partition_quality(cluster_to_rank, count, data.cluster_offsets, data.edges, data.edges_out)
+        nested: dict[str, Any] = {}
+        if per_node > 1:
+            nested = node_attributes(cluster_to_rank, count, per_node, data.cluster_offsets, data.edges)
         attributes = {
             "method": maker.NAME,
             "seed": seed,
@@ -257,6 +285,7 @@ def _maps(
             **quality.attributes(),
             "halo_rows_per_node": quality.halo_rows_total / data.num_nodes,
             "cut_fraction": quality.edge_cut / max(len(data.edges.indices), 1),
+            **nested,
             "versions": " ".join(map(" ".join, versions(**_tool_versions()).items())),
         }
         hub = hub_warning(data.edges.indptr, data.original_id, count)
@@ -273,8 +302,23 @@ def _maps(
     return maps
 
 
-def _map(maker: Any, sizes: np.ndarray, graph: Csr, num_ranks: int, seed: int, balance: str) -> np.ndarray:
+def _map(
+    data: GraphData,
+    maker: Any,
+    sizes: np.ndarray,
+    graph: Csr,
+    num_ranks: int,
+    per_node: int,
+    seed: int,
+    balance: str,
+) -> np.ndarray:
+    def rows(parts: np.ndarray) -> int:
+        quality = partition_quality(parts // per_node, num_ranks // per_node, data.cluster_offsets, data.edges)
+        return quality.halo_rows_total
+
     def make(each: np.ndarray) -> np.ndarray:
+        if per_node > 1:
+            return nested_map(each, graph, num_ranks, per_node, seed, rows)
         return maker.ranks(each, graph, num_ranks, seed)
 
     return economical_map(make, sizes, graph, num_ranks) if balance == AUTO else make(sizes)

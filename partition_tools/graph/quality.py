@@ -4,6 +4,7 @@ A rank's halo is the set of other ranks' nodes with an edge into its own; each c
 The edge cut is what METIS minimises; halo rows are what is sent.
 """
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -118,6 +119,31 @@ def partition_quality(
     )
 
 
+def crossing_rows(cluster_to_rank: np.ndarray, num_ranks: int, per_node: int, offsets: np.ndarray, edges: Edges) -> int:
+    """Halo rows that ranks receive from compute nodes other than their own, of per_node consecutive ranks each."""
+    offsets, total = np.asarray(offsets, np.int64), 0
+    rank_of = np.repeat(cluster_to_rank, np.diff(offsets))
+    for rank in range(num_ranks):
+        owners = np.bincount(rank_of[_needed(cluster_to_rank == rank, offsets, edges)], minlength=num_ranks)
+        total += int(owners.sum() - owners[rank // per_node * per_node :][:per_node].sum())
+    return total
+
+
+def _needed(chosen: np.ndarray, offsets: np.ndarray, edges: Edges) -> np.ndarray:
+    """The sources of the in-edges of some clusters, each once: bool (n,). chosen: bool (K,)."""
+    needed = np.zeros(int(offsets[-1]), bool)
+    for sources in _sources(chosen, offsets, edges):
+        needed[sources] = True
+    return needed
+
+
+def _sources(chosen: np.ndarray, offsets: np.ndarray, edges: Edges) -> Iterator[np.ndarray]:
+    """The sources of the in-edges of some clusters, at most BLOCK at a time."""
+    for start, stop in ranges(offsets, chosen):
+        for first in range(int(edges.indptr[start]), int(edges.indptr[stop]), BLOCK):
+            yield edges.indices[first : min(first + BLOCK, int(edges.indptr[stop]))]
+
+
 def _halo(
     cluster_to_rank: np.ndarray, num_ranks: int, offsets: np.ndarray, edges: Edges, rank_of: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, int]:
@@ -126,11 +152,9 @@ def _halo(
     needed = np.zeros(len(rank_of), bool)
     for rank in range(num_ranks):
         needed[:] = False
-        for start, stop in ranges(offsets, cluster_to_rank == rank):
-            for first in range(int(edges.indptr[start]), int(edges.indptr[stop]), BLOCK):
-                sources = edges.indices[first : min(first + BLOCK, int(edges.indptr[stop]))]
-                needed[sources] = True
-                cut += int(np.count_nonzero(rank_of[sources] != rank))
+        for sources in _sources(cluster_to_rank == rank, offsets, edges):
+            needed[sources] = True
+            cut += int(np.count_nonzero(rank_of[sources] != rank))
         owners = np.bincount(rank_of[needed], minlength=num_ranks)
         owners[rank] = 0
         rows[rank] = owners.sum()

@@ -28,6 +28,7 @@ from partition_tools.partitioners.request import ClusterRequest, Clusters
 NAME = "kaminpar"
 HELP = "the same by KaMinPar: in less memory, on all cores; needs the extra `kaminpar`"
 NEW_FILE = False
+NESTED = True
 ranks = map_clusters
 MISSING = "KaMinPar is not installed; pip install 'hpcgnn[kaminpar]', or use --method metis"
 MANY_PARTS = 64  # from here on the context for many parts

@@ -11,6 +11,7 @@ from partition_tools.partitioners.request import ClusterRequest, Clusters
 NAME = "metis"
 HELP = "few edges between ranks; for graphs that fit memory"
 NEW_FILE = False
+NESTED = True
 ranks = map_clusters
 
 

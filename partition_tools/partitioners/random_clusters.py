@@ -10,6 +10,7 @@ from partition_tools.partitioners import metis
 NAME = "random-clusters"
 HELP = "METIS clusters dealt to ranks at random"
 NEW_FILE = False
+NESTED = False
 clusters = metis.clusters
 
 

@@ -11,6 +11,7 @@ from partition_tools.partitioners.request import ClusterRequest, Clusters
 NAME = "random-nodes"
 HELP = "nodes in random order, equal runs of them to ranks (writes a new file)"
 NEW_FILE = True
+NESTED = False
 
 
 def clusters(asked: ClusterRequest) -> Clusters:

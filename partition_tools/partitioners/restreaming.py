@@ -29,6 +29,7 @@ from partition_tools.partitioners.weights import clusters_of_connected, with_iso
 NAME = "restreaming"
 HELP = "memory for the nodes alone: Fennel streams the edges a few times, METIS puts its blocks together"
 NEW_FILE = False
+NESTED = True
 ranks = map_clusters
 GAMMA = 1.5
 PASSES = 5

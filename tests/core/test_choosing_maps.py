@@ -1,7 +1,9 @@
 """Which cluster map a run uses: the one asked for, the usual one, one made on the spot, or none at all."""
 
+import numpy as np
 import pytest
 
+from hpcgnn.app import choosing_maps
 from hpcgnn.app.choosing_maps import choose_map
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import make_config
@@ -9,6 +11,7 @@ from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.plan.choices import registry_choices
 from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
 
@@ -62,3 +65,54 @@ def test_a_misspelt_name_is_an_error_even_if_maps_may_be_made(path):
 def test_more_ranks_than_clusters(path):
     with pytest.raises(ConfigError, match="17 ranks are more than the 16 clusters"):
         choose(path, 17, auto_partition=True)
+
+
+@pytest.fixture(scope="module")
+def unpartitioned(tmp_path_factory):
+    """A graph of 300 nodes that `partition` never saw: one cluster."""
+    path = tmp_path_factory.mktemp("maps") / "g.h5"
+    generate_graph("planted", path, Spec(nodes=300, degree=6, features=4, classes=3, seed=1))
+    return path
+
+
+def test_a_small_graph_of_one_cluster_is_split_into_nodes(unpartitioned):
+    """Once 2 ranks were "more than the 1 clusters", though a map could be made."""
+    name, ranks = choose(unpartitioned, 3, auto_partition=True)
+    assert name == "auto" and ranks.dtype == np.int32
+    assert np.bincount(ranks, minlength=3).max() <= 1.04 * 100
+    dealt = choose(unpartitioned, 3, assignment="random-nodes")[1]
+    with GraphFile(unpartitioned) as file:
+        source, rows = file.read("topology/indices"), np.repeat(np.arange(300), np.diff(file.read("topology/indptr")))
+    cut, at_random = (np.count_nonzero(each[source] != each[rows]) for each in (ranks, dealt))
+    assert cut < 0.8 * at_random
+    np.testing.assert_array_equal(ranks, choose(unpartitioned, 3, auto_partition=True)[1])
+
+
+def test_a_directed_graph_is_split_along_all_its_edges(tmp_path):
+    """Two directed rings: only the out-edges and in-edges together are symmetric, as METIS needs them."""
+    ring = np.arange(20)
+    source = np.concatenate([ring, 20 + ring])
+    np.savez(
+        tmp_path / "g.npz",
+        **{"edge_index": np.stack([source, source // 20 * 20 + (source + 1) % 20]), "x": np.ones((40, 2), np.float32)},
+        **{"y": np.arange(40) % 2, "num_classes": np.int64(2)},
+        **{f"{split}_mask": np.arange(40) % 3 == number for number, split in enumerate(("train", "val", "test"))},
+    )
+    import_graph(tmp_path / "g.npz", tmp_path / "g.h5")
+    ranks = choose(tmp_path / "g.h5", 2, auto_partition=True)[1]
+    assert sorted(set(ranks[:20])) != sorted(set(ranks[20:])) and len(set(ranks[:20])) == 1
+
+
+def test_what_cannot_be_split_into_nodes(unpartitioned, monkeypatch):
+    with pytest.raises(ConfigError, match="--ranks 2, or add --auto-partition"):
+        choose(unpartitioned, 2)
+    with pytest.raises(ConfigError, match="301 ranks are more than the 300 nodes"):
+        choose(unpartitioned, 301, auto_partition=True)
+    monkeypatch.setattr(choosing_maps, "SPLIT_EDGES", 1000)
+    with pytest.raises(ConfigError, match=r"partition the graph with --ranks 2 \["):
+        choose(unpartitioned, 2, auto_partition=True)
+
+
+def test_single_nodes_are_dealt_to_more_ranks_than_clusters(unpartitioned):
+    ranks = choose(unpartitioned, 5, assignment="random-nodes")[1]
+    assert np.bincount(ranks).tolist() == [60] * 5

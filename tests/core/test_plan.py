@@ -92,6 +92,22 @@ def test_pairs(model, schedule):
         assert decided == plan(config, META, 4), "a pure function"
 
 
+def test_ranks_of_a_node():
+    """--intra-node auto is shared where rows can be read in place."""
+    for options, expected in (
+        ({"model": "gcn"}, "messages"),  # with --memory auto, the default, as without this option
+        ({"model": "gcn", "memory": "none"}, "messages"),
+        ({"intra_node": "auto", "model": "gcn"}, "shared"),
+        ({"intra_node": "auto", "model": "gat", "memory": "none"}, "shared"),
+        ({"intra_node": "auto", "model": "gcn", "memory": "1G"}, "messages"),
+        ({"intra_node": "auto", "model": "gatv2"}, "messages"),
+        ({"intra_node": "auto", "model": "gcn", "schedule": "stale"}, "messages"),
+        ({"intra_node": "auto", "model": "sage", "aggregator": "max"}, "messages"),
+    ):
+        decided = plan(configuration(**options), META, 4)
+        assert decided.config.schedule.intra_node == expected and decided.in_place == (expected == "shared")
+
+
 def test_no_other_file_compares_names():
     """Names of models, schedules and the task of links stand in comparisons of their own files alone."""
     names, root, found = {*MODELS, *SCHEDULES, "links"}, Path(hpcgnn.__file__).parent, []

@@ -29,14 +29,9 @@ CEILING = 4.0
 # Texts that are not rewritten yet. A number here may only fall; delete it once it is at most CEILING.
 RECORDED: dict[str, float] = {
     "help of partition_tools": 9.0,
-    "hpcgnn/estimate": 33.0,
     "hpcgnn/exchange": 21.0,
     "hpcgnn/graph": 18.5,
-    "hpcgnn/graphfile": 15.0,
-    "hpcgnn/nn": 15.5,
     "hpcgnn/ops": 13.0,
-    "hpcgnn/placement": 6.0,
-    "hpcgnn/report": 25.5,
     "partition_tools": 18.0,
 }
 

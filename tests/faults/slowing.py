@@ -78,7 +78,7 @@ def slow_link(session):
 
 def bad_map(session):
     """Rank 0 has nine tenths of the graph, and work takes as long as that of a larger one."""
-    import hpcgnn.app.train as job
+    import hpcgnn.app.bring_up as job
 
     choose, share = job.choose_map, []
 

@@ -2,6 +2,7 @@
 is left behind.
 """
 
+import json
 from types import SimpleNamespace
 
 import graphs
@@ -147,14 +148,32 @@ def test_a_run_directory_that_is_a_file_or_below_one(comm, shared_path, write):
     refused(comm, path, "/proc/none/run", "--run-dir")
 
 
-def test_more_ranks_than_clusters(comm, shared_path):
+def one_cluster(comm, path):
     graph = graph_of()
     if comm.rank == 0:
         where = graphs.Layout(np.arange(N), np.array([0, N]), {"dealt": np.zeros(1, np.int32)})
-        write_graph(shared_path / "g.h5", graphs.graph_data(graph, where.order, where.offsets))
+        write_graph(path, graphs.graph_data(graph, where.order, where.offsets))
     comm.barrier()
+    return path
+
+
+def test_more_ranks_than_clusters(comm, shared_path):
     if comm.size > 1:
-        refused(comm, shared_path / "g.h5", shared_path / "run", "start fewer ranks", partition="", auto_partition=True)
+        path = one_cluster(comm, shared_path / "g.h5")
+        refused(comm, path, shared_path / "run", "start fewer ranks", partition="")
+        refused(comm, path, shared_path / "run", "or add --auto-partition", partition="")
+
+
+def test_a_graph_of_one_cluster_is_split_into_nodes(comm, shared_path, write):
+    """It once was refused, though --auto-partition was given and the graph was small."""
+    options = {"partition": "", "auto_partition": True, "dropout": 0.0}
+    paths = {"nodes": one_cluster(comm, shared_path / "one.h5"), "clusters": write(graph_of())}
+    losses = {}
+    for name, path in paths.items():
+        assert run(comm, path, shared_path / name, **options) == 0
+        lines = (shared_path / name / "metrics.jsonl").read_text().splitlines()
+        losses[name] = [record["loss"] for record in map(json.loads, lines) if "loss" in record]
+    assert losses["nodes"] and losses["nodes"] == pytest.approx(losses["clusters"], rel=1e-4)
 
 
 def test_a_map_can_be_made_when_there_is_none(comm, shared_path, write):

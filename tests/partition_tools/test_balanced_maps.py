@@ -132,6 +132,16 @@ def test_in_edges_are_left_unequal_where_that_saves_more():
     assert many[0] == 1.0 and many[1] > 1.5
 
 
+def test_edges_stay_in_balance_where_the_busiest_rank_saves_nothing(tmp_path):
+    """A map for many ranks once had in-edges 1.4 times the mean, because all ranks together had fewer cut edges."""
+    path = tmp_path / "g.h5"
+    generate_graph("planted", path, Spec(nodes=4000, degree=16, features=4, classes=16, seed=1))
+    found = partition_graph(path, [32], num_clusters=512, method="metis")[32]
+    assert found["balance"] == "auto" and found["imbalance_edges"] <= 1.10 and found["imbalance_nodes"] <= 1.05
+    few = partition_graph(path, [32], method="metis", balance="nodes", name="nodes")[32]
+    assert few["imbalance_edges"] > 1.4 and few["edge_cut"] < 0.95 * found["edge_cut"], "the graph still shows the case"
+
+
 def test_a_hub_is_told_of(cli, tmp_path):
     """Node 5 has a third of all in-edges: more than the share of a rank of 8, less than that of 2."""
     random = np.random.default_rng(0)

@@ -40,7 +40,7 @@ from hpcgnn.comm.health.standstill import describe_standstill, names
 EXIT_STALLED = 75
 # A second is short against any limit; tests have short limits.
 _SECONDS_BETWEEN_LOOKS = 1.0
-# A rank is silent when its record has not changed for so many looks, a node when its file has not for so many reports.
+# A rank is silent after these looks without a change of its record, a node after these reports without a change.
 _SILENT_LOOKS, _SILENT_REPORTS = 4, 3
 _SECONDS_BETWEEN_REPORTS = 10.0
 # Other nodes are looked at once when nobody here has got on for this part of the limit, so that it is known later which

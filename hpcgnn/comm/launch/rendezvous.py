@@ -234,7 +234,7 @@ def _gather(
             missing = sorted(set(range(launch.size)) - said.keys())
             text = (
                 f"rank {ranges(missing)} of {launch.size} has not come to rank 0 ({launch.node}) in {limit:g} s "
-                f"(--watchdog); {launch.by} says that it has started so many"
+                f"(--watchdog); {launch.by} announced {launch.size} ranks"
             )
             _answer(connections.values(), {"missing": text})
             raise ConfigError.on_all(text)

@@ -13,7 +13,7 @@ import torch
 from hpcgnn.comm.communicator import Message
 from hpcgnn.comm.transport import bytes_of
 
-# A header: the tag above so many bits of bytes.
+# A header: the tag, shifted by this number of bits, and the bytes below it.
 _TAG_SHIFT = 48
 
 

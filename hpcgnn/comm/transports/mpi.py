@@ -30,7 +30,7 @@ _POLL_SECONDS = 0.0005
 # The helper thread of a rank that shares cores takes them from the others whenever it wakes, so it sleeps as many
 # milliseconds as there are threads for a core (`mpiexec -n 8 python jobs/bench/epochs/roofline.py` shows its cost).
 _SHARED_POLL_SECONDS = 0.001
-# Before it sleeps at all, a waiting rank lets others run so many times: messages of small graphs arrive sooner than a
+# Before it sleeps at all, a waiting rank lets others run this many times: messages of small graphs arrive sooner than a
 # sleeper is woken.
 _YIELDS = 50
 # Number of requests in one test. Any call of the library advances all messages, so a test of some of a thousand does as

@@ -1,7 +1,7 @@
-"""Shares of a graph of which only a few numbers are known.
+"""Shares of a graph from a few numbers.
 
-All ranks are alike. Both ends of cut edges are drawn by their degrees, so hubs are wanted everywhere and count once for
-each rank, and where the fewest rows travel (`--halo least`), a sum of rows serves many edges of a hub.
+All ranks are alike. Both ends of cut edges are drawn by their degrees. So all ranks need hubs, which count once for
+each rank. With the fewest rows (`--halo least`), a sum of rows serves many edges of a hub.
 """
 
 import numpy as np
@@ -20,8 +20,11 @@ _SEED = 1
 
 
 def assumed_meta(stats: Stats, task: str = "auto") -> GraphMeta:
-    """What the file of such a graph would say of it: undirected, dense features, labels of the task, one class for a
-    node where it is `auto`.
+    """Return the metadata of such a graph: undirected, dense features, and labels of the task.
+
+    Args:
+        stats: numbers of the graph.
+        task: the task; `auto` has one class per node.
     """
     return GraphMeta(
         num_nodes=stats.nodes,
@@ -46,8 +49,14 @@ def assumed_meta(stats: Stats, task: str = "auto") -> GraphMeta:
 
 
 def assumed_shares(stats: Stats, ranks: int, cut_share: float, train_share: float, fewest: bool = False) -> Shares:
-    """The Shares of a balanced map that cuts so many of the edges. fewest: whether the fewest rows and sums of rows
-    travel, or all rows that are needed.
+    """Return the Shares of a balanced map.
+
+    Args:
+        stats: numbers of the graph.
+        ranks: number of ranks.
+        cut_share: share of cut edges.
+        train_share: share of training nodes.
+        fewest: whether ranks send the fewest rows and sums of rows, or all needed rows.
     """
     degrees = _degrees(stats)
     nodes, edges = stats.nodes / ranks, stats.edges / ranks
@@ -77,8 +86,14 @@ def assumed_shares(stats: Stats, ranks: int, cut_share: float, train_share: floa
 
 
 def _covered(degrees: np.ndarray, nodes: float, edges: float) -> float:
-    """The size of a least cover of the edges between two ranks of so many nodes, as a share of the rows that they would
-    need: of edges whose ends are drawn by their degrees.
+    """Return the size of a minimum cover of the edges between two ranks, as a share of the needed rows.
+
+    Both ends of the edges are drawn by their degrees.
+
+    Args:
+        degrees: degrees of a sample of nodes.
+        nodes: number of nodes of a rank.
+        edges: number of edges between the two.
     """
     factor = min(1.0, _DRAWN / max(1.0, edges))
     size, count = max(1, round(nodes * factor)), max(1, round(edges * factor))

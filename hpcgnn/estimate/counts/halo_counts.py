@@ -17,11 +17,13 @@ _OF_A_RANK = 1 << 32
 
 @dataclass(frozen=True)
 class HaloCounts:
-    """How many rows each rank receives from each: of one direction of the edges, or of what a layer needs of it.
+    """The number of rows between each pair of ranks, for one direction of the edges, or a layer's part of it.
 
-    ranks: P. receiver, offset, rows: int64 (pairs,), of the pairs of ranks that have anything to send, by receiver; the
-    sender is receiver - offset (modulo P). nodes: the Nodes that stand for ranks in all of this, where rows are
-    exchanged between these; P is then their number.
+    Attributes:
+        ranks: P.
+        receiver, offset, rows: int64 (pairs,), for pairs with rows to send, by receiver. The sender is receiver -
+            offset (modulo P).
+        nodes: the Nodes in place of ranks, if nodes exchange rows; P is then their number. None for ranks.
     """
 
     ranks: int
@@ -63,7 +65,7 @@ class HaloCounts:
         return int(max(self.received.max(initial=0), self.sent.max(initial=0)))
 
     def scaled(self, factor: float) -> "HaloCounts":
-        """So much of each."""
+        """Return all counts times a factor."""
         rows = np.rint(self.rows * factor).astype(np.int64)
         return replace(self, receiver=self.receiver[rows > 0], offset=self.offset[rows > 0], rows=rows[rows > 0])
 
@@ -81,7 +83,7 @@ class HaloCounts:
 
     @cached_property
     def sides(self) -> Sides:
-        """What each rank receives, and what each sends."""
+        """Return the rows that each rank receives, and those it sends."""
         sender = (self.receiver - self.offset) % self.ranks
         side = np.concatenate([self.receiver, self.ranks + sender])
         return Sides(side, np.tile(self.offset, 2), np.tile(self.rows, 2), 2 * self.ranks, self.ranks)
@@ -89,8 +91,11 @@ class HaloCounts:
 
 @dataclass(frozen=True)
 class PairCounts:
-    """Pairs of nodes by the ranks that own their targets. own, remote: int64 (P,), those whose source is an own node,
-    and another's; inward: HaloCounts of the sources.
+    """Pairs of nodes by the ranks that own their targets.
+
+    Attributes:
+        own, remote: int64 (P,), pairs with an owned source, and with a remote one.
+        inward: HaloCounts of the sources.
     """
 
     own: np.ndarray

@@ -1,5 +1,7 @@
-"""Held-out edges and the pairs that they are compared with, counted from the graph file: how many end at the nodes of
-each rank, and whose rows stream along them (see graph/held_out.py and graph/given_pairs.py).
+"""Held-out edges and their negative pairs, counted from the graph file.
+
+The counts are pairs by the rank of their target, and rows that stream along them (see graph/held_out.py and
+graph/given_pairs.py).
 """
 
 from collections.abc import Iterator
@@ -49,9 +51,7 @@ def drawn_pairs(counter: Counter, sides: list[Taken]) -> dict[str, PairCounts]:
 
 
 def given_pairs(file: GraphFile, ownership: Ownership, ranks: int) -> dict[str, PairCounts]:
-    """{split, or name of what its pairs are compared with: the pairs} that come with the file. Raises
-    FormatError for damage.
-    """
+    """Return {split, or name of its negatives: the pairs} from the file. Raises FormatError for damage."""
     nodes = file.meta.num_nodes
     place = np.empty(nodes, np.int64)
     place[read_original_id(file, [(0, nodes)]).numpy()] = np.arange(nodes)

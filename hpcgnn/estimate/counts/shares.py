@@ -1,7 +1,7 @@
-"""What each rank of a job will hold and receive, counted from the graph file and a map, one rank after another.
+"""Each rank's share of a job, counted from the graph file and a map, one rank after another.
 
-Nothing is trained. In memory are the indices of one rank and some bytes for each of its nodes; for layers that compute
-some rows only, a byte for each node of the graph and layer.
+No training takes place. Memory holds the indices of one rank and some bytes for each of its nodes. For pruned layers,
+it holds a byte for each node of the graph and layer.
 """
 
 import copy
@@ -32,18 +32,25 @@ NONE: Locality = (np.array([1.0]), np.array([1.0]))
 
 @dataclass(frozen=True)
 class Shares:
-    """What the ranks of a job hold. All arrays: (P,).
+    """The shares of all ranks. All arrays: (P,).
 
-    nodes; train: nodes of the training split; outer: nodes with an edge from or to another rank; loops: nodes with an
-    edge to themselves; own, remote: in-edges from own nodes and from others'. own_out, remote_out: out-edges likewise.
-    inward, outward: HaloCounts of the directions, the same for an undirected graph; map_rows: halo rows of all ranks,
-    which may be more than the rows that travel. degrees: in-degrees of a sample of all nodes. entries: stored features
-    of a node in the mean, where features are sparse. locality: (rows (m,), shares (m,)) rising and falling: so large is
-    the share of edges whose source is not among that many different sources before it. entry_locality,
-    column_locality: the same of the columns of stored features, node by node, and of their nodes, column by column.
-    seen: what training sees of it, where that is a subgraph (`--inductive`). held: see `PairCounts`, held-out edges and
-    what they are compared with, by name. between: (inward, outward) between nodes, where their ranks read each other's
-    rows in place and only these travel.
+    Attributes:
+        nodes, train: owned nodes, and those of the training split.
+        outer: nodes with an edge from or to another rank.
+        loops: nodes with an edge to themselves.
+        own, remote: in-edges from owned nodes, and from other ranks' nodes.
+        own_out, remote_out: out-edges likewise.
+        inward, outward: HaloCounts of the directions, the same for an undirected graph.
+        map_rows: halo rows of all ranks; fewer of them may travel.
+        degrees: in-degrees of a sample of all nodes.
+        entries: mean number of stored features per node, if features are sparse.
+        locality: (rows (m,) rising, shares (m,) falling): the share of edges whose source is not among that many
+            different sources before it.
+        entry_locality, column_locality: the same for the columns of stored features, node by node, and for their nodes,
+            column by column.
+        seen: the training subgraph (`--inductive`), or None.
+        held: held-out edges and their negatives by name, see `PairCounts`.
+        between: (inward, outward) between nodes, if their ranks read each other's rows in place and only these travel.
     """
 
     nodes: np.ndarray
@@ -77,12 +84,12 @@ class Shares:
 
     @property
     def in_training(self) -> "Shares":
-        """What training sees."""
+        """Return the Shares of the training subgraph."""
         return self if self.seen is None else self.seen
 
     @property
     def travelling(self) -> tuple[HaloCounts, HaloCounts]:
-        """(inward, outward) of what is sent."""
+        """Return the (inward, outward) counts of the messages."""
         return self.between or (self.inward, self.outward)
 
     @property
@@ -91,10 +98,12 @@ class Shares:
 
 
 class Counter:
-    """Counts what the ranks of a graph file and a map receive.
+    """Counts the rows that the ranks of a graph file and a map receive.
 
-    cluster_to_rank: int32 (K,), or (n,) for single nodes. halo: 'rows', 'least' or 'auto', see --halo. between: Nodes
-    whose ranks read each other's rows in place, or None.
+    Attributes:
+        cluster_to_rank: int32 (K,), or (n,) for single nodes.
+        halo: 'rows', 'least' or 'auto', see --halo.
+        between: Nodes whose ranks read each other's rows in place, or None.
     """
 
     def __init__(
@@ -194,8 +203,12 @@ class Counter:
         return mask
 
     def needed(self, worthwhile: Sequence[float], prunable: int) -> list[np.ndarray]:
-        """bool (n,) in the order of the file: the nodes that the last layers compute in training, the last first; see
-        graph/transforms/pruning.py, which has the arguments.
+        """Return the nodes that the last layers compute in training, the last layer first.
+
+        graph/transforms/pruning.py explains the arguments.
+
+        Returns:
+            list of bool (n,) in the order of the file.
         """
         file, nodes = self.file, self.file.meta.num_nodes
         found: list[np.ndarray] = []
@@ -244,7 +257,9 @@ class Counter:
         return Needs(self.ranks, between) if self._halo_option == "rows" else Covers(self.ranks, between)
 
     def _travelling(self, inward: Needs, outward: Needs) -> tuple[HaloCounts, HaloCounts]:
-        """(inward, outward) of what travels: rows, or as in graph/transforms/vertex_cover.py."""
+        """Return (inward, outward) counts of the messages: rows, or rows and sums as in
+        graph/transforms/vertex_cover.py.
+        """
         rows = inward.counts()
         if isinstance(inward, Covers):
             fewest = inward.fewest()
@@ -268,11 +283,10 @@ class Counter:
 
 
 def locality_of(reads: np.ndarray) -> Locality:
-    """(rows, shares) of the rows that are read one after another, see Shares: from stretches of them, each twice as
-    long as the one before.
+    """Return (rows, shares) for a sequence of row reads, see Shares, from stretches of doubling length.
 
-    What a stretch has of different rows grows with its length by the share of reads that are of none of those before:
-    the miss rate of a working set (Denning, 1968). At the least each row is read once from afar.
+    The number of different rows in a stretch grows with its length, by the share of reads outside of earlier ones. This
+    is the miss rate of a working set (Denning, 1968). Each row is read from memory at least once.
     """
     length = 256
     if 2 * len(reads) <= length:  # too few to tell

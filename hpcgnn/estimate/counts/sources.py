@@ -1,4 +1,4 @@
-"""Where estimates have a graph from: a file, whose halos are counted, or what is assumed of one."""
+"""Sources of graphs for estimates: a file with counted halos, or assumed numbers."""
 
 from dataclasses import replace
 from typing import Protocol
@@ -25,12 +25,17 @@ class Source(Protocol):
     """A graph to be trained on."""
 
     def forecast(self, config: Config, ranks: int) -> Forecast:
-        """The Forecast of a configuration on so many ranks. Raises ConfigError or GraphError where there is none."""
+        """Return the Forecast of a configuration on `ranks` ranks. Raises ConfigError or GraphError if there is
+        none.
+        """
 
 
 class CountedGraph:
-    """The graph of an open GraphFile. What was counted and tried out last is kept for the next call. labelled: whether
-    it must have labels. per_node: ranks of a node, where that is known.
+    """The graph of an open GraphFile. It caches the last counts and trials.
+
+    Attributes:
+        labelled: whether it must have labels.
+        per_node: number of ranks on a node, if known.
     """
 
     def __init__(self, file: GraphFile, labelled: bool = True, per_node: int | None = None) -> None:
@@ -70,8 +75,11 @@ class CountedGraph:
 
 
 def count(config: Config, counter: Counter) -> tuple[Counter, Shares]:
-    """The Counter of the edges that messages go along, and the Shares of what ranks hold, of what training sees of it,
-    and of what is held out. config: resolved; counter: of all edges.
+    """Return the Counter of the message edges, and the Shares of the ranks with training subgraph and held-out edges.
+
+    Args:
+        config: the resolved configuration.
+        counter: Counter of all edges.
     """
     if config.data.inductive:
         among = counter.trained_on()
@@ -110,7 +118,7 @@ class AssumedGraph:
         return forecaster.forecast(shares)
 
     def _with_links(self, config: Config, ranks: int) -> Shares:
-        """The Shares of the training edges, with those that are held out: the same share of each is cut."""
+        """Return the Shares of the training edges with the held-out ones; the cut share is the same for both."""
         cut_share, train_share = self._shares
         training, *held = (
             assumed_shares(self._stats._replace(edges=round(share * self._stats.edges)), ranks, cut_share, train_share)

@@ -1,6 +1,6 @@
-"""Bytes and messages of an epoch, exactly: from what streams are used for, and what each rank receives from each.
+"""Exact bytes and messages of an epoch, from the uses of its streams and the rows between each pair of ranks.
 
-Rounds and turns are cut by the functions that cut them in a run (exchange/rounds.py, exchange/buffers.py).
+A run's own functions cut rounds and turns (exchange/rounds.py, exchange/buffers.py).
 """
 
 from collections import Counter
@@ -20,9 +20,14 @@ from hpcgnn.exchange.wire import Form
 
 @dataclass
 class Traffic:
-    """Of one kind. bytes, messages: int64 (P,), sent by each rank. turns: how often all ranks wait for each other's
-    rows; turns_tried: in the small copy; exchanges: how often a rank begins messages. nodes: the Nodes that send,
-    where ranks of a node read each other's rows in place; None: ranks send to all ranks.
+    """The traffic of one kind.
+
+    Attributes:
+        bytes, messages: int64 (P,), sent by each rank.
+        turns: number of times that all ranks wait for each other's rows.
+        turns_tried: the same in the small copy.
+        exchanges: number of times that a rank begins messages.
+        nodes: the Nodes that send, if ranks of a node read each other's rows in place; None if ranks send to all ranks.
     """
 
     bytes: np.ndarray
@@ -65,7 +70,14 @@ def halo_rounds(place: Place, halos: Mapping[Place, HaloCounts], row_bytes: int,
 
 
 def cut_turns(rounds: Rounds, use: Use, limit: int, nodes: Nodes | None = None) -> list[list[Segment]]:
-    """What travels in each turn of a stream, as Stream cuts it. nodes: the Nodes that exchange, or None for ranks."""
+    """Return the segments of each turn of a stream, cut as Stream does.
+
+    Args:
+        rounds: the rounds.
+        use: a use of the stream.
+        limit: bytes of the halo buffers.
+        nodes: the Nodes that exchange, or None for ranks.
+    """
     back = use.back or Form(0, 0, use.rows.dtype)
     cap = HaloBuffers(limit).cap(*row_sizes(use.rows, back), rounds.longest, 1 if nodes is None else nodes.fewest)
     groups = coalesce(rounds.sizes, cap)
@@ -73,7 +85,7 @@ def cut_turns(rounds: Rounds, use: Use, limit: int, nodes: Nodes | None = None) 
 
 
 def _sent(halo: HaloCounts, segments: Sequence[Segment]) -> Sent:
-    """What each rank sends in one pass in these segments."""
+    """Return the messages of each rank in one pass over these segments."""
     if halo.nodes is not None:
         return sent_in_lanes(halo.nodes, halo.receiver, halo.offset, halo.rows, segments)
     there, back = _messages(halo, [(each.offset, each.start) for each in segments])
@@ -81,8 +93,11 @@ def _sent(halo: HaloCounts, segments: Sequence[Segment]) -> Sent:
 
 
 def _messages(halo: HaloCounts, segments: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
-    """int64 (P,) twice: the messages with rows that each rank sends, and those that it sends back. segments: (ring
-    offset, first row).
+    """Return int64 (P,) twice: each rank's messages with rows, and its messages with gradients.
+
+    Args:
+        halo: counts of the rows.
+        segments: (ring offset, first row) of each.
     """
     offsets, starts = np.array(segments, np.int64).reshape(-1, 2).T
     size = 1 + int(max(halo.rows.max(initial=0), starts.max(initial=0)))

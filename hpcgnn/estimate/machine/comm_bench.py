@@ -1,4 +1,4 @@
-"""`hpcgnn bench comm`: the transports that these ranks have, one beside the other, as a table and for machine files."""
+"""`hpcgnn bench comm`: a comparison of these ranks' transports, as a table and for machine files."""
 
 import argparse
 import contextlib
@@ -35,9 +35,9 @@ _UNITS = ((1e-3, "ms"), (1e-6, "us"))
 
 
 def bench_comm(session: Session, choices: Choices, arguments: argparse.Namespace) -> None:
-    """Measure over all ranks of the session, print the table, and write what was asked for. Collective."""
+    """Measure over all ranks of the session, print the table, and write the requested file. Collective."""
     comm = session.comm
-    with comm.together("checking what is to be written", on_one=True):
+    with comm.together("checking the output file", on_one=True):
         if comm.rank == 0:
             _check(arguments)
     torch.set_num_threads(session.threads)

@@ -1,9 +1,9 @@
-"""What ranks cost each other: on a core that they share, where another's rows push one's own out of the caches in
-turn, and on cores of their own, which share memory and heat.
+"""The cost of ranks to each other, on a shared core and on cores of their own.
 
-All ranks make the steps of a model. They make them again while beside each rank a process of its own reads rows at
-random on the cores of the rank. At last one rank makes them while the others sleep. How many times the processor
-seconds they take in each of these two cases is a number of the machine file.
+Ranks on a shared core push each other's rows out of the caches in turn. Ranks on cores of their own share memory and
+heat. All ranks run the steps of a model. They repeat them while a second process per rank reads random rows on the
+rank's cores. At last one rank runs them while the others sleep. The two factors of processor seconds are numbers of the
+machine file.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ def _seconds(step: Callable[[], object]) -> float:
 
 @contextlib.contextmanager
 def _neighbour() -> Iterator[None]:
-    """Beside the body, a process that reads rows at random on the cores of this one."""
+    """During the body, a second process reads random rows on this process's cores."""
     command = [sys.executable, "-m", "hpcgnn.estimate.machine.contention"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -1,4 +1,4 @@
-"""How fast a node's local disk is: what a job with `--memory` waits for where it cannot hide it behind its work."""
+"""The speed of a node's local disk: a job with `--memory` waits for it if it cannot hide it behind its work."""
 
 import time
 from collections import deque
@@ -19,9 +19,18 @@ _PIECE = 8 * REQUEST
 
 
 def measure_disk(folder: str, nbytes: int, comm: Communicator) -> Disk:
-    """The rates of the disk that `folder` is on, of this node: all its ranks write `nbytes` together to scratch files
-    and then read them, as a job does: past the page cache, in pieces that are summed. comm: of the node. Collective.
-    Raises ScratchError.
+    """Measure the rates of this node's disk. Collective over the node.
+
+    All ranks together write scratch files and then read them, as a job does: past the page cache, in pieces with
+    checksums.
+
+    Args:
+        folder: a folder on the disk.
+        nbytes: bytes to write.
+        comm: communicator of the node.
+
+    Raises:
+        ScratchError: the folder cannot be used.
     """
     count = max(1, nbytes // (_PIECE * comm.size))
     with comm.together("making a scratch file"):
@@ -55,7 +64,7 @@ def measure_disk(folder: str, nbytes: int, comm: Communicator) -> Disk:
 
 
 def _in_turn(count: int, begin: Callable[[int], Future]) -> Iterator[Future]:
-    """What begin(number) has begun, one after another, of which two are on their way at a time."""
+    """Yield the results of begin(number), one after another, with two under way at a time."""
     under_way: deque[Future] = deque()
     for number in range(count):
         if len(under_way) == 2:

@@ -1,4 +1,4 @@
-"""How fast a machine does what training consists of, as its file says (jobs/machines/*.toml).
+"""The speed of a machine at the operations of training, as in its file (jobs/machines/*.toml).
 
 `hpcgnn bench machine` measures one and writes such a file. Times of operations are processor seconds of one core while
 all cores are at work.
@@ -17,7 +17,7 @@ import tomli_w
 from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.trial.operations import COLUMNS, EDGE_KERNELS, ENTRIES, Operation
 
-# What rates of gathers belong to: rows in random order from a matrix of so many.
+# Rates of gathers read rows in random order from a matrix with this number of rows.
 ROWS = 16_000
 # Columns that are computed together in a product.
 LANES = 16
@@ -32,11 +32,12 @@ SECOND_THREAD = 0.9
 
 
 class Rate(NamedTuple):
-    """What an operation takes for each of its units: an edge of a gather, a row of a product, a byte that torch reads
-    or writes, a number of all others.
+    """The cost of an operation per unit: an edge of a gather, a row of a product, a byte of torch's, a number
+    otherwise.
 
-    name, type, width, depth: as of Operation. other_seconds: of gathers, for each row of sums besides; of torch's
-    operations, for each call.
+    Attributes:
+        name, type, width, depth: see Operation.
+        other_seconds: additional seconds for each row of sums (gathers), or for each call (torch's operations).
     """
 
     name: str
@@ -49,16 +50,14 @@ class Rate(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """Seconds to read a row at random. row_bytes (R,), footprints (F,): sizes of rows, and of what they are drawn from,
-    rising. seconds: (F, R).
-    """
+    """Seconds (F, R) to read a random row, by rising row bytes (R,) and footprints of the matrix (F,)."""
 
     row_bytes: list[int]
     footprints: list[int]
     seconds: list[list[float]]
 
     def of(self, row_bytes: float, footprints: np.ndarray) -> np.ndarray:
-        """float, of each footprint (bytes): between those that were measured, by their logarithms."""
+        """Interpolate the seconds for each footprint (bytes) between the measured ones, by their logarithms."""
         sizes = self.row_bytes
         of_row = [float(np.interp(row_bytes, sizes, times)) * max(1.0, row_bytes / sizes[-1]) for times in self.seconds]
         return np.interp(np.log(np.maximum(footprints, 1.0)), np.log(self.footprints), of_row)
@@ -66,15 +65,18 @@ class Reading:
 
 @dataclass(frozen=True)
 class Network:
-    """latency: seconds of a message between nodes; bandwidth: bytes per second of a node in each direction; bisection:
-    the share of it that is left when all nodes send to all.
+    """The network between nodes.
 
-    cpu_seconds_per_byte, cpu_seconds_per_message: processor time of one thread of a rank for what it sends and receives
-    (of a message: to begin and to finish the one that goes and the one that comes; of a byte: to copy it);
-    cpu_seconds_per_exchange: for the messages that are begun together, besides those of each (older files have it in
-    that of a message); cpu_seconds_per_summed_byte: for a byte of what is summed over very many ranks (None: as much as
-    for sending it twice); collective_step: seconds of each of the log2(P) steps in which all ranks meet (None: the
-    latency, and the processor time of an exchange of one message).
+    Attributes:
+        latency: seconds of a message between nodes.
+        bandwidth: bytes per second of a node in each direction.
+        bisection: the share of it that is left when all nodes send to all.
+        cpu_seconds_per_byte: processor time of one thread to copy a byte.
+        cpu_seconds_per_message: processor time to begin and to finish a sent and a received message.
+        cpu_seconds_per_exchange: additional time for a group of messages; older files have it in the time of a message.
+        cpu_seconds_per_summed_byte: time for a byte of a sum over very many ranks (None: twice that of sending it).
+        collective_step: seconds of each of the log2(P) steps of a barrier (None: the latency, and the processor time of
+            an exchange of one message).
     """
 
     latency: float
@@ -87,14 +89,15 @@ class Network:
     collective_step: float | None = None
 
     def meeting(self, ranks: int) -> float:
-        """Seconds of a collective of so many ranks that moves next to nothing."""
+        """Return the seconds of a collective of `ranks` ranks with next to no data."""
         one = self.latency + self.cpu_seconds_per_message + self.cpu_seconds_per_exchange
         each = one if self.collective_step is None else self.collective_step
         return math.ceil(math.log2(ranks)) * each
 
     def summing(self, ranks: int) -> float:
-        """Processor seconds of a rank for each byte that is summed over so many: every rank sends, receives and adds
-        all parts but one, and then sends and receives the sums likewise.
+        """Return the processor seconds of a rank for each byte of a sum over `ranks` ranks.
+
+        Every rank sends, receives and adds all parts but one, and then sends and receives the sums likewise.
         """
         each = self.cpu_seconds_per_summed_byte
         return (2 * self.cpu_seconds_per_byte if each is None else each) * (1 - 1 / ranks)
@@ -112,19 +115,22 @@ class Disk:
 class Machine:
     """A kind of node.
 
-    cores, memory (bytes), ranks: of a node, as it is to be used; threads: of a rank. libraries: bytes of a rank before
-    the graph is read; shared: those of them that the ranks of a node have together.
-    call: seconds of the main thread for a call of a kernel, outside of its parallel region, and layer: those of a layer
-    and epoch besides all calls; torch_byte: of each byte that torch reads or writes in an operation that has no rate;
-    shared_core: how many times the processor seconds operations take where two threads share a core; alone: the same
-    where one core is at work and the others are not. reading: of rows at random. page: seconds to hand out a page of
-    memory and to take it back. scratch: the local disk, if any.
-
-    speed: [[threads, factor], …], rising: how many times as fast as one thread the kernels of a rank are, where all
-    ranks of a node work; speed_alone: where one rank works and the others sleep. second_thread: where neither was
-    measured, what each further thread is assumed to add. wake: [[threads, seconds], …], to wake the threads for a
-    parallel region and to wait for them at its end. watchdog: seconds of each second that the watchdog of a rank takes
-    from its main thread.
+    Attributes:
+        cores, memory, ranks, threads: the node's cores and bytes, the ranks on it, and the threads of a rank.
+        libraries, shared: bytes of a rank before the graph is read, and the part that a node's ranks share.
+        call: the main thread's seconds for a call of a kernel, outside of its parallel region.
+        layer: seconds for a layer and epoch in addition to all calls.
+        torch_byte: seconds for each byte of a torch operation without a rate.
+        shared_core: factor of the processor seconds if two threads share a core.
+        alone: the same factor if one core is at work and the others are not.
+        reading, scratch: seconds of random rows, and the local disk, if any.
+        page: seconds to allocate and free a page of memory.
+        speed: [[threads, factor], …], rising: speed of a rank's kernels over one thread, with all ranks of a node at
+            work.
+        speed_alone: the same with one rank at work while the others sleep.
+        second_thread: if neither was measured, the assumed gain of each further thread.
+        wake: [[threads, seconds], …], to wake the threads for a parallel region and to wait for them at its end.
+        watchdog: seconds of each second that a rank's watchdog takes from its main thread.
     """
 
     name: str
@@ -152,26 +158,29 @@ class Machine:
     watchdog: float = 0.0
 
     def curve(self, threads: int, on_node: int) -> list[list[float]]:
-        """The thread curve for so many threads of each of `on_node` ranks: `speed`, or for one rank `speed_alone`; the
-        other one if it alone goes so far. Nothing where no curve has two threads.
+        """Return the thread curve for `threads` threads of each of `on_node` ranks.
+
+        It is `speed`, or `speed_alone` for one rank, or the other one if only that goes far enough. It is empty if no
+        curve has two threads.
         """
         both = [self.speed, self.speed_alone][:: -1 if on_node == 1 else 1]
         measured = [each for each in both if each and each[-1][0] > 1]
         return max(measured, key=lambda each: min(threads, each[-1][0]), default=[])
 
     def speedup(self, threads: int, on_node: int) -> float:
-        """How many times as fast as one thread so many of each of `on_node` ranks do what is done in parallel. Between
-        two numbers of threads that were measured it is on the line through both; more are as fast as the most.
+        """Return the speed of `threads` threads over one in parallel regions, with `on_node` ranks at work.
+
+        It interpolates linearly between measured numbers. Larger numbers are as fast as the largest measured.
         """
         curve = self.curve(threads, on_node)
         return _on_line(threads, curve, 1.0) if curve else 1 + (threads - 1) * self.second_thread
 
     def waking(self, threads: int) -> float:
-        """Seconds to wake so many threads of a rank and to wait for them."""
+        """Return the seconds to wake `threads` threads of a rank and to wait for them."""
         return _on_line(threads, self.wake, 0.0) if threads > 1 else 0.0
 
     def assumed(self, threads: int, on_node: int) -> list[str]:
-        """What an estimate for so many threads of each of `on_node` ranks takes for granted, in words."""
+        """Describe the assumptions of an estimate for `threads` threads of each of `on_node` ranks."""
         if threads == 1:
             return []
         curve, said = self.curve(threads, on_node), []
@@ -222,7 +231,7 @@ class Machine:
 
 
 def _on_line(threads: int, points: list[list[float]], first: float) -> float:
-    """At so many threads, between the two nearest points. first: at one thread."""
+    """Interpolate at `threads` threads between the two nearest points. first: the value at one thread."""
     numbers, values = zip([1, first], *points, strict=True)
     return float(np.interp(threads, numbers, values))
 
@@ -241,8 +250,16 @@ def _unlike(rate: Rate, operation: Operation) -> float:
 
 
 def read_machine(path: str | Path, before: tuple[Path, ...] = ()) -> Machine:
-    """The Machine of a file. `like` names another file beside it whose values hold where this one has none, also inside
-    of a table; `faster` divides its times. before: files that are like this one. Raises ConfigError.
+    """Read a machine file.
+
+    `like` names another file in its folder with default values, also inside of tables. `faster` divides its times.
+
+    Args:
+        path: the file.
+        before: files that refer to this one.
+
+    Raises:
+        ConfigError: the file is missing, wrong, or refers to itself.
     """
     path = Path(path)
     try:
@@ -351,7 +368,7 @@ def _check_number(name: str, kind: Any, value: Any) -> None:
 
 
 def _said(machine: Machine) -> dict[str, Any]:
-    """The values of a machine as a file has them, without what is not known."""
+    """Return the known values of a machine in the form of a file."""
     values = asdict(machine)
     values["network"] = {name: value for name, value in values["network"].items() if value is not None}
     if machine.speed:
@@ -360,7 +377,7 @@ def _said(machine: Machine) -> dict[str, Any]:
 
 
 def _faster(machine: Machine, factor: float) -> Machine:
-    """A machine whose cores do everything so much faster, and whose memory does."""
+    """Return a machine with cores and memory faster by a factor."""
 
     reading = replace(machine.reading, seconds=[[each / factor for each in times] for times in machine.reading.seconds])
     return replace(

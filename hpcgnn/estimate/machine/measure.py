@@ -1,9 +1,9 @@
-"""`hpcgnn bench machine`: how fast this machine does what training consists of, measured on all ranks at once.
+"""`hpcgnn bench machine`: the speed of this machine at the operations of training, measured on all ranks at once.
 
-Reference models run on a made-up graph in every rank, by itself (with a GhostCommunicator), while the others do the
-same: cores share their memory's bandwidth, so a rate of one core alone would promise too much. Every kernel and every
-operation of torch is timed by processor time, on one thread. What is in none of them is of the main thread, however
-many there are. What more threads add is a curve of its own (thread_curve.py).
+Every rank runs reference models on a random graph by itself (with a GhostCommunicator), while the others do the same.
+Cores share their memory's bandwidth, so a rate of one core alone would promise too much. Every kernel and every torch
+operation is timed by processor time, on one thread. Time outside of them belongs to the main thread, whatever the
+number of threads. The gain of more threads is a curve of its own (thread_curve.py).
 """
 
 import os
@@ -132,7 +132,7 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
 
 
 def reference(choices: Choices) -> Experiment:
-    """The model whose libraries are those of a machine file."""
+    """Return the model that defines the libraries of a machine file."""
     experiment = _experiment(MODELS[0], choices)
     CODE[experiment.spec.model] = 0
     return experiment
@@ -147,7 +147,7 @@ def _experiment(options: dict[str, object], choices: Choices, classes: int = 40,
 
 
 def _prepared(experiment: Experiment, degree: int, rows: int = ROWS) -> Prepared:
-    """An experiment on a graph of so many edges per node, as it is to be timed."""
+    """Prepare an experiment for timing, on a graph with `degree` edges per node."""
     set_matmul(experiment.config.run.matmul)
     half = Direction(rows * degree // 2, rows * degree // 2, rows, rows, rows)
     # As many stored features as edges, so that these gathers, too, are of rows with few and with many.
@@ -161,9 +161,17 @@ def _run(
     page: tuple[float, float],
     samples: dict[Operation, list[tuple[np.ndarray, float]]],
 ) -> tuple[float, float]:
-    """Add what an experiment's operations take besides fresh pages, (amounts, seconds). page: as of `_page`. Returns
-    the seconds of an epoch that are in no operation, and its calls of kernels; what torch's calls take is in their
-    rates.
+    """Add the costs of an experiment's operations without fresh pages, (amounts, seconds), to `samples`.
+
+    Args:
+        experiment: the experiment.
+        degree: edges per node.
+        page: see `_page`.
+        samples: {operation: samples}, extended.
+
+    Returns:
+        the seconds of an epoch outside of all operations, and its number of kernel calls. The rates of torch's
+            operations contain their calls.
     """
     prepared = _prepared(experiment, degree)
     trainer = prepared.trainer
@@ -185,15 +193,18 @@ def _run(
 
 
 def _besides(few: tuple[float, float], many: tuple[float, float], layers: int) -> tuple[float, float]:
-    """(seconds of a call of a kernel, seconds of a layer) that are in no operation. few, many: what `_run` returns of
-    epochs with few calls and with many.
+    """Return (seconds of a kernel call, seconds of a layer) outside of all operations.
+
+    Args:
+        few, many: results of `_run` for epochs with few and with many calls.
+        layers: number of layers.
     """
     call = max(0.0, many[0] - few[0]) / max(1.0, many[1] - few[1])
     return call, max(0.0, few[0] - call * few[1]) / layers
 
 
 def _steps(experiment: Experiment, degree: int = max(DEGREES), rows: int = ROWS) -> Callable[[], float]:
-    """Makes a step of an experiment, on a graph of so many edges per node."""
+    """Return a function that runs a step of an experiment, on a graph with `degree` edges per node."""
     trainer = _prepared(experiment, degree, max(rows, ROWS)).trainer
     return lambda: trainer.step(0)
 
@@ -210,14 +221,16 @@ def _watchdog_share(session: Session) -> float:
 
 
 def _moves_much(sample: tuple[np.ndarray, float]) -> bool:
-    """Whether the calls of torch's operation moved so many bytes each that these are what they took their time for."""
+    """Return whether the calls of a torch operation moved enough bytes each to dominate its time."""
     amounts, _ = sample
     return bool(amounts[2] >= _BYTES_OF_CALL * amounts[0])
 
 
 def _per_unit(operation: Operation, samples: list[tuple[np.ndarray, float]]) -> tuple[float, float]:
-    """The seconds of a Rate. Those of gathers are told apart by graphs of few and of many edges, those of torch's
-    operations by calls with few and with many bytes.
+    """Return the seconds of a Rate.
+
+    Graphs with few and with many edges separate the two seconds of gathers. Calls with few and with many bytes separate
+    those in torch's operations.
     """
     from scipy.optimize import nnls  # here, for it would be counted with the libraries of a rank
 
@@ -260,7 +273,7 @@ def _reading(near: int, last: int, comm: Communicator) -> Reading:
 
 
 def _gather_seconds(size: int, row_bytes: int) -> float:
-    """Of each row that is read at random from a matrix of so many bytes."""
+    """Return the seconds per random row of a matrix with `size` bytes."""
     width, degree = row_bytes // 4, 16
     x = torch.ones(max(2, size // row_bytes), width)
     y = torch.empty(1024, width)
@@ -297,7 +310,7 @@ def _kernel_caches() -> Iterator[tuple[int, int]]:
 
 
 def _mean(machines: list[Machine]) -> Machine:
-    """The mean of what the ranks measured."""
+    """Return the mean of the ranks' measurements."""
 
     def mean(values: Iterable[float]) -> float:
         return float(np.mean(list(values)))

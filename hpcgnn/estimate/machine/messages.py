@@ -1,7 +1,7 @@
-"""What messages between ranks take over a transport: of one size after another, of all ranks, and of a graph's halo.
+"""The cost of messages over a transport: of single sizes, of all ranks, and of a graph's halo.
 
-All ranks do the same at once, as in training. Each sends to the rank that is `apart` further on: with as many apart as
-a node has ranks, every message leaves the node. A time is the median of several, the slowest rank's each time.
+All ranks do the same at once, as in training. Each sends to the rank at distance `apart`: if this is the number of
+ranks on a node, every message leaves the node. A time is the median of several, the slowest rank's each time.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from hpcgnn.graph.local import LocalGraph
 MESSAGE = 1 << 20
 #: Bytes of the messages that are shown.
 SIZES = (8, 1 << 10, 1 << 16, MESSAGE, 1 << 24)
-# As many messages a time, so many times.
+# {bytes: messages per measurement}; measurements of messages, and of sums.
 _REPEATS = {8: 40, 1 << 10: 40, 1 << 16: 20, MESSAGE: 8, 1 << 24: 1}
 _BATCHES, _SUMS = 5, 5
 # Messages of one exchange, each of which takes less time than a single one.
@@ -56,8 +56,17 @@ def network_of(comm: Communicator, apart: int = 1, ranks_on_node: int | None = N
 
 
 def ring(comm: Communicator, size: int, apart: int = 1, places: int = 1, together: int = 1) -> tuple[float, float]:
-    """(seconds, processor seconds) of a message of so many bytes to one rank, and one from another. places: from and to
-    so many places of memory, in turn. together: so many such messages in one exchange. Collective.
+    """Measure messages of `size` bytes to one rank and from another. Collective.
+
+    Args:
+        comm: the communicator.
+        size: bytes of a message.
+        apart: distance of the receiver.
+        places: number of memory locations, used in turn.
+        together: number of such messages in one exchange.
+
+    Returns:
+        (seconds, processor seconds) of a message.
     """
     before, after = (comm.rank - apart) % comm.size, (comm.rank + apart) % comm.size
     sent, received = torch.ones(places, size, dtype=torch.uint8), torch.ones(places, size, dtype=torch.uint8)
@@ -82,7 +91,7 @@ def ring(comm: Communicator, size: int, apart: int = 1, places: int = 1, togethe
 
 
 def all_to_all(comm: Communicator, size: int) -> float:
-    """Seconds of a message of so many bytes from each rank to each other one. Collective."""
+    """Return the seconds of a message of `size` bytes from each rank to each other one. Collective."""
     others = [(comm.rank + offset) % comm.size for offset in range(1, comm.size)]
     sent = torch.ones(size, dtype=torch.uint8)
     incoming = [(rank, torch.empty(size, dtype=torch.uint8)) for rank in reversed(others)]
@@ -90,13 +99,15 @@ def all_to_all(comm: Communicator, size: int) -> float:
 
 
 def reduction(comm: Communicator, size: int) -> float:
-    """Seconds of the sum over all ranks of fp32 numbers in so many bytes. Collective."""
+    """Return the seconds of a sum over all ranks of `size` bytes of fp32 numbers. Collective."""
     numbers = torch.zeros(max(1, size // 4))
     return _slowest(comm, lambda: comm.allreduce_(numbers, _KIND), max(5, _REPEATS.get(size, 8)))
 
 
 def summing(comm: Communicator, size: int) -> float:
-    """Processor seconds of a rank for each byte of a sum over all ranks of fp32 numbers in so many. Collective."""
+    """Return a rank's processor seconds per byte of a sum over all ranks of `size` bytes of fp32 numbers.
+    Collective.
+    """
     numbers, taken = torch.zeros(size // 4), []
     for _ in range(_BATCHES):
         comm.barrier()
@@ -109,7 +120,12 @@ def summing(comm: Communicator, size: int) -> float:
 
 @dataclass(frozen=True)
 class Halo:
-    """What one stream of a graph's halo takes. seconds; bytes, messages: of the rank that sends the most; turns."""
+    """The cost of one stream of a graph's halo.
+
+    Attributes:
+        seconds, turns: its time and its number of turns.
+        bytes, messages: of the rank that sends the most.
+    """
 
     seconds: float
     bytes: int

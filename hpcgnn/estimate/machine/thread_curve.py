@@ -1,8 +1,8 @@
-"""How many times as fast as one thread the threads of a rank are, and what it takes to wake them.
+"""The speed of a rank's threads over one thread, and the time to wake them.
 
-A model's steps are made with 1, 2, 4, … threads, by all ranks at once, and by one rank while the others sleep. What is
-compared are the seconds inside of kernels, without those of waking threads: this is what threads share. All else of a
-step is of one thread (see estimate/seconds.py).
+A model's steps run with 1, 2, 4, … threads, on all ranks at once, and on one rank while the others sleep. The
+comparison uses the seconds inside of kernels without those of waking threads, which is the work that threads share. The
+rest of a step runs on one thread (see estimate/seconds.py).
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from hpcgnn import kernels
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.ops.row_tiles import TILE_ROWS, tile_rows, tiles_of
 
-#: make(rows) -> what makes a step of the model on so many rows.
+#: make(rows) -> a function that runs a step of the model on this number of rows.
 Make = Callable[[int], Callable[[], object]]
 _STEPS = 3
 _WAKES = 200
@@ -32,8 +32,12 @@ class Curves(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Of some number of threads. kernels: seconds inside of kernels in a step; step: those of the step; wake: to wake
-    the threads.
+    """A measurement for one number of threads.
+
+    Attributes:
+        kernels: seconds inside of kernels in a step.
+        step: seconds of the step.
+        wake: seconds to wake the threads.
     """
 
     kernels: float
@@ -76,8 +80,13 @@ def thread_numbers(most: int) -> list[int]:
 def _alone(
     step: Callable[[], object], numbers: list[int], seconds: float, comm: Communicator
 ) -> tuple[dict[int, float], dict[int, float]]:
-    """({threads: factor}, {threads: seconds to wake them}) of rank 0 while the others sleep, about so many seconds.
-    Collective.
+    """Return ({threads: factor}, {threads: seconds to wake them}) of rank 0 while the others sleep. Collective.
+
+    Args:
+        step: runs a step.
+        numbers: numbers of threads.
+        seconds: approximate duration.
+        comm: the communicator.
     """
     comm.barrier()
     points: dict[int, Point] = {}
@@ -93,7 +102,7 @@ def _alone(
 
 
 def _point(step: Callable[[], object], threads: int, meet: Callable[[], object]) -> Point:
-    """The Point of so many threads of this rank: the least of several steps. meet: before each."""
+    """Return the Point for a number of threads of this rank: the least of several steps. meet: called before each."""
     torch.set_num_threads(threads)
     with tiles_of(tile_rows(threads)):
         step()
@@ -126,7 +135,7 @@ def _inside_of_kernels() -> Iterator[dict[str, float]]:
 
 
 def _waking(threads: int) -> float:
-    """Seconds that a parallel region of so many threads takes where there is nothing to do."""
+    """Return the seconds of an empty parallel region of `threads` threads."""
     return max(0.0, _empty_region(threads) - _empty_region(1))
 
 

@@ -1,4 +1,4 @@
-"""A job within a limit of memory (`--memory`): what of it is on disk, by the rules that the job itself goes by."""
+"""A job within a memory limit (`--memory`): its data on disk, by the job's own rules."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,9 +22,17 @@ from hpcgnn.offload.features import (
 
 
 def within(forecast: Forecast, place_: Place, machine: Machine | None, config: Config, memory: int) -> dict[str, Any]:
-    """Of a node whose ranks may take `memory` bytes together: bytes in memory and on disk, those that an epoch of
-    training writes and reads, and the seconds that they take at the disk's rate, as if nothing were computed meanwhile
-    (None without that rate). As if all ranks were as the one that holds most.
+    """Return the bytes in memory and on disk of a node with a limit, and the disk traffic of a training epoch.
+
+    All ranks count as large as the largest. The seconds at the disk's rate assume no overlap with work, and are None
+    without that rate.
+
+    Args:
+        forecast: the forecast of the job.
+        place_: the node.
+        machine: the machine, or None.
+        config: the configuration.
+        memory: bytes that the ranks of the node may take together.
     """
     experiment, rank = forecast.experiment, forecast.largest
     spec, toy = experiment.spec, experiment.toy
@@ -64,7 +72,7 @@ def within(forecast: Forecast, place_: Place, machine: Machine | None, config: C
 
 
 def within_table(rows: Sequence[dict[str, Any]]) -> str:
-    """For people: what a node has in memory and on disk."""
+    """Format the memory and disk use of a node for people."""
     lines = []
     for row in rows:
         held = row["within"]

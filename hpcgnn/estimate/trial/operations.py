@@ -1,4 +1,4 @@
-"""The operations that an epoch is made of: what kind, of what width, and how much of it.
+"""The operations of an epoch: their kind, width, and amount.
 
 The amounts of an operation are summed over its calls. They grow in a straight line with the rows and edges of a rank;
 the width of rows and the shape of products do not.
@@ -15,8 +15,13 @@ from hpcgnn.plugins.live_tensors import tensors_of
 
 
 class Operation(NamedTuple):
-    """name: of a kernel, or `product`, or `torch`; type: of its numbers, or torch's name of it; width, depth: columns
-    of a row, or of a product (rows, depth) times (depth, width); for attention, columns and heads.
+    """An operation.
+
+    Attributes:
+        name: name of a kernel, or `product`, or `torch`.
+        type: type of its numbers, or torch's name of it.
+        width, depth: columns of a row, or of a product (rows, depth) times (depth, width); for attention, columns and
+            heads.
     """
 
     name: str
@@ -48,7 +53,7 @@ _SOME_ROWS |= {"index_add_", "index_copy_", "index_put_", "_index_put_impl_", "s
 
 
 def of_kernel(name: str, arguments: tuple[Any, ...], features: object = None) -> Told:
-    """What a call of a kernel (kernels/functions.py) is. features: of the nodes, sparse ones or others."""
+    """Describe a call of a kernel (kernels/functions.py). features: the nodes' features, sparse or not."""
     told = _KERNELS.get(name, _elementwise)(name, arguments)
     if name == "gather" and isinstance(features, SparseRows):
         for kind, indptr in ((ENTRIES, features.indptr), (COLUMNS, features.t_indptr)):
@@ -112,8 +117,9 @@ def _project_backward(name: str, arguments: tuple[Any, ...]) -> Told:
 
 
 def _drop_edges(name: str, arguments: tuple[Any, ...]) -> Told:
-    """drop_edges(indptr, …, kept_indices, …): each edge is drawn for in two passes, as if for the four numbers of a
-    counter; once where edges are counted only.
+    """Describe drop_edges(indptr, …, kept_indices, …).
+
+    Two passes draw for each edge, as if for the four numbers of a counter; a call that only counts has one pass.
     """
     indptr, kept_indices = arguments[0], arguments[11]
     passes = 1 if kept_indices is None else 2
@@ -145,7 +151,7 @@ _KERNELS: dict[str, Callable[[str, tuple[Any, ...]], Told]] = {
 
 
 def of_torch(operation: Any, args: tuple[Any, ...], result: Any) -> Told | None:
-    """What an operation of torch is: a product, or so many bytes that are read and written; None for views."""
+    """Describe a torch operation: a product, or bytes read and written; None for views."""
     name = operation.__name__.split(".")[0]
     if name in _VIEWS:
         return None

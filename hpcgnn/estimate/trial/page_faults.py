@@ -1,8 +1,8 @@
-"""Memory that the system hands out anew in each epoch: that of large tensors which torch's operations make outside of
-the arena, since it goes back to the system when they are freed (plugins/memory_profile.py).
+"""Memory that the system allocates anew in each epoch: large tensors of torch's operations outside of the arena.
 
-What a small copy is handed out itself says little: its tensors are small, and more often than not the heap has room for
-them. So they are looked at as they are made, and those count that would be large on a rank of full size.
+It returns to the system when they are freed (plugins/memory_profile.py). The allocations of a small copy are no guide:
+its tensors are small, and the heap mostly has room for them. So the trial watches tensors as they are made, and counts
+those that would be large on a rank of full size.
 """
 
 import mmap
@@ -18,8 +18,13 @@ _EDGE_TILE_BYTES = 1 << 21
 
 
 class Fresh:
-    """Told of torch's operations. pages: of what counts. factor: how much of a rank a copy is; nodes: of the copy;
-    tile, whole_tile: rows that are worked on at a time, there and on the rank.
+    """Observes torch's operations.
+
+    Attributes:
+        pages: counted pages.
+        factor: size of the copy as a part of the rank.
+        nodes: nodes of the copy.
+        tile, whole_tile: rows per tile, in the copy and on the rank.
     """
 
     def __init__(self, nodes: int, factor: float = 1.0, tile: int = 1, whole_tile: int = 1) -> None:

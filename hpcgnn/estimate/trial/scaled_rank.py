@@ -1,7 +1,7 @@
-"""A small copy of a rank: as many nodes, edges, halo rows and training nodes for each other as the rank has.
+"""A small copy of a rank, with nodes, edges, halo rows and training nodes in the rank's proportions.
 
-Which edges there are is drawn by chance. What a step takes does not depend on that: memory and traffic follow from the
-numbers, and work nearly so.
+Its edges are random. The cost of a step does not depend on them: memory and traffic follow from the numbers, and work
+nearly so.
 """
 
 from collections.abc import Mapping
@@ -27,8 +27,12 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Direction:
-    """One direction of the edges of a rank. own, remote: edges; received, sent: rows; most: those of the rank that
-    receives, or sends, most.
+    """One direction of the edges of a rank.
+
+    Attributes:
+        own, remote: numbers of edges.
+        received, sent: numbers of rows.
+        most: rows of the rank that receives, or sends, most.
     """
 
     own: int
@@ -40,10 +44,16 @@ class Direction:
 
 @dataclass(frozen=True)
 class Size:
-    """What one rank holds. outer: nodes with an edge from or to another rank; entries: stored features of a node, where
-    features are sparse; loops: nodes with an edge to themselves. outward: None for an undirected graph. seen: what
-    training sees of it, where that is a subgraph. held: held-out edges and what they are compared with, by their names
-    (see estimate/counts/pair_counts.py). all_nodes: those of all ranks, of which no copy has fewer.
+    """The share of one rank.
+
+    Attributes:
+        outer: nodes with an edge from or to another rank.
+        entries: stored features of a node, if features are sparse.
+        loops: nodes with an edge to themselves.
+        outward: None for an undirected graph.
+        seen: the training subgraph, or None.
+        held: held-out edges and their negatives by name (see estimate/counts/pair_counts.py).
+        all_nodes: nodes of all ranks; no copy has fewer.
     """
 
     ranks: int
@@ -95,8 +105,15 @@ def make_copy(
     comm: GhostCommunicator,
     compared_with: str = "",
 ) -> LocalGraph:
-    """The LocalGraph of a rank of this size. degrees: int, of a sample of nodes, by which edges are dealt to rows.
-    task: of its labels. compared_with: as a LocalGraph has it. Other arguments as of `load_local_graph`.
+    """Return the LocalGraph of a rank of this size.
+
+    Args:
+        size: the rank's numbers.
+        degrees: int, degrees of a sample of nodes, by which rows get edges.
+        spec: the ModelSpec.
+        task: task of its labels.
+        compared_with: see LocalGraph.
+        cap, self_loops, keep_edges, comm: see `load_local_graph`.
     """
     draw = np.random.default_rng(_SEED)
     n = size.nodes
@@ -155,7 +172,7 @@ def make_copy(
 
 
 def _numbered(pairs: Adjacency, count: int) -> Adjacency:
-    """With numbers of held-out edges, of which there are so many, in `Block.edge`."""
+    """Return `pairs` with held-out edge numbers 0…count-1 in `Block.edge`."""
     ends = np.cumsum([block.num_edges for block in (pairs.own, *pairs.halo)])
     numbers = (torch.arange(int(ends[-1])) % max(1, count)).split(np.diff(ends, prepend=0).tolist())
     own, *halo = (replace(block, edge=each) for block, each in zip((pairs.own, *pairs.halo), numbers, strict=True))
@@ -171,8 +188,10 @@ def _cap(of: Direction, cap: int) -> int:
 def _edges(
     of: Direction, n: int, size: Size, share: np.ndarray, spec: ModelSpec, draw: np.random.Generator
 ) -> FoundEdges:
-    """Own edges among all rows, first those of the first `loops` rows to themselves; remote ones into the first `outer`
-    rows, each halo row at least once.
+    """Draw the edges of a rank.
+
+    Owned edges connect all rows, first the `loops` self loops of the first rows. Remote edges end in the first `outer`
+    rows, and use each halo row at least once.
     """
     outer = max(1, min(n, size.outer))
     loops = (np.arange(n) < min(size.loops, of.own)).astype(np.int64)
@@ -197,7 +216,7 @@ def _edges(
 
 
 def _dealt(edges: int, share: np.ndarray, draw: np.random.Generator) -> np.ndarray:
-    """int64: so many edges dealt to rows by their shares."""
+    """Distribute `edges` edges over rows by their shares, int64."""
     exact = share * (edges / share.sum())
     counts = np.floor(exact).astype(np.int64)
     rest = edges - int(counts.sum())

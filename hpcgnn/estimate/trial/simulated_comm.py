@@ -1,8 +1,7 @@
-"""A communicator with nobody at the other end: one rank of many, tried out by itself.
+"""A communicator without other ranks: one rank of many, tried out by itself.
 
-The others are taken to be as this rank is. What would come from them is what this rank sends, so that masks have as
-many nodes there as here; only rows that they ask for must be rows that there are. What is sent is counted as on a real
-transport.
+The other ranks count as equal to this one. Received messages are copies of sent ones, so that masks have as many nodes
+there as here; only requested rows must exist. Sent messages are counted as on a real transport.
 """
 
 import pickle
@@ -18,8 +17,11 @@ from hpcgnn.comm.ledger import Ledger
 class GhostCommunicator(Communicator):
     """Rank 0 of `size`. Not collective, since there are no others.
 
-    sums_apart: what `prepare_sums` says, of more ranks than one. wanted: {rank: int32 tensor}, the own rows that others
-    ask for when a halo plan is made, where that is not as many as this one asks for. summed: a Ledger of sums alone.
+    Attributes:
+        sums_apart: result of `prepare_sums` with more than one rank.
+        wanted: {rank: int32 tensor}, owned rows that others request for a halo plan, if not as many as this rank
+            requests.
+        summed: a Ledger of sums alone.
     """
 
     def __init__(self, size: int, sums_apart: bool = False) -> None:
@@ -48,7 +50,9 @@ class GhostCommunicator(Communicator):
         return result
 
     def _make_up(self, rank: int, tensor: torch.Tensor, given: torch.Tensor | None, kind: str) -> None:
-        """What comes from a rank. given: what goes to the one that is as far away in the other direction."""
+        """Make up a message from a rank. given: this rank's message to the rank at the same distance in the other
+        direction.
+        """
         numbers = kind == "plan" and tensor.dtype == torch.int32
         if numbers and rank in self._told:
             self._told.remove(rank)
@@ -89,8 +93,9 @@ class GhostCommunicator(Communicator):
 
 
 def _torn(own: torch.Tensor, like: torch.Tensor) -> bool:
-    """Whether the own message would be cut, or repeated: the parts of narrowed rows (exchange/wire.py) would then be
-    taken for each other, and numbers that are none be computed with.
+    """Return whether copying would cut or repeat this rank's message.
+
+    The parts of narrowed rows (exchange/wire.py) would then be mixed up, and computed with as invalid numbers.
     """
     return own.dtype == torch.uint8 and own.numel() != like.numel()
 

@@ -1,7 +1,7 @@
-"""The real program on a small copy of a rank: one epoch to begin with, one that is looked at, one evaluation.
+"""The real program on a small copy of a rank: a first epoch, a measured one, and an evaluation.
 
-Memory is counted as in a profile (plugins/account.py), messages by the streams and the ledger, and work
- by the calls of kernels and of torch's operations.
+A profile's code counts memory (plugins/account.py), streams and the ledger count messages. Calls of kernels and of
+torch's operations give the work.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ Place = tuple[int | str | None, str]
 SEEN = "seen"
 # The model learns nothing, which could end in numbers that are not finite, but the optimizer has its work.
 LR = 1e-9
-# A copy cuts its halo into so many rounds at most: very many take minutes, and no other work but their calls.
+# Largest number of rounds of a copy's halo: more take minutes, and only add calls.
 ROUNDS = 64
 MAKING = "making"
 #: {model: `code` of an Experiment}: a second one of the same model finds all of it there.
@@ -60,17 +60,20 @@ Add = Callable[[Operation, tuple[float, float], "Cost"], None]
 
 @dataclass
 class Trial:
-    """What a copy took. Of several stages, `work` is the mean epoch, uses and sent are those of the last stage.
+    """The cost of a copy. With several stages, `work` is the mean epoch; uses and sent are the last stage's.
 
-    account: {(stage, phase): {item: bytes}}, see plugins/account.py; MAKING is the phase before the first epoch.
-    loaded: bytes of the graph, before the trainer is made. uses: {Place: {Use: times}} of streams in one epoch. sent:
-    {kind: (messages, bytes)} of the ledger; summed: those of them that are sums over ranks.
-    work: {Operation: (calls, rows or numbers, edges or bytes)} of one epoch, seconds: {Operation: processor seconds};
-    pages: {Operation: pages of memory that the system handed out to this process meanwhile}.
-    evaluation: uses, sent and work of one evaluation. halo: {place: rows} as uses. boundary: (rows sent, rows received)
-    in one pass. prunable, worthwhile: see graph/transforms/pruning.py; nothing where the schedule does not prune.
-    pruned: number of last layers that compute some rows only. parameters: numbers. epochs: of all
-    stages of a run together.
+    Attributes:
+        account: {(stage, phase): {item: bytes}}, see plugins/account.py; MAKING is the phase before the first epoch.
+        loaded, parameters, epochs: bytes of the graph, number of parameters, and epochs of all stages of a run
+            together.
+        uses, halo: {Place: {Use: times}} of streams in one epoch, and {place: rows}.
+        sent, summed: {kind: (messages, bytes)} of the ledger, and the part of them in sums over ranks.
+        work, seconds: {Operation: (calls, rows or numbers, edges or bytes)} of one epoch, and {Operation: processor
+            seconds}.
+        pages: {Operation: pages of memory that the system allocated to this process meanwhile}.
+        evaluation: uses, sent and work of one evaluation.
+        boundary: (rows sent, rows received) in one pass.
+        prunable, worthwhile, pruned: see graph/transforms/pruning.py, and the number of pruned last layers.
     """
 
     account: dict[tuple[int, str], dict[str, int]] = field(default_factory=dict)
@@ -93,11 +96,12 @@ class Trial:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is tried out: the plan of a run. toy: what a toy graph shows of it. compared_with: as a LocalGraph
-    has it. code: bytes of libraries that this process first had in memory when it tried the model.
+    """The subject of a trial: the plan of a run. Tiles and memory depend on the configured threads (one by default).
 
-    Threads of a rank are those of the configuration, one where it does not say: what a rank works on at a time, and so
-    what it holds, depends on them.
+    Attributes:
+        toy: result of a step on a small graph.
+        compared_with: see LocalGraph.
+        code: bytes of libraries that this process loaded for the model.
     """
 
     plan: RunPlan
@@ -122,9 +126,11 @@ class Experiment:
 
     @classmethod
     def of(cls, plan: RunPlan, compared_with: str = "") -> "Experiment":
-        """With the width of rows that a toy graph shows. Rounds that last for seconds have one step here, the copy is
-        none of the ranks that are lost, and nothing is learned, which could end in numbers that are not finite.
-        Raises ConfigError for what sends more than a copy shows.
+        """Return the Experiment of a plan, with the width of rows on a small graph. Raises ConfigError for uncounted
+        messages.
+
+        Timed rounds have one step here, and the copy is never a lost rank. Nothing is learned, for training could end
+        in numbers that are not finite.
         """
         spec = plan.spec
         if spec.edge_dropout and spec.kept is not None:
@@ -148,7 +154,7 @@ class Experiment:
 
     @property
     def _sums_apart(self) -> bool:
-        """What the job's communicator will answer to `prepare_sums`."""
+        """Return the answer of the job's communicator to `prepare_sums`."""
         run = self.config.run
         return run.comm in ("mpi", "torch")
 
@@ -160,8 +166,14 @@ class Experiment:
         profiled: bool = False,
         pruned: int | None = None,
     ) -> "Prepared":
-        """A Trainer on a copy of so much of a rank of this size. degrees: of a sample of nodes. pruned: so many of the
-        last layers compute some rows only, where the schedule prunes; None leaves it to the copy.
+        """Make a Trainer on a copy of a rank.
+
+        Args:
+            size: the rank's numbers.
+            degrees: degrees of a sample of nodes.
+            factor: size of the copy as a part of the rank.
+            profiled: whether to profile its memory.
+            pruned: number of pruned last layers, if the schedule prunes; None leaves it to the copy.
         """
         small = size.scaled(factor)
         most = max(small.inward.most, small.outward.most if small.outward else 0)
@@ -198,9 +210,7 @@ class Experiment:
         pruned: int | None = None,
         tile: int | None = None,
     ) -> Trial:
-        """The Trial of a copy of so much of a rank of this size. tile: rows that are worked on at a time (None: as in
-        the job). Other arguments as of `trainer`.
-        """
+        """Return the Trial of a copy of a rank. Arguments as in `trainer`; tile: rows per tile (None: the job's)."""
         with tiles_of(tile or self.tile):
             return self._try_out(size, degrees, factor, pruned)
 
@@ -249,8 +259,11 @@ class Experiment:
 
 
 class _PartOfCopy(TrainingPart):
-    """What training sees of a copy. seen: the subgraph of `--inductive`. pruned: how many of the last layers compute
-    some rows only, whatever share of all rows that is; None leaves it to the graph.
+    """The part of a copy that training sees.
+
+    Attributes:
+        seen: the subgraph of `--inductive`.
+        pruned: see `Experiment.trainer`.
     """
 
     def __init__(self, seen: LocalGraph | None, pruned: int | None) -> None:
@@ -270,9 +283,7 @@ class _PartOfCopy(TrainingPart):
 
 @dataclass(frozen=True)
 class Prepared:
-    """A Trainer, its graph, and, if there is one, the profile of its memory. loaded: bytes of the graph; made: the most
-    bytes of tensors while the trainer was made, if there is a profile.
-    """
+    """A Trainer and its graph, with the profile of its memory, the graph's bytes, and the peak while it was made."""
 
     trainer: Trainer
     local: LocalGraph
@@ -283,7 +294,7 @@ class Prepared:
 
 @contextlib.contextmanager
 def looking(trainer: Trainer, local: LocalGraph, fresh: Fresh | None = None) -> Iterator[Trial]:
-    """A Trial of what the body does: uses, sent, work, seconds and pages. fresh: None for the rank as it is."""
+    """Yield a Trial of the body: uses, sent, work, seconds and pages. fresh: None for a rank of full size."""
     fresh = fresh or Fresh(local.num_owned)
     found, before, comm = Trial(), _uses(trainer), cast(GhostCommunicator, trainer.comm)
     comm.ledger.take()
@@ -313,12 +324,12 @@ def _uses(trainer: Trainer) -> dict[Stream[Any], Counter[Use]]:
 
 
 def _place(stream: Stream[Any], trainer: Trainer, local: LocalGraph) -> Place | None:
-    """What of the graph a stream goes along, None for what none of the plans is."""
+    """Return the part of the graph that a stream goes along, or None for an unknown plan."""
     return next((place for place, plan in _plans(trainer, local) if plan is stream.plan), None)
 
 
 def _plans(trainer: Trainer, local: LocalGraph) -> Iterator[tuple[Place, HaloPlan]]:
-    """The plans of all streams, those of the whole graph first."""
+    """Yield the plans of all streams, the whole graph's first."""
     for layer, share in [(None, local), *enumerate(trainer.views.shares), (SEEN, trainer.views.subgraph)]:
         if share is not None:
             yield (layer, "inward"), share.inward.plan
@@ -362,7 +373,7 @@ class _Recorder:
 
 
 class _TorchOperations(Onlooker):
-    """Tells of torch's operations that read or write numbers. fresh: told of all."""
+    """Observes torch operations that read or write numbers. fresh: observes them too."""
 
     def __init__(self, add: Add, fresh: Fresh) -> None:
         super().__init__()

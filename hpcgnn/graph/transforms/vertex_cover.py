@@ -18,7 +18,7 @@ An edge of which both ends are in the cover is served by the row, at the receive
 is taken with which the rank that has more edges has less to do.
 
 Between nodes of several ranks (exchange/peers.py) all of this holds of nodes. A pair of nodes is covered by one rank of
-either, its planner, which is told the edges of the other ranks of its node between the two. A sum is of rows of the
+either, its planner, which gets the edges of the other ranks of its node between the two. A sum is of rows of the
 whole node, and is added by the rank that owns the row that it is for.
 """
 
@@ -31,9 +31,9 @@ from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import HaloPlan, agreed_plan
 from hpcgnn.exchange.sending import Sending, Sums
-from hpcgnn.graph.between_nodes import to_planners
 from hpcgnn.graph.blocks import halo_blocks, joined, transposed
 from hpcgnn.graph.local import Adjacency, LocalGraph
+from hpcgnn.graph.transforms.between_nodes import to_planners
 
 # Sums are worth their structure where they save more than this share of the rows.
 WORTHWHILE = 0.05
@@ -130,7 +130,7 @@ def _of_pairs(adjacency: Adjacency, back: Adjacency, columns: _Columns, comm: Co
     rows_of_node = torch.from_numpy(columns.rows + np.int32(spread.own.start))
 
     def told(counts: np.ndarray, values: torch.Tensor) -> list[np.ndarray]:
-        """By place of the rank that tells."""
+        """By place of the sender."""
         none = values[:0].numpy()
         return [np.concatenate([none, *each.values()]) for each in to_planners(peers, counts, values, comm)]
 
@@ -193,7 +193,7 @@ def _agreed_cover(inward: Adjacency, outward: Adjacency, columns: _Columns, comm
 
 
 def _of_all(plan: HaloPlan, cover: _Cover) -> _Cover:
-    """The _Cover of the node: each part of it is what one of its ranks has planned. Collective over the node."""
+    """The _Cover of the node: one of its ranks has planned each part of it. Collective over the node."""
     if plan.columns is None:
         return cover
     parts = plan.peers.gather(tuple(np.packbits(each) for each in vars(cover).values()))
@@ -265,7 +265,7 @@ def _served(
     indptr = np.append(0, np.cumsum(np.bincount(rows, minlength=adjacency.own.num_rows)))
     weight = None if weight is None else weight[torch.from_numpy(order)]
     halo = halo_blocks(made.starts, indptr, position[order], weight)
-    counts = None if columns.weight is None else adjacency.edge_counts.int()
+    counts = None if adjacency.own.weight is None else adjacency.edge_counts.int()
     return replace(adjacency, halo=halo, plan=made, counted=adjacency.num_edges, row_counts=counts)
 
 

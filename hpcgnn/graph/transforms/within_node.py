@@ -1,7 +1,7 @@
 """The structure of a rank that reads the rows of the other ranks of its node where they are (exchange/node_stream.py).
 
 Edges from ranks of the node join the own block, whose columns are then rows of the node's matrix: those of the node's
-ranks, one rank's after the other's. Halo, rounds and messages remain for other nodes, and are those of the node as one
+ranks, one rank's after the other's. Halo, rounds and messages remain for other nodes, and the node has them as one
 (between_nodes.py). The edges of a row are in the order: own, then those of each other rank as they came, then those of
 other nodes; so the sum of a row is always made in one order.
 """
@@ -17,9 +17,9 @@ from hpcgnn.exchange.node_rows import NodeRows, Spread
 from hpcgnn.exchange.node_stream import Neighbours
 from hpcgnn.exchange.peers import Peers, cap_of_nodes
 from hpcgnn.exchange.plan import HaloPlan, gather_halo
-from hpcgnn.graph.between_nodes import node_plan
 from hpcgnn.graph.blocks import Block, halo_blocks, joined
 from hpcgnn.graph.local import Adjacency, LocalGraph
+from hpcgnn.graph.transforms.between_nodes import node_plan
 
 # Edges that are moved at a time.
 _PIECE = 1 << 20

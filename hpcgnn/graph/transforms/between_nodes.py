@@ -1,8 +1,8 @@
-"""The halo of a node: what any of its ranks needs of another node's rows, planned by its ranks together.
+"""The halo of a node: all rows of another node that some of its ranks need, planned by its ranks together.
 
-Each rank knows what it needs itself. The pairs of nodes are dealt to the ranks of both: one rank of each node, the
-planner of the pair, is told what the others of its node need, and makes one list of it, which it tells the planner on
-the other end. What is planned for all lies in memory that the ranks of the node share (see exchange/peers.py).
+Each rank knows its own needs. The pairs of nodes are dealt to the ranks of both: one rank of each node, the planner of
+the pair, gets the needs of the others of its node, makes one list of them, and sends it to the planner on the other
+end. Plans lie in memory that the ranks of the node share (see exchange/peers.py).
 """
 
 from collections.abc import Iterable
@@ -53,7 +53,7 @@ def node_plan(
 
 
 def to_planners(peers: Peers, counts: np.ndarray, values: torch.Tensor, comm: Communicator) -> list[dict]:
-    """What each rank of the node, by place, has for the pairs that this rank plans: {ring offset: its values}. values:
+    """By place, the values of each rank of the node for the pairs that this rank plans: {ring offset: values}. values:
     (m,) of this rank for all ring offsets, counts (N - 1,) of each, one after another. Collective over the node.
     """
     planned, all_counts = peers.planned(peers.place), peers.gather(counts)
@@ -61,7 +61,7 @@ def to_planners(peers: Peers, counts: np.ndarray, values: torch.Tensor, comm: Co
     come = [torch.empty(int(each[part].sum()), dtype=values.dtype) for each in all_counts]
     _exchange(comm, _by_planner(peers, counts, values), zip(peers.ranks, come, strict=True))
     ends = [np.cumsum(each[part])[:-1] for each in all_counts]
-    return [dict(zip(planned, np.split(got.numpy(), end), strict=True)) for got, end in zip(come, ends, strict=True)]
+    return [dict(zip(planned, np.split(got.numpy(), end), strict=False)) for got, end in zip(come, ends, strict=True)]
 
 
 def _by_planner(peers: Peers, counts: np.ndarray, values: torch.Tensor) -> list[Message]:
@@ -72,7 +72,7 @@ def _by_planner(peers: Peers, counts: np.ndarray, values: torch.Tensor) -> list[
 
 
 def _exchange(comm: Communicator, outgoing: Iterable[Message], incoming: Iterable[Message]) -> None:
-    """Send and receive what has any values: both ends know."""
+    """Send and receive the messages with values: both ends know."""
     sent, received = ([each for each in messages if len(each[1])] for messages in (outgoing, incoming))
     comm.exchange(sent, received, "plan").finish()
 
