@@ -31,7 +31,6 @@ RECORDED: dict[str, float] = {
     "help of partition_tools": 8.6,
     "hpcgnn/exchange": 17.0,
     "hpcgnn/graph": 17.0,
-    "hpcgnn/kernels": 10.7,
     "hpcgnn/ops": 12.2,
     "hpcgnn/placement": 4.0,  # its sentences are long
     "partition_tools": 17.5,
