@@ -34,18 +34,19 @@ FILES_ONLY = ("report",)
 
 
 def set_process_policies(from_one_file: bool = True) -> None:
-    """What must be read and decided before torch is loaded: where modules come from, the cores, how the allocator keeps
-    memory, and how idle threads wait. from_one_file: of which there may be one (`bytecode.py`).
+    """What must be read and decided before torch is loaded: where modules come from, the cores, how the allocators
+    keep memory, and how idle threads wait. from_one_file: of which there may be one (`bytecode.py`).
     """
     if from_one_file:
         bytecode.serve()
     from hpcgnn import cores
-    from hpcgnn.comm.launch.launcher import waiting
+    from hpcgnn.comm.launch.launcher import large_pages, waiting
     from hpcgnn.plugins.memory_profile import set_allocator_policy
 
     set_allocator_policy()
     usable = cores.usable()
-    os.environ.update(waiting(len(usable), cores.physical(usable), cores.of_parent()))
+    known = len(usable), cores.physical(usable), cores.of_parent()
+    os.environ.update(waiting(*known) | large_pages(*known))
 
 
 def listen_to_signals() -> None:

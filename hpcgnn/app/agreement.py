@@ -27,7 +27,7 @@ from hpcgnn.listing import ranges
 from hpcgnn.nn.plugin import plugin_hash
 from hpcgnn.nn.spec import ModelSpec
 
-# Of a digest that is not told: below all others, whose largest and least are asked for.
+# The digest of a missing value: below all others, because the check compares the largest and the least digest.
 _LEAST = -(1 << 62)
 # May differ between ranks: threads on nodes of other sizes; the directory, which rank 0 alone uses.
 MAY_DIFFER = ("threads", "run_dir")

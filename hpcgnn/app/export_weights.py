@@ -27,9 +27,9 @@ from hpcgnn.tasks.registry import resolve_task
 from hpcgnn.terminal import tell
 
 SUFFIX = ".safetensors"
-# What models have beside the layers that other libraries know.
+# Parts of models that other libraries do not have.
 _OURS = ("heads.", f"{TARGETS}.", f"{SCORER}.")
-#: The entry of a file's metadata that holds, as JSON, what the weights are of.
+#: The entry of a file's metadata that describes the model of the weights, as JSON.
 ENTRY = "hpcgnn"
 
 

@@ -126,7 +126,7 @@ def _reading(path: str) -> Iterator[None]:
         yield
     except (ConfigError, FormatError):
         raise
-    except Exception as error:  # what safetensors and torch raise has no common class
+    except Exception as error:  # errors of safetensors and torch have no common class
         remedy = "save a state dict of tensors alone: torch.save(model.state_dict(), FILE)"
         if isinstance(error, OSError):
             remedy = "expected a file of weights"

@@ -48,7 +48,7 @@ class Propagator(NamedTuple):
     returns: bool
 
 
-#: What --operators offers.
+#: The values of --operators.
 OPERATORS = {
     "sym": Propagator("sym", False),
     "mean": Propagator("mean", False),

@@ -20,7 +20,7 @@ from hpcgnn.tasks.registry import task_traits
 
 # Of a plugin the checkpoint knows the code, wherever it lies.
 _NOT_COMPARED = ("run_dir", "resume", "plugin")
-# What belongs to the machine that trained, not to the model, and what the graph file says anew.
+# Options that belong to the machine of the training, not to the model, and options that the graph file sets again.
 _OF_THE_MACHINE = ("threads", "spare_core")
 _NOT_KEPT = (*_OF_THE_MACHINE, "partition", "assignment", "comm", "task", "loss")
 _RULES = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
@@ -67,7 +67,7 @@ def options_of_run(run_dir: str | Path, given: Mapping[str, Any]) -> dict[str, A
         raise RunDirError(f"{run_dir} is not the directory of a run: expected {path}, which `hpcgnn train` writes")
     saved = read_toml(path)
     options = {key: value for key, value in saved.items() if key not in _NOT_KEPT}
-    if not task_traits(saved.get("task", "auto")).labels:  # no file says that
+    if not task_traits(saved.get("task", "auto")).labels:  # no graph file determines such a task
         options["task"] = saved["task"]
     if options.get("plugin") and path.with_name(COPY).exists():  # runs of earlier versions have no copy
         options["plugin"] = str(path.with_name(COPY))  # the directory may have been moved
@@ -81,7 +81,7 @@ def _has_map(options: Mapping[str, Any], rank_counts: Sequence[int]) -> bool:
         with GraphFile(options["graph"]) as file:
             numbers = file.partitionings().get(options.get("partition", ""), ())
             return all(ranks in numbers for ranks in rank_counts)
-    except (HpcgnnError, KeyError):  # said where the graph is opened for good
+    except (HpcgnnError, KeyError):  # the later opening of the graph reports it
         return True
 
 

@@ -40,7 +40,7 @@ from hpcgnn.tasks.base import Task
 from hpcgnn.tasks.registry import task_of_metric, task_traits
 
 log = logging.getLogger("hpcgnn")
-# What a spec has of the graph and not of the model: another graph may differ in it, unless the model reads it.
+# Fields of a spec that depend on the graph and not on the model: another graph may differ, unless the model reads them.
 _OF_GRAPH = ("graph", "weighted", "edge_types", "node_types", "sparse_input")
 
 
@@ -273,7 +273,7 @@ def hidden_state(model: Any, layer: int) -> Iterator[list[torch.Tensor]]:
         x = arguments[1]
         if not isinstance(x, Handover):
             found.append(x.clone())
-        else:  # what takes the rows over may write to them
+        else:  # the next layer may write to the rows that it takes over
             found.append(x.rows.clone() if x.activation is None else x.activation(x.rows.clone()))
 
     handle = model.convs[layer].register_forward_pre_hook(look)

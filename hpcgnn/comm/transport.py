@@ -18,7 +18,7 @@ from hpcgnn.comm.health.heartbeat import Heartbeat
 from hpcgnn.comm.health.watchdog import Watchdog
 from hpcgnn.comm.ledger import Ledger
 
-# What every MPI library has at least.
+# The largest tag that every MPI library supports.
 _MOST_TAG = 0x7FFF
 #: Types whose numbers are summed and compared.
 REDUCED = (torch.float32, torch.float64, torch.int32, torch.int64)
@@ -94,7 +94,7 @@ class Transport(Communicator):
         self.heartbeat = Heartbeat() if watchdog is None else watchdog.heartbeat
         self._kinds: dict[int, str] = {}  # by tag
 
-    # --- what a library has to say ------------------------------------------------------------------------------------
+    # --- the library's part -------------------------------------------------------------------------------------------
 
     def _begin(self, outgoing: list[Message], incoming: list[Message], tag: int) -> tuple[list[Any], list[Any]]:
         """Give messages to the library and return (receives, sends)."""
@@ -130,7 +130,7 @@ class Transport(Communicator):
         """The request of a barrier."""
         raise NotImplementedError
 
-    # --- what holds for all -------------------------------------------------------------------------------------------
+    # --- the common part ----------------------------------------------------------------------------------------------
 
     def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Exchange:
         requests = self._begin(outgoing, incoming, self._tag(kind))

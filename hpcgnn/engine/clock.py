@@ -16,7 +16,7 @@ PHASES = ("forward", "backward", "reduction", "step")
 COSTS = ("user_seconds", "system_seconds", "minor_faults")
 
 
-# Told of the phase that begins, it gives what is entered for it.
+# Takes the name of the phase that begins; returns the context manager to enter for it.
 Watch = Callable[[str], AbstractContextManager[None]]
 
 

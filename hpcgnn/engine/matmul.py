@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-#: What /proc/cpuinfo calls the instructions.
+#: The names of the instructions in /proc/cpuinfo.
 BF16_FLAGS = ("avx512_bf16", "amx_bf16")
 
 

@@ -15,7 +15,7 @@ from torch.optim.sgd import sgd
 
 from hpcgnn.options import OptimConfig
 
-# {name: tensor}, what an optimizer knows of a parameter.
+# {name: tensor}, the optimizer's state of one parameter.
 State = dict[str, torch.Tensor]
 
 

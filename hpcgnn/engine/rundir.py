@@ -158,7 +158,7 @@ class RunDir:
             self._watcher.close()
         log.removeHandler(self._handler)
         for file in (self._metrics, self._log):
-            with contextlib.suppress(OSError):  # of a full disk `settle` has told; this would hide its error
+            with contextlib.suppress(OSError):  # `settle` has raised for a full disk; this error would hide that one
                 file.close()
         if self._fresh and not self._begun:
             self._vanish()

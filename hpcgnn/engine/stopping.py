@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Self
 
-# Tells the job script that the run is not done and goes on with --resume; sysexits.h and launchers use none of these.
+# For the job script: the run is not done and goes on with --resume. sysexits.h and launchers use none of these.
 EXIT_STOPPED = 85
 # One Ctrl-C may reach a process twice: from the terminal, and passed on by the launcher.
 _SECONDS_OF_ONE_PRESS = 0.5

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("hpcgnn")
-# What the ledger's kinds of traffic are made of, for those who must say what left a rank.
+# The contents of the ledger's kinds of traffic, for users who must state which data left a rank.
 CONTENTS = {
     "input": "features of nodes: rows, or entries where they are sparse",
     "halo_forward": "hidden states of nodes, or projections of their features or states",

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from hpcgnn.comm.ledger import Ledger
 
-#: What is summed, in the order of a reading.
+#: The summed quantities, in the order of a reading.
 SUMS = (
     *("seconds", "waiting_seconds", "main_thread_seconds", "waiting_on_core_seconds"),
     *("user_seconds", "system_seconds", "minor_faults", "exchanges"),

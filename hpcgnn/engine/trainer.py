@@ -81,7 +81,7 @@ class Trainer:
         if objective is None:
             return
         self.objective = objective
-        # The gradients of a mean over very many nodes are smaller than what fp16 can hold; those of the sum are not.
+        # Gradients of a mean over very many nodes underflow in fp16; gradients of the sum do not.
         narrow = config.schedule.halo_dtype == "fp16"
         self._enlarged = 2.0 ** round(math.log2(self.objective.num_train)) if narrow else 1.0
 

@@ -20,7 +20,7 @@ from hpcgnn.estimate.machine.machine import Machine
 from hpcgnn.estimate.results import Place, as_values, size_in_words
 from hpcgnn.estimate.seconds import seconds
 
-#: What becomes of the results.
+#: The effects of an alternative on the results.
 SAME, ROUNDED, OTHER = "the same", "rounded", "another way to train"
 BUFFERS = 0.25, 4.0, 16.0  # times the halo buffer as it is
 OPTIONS: tuple[tuple[dict[str, Any], str], ...] = (

@@ -32,7 +32,7 @@ from hpcgnn.plan.run_plan import check_memory
 from hpcgnn.tasks.registry import task_traits
 from hpcgnn.terminal import tell
 
-# What loading and starting MPI adds to a process that has torch, where no machine file says it.
+# Bytes that loading and starting MPI adds to a process with torch, if no machine file has the number.
 _MPI = 40 << 20
 PICTURES = ".png", ".pdf", ".svg"
 
@@ -47,7 +47,7 @@ def estimate(config: Config, arguments: argparse.Namespace, choices: Choices) ->
         raise ConfigError("--plot needs matplotlib: pip install 'hpcgnn[plot]'")
     machine = None if arguments.machine is None else _machine(arguments, config)
     if machine is not None:
-        reference(choices)  # its libraries are in the machine file; what the model takes besides is seen after it
+        reference(choices)  # its libraries are in the machine file; the model's further libraries are measured after it
     memory = said_memory(config.run.memory)
     if memory is not None:
         check_memory(config)

@@ -24,7 +24,7 @@ NODES, EDGES = 40_000, 1_000_000
 NEARLY = 0.7
 # Ranks that differ by less in all that they hold are taken for the same.
 ALIKE = 1.01
-# What training takes besides what the account has: workspace inside of libraries, and small objects.
+# Bytes of training outside of the account: workspace inside of libraries, and small objects.
 OUTSIDE = 4 << 20
 # The library sums gradients in a copy of them.
 SUMS = "sums of gradients under way"
@@ -177,8 +177,7 @@ class Forecaster:
             large = small = wide = try_out(size, degrees, pruned=pruned)
             factor = 1.0
         else:
-            # What is worked on at a time does not grow with the rank, and may be more rows than a copy has: a third
-            # copy shows what it takes.
+            # A tile does not grow with the rank, and may have more rows than a copy: a third copy measures its bytes.
             least = min(tile, TILE_ROWS, max(1, int(size.nodes * factor / 2)))
             large, small = (try_out(size, degrees, each, pruned, least) for each in (factor, factor / 2))
             wide, longer = large, min(tile, size.nodes) / least - 1
@@ -201,7 +200,7 @@ class Forecaster:
         for (stage, phase), items in account.items():
             items[SUMS] = self._summed_apart(size, large) if phase == "reduction" else 0
             items["halo buffers"] = min(items["halo buffers"], self.experiment.limit)
-            # Larger tensors are not on the heap: what is free there does not grow with the rank.
+            # Larger tensors are not on the heap: its free part does not grow with the rank.
             items[FREE_HEAP] = large.account[stage, phase][FREE_HEAP]
         assert large.evaluation is not None and small.evaluation is not None and wide.evaluation is not None
         fewer = longer / (longer + 1) / factor

@@ -68,10 +68,10 @@ class Cores:
         """Return the Cores of a node with `on_node` ranks."""
         # Threads that are more than the cores take turns.
         crowd = max(1.0, on_node * machine.threads / machine.cores)
-        # A thread that has its turn finds 1 - 1 / crowd of the core's caches full of what others have left there.
+        # A thread that has its turn finds 1 - 1 / crowd of the core's caches full of other threads' data.
         slower = 1 + (machine.shared_core - 1) * 2 * (1 - 1 / crowd)
-        # Rates are of all cores at work, which share caches, memory and heat; the fewer are, the faster each is. What
-        # further threads of the ranks add to that is in the thread curve.
+        # Rates are of all cores at work, which share caches, memory and heat; the fewer are, the faster each is. The
+        # thread curve has the gain of further threads.
         idle = max(0.0, machine.cores - on_node * machine.threads) / max(1, machine.cores - 1)
         if machine.threads > 1 and machine.curve(machine.threads, on_node):
             idle = float(on_node == 1)
@@ -179,12 +179,12 @@ def _relative(operation: Operation, shares: Shares, limit: int, machine: Machine
     rows, missed = {ENTRIES: shares.entry_locality, COLUMNS: shares.column_locality}.get(
         operation.name, shares.locality
     )
-    # An edge whose source was among the last r different ones costs what a row of a matrix of r rows does.
+    # An edge whose source was among the last r different ones costs as much as a row of a matrix of r rows.
     share = np.append(-np.diff(missed), missed[-1])
     costs = machine.reading.of(row, np.append(rows[1:], 4 * rows[-1]) * row)
     each, remote = float(share @ costs), float(shares.remote.sum() / max(1, shares.edges.sum()))
     if operation.name not in (ENTRIES, COLUMNS) and remote:
-        # Rows of a turn lie in one of three parts of the halo buffers, and nothing tells in which order they are read.
+        # Rows of a turn lie in one of three parts of the halo buffers, and the order of reading them is unknown.
         part = np.array([min(limit / 3, float(shares.inward.received.mean()) * row)])
         each = (1 - remote) * each + remote * float(machine.reading.of(row, part)[0])
     return each / float(machine.reading.of(row, np.array([ROWS * row]))[0])

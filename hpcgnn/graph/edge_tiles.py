@@ -20,7 +20,7 @@ class EdgeTile:
 
     indptr: int64 (R + 1,), from 0 to E; sources: int32 (E,), rows of the block's source buffer; rows: int32 (R,) own
     rows, increasing; first, last: which edges of the block these are. row_ids: int64 (n_p,), column_ids: int64 of the
-    source buffer: original ids, for `edge_ids`, or None.
+    source buffer: original ids, for `edge_ids`, or None. consecutive: slice of the rows, or None.
     """
 
     indptr: torch.Tensor
@@ -30,6 +30,12 @@ class EdgeTile:
     last: int
     row_ids: torch.Tensor | None
     column_ids: torch.Tensor | None
+    consecutive: slice | None = None
+
+    @cached_property
+    def each(self) -> torch.Tensor:
+        """int32 (E,): numbers of the edges, from 0."""
+        return torch.arange(len(self.sources), dtype=torch.int32)
 
     @cached_property
     def segment(self) -> torch.Tensor:
@@ -39,7 +45,8 @@ class EdgeTile:
     @cached_property
     def owner(self) -> torch.Tensor:
         """int64 (E,): the own row that each edge belongs to."""
-        return self.rows.long()[self.segment]
+        at = self.consecutive
+        return self.rows.long()[self.segment] if at is None else self.segment + at.start
 
     @cached_property
     def edge_ids(self) -> torch.Tensor:
@@ -71,5 +78,6 @@ def edge_tiles(
         low = int(np.searchsorted(indptr, first, side="right")) - 1  # the row that holds edge `first`
         inside = block.indptr[low : high + 1].clamp(first, last) - first
         rows = torch.arange(low, high, dtype=torch.int32) if block.rows is None else block.rows[low:high]
-        yield EdgeTile(inside, block.indices[first:last], rows, first, last, row_ids, column_ids)
+        at = slice(low, high) if block.rows is None else None
+        yield EdgeTile(inside, block.indices[first:last], rows, first, last, row_ids, column_ids, at)
         first = last

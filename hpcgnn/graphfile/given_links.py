@@ -13,13 +13,13 @@ from hpcgnn.graphfile.schema import KINDS_OF_NEGATIVES, GivenLinks, Rows
 if TYPE_CHECKING:
     from hpcgnn.graphfile.storage import GraphFile
 
-#: What is held out, in this order.
+#: The splits with held-out edges, in this order.
 HELD = ("val", "test")
 #: What a file may have of each: pairs; pairs that all of them are compared with; nodes in place of the target of each.
 EDGES, NEGATIVES, TARGETS = "edges", "negatives", "negative_targets"
-#: What pairs are compared with: nothing that is given, pairs that all share, or nodes of their own.
+#: The kinds of negatives: none in the file, pairs that all edges share, or nodes for each edge.
 NONE, SHARED, EACH = KINDS_OF_NEGATIVES
-#: The attribute of the pairs that says how many of them are edges of the graph as well.
+#: The attribute with the number of pairs that are edges of the graph as well.
 AMONG = "among_edges"
 
 

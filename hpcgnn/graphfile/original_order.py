@@ -17,7 +17,7 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.graphfile.columns import written_columns
 from hpcgnn.graphfile.storage import SLAB_ROWS
 
-# What rank 0 holds of wide rows at a time.
+# Bytes of wide rows that rank 0 holds at a time.
 SLAB_BYTES = 64 << 20
 #: Nodes int64 (m,), ascending, and their rows: {name: (m, width)}.
 Slab = tuple[np.ndarray, dict[str, np.ndarray]]

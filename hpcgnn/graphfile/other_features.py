@@ -42,7 +42,7 @@ def with_other_features(file: GraphFile, path: str | Path, width: int, parts: in
             file.file.visit(names.append)  # links are not followed
             for name in names:
                 if not name.startswith(_FEATURES) and hasattr(file.file[name], "shape"):
-                    file.shape(name)  # refuses what lies in other files
+                    file.shape(name)  # refuses data in other files
                     file.file.copy(file.file[name], copy, name=name)
         except (KeyError, OSError, RuntimeError) as error:  # writing raises nothing: see writing.py
             raise FormatError(f"{file.path} cannot be copied ({error}); the file is corrupted") from error

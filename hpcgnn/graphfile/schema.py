@@ -14,7 +14,7 @@ import numpy as np
 from hpcgnn.graphfile.labels import CLASSIFICATION, LABELS, MULTILABEL, task_of
 
 SPLITS = {"train": 1, "val": 2, "test": 3}
-#: What held-out edges are compared with (see given_links.py).
+#: The kinds of negatives of held-out edges (see given_links.py).
 KINDS_OF_NEGATIVES = ("none", "shared", "each")
 
 

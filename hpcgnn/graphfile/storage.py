@@ -36,12 +36,12 @@ __all__ = ["FORMAT", "SLAB_ROWS", "SPLITS", "VERSION", "Csr", "Edges", "GraphDat
 __all__ += ["add_partitionings", "replacing", "write_graph"]
 
 FORMAT = "hpcgnn-graph"
-# Version 3 has a task besides, version 4 features of edges. What an older version can say is written as that version,
-# which older programs read.
+# Version 3 added a task, version 4 features of edges. A graph that fits an older version is written as that version, so
+# that older programs can read it.
 READABLE = 2, 3, 4
 VERSION = READABLE[-1]
 SLAB_ROWS = 1 << 16
-# What is read at a time: large enough for full speed, small enough to show that reading goes on.
+# Size of one read: large enough for full speed, small enough to show progress.
 PIECE_BYTES = 64 << 20
 # Called with a number of rows that are done.
 Progress = Callable[[int], object]
@@ -342,7 +342,7 @@ class GraphFile:
                 else:
                     around = np.empty((piece.stop - piece.start, *out.shape[1:]), between)
                     dataset.read_direct(around, np.s_[piece.start : piece.stop])
-                    with np.errstate(over="ignore"):  # what is too large becomes infinite
+                    with np.errstate(over="ignore"):  # numbers out of range become infinite
                         out[wanted if number is None else number[wanted]] = (
                             around if piece.whole else around[piece.rows()]
                         )

@@ -1,12 +1,12 @@
 """The numeric kernels: aggregation as a gather of rows, packing of rows, counter-based random numbers and dropout.
 
 Each kernel exists twice, as C (`native/`, compiled when the package is installed) and as a few lines of torch
-(`reference.py`), which is what the C is tested against and what serves where there is no compiler. The functions here
-check their arguments and pick one; `describe()` tells which. Environment: HPCGNN_KERNELS=auto|native|reference and
+(`reference.py`). Tests compare the C with the reference, which also runs if there is no compiler. The functions here
+check their arguments and pick one; `describe()` names it. Environment: HPCGNN_KERNELS=auto|native|reference and
 HPCGNN_VECTOR=baseline|avx2|avx512 (see `library.py`), read at the first call.
 
 They are plain calls and not registered as torch custom operators: their gradients are written by hand in `ops/`,
-nothing traces them, and the dispatcher takes longer than a small gather. docs/kernels.md says how one is added.
+nothing traces them, and the dispatcher takes longer than a small gather. docs/kernels.md describes how to add one.
 """
 
 from .activation import bias_gradient, elu, elu_gradient, relu_gradient

@@ -1,8 +1,7 @@
-"""What stands between two layers, in one pass over the rows: ELU, its gradient and ReLU's, and the gradient of a bias.
+"""Operations between two layers, in one pass over the rows: ELU, its gradient and ReLU's, and the gradient of a bias.
 
-torch's own ELU takes longer, for the sake of digits below those of the result. Layers of attention need an
-inner product per head beside each gradient, and the sums of its columns (see ops/attention_layer.py); both come from
-the same pass.
+torch's own ELU takes longer, for more digits than the result can hold. Layers of attention need an inner product per
+head with each gradient, and the sums of its columns (see ops/attention_layer.py). Both come from the same pass.
 """
 
 import torch
@@ -38,14 +37,18 @@ def elu_gradient(
     """out = gy where y > 0, else gy (y + 1): the gradient of ELU's input x, from its result y. y of None: out = gy,
     without ELU.
 
-    dots[i, h] = <out_i, x_i - bias> of head h, and sums (F,) += the sums of out's columns, where they are asked for:
-    what a layer of attention below needs of its output's gradient. scaled: what dots holds before multiplies its head
-    of out, after the sums. Dots are summed in the order of `attend_backward`'s <gy, z>, to the same bits where x - bias
-    is that z.
+    A layer of attention below needs two further results of its output's gradient, if they are not None. They are
+    dots[i, h] = <out_i, x_i - bias> of head h, and sums (F,) += the sums of out's columns. Dots are summed in the order
+    of `attend_backward`'s <gy, z>, to the same bits if x - bias is that z. No result depends on the number of threads.
 
-    out, gy, y and x (n, F) of one dtype, float32 or float64, rows contiguous; out may be any of the others itself.
-    dots: (n, H) of the same dtype, H a divisor of F, or None; x is needed with it, and a bias (F,), or None for zeros,
-    serves dots alone. No result depends on the number of threads. Raises ValueError for a wrong dtype, shape or layout.
+    Args:
+        out, gy, y, x: (n, F) of one dtype, float32 or float64, rows contiguous; out may be one of the others.
+        dots: (n, H) of the same dtype, H a divisor of F, or None; it needs x.
+        bias: (F,), or None for zeros; only for dots.
+        scaled: after the sums, each head of out is multiplied by the previous value of its dots.
+
+    Raises:
+        ValueError: a wrong dtype, shape or layout.
     """
     checks.matrix("gy", gy, _TYPES)
     given = {"out": out} | ({} if y is None else {"y": y}) | ({} if dots is None else {"x": x})
@@ -67,9 +70,9 @@ def relu_gradient(out: torch.Tensor, gradient: torch.Tensor, y: torch.Tensor, sc
     """out = 0 where y <= 0, else scale * gradient: the gradient of the input of ReLU and of dropout by this scale.
 
     y is their result: it is 0 where the unit was off or dropped.
-    out and y (n, F) of one dtype, float32, float64 or bfloat16, and gradient of the same, or float32 for bfloat16; rows
-    contiguous. out may be y itself, or gradient where that has its dtype. Raises ValueError for a wrong dtype, shape or
-    layout.
+    out and y are (n, F) of one dtype, float32, float64 or bfloat16. gradient has the same dtype, or float32 for
+    bfloat16. Rows are contiguous. out may be y itself, or gradient if that has its dtype. Raises ValueError for a wrong
+    dtype, shape or layout.
     """
     checks.matrix("y", y, checks.FLOATS)
     checks.matrix("out", out, (y.dtype,), *y.shape)

@@ -1,8 +1,7 @@
 """Gather and pack, the two ways rows of a node matrix are read at random, and the adding of rows at random places.
 
-`gather` is aggregation over a block of the adjacency; `pack` fills a send buffer; `add_rows` adds what came back. All
-are bound by memory, so scalings ride along instead of taking passes of their own, and no edge weight is read where
-there is none.
+`gather` is aggregation over a block of the adjacency; `pack` fills a send buffer; `add_rows` adds returned gradients.
+All are bound by memory. So scalings are part of the same pass, and a missing edge weight is not read.
 """
 
 import torch
@@ -39,16 +38,18 @@ def gather(
     with e in [indptr[i], indptr[i+1]) and r = rows[i], or i where `rows` is None. Without `accumulate`, stored rows
     that have no edges become 0. Rows of y that are not stored are left alone.
 
-    y             (n_dst, F) float32 with float32 x, float64 with float64 x, bfloat16 or float32 with bfloat16 x
-    x             (n_src, F); each row of x and y contiguous, rows any distance apart; must not overlap y
-    indptr        (R + 1,) int64; may start above 0, as a slice of a longer one does
-    indices       (E,) int32, E >= indptr[R]
-    rows          (R,) int32, strictly increasing; None requires R == n_dst
-    weight        (E,), source_scale (n_src,), row_scale (n_dst,): float64 with float64 x, else float32
+    Sums are formed in float64 for float64 x, else in float32, in the order of the edges (longer rows in chunks of 8192
+    edges). So results do not depend on the number of threads. The function does not record gradients, and does not
+    check index ranges (see `check_block`). Raises ValueError for a wrong dtype, shape or layout, MemoryError.
 
-    Sums are formed in float64 for float64 x, else in float32, in the order of the edges (rows of more than 8192 edges
-    in chunks of that many): results do not depend on the number of threads. Neither autograd nor index ranges are
-    looked after: see `check_block` for the latter. Raises ValueError for a wrong dtype, shape or layout, MemoryError.
+    Args:
+        y: (n_dst, F) float32 with float32 x, float64 with float64 x, bfloat16 or float32 with bfloat16 x.
+        x: (n_src, F); each row of x and y contiguous, rows any distance apart; must not overlap y.
+        indptr: (R + 1,) int64; may start above 0, as a slice of a longer one does.
+        indices: (E,) int32, E >= indptr[R].
+        rows: (R,) int32, strictly increasing; None requires R == n_dst.
+        weight, source_scale, row_scale: (E,), (n_src,), (n_dst,), or None; float64 with float64 x, else float32.
+        accumulate: whether to add to y.
     """
     checks.matrix("x", x, checks.FLOATS)
     y_dtypes = (torch.bfloat16, torch.float32) if x.dtype == torch.bfloat16 else (x.dtype,)
@@ -69,9 +70,9 @@ def gather(
 def pack(out: torch.Tensor, x: torch.Tensor, index: torch.Tensor, scale: torch.Tensor | None = None) -> None:
     """out[i] = scale[index[i]] * x[index[i]]: rows to send, scaled, and narrowed if `out` is bfloat16 and x float32.
 
-    out (m, F), x (n, F) of one dtype (float32, float64, bfloat16) or out bfloat16 with x float32; index (m,) int32 in
-    [0, n), not checked; scale (n,) float64 with float64 x, else float32. Raises ValueError for a wrong dtype, shape
-    or layout.
+    out (m, F) and x (n, F) are of one dtype (float32, float64, bfloat16), or out is bfloat16 and x float32. index is
+    (m,) int32 in [0, n), not checked. scale is (n,) float64 with float64 x, else float32. Raises ValueError for a wrong
+    dtype, shape or layout.
     """
     checks.matrix("x", x, checks.FLOATS)
     out_dtypes = (torch.float32, torch.bfloat16) if x.dtype == torch.float32 else (x.dtype,)
@@ -91,13 +92,19 @@ def add_rows(
     weight: torch.Tensor | None = None,
     distinct: bool = False,
 ) -> None:
-    """out[index[i]] += weight[i] * x[place[i]], for one i after another: what torch's index_add_ does with one thread.
+    """out[index[i]] += weight[i] * x[place[i]], for one i after another, as torch's index_add_ with one thread.
 
-    out (n, F) and x (k, F) of one dtype (float32, float64, bfloat16), which must not overlap; index (m,) int32 in
-    [0, n), not checked; place (m,) int32 in [0, k), None: x has m rows, taken in order; weight (m,) float64 with
-    float64 x, else float32; distinct: whether no row of out is named twice, which is taken on trust and shares the work
-    out better. Sums are formed in the order of i, whatever the number of threads. Raises ValueError for a wrong dtype,
-    shape or layout.
+    Sums are formed in the order of i, whatever the number of threads.
+
+    Args:
+        out, x: (n, F) and (k, F) of one dtype (float32, float64, bfloat16); they must not overlap.
+        index: (m,) int32 in [0, n), not checked.
+        place: (m,) int32 in [0, k); None: x has m rows, taken in order.
+        weight: (m,) float64 with float64 x, else float32.
+        distinct: whether index has no row twice, for a better split of the work; not checked.
+
+    Raises:
+        ValueError: a wrong dtype, shape or layout.
     """
     checks.matrix("out", out, checks.FLOATS)
     checks.vector("index", index, torch.int32, None)
@@ -111,10 +118,10 @@ def add_rows(
 def check_block(
     indptr: torch.Tensor, indices: torch.Tensor, rows: torch.Tensor | None, num_rows: int, num_sources: int
 ) -> None:
-    """Checks once what `gather` takes for granted at every call: that every index of a block is in range.
+    """Checks that every index of a block is in range; `gather` does not check this.
 
-    indptr (R + 1,) int64, indices (E,) int32, rows (R,) int32 or None; `num_rows` and `num_sources` are the numbers
-    of rows of the y and x to come. Raises ValueError naming the first fault and where it is.
+    indptr (R + 1,) int64, indices (E,) int32, rows (R,) int32 or None. `num_rows` and `num_sources` are the numbers of
+    rows of y and x. Raises ValueError naming the first fault and its place.
     """
     num_stored = checks.row_pointer(indptr)
     checks.vector("indices", indices, torch.int32, None)

@@ -6,10 +6,9 @@ NeurIPS 2022): `attend_forward` once per block, then `attend_finish`; a single b
 pass. The gradient is formed at the owner of the *source*, from the destinations' [gy | a_dst, lse, D] streamed past it,
 with nothing fetched twice: `attend_backward` once per transposed block.
 
-Features may be large, the softmax then saturated and the gradient of a logit 0, though it is a difference of inner
-products as large as the features. Hence what is subtracted is rounded alike, and lse = max + log(denominator), which
-would lose the logarithm, may be given as the maximum, gy being divided by the denominator (where heads are not
-averaged).
+With large features the softmax is saturated, and the gradient of a logit is 0. Yet it is a difference of inner products
+as large as the features. So both terms of the difference are rounded alike. Also lse = max + log(denominator) would
+lose the logarithm. So lse may be the maximum alone, and gy is divided by the denominator (if heads are not averaged).
 
 Attention weights exist for a few edges at a time only. Notation: H heads of width D, F = H·D; columns h·D to
 h·D + D - 1 of a row belong to head h.
@@ -97,28 +96,31 @@ def attend_forward(
     With e in [indptr[i], indptr[i+1]), r = rows[i] (or i), j = indices[e], [z | a_src] = source:
 
         logit[e, h]       = leaky_relu(a_dst[r, h] + a_src[j, h] + edge_term[e, h]; slope)
-        running_max[r, h] = max(itself, logit[e, h] over e); what y and denominator held is scaled to the new maximum
+        running_max[r, h] = max(itself, logit[e, h] over e); y and denominator are scaled to the new maximum
         denominator[r, h] += sum over e of exp(logit[e, h] - running_max[r, h])
         y[r, h]           += sum over e of mask[e, h] / (1 - p) * exp(logit[e, h] - running_max[r, h]) * z[j, h]
 
-    y            (n_dst, F), 0 before the first block; float32 or float64, as all that follow
-    running_max  (n_dst, H), -inf before the first block; denominator (n_dst, H), 0 before the first block
-    a_dst        (n_dst, H); source (n_src, F + H)
-    indptr       (R + 1,) int64, may start above 0; indices (E,) int32; rows (R,) int32, increasing, None: R == n_dst
-    edge_term    (E, H), the edge's part of the logit before the leaky ReLU, or None
-    dropout      None or (p, key, dst_ids (n_dst,) int64, src_ids (n_src,) int64): attention weights are dropped at
-                 rate p. The word of (edge, h) is word h % 4 of Philox4x32-10 at the counter (dst mod 2**32,
-                 src mod 2**32, dst >> 32 & 0xffff | (src >> 32 & 0xffff) << 16, occurrence * ceil(H / 4) + h // 4),
-                 and a word of at least p * 2**32 keeps. `occurrence` counts the edges of the same ends before it; they
-                 must be neighbours in the row, and in the same block.
-    complete     whether the block has all edges of all rows (then rows is None): what y, running_max and denominator
-    hold
-                 before does not matter, and y is divided by the denominator and gets the bias (F,) or None; what is
-                 left for `attend_finish` is lse. A row is then written once instead of three times
-
-    Rows of all matrices are contiguous and any distance apart. Ranges of indices are taken for granted (`check_block`).
+    Rows of all matrices are contiguous and any distance apart. Ranges of indices are not checked (see `check_block`).
     Results do not depend on the number of threads; between orders of blocks they differ by rounding. Raises ValueError
     for a wrong dtype, shape or layout, MemoryError.
+
+    Args:
+        y: (n_dst, F), 0 before the first block; float32 or float64, as all others.
+        running_max: (n_dst, H), -inf before the first block.
+        denominator: (n_dst, H), 0 before the first block.
+        a_dst, source: (n_dst, H) and (n_src, F + H).
+        indptr, indices: (R + 1,) int64, may start above 0; (E,) int32.
+        rows: (R,) int32, increasing; None requires R == n_dst.
+        edge_term: (E, H), the edge's part of the logit before the leaky ReLU, or None.
+        dropout: None or (p, key, dst_ids (n_dst,) int64, src_ids (n_src,) int64), for attention weights at rate p. The
+            word of (edge, h) is word h % 4 of Philox4x32-10 at the counter `(dst mod 2**32, src mod 2**32,
+            dst >> 32 & 0xffff | (src >> 32 & 0xffff) << 16, occurrence * ceil(H / 4) + h // 4)`. A word of at least
+            p * 2**32 keeps. `occurrence` counts the edges of the same ends before it. They must be neighbours in the
+            row, and in the same block.
+        complete: whether the block has all edges of all rows (then rows is None). Earlier values of y, running_max and
+            denominator do not matter then. A row is written once instead of three times: y is divided by the
+            denominator and gets the bias, and `attend_finish` only makes lse.
+        bias: (F,) or None, with `complete` only.
     """
     width = _width("y", y, heads)
     num, dtypes = y.shape[0], (y.dtype,)
@@ -162,10 +164,15 @@ def attend_finish(
 ) -> None:
     """After the last block: y[r, h] = y[r, h] / denominator[r, h] + bias[h], and lse = running_max + log(denominator).
 
-    share: (n, H), gets 1 / denominator, and lse then running_max alone; or None. y (n, F), or None where
-    `attend_forward` has done its part; bias (F,) or None, the others (n, H), of one dtype; lse may be running_max, and
-    denominator is used up. Rows without edges get y = bias, lse = +inf, so that exp(logit - lse) = 0, and a share of 1.
-    y is passed over once. Raises ValueError for a wrong dtype or shape.
+    Rows without edges get y = bias, lse = +inf, so that exp(logit - lse) = 0, and a share of 1. It makes one pass over
+    y. Raises ValueError for a wrong dtype or shape.
+
+    Args:
+        y: (n, F), or None if `attend_forward` has finished it.
+        running_max, denominator: (n, H); denominator is overwritten.
+        lse: (n, H), may be running_max.
+        bias: (F,) or None.
+        share: (n, H), gets 1 / denominator, and lse is then running_max alone; or None.
     """
     heads = lse.shape[1] if isinstance(lse, torch.Tensor) and lse.dim() == 2 else 1
     checks.matrix("lse", lse, _FLOATS)
@@ -223,24 +230,24 @@ def attend_backward(
         da        = alpha * (<gy[i, h], m * z[j, h]> - D[i, h]) * (1 if s > 0 else slope)
         ga_src[j, h] += da;  ga_dst[i, h] += da;  g_edge_term[e, h] = da
 
-    gz           (n, F), ga_src (n, H): added to; float32 or float64, as all that follow
-    ga_dst       (n_cols, H): added to; must not overlap the others
-    returns      (E,) int32 or None: the row of ga_dst, which may then have any number of rows, that each edge adds to,
-                 where that is not its column; not checked
-    z_src        (n, F + H)
-    remote       (n_cols, G + 3 H) with G = F or, with `shared` (heads are averaged), G = F / H: one gy for every head,
-                 which the caller has divided by H. D[i, h] = <gy[i, h], y[i, h]>, y and lse being `attend_finish`'s.
-                 With a share, gy is times that, and so D; not with `shared`, where one gy serves several shares
-    edge_term    (E, H) or None, in the order of this block's edges, and so its gradient g_edge_term, which is written
-    bias         (F,), that was added to y and taken off again for D, which has rounded it: so is m z then; or None.
-    Where one
-                 edge outweighs all others y is m z to the bit, and da exactly 0 if `elu_gradient` has made D
-    dropout      as forwards: (p, key, dst_ids (n_cols,), src_ids (n,)), with the ids of the same ends complete
-    whether the block has all edges of all rows (then rows is None): gz and ga_src become the gradients, whatever
-                 they hold before, and may be the very columns of z_src (and nothing else of it); ga_dst is added to
-
     The rest is as for `attend_forward`. Results, ga_dst included, do not depend on the number of threads, bit for bit:
-    every element is summed in the order of the edges (rows of more than 8192 edges in chunks of that many).
+    every element is summed in the order of the edges (longer rows in chunks of 8192 edges).
+
+    Args:
+        gz, ga_src: (n, F) and (n, H), added to; float32 or float64, as all others.
+        ga_dst: (n_cols, H), added to; must not overlap the others.
+        z_src: (n, F + H).
+        remote: (n_cols, G + 3 H) with G = F. D[i, h] = <gy[i, h], y[i, h]>, with y and lse of `attend_finish`. With a
+            share, the caller has multiplied gy by it, and so D; not with `shared`, whose gy serves several shares.
+        shared: whether heads are averaged. Then G = F / H: one gy for every head, which the caller has divided by H.
+        edge_term, g_edge_term: (E, H) or None, in the order of this block's edges; the gradient is written.
+        dropout: as forwards: (p, key, dst_ids (n_cols,), src_ids (n,)), with the ids of the same ends.
+        complete: whether the block has all edges of all rows (then rows is None). gz and ga_src then become the
+            gradients, whatever their earlier values, and may be the columns of z_src. ga_dst is added to.
+        bias: (F,) or None. It was added to y, and its subtraction has rounded D. So m z is rounded alike. If one edge
+            outweighs all others, y is m z to the bit, and da exactly 0 if `elu_gradient` has made D.
+        returns: (E,) int32 or None: the row of ga_dst that each edge adds to, in place of its column. ga_dst may then
+            have any number of rows; not checked.
     """
     width = _width("gz", gz, heads)
     num, dtypes = gz.shape[0], (gz.dtype,)

@@ -91,7 +91,6 @@ def row_pointer(indptr: torch.Tensor) -> int:
 
 
 def written(tensor: torch.Tensor) -> None:
-    """Tells autograd that compiled code has written to `tensor`, so that a stale saved tensor is an error, not a
-    wrong gradient."""
+    """Marks `tensor` as written for autograd, so that a stale saved tensor is an error, not a wrong gradient."""
     if not tensor.is_inference():
         torch.autograd.graph.increment_version(tensor)

@@ -1,26 +1,26 @@
-"""The fewest vertices that touch every edge of a bipartite graph: who sends what between two ranks hangs on it."""
+"""The minimum vertex cover of a bipartite graph, which decides the messages between two ranks."""
 
 import torch
 
 from . import checks
 from .library import kernels
 
-# Bits of what `least_cover` returns.
+# Bits of the results of `least_cover`.
 MOST_LEFT, MOST_RIGHT = 1, 2
 
 
 def least_cover(indptr: torch.Tensor, indices: torch.Tensor, num_right: int) -> tuple[int, torch.Tensor, torch.Tensor]:
     """The least vertex covers of a bipartite graph: (vertices of each, left uint8 (n,), right uint8 (num_right,)).
 
-    There may be many. Bit MOST_LEFT of left and right marks the one that has as many left vertices as a least cover can
-    have, bit MOST_RIGHT the one with as many right ones.
+    There may be many. Bit MOST_LEFT of left and right marks the least cover with the most left vertices, bit MOST_RIGHT
+    the one with the most right vertices.
 
-    indptr: int64 (n + 1,), of the left vertices; may start above 0, as a slice of a longer one does. indices: int32
-    (E,) in [0, num_right), not checked; an edge may stand there more than once. Time O(E √V), beside the edges 4 bytes
-    for each and 24 for each vertex. The result depends on the order of vertices and edges alone.
+    indptr is int64 (n + 1,), of the left vertices; it may start above 0, as a slice of a longer one does. indices is
+    int32 (E,) in [0, num_right), not checked; edges may be repeated. It takes time O(E √V), and 4 bytes for each edge
+    and 24 for each vertex. The result depends on the order of vertices and edges alone.
 
-    A cover has as many vertices as a matching has edges (König 1931), which is found by Hopcroft and Karp's algorithm
-    (SIAM J. Comput. 1973). Raises ValueError for a wrong dtype or layout, MemoryError.
+    A least cover has as many vertices as a largest matching has edges (König 1931). Hopcroft and Karp's algorithm
+    (SIAM J. Comput. 1973) finds the matching. Raises ValueError for a wrong dtype or layout, MemoryError.
     """
     checks.row_pointer(indptr)
     checks.vector("indices", indices, torch.int32, None)

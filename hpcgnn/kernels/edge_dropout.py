@@ -1,8 +1,7 @@
-"""Edge dropout: the part of a block that is left where each edge is dropped with probability p (DropEdge: Rong et al.,
-ICLR 2020).
+"""Edge dropout: the rest of a block after each edge is dropped with probability p (DropEdge: Rong et al., ICLR 2020).
 
-What is dropped is a function of (key, destination, source, how many equal edges come before), in ids of nodes. So the
-owner of either end drops the same edges, and both directions of an aggregation do.
+The decision is a function of (key, destination, source, number of equal edges before), in ids of nodes. So the owner of
+either end drops the same edges, and both directions of an aggregation do.
 """
 
 from typing import NamedTuple
@@ -17,8 +16,9 @@ from .randomness import checked_key
 
 
 class Columns(NamedTuple):
-    """What there is of each edge: indices (E,) int32, and weight (E,) float32 or float64 and edge (E,) int32 or int64,
-    or None.
+    """The columns of edges: indices (E,) int32; weight (E,) float32 or float64, or None.
+
+    edge: (E,) int32 or int64, or None.
     """
 
     indices: torch.Tensor
@@ -38,16 +38,18 @@ def drop_edges(
     kept_indptr: torch.Tensor,
     kept: Columns | None,
 ) -> int:
-    """Writes the kept edges of a block to `kept_indptr` and `kept`, in their order; returns how many there are.
+    """Writes the kept edges of a block to `kept_indptr` and `kept`, in their order; returns their number.
 
-    indptr (R + 1,) int64, columns, rows (R,) int32 or None: the block, as `gather` has it; not checked for ranges
-    ids          (n,) and (columns,) int64: original ids of all rows and of all columns
-    ends         what rows are of their edges: `rows_are_destinations`, `rows_are_sources`, or `rows_are_either` where
-                 an edge and its reverse are one edge, which is kept or dropped whole
-    key          from `stream_key`; p: below 1, rounded to a multiple of 2**-32
-    degree       (n,) float64: the weights of kept edges (ones, if there are none) are added at their row
-    kept_indptr  (R + 1,) int64, from 0; kept: Columns of the same kinds and of any length, or None: edges are counted
-                 only, as they are where `kept` is too short for them
+    Args:
+        indptr, columns, rows: (R + 1,) int64, Columns, and (R,) int32 or None: the block, as of `gather`; not checked.
+        ids: (n,) and (columns,) int64: original ids of all rows and of all columns.
+        ends: the rows' end of their edges: `rows_are_destinations`, `rows_are_sources`, or `rows_are_either`. The last
+            treats an edge and its reverse as one edge, which is kept or dropped whole.
+        key: from `stream_key`.
+        p: below 1, rounded to a multiple of 2**-32.
+        degree: (n,) float64: the weights of kept edges (ones, if there are none) are added at their row.
+        kept_indptr: (R + 1,) int64, from 0.
+        kept: Columns of the same kinds and of any length. If it is None or too short, edges are only counted.
 
     An edge of a node to itself is never dropped. Equal edges must be neighbours in their row. Results do not depend on
     the number of threads. Raises ValueError for a wrong dtype, shape, layout, key or p.

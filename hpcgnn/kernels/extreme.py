@@ -1,8 +1,7 @@
-"""Largest of neighbours: the other way than summing to make one row of many, and the sums that are its gradient.
+"""The elementwise maximum of neighbours' rows, and the sums of its gradient.
 
-Equal elements share the gradient evenly (as torch.amax has it): a rule that does not depend on the order of the edges,
-and so neither on the partition nor on the number of ranks. After a ReLU many neighbours are equally zero, so the rule
-matters.
+Equal elements share the gradient evenly, as in torch.amax. This rule does not depend on the order of the edges, and so
+neither on the partition nor on the number of ranks. After a ReLU many neighbours are zero, so the rule matters.
 """
 
 import torch
@@ -33,15 +32,16 @@ def gather_largest(
     """Takes the edges of one block into the largest elements of the rows it stores:
 
         y[r, c]     = max(itself, x[indices[e], c] over e)
-        count[r, c] = how many edges of all blocks so far have that element
+        count[r, c] = number of edges of all blocks so far with that element
 
     with e in [indptr[i], indptr[i+1]) and r = rows[i], or i where `rows` is None.
 
-    y, count  (n_dst, F) float32 or float64; before the first block y is -inf and count 0
-    x         (n_src, F) of the same dtype; rows of all three contiguous, any distance apart
-    indptr    (R + 1,) int64; indices (E,) int32; rows (R,) int32 increasing, or None
+    Args:
+        y, count: (n_dst, F) float32 or float64; before the first block y is -inf and count 0.
+        x: (n_src, F) of the same dtype; rows of all three contiguous, any distance apart.
+        indptr, indices, rows: (R + 1,) int64, (E,) int32, and (R,) int32 increasing or None.
 
-    A NaN stays, its count means nothing. Ranges of indices are taken for granted. Raises ValueError for a wrong dtype,
+    A NaN stays, and its count means nothing. Ranges of indices are not checked. Raises ValueError for a wrong dtype,
     shape or layout.
     """
     checks.matrix("y", y, _FLOATS)
@@ -62,15 +62,17 @@ def gather_matching(
     *,
     rows: torch.Tensor | None = None,
 ) -> None:
-    """Sums what belongs to equal elements: y[r, c] += sum over e of g[j, c] where value[j, c] == own[r, c].
+    """Sums the gradients of equal elements: y[r, c] += sum over e of g[j, c] where value[j, c] == own[r, c].
 
-    With [g | value] = x, j = indices[e], e in [indptr[i], indptr[i+1]) and r = rows[i], or i where `rows` is None. With
-    the largest elements as `value` and their gradients divided by their counts as g, this is the gradient of
-    `gather_largest` at the owner of the sources.
+    Here [g | value] = x, j = indices[e], e in [indptr[i], indptr[i+1]) and r = rows[i], or i where `rows` is None. It
+    gives the gradient of `gather_largest` at the owner of the sources. For this, `value` has the largest elements, and
+    g their gradients divided by their counts.
 
-    y, own    (n, F) float32 or float64; y is added to
-    x         (n_cols, 2 F) of the same dtype; rows contiguous, any distance apart
-    The rest is as for `gather_largest`.
+    Other arguments are as for `gather_largest`.
+
+    Args:
+        y, own: (n, F) float32 or float64; y is added to.
+        x: (n_cols, 2 F) of the same dtype; rows contiguous, any distance apart.
     """
     checks.matrix("y", y, _FLOATS)
     checks.matrix("own", own, (y.dtype,), rows=y.shape[0], columns=y.shape[1])

@@ -1,7 +1,7 @@
-"""What compiled kernels and the reference have in common: functions that the public ones call with checked arguments.
+"""The common interface of compiled kernels and the reference: functions with checked arguments.
 
-`reference.py` has them as functions of a module, `native.py` as methods. What each of them does is said where it is
-called from (`aggregation.py`, `attention.py` and so on).
+`reference.py` has them as functions of a module, `native.py` as methods. The public functions that call them document
+them (`aggregation.py`, `attention.py` and so on).
 """
 
 from typing import Protocol

@@ -1,8 +1,7 @@
-"""The compiled library's constants, structures and functions, read from `native/interface.h`, and how tensors become
-arguments.
+"""The compiled library's constants, structures and functions, read from `native/interface.h`, and their arguments.
 
-Nothing of that file is written a second time here: `read` makes ctypes' definitions of it when the package is imported,
-and the library is used only if it was built from the same sources (`library.py`).
+No part of that file is repeated here: `read` makes ctypes' definitions of it when the package is imported. The library
+is used only if it was built from the same sources (`library.py`).
 """
 
 import ctypes
@@ -23,15 +22,13 @@ _NUMBERS = {
     "uint64_t": c_uint64,
     "double": c_double,
 }
-#: What `ctypes.byref` gives, which has no name.
+#: The type of `ctypes.byref`'s result, which has no name.
 Pointer = Any
 _WORD = re.compile(r"(?:const )?(\w+) (\*?)(\w+)$")
 
 
 class Interface(NamedTuple):
-    """What a header declares: {name: value}, {name: ctypes.Structure} and {name: (type of the result, types of the
-    arguments)}.
-    """
+    """A header's declarations: {name: value}, {name: ctypes.Structure}, {name: (result type, argument types)}."""
 
     constants: dict[str, int]
     structures: dict[str, type[ctypes.Structure]]
@@ -39,8 +36,7 @@ class Interface(NamedTuple):
 
 
 def read(text: str) -> Interface:
-    """The interface that a header declares, in as much of C as `native/interface.h` says. Raises ValueError for a
-    type or a line that it does not know."""
+    """Parse a header, in `native/interface.h`'s subset of C. Raises ValueError for an unknown type or line."""
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     found = Interface({}, {}, {})
 
@@ -92,7 +88,7 @@ def _codes(*names: str) -> dict[str, int]:
     return {name: _CONSTANTS[f"HG_{name.upper()}"] for name in names}
 
 
-#: {type or name: code}; vector paths, the narrowest first; {code: name} of what is wrong with a block.
+#: {type or name: code}; vector paths, the narrowest first; {code: name} of a block's faults.
 ELEMENT_CODES = dict(
     zip((torch.float32, torch.float64, torch.bfloat16), _codes("f32", "f64", "bf16").values(), strict=True)
 )
@@ -103,7 +99,7 @@ BLOCK_FAULTS = {_CONSTANTS["HG_VALID"]: ""} | {
         "indptr_start", "indptr_order", "indptr_end", "row_range", "row_order", "index_range"
     ).items()
 }
-#: {what the rows of a block are of its edges: code}.
+#: {the end of the edges that a block's rows are: code}.
 EDGE_ENDS = _codes("rows_are_destinations", "rows_are_sources", "rows_are_either")
 SUMMED_ROWS = _CONSTANTS["HG_SUMMED_ROWS"]
 FLOAT_PRODUCTS, ROUNDED_PRODUCTS = _CONSTANTS["HG_FLOAT_PRODUCTS"], _CONSTANTS["HG_ROUNDED_PRODUCTS"]
@@ -120,8 +116,10 @@ def rows_of(tensor: torch.Tensor | None) -> tuple[int | None, int]:
 
 
 def filled(name: str, tensors: Mapping[str, torch.Tensor | None], **values: float | None) -> Pointer:
-    """A pointer to the structure of this name, of the pointers to these tensors, the distances of rows that it has
-    fields for, and these values. What is not given is 0 or NULL."""
+    """Return a pointer to a structure, filled with pointers to tensors, their row strides, and values.
+
+    Row strides are set if the structure has fields for them. Other fields are 0 or NULL.
+    """
     kind = INTERFACE.structures[name]
     known = {field[0] for field in kind._fields_}
     for field, tensor in tensors.items():

@@ -1,9 +1,9 @@
-"""Finds, loads and describes the compiled library, or says why there is none.
+"""Finds, loads and describes the compiled library, or gives the reason why there is none.
 
-The library is loaded at the first call of a kernel, not at import, and always after torch: it asks for the OpenMP
-runtime by the soname `libgomp.so.1`, and finding the one that torch bundles already in the process it uses that one.
-Two runtimes would keep two pools of threads that fight for the same cores. (Compiled with clang
-it asks for libomp instead and works, but with that second pool; `describe` shows it. gcc is the one to use.)
+The library is loaded at the first call of a kernel, not at import, and always after torch. It needs the OpenMP runtime
+by the soname `libgomp.so.1`, and uses torch's bundled one, which is then already in the process. Two runtimes would
+keep two pools of threads that fight for the same cores. Compiled with clang it needs libomp instead and works, but with
+that second pool; `describe` shows it. So use gcc.
 
 Environment variables, read once:
 
@@ -11,8 +11,8 @@ HPCGNN_KERNELS   auto (default): native if there is a library, else the referenc
                  native: an error if there is none; reference: pure torch.
 HPCGNN_VECTOR    baseline, avx2 or avx512 forces a vector path; by default the widest that the processor has.
 
-A library that was built from other sources than lie beside it would be called with arguments that it does not know. It
-is never used: what differs, and the remedy, is the error.
+A library built from other sources than the present ones would get arguments that it does not know. It is never used:
+the error names the difference and the remedy.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from .interface import INTERFACE, VECTOR_PATHS
 from .native import Native
 from .sources import fingerprint
 
-#: The library of this interpreter; those of other ones may lie beside it.
+#: The library of this interpreter; libraries of other ones may lie in the same folder.
 FILE = Path(__file__).with_name("_native" + sysconfig.get_config_var("EXT_SUFFIX"))
 
 
@@ -61,7 +61,7 @@ class Loaded:
         return replace(self, kernels=Native(self.library, vector_path, multiplies, rounds), vector_path=vector_path)
 
 
-#: watch(name of a kernel, its arguments): what is entered while the kernel runs.
+#: watch(name of a kernel, its arguments) -> the context manager to enter while the kernel runs.
 Watch = Callable[[str, tuple[Any, ...]], AbstractContextManager[object]]
 
 _serving: Loaded | None = None
@@ -69,8 +69,10 @@ _watched: Kernels | None = None
 
 
 def load(check_sources: bool = True) -> Loaded:
-    """The kernels that serve: those that `choose` has found at the first call, or that `use` has put in their
-    place. check_sources: as of `choose`, at the first call."""
+    """Return the kernels in use: the result of `choose` at the first call, or the argument of `use`.
+
+    check_sources: as of `choose`, at the first call.
+    """
     found = _serving
     if found is None:
         found = choose(check_sources=check_sources)
@@ -79,17 +81,23 @@ def load(check_sources: bool = True) -> Loaded:
 
 
 def use(loaded: Loaded | None) -> Loaded | None:
-    """From now on these kernels serve (None: those that `choose` will find); returns those that have served before."""
+    """Use these kernels from now on (None: the result of `choose`); return the previous ones."""
     global _serving
     before, _serving = _serving, loaded
     return before
 
 
 def choose(file: Path | None = None, check_sources: bool = True) -> Loaded:
-    """The kernels that the environment asks for, compiled ones from this file (None: FILE). check_sources: read the
-    sources beside it, to see whether it was made of them; another rank of the node may have done that. Raises
-    ValueError for a wrong environment variable and LibraryError if HPCGNN_KERNELS=native cannot be met, or the library
-    is of other sources. Warns if it falls back unasked."""
+    """Return the kernels that the environment selects. Warns if it falls back by itself.
+
+    Args:
+        file: the compiled library (None: FILE).
+        check_sources: whether to compare its hash with the sources; another rank of the node may have done that.
+
+    Raises:
+        ValueError: an environment variable has a wrong value.
+        LibraryError: HPCGNN_KERNELS=native without a library, or a library of other sources.
+    """
     wanted = os.environ.get("HPCGNN_KERNELS", "auto")
     if wanted not in ("auto", "native", "reference"):
         raise ValueError(f"HPCGNN_KERNELS must be auto, native or reference, not {wanted!r}")
@@ -121,7 +129,7 @@ def choose(file: Path | None = None, check_sources: bool = True) -> Loaded:
 
 
 def _difference(library: ctypes.CDLL, check_sources: bool) -> str | None:
-    """What the library has otherwise than the sources and the interface read here; None: nothing."""
+    """Return the difference between the library and the sources or the interface; None if there is none."""
     for name in ("hg_sources", "hg_value"):
         if not hasattr(library, name):
             return "is of an earlier version: it does not say what it was built from"
@@ -172,11 +180,15 @@ class _Watched:
 def describe() -> dict[str, Any]:
     """Which kernels run in this process, as plain values for a run record.
 
-    Keys: `native` (bool), `reason` (str or None: why not), `file`, `vector_path` (str or None), `vector_paths` (those
-    this processor could use), `openmp_runtimes` (files of the OpenMP runtimes in the process; more than one is a
-    fault), `threads` (int: torch's setting, which the kernels follow at each call), `products` and `rounded_products`
-    (whose kernel multiplies float32 matrices as they are, and with rounded factors: "own" or "torch", see products.py;
-    "none": our own do not round here).
+    Returns:
+        native: bool.
+        reason: str or None, the reason for the reference.
+        file, vector_path: str or None.
+        vector_paths: the paths that this processor could use.
+        openmp_runtimes: files of the OpenMP runtimes in the process; more than one is a fault.
+        threads: int, torch's setting, which the kernels follow at each call.
+        products, rounded_products: the kernel of float32 products, and of products with rounded factors: "own" or
+            "torch" (see products.py); "none": our own do not round here.
     """
     loaded = load()
     native = loaded.kernels if isinstance(loaded.kernels, Native) else None

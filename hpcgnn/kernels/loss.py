@@ -11,12 +11,16 @@ _TYPES = (torch.float32, torch.float64)
 def cross_entropy(
     gradient: torch.Tensor | None, logits: torch.Tensor, rows: torch.Tensor | None, labels: torch.Tensor
 ) -> float:
-    """Σ_i -log softmax(logits[rows[i]])[labels[i]], summed in float64. The result depends on no number of threads.
+    """Σ_i -log softmax(logits[rows[i]])[labels[i]], summed in float64. It does not depend on the number of threads.
 
-    logits (n, C), float32 or float64, rows contiguous; rows (m,) int64, all different, or None: all of them; labels
-    (m,) int64. gradient: None, or (n, C) of the same dtype, maybe logits itself, which gets at these rows, and nowhere
-    else, the gradient of the sum. Raises ValueError for a wrong dtype, shape or layout, or a row or label that is not
-    there.
+    Args:
+        gradient: None, or (n, C) of logits' dtype, maybe logits itself; these rows, and no others, get the gradient.
+        logits: (n, C), float32 or float64, rows contiguous.
+        rows: (m,) int64, all different, or None for all rows.
+        labels: (m,) int64.
+
+    Raises:
+        ValueError: a wrong dtype, shape or layout, or a row or label out of range.
     """
     checks.matrix("logits", logits, _TYPES)
     checks.vector("rows", rows, torch.int64, None, optional=True)

@@ -20,14 +20,14 @@ def rule(p: float) -> tuple[int, float]:
 
 
 def kept_scale(p: float) -> float:
-    """What `dropout` multiplies the values by that it keeps: 1 / (1 - p), with p as it is rounded."""
+    """Return the factor of kept values in `dropout`: 1 / (1 - p), with the rounded p."""
     return rule(p)[1]
 
 
 def dropout(out: torch.Tensor, x: torch.Tensor, ids: torch.Tensor, key: int, p: float) -> None:
     """out[i, c] = x[i, c] / (1 - p) where the random word of (ids[i], c) keeps it, else 0.
 
-    out and x (n, F) of one dtype, float32, float64 or bfloat16, rows contiguous; out may be x itself, but must not
+    out and x are (n, F) of one dtype, float32, float64 or bfloat16, rows contiguous. out may be x itself, but must not
     overlap it otherwise. ids (n,) int64: the original node ids. key: from `stream_key`. p is rounded to a multiple of
     2**-32; p = 0 copies and p = 1 gives zeros. Raises ValueError for a wrong dtype, shape, layout, key or p.
     """
@@ -54,10 +54,10 @@ def dropout_entries(
     key: int,
     p: float,
 ) -> None:
-    """Dropout of the stored entries of a sparse matrix: what `dropout` would do to the same entries of the dense one.
+    """Dropout of the stored entries of a sparse matrix, with the result of `dropout` for these entries when dense.
 
-    out and data (nnz,), of one dtype as above, out may be data itself; indptr (n + 1,) int64 within [0, nnz]; ids (n,)
-    int64, one per row; columns (nnz,) int32, not negative. Entries outside [indptr[0], indptr[n]) are left alone.
+    out and data are (nnz,) of one dtype as above; out may be data itself. indptr is (n + 1,) int64 within [0, nnz], ids
+    (n,) int64, columns (nnz,) int32, not negative. Entries outside [indptr[0], indptr[n]) are left alone.
     Raises ValueError for a wrong dtype, shape, layout, key or p.
     """
     if data.dtype not in checks.FLOATS:

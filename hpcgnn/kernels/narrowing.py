@@ -1,13 +1,12 @@
-"""Rows in 8, 4 or 2 bits for each number, rounded at random, for the time of their travel; and back.
+"""Rows in 8, 4 or 2 bits for each number, rounded at random, for messages; and back.
 
-8 bits: levels from -127 to 127, and beside a row their step (float32), a 127th of its largest magnitude. 4 and 2 bits:
-levels from 0 on, and beside a row its least number and the step (bfloat16), rounded such that the levels reach as far
-as the row does. A number between two levels becomes the upper one with the probability that makes the mean right
-(AdaQP, Wan et al., MLSys'23): the level is floor((x - least) / step + u). u in [0, 1) are 24 bits of the random word of
-the row's id and the column (randomness.py). Column c of a row of B bytes stands in byte c mod B, c div B levels from
-its lowest bits, so that columns side by side stay so.
+8 bits have levels from -127 to 127; the row's factor is the step (float32), a 127th of its largest magnitude. 4 and 2
+bits have levels from 0 on. The row's factors are its least number and the step (bfloat16), rounded so that the levels
+reach its largest number. Rounding is unbiased (AdaQP, Wan et al., MLSys'23): the level is floor((x - least) / step +
+u). u in [0, 1) are 24 bits of the random word of the row's id and the column (randomness.py). Column c of a row of B
+bytes stands in byte c mod B, c div B levels from its lowest bits. So neighbouring columns stay neighbours.
 
-A row with a number that is not finite has factors that are not, so that nothing of it looks like a number.
+A row with a number that is not finite has factors that are not finite, so that all its numbers are invalid.
 """
 
 import torch
@@ -16,7 +15,7 @@ from . import checks
 from .library import kernels
 from .randomness import checked_key
 
-#: Bits of a number -> the types of what holds it and of the factors of a row, and how many factors there are.
+#: Bits of a number -> (dtype of the packed numbers, dtype of a row's factors, number of factors).
 BITS = {
     8: (torch.int8, torch.float32, 1),
     4: (torch.uint8, torch.bfloat16, 2),
@@ -37,8 +36,8 @@ def narrow(
 ) -> None:
     """Write rows index[i] of x (i without one), times their scale, as rows i of out and their factors.
 
-    out (m, ⌈F·bits/8⌉) and factors (m, f): of the types and the f of BITS. x (n, F) float32 or float64. ids (m,) int64
-    and key, from `stream_key`: what is drawn follows from them. index (m,) int32 in [0, n), not checked; scale (n,) of
+    out is (m, ⌈F·bits/8⌉) and factors (m, f), with dtypes and f of BITS. x is (n, F) float32 or float64. ids (m,) int64
+    and key, from `stream_key`, determine the random words. index is (m,) int32 in [0, n), not checked; scale (n,) of
     x's dtype. Raises ValueError for a wrong dtype, shape, layout, key or number of bits.
     """
     rows = x.shape[0] if index is None else index.shape[0]

@@ -27,7 +27,7 @@ def narrow(
         if scale is not None:
             rows = rows * (scale[piece] if index is None else scale[index[piece].long()])[:, None]
         least, width = _factors(factors[piece], rows, bits)
-        # 24 bits are what float32 holds exactly; 32 would round up to 1.
+        # float32 holds 24 bits exactly; 32 would round up to 1.
         draws = (random_words(key, ids[piece], x.shape[1]) >> 8).to(torch.float32).mul_(2.0**-24)
         _store(out[piece], _levels(rows, least, width, draws, bits), bits)
 

@@ -1,6 +1,6 @@
-"""The compiled kernels behind the signatures of `reference.py`, and whose products are.
+"""The compiled kernels behind the signatures of `reference.py`, and the choice of products.
 
-Arguments arrive checked (`aggregation.py`, `masking.py`); what a wrong pointer does in C is not recoverable. The number
+Arguments arrive checked (`aggregation.py`, `masking.py`): a wrong pointer in C is not recoverable. The number
 of threads is torch's at the time of the call, so that `torch.set_num_threads` governs both. ctypes releases the
 interpreter lock during a call.
 """

@@ -1,4 +1,4 @@
-"""Products of the rows of many nodes with a small matrix of weights, which is most of the arithmetic of an epoch.
+"""Products of the rows of many nodes with a small matrix of weights: most of the arithmetic of an epoch.
 
 torch has them from MKL and oneDNN on x86, which leave much of an AMD processor unused (`jobs/bench/kernels/products.py`
 measures it). There the product of float32 is our own, and with AVX512-BF16 that of factors which `--matmul medium`
@@ -18,10 +18,16 @@ def multiply(
 ) -> None:
     """out = x weight + bias, or with `add` out += x weight.
 
-    out (n, d_out) and x (n, d_in), rows contiguous and any distance apart, and not overlapping each other; weight
-    (d_in, d_out) with any strides, bias (d_out,) or None, not with `add`; of one dtype, but x may be of bfloat16 where
-    the others are of float32 (see `one_pass`). Float32 is summed in float32. It is no operation of autograd's: to be
-    called where gradients are not recorded. Raises ValueError for a wrong dtype, shape or layout, MemoryError.
+    Float32 is summed in float32. Autograd does not know this function: call it without recording gradients. All
+    matrices are of one dtype, but x may be bfloat16 if the others are float32 (see `one_pass`).
+
+    Args:
+        out, x: (n, d_out) and (n, d_in), rows contiguous and any distance apart, without overlap.
+        weight: (d_in, d_out) with any strides.
+        bias: (d_out,) or None, not with `add`.
+
+    Raises:
+        ValueError, MemoryError: a wrong dtype, shape or layout; no memory.
     """
     checks.matrix("x", x, _TYPES)
     checks.matrix("out", out, _TYPES, rows=x.shape[0])

@@ -1,9 +1,8 @@
 """A layer's product of its rows with its weights, with ELU and dropout before it, and backwards all the gradients.
 
-Where products are our own (see products.py) this is one pass over the rows: a block of them stays in the cache from ELU
-to the product, and from the product to ELU's gradient, and no thread waits for another in between. Elsewhere it is step
-by step, with results between the steps: the caller then lends memory for them, and gives some rows at a time
-(`one_pass` tells).
+With our own products (see products.py) this is one pass over the rows. A block of them stays in the cache from ELU to
+the product, and from the product to ELU's gradient. No thread waits for another in between. With torch's products
+(see `one_pass`) each step stores its results: the caller then provides memory for them, and passes tiles of rows.
 """
 
 from typing import NamedTuple, cast
@@ -53,9 +52,9 @@ def project(
 ) -> None:
     """out = x weight, or dropout(ELU(x)) weight.
 
-    out (n, d_out) and x (n, d_in) of one dtype, float32 or float64, rows contiguous and any distance apart, not
-    overlapping each other; weight (d_in, d_out) with any strides. scratch: (1, n or more, d_in) to work in, or
-    None: it is taken if it is needed. Raises ValueError for a wrong dtype, shape or layout, MemoryError.
+    out (n, d_out) and x (n, d_in) are of one dtype, float32 or float64. Their rows are contiguous and any distance
+    apart, without overlap. weight is (d_in, d_out) with any strides. scratch: (1, n or more, d_in) of working memory;
+    None: allocated if needed. Raises ValueError for a wrong dtype, shape or layout, MemoryError.
     """
     _check(out, x, weight, elu)
     if elu is None:
@@ -82,13 +81,19 @@ def project_backward(
     add: bool = False,
     scaled: bool = False,
 ) -> None:
-    """gx = the gradient of x, and g_weight += that of weight, from `gradient` (n, d_out), that of what `project` gave.
+    """gx = the gradient of x, and g_weight += the gradient of weight, from the gradient of `project`'s result.
 
-    gx: (n, d_in), may be x itself where there is an ELU, or None: not wanted. g_weight: (d_in, d_out), contiguous. dots
-    (n, H), bias, sums (d_in,), scaled: as in `elu_gradient`, with ELU only. scratch: (2, n or more, d_in) to work in,
-    or None. y_sums (d_out,) += the sums of gradient's columns, or None. Without ELU gx is added to if `add`, and x and
-    gradient may be of bfloat16 where the rest is of float32 (see `one_pass`). The rest as in `project`. In one pass no
-    result depends on the number of threads.
+    In one pass no result depends on the number of threads. Without ELU, x and gradient may be bfloat16 if the rest is
+    float32 (see `one_pass`). Other arguments are as in `project`.
+
+    Args:
+        gx: (n, d_in), may be x itself with an ELU; None: not computed.
+        g_weight: (d_in, d_out), contiguous.
+        gradient: (n, d_out), of the result.
+        dots, bias, sums, scaled: (n, H), (d_in,), (d_in,) and bool, as in `elu_gradient`, with ELU only.
+        scratch: (2, n or more, d_in) of working memory, or None.
+        y_sums: (d_out,) += the sums of gradient's columns, or None.
+        add: without ELU, add to gx.
     """
     _check(gradient, x, weight, elu)
     checks.matrix("g_weight", g_weight, (weight.dtype,), *weight.shape)
@@ -156,7 +161,7 @@ def _step_by_step(
 
 
 def _entered(x: torch.Tensor, elu: Elu, scratch: torch.Tensor) -> torch.Tensor:
-    """What x is multiplied as behind ELU, in memory of scratch."""
+    """Return the rows after ELU and dropout, in memory of scratch."""
     out = scratch[0, : len(x)]
     elu_of(out, x)
     if elu.p:

@@ -1,7 +1,7 @@
-"""Random numbers that are a function of what they are for, not of what was drawn before.
+"""Random numbers that are a function of their purpose and place, not of earlier draws.
 
 A word is determined by a stream's key and the place (row id, column) it belongs to. Hence every rank can recompute the
-words of any row, in any order: dropout masks need not be stored or sent, and a training curve does not depend on the
+words of any row, in any order. Dropout masks need not be stored or sent, and a training curve does not depend on the
 number of ranks. The generator is Philox4x32-10 (J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random
 numbers: as easy as 1, 2, 3", SC'11), keyed by 64 bits that `stream_key` mixes from seed, epoch, layer, purpose.
 """

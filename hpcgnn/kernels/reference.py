@@ -1,6 +1,6 @@
-"""The kernels in plain torch: what the compiled ones must agree with, and what serves where none could be compiled.
+"""The kernels in plain torch: the reference of the compiled ones, and their replacement if none could be compiled.
 
-Written for clarity, with one concession to use at scale: `gather` expands the edges in pieces, so that its extra
+The code is written for clarity, with one concession to scale. `gather` expands the edges in pieces, so that its extra
 memory is bounded and not (edges, width). Arguments arrive checked. Random words and dropout agree with the compiled
 kernels bit for bit; sums agree to rounding, because they are formed in another order.
 """

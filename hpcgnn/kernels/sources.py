@@ -1,4 +1,4 @@
-"""A hash of the kernel library's sources: what the library was built from, and what lies beside it when it is loaded.
+"""A hash of the kernel library's sources, to compare a built library with the present sources.
 
 `setup.py` runs this file by itself, before the package is there; it needs the standard library alone.
 """

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-# Of memory, of the file and of their sizes: what files are read and written in past the page cache.
+# The alignment of memory, file offsets and sizes for transfers that bypass the page cache.
 GRAIN = 4096
 # Bytes of a request, and threads that make requests: enough to keep a disk busy.
 REQUEST, THREADS = 8 << 20, 2
@@ -31,7 +31,7 @@ class Memory(Protocol):
         """Its address."""
 
 
-#: What is under way, and the memory that is written or filled meanwhile.
+#: A write or read under way, and its memory.
 Flights = dict["Future[Any]", Memory]
 # Of files that are gone: their memory stays until nothing is under way any more.
 _LEFT: list[Flights] = []

@@ -50,8 +50,8 @@ class GATConv(nn.Module):
         self.linear = Linear(d_in, heads * width, bias=False, dtype=dtype, start="glorot")
         self.att_src = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
         self.att_dst = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
-        # What an edge adds to its logits: a coefficient per head for its weight, or for its type (added self loops' the
-        # last).
+        # The edge's term of its logits: a coefficient per head for its weight, or for its type (added self loops have
+        # the last type).
         kinds = {"none": 0, "weight": 1, "type": spec.edge_types + 1}[spec.edge_term]
         self.terms = nn.Parameter(torch.zeros(kinds, heads, dtype=dtype)) if kinds else None
         self.bias: nn.Parameter | None = nn.Parameter(torch.zeros(self.d_out, dtype=dtype))

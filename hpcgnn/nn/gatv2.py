@@ -57,7 +57,8 @@ class GATv2Conv(nn.Module):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """(logits (E, H), values (E, F)) of edges."""
         total = source + target if self.edge is None or edge is None else source + target + self.edge(edge)
-        score = leaky_relu(total, self.slope).unflatten(1, (self.heads, self.width))
+        # In its place where the sign is kept, and with it the gradient.
+        score = leaky_relu(total, self.slope, inplace=self.slope > 0).unflatten(1, (self.heads, self.width))
         return (score * self.attention).sum(-1), source
 
     def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:

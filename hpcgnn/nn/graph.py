@@ -28,7 +28,7 @@ from hpcgnn.ops.propagate import Rule
 from hpcgnn.ops.sparse import sparse_product
 
 Activated = TypeVar("Activated", ReluDropout, EluDropout)
-#: total(tensor): its sum over ranks. constant(name, compute): what compute() gives, made once.
+#: total(tensor): its sum over ranks. constant(name, compute): the result of compute(), made once.
 Total = Callable[[torch.Tensor], torch.Tensor]
 Rows = TypeVar("Rows", torch.Tensor, torch.Tensor | OnDisk)
 Constant = Callable[[str, Callable[[], Any]], Any]

@@ -58,7 +58,7 @@ class Model(nn.Module):
             hand_over: whether layers with an `activation` attribute apply it themselves.
         """
         super().__init__()
-        # In place: what it acts on, the output of a convolution or a norm, is not needed again for the gradient.
+        # In place: its input, the output of a convolution or a norm, is not needed again for the gradient.
         self.spec, self._activation, self.before, self.widths = spec, activation, before, tuple(widths)
         # With a residual both, before and after, must exist, and so must all that a map sees in the end.
         self._hand_over = hand_over and not spec.residual and spec.jumping == "none"
@@ -122,7 +122,7 @@ class Model(nn.Module):
             return 0
         while first > 0 and (traits_of(self.convs[first - 1]).prunable or (first == 1 and self.spec.keeps_input)):
             first -= 1
-        # Batch norm needs every row of what it normalises, the output of every layer but the last.
+        # Batch norm needs every row of its input, the output of every layer but the last.
         return min(len(self.convs) - first, 1 if self.spec.norm == "batch" else len(self.convs))
 
     @property

@@ -21,7 +21,7 @@ from torch import nn
 from hpcgnn.nn.graph import Graph
 from hpcgnn.ops.row_tiles import row_tiles, tile_rows
 
-# What a thread sums at a time.
+# Rows that a thread sums at a time.
 _SUMMED_BYTES = 1 << 20
 
 

@@ -33,7 +33,7 @@ def load_plugin(path: str | Path) -> None:
     with contextlib.suppress(ImportError):
         importlib.import_module("torch._meta_registrations")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    # What is recorded is what was run, whatever becomes of the file meanwhile.
+    # The record has the code that ran, even if the file changes meanwhile.
     module.__source__ = source  # type: ignore[attr-defined]
     exec(code, module.__dict__)
 

@@ -78,7 +78,7 @@ def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]],
             self_loops=self_loops, edge_data="all", edge_features=True, drops_bias=False, prunable=prunable
         )
         conv_class.begin_as = vars(conv_class).get("begin_as")
-        # Not in place: what a layer returns may be what its gradient needs.
+        # Not in place: a layer's gradient may need its output.
         build = stacked(conv_class, torch.relu, hand_over=False)
         MODELS[name] = ModelEntry(build, lambda spec: conv_class, None)
         return conv_class

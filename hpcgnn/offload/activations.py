@@ -37,10 +37,10 @@ from hpcgnn.plan.run_plan import RunPlan
 log = logging.getLogger("hpcgnn")
 #: Kinds of the ledger: bytes written to and read from the scratch file.
 WRITTEN, READ = "scratch_written", "scratch_read"
-# Besides the arena a rank takes this, and what the optimizer and the best parameters so far take.
+# Bytes of a rank outside of the arena, without the optimizer's state and the best parameters so far.
 _BESIDE = 24 << 20
-# So many of the largest tensors that are kept are in memory at a time, whatever is written: the input, the output and
-# what is on its way.
+# Number of the largest saved tensors that are in memory at a time in any case: the input, the output, and one in
+# transfer.
 AT_WORK = 3
 _IN_MEMORY = "tmpfs", "ramfs"
 _SHARED = "nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "afs", "glusterfs", "panfs"
@@ -121,7 +121,7 @@ def hold_within(trainer: Trainer, toy: "Toy", config: Config, session: Session, 
 def _hold_within(trainer: Trainer, toy: "Toy", config: Config, session: Session, limit: Limit) -> None:
     comm, features, kept = trainer.comm, trainer.local.features, toy.per_node * trainer.local.num_owned
     lasting, at_work = _needs(trainer, toy, config, limit)
-    lasting += trainer.schedule.halo.kept_bytes  # nothing of which is written yet
+    lasting += trainer.schedule.halo.kept_bytes  # their pages are not resident yet
     given = portion(limit, comm, lasting + at_work, kept)
     budget = given.nbytes - lasting
     over = max(0, kept + at_work - budget)

@@ -43,7 +43,7 @@ log = logging.getLogger("hpcgnn")
 
 # Columns that are aggregated together are a multiple of these, a line of the cache.
 _COLUMNS = 16
-# Made of each node after its features are read: masks, and the numbers of those that are judged.
+# Bytes of each node that are allocated after its features: masks, and the node numbers of the splits.
 _OF_NODE = 24
 
 
@@ -90,7 +90,7 @@ def can_lie_on_disk(plan: RunPlan, toy: Toy) -> bool:
     spec, config, schedule = plan.spec, plan.config, plan.schedule
     if spec.sparse_input or spec.changing or config.data.inductive or not schedule.within_memory:
         return False
-    if not spec.constant_input:  # layer by layer, a copy of the halo is kept beside the own rows
+    if not spec.constant_input:  # layer by layer, a copy of the halo stays in memory with the own rows
         return toy.input_in_tiles and not schedule.layer_by_layer and not spec.edge_features
     raw = spec.input_dropout == "raw" and spec.dropout > 0
     alone = schedule.layer_by_layer and not config.schedule.finetune
@@ -154,7 +154,7 @@ def _shelve(
     sees = learns and plan.prunes and not config.data.inductive
     sizes, kept = bytes_on_disk(spec, rows, columns), toy.per_node * rows if learns else 0
     lasting = resident_bytes() + toy.beside + rows * _OF_NODE + int(config.schedule.halo_buffer * 2**20)
-    lasting += 2 * toy.parameters  # and their gradients, neither of which is there yet
+    lasting += 2 * toy.parameters  # parameters and gradients, both not allocated yet
     at_work = AT_WORK * toy.largest * rows
     if not limit.said:
         # Shares of layers have each edge at most once in each direction.

@@ -12,7 +12,7 @@ from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.options.memory_size import AUTO, said_memory
 from hpcgnn.plan.rules import Selection
 
-# Of what is left: for what other processes of the node, and the kernel for this one, take meanwhile.
+# The share of the free memory to leave for other processes of the node, and for the kernel's own use.
 _SPARE = 1 / 16
 
 

@@ -117,32 +117,50 @@ class Propagation:
             torch.zeros_like(x) if w and x is not None else None
             for x, w in zip((*inputs, *parameters), wanted, strict=True)
         ]
-        g_src, g_dst, g_edge, *g_parameters = sums
+        g_src = sums[0]
         reducer.prepare(gy.contiguous(), y)
         returns = None if g_src is None else Returns(g_src)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(rule.seed)
             for block, rows, _, back in self.stream(Rows(inputs[0], draw=rule.seed), "halo_backward", returns):
                 for tile in self._tiles(block, rows, inputs):
-                    leaves = _take(tile, block, rows, *inputs)
-                    asked = [x.requires_grad_() for x, w in zip(leaves, self._given(wanted, inputs), strict=True) if w]
-                    asked += [p for p, w in zip(parameters, wanted[3:], strict=True) if w]
-                    with torch.enable_grad():
-                        message = rule.message(*leaves)
-                    found = iter(_gradients(message, reducer, tile, asked))
-                    if back is not None:  # as g_src is
-                        add_by_source(back, tile, next(found))
-                    if g_dst is not None:
-                        add_by_row(g_dst, tile, next(found))
-                    if g_edge is not None:
-                        g_edge[block.edge[tile.first : tile.last].long()] = next(found)
-                    for total, g in zip((g for g in g_parameters if g is not None), found, strict=True):
-                        total += g
+                    self._add_gradients(rule, reducer, tile, block, rows, back, inputs, parameters, wanted, sums)
         return sums
 
+    def _add_gradients(
+        self,
+        rule: Rule,
+        reducer: Reducer,
+        tile: EdgeTile,
+        block: Block,
+        rows: torch.Tensor,
+        back: torch.Tensor | None,
+        inputs: Inputs,
+        parameters: Sequence[torch.Tensor],
+        wanted: Sequence[bool],
+        sums: Sequence[torch.Tensor | None],
+    ) -> None:
+        """Add a tile's gradients to `back` and to sums. In a method, so that no tensor of a tile outlives it: the next
+        one would double the memory.
+        """
+        _, g_dst, g_edge, *g_parameters = sums
+        leaves = _take(tile, block, rows, *inputs)
+        asked = [x.requires_grad_() for x, w in zip(leaves, self._given(wanted, inputs), strict=True) if w]
+        asked += [p for p, w in zip(parameters, wanted[3:], strict=True) if w]
+        with torch.enable_grad():
+            message = rule.message(*leaves)
+        found = iter(_gradients(message, reducer, tile, asked))
+        if back is not None:  # as the sum for x_src is
+            add_by_source(back, tile, next(found))
+        if g_dst is not None:
+            add_by_row(g_dst, tile, next(found))
+        if g_edge is not None and block.edge is not None:  # blocks number their edges where rows of edges are given
+            g_edge[block.edge[tile.first : tile.last].long()] = next(found)
+        for total, g in zip((g for g in g_parameters if g is not None), found, strict=True):
+            total += g
+
     def _given(self, wanted: Sequence[bool], inputs: Inputs) -> list[bool]:
-        # `wanted` goes on with the parameters.
-        return [w for w, x in zip(wanted, inputs, strict=False) if x is not None]
+        return [w for w, x in zip(wanted[:3], inputs, strict=True) if x is not None]
 
     def _tiles(self, block: Block, rows: torch.Tensor, inputs: Inputs) -> Iterator[EdgeTile]:
         width = sum(x.shape[1] for x in inputs if x is not None)
@@ -163,7 +181,7 @@ def _take(
     """The rows of a tile's edges: of the sources, and of destinations and edges where there are such."""
     taken = [picked(rows, tile.sources)]
     if x_dst is not None:
-        taken.append(picked(x_dst, tile.owner.int()))
+        taken.append(x_dst[tile.owner])
     if edge is not None:
         # Blocks number their edges where rows of edges are given.
         taken.append(edge[block.edge[tile.first : tile.last].long()])  # type: ignore[index]

@@ -34,12 +34,11 @@ class Reducer(Protocol):
 
 def sum_segments(tile: EdgeTile, values: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
     """Σ of each row's values: (R, F) from (E, F), or added to the tile's rows of out (n, F)."""
-    each = torch.arange(len(values), dtype=torch.int32)
     if out is None:
         out = values.new_empty(len(tile.rows), values.shape[1])
-        kernels.gather(out, values.contiguous(), tile.indptr, each)
+        kernels.gather(out, values.contiguous(), tile.indptr, tile.each)
     else:
-        kernels.gather(out, values.contiguous(), tile.indptr, each, rows=tile.rows, accumulate=True)
+        kernels.gather(out, values.contiguous(), tile.indptr, tile.each, rows=tile.rows, accumulate=True)
     return out
 
 
@@ -100,9 +99,8 @@ class Max:
 
     def add(self, tile: EdgeTile, message: torch.Tensor) -> None:
         """Take in the messages of a tile."""
-        each = torch.arange(len(message), dtype=torch.int32)
         message = (message if self.sign == 1 else -message).contiguous()
-        kernels.gather_largest(self.y, self.count, message, tile.indptr, each, rows=tile.rows)
+        kernels.gather_largest(self.y, self.count, message, tile.indptr, tile.each, rows=tile.rows)
 
     def finish(self) -> torch.Tensor:
         """y (n, F), after the last tile; the reducer does not keep it."""

@@ -16,13 +16,13 @@ def picked(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
 def add_by_source(back: torch.Tensor, tile: EdgeTile, gradient: torch.Tensor) -> None:
     """back[source] += the sum of its edges' gradients: edges are sorted by source, for there is no atomic addition."""
     order = torch.argsort(tile.sources, stable=True)
-    sources, ends = tile.sources[order], torch.tensor([0, len(order)])
-    changes = (sources[1:] != sources[:-1]).nonzero().squeeze(1) + 1  # unique_consecutive is serial
-    indptr = torch.cat([ends[:1], changes, ends[1:]])
+    sources, starts = tile.sources[order], torch.empty(len(order) + 1, dtype=torch.bool)
+    starts[0] = starts[-1] = True
+    torch.ne(sources[1:], sources[:-1], out=starts[1:-1])  # unique_consecutive is serial
+    indptr = starts.nonzero().squeeze(1)
     kernels.gather(back, gradient.contiguous(), indptr, order.int(), rows=sources[indptr[:-1]], accumulate=True)
 
 
 def add_by_row(total: torch.Tensor, tile: EdgeTile, gradient: torch.Tensor) -> None:
     """total[row] += the sum of its edges' gradients."""
-    each = torch.arange(len(gradient), dtype=torch.int32)
-    kernels.gather(total, gradient.contiguous(), tile.indptr, each, rows=tile.rows, accumulate=True)
+    kernels.gather(total, gradient.contiguous(), tile.indptr, tile.each, rows=tile.rows, accumulate=True)

@@ -41,7 +41,7 @@ class ModelConfig:
     )
     input_dropout: str = option(
         "scaled",
-        "object of the first layer's dropout: kept aggregate (scaled or aggregate), raw features, or none",
+        "first layer's dropout: kept aggregate (scaled or not), raw features, none",
         details="scaled: a node with d in-edges gets 1/√d of the noise, as a mean of d dropped rows has. "
         "aggregate: all of the noise. Dropout of raw dense features takes an exchange in every epoch.",
         choices=("scaled", "aggregate", "raw", "none"),

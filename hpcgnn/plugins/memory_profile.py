@@ -129,5 +129,5 @@ class MemoryProfile:
         finally:
             self.marks[phase] = max(self.marks.get(phase, 0), self._peak.read())
             self.taken[phase] = max(self.taken.get(phase, 0), self._arena.most)
-            self.made[phase] = self._live.height  # the first time makes what lasts, too
+            self.made[phase] = self._live.height  # the first run of a phase also makes lasting tensors
             self.on_heap[phase] = self._live.on_heap

@@ -27,8 +27,7 @@ from hpcgnn.records import to_json, write_atomically
 
 log = logging.getLogger("hpcgnn")
 FOLDER = "trace"
-# What kernels are called in a trace: by the beginning of their name in `Kernels`. All others are of the category
-# "kernel".
+# Categories of kernels in a trace, by the beginning of their name in `Kernels`. All others have the category "kernel".
 CATEGORIES = {
     "gather": "gather",
     "pack": "pack",

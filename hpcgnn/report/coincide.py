@@ -72,7 +72,7 @@ def _same(one: np.ndarray, other: np.ndarray, width: float) -> bool:
 
 def _within(few: np.ndarray, many: np.ndarray, line: "Line2D") -> bool:
     """Whether all of a short line's points lie on points of one that has more."""
-    if not 0 < len(few) < min(len(many), 65):  # those of long lines lie between the points
+    if not 0 < len(few) < min(len(many), 65):  # points of long lines lie between the points of the other
         return False
     apart = np.abs(few[:, None] - many[None]).max(2)
     return bool((apart.min(1) <= line.get_linewidth()).all())
@@ -82,7 +82,7 @@ def _joined(names: list[str]) -> str:
     """Join names without repetition: 'a = b, 1 = 2 ranks' for ['a, 1 rank', 'a, 2 ranks', 'b, 1 rank', 'b, 2
     ranks'].
     """
-    ends: dict[str, list[str]] = {}  # what a name ends with, by what it begins with
+    ends: dict[str, list[str]] = {}  # {beginning of names: their ends}
     for name in names:
         begin, _, end = name.rpartition(", ")
         ends.setdefault(begin, []).append(end)

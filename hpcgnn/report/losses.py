@@ -31,8 +31,8 @@ SHOWN = 0.02
 # Processor time of one fault of a small page in a virtual machine, which takes longer than others for it
 # (jobs/bench/epochs/faults.py measures it).
 FAULT_SECONDS = 2.5e-6
-# What a turn of the halo takes whatever it carries: its messages, and calls of kernels for few rows. That is what an
-# epoch with a tiny --halo-buffer takes above one with a large one, for each exchange.
+# The fixed seconds of a turn of the halo, for its messages, and calls of kernels for few rows. They were measured as
+# the extra seconds of an epoch with a tiny --halo-buffer over one with a large one, for each exchange.
 TURN_SECONDS = 2e-4
 # Exchanges of fewer bytes take as long as shorter ones.
 SHORT_BYTES = 2**16

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 ROWS = ("halo_forward", "halo_backward", "input")
-SENT = (*ROWS, "allreduce", "average")  # what training sends; evaluation is counted apart
+SENT = (*ROWS, "allreduce", "average")  # the traffic of training; evaluation is counted apart
 PARTS = {
     "forward": "forward, computing",
     "forward_wait": "forward, waiting for rows",

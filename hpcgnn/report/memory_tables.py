@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MIB = 2**20
 SETTING_UP = ("load", "plan")
-# The items of the account that are resident and hold nothing at that moment; what the first was called once.
+# The items of the account that are resident but not in use at that moment, and an earlier name of the first.
 KEPT_FREE = "arena, resident but not in use then"
 _RENAMED = {"free pieces of the arena": KEPT_FREE}
 FREE_STYLE = {"color": "#FFFFFF", "hatch": "////", "edgecolor": "#8A8A8A", "linewidth": 0.6}
@@ -133,7 +133,7 @@ def account(study: "Study", axis: "Axes") -> None:
     x, bottom = np.array([x for x, _ in shown]), np.zeros(len(shown))
     items = dict.fromkeys(item for _, profile in shown for item in profile.account)
     styles = bar_styles([item for item in items if item not in FREE_ITEMS])
-    for item, style in {**styles, **FREE_ITEMS}.items():  # on top of what is in use
+    for item, style in {**styles, **FREE_ITEMS}.items():  # on top of the items in use
         heights = np.array([profile.account.get(item, 0) / MIB for _, profile in shown])
         axis.bar(x, heights, 0.6, bottom=bottom, label=item, **style)
         bottom += heights

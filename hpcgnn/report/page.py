@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hpcgnn.report.tables import Table
 
 
-# The policy makes the browser enforce what is promised above.
+# The policy makes the browser enforce the promise above.
 _HEAD = """<!DOCTYPE html>
 <html lang="en">
 <head>

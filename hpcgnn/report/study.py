@@ -17,12 +17,12 @@ from hpcgnn.report.measures import measure
 from hpcgnn.report.read import Run
 from hpcgnn.report.remarks import ONE_SHOT_MIB
 
-# What may differ between runs of one curve: names of files, and of the section [run] all that decides neither time nor
-# result.
+# Options that may differ between runs of one curve: names of files, and options of the section [run] that decide
+# neither time nor result.
 FREE = {"graph", "partition", "auto_partition", "folder"}
 RUN_MATTERS = {"threads", "precision", "matmul", "metric", "profile_memory"}
 LIKE = {"precision", "self_loops"}  # part of what is meant by "the model", besides the section of that name
-LIKE_SHARES = 1.5  # nodes per rank differ by at most so much in what is taken for weak scaling without being told
+LIKE_SHARES = 1.5  # runs count as weak scaling by default if nodes per rank differ by at most this factor
 MODES = ("auto", "strong", "weak", "none")
 
 
@@ -260,5 +260,5 @@ def _points(table: pd.DataFrame, mode: str) -> pd.DataFrame:
     points["speedup"] = gain * (ranks if mode == "strong" else points["ranks"])
     points["efficiency"] = gain / more if mode == "strong" else gain
     alone = points.groupby("label")["ranks"].transform("size") == 1
-    points.loc[alone, ["speedup", "efficiency"]] = math.nan  # one number of ranks says nothing of scaling
+    points.loc[alone, ["speedup", "efficiency"]] = math.nan  # a single number of ranks has no scaling
     return points

@@ -53,7 +53,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-# What was drawn: {name: [line, what belongs to it]}.
+# The drawn series: {name: [line, its further artists]}.
 Series = dict[str, list[Any]]
 Name = TypeVar("Name", bound=Hashable)
 

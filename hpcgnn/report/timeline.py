@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MOST_LANES = 12
 PIECES = 600
-#: {what a rank does: (its words, colour)}; the later ones of `ACTIVITIES` are drawn over `PHASES`.
+#: {activity: (its name in the legend, colour)}; the later ones of `ACTIVITIES` are drawn over `PHASES`.
 PHASES = {
     "forward": ("forward, other", "#C6DBEF"),
     "backward": ("backward, other", "#DADAEB"),
@@ -158,7 +158,7 @@ def pieces_of(lane: Lane, length: float, count: int = PIECES) -> list[tuple[str,
             for piece in inner:
                 row[piece] += min(last, piece + 1) - max(first, piece)
     phases, activities = taken[1 : 1 + len(PHASES)], taken[1 + len(PHASES) :]
-    # What a phase has beside its activities; what an epoch has beside its phases.
+    # The time of a phase outside of its activities, and of an epoch outside of its phases.
     phases *= np.clip(1 - activities.sum(0) / np.maximum(phases.sum(0), 1e-12), 0, 1)
     inside = np.arange(count) < lane.end / length * count
     taken[0] = np.where(inside, np.clip(1 - taken[1:].sum(0), 0, 1), 1)

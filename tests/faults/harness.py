@@ -79,8 +79,10 @@ def nursery():
             server.wait(LIMIT_SECONDS)
 
 
-def start(injection, graph, run_dir, server, *options, limit=LIMIT_SECONDS, stop_seconds=3):
-    """Run `hpcgnn train` with the fault, resuming what the run directory has. server: of `nursery()`."""
+def start(injection, graph, run_dir, server, *options, limit=LIMIT_SECONDS, stop_seconds=3, per_node=None):
+    """Run `hpcgnn train` with the fault, resuming what the run directory has. server: of `nursery()`. per_node: ranks
+    of a node, for --intra-node shared (None: all are on one).
+    """
     mark = tempfile.NamedTemporaryFile(prefix="fault-")
     command = [
         str(LAUNCHER if LAUNCHER.exists() else "mpiexec"),
@@ -97,6 +99,8 @@ def start(injection, graph, run_dir, server, *options, limit=LIMIT_SECONDS, stop
         "FAULT_MARK": mark.name,
         "FAULT_STOP_SECONDS": str(stop_seconds),
     }
+    if per_node is not None:
+        environment["FAULT_PER_NODE"] = str(per_node)
     begin, code = time.monotonic(), None
     with mark, tempfile.TemporaryFile("w+") as output:
         job = subprocess.Popen(

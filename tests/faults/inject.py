@@ -24,6 +24,7 @@ STAGES = {
     "plan": ("hpcgnn.graph.local", "build_halo_plan"),
     "forward": ("hpcgnn.exchange.transfer", "Transfer.begin", "halo_forward"),
     "backward": ("hpcgnn.exchange.transfer", "Transfer.begin", "halo_backward"),
+    "meeting": ("hpcgnn.comm.transports.node_memory", "MpiNodeMemory.meet"),
     "reduction": ("hpcgnn.engine.gradients", "FlatGradients.clip"),
     "step": ("hpcgnn.engine.optim", "Optimizer.step"),
     "evaluation": ("hpcgnn.tasks.evaluator", "Evaluator.scores"),
@@ -114,6 +115,18 @@ def _counts(args, kwargs, kind):
     return started and (not kind or kind[0] in args)
 
 
+def split_nodes(per_node):
+    """Let so many consecutive ranks be a node of their own, for ranks that share memory."""
+    from hpcgnn.comm.transports import node_memory
+
+    inner = node_memory.MpiNodeMemory.__init__
+
+    def init(self, comm, ranks):
+        inner(self, comm, ranks.Split(ranks.rank // per_node))
+
+    node_memory.MpiNodeMemory.__init__ = init
+
+
 def main(argv):
     at = argv.index("--")
     stage, fault, rank, times = argv[:at]
@@ -123,6 +136,11 @@ def main(argv):
 
         mpi4py.rc.initialize = mpi4py.rc.finalize = False
         install(stage, fault, int(times))
+    if "FAULT_PER_NODE" in os.environ:
+        import mpi4py
+
+        mpi4py.rc.initialize = mpi4py.rc.finalize = False
+        split_nodes(int(os.environ["FAULT_PER_NODE"]))
     from hpcgnn.__main__ import main as hpcgnn
 
     return hpcgnn(argv[at + 1 :])

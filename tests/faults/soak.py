@@ -10,6 +10,7 @@ Exit code 1 if anything hung, claimed success, left a checkpoint that cannot be 
 """
 
 import argparse
+import functools
 import json
 import random
 import shutil
@@ -33,18 +34,23 @@ from partition_tools.generators.spec import Spec  # noqa: E402
 
 CHAIN, EPOCHS = 8, 4
 # A stage that many passages lead through may be met at any of them; so many there are in EPOCHS epochs at least.
-MOST_TIMES = {"forward": 7, "backward": 3, "reduction": 4, "step": 4, "evaluation": 4, "checkpoint": 6}
+MOST_TIMES = {"forward": 7, "backward": 3, "reduction": 4, "step": 4, "evaluation": 4, "checkpoint": 6, "meeting": 60}
 
 
-def draw(generator, ranks):
-    """A random Injection for a job of so many ranks."""
-    stage, fault = generator.choice(list(STAGES)), generator.choice(list(FAULTS))
+def draw(generator, ranks, between_nodes=False):
+    """A random Injection for a job of so many ranks. between_nodes: ranks of a node share memory and meet."""
+    stages = [stage for stage in STAGES if stage != "meeting" or between_nodes]
+    stage, fault = generator.choice(stages), generator.choice(list(FAULTS))
     rank = 0 if stage in RANK_0_ONLY or fault == "disk" else generator.randrange(ranks)
     return Injection(stage, fault, rank, ranks, generator.randint(1, MOST_TIMES.get(stage, 1)))
 
 
-def soak(injections, seed, out, rank_counts, folder, server):
-    """Try so many; append a JSON line for each to `out`. Returns the number of complaints."""
+def soak(injections, seed, out, rank_counts, folder, server, per_node=None):
+    """Try so many; append a JSON line for each to `out`. Returns the number of complaints. per_node: ranks of a node
+    that read each other's rows in place; None: all send messages.
+    """
+    shared = () if per_node is None else ("--intra-node", "shared", "--halo-buffer", "0.02")
+    start = functools.partial(harness.start, per_node=per_node)
     generator, graph, complaints, done = random.Random(seed), folder / "graph.h5", 0, 0
     generate_graph("planted", graph, Spec(nodes=600, degree=6, features=16, classes=4, seed=3))
     partition_graph(graph, sorted(set(rank_counts)), num_clusters=64)
@@ -54,18 +60,18 @@ def soak(injections, seed, out, rank_counts, folder, server):
         clean, run_dir = Injection("import", "none", 0, ranks), folder / "run"
         if ranks not in references:
             most = ("--epochs", EPOCHS * (CHAIN + 1))
-            outcome = harness.start(clean, graph, folder / f"clean-{ranks}", server, *most)
+            outcome = start(clean, graph, folder / f"clean-{ranks}", server, *most, *shared)
             assert outcome.code == 0, outcome.text
             references[ranks] = harness.losses(folder / f"clean-{ranks}")
         shutil.rmtree(run_dir, ignore_errors=True)
         for _ in range(min(CHAIN, injections - done)):
-            injection = draw(generator, ranks)
+            injection = draw(generator, ranks, per_node is not None)
             pause = generator.choice((1, 3, 6))
-            outcome = harness.start(injection, graph, run_dir, server, *more(run_dir), stop_seconds=pause)
+            outcome = start(injection, graph, run_dir, server, *more(run_dir), *shared, stop_seconds=pause)
             wrong = harness.complaint(injection, outcome, run_dir)
             done, complaints = done + 1, complaints + bool(wrong)
             record(out, done, injection, outcome, wrong)
-        outcome = harness.start(clean, graph, run_dir, server, *more(run_dir))
+        outcome = start(clean, graph, run_dir, server, *more(run_dir), *shared)
         wrong = "" if outcome.code == 0 else f"cannot be resumed: code {outcome.code}"
         if not wrong and harness.losses(run_dir) != references[ranks][: done_epochs(run_dir)]:
             wrong = "another curve than without faults"
@@ -128,6 +134,7 @@ def main():
     parser.add_argument("--injections", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--ranks", default="2,3,4,5,8", help="numbers of ranks to draw from (default 2,3,4,5,8)")
+    parser.add_argument("--per-node", type=int, metavar="N", help="--intra-node shared on nodes of N ranks")
     parser.add_argument("--out", default="soak.jsonl")
     parser.add_argument("--table", metavar="FILE", nargs="+", help="only show the table of earlier runs")
     options = parser.parse_args()
@@ -136,7 +143,7 @@ def main():
         return 0
     with tempfile.TemporaryDirectory(prefix="hpcgnn-soak-") as folder, harness.nursery() as server:
         counts = [int(part) for part in options.ranks.split(",")]
-        complaints = soak(options.injections, options.seed, options.out, counts, Path(folder), server)
+        complaints = soak(options.injections, options.seed, options.out, counts, Path(folder), server, options.per_node)
     print(table(options.out))
     return 1 if complaints else 0
 

@@ -192,7 +192,7 @@ def test_softmax_of_large_logits(p, width):
     owner = torch.arange(rows).repeat_interleave(each)
     tile = SimpleNamespace(
         rows=torch.arange(rows, dtype=torch.int32), indptr=torch.arange(rows + 1) * each, segment=owner, owner=owner,
-        edge_ids=torch.arange(rows * each),
+        edge_ids=torch.arange(rows * each), each=torch.arange(rows * each, dtype=torch.int32), consecutive=None,
     )  # fmt: skip
     for twins in (False, True):
         if twins:  # the second half of each row's edges is the first half again

@@ -28,8 +28,8 @@ from hpcgnn.comm.health.processes import start_time
 _LINE = 64  # bytes of a cache line
 _WORDS = 96  # bytes of a text
 _MEMORY = "/dev/shm"
-# ending: exit code + 1 once the ranks of the node are to leave; stacks: ranks up to this number show theirs, working:
-# and so do those that do not wait.
+# ending: exit code + 1 once the ranks of the node must leave. stacks: ranks up to this number print their stacks.
+# working: so do ranks that do not wait.
 _HEAD = np.dtype({"names": ["ending", "stacks", "working"], "formats": ["i8"] * 3, "itemsize": _LINE})
 _NUMBERS = np.dtype(
     {

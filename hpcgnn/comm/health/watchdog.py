@@ -46,11 +46,11 @@ _SECONDS_BETWEEN_REPORTS = 10.0
 # Other nodes are looked at once when nobody here has got on for this part of the limit, so that it is known later which
 # of them wrote since, and regularly from half of the limit on.
 _FIRST_READ, _READS = 0.05, 0.5
-# Launchers throw away what they have not passed on yet when a rank leaves with an error.
+# Launchers discard output that they have not forwarded when a rank leaves with an error.
 _SECONDS_TO_BE_HEARD = 1.0
 # Whoever cannot see who is missing lets those speak first who may.
 _SECONDS_FOR_OTHERS = 3.0
-# What ranks say of themselves that have ended because others had.
+# The `failure` of a rank that ended because others had.
 LOST, ENDED = "lost a connection", "ended by the watchdog"
 CONSEQUENCES = {LOST, ENDED}
 # Ranks that fail alike do so at nearly the same time, unless they share cores.
@@ -242,7 +242,7 @@ class Watchdog(threading.Thread):
         if any(summary.ended for summary, _ in self._nodes.values()):
             self._finish_off("")
         records, silent = self._all_records()
-        # Of the nodes that show life the first has the word, and of those that see nobody else one that sees more.
+        # The first node that shows life prints the message; among nodes that see no other, one that sees more.
         sees_who = silent or len(records) == self.size or not all(record.waits for record in records.values())
         patience = 0.0 if sees_who else _SECONDS_FOR_OTHERS
         if self._reports is not None and any(
@@ -270,7 +270,7 @@ class Watchdog(threading.Thread):
     def _end_dead(self, dead: Collection[int]) -> None:
         records = self._board.read_all()
         reasons = {records[place].failure for place in dead}
-        if "" not in reasons:  # they have said why, or know as little as this one
+        if "" not in reasons:  # the dead ranks have printed the reason, or did not know it either
             code = EXIT_STALLED if reasons <= CONSEQUENCES else 1
             self._board.end(code)
             self._exit(code)
@@ -300,7 +300,7 @@ class Watchdog(threading.Thread):
                 print(text, file=sys.stderr, flush=True)
             self._show_stack()
         self._board.end(EXIT_STALLED, stacks, working)
-        self.heartbeat.failure = self.heartbeat.failure or ENDED  # for those of other nodes
+        self.heartbeat.failure = self.heartbeat.failure or ENDED  # for ranks of other nodes
         self._show()
         self._report(ended=True)
         time.sleep(2 * self._pause)  # the others show theirs

@@ -19,7 +19,7 @@ from hpcgnn.comm.health.watchdog import CONSEQUENCES, EXIT_STALLED, LOST, Watchd
 from hpcgnn.comm.launch.pmi import Pmi
 from hpcgnn.listing import ranges
 
-# Launchers throw away what they have not passed on yet when a rank aborts: the message must be out first.
+# Launchers discard output that they have not forwarded when a rank aborts: the message must be out first.
 _SECONDS_TO_BE_HEARD = 0.5
 # Whoever is not the one that speaks leaves later than that one does.
 _SECONDS_FOR_THE_SPEAKER = 4 * _SECONDS_TO_BE_HEARD

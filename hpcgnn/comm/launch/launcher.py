@@ -8,19 +8,21 @@ import socket
 from dataclasses import dataclass
 from types import ModuleType
 
-# What MPICH reads its network module from.
+# The variable that selects MPICH's network module.
 _NETWORK_VARIABLES = ("MPIR_CVAR_CH4_NETMOD", "MPICH_CH4_NETMOD", "MPIR_PARAM_CH4_NETMOD")
 _SIZE_VARIABLES = ("SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
-# SLURM's comes last: under mpiexec inside a job every rank inherits that of the batch script.
+# SLURM's comes last: under mpiexec inside a job every rank inherits the batch script's value.
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 # Turns in which an idle thread of libgomp looks for work before it sleeps: about as long as it takes to wake it
 # (docs/cluster.md has both).
 SPINS = "2000"
-# By these the user says how idle threads wait.
+# torch reads it (c10/core/impl/alloc_cpu.cpp). MANY_THREADS: FEW_THREADS of ops/row_tiles.py.
+_LARGE_PAGES, MANY_THREADS = "THP_MEM_ALLOC_ENABLE", 8
+# Variables by which the user sets how idle threads wait.
 _WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 # A core that is spared of fewer would cost more than helper threads take.
 FEWEST_TO_SPARE = 4
-# torchrun's names are so common that they count only beside this one.
+# torchrun's names are so common that they count only together with this one.
 _TORCHRUN = "TORCHELASTIC_RUN_ID"
 
 
@@ -59,7 +61,7 @@ def launch() -> Launch:
         job = _words(_TORCHRUN, "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")  # a store of its own has that port
         return _launch("torchrun", "RANK", world, job, _number("LOCAL_WORLD_SIZE"), host)
     pmi, size = _number("PMI_FD"), _number("PMI_SIZE")
-    # srun --mpi=pmi2 has such a line too, and says nothing of the ranks of a node.
+    # srun --mpi=pmi2 has such a line too, but not the ranks of a node.
     if pmi is not None and size is not None and _number("MPI_LOCALNRANKS") is not None:
         return _launch("mpiexec", "PMI_RANK", size, "", _number("MPI_LOCALNRANKS"), host, port, pmi)
     size = _number("OMPI_COMM_WORLD_SIZE")
@@ -208,6 +210,21 @@ def waiting(cores: int, physical: int, outside: int) -> dict[str, str]:
         return policy
     threads = threads_per_rank(physical, 1 if cores < node else local)  # bound to cores of its own, or not
     return policy | ({"GOMP_SPINCOUNT": SPINS} if threads <= cores and threads * local <= node else {})
+
+
+def large_pages(cores: int, physical: int, outside: int) -> dict[str, str]:
+    """Return {variable: value} with which torch asks for huge pages, to be set before torch is loaded.
+
+    From MANY_THREADS threads on, edge tiles are of large tensors, and the system maps each anew. It takes one thread to
+    unmap them, and there are 512 times as many small pages as huge ones. The user's setting stays.
+
+    Args:
+        cores, physical, outside: as of `waiting`.
+    """
+    local, node = local_ranks(), min(outside or cores, _number("SLURM_CPUS_ON_NODE") or cores + outside)
+    threads = threads_per_rank(physical, 1 if cores < node else local or 1)
+    wanted = threads >= MANY_THREADS and _LARGE_PAGES not in os.environ
+    return {_LARGE_PAGES: "1"} if wanted else {}
 
 
 def threads_per_rank(cores: int, sharers: int, spare: bool = False) -> int:

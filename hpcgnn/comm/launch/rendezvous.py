@@ -25,7 +25,7 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.listing import ranges
 
 _PORTS, _FIRST_PORT, _NUMBER_OF_PORTS = 16, 20_000, 12_000
-# A listener that says nothing for so long is not rank 0.
+# A listener that is silent for this number of seconds is not rank 0.
 _SECONDS_TO_BE_GREETED = 5.0
 _SECONDS_BETWEEN_ROUNDS = 0.1
 # Rank 0 gives up first, since it can say who is missing.

@@ -40,7 +40,7 @@ class _Hook:
         self._before = before
 
     def __call__(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if hasattr(sys, "ps1"):  # somebody types: what went wrong is no end
+        if hasattr(sys, "ps1"):  # an interactive prompt: an error does not end the session
             self._before(kind, error, trace)
             return
         if not _running and isinstance(error, HpcgnnError):  # found by all ranks, before they are connected

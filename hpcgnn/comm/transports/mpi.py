@@ -33,8 +33,8 @@ _SHARED_POLL_SECONDS = 0.001
 # Before it sleeps at all, a waiting rank lets others run this many times: messages of small graphs arrive sooner than a
 # sleeper is woken.
 _YIELDS = 50
-# Requests of which one look asks at a time. Any call of the library advances all messages, so that a look at some of a
-# thousand does as much as one at all, for a tenth of the time.
+# Number of requests in one test. Any call of the library advances all messages, so a test of some of a thousand does as
+# much as a test of all, in a tenth of the time.
 _LOOKED_AT = 64
 
 

@@ -105,13 +105,13 @@ def settle(mpi_family: bool, one_node: bool, ranks_on_node: int, cores: Collecti
     cores.
     """
     settings = {
-        # Its warnings are of settings, and of what is not there, on every rank.
+        # Its warnings are about settings and missing parts, on every rank.
         "CCL_LOG_LEVEL": "error",
         "CCL_ATL_TRANSPORT": "mpi" if mpi_family else "ofi",
         # Its own choice over MPI hands several exchanges to MPI at a time, in no order: jobs stood still.
         "CCL_ALLTOALLV": "scatter",
-        # A rank's thread of oneCCL runs on a core of that rank; by itself it would take one of the node's last cores.
-        # The list is read at this rank's place among those of its host, whichever that is.
+        # A rank's thread of oneCCL runs on a core of that rank; by default it would take one of the node's last cores.
+        # oneCCL reads the list at this rank's index on its host.
         "CCL_WORKER_AFFINITY": ",".join([str(max(cores))] * max(ranks_on_node, os.cpu_count() or 1)),
     }
     if crowded:

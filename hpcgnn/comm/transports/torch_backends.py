@@ -15,7 +15,7 @@ from hpcgnn.comm.transports.torch_alltoall import AllToAllCommunicator
 from hpcgnn.comm.transports.torch_verbs import TorchCommunicator
 from hpcgnn.errors import ConfigError
 
-#: The watchdog ends what stands still; torch's own limits would break what is only slow.
+#: The watchdog ends a job that stands still; torch's own limits would end one that is only slow.
 FOREVER = timedelta(days=3650)
 
 

@@ -101,7 +101,7 @@ class TorchCommunicator(Transport):
     def _begin(self, outgoing: list[Message], incoming: list[Message], tag: int) -> tuple[list[Request], list[Request]]:
         coming = [(rank, bytes_of(tensor)) for rank, tensor in incoming]
         going = [(rank, bytes_of(tensor)) for rank, tensor in outgoing]
-        # Both ends know of a message without bytes, and gloo is not asked what it makes of one.
+        # Both ends know of a message without bytes, so it is not passed to gloo.
         receives = [self._post(self._group.recv, "from", *each, tag) for each in coming if each[1].numel()]
         return receives, [self._post(self._group.send, "to", *each, tag) for each in going if each[1].numel()]
 

@@ -21,7 +21,7 @@ from hpcgnn.tasks.link_training import link_split
 
 # Pairs that are read at a time.
 _PIECE = 1 << 20
-#: The names of what pairs of a split are compared with, and of its pairs with their ends exchanged.
+#: The names of a split's negatives, and of its pairs with their ends exchanged.
 NEGATIVE, TURNED = "negatives of {}", "known of {}"
 
 

@@ -21,13 +21,13 @@ from hpcgnn.estimate.trial.operations import COLUMNS, EDGE_KERNELS, ENTRIES, Ope
 ROWS = 16_000
 # Columns that are computed together in a product.
 LANES = 16
-# Operations that no reference model has, or of which older files have no rate, and which take for a number, or for an
-# edge, what others do.
+# Operations that no reference model has, or without a rate in older files. For a number, or an edge, each takes as long
+# as the other one.
 AS = dict.fromkeys(("dropout_entries", "drop_edges", "random_words", "narrow", "widen"), "dropout")
 AS |= dict.fromkeys((ENTRIES, COLUMNS), "gather") | {"add_rows": "pack"}
 
 
-# What a further thread adds where no file says it.
+# The gain of a further thread, if no file has the number.
 SECOND_THREAD = 0.9
 
 
@@ -214,7 +214,7 @@ class Machine:
             return None
         # Products of many small matrices with a column each are made one by one, and not as one large product.
         known = [rate for rate in known if (rate.width == 1) == (operation.width == 1)] or known
-        # By number, what an operation takes changes slowly with its shape.
+        # Seconds per number change slowly with the shape of an operation.
         numbers = _numbers(operation)
         distances = [abs(math.log(_numbers(rate) / numbers)) + 0.2 * _unlike(rate, operation) for rate in known]
         order = np.argsort(distances, kind="stable")[:2]
@@ -284,7 +284,7 @@ def read_machine(path: str | Path, before: tuple[Path, ...] = ()) -> Machine:
             base = _said(_faster(read_machine(path.parent / like, (path, *before)), faster))
         for name in {"network", "reading"} & base.keys() & values.keys():
             values[name] = base[name] | values[name]
-        if "second_thread" in values:  # the thread curve of the other file is then not that of this one
+        if "second_thread" in values:  # the thread curve of the other file does not apply then
             base |= {"speed": [], "speed_alone": []}
         return _machine(base | values)
     except ConfigError:
@@ -296,7 +296,7 @@ def read_machine(path: str | Path, before: tuple[Path, ...] = ()) -> Machine:
         ) from error
 
 
-# What a file need not say: older ones do not.
+# Optional values of a file: older ones do not have them.
 _OPTIONAL = {"rates", "shared_core", "alone", "layer", "page", "cpu_seconds_per_summed_byte", "scratch"}
 _OPTIONAL |= {
     "second_thread",
@@ -307,7 +307,7 @@ _OPTIONAL |= {
     "collective_step",
     "cpu_seconds_per_exchange",
 }
-# Numbers of which nothing is not enough.
+# Numbers that must be above zero.
 _ABOVE_NOTHING = {"cores", "memory", "ranks", "threads", "faster", "bandwidth", "bisection", "shared_core", "alone"}
 _ABOVE_NOTHING |= {"read", "write", "factor"}
 

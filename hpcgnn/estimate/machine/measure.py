@@ -36,7 +36,7 @@ from hpcgnn.plan.run_plan import plan
 from hpcgnn.plugins.memory_profile import trim_heap
 
 DEGREES = 6, 24
-# {options} of models that between them use all kernels, at widths that span what is usual.
+# {options} of models that together use all kernels, at widths that span the usual ones.
 MODELS: list[dict[str, object]] = [
     {"model": model, "hidden": hidden // (4 if "heads" in others else 1), **others}
     for model, widths, others in (
@@ -62,7 +62,7 @@ FEW: list[tuple[dict[str, object], bool]] = [
 FEW_CLASSES = 4
 EPOCHS = 2
 _SMALLER = 16  # times fewer rows are worked on at a time where calls of kernels are to be many
-_SHARED = 1  # the number of the model by which it is measured what sharing a core costs, and the memory: sage, 64
+_SHARED = 1  # index of the model that measures the cost of sharing a core, and the memory: sage, 64
 _BYTES_OF_CALL = 1 << 16
 _EDGES = 1 << 18
 _FRESH_BYTES = 1 << 24
@@ -99,7 +99,7 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
     curves = thread_curves(lambda rows: _steps(experiments[_SHARED], min(DEGREES), rows), own, of_node, comm)
     say(f"up to {max(curves.speed + curves.speed_alone)[0]:g} threads of a rank: measured")
     call, layer = np.median(beside, axis=0).tolist()
-    # What an operation takes for a byte does not show where it moves a few of them.
+    # Calls with few bytes do not show the seconds per byte.
     by_torch = [(op, each) for op, found in samples.items() if op.name == "torch" for each in found]
     many = [(op, each) for op, each in by_torch if _moves_much(each)]
     little = {op for op, _ in by_torch} - {op for op, _ in many}

@@ -26,7 +26,7 @@ SIZES = (8, 1 << 10, 1 << 16, MESSAGE, 1 << 24)
 # {bytes: messages per measurement}; measurements of messages, and of sums.
 _REPEATS = {8: 40, 1 << 10: 40, 1 << 16: 20, MESSAGE: 8, 1 << 24: 1}
 _BATCHES, _SUMS = 5, 5
-# Messages of one exchange, of which each takes less than one by itself.
+# Messages of one exchange, each of which takes less time than a single one.
 _TOGETHER = 64
 _HALO_REPEATS = 7
 _KIND = "bench"

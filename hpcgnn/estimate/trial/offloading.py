@@ -53,7 +53,7 @@ def within(forecast: Forecast, place_: Place, machine: Machine | None, config: C
     on_disk = shelf if found.features else None
     room -= bytes_of_constants((rows, columns), spec, spec.dtype, on_disk) if not spec.sparse_input else 0
     features, aggregate = sizes[0] * found.features, sizes[1] * found.aggregate
-    # What a copy has shown beyond what the job foretells is of activations as well.
+    # Bytes of the copy beyond the job's own prediction are activations as well.
     shown, foretold = libraries + rank.loaded + rank.growth, memory // per_node - room + kept
     kept += max(0, shown - features - aggregate - foretold)
     over = min(kept, max(0, kept - room))

@@ -30,16 +30,16 @@ class Operation(NamedTuple):
     depth: int = 0
 
 
-#: Kernels whose unit is an edge, for which a row is read at random. That of products is a row, that of others a number.
+#: Kernels whose unit is an edge, for which a row is read at random. A product's unit is a row, all others' a number.
 EDGE_KERNELS = {"gather", "gather_largest", "gather_matching", "attend_forward", "attend_backward"}
 EDGE_KERNELS |= {"attend_forward_complete", "attend_backward_complete"}
 #: Gathers along sparse features: of rows of weights for the stored entries of a node, and of gradients for a column's.
 ENTRIES, COLUMNS = "gather_entries", "gather_columns"
 EDGE_KERNELS |= {ENTRIES, COLUMNS}
-#: What the system takes to hand out a page of memory and to take it back. Large tensors return to the system when they
-#: are freed (plugins/memory_profile.py), so pages are handed out in each epoch. Its rows are pages; no call counts.
+#: The system's work to hand out a page of memory and to take it back. Large tensors return to the system when they are
+#: freed (plugins/memory_profile.py), so pages are handed out in each epoch. Its rows are pages; no call counts.
 PAGES = Operation("page", "")
-#: An Operation and what is added to its amounts besides one call: rows, and edges or bytes.
+#: An Operation and the increments of its amounts, in addition to one call: rows, and edges or bytes.
 Told = tuple[Operation, tuple[float, float]]
 # Operations of torch that only look at memory another way.
 _VIEWS = {"view", "_unsafe_view", "t", "transpose", "expand", "slice", "select", "as_strided", "detach", "alias"}
@@ -164,8 +164,8 @@ def of_torch(operation: Any, args: tuple[Any, ...], result: Any) -> Told | None:
     if name in _SOME_ROWS:
         given, made = list(tensors_of(args[1:])), list(tensors_of(result))
         if any(each.dtype == torch.bool for each in given):
-            name += "_mask"  # what is chosen is first counted
-        inside = name.endswith("_")  # what is put there is read, and so is what was there
+            name += "_mask"  # torch first counts the chosen rows
+        inside = name.endswith("_")  # it reads the new values and the old ones
         moved = sum(each.nbytes for each in given) + sum(each.nbytes for each in (given if inside else 2 * made))
     else:
         moved = sum(each.nbytes for each in tensors_of((args, result)))

@@ -13,7 +13,7 @@ import torch
 from hpcgnn.plugins.live_tensors import tensors_of
 from hpcgnn.plugins.memory_profile import MMAP_THRESHOLD
 
-# What tiles of edges take, which does not grow with the rank.
+# Bytes of tiles of edges, which do not grow with the rank.
 _EDGE_TILE_BYTES = 1 << 21
 
 

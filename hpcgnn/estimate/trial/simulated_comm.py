@@ -29,7 +29,7 @@ class GhostCommunicator(Communicator):
         self._sums_apart = sums_apart and size > 1
         self.summed = Ledger()
         self.wanted: dict[int, torch.Tensor] = {}
-        self._told: set[int] = set()  # who has said how many rows it wants, and not yet which
+        self._told: set[int] = set()  # ranks that have sent their number of requested rows, and not yet the rows
         self._columns = 1  # own nodes that have a number
 
     def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Exchange:
@@ -69,7 +69,7 @@ class GhostCommunicator(Communicator):
 
     def allreduce_(self, tensor: torch.Tensor, kind: str, op: str = "sum") -> torch.Tensor:
         if tensor.numel():
-            tensor.copy_(torch.empty_like(tensor).copy_(tensor))  # what a transport takes for it
+            tensor.copy_(torch.empty_like(tensor).copy_(tensor))  # a transport's copies
             for ledger in (self.ledger, self.summed):
                 ledger.add(kind, messages=1, bytes_sent=tensor.nbytes, bytes_received=tensor.nbytes)
         return tensor

@@ -54,7 +54,7 @@ ROUNDS = 64
 MAKING = "making"
 #: {model: `code` of an Experiment}: a second one of the same model finds all of it there.
 CODE: dict[str, int] = {}
-#: Told of an operation, its amounts, and the Cost of it.
+#: A function of an operation, its amounts, and its Cost.
 Add = Callable[[Operation, tuple[float, float], "Cost"], None]
 
 
@@ -225,7 +225,7 @@ class Experiment:
             trainer.begin_stage(number, 0)
             trainer.step(0)
             if evaluates and trainer.views.subgraph is not None:
-                trainer.evaluate()  # asks once for what it keeps of the whole graph
+                trainer.evaluate()  # the first evaluation computes the cached parts of the whole graph
             with looking(trainer, local, self._fresh(trainer, factor)) as found:
                 trainer.step(1)
             for operation, amounts in found.work.items():
