@@ -58,7 +58,7 @@ class PropagatedLayer(OwnLayer):
 
 def _build(spec: ModelSpec) -> Model:
     widths = spec.widths
-    layers = [OwnLayer(a, b, spec.dtype) for a, b in itertools.pairwise(widths)]
+    layers = [OwnLayer(a, b, spec.dtype) for a, b in itertools.pairwise(widths[:-1])]
     layers.append(PropagatedLayer(widths[-2], widths[-1], spec.hops, spec.teleport, spec.dtype))
     return Model(spec, layers, widths[1:-1])
 
