@@ -13,6 +13,7 @@ unknown versions.
 import contextlib
 import json
 import os
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -382,10 +383,10 @@ class GraphFile:
         """
         available = self.partitionings()
         if num_ranks not in available.get(name, ()):
+            command = f"python -m partition_tools partition {shlex.quote(str(self.path))} --ranks {num_ranks}"
             raise GraphError(
-                f"{self.path} has no map {name!r} for {num_ranks} ranks; it has "
-                f"{available or 'none'}; add it with `python -m partition_tools partition {self.path} "
-                f"--ranks {num_ranks}`, or let training do so with --auto-partition"
+                f"{self.path} has no map {name!r} for {num_ranks} ranks; it has {available or 'none'}; add it with "
+                f"`{command}`, or let training do so with --auto-partition"
             )
         cluster_to_rank = self.read(f"partitionings/{name}/{num_ranks}", dtype=np.int32)
         if len(cluster_to_rank) != self.meta.num_clusters or (

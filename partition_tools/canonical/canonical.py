@@ -109,7 +109,7 @@ def canonical(
     }
     say_among(links, reporter)
     if not num_classes and not links:
-        reporter.warn("the graph has no labels; it cannot be trained on")
+        reporter.warn("the graph has no labels; it can be trained on with --task links only")
     if not np.any(split == SPLITS["train"]) and not links:
         reporter.warn(
             "the training split is empty; training will refuse this graph (--train 0.5 makes a random split, with "

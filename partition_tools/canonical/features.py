@@ -4,7 +4,7 @@ Features are most of the bytes of a graph. They may be generated or memory-mappe
 slab of them at a time, and wide sparse ones (bags of words) stay sparse.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import scipy.sparse
@@ -23,6 +23,22 @@ def slabs(array: Rows) -> Iterator[np.ndarray]:
     """The rows of an array-like, at most SLAB_ROWS at a time."""
     for start in range(0, array.shape[0], SLAB_ROWS):
         yield array[start : start + SLAB_ROWS]
+
+
+def check_turned(features: Rows | Csr | None, others: Iterable[np.ndarray | None], what: str = "features") -> None:
+    """Raise GraphError for features (F, n): dense ones whose columns, and not rows, are as many as labels or masks.
+
+    others: arrays with a value for each node, or None.
+    """
+    if features is None or isinstance(features, Csr) or len(features.shape) != 2:
+        return
+    rows, columns = features.shape
+    for other in others:
+        if other is not None and other.ndim and rows != len(other) == columns:
+            raise GraphError(
+                f"{what} of shape ({rows}, {columns}): expected a row for each of the {columns} nodes that labels and "
+                "masks have; turn them: features.T"
+            )
 
 
 class RowMap:

@@ -102,7 +102,16 @@ def label_warnings(data: GraphData) -> list[str]:
                 f"each node has exactly one of {labels.shape[1]} labels, which are taken for a multi-label task; if "
                 "they encode classes (one-hot), give the number of the class instead: y.argmax(1)"
             ]
-    elif data.num_classes > FEW_CLASSES and 2 * data.num_classes > np.count_nonzero(labels >= 0) > 0:
+        return []
+    known = labels[labels >= 0] if labels.ndim == 1 else labels[:0]
+    if len(known) and known.min() == known.max() and data.num_classes <= 2:
+        return [f"all {len(known):,} labelled nodes have class {known[0]}; a model has nothing to tell apart"]
+    if len(known) and known.min() == 1 and "classes" not in data.type_names:
+        return [
+            "no node has class 0, and the smallest label is 1: labels that count from 1 make "
+            f"{data.num_classes} classes with an empty one; subtract 1 if they do"
+        ]
+    if data.num_classes > FEW_CLASSES and 2 * data.num_classes > np.count_nonzero(labels >= 0) > 0:
         return [
             f"there are {data.num_classes:,} classes for {np.count_nonzero(labels >= 0):,} labelled nodes; are the "
             "labels classes?"

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,8 @@ def _type_sizes(file: GraphFile, what: str, count: int) -> dict[str, int]:
         types = file.read(name, [(start, min(start + SLAB_ROWS * 16, file.shape(name)[0]))])
         if not 0 <= types.min() <= types.max() < count:
             raise FormatError(
-                f"{file.path}: {name} leaves 0..{count - 1}; `python -m partition_tools verify {file.path}` says where"
+                f"{file.path}: {name} leaves 0..{count - 1}; "
+                f"`python -m partition_tools verify {shlex.quote(str(file.path))}` says where"
             )
         sizes += np.bincount(types, minlength=count)
     names = file.meta.type_names.get(what, ())
@@ -268,7 +270,8 @@ def describe(info: dict[str, Any]) -> str:
         for count, m in sorted(maps.items(), key=lambda item: int(item[0]))
     ]
     if not rows:
-        return f"{text}\n\nno partitionings; add some with `partition_tools partition {info['file']} --ranks 1,2,4`"
+        path = shlex.quote(str(info["file"]))
+        return f"{text}\n\nno partitionings; add some with `partition_tools partition {path} --ranks 1,2,4`"
     nodes = node_table(
         {(name, int(count)): each for name, maps in info["partitionings"].items() for count, each in maps.items()}
     )

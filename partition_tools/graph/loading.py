@@ -1,5 +1,6 @@
 """A graph file back as `GraphData`: edges and small arrays in memory, dense features left in the file."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -129,7 +130,9 @@ def check_shape(path: Path, data: GraphData) -> None:
             or edges.indptr[-1] != len(edges.indices)
             or any(len(part) and not 0 <= part.min() <= part.max() < n for part in _pieces(edges.indices))
         ):
-            raise GraphError(f"{path}: the edges are damaged; `python -m partition_tools verify {path}` says how")
+            raise GraphError(
+                f"{path}: the edges are damaged; `python -m partition_tools verify {shlex.quote(str(path))}` says how"
+            )
     offsets = data.cluster_offsets
     if (
         offsets[0] != 0

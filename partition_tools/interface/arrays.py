@@ -16,7 +16,7 @@ from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.schema import Csr, GraphData
 from hpcgnn.output_files import check_outputs
 from partition_tools.canonical.canonical import ImportOptions, canonical
-from partition_tools.canonical.features import DTYPES
+from partition_tools.canonical.features import DTYPES, check_turned
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.graph.counts import largest, warn_of_gaps
 from partition_tools.graph.raw import RawGraph
@@ -213,6 +213,7 @@ def rank_counts(ranks: int | Iterable[int]) -> list[int]:
 def _count(src: np.ndarray, dst: np.ndarray, per_node: Mapping[str, Any], reporter: Reporter) -> int:
     """As many nodes as the first array of nodes that is there has rows, or one more than the largest id."""
     labels = per_node["labels"]
+    check_turned(per_node.get("features"), (labels, per_node.get("node_type")))
     if labels is not None and labels.ndim == 2 and len(labels) == 1 < labels.shape[1] and largest(src, dst) > 0:
         raise FormatError(f"expected one label for each node, got labels of shape {labels.shape}; turn them: labels.T")
     for values in per_node.values():

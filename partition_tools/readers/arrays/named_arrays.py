@@ -19,6 +19,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.storage import Csr
+from partition_tools.canonical.features import check_turned
 from partition_tools.graph.counts import largest, stated, warn_of_gaps
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.arrays.archives import Arrays
@@ -178,6 +179,8 @@ def _count_nodes(
     reporter: Reporter,
 ) -> int:
     """Stated, or the length of the first per-node array there is, or one more than the largest id."""
+    others = list(others)
+    check_turned(features, others)
     if num_nodes is not None:
         return num_nodes
     if features is not None:

@@ -5,6 +5,7 @@ Most of them are pickles, and loading one runs code of the file's author: so the
 library is at hand.
 """
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -79,8 +80,8 @@ def refuse_suffix(path: Path, why: str = "which is not read here") -> None:
             pass
         else:
             raise FormatError(
-                f"{path} is a graph file already; partition it: python -m partition_tools partition {path} "
-                f"--ranks 1,2,4"
+                f"{path} is a graph file already; partition it: python -m partition_tools partition "
+                f"{shlex.quote(str(path))} --ranks 1,2,4"
             )
     if path.suffix.lower() in _REMEDIES:
         what, remedy = _REMEDIES[path.suffix.lower()]
