@@ -175,7 +175,7 @@ class Forecaster:
         try_out, tile, longer = self.experiment.try_out, self.experiment.tile, 0.0
         if factor > NEARLY:
             large = small = wide = try_out(size, degrees, pruned=pruned)
-            factor = 1.0
+            factor, least = 1.0, tile
         else:
             # A tile does not grow with the rank, and may have more rows than a copy: a third copy measures its bytes.
             least = min(tile, TILE_ROWS, max(1, int(size.nodes * factor / 2)))
@@ -203,7 +203,8 @@ class Forecaster:
             # Larger tensors are not on the heap: its free part does not grow with the rank.
             items[FREE_HEAP] = large.account[stage, phase][FREE_HEAP]
         assert large.evaluation is not None and small.evaluation is not None and wide.evaluation is not None
-        fewer = longer / (longer + 1) / factor
+        tiles = [-(-rows // least) for rows in (size.nodes * factor, size.nodes * factor / 2)]
+        fewer = (line(*tiles) - -(-size.nodes // tile)) / tiles[0]
         work = _work(large.work, small.work, wide.work, line, fewer)
         evaluation = _work(large.evaluation.work, small.evaluation.work, wide.evaluation.work, line, fewer)
         loaded = round(line(large.loaded, small.loaded))
@@ -236,7 +237,7 @@ def _work(
         large, small: amounts of two copies.
         wide: amounts of the larger copy with tiles twice as long, to find the calls made once per tile.
         line: extends a straight line from two amounts.
-        fewer: the surplus of these calls in the copy, in units of their number; the rank has longer tiles.
+        fewer: how many of these calls the line has too many, over their number in the copy; the rank has longer tiles.
     """
     zero = np.zeros(3)
     found = {}

@@ -139,7 +139,7 @@ def test_calls_are_those_of_tiles_as_long_as_the_ranks(monkeypatch):
         monkeypatch.setattr(forecast, "NODES", nodes)
         rank, _ = forecaster.rank(size, degrees)
         calls.append(sum(float(amounts[0]) for amounts in rank.work.values()))
-    assert calls[1] == pytest.approx(calls[0], rel=0.15), "without them there would be several times as many"
+    assert calls[1] == pytest.approx(calls[0], rel=0.02), "without them there would be several times as many"
 
 
 def test_a_rank_without_training_nodes_is_tried_out():

@@ -29,7 +29,7 @@ from hpcgnn.output_files import check_outputs
 from hpcgnn.terminal import tell
 
 # One more backend is one more column. torch's `mpi` would start an MPI of its own.
-BESIDE = ("gloo", "oneccl", "ccl", "nccl", "xccl")
+BESIDE = ("gloo", "oneccl", "ccl")
 _SUMMED = (8, MESSAGE)
 _UNITS = ((1e-3, "ms"), (1e-6, "us"))
 
