@@ -95,6 +95,7 @@ class BringUp:
             labelled=decided.task.labels if labelled is None else labelled,
             links=link_split(decided.config),
             edge_features=spec.edge_features > 0,
+            feature_type=spec.held,
             shelve=shelving(decided, self.session, self.probe, self.limit, buffers, self.learns),
         )
 

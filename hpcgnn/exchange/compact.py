@@ -50,7 +50,7 @@ def agree_on_compact(features: torch.Tensor, plan: HaloPlan, comm: Communicator)
     alike = bool(-ends[0] == ends[1])
     sent = plan.num_boundary, int(counts[plan.send_rows.numpy()].sum())
     rows, entries = comm.total(torch.tensor(sent, dtype=torch.float64), "plan").tolist()
-    size = features.element_size()
+    size = torch.promote_types(features.dtype, torch.float32).itemsize  # as they travel
     header = 4 + size
     if rows * header + entries * _entry_bytes(size, alike) >= rows * features.shape[1] * size:
         return None

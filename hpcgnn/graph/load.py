@@ -35,7 +35,7 @@ from hpcgnn.options.task import LINKS
 from hpcgnn.placement.order import LocalOrder, find_ends, interior_last
 from hpcgnn.placement.ownership import Ownership
 
-_NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
+_NUMPY = {torch.float32: np.float32, torch.float64: np.float64, torch.float16: np.float16, torch.int8: np.int8}
 # Numbers that are looked at together: what a check takes beside them.
 _TILE = 1 << 18
 #: shelve(the LocalGraph without its features, columns): a Shelf for so many columns of features, or None where they
@@ -201,6 +201,7 @@ def load_local_graph(
     links: LinkSplit | GivenSplit | None = None,
     edge_features: bool = False,
     shelve: Shelve = lambda local, columns: None,
+    feature_type: torch.dtype | None = None,
 ) -> LocalGraph:
     """Read this rank's share of an open GraphFile. Collective.
 
@@ -209,7 +210,7 @@ def load_local_graph(
     inputs: what the features are. labelled: as of `read_labels`. links: which edges are held out, for the task `links`
     (a GivenSplit: those that come with the file), or None for none. edge_features: whether to keep those of the file
     too; only with keep_edges.
-    shelve: see `Shelve`.
+    shelve: see `Shelve`. feature_type: of the file's dense features in memory; None: `dtype`.
     watch(phase): entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all ranks together, for
     corrupted files and contents that cannot be trained on.
     """
@@ -275,10 +276,10 @@ def load_local_graph(
     with watch("load"), comm.together("reading the graph"):
         features: torch.Tensor | SparseRows | OnDisk
         if shelf is None:
-            features = make_features(file, ranges, dtype, order, inputs, inward)
+            features = make_features(file, ranges, feature_type or dtype, order, inputs, inward)
         else:
             check = partial(_check_finite, file, what="node")
-            features = shelve_features(file, ranges, _NUMPY[dtype], order, shelf, check)
+            features = shelve_features(file, ranges, _NUMPY[feature_type or dtype], order, shelf, check)
         if edge_features:
             indptr, spans = read_indptr(file, "topology", ranges)
             rows = read_edge_features(file, indptr, spans, order, inward, _NUMPY[dtype], remaining)

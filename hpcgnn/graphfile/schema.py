@@ -179,6 +179,7 @@ class GraphMeta:
         num_edge_types, num_node_types: numbers of types in the whole graph, 0 without types.
         num_edge_features: columns of the edge features, 0 without any.
         type_names, num_feature_parts, negatives: see `GraphData`.
+        feature_type: type of the dense features' numbers in the file, as numpy names it; not an attribute.
     """
 
     num_nodes: int
@@ -202,6 +203,7 @@ class GraphMeta:
     num_edge_features: int = 0
     num_feature_parts: int = 1
     negatives: str = ""
+    feature_type: str = "float32"
 
 
 def meta_of(attributes: Mapping[str, Any]) -> GraphMeta:
@@ -218,6 +220,7 @@ def meta_of(attributes: Mapping[str, Any]) -> GraphMeta:
         "typed": bool,
         "versions": json.loads,
         "type_names": _type_names,
+        "feature_type": str,
         "negatives": _negatives,
     }
     attributes = {
@@ -225,6 +228,7 @@ def meta_of(attributes: Mapping[str, Any]) -> GraphMeta:
         "num_feature_parts": 1,
         "negatives": "",
         **attributes,
+        "feature_type": "float32",
     }  # only if there are some
     if "task" not in attributes:  # of version 2
         attributes = {**attributes, "task": MULTILABEL if bool(attributes["multi_label"]) else CLASSIFICATION}

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 # More would not fit an index or a machine; a corrupted or hostile attribute can say anything.
 _MOST_ROWS, _MOST_COLUMNS = 1 << 48, (1 << 31) - 1
-_WHOLE, _REAL = "iu", "f"
+_WHOLE, _REAL, _NUMBERS = "iu", "f", "fi"
 # Filters that are part of every HDF5 (deflate, shuffle, Fletcher32), and how many times larger than stored the data may
 # be.
 _FILTERS = {1: 1100, 2: 1, 3: 1}
-_NAMES = {_WHOLE: "integers", _REAL: "floating-point numbers"}
+_NAMES = {_WHOLE: "integers", _REAL: "floating-point numbers", _NUMBERS: "numbers"}
 
 
 def check_structure(file: "GraphFile") -> None:
@@ -99,7 +99,7 @@ def _expected(file: "GraphFile") -> dict[str, tuple[tuple[int, ...], str]]:
         wanted["nodes/features_csr/indices"] = entries, _WHOLE
         wanted["nodes/features_csr/data"] = entries, _REAL
     elif meta.num_features or "nodes/features" in file:
-        wanted["nodes/features"] = (nodes, meta.num_features), _REAL
+        wanted["nodes/features"] = (nodes, meta.num_features), _NUMBERS
     labels = LABELS[meta.task]
     wanted["nodes/labels"] = labels.shape(nodes, meta.num_classes), labels.storage
     wanted["nodes/split"] = wanted["nodes/original_id"] = (nodes,), _WHOLE

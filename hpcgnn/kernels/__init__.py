@@ -12,6 +12,7 @@ nothing traces them, and the dispatcher takes longer than a small gather. docs/k
 from .activation import bias_gradient, elu, elu_gradient, relu_gradient
 from .aggregation import add_rows, check_block, gather, pack
 from .attention import attend_backward, attend_finish, attend_forward
+from .checks import FLOATS
 from .cover import MOST_LEFT, MOST_RIGHT, least_cover
 from .edge_dropout import Columns, drop_edges
 from .extreme import gather_largest, gather_matching
@@ -24,6 +25,7 @@ from .projection import Elu, one_pass, project, project_backward
 from .randomness import random_words, stream_key
 
 __all__ = [
+    "FLOATS",
     "MOST_LEFT",
     "MOST_RIGHT",
     "Columns",

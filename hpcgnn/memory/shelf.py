@@ -127,23 +127,24 @@ class OnDisk:
 
     def mapped(self, make: Callable[[torch.Tensor], torch.Tensor]) -> "OnDisk | torch.Tensor":
         """make(x) of the whole matrix x, which makes every column (n,) of its result of that column alone. It is called
-        for some columns at a time.
+        for some columns at a time, in float32 where they are narrower.
         """
         (count, width), shelf = self.shape, self.shelf
-        result = shelf.matrix(count, width, self.dtype) if shelf.results else None
-        whole = None if shelf.results else shelf.arena.empty(count, width, dtype=self.dtype)
+        dtype = torch.promote_types(self.dtype, torch.float32)
+        result = shelf.matrix(count, width, dtype) if shelf.results else None
+        whole = None if shelf.results else shelf.arena.empty(count, width, dtype=dtype)
         for first in range(0, width, shelf.columns):
             columns = slice(first, min(first + shelf.columns, width))
-            made = make(self._gathered(columns))
+            made = make(self._gathered(columns, dtype))
             if whole is not None:
                 whole[:, columns] = made
             elif result is not None:
                 result.append(columns, iter((made,)))
         return result if whole is None else whole  # type: ignore[return-value] # one of them is there
 
-    def _gathered(self, columns: slice) -> torch.Tensor:
-        """Some columns (n, k), in memory."""
-        x = self.shelf.arena.empty(len(self), columns.stop - columns.start, dtype=self.dtype)
+    def _gathered(self, columns: slice, dtype: torch.dtype) -> torch.Tensor:
+        """Some columns (n, k), in memory, in a type that has all numbers of their own."""
+        x = self.shelf.arena.empty(len(self), columns.stop - columns.start, dtype=dtype)
         done = 0
         for part in self.parts(columns):
             x[done : done + len(part)] = part

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar, overload
 
 import torch
 
+from hpcgnn import kernels
 from hpcgnn.errors import GraphError
 from hpcgnn.graph.local import EdgeList, LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
@@ -337,7 +338,9 @@ class Graph:
         self, x: torch.Tensor | SparseRows | OnDisk, p: float, layer: int
     ) -> torch.Tensor | DroppedRows | ConstantRows:
         """As `dropout`, for a layer that reads some rows at a time: of rows that never change no copy is made."""
-        if isinstance(x, SparseRows) or (isinstance(x, torch.Tensor) and (x.requires_grad or p == 0)):
+        if isinstance(x, SparseRows) or (
+            isinstance(x, torch.Tensor) and x.dtype in kernels.FLOATS and (x.requires_grad or p == 0)
+        ):
             return self.dropout(x, p, layer)
         drop = dropped_rows(self.ids, self._random.key(Purpose.DROPOUT, layer), p) if p else None
         return ConstantRows(x, drop, self._arena)

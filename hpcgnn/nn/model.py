@@ -145,7 +145,9 @@ class Model(nn.Module):
         if not self.spec.keeps_input:
             x = graph.constant_rows(x, p, 0) if self.input_in_tiles else graph.dropout(x, p, 0)
             return conv(graph, x if self.before is None else self.before(graph, x))
-        aggregate = graph.constant("input aggregate", lambda: conv.gather(graph, x).to(self.spec.kept or x.dtype))
+        aggregate = graph.constant(
+            "input aggregate", lambda: conv.gather(graph, x).to(self.spec.kept or self.spec.dtype)
+        )
         return conv.combine_constants(graph, aggregate, x, p, scaled=self.spec.input_dropout == "scaled")
 
     def _normalised(self, graph: Graph, norm: nn.Module, h: torch.Tensor) -> torch.Tensor:

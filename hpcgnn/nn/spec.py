@@ -30,6 +30,7 @@ class ModelSpec:
         parts: number of column groups in sign's features.
         edge_dropout: rate of dropped edges in training.
         stacked: whether each layer has a map of its own.
+        held: type of the dense features in memory, if it is narrower than `dtype`; else None.
     """
 
     model: str
@@ -66,6 +67,7 @@ class ModelSpec:
     parts: int = 1
     edge_dropout: float = 0.0
     stacked: bool = field(default=True, metadata=DERIVED)
+    held: torch.dtype | None = field(default=None, metadata=DERIVED)
 
     @property
     def learned(self) -> int:

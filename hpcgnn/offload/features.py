@@ -37,6 +37,7 @@ from hpcgnn.offload.activations import (
 )
 from hpcgnn.offload.limits import Limit, portion
 from hpcgnn.ops.row_tiles import tile_rows
+from hpcgnn.plan.held import reads_in_tiles
 from hpcgnn.plan.run_plan import RunPlan
 
 log = logging.getLogger("hpcgnn")
@@ -87,19 +88,13 @@ def bytes_read_at_a_time(shelf: Shelf, spec: ModelSpec, rows: int, columns: int)
 
 def can_lie_on_disk(plan: RunPlan, toy: Toy) -> bool:
     """Whether the first layer reads its inputs in order, some rows at a time."""
-    spec, config, schedule = plan.spec, plan.config, plan.schedule
-    if spec.sparse_input or spec.changing or config.data.inductive or not schedule.within_memory:
-        return False
-    if not spec.constant_input:  # layer by layer, a copy of the halo stays in memory with the own rows
-        return toy.input_in_tiles and not schedule.layer_by_layer and not spec.edge_features
-    raw = spec.input_dropout == "raw" and spec.dropout > 0
-    alone = schedule.layer_by_layer and not config.schedule.finetune
-    return toy.in_tiles and (spec.keeps_input or (alone and not raw))
+    return reads_in_tiles(plan.config, plan.spec, toy.in_tiles, toy.input_in_tiles)
 
 
 def types_on_disk(spec: ModelSpec) -> tuple[torch.dtype, ...]:
     """Of the features, and of their aggregate where there is one that is kept."""
-    return (spec.dtype, spec.kept or spec.dtype) if spec.constant_input else (spec.dtype,)
+    held = spec.held or spec.dtype
+    return (held, spec.kept or spec.dtype) if spec.constant_input else (held,)
 
 
 def reads_of_epoch(spec: ModelSpec) -> int:

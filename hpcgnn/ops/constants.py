@@ -14,7 +14,7 @@ from hpcgnn import kernels
 from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.shelf import OnDisk, Reading
 from hpcgnn.ops.dropout import Drop
-from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, row_tiles
+from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, row_tiles, sum_type
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,12 @@ class Constants:
 
 
 class ConstantRows:
-    """One such matrix (n_p, F), of which all rows are read. shape, dtype: as of a tensor. `rows @ weight` is
-    differentiable in the weight, as with DroppedRows.
+    """One such matrix (n_p, F), of which all rows are read. shape: as of a tensor; dtype: in which the rows come.
+    `rows @ weight` is differentiable in the weight, as with DroppedRows.
     """
 
     def __init__(self, x: torch.Tensor | OnDisk, drop: Drop | None, arena: Arena) -> None:
-        self.shape, self.dtype = x.shape, x.dtype
+        self.shape, self.dtype = x.shape, sum_type(x.dtype)
         self._x, self._drop, self._arena = x, drop, arena
 
     def __len__(self) -> int:

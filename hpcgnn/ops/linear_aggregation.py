@@ -13,6 +13,7 @@ from typing import cast
 
 import torch
 
+from hpcgnn import kernels
 from hpcgnn.exchange.compact import CompactStream
 from hpcgnn.exchange.plan import halo_factors
 from hpcgnn.exchange.stream import Rows, Stream
@@ -20,6 +21,9 @@ from hpcgnn.ops.linear_operator import LinearOperator, Tiled
 from hpcgnn.ops.row_tiles import row_tiles, sum_type, tile_rows
 from hpcgnn.ops.streams import EdgeStream
 from hpcgnn.ops.work import Work, work
+
+# Columns that are widened at a time: two lines of the cache of each row.
+_COLUMNS = 32
 
 
 @dataclass(frozen=True)
@@ -87,9 +91,24 @@ class LinearAggregation(LinearOperator):
         self._constant = constant
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        way = self.forward
         if self._constant is not None and x is self._constant[0]:
-            return self._sum(replace(self.forward, stream=self._constant[1]), x)
-        return super().__call__(x)
+            way = replace(way, stream=self._constant[1])
+        if x.dtype not in kernels.FLOATS:
+            return self._widened(way, x)
+        return super().__call__(x) if way is self.forward else self._sum(way, x)
+
+    def _widened(self, way: Direction, x: torch.Tensor) -> torch.Tensor:
+        """R A S x, without a gradient, of rows in a type that kernels do not sum: they are widened some columns at a
+        time.
+        """
+        dtype = sum_type(x.dtype)
+        y = self.arena.empty(way.stream.own.num_rows, x.shape[1], dtype=dtype)
+        for first in range(0, x.shape[1], _COLUMNS):
+            columns = slice(first, min(first + _COLUMNS, x.shape[1]))
+            part = self.arena.empty(len(x), columns.stop - first, dtype=dtype)
+            self._sum(way, part.copy_(x[:, columns]), y[:, columns])
+        return y
 
     def empty_streamed(self, rows: int, width: int, dtype: torch.dtype, transposed: bool = False) -> torch.Tensor:
         """See LinearOperator."""

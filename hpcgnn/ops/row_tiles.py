@@ -59,7 +59,7 @@ def row_tiles(num_rows: int, first: int = 0) -> list[slice]:
 
 
 def sum_type(dtype: torch.dtype) -> torch.dtype:
-    """The type in which sums of numbers of a type are made: float32 for bfloat16, else the type itself."""
+    """The type in which sums of numbers of a type are made: float64 for itself, else float32."""
     return torch.promote_types(dtype, torch.float32)
 
 

@@ -16,7 +16,7 @@ from partition_tools.canonical.column_scales import scale_warning, standard_of
 from partition_tools.canonical.precision import PrecisionLoss
 from partition_tools.workspace.progress import Reporter
 
-DTYPES = {"fp32": np.float32, "fp16": np.float16}
+DTYPES = {"fp32": np.float32, "fp16": np.float16, "int8": np.int8}
 
 
 def slabs(array: Rows) -> Iterator[np.ndarray]:
@@ -68,12 +68,12 @@ def canonical_features(
     reporter: Reporter,
     standardize: np.ndarray | None = None,
 ) -> Rows | Csr | None:
-    """Features as `write_graph` takes them: an array-like of float16/float32 (n, F), a `Csr` with float32 data, or
+    """Features as `write_graph` takes them: an array-like of a type of DTYPES (n, F), a `Csr` with float32 data, or
     None.
 
     row_normalize: divide each row by the sum of its absolute values (rows of zeros stay). standardize: bool (n,), the
     training nodes, by whose mean and deviation each column is standardised; None: it is not. GraphError for NaN or
-    infinity, also where fp16 makes one.
+    infinity, also where fp16 makes one, and for numbers that int8 does not have.
     """
     if features is None:
         return None
@@ -98,7 +98,12 @@ def canonical_features(
         raise GraphError("the features have no columns; leave them out, or give each node at least one")
     target = DTYPES[dtype]
     changes = row_normalize or standardize is not None
-    loss = None if changes else PrecisionLoss("features", "node", features.shape[1], target)
+    if target == np.int8 and changes:
+        raise ConfigError(
+            "--feature-dtype int8 is for whole numbers, and --row-normalize and --standardize make fractions; expected "
+            "fp16 or fp32 with them"
+        )
+    loss = None if changes or target == np.int8 else PrecisionLoss("features", "node", features.shape[1], target)
     source = features
     if standardize is not None:
         standard = standard_of(source, standardize)
@@ -119,7 +124,7 @@ def _convert(rows: np.ndarray, dtype: np.typing.DTypeLike, row_normalize: bool) 
         rows = rows.astype(np.float32)
         sums = np.abs(rows).sum(axis=1, dtype=np.float64, keepdims=True)
         rows = rows / np.where(sums > 0, sums, 1)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         return rows.astype(dtype)
 
 
@@ -136,6 +141,11 @@ def _check_finite(source: Rows, features: Rows, loss: PrecisionLoss | None) -> N
             )
         if loss is not None:
             loss.add(before, slab)
+        elif features.dtype == np.int8 and not (same := (before == slab).all(axis=1)).all():
+            raise GraphError(
+                f"node {row + int(np.argmin(same))} has a feature that int8 does not hold; expected whole numbers from "
+                "-128 to 127 (one-hot rows, counts); use --feature-dtype fp16 or fp32"
+            )
         row += len(slab)
 
 

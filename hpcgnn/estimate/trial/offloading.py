@@ -51,7 +51,7 @@ def within(forecast: Forecast, place_: Place, machine: Machine | None, config: C
         room -= rank.parts["features"]
     shelf.results = found.aggregate
     on_disk = shelf if found.features else None
-    room -= bytes_of_constants((rows, columns), spec, spec.dtype, on_disk) if not spec.sparse_input else 0
+    room -= bytes_of_constants((rows, columns), spec, spec.held or spec.dtype, on_disk) if not spec.sparse_input else 0
     features, aggregate = sizes[0] * found.features, sizes[1] * found.aggregate
     # Bytes of the copy beyond the job's own prediction are activations as well.
     shown, foretold = libraries + rank.loaded + rank.growth, memory // per_node - room + kept

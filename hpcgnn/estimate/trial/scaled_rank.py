@@ -147,7 +147,7 @@ def make_copy(
         ones = np.ones(len(columns), np.float32)
         features = sparse_rows(indptr, columns.astype(np.int32), ones, spec.d_in, spec.dtype)
     else:
-        features = torch.ones(n, spec.d_in - spec.changing, dtype=spec.dtype)
+        features = torch.ones(n, spec.d_in - spec.changing, dtype=spec.held or spec.dtype)
     split = np.full(n, SPLITS["test"], np.uint8)
     split[draw.permutation(n)[: size.train]] = SPLITS["train"]
     return LocalGraph(

@@ -1,0 +1,41 @@
+"""Features that stay in memory in the type of the file, where the first layer reads them some rows at a time."""
+
+import torch
+
+from hpcgnn.config import Config
+from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.nn.registry import MODELS
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.options.inputs import Inputs, inputs_of
+from hpcgnn.plan.rules import Selection
+
+#: Types that float32 has all numbers of, by their names in a file.
+_NARROW = {"float16": torch.float16, "int8": torch.int8}
+
+
+def reads_in_tiles(config: Config, spec: ModelSpec, in_tiles: bool, input_in_tiles: bool) -> bool:
+    """Whether the first layer reads its constant inputs in order, some rows at a time.
+
+    Args:
+        config: the configuration.
+        spec: the model.
+        in_tiles: whether the layer can read its input and the aggregate so.
+        input_in_tiles: whether the layer can read its input alone so.
+    """
+    schedule = Selection(config).schedule
+    if spec.sparse_input or spec.changing or config.data.inductive or not schedule.within_memory:
+        return False
+    if not spec.constant_input:  # layer by layer, a copy of the halo stays in memory with the own rows
+        return input_in_tiles and not schedule.layer_by_layer and not spec.edge_features
+    raw = spec.input_dropout == "raw" and spec.dropout > 0
+    alone = schedule.layer_by_layer and not config.schedule.finetune
+    return in_tiles and (spec.keeps_input or (alone and not raw))
+
+
+def held_type(meta: GraphMeta, config: Config, spec: ModelSpec) -> torch.dtype | None:
+    """The type of the features in memory where it is the file's own, narrower one; else None."""
+    traits = MODELS[spec.model].traits(spec)
+    alone = traits.input_in_tiles and not spec.node_types
+    fits = inputs_of(spec.inputs) == Inputs() and spec.dtype == torch.float32
+    fits = fits and reads_in_tiles(config, spec, traits.constants_in_tiles, alone)
+    return _NARROW.get(meta.feature_type) if fits else None

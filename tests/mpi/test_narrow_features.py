@@ -1,0 +1,84 @@
+"""Features that stay in memory in the file's type: the numbers of widened ones bit for bit, in their own bytes."""
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from hpcgnn.errors import ScratchError
+from hpcgnn.memory.scratch import Scratch
+from hpcgnn.memory.shelf import OnDisk, Shelf
+
+from .training import FEATURES, build_trainer, configure, make_graphs
+
+TYPES = {"float16": torch.float16, "int8": torch.int8}
+CASES = {
+    "gcn": {"model": "gcn", "dropout": 0.3},
+    "sage": {"model": "sage", "dropout": 0.5, "prune": "auto"},
+    "sage, mixed": {"model": "sage", "precision": "mixed"},
+    "gin": {"model": "gin", "input_dropout": "none"},
+    "sgc": {"model": "sgc"},
+    "gat": {"model": "gat", "heads": 2},
+    "gat, dropped": {"model": "gat", "heads": 2, "dropout": 0.5},
+    "lazy": {"model": "sage", "schedule": "lazy", "epochs": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def files(comm, session_path):
+    """{type: (a file with features of that type, the same with the same numbers as float32)}."""
+    source = make_graphs(comm, session_path)["undirected"]
+    paths = {name: [session_path / f"{name}-{kind}.h5" for kind in ("held", "wide")] for name in TYPES}
+    if comm.rank == 0:
+        for name, pair in paths.items():
+            for path, dtype in zip(pair, (name, "float32"), strict=True):
+                path.write_bytes(source.read_bytes())
+                with h5py.File(path, "r+") as file:
+                    rows = file["nodes/features"][:]
+                    rows = np.maximum(np.rint(4 * rows), 0) if name == "int8" else rows
+                    chunks = file["nodes/features"].chunks
+                    del file["nodes/features"]
+                    file.create_dataset("nodes/features", data=rows.astype(name).astype(dtype), chunks=chunks)
+    comm.barrier()
+    return paths
+
+
+def trained(comm, config, shelf=None):
+    """(losses and metrics, parameters, the Trainer)."""
+    trainer = build_trainer(comm, config, "metis", shelf=shelf)
+    found = []
+    for stage in range(len(trainer.stages)):
+        trainer.begin_stage(stage, 2 * stage)
+        found += [trainer.step(2 * stage + step) for step in range(2)]
+    return [*found, repr(trainer.evaluate())], [p.detach().clone() for p in trainer.model.parameters()], trainer
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("name", CASES)
+def test_the_bits_of_widened_features(comm, files, name, kind):
+    options = {"hidden": 16, "layers": 2, "keep_input": "always", **CASES[name]}
+    held, wide = (trained(comm, configure(path, **options)) for path in files[kind])
+    features = held[2].local.features
+    assert features.dtype == TYPES[kind] and wide[2].local.features.dtype == torch.float32
+    assert features.untyped_storage().nbytes() == held[2].local.num_owned * FEATURES * TYPES[kind].itemsize
+    assert held[0] == wide[0]
+    assert all(torch.equal(a, b) for a, b in zip(held[1], wide[1], strict=True))
+
+
+@pytest.mark.parametrize("name", ["sage", "gat"])
+def test_narrow_on_disk(comm, files, tmp_path, name):
+    options = {"hidden": 16, "layers": 2, "keep_input": "always", **CASES[name]}
+    shelves = [None, lambda arena: Shelf(Scratch(str(tmp_path), ScratchError), arena, 64, 16, True)]
+    memory, disk = (trained(comm, configure(files["float16"][0], **options), shelf) for shelf in shelves)
+    features = disk[2].local.features
+    assert isinstance(features, OnDisk) and features.dtype == torch.float16
+    assert memory[0] == disk[0]
+    assert all(torch.equal(a, b) for a, b in zip(memory[1], disk[1], strict=True))
+
+
+def test_others_are_widened(comm, files):
+    """Where a layer reads rows out of order, and where sums are made in float64."""
+    for options in ({"model": "pna"}, {"model": "sage", "precision": "fp64"}, {"keep_input": "never"}):
+        trainer = build_trainer(comm, configure(files["float16"][0], **options), "metis")
+        assert trainer.local.features.dtype == trainer.model.spec.dtype
+        assert np.isfinite(trainer.step(0))
