@@ -18,7 +18,7 @@ from hpcgnn.traits import LayerTraits
 ELU_IN_PLACE = partial(torch.nn.functional.elu, inplace=True)
 #: Options that models of a kind use, of those declared `by_model`.
 STACK = ("hidden", "norm", "residual", "jumping", "edge_dropout")
-LINEAR = (*STACK, "keep_input")
+LINEAR = (*STACK, "keep_input", "keep_input_dtype")
 ATTENTION = (*STACK, "heads", "out_heads", "attention_dropout")
 
 

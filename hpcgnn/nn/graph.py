@@ -4,6 +4,8 @@ A schedule makes this object, and decides how `aggregate` gets remote rows (stre
 """
 
 import copy
+import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,8 +28,10 @@ from hpcgnn.ops.dropout import Drop, dropout, dropped_means, dropped_rows
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Made, Messages, Operator, Relational
 from hpcgnn.ops.propagate import Rule
+from hpcgnn.ops.row_tiles import row_tiles
 from hpcgnn.ops.sparse import sparse_product
 
+log = logging.getLogger("hpcgnn")
 Activated = TypeVar("Activated", ReluDropout, EluDropout)
 #: total(tensor): its sum over ranks. constant(name, compute): the result of compute(), made once.
 Total = Callable[[torch.Tensor], torch.Tensor]
@@ -204,6 +208,29 @@ class Graph:
         if isinstance(x, OnDisk):
             return x.mapped(lambda columns: self.aggregate(columns, norm))
         return self.operator(Linear(norm, x.dtype))(x)
+
+    def kept(self, aggregate: torch.Tensor | OnDisk, dtype: torch.dtype) -> torch.Tensor | OnDisk:
+        """Rows that are kept for the whole run, rounded to a type. The log has the error. Collective.
+
+        Raises:
+            GraphError: on all ranks, if a number is too large for the type.
+        """
+        if aggregate.dtype == dtype or isinstance(aggregate, OnDisk):
+            return aggregate.to(dtype)
+        out, sums = self._arena.empty(*aggregate.shape, dtype=dtype), torch.zeros(2, dtype=torch.float64)
+        for rows in row_tiles(len(aggregate)):
+            exact = aggregate[rows].double()
+            out[rows].copy_(aggregate[rows])
+            sums += torch.stack([(out[rows].double() - exact).square().sum(), exact.square().sum()])
+        error, size = self.total(sums).tolist()
+        if not math.isfinite(error):
+            raise GraphError.on_all(
+                f"the kept aggregate has numbers that {dtype} does not hold; expected "
+                "--set model.keep_input_dtype=bf16, or auto"
+            )
+        if error:  # not where the model is tried on a toy
+            log.info("kept aggregate: %s, with a relative error of %.1e", dtype, math.sqrt(error / (size or 1)))
+        return out
 
     def combine(
         self,

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.norm import NORM_LAYERS, Identity
@@ -145,10 +146,12 @@ class Model(nn.Module):
         if not self.spec.keeps_input:
             x = graph.constant_rows(x, p, 0) if self.input_in_tiles else graph.dropout(x, p, 0)
             return conv(graph, x if self.before is None else self.before(graph, x))
-        aggregate = graph.constant(
-            "input aggregate", lambda: conv.gather(graph, x).to(self.spec.kept or self.spec.dtype)
-        )
+        aggregate = graph.constant("input aggregate", lambda: self._kept(graph, conv.gather(graph, x)))
         return conv.combine_constants(graph, aggregate, x, p, scaled=self.spec.input_dropout == "scaled")
+
+    def _kept(self, graph: Graph, aggregate: torch.Tensor | OnDisk) -> torch.Tensor | OnDisk:
+        dtype = self.spec.aggregate
+        return aggregate.to(dtype) if self.spec.keep_input_dtype == "auto" else graph.kept(aggregate, dtype)
 
     def _normalised(self, graph: Graph, norm: nn.Module, h: torch.Tensor) -> torch.Tensor:
         """Return the norm of h, computed in the parameters' precision and rounded to h's."""

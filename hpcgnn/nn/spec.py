@@ -29,6 +29,7 @@ class ModelSpec:
         edge_features: number of edge feature columns that the model reads.
         parts: number of column groups in sign's features.
         edge_dropout: rate of dropped edges in training.
+        keep_input_dtype: type of the kept aggregate; 'auto': as of outputs of hidden layers.
         stacked: whether each layer has a map of its own.
         held: type of the dense features in memory, if it is narrower than `dtype`; else None.
     """
@@ -66,6 +67,7 @@ class ModelSpec:
     edge_features: int = 0
     parts: int = 1
     edge_dropout: float = 0.0
+    keep_input_dtype: str = "auto"
     stacked: bool = field(default=True, metadata=DERIVED)
     held: torch.dtype | None = field(default=None, metadata=DERIVED)
 
@@ -97,6 +99,11 @@ class ModelSpec:
     def first_width(self) -> int:
         """Columns of the rows that the first map makes."""
         return self.widths[1] if self.stacked else self.classes
+
+    @property
+    def aggregate(self) -> torch.dtype:
+        """Type of the kept aggregate."""
+        return {"fp16": torch.float16, "bf16": torch.bfloat16}.get(self.keep_input_dtype, self.kept or self.dtype)
 
     @property
     def keeps_input(self) -> bool:

@@ -232,7 +232,7 @@ def constants_in_arena(trainer: Trainer) -> int:
 
 def bytes_of_constants(shape: tuple[int, int], spec: ModelSpec, dtype: torch.dtype, shelf: Shelf | None) -> int:
     """The same, of features of this shape and type. shelf: where they are, None for in memory."""
-    kept = spec.kept or spec.dtype
+    kept = spec.aggregate
     held = math.prod(shape) * kept.itemsize
     if shelf is None:
         return held if spec.keeps_input else 0

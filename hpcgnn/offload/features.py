@@ -94,7 +94,7 @@ def can_lie_on_disk(plan: RunPlan, toy: Toy) -> bool:
 def types_on_disk(spec: ModelSpec) -> tuple[torch.dtype, ...]:
     """Of the features, and of their aggregate where there is one that is kept."""
     held = spec.held or spec.dtype
-    return (held, spec.kept or spec.dtype) if spec.constant_input else (held,)
+    return (held, spec.aggregate) if spec.constant_input else (held,)
 
 
 def reads_of_epoch(spec: ModelSpec) -> int:

@@ -55,6 +55,15 @@ class ModelConfig:
         needs={"input_dropout": ("scaled", "aggregate", "none")},
         strict=True,
     )
+    keep_input_dtype: str = option(
+        "auto",
+        "format of the kept aggregate; its error is printed",
+        details="auto: as the outputs of hidden layers. Sums are made in fp32, and rounded once.",
+        choices=("auto", "fp16", "bf16"),
+        by_model=True,
+        needs={"precision": ("fp32", "mixed")},
+        on_resume="same",
+    )
     aggregator: str = option(
         "mean",
         "sage: mean or maximum of neighbours, or maximum after a layer (pool)",

@@ -3,6 +3,7 @@
 import torch
 
 from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
@@ -30,6 +31,16 @@ def reads_in_tiles(config: Config, spec: ModelSpec, in_tiles: bool, input_in_til
     raw = spec.input_dropout == "raw" and spec.dropout > 0
     alone = schedule.layer_by_layer and not config.schedule.finetune
     return in_tiles and (spec.keeps_input or (alone and not raw))
+
+
+def check_aggregate(config: Config, spec: ModelSpec) -> None:
+    """Raise ConfigError, on all ranks, for a type of the kept aggregate that the layer does not widen."""
+    asked = config.model.keep_input_dtype
+    if asked != "auto" and not MODELS[spec.model].traits(spec).constants_in_tiles:
+        raise ConfigError.on_all(
+            f"--set model.keep_input_dtype={asked} is for layers that read the aggregate some rows at a time (gcn, "
+            f"sage with the mean, gin, sgc); leave it out for this {spec.model}"
+        )
 
 
 def held_type(meta: GraphMeta, config: Config, spec: ModelSpec) -> torch.dtype | None:

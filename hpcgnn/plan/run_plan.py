@@ -14,7 +14,7 @@ from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.memory_size import said_memory
 from hpcgnn.plan.halo import check_halo, features_travel, halo_of, intra_node_of, prunes
-from hpcgnn.plan.held import held_type
+from hpcgnn.plan.held import check_aggregate, held_type
 from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.plan.privacy import check_privacy
 from hpcgnn.plan.rules import Selection, schedules_with
@@ -101,6 +101,7 @@ def plan(config: Config, meta: GraphMeta, ranks: int, learns: bool = True) -> Ru
     """
     check_memory(config, learns)
     spec = model_spec(meta, config)
+    check_aggregate(config, spec)
     spec = replace(spec, held=held_type(meta, config, spec))
     wanted = config.data.self_loops
     config = resolve_task(config, meta)

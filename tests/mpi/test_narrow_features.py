@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.errors import ScratchError
+from hpcgnn.errors import ConfigError, ScratchError
 from hpcgnn.memory.scratch import Scratch
 from hpcgnn.memory.shelf import OnDisk, Shelf
 
@@ -82,3 +82,20 @@ def test_others_are_widened(comm, files):
         trainer = build_trainer(comm, configure(files["float16"][0], **options), "metis")
         assert trainer.local.features.dtype == trainer.model.spec.dtype
         assert np.isfinite(trainer.step(0))
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("fp16", 2**-11), ("bf16", 2**-8)])
+def test_a_narrow_aggregate(comm, files, caplog, dtype, most):
+    """It is rounded once, and the log has by how much."""
+    options = {"model": "sage", "hidden": 16, "layers": 2, "dropout": 0.5}
+    with caplog.at_level("INFO", "hpcgnn"):
+        narrow = trained(comm, configure(files["float16"][0], keep_input_dtype=dtype, **options))[2]
+    wide = trained(comm, configure(files["float16"][0], **options))[2]
+    kept, exact = (trainer.constants["input aggregate"] for trainer in (narrow, wide))
+    assert torch.equal(kept, exact.to(narrow.model.spec.aggregate))
+    (told,) = [record.args for record in caplog.records if record.msg.startswith("kept aggregate")]
+    assert 0 < told[1] < most
+    for a, b in zip(narrow.model.parameters(), wide.model.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0.05, atol=0.02)
+    with pytest.raises(ConfigError, match="keep_input_dtype"):
+        build_trainer(comm, configure(files["float16"][0], keep_input_dtype=dtype, aggregator="max", **options))
