@@ -260,14 +260,14 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
 
 
 def _fields(kind: type[Fields], arguments: argparse.Namespace, **given: Any) -> Fields:
-    """A dataclass whose fields are those of `arguments` of their names, but for those that are given."""
+    """A dataclass with its fields from `arguments` by name, except the given ones."""
     return kind(
         **{field.name: getattr(arguments, field.name) for field in fields(kind) if field.name not in given}, **given
     )
 
 
 def _fractions(train: float | None, val: float | None, test: float | None) -> tuple[float, float, float]:
-    """What is not said: nothing for train and val, the rest for test."""
+    """The fractions left out: nothing for train and val, the rest for test."""
     train, val = train or 0.0, val or 0.0
     fractions = (train, val, 1 - train - val if test is None else test)
     if min(fractions) < 0 or sum(fractions) > 1 + 1e-9:
@@ -290,10 +290,16 @@ def import_graph(
 ) -> GraphData:
     """Read `path` in a format of `SOURCES` (None: guessed) and write the graph file `output`; returns its `GraphData`.
 
-    dataset: a name of `DATASETS`; then `path` is the directory where its files lie, or one above. memory: bytes to work
-    in (None: half of what is free). scratch: where the directory for what does not fit is made (None: beside the
-    output); it is removed at the end, and left for the same call to go on in if this one is killed. Raises FormatError
-    for input that cannot be read and GraphError for a graph that is not sound; then nothing is written.
+    Args:
+        path: the input; with `dataset`, the directory of its files, or one above.
+        output: the graph file.
+        dataset: a name of `DATASETS`.
+        memory: bytes to work in (None: half of the free memory).
+        scratch: the parent of the scratch directory (None: the output's folder). The import removes that directory at
+            the end. If it is killed, the same call continues from it.
+
+    Raises:
+        FormatError, GraphError: the input cannot be read, or the graph is not sound. Nothing is written then.
     """
     path, output, reporter = Path(path), Path(output), reporter or Reporter()
     known = None if dataset is None else named(dataset)
@@ -341,8 +347,8 @@ def _format(path: Path, format: str | None) -> str:
 
 
 def _files_read(inputs: Iterable[Path], tables: TableOptions) -> Iterator[str | Path]:
-    """The files of an import: an input that is a folder has them in it. No folder format has HDF5 in its folder, which
-    is what an earlier import may have left there.
+    """The files of an import; an input folder's own files. No folder format has HDF5 in its folder, so such a file is of an
+    earlier import.
     """
     for path in inputs:
         yield from files_below(path, (".h5", ".hdf5")) if path.is_dir() else [path]
@@ -350,7 +356,7 @@ def _files_read(inputs: Iterable[Path], tables: TableOptions) -> Iterator[str | 
 
 
 def _identity(inputs: Iterable[Path], name: str, options: ImportOptions, tables: TableOptions) -> dict[str, Any]:
-    """What the files of the scratch directory depend on. The memory is not among it: the next call may have less."""
+    """The facts that decide the files of the scratch directory. The next call may have less memory."""
     beside = [value for value in asdict(tables).values() if isinstance(value, Path) and value.exists()]
     return {
         "format": name,

@@ -1,8 +1,8 @@
 """The command line: one sub-command per module, errors of the user as one line, faults of the program with traceback.
 
-A module that wants to be a sub-command offers HELP (one line), DESCRIPTION (what a user should know, peak memory
-included), configure(parser) and run(arguments, reporter) -> exit code. Exit codes: 0 done, 1 `verify` found a fault, 2
-wrong input or options, 130 interrupted.
+The module of a sub-command has HELP (one line), DESCRIPTION (for users, with the peak memory), configure(parser) and
+run(arguments, reporter) -> exit code. Exit codes: 0 done, 1 `verify` found a fault, 2 wrong input or options, 130
+interrupted.
 """
 
 import argparse

@@ -213,7 +213,7 @@ def _partition(
 
 
 def _automatic(file: GraphFile, fresh: bool, memory: int | None, reporter: Reporter) -> Any:
-    """What `auto` stands for: of a file with clusters the method that it already has maps of."""
+    """The method that `auto` stands for: in a file with clusters the method of its maps."""
     if not fresh:
         return METHODS["kaminpar" if "kaminpar" in file.partitionings().keys() - {"metis"} else "metis"]
     degrees = np.diff(file.read("topology/indptr"))
