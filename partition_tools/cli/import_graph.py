@@ -347,8 +347,8 @@ def _format(path: Path, format: str | None) -> str:
 
 
 def _files_read(inputs: Iterable[Path], tables: TableOptions) -> Iterator[str | Path]:
-    """The files of an import; an input folder's own files. No folder format has HDF5 in its folder, so such a file is of an
-    earlier import.
+    """The files of an import; an input folder's own files. No folder format has HDF5 in its folder: such a file is of
+    an earlier import.
     """
     for path in inputs:
         yield from files_below(path, (".h5", ".hdf5")) if path.is_dir() else [path]

@@ -53,8 +53,8 @@ def run(arguments: argparse.Namespace, reporter: Reporter | None) -> int:
 
 
 def inspect_graph(path: str | Path, width: int = WIDTH, per_node: int | None = None) -> dict[str, Any]:
-    """A dictionary of plain numbers and words; `describe` explains them. per_node: ranks of a compute node, None for the
-    number of each map. Raises FormatError as `GraphFile` does, and ConfigError for a per_node below 1.
+    """A dictionary of plain numbers and words; `describe` explains them. per_node: ranks of a compute node, None for
+    the number of each map. Raises FormatError as `GraphFile` does, and ConfigError for a per_node below 1.
     """
     if per_node is not None:
         check_grouping(per_node, ())
