@@ -21,14 +21,14 @@ def add_memory_options(parser: argparse.ArgumentParser) -> None:
         "--memory",
         metavar="SIZE",
         type=_memory,
-        help="such as 8G: what is larger goes through files of the scratch directory (default: half of what is free)",
+        help="memory to work in, such as 8G (default: half of the free memory). Larger data go to files of --scratch.",
     )
     parser.add_argument(
         "--scratch",
         type=Path,
         metavar="DIR",
-        help="where the directory of these files is made, .NAME.work for the output file NAME; it is removed at the "
-        "end, and after a kill the same command goes on in it (default: beside the output)",
+        help="parent of the scratch directory .NAME.work of output NAME (default: the output's folder). It is removed "
+        "at the end. After a kill the same command continues from it.",
     )
 
 
