@@ -112,8 +112,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--task",
         choices=("auto", *LABELS),
         default="auto",
-        help="task of the labels: one class per node, several 0/1 labels, or real numbers (regression: one column or "
-        "several, NaN or nothing for unknown ones). auto: classes or 0/1 labels",
+        help="task of the labels: one class per node, several 0/1 labels, or real numbers (regression). auto: "
+        "classes or 0/1 labels. Regression has one column or several, NaN or nothing for unknown numbers.",
     )
     parser.add_argument(
         "--classes",
@@ -159,8 +159,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--edge-features",
         metavar="NAMES|FILE",
         type=_columns_or_file,
-        help="features of the edges: columns of the edge list by their names in its heading, separated by commas, or a "
-        ".npy file with a row for each edge, in the order of the list",
+        help="features of edges: names of the edge list's columns, with commas, or a .npy file with a row for "
+        "each edge",
     )
     tables.add_argument(
         "--heading",
@@ -189,8 +189,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--rows",
         choices=ROWS,
         default=AUTO,
-        help="node of each row of a table. id: by the ids in the first column. position: in node order. auto: id "
-        "if the first column names nodes, else position",
+        help="node of each row of a table: by the ids in the first column, by position, or (auto) by ids if that "
+        "column has them",
     )
     tables.add_argument(
         "--relabel",
