@@ -159,8 +159,9 @@ def _in_rounds(
     weight: torch.Tensor | None,
     edge: torch.Tensor | None,
 ) -> list[Block]:
-    """The Blocks of edges that are grouped by round, counts (rounds,) of each. rows, begins: each row of each round
-    and the place of its first edge, in any order.
+    """The Blocks of edges that are grouped by round, counts (rounds,) of each.
+
+    rows, begins: each row of each round and the place of its first edge, in any order.
     """
     order = np.argsort(begins)
     rows, begins = rows[order], begins[order]

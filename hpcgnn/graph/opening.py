@@ -3,8 +3,7 @@
 A file system answers the same small questions once per rank, and one after another. So rank 0 reads and checks the root
 attributes, the descriptions of the datasets, the clusters and the map. The others get them from it, and open the file
 for their own slabs alone. That holds for one file on a shared file system. If the ranks see different files (copies on
-the disks of nodes, or a file that is made again now), each reads its own, and they compare the facts
-(app/agreement.py).
+the disks of nodes, or a new file under the old name), each reads its own. They compare the facts (app/agreement.py).
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """The edges of a rank, split by their sources' owner into own and remote edges, with self loops added.
 
 At the start of a job a rank holds most here in addition to its share of the edges. So it goes over the edges some rows
-at a time, and puts them in their final place: the own block, or columns of the remote edges, from which the plan and
-the halo's blocks are made. Only the input and the result are as long as all edges.
+at a time, and puts them in their final place: the own block, or columns of the remote edges. These make the plan and
+the halo's blocks. Only the input and the result are as long as all edges.
 """
 
 from dataclasses import dataclass

@@ -29,7 +29,6 @@ CEILING = 4.0
 # Texts that are not rewritten yet. A number here may only fall; delete it once it is at most CEILING.
 RECORDED: dict[str, float] = {
     "hpcgnn/ops": 12.2,
-    "hpcgnn/placement": 4.0,  # its sentences are long
 }
 
 

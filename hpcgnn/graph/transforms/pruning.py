@@ -5,8 +5,8 @@ them and their in-neighbours, and so on backwards:
 
     R_L = training nodes        R_(l-1) = R_l ∪ in-neighbours of R_l
 
-The result is exact: nothing is sampled. Layer l has a share of its own of the graph, with rows R_l, columns R_(l-1) and
-a halo of its own in each direction, filtered from the rank's one structure. Matrices hold the rows of these sets only,
+The result is exact: nothing is sampled. Layer l has its own share of the graph, with rows R_l, columns R_(l-1) and
+a halo in each direction, filtered from the rank's one structure. Matrices hold the rows of these sets only,
 in the order of the nodes. A layer that would compute most rows anyway is left as it is, and with it those before.
 """
 
