@@ -15,8 +15,9 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.errors import GraphError
-from hpcgnn.graph.local import EdgeList, LocalGraph
+from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
+from hpcgnn.graph.split import EdgeList
 from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.ops.activation_dropout import EluDropout, ReluDropout
@@ -28,10 +29,11 @@ from hpcgnn.ops.dropout import Drop, dropout, dropped_means, dropped_rows
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Made, Messages, Operator, Relational
 from hpcgnn.ops.propagate import Rule
-from hpcgnn.ops.row_tiles import row_tiles
 from hpcgnn.ops.sparse import sparse_product
 
 log = logging.getLogger("hpcgnn")
+# Rows that are rounded at a time: copies of them in float64 are small.
+_FEW = 128
 Activated = TypeVar("Activated", ReluDropout, EluDropout)
 #: total(tensor): its sum over ranks. constant(name, compute): the result of compute(), made once.
 Total = Callable[[torch.Tensor], torch.Tensor]
@@ -218,18 +220,17 @@ class Graph:
         if aggregate.dtype == dtype or isinstance(aggregate, OnDisk):
             return aggregate.to(dtype)
         out, sums = self._arena.empty(*aggregate.shape, dtype=dtype), torch.zeros(2, dtype=torch.float64)
-        for rows in row_tiles(len(aggregate)):
-            exact = aggregate[rows].double()
-            out[rows].copy_(aggregate[rows])
-            sums += torch.stack([(out[rows].double() - exact).square().sum(), exact.square().sum()])
-        error, size = self.total(sums).tolist()
-        if not math.isfinite(error):
+        for exact, rounded in zip(aggregate.split(_FEW), out.split(_FEW), strict=True):
+            error = rounded.copy_(exact).double() - exact
+            sums += torch.stack([error.square().sum(), exact.double().square().sum()])
+        lost, size = self.total(sums).tolist()
+        if not math.isfinite(lost):
             raise GraphError.on_all(
                 f"the kept aggregate has numbers that {dtype} does not hold; expected "
                 "--set model.keep_input_dtype=bf16, or auto"
             )
-        if error:  # not where the model is tried on a toy
-            log.info("kept aggregate: %s, with a relative error of %.1e", dtype, math.sqrt(error / (size or 1)))
+        if lost:  # not where the model is tried on a toy
+            log.info("kept aggregate: %s, with a relative error of %.1e", dtype, math.sqrt(lost / (size or 1)))
         return out
 
     def combine(
