@@ -206,7 +206,7 @@ class GraphMeta:
     feature_type: str = "float32"
 
 
-def meta_of(attributes: Mapping[str, Any]) -> GraphMeta:
+def meta_of(attributes: Mapping[str, Any], feature_type: str = "float32") -> GraphMeta:
     """Return the GraphMeta of stored root attributes. Raises KeyError, ValueError or TypeError if some are missing or
     invalid.
     """
@@ -228,7 +228,7 @@ def meta_of(attributes: Mapping[str, Any]) -> GraphMeta:
         "num_feature_parts": 1,
         "negatives": "",
         **attributes,
-        "feature_type": "float32",
+        "feature_type": feature_type,
     }  # only if there are some
     if "task" not in attributes:  # of version 2
         attributes = {**attributes, "task": MULTILABEL if bool(attributes["multi_label"]) else CLASSIFICATION}

@@ -11,7 +11,6 @@ unknown versions.
 """
 
 import contextlib
-import dataclasses
 import json
 import os
 import shlex
@@ -241,16 +240,12 @@ class GraphFile:
                 f"versions {', '.join(map(str, READABLE))}; import the graph again, or use the program that wrote it"
             )
         try:
-            return dataclasses.replace(meta_of(attributes), feature_type=self._feature_type())
+            dense = self.file.get("nodes/features", getclass=True) is h5py.Dataset
+            return meta_of(attributes, str(self.dtype("nodes/features")) if dense else "float32")
         except (KeyError, ValueError, TypeError) as error:
             raise FormatError(
                 f"{self.path}: root attribute missing or unreadable: {error}; the file is corrupted"
             ) from error
-
-    def _feature_type(self) -> str:
-        """Of the dense features, 'float32' without any: who reads these looks at the dataset itself."""
-        found = self.file.get("nodes/features", getclass=True)
-        return str(self.dtype("nodes/features")) if found is h5py.Dataset else "float32"
 
     def __contains__(self, name: str) -> bool:
         return self._find(name) is not None
