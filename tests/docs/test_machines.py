@@ -13,7 +13,8 @@ SITES = ROOT / "jobs" / "sites"
 EXAMPLES = {"plain", "cray-ex", "intel-infiniband", "openmpi-ucx"}
 # What a login node has and this machine has not: `module`, and variables that modules set.
 SOURCE = """set -eu; module() { :; }; CRAY_LD_LIBRARY_PATH= MPICH_DIR=/mpich I_MPI_ROOT=/impi EBROOTPSMPI=/psmpi
-set +u; . "$1"; echo "${SITE_CPUS_PER_NODE:-}|${SITE_RANKS_PER_NODE:-}|${SBATCH_PARTITION:-}"; type deactivate > /dev/null"""
+set +u; . "$1"; echo "${SITE_CPUS_PER_NODE:-}|${SITE_RANKS_PER_NODE:-}|${SBATCH_PARTITION:-}"
+type deactivate > /dev/null"""
 
 pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="there is no documentation beside the tests")
 
