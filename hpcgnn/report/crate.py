@@ -4,7 +4,7 @@ It repeats what `summary.json` and `config.toml` have, in words of schema.org.
 """
 
 import shlex
-import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ def _one(name: str) -> dict[str, str]:
 
 def crate(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:
     """Return the metadata of a run directory. summary: the content of its `summary.json`."""
-    now, versions = time.strftime("%Y-%m-%dT%H:%M:%S%z"), dict(summary["versions"])
+    now, versions = datetime.now(UTC).isoformat(timespec="seconds"), dict(summary["versions"])
     program, graph = {"@id": "#hpcgnn", "@type": "SoftwareApplication", "name": "hpcgnn"}, summary["graph_uuid"]
     program["softwareVersion"] = versions.pop("hpcgnn")
     title = f"Training of {summary['model']} on {Path(summary['graph']).name}, {summary['ranks']} ranks"
@@ -48,7 +48,7 @@ def crate(folder: Path, summary: dict[str, Any]) -> dict[str, Any]:
             "result": [_one(name) for name in files],
         },
         {**program, "softwareRequirements": [_one(f"#{name}") for name in versions]},
-        {"@id": f"urn:uuid:{graph}", "@type": "Dataset", "name": summary["graph"], "identifier": graph},
+        {"@id": f"urn:uuid:{graph}", "@type": "CreativeWork", "name": summary["graph"], "identifier": graph},
     ]
     for name, version in versions.items():
         entities.append({"@id": f"#{name}", "@type": "SoftwareApplication", "name": name, "softwareVersion": version})
