@@ -106,7 +106,7 @@ def rows_of_runs(folder):
                 "seconds of an epoch": spread(seconds),
                 "processor seconds": spread(processor),
                 "sent in an epoch (MiB)": f"{sent / 2**20:.3f}",
-                "training memory, largest rank (MiB)": f"{result['training_growth_bytes'] / 2**20:.0f}",
+                "training memory, largest rank (MiB)": f"{result['training_growth_bytes']['max'] / 2**20:.0f}",
             }
         )
     return rows
@@ -132,18 +132,19 @@ def linked(source, target):
 def make(section, listed, graphs, options):
     """Run a section's commands. Returns its row of the summary."""
     folder = options.out / section.name
-    folder.mkdir(parents=True, exist_ok=True)
+    row = {"section": section.name, "state": "made", "seconds": 0.0, "reason": ""}
+    if folder.exists():
+        return row | {"state": "failed", "reason": f"{folder} exists: name another folder (--out)"}
+    folder.mkdir(parents=True)
     for name in ("jobs", "docs"):
         linked(ROOT / name, folder / name)
     for name in listed.get("inputs", ()):
         linked((options.inputs / name).resolve(), folder / name)
     changes = [*graphs["quick_all"], *listed["quick"]] if options.quick else []
-    row = {"section": section.name, "state": "made", "seconds": 0.0, "reason": ""}
     for name in listed.get("graphs", ()):
         if not (options.out / name).exists():
-            lines = graphs[name] if isinstance(graphs[name], str) else graphs[name]["make"]
-            quick = graphs[name]["quick"] if options.quick else []
-            code, seconds = run(changed(lines, quick), options.out, options.out / f"{name}.log")
+            lines = changed(graphs[name]["make"], graphs[name]["quick"] if options.quick else [])
+            code, _ = run(lines, options.out, options.out / f"{name}.log")
             if code:
                 return row | {"state": "failed", "reason": f"{name} could not be made: see {name}.log"}
         linked(Path("..") / name, folder / name)

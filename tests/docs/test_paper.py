@@ -15,8 +15,7 @@ BENCH = ROOT / "jobs" / "bench"
 pytestmark = pytest.mark.skipif(not BENCH.is_dir(), reason="there are no benches beside the tests")
 
 
-@pytest.fixture(scope="module")
-def paper():
+def load():
     """The module behind paper.sh."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", list(sys.path))
@@ -25,6 +24,11 @@ def paper():
         patch.setitem(sys.modules, "paper", module)
         found.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def paper():
+    return load()
 
 
 @pytest.fixture(scope="module")

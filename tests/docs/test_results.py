@@ -10,6 +10,8 @@ import h5py
 import numpy as np
 import pytest
 
+from .test_paper import load as load_paper
+
 PAGE = Path(__file__).parents[2] / "docs" / "results.md"
 N = 60
 IDS = ["NA", "None", "null", "007", "1e1", *(f"n{k:03d}" for k in range(N - 5))]
@@ -71,6 +73,15 @@ def test_predictions_are_compared_with_labels(folder, monkeypatch):
         predicted = file["prediction"][:].tolist()
     right = [predicted[node] == label for node, label, part in zip(original, labels, split) if part == 3]
     assert names["right"].shape == (N,) and names["right"][names["test"]].sum() == sum(right)
+
+
+def test_figures_of_a_run_for_the_performance_page(folder):
+    """As jobs/bench/paper.sh gathers them."""
+    (row,) = load_paper().rows_of_runs(folder)
+    assert row["run"] == "runs/first" and row["ranks"] == 1
+    for name in ("seconds of an epoch", "processor seconds"):
+        middle, least, greatest = map(float, re.fullmatch(r"(\S+) \((\S+) to (\S+)\)", row[name]).groups())
+        assert 0 < least <= middle <= greatest
 
 
 def test_metrics_of_pop(folder, monkeypatch):
