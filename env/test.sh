@@ -35,7 +35,7 @@ schedules="edge_dropout given_links lazy links pipegcn spreading stale tma"
 between="communicator mailbox metrics numbers opening overlap predict rehearsal summing traffic training_traffic transfer"
 declare -A left_out=([1]="intra_node node_buffers estimated_nodes $whole_jobs $schedules $between" [2]="node_buffers estimated_nodes options_used"
     [3]="estimated_nodes options_used $whole_jobs"
-    [4]="options_used $whole_jobs $schedules $between")
+    [4]="options_used pyg_every_layer $whole_jobs $schedules $between")
 # One launch of so many ranks. Several in a function are joined by &&: behind `|| code=$?` bash goes on after one that fails.
 over() {
     local ranks=$1
