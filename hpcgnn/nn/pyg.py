@@ -228,7 +228,7 @@ class _Part:
     def _why_not(self, edges: SpreadEdges) -> str:
         """Why messages along these edges cannot stream, or ''."""
         if not self.reason and edges.place is not None and self.reduce not in ("sum", "mean"):
-            return f"it takes the {self.reduce} along other edges than those of the graph"
+            return f"it takes the {self.reduce} along edges that it has added or removed"
         return self.reason
 
 
