@@ -1,7 +1,7 @@
 """Losses when numbers become float32 or float16: counted, with one warning for each array.
 
-Rounding of real numbers is expected, and not counted. Three losses change the meaning of a column: whole numbers beyond 2^24
-(seconds since 1970, identifiers) become others, small numbers become 0, and values that differ become one.
+Rounding of real numbers is expected, and not counted. Three losses change the meaning of a column. Whole numbers beyond
+2^24 (seconds since 1970, identifiers) become others, small numbers become 0, and values that differ become one.
 """
 
 import numpy as np

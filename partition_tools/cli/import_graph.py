@@ -59,18 +59,17 @@ Formats (guessed from the path where --format is not given):
 A published data set goes by its name: --dataset ogbn-arxiv --root DIR reads its files where its own download left them
 (--dataset list shows all names). Nothing is downloaded.
 
-Peak memory: what --memory says, and 40 bytes per node; at most 40 E + 20 n bytes and the features where that is less
-(40 E more for edge weights, types or features, 32 E more in the text parser; with --add-reverse E counts the reverse
-edges too). What is larger is mapped from the input, or goes through files of --scratch: 8 to 40 E bytes, and 8 n F for
-text and compressed features. Words for node ids, held-out edges, tables beside an edge list, and the formats from mtx
-to dgl are read at once."""
+Peak memory: --memory, and 40 bytes per node; or 40 E + 20 n bytes and the features, if that is less. Edge weights,
+types or features add 40 E, the text parser 32 E; with --add-reverse E counts the reverse edges too. Larger data are
+mapped from the input, or go through files of --scratch: 8 to 40 E bytes, and 8 n F for text and compressed features.
+Words for node ids, held-out edges, tables, and the formats from mtx to dgl are read at once."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the sub-command's options."""
     parser.add_argument("input", type=Path, metavar="INPUT", nargs="?")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="graph file to write")
-    parser.add_argument("--format", "--from", choices=tuple(SOURCES), help="what INPUT is, if its name does not say it")
+    parser.add_argument("--format", "--from", choices=tuple(SOURCES), help="format of INPUT (default: by its name)")
     parser.add_argument(
         "--dataset",
         metavar="NAME",
@@ -116,9 +115,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--task",
         choices=("auto", *LABELS),
         default="auto",
-        help="what the labels are for: one class per node, several 0/1 labels, or real numbers to predict "
-        "(regression: one column or several, NaN or nothing where a number is not known); auto: classes or 0/1 "
-        "labels, as they are",
+        help="task of the labels: one class per node, several 0/1 labels, or real numbers (regression). auto: "
+        "classes or 0/1 labels. Regression has one column or several, NaN or nothing for unknown numbers.",
     )
     parser.add_argument(
         "--classes",
@@ -126,8 +124,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         dest="num_classes",
         type=int,
         metavar="C",
-        help="how many classes there are (default: the largest label + 1, which is refused where most classes "
-        "would be empty; words are numbered in their sorted order and kept as names)",
+        help="number of classes (default: the largest label + 1, refused if most classes would be empty). Words are "
+        "numbered in their sorted order and kept as names.",
     )
     parser.add_argument("--name", help="name of the graph in the file (default: of the input)")
     for split in ("train", "val", "test"):
@@ -157,15 +155,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--edge-columns",
         metavar="NAMES",
         type=_names,
-        help="meaning of the edge list's columns, of src, dst, weight, type, feature and _ (ignored), whatever "
-        "its heading says; default: as the heading says, and without one two columns src,dst",
+        help="meanings of the edge list's columns: src, dst, weight, type, feature and _ (ignored). Default: its "
+        "heading; without one, two columns src,dst",
     )
     tables.add_argument(
         "--edge-features",
         metavar="NAMES|FILE",
         type=_columns_or_file,
-        help="features of the edges: columns of the edge list by their names in its heading, separated by commas, or a "
-        ".npy file with a row for each edge, in the order of the list",
+        help="features of edges: names of the edge list's columns, with commas, or a .npy file with a row for "
+        "each edge",
     )
     tables.add_argument(
         "--heading",
@@ -187,15 +185,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
             f"--{name}",
             type=Path,
             metavar="FILE",
-            help=f"table (CSV, TSV, text, .gz, .npy) of {name.replace('-', ' ')}: {what}; rows "
-            f"in node order, or keyed by a first column with the heading id",
+            help=f"table (CSV, TSV, text, .gz, .npy) of {name.replace('-', ' ')}: {what}. "
+            f"Rows: in node order, or by a first column with the heading id",
         )
     tables.add_argument(
         "--rows",
         choices=ROWS,
         default=AUTO,
-        help="whose the rows of tables are: auto: of the ids in a first column that names nodes, else in node order; "
-        "id: of the ids in the first column; position: in node order",
+        help="node of each row of a table: by the ids in the first column, by position, or (auto) by ids if that "
+        "column has them",
     )
     tables.add_argument(
         "--relabel",
@@ -352,8 +350,8 @@ def _format(path: Path, format: str | None) -> str:
 
 
 def _files_read(inputs: Iterable[Path], tables: TableOptions) -> Iterator[str | Path]:
-    """The files of an import; an input folder's own files. No folder format has HDF5 in its folder, so such a file is of an
-    earlier import.
+    """The files of an import; an input folder's own files. No folder format has HDF5 in its folder: such a file is of
+    an earlier import.
     """
     for path in inputs:
         yield from files_below(path, (".h5", ".hdf5")) if path.is_dir() else [path]

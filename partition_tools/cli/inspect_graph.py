@@ -23,9 +23,9 @@ from partition_tools.workspace.progress import Reporter
 SHOWN_TYPES, WIDTH = 12, 256
 TASKS = {MULTILABEL: " (multi-label)", REGRESSION: " (regression)"}
 HELP = "show counts, degrees, clusters, partitionings and halo rows"
-DESCRIPTION = """Show what a graph file holds: counts, degrees, splits, classes, types, clusters, and for each stored
-partitioning edges cut, halo rows, the bytes that one exchange of fp32 rows of --width features costs, and how well
-ranks are balanced in nodes, in-edges, and halo rows received and sent. (hpcgnn estimate has memory and seconds.)
+DESCRIPTION = """Show the content of a graph file: counts, degrees, splits, classes, types and clusters. For each stored
+partitioning it shows edges cut, halo rows, and the bytes of one exchange of fp32 rows of --width features. It also
+shows the balance of ranks in nodes, in-edges, and halo rows. (hpcgnn estimate has memory and seconds.)
 Peak memory: 8 n bytes, and 4 E more only for maps whose figures are not stored with them."""
 
 
@@ -53,8 +53,8 @@ def run(arguments: argparse.Namespace, reporter: Reporter | None) -> int:
 
 
 def inspect_graph(path: str | Path, width: int = WIDTH, per_node: int | None = None) -> dict[str, Any]:
-    """A dictionary of plain numbers and words; `describe` explains them. per_node: ranks of a compute node, None for the
-    number of each map. Raises FormatError as `GraphFile` does, and ConfigError for a per_node below 1.
+    """A dictionary of plain numbers and words; `describe` explains them. per_node: ranks of a compute node, None for
+    the number of each map. Raises FormatError as `GraphFile` does, and ConfigError for a per_node below 1.
     """
     if per_node is not None:
         check_grouping(per_node, ())

@@ -25,8 +25,7 @@ EPILOG = """A graph usually goes through: import (or generate) -> partition -> i
   python -m partition_tools generate planted -o g.h5 --nodes 20000 --degree 15 --features 64 --classes 10 --seed 1
   python -m partition_tools partition g.h5 --ranks 1,2,4
   python -m partition_tools inspect g.h5
-In the statements of memory n is the number of nodes, E the number of directed edges (an undirected edge counts twice)
-and F the number of features."""
+About memory: n is the number of nodes, F of features, E of directed edges (an undirected edge counts twice)."""
 
 
 def build_parser() -> argparse.ArgumentParser:
