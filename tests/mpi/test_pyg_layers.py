@@ -215,6 +215,7 @@ class HasUpdate(pyg.MessagePassing):
 def test_what_does_not_fit_is_refused(loaded):
     _, _, share = loaded("power law")
     x = torch.ones(len(share.ids), WIDTH, dtype=torch.float64)
+    of_edges = torch.ones(share._local.inward.num_edges, 1, dtype=torch.float64)
     for make, expected in (
         (lambda: torch.nn.Linear(2, 2), "expected a MessagePassing layer"),
         (lambda: pyg.SAGEConv(WIDTH, 4, aggr="lstm"), "its aggregation is LSTM"),
@@ -232,7 +233,7 @@ def test_what_does_not_fit_is_refused(loaded):
         (CountsAtSources, {}, "uses edge_index for more than rows at its sources"),
         (OtherGraph, {}, "something else than the edges of this graph"),
         (NormalisesMessages, {}, "normalise something else than the rows of nodes"),
-        (lambda: pyg.GATConv(WIDTH, 4, edge_dim=1), {"edge_attr": share.in_degree}, "edge_updater.*keep_messages=True"),
+        (lambda: pyg.GATConv(WIDTH, 4, edge_dim=1), {"edge_attr": of_edges}, "edge_updater.*keep_messages=True"),
     ):
         conv = from_pyg_layer(make().double())
         with pytest.raises(ConfigError, match=expected):
