@@ -30,13 +30,17 @@ class Crossing:
         rows: int64 (b,), increasing, the own rows of the share.
         sent: the own rows that each other rank needs.
         received: what comes from each other rank, as columns: own nodes, then the halo.
-        returned: the columns among these whose gradients go back, for rows of the share have edges from them.
+        near: int64, increasing, the columns of the share, on any rank, that own rows of the share have edges from.
+        own: where the own ones of these stand within the share.
+        returned: the others of these, for each other rank, as numbers within `near`: their gradients go back.
         places: where gradients come home, as numbers within the share.
     """
 
     rows: torch.Tensor
     sent: list[Part]
     received: list[Part]
+    near: torch.Tensor
+    own: torch.Tensor
     returned: list[Part]
     places: list[Part]
 
@@ -80,8 +84,9 @@ class HistoricalRows(Generic[EdgesT]):
 class HistoricalGradients(Generic[EdgesT]):
     """A Stream along the transposed edges of a share, with the same rows.
 
-    own: an empty block; near: the edges from rows of the share, on any rank; edges: all edges, once asked for. A
-    consumer of rows gets all edges, for it may need them for gradients of its own rows. Others get `near`.
+    own: an empty block; near: the edges from rows of the share, on any rank, with a row for each of Crossing.near;
+    edges: all edges, once asked for. A consumer of rows gets all edges, for it may need them for gradients of its own
+    rows. Others get `near`.
     """
 
     def __init__(
@@ -101,13 +106,16 @@ class HistoricalGradients(Generic[EdgesT]):
         """Yield (transposed block, rows, None, back); afterwards `returns` has all gradients of the share's rows."""
         crossing, values, total = self._crossing, self._history.rows, returns.total
         yield self.own, rows.x, None, total
-        block = self._edges() if rows.x.shape[1] else self._near
-        back = self._arena.empty_like(values)
-        assert block.rows is not None, "it stores the columns that have edges"
-        for written in (crossing.rows, block.rows.long()):
-            back.index_fill_(0, written, 0.0)
-        yield block, values, None, back
-        total += back[crossing.rows]
+        if rows.x.shape[1]:
+            block, back = self._edges(), self._arena.empty_like(values)
+            assert block.rows is not None, "it stores the columns that have edges"
+            back.index_fill_(0, block.rows.long(), 0.0)
+            yield block, values, None, back
+            back = back[crossing.near]
+        else:
+            back = self._arena.empty(len(crossing.near), total.shape[1], dtype=total.dtype).zero_()
+            yield self._near, values, None, back
+        kernels.add_rows(total, crossing.own, back[: len(crossing.own)], distinct=True)
         for places, arrived in exchanged(back, crossing.returned, crossing.places, kind, self._comm):
             kernels.add_rows(total, places, arrived, distinct=True)
 

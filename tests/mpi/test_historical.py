@@ -178,8 +178,13 @@ def test_against_a_serial_program(comm, session_path, graph, model):
 
 
 @pytest.fixture(scope="module")
-def path(comm, session_path):
-    return make_graphs(comm, session_path, nodes=300)["undirected"]
+def paths(comm, session_path):
+    return make_graphs(comm, session_path, nodes=300)
+
+
+@pytest.fixture(scope="module")
+def path(paths):
+    return paths["undirected"]
 
 
 def losses(trainer, epochs=4):
@@ -187,11 +192,16 @@ def losses(trainer, epochs=4):
 
 
 @pytest.mark.parametrize(
-    "options", [{"model": "sage"}, {"model": "gat", "heads": 2, "attention_dropout": 0.2}], ids=str
+    "graph, options",
+    [
+        ("undirected", {"model": "sage"}),
+        ("directed multi-label", {"model": "gat", "heads": 2, "attention_dropout": 0.2, "edge_term": "weight"}),
+    ],
+    ids=str,
 )
-def test_the_curve_depends_on_no_map(comm, path, options):
+def test_the_curve_depends_on_no_map(comm, paths, graph, options):
     """With dropout, for draws have no other key than nodes, epochs and layers."""
-    config = configure(path, schedule="historical", steps=5, dropout=0.5, precision="fp64", **options)
+    config = configure(paths[graph], schedule="historical", steps=5, dropout=0.5, precision="fp64", **options)
     alone = losses(build_trainer(comm, config))
     for name in ("metis", "random-clusters"):
         np.testing.assert_allclose(losses(build_trainer(comm, config, name)), alone, rtol=1e-10)

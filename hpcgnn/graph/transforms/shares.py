@@ -32,7 +32,7 @@ class Share:
     Attributes:
         crossing: the rows, and what crosses of them.
         local: their LocalGraph. Its in-edges are one halo block, whose columns are own nodes and then the halo.
-        near: the transposed block of the edges from rows of the share, on any rank.
+        near: the transposed block of the edges from rows of the share, on any rank, with a row for each that has any.
     """
 
     crossing: Crossing
@@ -98,13 +98,17 @@ def split_in_shares(
         used = [(rank, torch.isin(columns, near.rows).byte()) for rank, columns in received]
         asked = [(rank, torch.empty(len(to), dtype=torch.uint8)) for rank, to in sent]
         comm.exchange(used, asked, "plan").finish()
-        returned = _nonempty((r, columns[kept > 0]) for (r, columns), (_, kept) in zip(received, used, strict=True))
+        returned = _nonempty(
+            (r, torch.searchsorted(near.rows, columns[kept > 0]).int())
+            for (r, columns), (_, kept) in zip(received, used, strict=True)
+        )
         places = _nonempty(
             (r, torch.searchsorted(rows, to[kept > 0].long()).int())
             for (r, to), (_, kept) in zip(sent, asked, strict=True)
         )
-        crossing = Crossing(rows, sent, received, returned, places)
-        made.append(Share(crossing, _local(local, rows, block, features), near))
+        own = torch.searchsorted(rows, near.rows[near.rows < n].long()).int()
+        crossing = Crossing(rows, sent, received, near.rows.long(), own, returned, places)
+        made.append(Share(crossing, _local(local, rows, block, features), replace(near, rows=None)))
     return made
 
 
@@ -165,7 +169,8 @@ def _stored(block: Block, n: int) -> torch.Tensor:
 
 def _local(local: LocalGraph, rows: torch.Tensor, block: Block, features: bool) -> LocalGraph:
     """The LocalGraph of a share."""
-    nothing = Block(torch.zeros(len(rows) + 1, dtype=torch.int64), torch.zeros(0, dtype=torch.int32))
+    edge = None if block.edge is None else block.edge[:0]
+    nothing = Block(torch.zeros(len(rows) + 1, dtype=torch.int64), block.indices[:0], edge=edge)
     inward = replace(local.inward, own=nothing, halo=[block], degree=local.inward.degree[rows])
     outward = inward
     if local.outward is not local.inward:
