@@ -29,7 +29,7 @@ class Crossing:
     Attributes:
         rows: int64 (b,), increasing, the own rows of the share.
         sent: the own rows that each other rank needs.
-        received: what comes from each other rank, as columns: own nodes, then the halo.
+        received: the rows from each other rank, as columns: own nodes, then the halo.
         near: int64, increasing, the columns of the share, on any rank, that own rows of the share have edges from.
         own: where the own ones of these stand within the share.
         returned: the others of these, for each other rank, as numbers within `near`: their gradients go back.
@@ -123,7 +123,7 @@ class HistoricalGradients(Generic[EdgesT]):
 def exchanged(
     values: torch.Tensor, sent: list[Part], received: list[Part], kind: str, comm: Communicator
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """[(the numbers of `received`, what came for them)] of rows of `values`. Collective."""
+    """[(the numbers of `received`, the rows for them)] of rows of `values`. Collective."""
     outgoing, incoming = [], [(rank, values.new_empty(len(to), values.shape[1])) for rank, to in received]
     for rank, numbers in sent:
         outgoing.append((rank, values.new_empty(len(numbers), values.shape[1])))

@@ -30,7 +30,7 @@ class Share:
     """A share of a rank's rows.
 
     Attributes:
-        crossing: the rows, and what crosses of them.
+        crossing: the rows, and the messages about them.
         local: their LocalGraph. Its in-edges are one halo block, whose columns are own nodes and then the halo.
         near: the transposed block of the edges from rows of the share, on any rank, with a row for each that has any.
     """
@@ -56,7 +56,7 @@ class Share:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the share beside the rank's graph."""
+        """Bytes of the share, without the rank's graph."""
         features, back = self.local.features, self.__dict__.get("back")
         copied = features.nbytes if isinstance(features, torch.Tensor) else 0
         transposes = self.near.nbytes + (0 if back is None else back.nbytes)
