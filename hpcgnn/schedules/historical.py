@@ -8,10 +8,10 @@ Draws deal the clusters out to shares of about equal size, once in a run: blocks
 of the shares is drawn anew for each epoch. All draws follow from the seed and the numbers of the clusters, so the
 result does not depend on the number of ranks or on the map.
 
-A history holds the input of an aggregation: the product X W where a layer narrows its input, else X, and [X W | a_src] of
-attention. Gradients reach fresh rows alone, as in GAS. So where X W is kept, the gradient of W is that of the
-fresh rows. LMC (Shi et al., ICLR'23) adds old gradients for the others. This was tried: learning was less stable at
-these steps' usual learning rates (docs/schedules-measured.md).
+A history holds the input of an aggregation: the product X W where a layer narrows its input, else X, and [X W | a_src]
+of attention. Gradients reach fresh rows alone, as in GAS. So where X W is kept, the gradient of W comes from fresh rows
+alone. LMC (Shi et al., ICLR'23) adds old gradients for the others. This was tried, and learning was less stable
+(docs/schedules-measured.md).
 
 A step's loss is its part of the mean over all training nodes. Its gradients are multiplied by the number of shares.
 
