@@ -83,6 +83,7 @@ class ScheduleTraits:
         within_memory: the schedule keeps no rows of other ranks from step to step, so `--memory` can hold.
         pairwise: two ranks exchange messages while the others do something else.
         keeps_halo: a rank keeps copies of the halo of all layers from epoch to epoch (`--stale-epochs` + 1).
+        by_shares: an epoch has `--steps` steps, each of which computes some of the rows.
     """
 
     exact_epochs: bool = False
@@ -92,6 +93,7 @@ class ScheduleTraits:
     within_memory: bool = False
     pairwise: bool = False
     keeps_halo: bool = False
+    by_shares: bool = False
 
 
 @dataclass(frozen=True)

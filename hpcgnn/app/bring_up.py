@@ -96,6 +96,7 @@ class BringUp:
             links=link_split(decided.config),
             edge_features=spec.edge_features > 0,
             shelve=shelving(decided, self.session, self.probe, self.limit, buffers, self.learns),
+            clusters=self.learns and decided.schedule.by_shares,
         )
 
 

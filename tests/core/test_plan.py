@@ -25,6 +25,7 @@ BREAKS = (
     {"schedule": "lazy", "model": "appnp"},
     {"schedule": "lazy", "jumping": "cat"},
     {"schedule": "lazy", "halo_dtype": "bf16"},
+    {"schedule": "historical", "norm": "batch"},
     {"schedule": "bns", "halo_dtype": "auto"},
     {"schedule": "tma", "average_steps": 2, "assignment": "random-nodes", "partition": "metis"},
     {"features": "file+labels"},

@@ -86,6 +86,7 @@ def build_trainer(comm, config, map_name=None, rows=None, shelf=None):
             links=links,
             edge_features=spec.edge_features > 0,
             shelve=lambda local, columns: shelf and shelf(buffers.arena),
+            clusters=decided.schedule.by_shares,
         )
     return Trainer(local, decided, comm, buffers, make_plugins)
 

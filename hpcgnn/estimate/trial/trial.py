@@ -22,12 +22,12 @@ from hpcgnn.engine.clock import unwatched
 from hpcgnn.engine.epochs import costs_of_epoch
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.engine.views import TrainingPart, layers_to_prune
-from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.counts.pair_counts import NEGATIVE
 from hpcgnn.estimate.trial.operations import PAGES, Operation, of_kernel, of_torch
 from hpcgnn.estimate.trial.page_faults import Fresh
 from hpcgnn.estimate.trial.scaled_rank import Size, make_copy
 from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator
+from hpcgnn.estimate.trial.uncounted import check_counted
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.stream import Stream, Use
@@ -133,11 +133,7 @@ class Experiment:
         in numbers that are not finite.
         """
         spec = plan.spec
-        if spec.edge_dropout and spec.kept is not None:
-            raise ConfigError(
-                f"estimate does not count the degrees that ranks tell each other in every epoch with --edge-dropout "
-                f"{spec.edge_dropout:g} and --precision mixed; expected --precision fp32, or no --edge-dropout"
-            )
+        check_counted(plan)
         plan = plan.changed(lr=LR, layer_lr="", halo="rows")
         if plan.config.schedule.average_seconds:
             plan = plan.changed(average_steps=1, average_seconds=0.0)
