@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""What crosses between nodes, and how long an epoch takes, with `--intra-node messages` and `shared`, over slow links.
+
+    python jobs/bench/network/node_links.py --graph rmat.h5 planted.h5 --layouts 2x2 4x2 2x4
+
+Nodes are network namespaces (slow_network.sh, needs root). For each graph, model and layout (NODESxRANKS) the job runs
+at 100 Mbit/s and at 1 Gbit/s, with more epochs at the latter. Bytes are what the nodes' own interfaces say that they
+have sent: the difference of both jobs over the difference of their epochs, which leaves starting and loading out.
+Counted are the halo rows of `hpcgnn estimate`, and once per node the sums of gradients. Seconds are the median of the
+epochs after the first.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path[1:1] = [str(Path(__file__).resolve().parents[up]) for up in (1, 3)]  # shared parts, this checkout
+
+from shared.launched import measured, quietly
+from tabulate import tabulate
+
+EPOCHS = {"100mbit": 3, "1gbit": 9}
+WAYS = "messages", "shared"
+MODELS = {"sage": "--layers 3 --hidden 64", "gat": "--layers 3 --hidden 16 --heads 4"}
+COLUMNS = ["graph", "model", "nodes", "counted, MB", "sent, MB", "sent over counted", "shared over messages"]
+COLUMNS += [f"s at {rate}bit/s" for rate in ("100 M", "1 G")]
+
+
+def main():
+    """Entry point; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--graph", nargs="+", required=True, metavar="FILE.h5")
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--layouts", nargs="+", default=["2x2", "4x2", "2x4"], metavar="NODESxRANKS")
+    options = parser.parse_args()
+    lines = []
+    for graph in options.graph:
+        for model in options.models:
+            for layout in options.layouts:
+                lines += compared(graph, model, layout)
+                print("\t".join(map(str, lines[-1])), file=sys.stderr, flush=True)
+    print(tabulate(lines, COLUMNS, tablefmt="pipe"))
+    return 0
+
+
+def compared(graph, model, layout):
+    """The lines of the table of one job: one for each way."""
+    lines, first = [], None
+    for way in WAYS:
+        options = ["--graph", graph, "--model", model, *MODELS[model].split(), "--eval-every", 0, "--intra-node", way]
+        counted = count(options, *map(int, layout.split("x")))
+        runs = {rate: run(rate, layout, [*options, "--epochs", epochs]) for rate, epochs in EPOCHS.items()}
+        (early, _), (late, _) = runs.values()
+        sent = (late - early) / (EPOCHS["1gbit"] - EPOCHS["100mbit"])
+        first = first or sent
+        seconds = [f"{each:.2f}" for _, each in runs.values()]
+        shares = f"{sent / counted:.3f}", f"{sent / first:.3f}"
+        name = f"{Path(graph).stem}, {way}"
+        lines.append([name, model, layout, f"{counted / 1e6:.2f}", f"{sent / 1e6:.2f}", *shares, *seconds])
+    return lines
+
+
+def count(options, nodes, per_node):
+    """The bytes that cross between nodes in an epoch, by `hpcgnn estimate`."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "estimate.json"
+        place = ["--ranks", nodes * per_node, "--ranks-per-node", per_node, "--json", file]
+        quietly([sys.executable, "-m", "hpcgnn", "estimate", *options, *place])
+        (row,) = json.loads(file.read_text())
+    return row["sent_by_nodes"]["bytes"]["sum"] + row["allreduce_bytes_per_epoch"] / per_node
+
+
+def run(rate, layout, options):
+    """(bytes that the interfaces of all nodes sent, seconds of an epoch) of a job."""
+    launcher = Path(__file__).with_name("slow_network.sh")
+    with tempfile.TemporaryDirectory() as folder:
+        sent, run_dir = Path(folder) / "sent", Path(folder) / "run"
+        command = [sys.executable, "-m", "hpcgnn", "train", *options, "--threads", 1, "--run-dir", run_dir]
+        done = subprocess.run(
+            ["bash", str(launcher), rate, layout, *map(str, command)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "SENT": str(sent)},
+        )
+        if done.returncode:
+            sys.exit(f"{' '.join(map(str, command))}\nexit code {done.returncode}: {done.stdout}{done.stderr}")
+        total = sum(int(line.split()[0]) for line in sent.read_text().splitlines())
+        return total, measured(run_dir).seconds["epoch"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
