@@ -186,7 +186,7 @@ def _of_nodes(rows: list[dict[str, Any]], config: Config, place: Place) -> Itera
             "model whose rows can be read in place, --ranks-per-node N counts what nodes send"
         )
     if config.schedule.intra_node == "shared" and counted:
-        yield f"--intra-node shared, {place.ranks_per_node} ranks on a node: only nodes send; memory is that of messages"
+        yield f"--intra-node shared, {place.ranks_per_node} ranks on a node: only nodes send"
     for row in counted:
         sent = row["sent_by_nodes"]
         yield (

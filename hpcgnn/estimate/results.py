@@ -118,9 +118,7 @@ def _sent_by_nodes(forecast: Forecast, per_node: int | None) -> dict[str, dict[s
     if per_node is None or not forecast.counted:
         return None
     nodes = Nodes(ranks, min(ranks, per_node))
-    traffic = halo_traffic(
-        forecast.uses, forecast.halos, experiment.row_bytes, experiment.limit, nodes.per_node
-    )
+    traffic = halo_traffic(forecast.uses, forecast.halos, experiment.row_bytes, experiment.limit, nodes.per_node)
     if traffic.keys() != forecast.halo.keys():
         return None
     found = {}

@@ -7,7 +7,7 @@ Nodes are network namespaces (slow_network.sh, needs root). For each graph, mode
 at 100 Mbit/s and at 1 Gbit/s, with more epochs at the latter. Bytes are what the nodes' own interfaces say that they
 have sent: the difference of both jobs over the difference of their epochs, which leaves starting and loading out.
 Counted are the halo rows of `hpcgnn estimate`, and once per node the sums of gradients. Seconds are the median of the
-epochs after the first.
+epochs after the first. Where a cell has two numbers, the first is of `messages`, the second of `shared`.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from tabulate import tabulate
 EPOCHS = {"100mbit": 3, "1gbit": 9}
 WAYS = "messages", "shared"
 MODELS = {"sage": "--layers 3 --hidden 64", "gat": "--layers 3 --hidden 16 --heads 4"}
-COLUMNS = ["graph", "model", "nodes", "counted, MB", "sent, MB", "sent over counted", "shared over messages"]
+COLUMNS = ["graph", "model", "nodes x ranks", "counted, MB", "sent, MB", "sent over counted", "shared over messages"]
 COLUMNS += [f"s at {rate}bit/s" for rate in ("100 M", "1 G")]
 
 
@@ -41,27 +41,25 @@ def main():
     for graph in options.graph:
         for model in options.models:
             for layout in options.layouts:
-                lines += compared(graph, model, layout)
+                lines.append(compared(graph, model, layout))
                 print("\t".join(map(str, lines[-1])), file=sys.stderr, flush=True)
     print(tabulate(lines, COLUMNS, tablefmt="pipe"))
     return 0
 
 
 def compared(graph, model, layout):
-    """The lines of the table of one job: one for each way."""
-    lines, first = [], None
+    """The line of the table of one job in both ways."""
+    found = []
     for way in WAYS:
         options = ["--graph", graph, "--model", model, *MODELS[model].split(), "--eval-every", 0, "--intra-node", way]
         counted = count(options, *map(int, layout.split("x")))
         runs = {rate: run(rate, layout, [*options, "--epochs", epochs]) for rate, epochs in EPOCHS.items()}
-        (early, _), (late, _) = runs.values()
+        (early, slow), (late, fast) = runs.values()
         sent = (late - early) / (EPOCHS["1gbit"] - EPOCHS["100mbit"])
-        first = first or sent
-        seconds = [f"{each:.2f}" for _, each in runs.values()]
-        shares = f"{sent / counted:.3f}", f"{sent / first:.3f}"
-        name = f"{Path(graph).stem}, {way}"
-        lines.append([name, model, layout, f"{counted / 1e6:.2f}", f"{sent / 1e6:.2f}", *shares, *seconds])
-    return lines
+        found.append((counted / 1e6, sent / 1e6, sent / counted, slow, fast))
+    pairs = [f"{one:.{digits}f}, {other:.{digits}f}" for one, other, digits in zip(*found, (2, 2, 3, 2, 2))]
+    share = f"{found[1][1] / found[0][1]:.3f}"
+    return [Path(graph).stem, model, layout, *pairs[:3], share, *pairs[3:]]
 
 
 def count(options, nodes, per_node):
