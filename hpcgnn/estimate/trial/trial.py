@@ -184,11 +184,9 @@ class Experiment:
         cap = max(1, buffers.cap(buffers.widest_row))
         comm = GhostCommunicator(size.ranks, self._sums_apart)
         loops, edges, task = self.config.data.self_loops, self.plan.reads_edges, self.config.task.task
-
-        def copy(of: Size) -> LocalGraph:
-            return make_copy(of, degrees, self.spec, task, cap, loops, edges, comm, self.compared_with)
-
-        local, seen = copy(small), None if small.seen is None else replace(copy(small.seen), compact=None)
+        how = degrees, self.spec, task, cap, loops, edges, comm, self.compared_with
+        local = make_copy(small, *how)
+        seen = None if small.seen is None else replace(make_copy(small.seen, *how), compact=None)
         profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors()) if profiled else None
         loaded = held_bytes((local.inward, local.outward, local.features, local.labels, local.split), set())
         arguments = local, self.plan, comm, buffers, make_plugins, profile or unwatched
