@@ -33,7 +33,6 @@ class LayerTraits:
         edge_features: the layer reads features of edges where there are any.
         relational: the layer has weights for each type of edge.
         normalisation: sums of edge weights that the layer divides by: 'sym', 'mean' (graph/norms.py), 'relation' or ''.
-        reads_in_place: ranks of a node may read each other's rows in place, though not only sums are made of them.
         mixed_precision: `--precision mixed` has kernels for the layer.
         layerwise: the layer can be trained alone, on rows that neighbours sent once.
         local: the layer sees each node alone.
@@ -56,7 +55,6 @@ class LayerTraits:
     edge_features: bool = False
     relational: bool = False
     normalisation: str = ""
-    reads_in_place: bool = False
     mixed_precision: bool = False
     layerwise: bool = True
     local: bool = False

@@ -93,10 +93,10 @@ class ScheduleConfig:
     intra_node: str = option(
         "messages",
         "ranks of a node exchange messages, or read shared memory",
-        details="messages: as between nodes. shared (sar; gcn, sage with --aggregator mean, gin, sgc, appnp, gat): "
-        "ranks read rows in shared memory, without copies and buffers. What a node needs of another one crosses the "
-        "network once, in lanes of all its ranks. Results differ by rounding. auto: shared where the options allow it, "
-        "else messages.",
+        details="messages: as between nodes. shared (sar, and lazy where layers keep sums or with --frozen-halo "
+        "refetch): ranks read rows in shared memory, without copies and buffers. What a node needs of another one "
+        "crosses the network once, in lanes of all its ranks. Results differ by rounding. auto: shared where the "
+        "options allow it, else messages.",
         choices=("messages", "shared", "auto"),
     )
     halo_dtype: str = option(
