@@ -14,9 +14,10 @@ from hpcgnn.memory.arena import Arena
 # rows still runs at full speed.
 TILE_ROWS = 2048
 # Several threads wait for each other at the end of every step, so steps are larger: at 2048 rows two threads took a
-# quarter longer (SAGE, 3 x 256) than at 8192. No tile is larger than this, in which 64 threads have shares of 2048 rows
-# (native/projection.c).
-MOST_ROWS = 1 << 17
+# quarter longer (SAGE, 3 x 256) than at 8192. No tile is larger than MOST_ROWS, in which 64 threads have 256 rows each:
+# tiles are most of what many threads need more memory for. Where Python takes the steps of a tile one by one, that would
+# be serial work for many small tiles: they are larger (see kernels.convolves).
+MOST_ROWS, MOST_ROWS_STEPWISE = 1 << 14, 1 << 17
 # What the rows of an edge tile take together: enough to hide the cost of calls, little enough to stay in the cache.
 # With so many threads or more it is that for each of them: waking these costs more than fresh pages of larger tensors.
 # The most bounds the memory.
@@ -31,7 +32,8 @@ def tile_rows(threads: int | None = None) -> int:
     if threads is None and fixed is not None:
         return fixed
     threads = threads or torch.get_num_threads()
-    return TILE_ROWS if threads == 1 else min(2 * TILE_ROWS * threads, MOST_ROWS)
+    most = MOST_ROWS if kernels.one_pass(torch.float32) else MOST_ROWS_STEPWISE
+    return TILE_ROWS if threads == 1 else min(2 * TILE_ROWS * threads, most)
 
 
 def edge_tile_bytes() -> int:

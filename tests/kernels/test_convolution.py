@@ -1,0 +1,96 @@
+"""A convolution in one call has the bits of its kernels one by one, for every number of threads."""
+
+import pytest
+import torch
+
+from hpcgnn import kernels
+
+ROWS, TILE, D_IN, D_OUT = 2300, 512, 48, 40
+
+
+@pytest.fixture
+def given():
+    if not kernels.convolves():
+        pytest.skip("products are torch's")
+    g = torch.Generator().manual_seed(1)
+    degree = torch.randint(0, 9, (ROWS,), generator=g)
+    degree[700] = 9000  # a hub
+    indptr = torch.cat([torch.zeros(1, dtype=torch.int64), degree.cumsum(0)])
+    indices = torch.randint(0, ROWS, (int(indptr[-1]),), generator=g, dtype=torch.int32)
+    scale, rows = torch.rand(ROWS, generator=g), torch.rand(ROWS, generator=g)
+
+    def edges(x):
+        return kernels.Gathering(x, indptr, indices, None, scale, rows)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=g)
+
+    outputs = torch.nonzero(torch.rand(ROWS, generator=g) < 0.3)[:, 0].to(torch.int32)
+    return edges, normal, outputs
+
+
+def gathered(edges):
+    sums = torch.empty(len(edges.indptr) - 1, edges.x.shape[1])
+    kernels.gather(sums, edges.x, edges.indptr, edges.indices, source_scale=edges.source_scale, row_scale=edges.row_scale)
+    return sums
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("pruned", [False, True])
+@pytest.mark.parametrize("first", [False, True])
+def test_forwards(given, threads, pruned, first):
+    edges, normal, outputs = given
+    x, neighbour, own, bias = normal(ROWS, D_IN), normal(D_IN, D_OUT), normal(D_IN, D_OUT), normal(D_OUT)
+    sent = x @ neighbour if first else x
+    of = edges(sent)
+    if pruned:
+        count = len(outputs)
+        of = of._replace(indptr=of.indptr[: count + 1], row_scale=of.row_scale[:count])
+    sums = gathered(of)
+    expected = sums + bias if first else torch.empty(len(sums), D_OUT)
+    if not first:
+        kernels.multiply(expected, sums, neighbour, bias)
+    kernels.multiply(expected, x[outputs] if pruned else x, own, add=True)
+    torch.set_num_threads(threads)
+    memory, taken = torch.empty(TILE, sent.shape[1]), torch.empty(TILE, D_IN)
+    for aggregate in (of, sums):
+        y = torch.empty_like(expected)
+        weight, where = None if first else neighbour, outputs if pruned else None
+        kernels.convolve(y, x, aggregate, weight, own, bias, where, TILE, memory, taken)
+        torch.testing.assert_close(y, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("pruned", [False, True])
+@pytest.mark.parametrize("relu", [False, True])
+def test_backwards(given, threads, pruned, relu):
+    edges, normal, outputs = given
+    x, neighbour, own = normal(ROWS, D_IN), normal(D_IN, D_OUT), normal(D_IN, D_OUT)
+    gy = normal(len(outputs) if pruned else ROWS, D_OUT)
+    of = edges(normal(ROWS, D_OUT))
+    expected = [torch.empty(ROWS, D_IN), torch.zeros(D_IN, D_OUT), torch.zeros(D_IN, D_OUT), torch.zeros(D_OUT)]
+    gx, g_neighbour, g_own, g_bias = expected
+    t = gathered(of)
+    for start in range(0, ROWS, TILE):
+        at = slice(start, start + TILE)
+        kernels.project_backward(gx[at], g_neighbour, x[at], t[at], neighbour)
+        if not pruned:
+            kernels.project_backward(gx[at], g_own, x[at], gy[at], own, y_sums=g_bias, add=True)
+            continue
+        mine = (outputs >= start) & (outputs < start + TILE)
+        place = outputs[mine]
+        beside = torch.empty(len(place), D_IN)
+        kernels.project_backward(beside, g_own, x[place], gy[mine], own, y_sums=g_bias)
+        kernels.add_rows(gx, place, beside, distinct=True)
+    if relu:
+        kernels.relu_gradient(gx, gx.clone(), x, 2.0)
+    torch.set_num_threads(threads)
+    memory, spare, taken, apart = (torch.empty(TILE, width) for width in (D_OUT, D_IN, D_IN, D_IN))
+    for aggregate in (of, t):
+        rows = x.clone()
+        out = rows if relu else torch.empty_like(x)
+        found = [out, *(torch.zeros_like(each) for each in expected[1:])]
+        where = (0, outputs if pruned else None, TILE, memory, spare, taken, apart if pruned else None)
+        kernels.convolve_backward(*found, rows, gy, aggregate, neighbour, own, *where, 2.0 if relu else None)
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=0)
