@@ -27,7 +27,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.memory.keeping import Kept
 from hpcgnn.ops.activation_dropout import ReluDropout
-from hpcgnn.ops.row_tiles import FEW_THREADS, Cast, read_type, row_tiles, tile_rows
+from hpcgnn.ops.row_tiles import Cast, read_type, tile_rows, tiles_or_all
 
 if TYPE_CHECKING:
     from hpcgnn.ops.linear_operator import LinearOperator
@@ -65,8 +65,7 @@ class Convolve(torch.autograd.Function):
         sent = operator.empty_streamed(len(x), y.shape[1], x.dtype) if first else x
         at_once = kernels.convolves(x, y, neighbour, own)
         inputs, products = Cast(arena, x, read_type(x, dtype)), Cast(arena, sent, dtype)
-        many = at_once and torch.get_num_threads() >= FEW_THREADS
-        for rows in [slice(0, len(x))] if many else row_tiles(len(x)):
+        for rows in tiles_or_all(len(x), at_once):
             if activation is not None:
                 activation.apply_(x[rows], rows)
             if first:

@@ -60,6 +60,13 @@ def row_tiles(num_rows: int, first: int = 0) -> list[slice]:
     return [slice(start, min(start + step, num_rows)) for start in range(first, num_rows, step)]
 
 
+def tiles_or_all(num_rows: int, all_at_once: bool) -> list[slice]:
+    """The same, or one slice where that is possible and there are many threads, which wait for each other after each."""
+    if num_rows and all_at_once and torch.get_num_threads() >= FEW_THREADS:
+        return [slice(0, num_rows)]
+    return row_tiles(num_rows)
+
+
 def sum_type(dtype: torch.dtype) -> torch.dtype:
     """The type in which sums of numbers of a type are made: float32 for bfloat16, else the type itself."""
     return torch.promote_types(dtype, torch.float32)
