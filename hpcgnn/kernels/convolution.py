@@ -88,7 +88,7 @@ def convolve_backward(
     apart: torch.Tensor | None,
     scale: float | None,
 ) -> None:
-    """gx = t W_n' + gy W_s', and g_neighbour, g_own and g_bias += x' t, x' gy and the sums of gy, for each tile of rows.
+    """gx = t W_n' + gy W_s', and g_neighbour, g_own, g_bias += x' t, x' gy, the sums of gy, for each tile of rows.
 
     Args:
         gx: (n, d_in) or None; with scale x itself.

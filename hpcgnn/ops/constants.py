@@ -41,8 +41,8 @@ class Constants:
         types = [
             self.dtype if drop else read_type(x, self.dtype) for x, drop in zip(self.inputs, self.drops, strict=True)
         ]
-        as_they_are = self.outputs is None and not any(self.drops)
-        as_they_are &= all(isinstance(x, torch.Tensor) and x.dtype == t for x, t in zip(self.inputs, types, strict=True))
+        same = [isinstance(x, torch.Tensor) and x.dtype == t for x, t in zip(self.inputs, types, strict=True)]
+        as_they_are = self.outputs is None and not any(self.drops) and all(same)
         tiles = tiles_or_all(self.count, any_number and as_they_are)
         casts = [Cast(self.arena, x, dtype) for x, dtype in zip(self.inputs, types, strict=True)]
         spares = [

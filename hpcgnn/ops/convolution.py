@@ -118,6 +118,7 @@ class Convolve(torch.autograd.Function):
         inputs = Cast(arena, x, read_type(x, dtype))
         gradients = Cast(arena, gy, dtype if own is None else read_type(gy, dtype))
         taken = _Taken(x, operator, Cast(arena, x, read_type(x, dtype)))
+        ctx.x = None
         if at_once:
             if g_bias is not None and g_own is None:
                 kernels.bias_gradient(g_bias, gy)
@@ -142,7 +143,6 @@ class Convolve(torch.autograd.Function):
                     apart,
                     scale,
                 )
-            ctx.x = None
             return gx, g_neighbour, g_own, g_bias, None, None, None
         for rows, t in (tile for part in parts for tile in part.tiles()):
             mine, place = operator.outputs_of(rows)
@@ -164,7 +164,6 @@ class Convolve(torch.autograd.Function):
                 inputs.store(gx[rows], read)
             elif gx is not None and spare is not None:
                 gx[rows].copy_(out)
-        ctx.x = None
         return gx, g_neighbour, g_own, g_bias, None, None, None
 
 

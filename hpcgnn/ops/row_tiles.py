@@ -14,9 +14,9 @@ from hpcgnn.memory.arena import Arena
 # rows still runs at full speed.
 TILE_ROWS = 2048
 # Several threads wait for each other at the end of every step, so steps are larger: at 2048 rows two threads took a
-# quarter longer (SAGE, 3 x 256) than at 8192. No tile is larger than MOST_ROWS, in which 64 threads have 256 rows each:
-# tiles are most of what many threads need more memory for. Where Python takes the steps of a tile one by one, that would
-# be serial work for many small tiles: they are larger (see kernels.convolves).
+# quarter longer (SAGE, 3 x 256) than at 8192. No tile is larger than MOST_ROWS, in which 64 threads have 256 rows
+# each: tiles are most of the memory that many threads take more. Without our own products Python takes the steps of a
+# tile one by one, which is serial work: tiles are larger there (see kernels.convolves).
 MOST_ROWS, MOST_ROWS_STEPWISE = 1 << 14, 1 << 17
 # What the rows of an edge tile take together: enough to hide the cost of calls, little enough to stay in the cache.
 # With so many threads or more it is that for each of them: waking these costs more than fresh pages of larger tensors.
@@ -61,7 +61,7 @@ def row_tiles(num_rows: int, first: int = 0) -> list[slice]:
 
 
 def tiles_or_all(num_rows: int, all_at_once: bool) -> list[slice]:
-    """The same, or one slice where that is possible and there are many threads, which wait for each other after each."""
+    """The same, or one slice where that is possible and there are many threads: they wait for each other after each."""
     if num_rows and all_at_once and torch.get_num_threads() >= FEW_THREADS:
         return [slice(0, num_rows)]
     return row_tiles(num_rows)

@@ -31,27 +31,28 @@ def given():
 
 def gathered(edges):
     sums = torch.empty(len(edges.indptr) - 1, edges.x.shape[1])
-    kernels.gather(sums, edges.x, edges.indptr, edges.indices, source_scale=edges.source_scale, row_scale=edges.row_scale)
+    scales = {"source_scale": edges.source_scale, "row_scale": edges.row_scale}
+    kernels.gather(sums, edges.x, edges.indptr, edges.indices, **scales)
     return sums
 
 
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("pruned", [False, True])
 @pytest.mark.parametrize("first", [False, True])
-def test_forwards(given, threads, pruned, first):
+def test_forwards(given, set_threads, count, pruned, first):
     edges, normal, outputs = given
     x, neighbour, own, bias = normal(ROWS, D_IN), normal(D_IN, D_OUT), normal(D_IN, D_OUT), normal(D_OUT)
     sent = x @ neighbour if first else x
     of = edges(sent)
     if pruned:
-        count = len(outputs)
-        of = of._replace(indptr=of.indptr[: count + 1], row_scale=of.row_scale[:count])
+        few = len(outputs)
+        of = of._replace(indptr=of.indptr[: few + 1], row_scale=of.row_scale[:few])
     sums = gathered(of)
     expected = sums + bias if first else torch.empty(len(sums), D_OUT)
     if not first:
         kernels.multiply(expected, sums, neighbour, bias)
     kernels.multiply(expected, x[outputs] if pruned else x, own, add=True)
-    torch.set_num_threads(threads)
+    set_threads(count)
     memory, taken = torch.empty(TILE, sent.shape[1]), torch.empty(TILE, D_IN)
     for aggregate in (of, sums):
         y = torch.empty_like(expected)
@@ -60,10 +61,10 @@ def test_forwards(given, threads, pruned, first):
         torch.testing.assert_close(y, expected, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("pruned", [False, True])
 @pytest.mark.parametrize("relu", [False, True])
-def test_backwards(given, threads, pruned, relu):
+def test_backwards(given, set_threads, count, pruned, relu):
     edges, normal, outputs = given
     x, neighbour, own = normal(ROWS, D_IN), normal(D_IN, D_OUT), normal(D_IN, D_OUT)
     gy = normal(len(outputs) if pruned else ROWS, D_OUT)
@@ -84,7 +85,7 @@ def test_backwards(given, threads, pruned, relu):
         kernels.add_rows(gx, place, beside, distinct=True)
     if relu:
         kernels.relu_gradient(gx, gx.clone(), x, 2.0)
-    torch.set_num_threads(threads)
+    set_threads(count)
     memory, spare, taken, apart = (torch.empty(TILE, width) for width in (D_OUT, D_IN, D_IN, D_IN))
     for aggregate in (of, t):
         rows = x.clone()
