@@ -108,8 +108,7 @@ def convolve_backward(
     if apart is not None:
         tensors["places"] = torch.empty(len(apart), dtype=torch.int32)
     more = {} if scale is None else {"relu": True, "scale": scale}
-    y = gy if outputs is not None else gy[first : first + len(x)]
-    _run("hg_convolve_backward", len(x), y, x, aggregate, tile, tensors | {"memory": memory}, first=first, **more)
+    _run("hg_convolve_backward", len(x), gy, x, aggregate, tile, tensors | {"memory": memory}, first=first, **more)
     for tensor in (gx, g_neighbour, g_own, g_bias):
         if tensor is not None:
             checks.written(tensor)

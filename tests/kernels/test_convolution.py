@@ -61,6 +61,10 @@ def test_forwards(given, set_threads, count, pruned, first):
         torch.testing.assert_close(y, expected, rtol=0, atol=0)
 
 
+def sliced(edges, first, last):
+    return edges._replace(indptr=edges.indptr[first : last + 1], row_scale=edges.row_scale[first:last])
+
+
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("pruned", [False, True])
 @pytest.mark.parametrize("relu", [False, True])
@@ -91,7 +95,11 @@ def test_backwards(given, set_threads, count, pruned, relu):
         rows = x.clone()
         out = rows if relu else torch.empty_like(x)
         found = [out, *(torch.zeros_like(each) for each in expected[1:])]
-        where = (0, outputs if pruned else None, TILE, memory, spare, taken, apart if pruned else None)
-        kernels.convolve_backward(*found, rows, gy, aggregate, neighbour, own, *where, 2.0 if relu else None)
+        where = (outputs if pruned else None, TILE, memory, spare, taken, apart if pruned else None)
+        for first, last in ((0, 2 * TILE), (2 * TILE, ROWS)):  # as interior rows come apart from the others
+            part = aggregate[first:last] if aggregate is t else sliced(aggregate, first, last)
+            sums = out[first:last], *found[1:]
+            scale = 2.0 if relu else None
+            kernels.convolve_backward(*sums, rows[first:last], gy, part, neighbour, own, first, *where, scale)
         for one, other in zip(found, expected, strict=True):
             torch.testing.assert_close(one, other, rtol=0, atol=0)
