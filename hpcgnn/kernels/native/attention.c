@@ -1,6 +1,6 @@
 /* Who does which edges: the scheduling of attention over threads, and the scatter of its backward pass.
  *
- * The edges are cut, in their order, into tasks of at most about HG_TASK edges: whole rows, or chunks of HG_HUB_EDGES edges of
+ * The edges are cut, in their order, into tasks of about HG_TASK edges: whole rows, or chunks of HG_HUB_EDGES edges of
  * a hub, whose partial results are merged in order afterwards. Tasks are taken as threads become free, in waves.
  *
  * Backwards each edge also adds to a row of ga_dst that any thread may want (a scatter). A wave's gradients of logits
@@ -18,9 +18,7 @@
 #include "attention.h"
 #include "table.h"
 
-#define HG_TASK 1024            /* edges at most; at width 256 a task is 1 MiB of reads */
-#define HG_LEAST_TASK 256
-#define HG_TASKS_EACH 12        /* for each thread, if there are edges enough: what one more at the end costs is then little */
+#define HG_TASK 1024            /* edges; at width 256 a task is 1 MiB of reads */
 #define HG_WAVE_TASKS 4096
 #define HG_WAVE_EDGES 65536     /* per thread, backwards: (4 H + 4) bytes each of a wave's buffers in float32 */
 #define HG_BUCKETS 512          /* at most; each takes every so many-th group of 16 columns: none has all the work */
@@ -46,7 +44,6 @@ typedef struct {
     hg_hub *hubs;
     int64_t num_tasks, num_chunks, num_hubs;
     int64_t row, edge;                  /* where the next wave starts */
-    int64_t task;                       /* edges of a task */
     int64_t size;                       /* bytes of an element */
     int64_t partial_width;
     int num_threads, number;            /* number: of the wave, modulo 2 */
@@ -104,9 +101,7 @@ static int begin_walk(hg_walk *w, int path, int num_threads, const hg_attention_
     const int64_t most_chunks = num_edges / HG_HUB_EDGES * 2;
     const int64_t chunks = most_chunks < HG_WAVE_CHUNKS ? most_chunks : HG_WAVE_CHUNKS;
     const int64_t most = num_edges + HG_ROW_COST * a->num_rows;
-    const int64_t fair = hg_least(most / (HG_TASKS_EACH * w->num_threads), HG_TASK);
-    w->task = fair < HG_LEAST_TASK ? HG_LEAST_TASK : fair;
-    const int64_t tasks = hg_least(2 * (most / w->task) + 2, HG_WAVE_TASKS);
+    const int64_t tasks = 2 * (most / HG_TASK) + 2 < HG_WAVE_TASKS ? 2 * (most / HG_TASK) + 2 : HG_WAVE_TASKS;
     w->scratch = calloc((size_t)w->num_threads, sizeof *w->scratch);
     w->tasks = malloc((size_t)tasks * sizeof *w->tasks);
     w->hubs = malloc((size_t)(chunks + 1) * sizeof *w->hubs);
@@ -157,7 +152,7 @@ static int next_wave(hg_walk *w, int64_t edges)
             w->row += last == end;
             continue;
         }
-        int64_t last = i + hg_row_of_cost(indptr + i, a->num_rows - i, HG_ROW_COST, w->task);
+        int64_t last = i + hg_row_of_cost(indptr + i, a->num_rows - i, HG_ROW_COST, HG_TASK);
         if (last > i + 1 && indptr[last] - indptr[last - 1] > HG_HUB_EDGES)
             last--;                     /* only the last row can be a hub */
         w->tasks[w->num_tasks++] = (hg_task){i, last, indptr[i], indptr[last], -1};
