@@ -2,13 +2,12 @@
 want small tiles.
 """
 
-import ctypes
 from typing import NamedTuple
 
 import torch
 
 from . import checks
-from .interface import filled
+from .interface import Pointer, as_field, filled
 from .library import kernels
 from .native import Native
 
@@ -155,11 +154,11 @@ def _run(
     )
 
 
-def _gathering(of: Gathering, rows: int):  # type: ignore[no-untyped-def] # a pointer of ctypes has no name
+def _gathering(of: Gathering, rows: int) -> Pointer:
     checks.matrix("x", of.x, (torch.float32,))
     checks.vector("indptr", of.indptr, torch.int64, rows + 1)
     checks.vector("indices", of.indices, torch.int32, None)
     checks.vector("weight", of.weight, torch.float32, len(of.indices), optional=True)
     checks.vector("source_scale", of.source_scale, torch.float32, len(of.x), optional=True)
     checks.vector("row_scale", of.row_scale, torch.float32, rows, optional=True)
-    return ctypes.pointer(filled("hg_gather_args", of._asdict(), width=of.x.shape[1])._obj)
+    return as_field(filled("hg_gather_args", of._asdict(), width=of.x.shape[1]))
