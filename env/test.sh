@@ -35,7 +35,7 @@ schedules="edge_dropout given_links lazy links pipegcn spreading stale tma"
 between="communicator mailbox metrics numbers opening overlap predict rehearsal summing traffic training_traffic transfer"
 declare -A left_out=([1]="intra_node node_buffers estimated_nodes $whole_jobs $schedules $between" [2]="node_buffers estimated_nodes options_used"
     [3]="estimated_nodes options_used $whole_jobs"
-    [4]="options_used $whole_jobs $schedules $between")
+    [4]="options_used pyg_every_layer $whole_jobs $schedules $between")
 # A part of the tests, with its time limit. What it says at the end is where processor time goes.
 TIMEFORMAT='-- %R s, processor time %U s, of the system %S s'
 part() { time timeout "$limit" "$@"; }
