@@ -142,9 +142,10 @@ class AdditiveAttention:
         rows_of, takes_interior = Rows(projected[:, : f + h], narrow=f), self._takes_interior(terms)
         pieces = terms is None and not self.remote_logit
         outer, interior = slice(0, inner), slice(inner, n)
-        y[outer].zero_()
-        maximum[outer].fill_(-torch.inf)
-        denominator[outer].zero_()
+        if inner:
+            y[outer].zero_()
+            maximum[outer].fill_(-torch.inf)
+            denominator[outer].zero_()
         a_dst.copy_(self._computed(projected[:, f + h :]))
         shifted = False
         for each in work(self.forward_stream, rows_of, "halo_forward", None, pieces, takes_interior):
@@ -173,9 +174,10 @@ class AdditiveAttention:
                     bias=bias if complete else None,
                 )
         for rows, of_y, of_bias in ((outer, y[outer], bias), (interior, None, None)):
-            kernels.attend_finish(
-                of_y, maximum[rows], denominator[rows], top[rows], of_bias, share[0][rows] if share else None
-            )
+            if rows.stop > rows.start:
+                kernels.attend_finish(
+                    of_y, maximum[rows], denominator[rows], top[rows], of_bias, share[0][rows] if share else None
+                )
         if shifted:
             top += self.remote_logit
         return y, a_dst, top, share[0] if share else None
