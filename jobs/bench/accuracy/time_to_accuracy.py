@@ -6,7 +6,7 @@
 
 archives.py describes the graphs. An entry of --ours is a schedule with options of `hpcgnn train`; one of --peers is
 pyg, pyg-sampled, dgl or dgl-sampled with options of peers/train.py. All of them train with Adam, every rate of --rates
-and the seeds 0, 1, …; their runs take turns. A target is a share of the best validation accuracy in the run: of a
+and the seeds 0, 1, …, in turns, seed by seed. A target is a share of the best validation accuracy in the run: of a
 system's and rate's mean over seeds, the largest.
 
 The clocks (wall, and processor time of all ranks) run in training alone. Evaluation is exact, after every --every-th
@@ -38,7 +38,7 @@ from shared.processes import Failed, clean_environment, run
 from shared.tables import write_csv
 from tabulate import tabulate
 
-TRAIN = Path(__file__).parent / "peers" / "train.py"
+HERE = Path(__file__).resolve().parent
 PEERS = ("pyg", "pyg-sampled", "dgl", "dgl-sampled")
 
 
@@ -68,10 +68,10 @@ def curve_of(records):
     return Curve(*map(list, zip(*known)))
 
 
-def our_records(run_dir):
+def our_records(place, rate):
     """The records of a run directory, in the form of the peers'."""
     found = []
-    for line in (run_dir / "metrics.jsonl").read_text().splitlines():
+    for line in Path(f"{place}-{rate}", "metrics.jsonl").read_text().splitlines():
         record = json.loads(line)
         scores = {name: record[name] for name in ("val", "test") if record.get(name) is not None}
         processor = sum(record["cpu"][part]["sum"] for part in ("user_seconds", "system_seconds"))
@@ -90,31 +90,32 @@ class Graph:
             import_graph(read_graph(path, options.columns), self.folder, options.ranks)
         self.name = path.stem
 
-    def train(self, entry, ours, rate, seed, options, python):
-        """The Curve of one run. entry: words of --ours or --peers. Raises Failed."""
+    def train(self, entry, ours, seed, options, python):
+        """{rate: Curve} of all rates, one after another in one process. entry: of --ours or --peers. Raises Failed."""
         words = shlex.split(entry)
         label = "-".join(word.strip("-") for word in words).replace("/", "-")
-        place = self.folder / f"{options.model}-{label}-{rate:g}-{seed}"
+        place, rates = str(self.folder / f"{options.model}-{label}-{seed}"), [f"{rate:g}" for rate in options.rates]
         given = {name: getattr(options, name) for name in ("model", "layers", "hidden", "dropout", "epochs", "threads")}
-        given |= {"lr": rate, "seed": seed}
+        given["seed"] = seed
         if options.model == "gat" or not ours:
             given["heads"] = options.heads
-        result, log = place.with_suffix(f"{place.suffix}.json"), place.with_suffix(f"{place.suffix}.log")
+        result, log = Path(f"{place}.json"), f"{place}.log"
         if ours:
-            given |= {"graph": self.folder / "graph.h5", "eval-every": options.every, "run-dir": place}
-            command = [*parallel(options.ranks, "-m", "hpcgnn", "train"), "--schedule", words[0]]
+            given |= {"graph": self.folder / "graph.h5", "eval-every": options.every, "schedule": words[0]}
+            command = parallel(options.ranks, HERE / "peers" / "ours.py", place, ",".join(rates))
         else:
-            given |= {"graph": self.folder / "graph.npz", "every": options.every, "result": result}
-            command = [python, TRAIN, words[0]]
+            given |= {"graph": self.folder / "graph.npz", "every": options.every, "rates": ",".join(rates)}
+            given |= {"result": result}
+            command = [python, HERE / "peers" / "train.py", words[0]]
         command += [part for name, value in given.items() for part in (f"--{name}", value)] + words[1:]
         command = list(map(str, command))
         if not result.exists() or json.loads(result.read_text()).get("command") != command:
-            environment = clean_environment(options.threads, PYTHONPATH=str(ROOT))
-            shutil.rmtree(place, ignore_errors=True)  # of an earlier command
-            run(command, log, options.timeout, environment)
-            records = our_records(place) if ours else json.loads(result.read_text())
-            result.write_text(json.dumps({"command": command, "records": records}))
-        return curve_of(json.loads(result.read_text())["records"])
+            for rate in rates:
+                shutil.rmtree(f"{place}-{rate}", ignore_errors=True)  # of an earlier command
+            run(command, log, options.timeout, clean_environment(options.threads, PYTHONPATH=str(ROOT)))
+            done = {rate: our_records(place, rate) for rate in rates} if ours else json.loads(result.read_text())
+            result.write_text(json.dumps({"command": command, "records": done}))
+        return {float(rate): curve_of(of) for rate, of in json.loads(result.read_text())["records"].items()}
 
 
 def pythons_of(options):
@@ -133,21 +134,20 @@ def run_all(graph, options, pythons):
     entries = [(entry, True) for entry in options.ours] + [(entry, False) for entry in options.peers]
     curves, absent = {}, {}
     for seed in range(options.seeds):
-        for rate in options.rates:
-            for entry, ours in entries:
-                name = f"hpcgnn {entry}" if ours else entry
-                python = None if ours else pythons[entry.split()[0].partition("-")[0]]
-                if name in absent:
-                    continue
-                try:
-                    if isinstance(python, Failed):
-                        raise python
-                    curve = graph.train(entry, ours, rate, seed, options, python)
+        for entry, ours in entries:
+            name = f"hpcgnn {entry}" if ours else entry
+            python = None if ours else pythons[entry.split()[0].partition("-")[0]]
+            if name in absent:
+                continue
+            try:
+                if isinstance(python, Failed):
+                    raise python
+                for rate, curve in graph.train(entry, ours, seed, options, python).items():
                     curves.setdefault((name, rate), []).append(curve)
-                    print(graph.name, name, rate, seed, f"{max(curve.val):.4f}", file=sys.stderr, flush=True)
-                except Failed as reason:
-                    absent[name] = str(reason)
-                    print(f"{name} is absent: {reason}", file=sys.stderr, flush=True)
+                    print(graph.name, name, seed, rate, f"{max(curve.val):.4f}", file=sys.stderr, flush=True)
+            except Failed as reason:
+                absent[name] = str(reason)
+                print(f"{name} is absent: {reason}", file=sys.stderr, flush=True)
     return {key: found for key, found in curves.items() if key[0] not in absent}, absent
 
 

@@ -1,4 +1,4 @@
-"""One run of a peer in its own environment: trains, evaluates on the whole graph, and writes each epoch as JSON.
+"""A peer in its own environment: trains with each rate, evaluates on the whole graph, and writes epochs as JSON.
 
 Its clocks run in training alone: sampling, forward, backward and step. Evaluation is exact and outside of them.
 """
@@ -24,8 +24,8 @@ def arguments():
     parser.add_argument("--model", choices=["gcn", "sage", "gat"], required=True)
     for name in ("layers", "hidden", "heads", "epochs", "every", "seed", "threads"):
         parser.add_argument(f"--{name}", type=int, required=True)
-    for name in ("dropout", "lr"):
-        parser.add_argument(f"--{name}", type=float, required=True)
+    parser.add_argument("--dropout", type=float, required=True)
+    parser.add_argument("--rates", required=True, help="learning rates, with commas between them")
     parser.add_argument("--batch", type=int, default=1024, help="of sampled systems (default: 1024)")
     parser.add_argument("--fanout", type=int, default=10, help="neighbours of each node and layer (default: 10)")
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adam")
@@ -33,22 +33,22 @@ def arguments():
     return parser.parse_args()
 
 
-def optimizers_of(layers, options):
+def optimizers_of(layers, rate, options):
     """The optimizers of all parameters. Muon moves matrices alone; Adam moves the rest."""
     parameters = list(layers.parameters())
     if options.optimizer == "adam":
-        return [torch.optim.Adam(parameters, options.lr, fused=True)]
+        return [torch.optim.Adam(parameters, rate, fused=True)]
     kind = getattr(torch.optim, OPTIMIZERS[options.optimizer])
     if options.optimizer != "muon":
-        return [kind(parameters, options.lr, weight_decay=0)]
+        return [kind(parameters, rate, weight_decay=0)]
     matrices = [each for each in parameters if each.dim() == 2]
     rest = [each for each in parameters if each.dim() != 2]
-    muon = kind(matrices, options.lr, weight_decay=0, adjust_lr_fn="match_rms_adamw")
-    return [muon, *([torch.optim.Adam(rest, options.lr, fused=True)] if rest else [])]
+    muon = kind(matrices, rate, weight_decay=0, adjust_lr_fn="match_rms_adamw")
+    return [muon, *([torch.optim.Adam(rest, rate, fused=True)] if rest else [])]
 
 
-class Run:
-    """Layers, their graph, and the steps of an epoch."""
+class Trained:
+    """The graph, layers, and the steps of an epoch."""
 
     def __init__(self, options):
         peer, kind, _ = options.system.partition("-")
@@ -58,11 +58,15 @@ class Run:
         arrays["y"] = arrays["y"].astype(np.int64)
         self.x, self.y = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"])
         self.masks = {name: torch.from_numpy(arrays[f"{name}_mask"]) for name in ("train", "val", "test")}
-        given = options.model, self.x.shape[1], int(self.y.max()) + 1, options
-        self.layers = self.system.layers_of(*given, whole=not kind)
         self.graphs = [self.system.whole_graph(arrays, options.model)] * options.layers
         self.sampled = self.system.batches(arrays, options.model, options) if kind else None
-        self.optimizers = optimizers_of(self.layers, options)
+
+    def begin(self, rate):
+        """New layers and optimizers."""
+        torch.manual_seed(self.options.seed)
+        given = self.options.model, self.x.shape[1], int(self.y.max()) + 1, self.options
+        self.layers = self.system.layers_of(*given, whole=self.sampled is None)
+        self.optimizers = optimizers_of(self.layers, rate, self.options)
 
     def forward(self, h, graphs, training):
         """Logits."""
@@ -96,18 +100,26 @@ class Run:
         return {name: right[self.masks[name]].mean().item() for name in ("val", "test")}
 
 
-def main():
-    options = arguments()
-    torch.manual_seed(options.seed)
-    torch.set_num_threads(options.threads)
-    run, epochs = Run(options), []
+def timed_epochs(trained, options):
+    """[{epoch, loss, seconds, processor, and where evaluated val, test}]."""
+    epochs = []
     for number in range(1, options.epochs + 1):
         before = time.perf_counter(), time.process_time()
-        loss = run.epoch()
+        loss = trained.epoch()
         wall, processor = time.perf_counter() - before[0], time.process_time() - before[1]
-        found = run.accuracies() if number % options.every == 0 or number == options.epochs else {}
+        found = trained.accuracies() if number % options.every == 0 or number == options.epochs else {}
         epochs.append({"epoch": number, "loss": loss, "seconds": wall, "processor": processor, **found})
-    Path(options.result).write_text(json.dumps(epochs))
+    return epochs
+
+
+def main():
+    options = arguments()
+    torch.set_num_threads(options.threads)
+    trained, found = Trained(options), {}
+    for rate in options.rates.split(","):
+        trained.begin(float(rate))
+        found[rate] = timed_epochs(trained, options)
+    Path(options.result).write_text(json.dumps(found))
 
 
 if __name__ == "__main__":
