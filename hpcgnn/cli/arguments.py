@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, fields
 from typing import TYPE_CHECKING, Any, cast
 
-from hpcgnn.config import SECTION_OF, SECTIONS, Choices, read_toml
+from hpcgnn.config import SECTION_OF, Choices, read_toml
 from hpcgnn.errors import ConfigError
+from hpcgnn.options import SECTIONS
 from hpcgnn.options.presets import PRESETS
 from hpcgnn.suggestions import elsewhere, suggest
 from hpcgnn.terminal import tell

@@ -1,13 +1,13 @@
 """The communication memory of a rank: at most `halo_buffer` bytes, whatever the number of ranks.
 
-For each form of rows it is carved into two buffers to receive and one to send, and, where results go back to the owners
-of the rows, two narrow ones for each way. Where rows travel narrowed, the memory in which they are widened is part of
-it. Layers, directions and epochs share it, for no two streams are ever under way. Rows for a node of several
-ranks lie in memory that they share; the limit then holds for all of them together.
+For each form of rows it is cut into two buffers to receive and one to send. If results return to the owners of the
+rows, there are two narrow ones for each way. If rows travel narrowed, the memory for widening them is part of it.
+Layers, directions and epochs share it, since no two streams are ever under way. Rows for a node of several ranks lie in
+memory that they share; the limit then holds for all of them together.
 
-What a turn sends has been on its way for as long as the turn before was computed, and its receivers wait for it, when
-the next turn is packed in its place. A second buffer to send from would spare a wait that is over as a rule, and make
-turns a quarter shorter: as much more of passes over the rows that turns add to.
+The next turn is packed into the buffer of a turn that was on its way during the computing of the turn before. So a
+second buffer to send from would rarely save a wait. It would make turns a quarter shorter, with more passes over the
+rows that turns add to.
 """
 
 import weakref
@@ -21,11 +21,14 @@ from hpcgnn.memory.arena import Arena
 
 
 class HaloBuffers:
-    """limit: bytes for all buffers together. nbytes: what has been needed, and therefore allocated, so far.
+    """The communication buffers of a rank.
 
-    widest_row: bytes of the widest row that was declared, with a third of what it takes to return something for it
-    and to widen it. arena: the rank's other large memory, for the operators that work from these buffers. streams:
-    those that have cut something from the memory, and are there still.
+    Attributes:
+        limit: bytes for all buffers together.
+        nbytes: bytes allocated so far, on need.
+        widest_row: bytes of the widest declared row, with a third of the bytes for returning and widening it.
+        arena: the rank's other large memory, for the operators that work from these buffers.
+        streams: living streams that have cut something from the memory.
     """
 
     def __init__(self, limit: int) -> None:
@@ -52,12 +55,13 @@ class HaloBuffers:
         rows: int = 0,
         ranks: int = 1,
     ) -> int:
-        """The most rows of a turn: three buffers of rows of this size, and four of what returns for each, fit the
-        limit.
+        """The most rows of a turn: three buffers of rows of this size, and four of their returns, fit the limit.
 
-        summed_bytes: per row of a turn, where results are summed before they are narrowed. widened_bytes: per row of a
-        round, of which none has more than `rows`. ranks: of a node that has the rows together: each of them adds
-        returns in memory of its own, and widens rows for itself.
+        Args:
+            summed_bytes: per row of a turn, if results are summed before they are narrowed.
+            widened_bytes: per row of a round; no round has more than `rows`.
+            ranks: ranks of a node that has the rows together. Each of them adds returns and widens rows in memory of
+                its own.
         """
         given = (2 if summed_bytes else 2 * ranks) * return_bytes
         each = 3 * row_bytes + given + 2 * return_bytes + ranks * summed_bytes
@@ -80,8 +84,9 @@ class HaloBuffers:
         return Lease([*pieces[: len(sizes)], pieces[len(sizes) + place]])
 
     def cuts(self, stream: object) -> dict[Any, Any]:
-        """A dict for what a stream has cut from the memory and uses again. It is gone with the stream, and empty when
-        more memory has been needed: what was there before must not be held.
+        """A dict for a stream's pieces of the memory. It goes with the stream.
+
+        It is empty after more memory was allocated: earlier pieces must not be held.
         """
         if stream not in self._cuts:
             self.streams.add(stream)
@@ -90,10 +95,10 @@ class HaloBuffers:
 
 
 class Lease:
-    """The buffers of streams of one form of rows, as bytes; those of even and of odd turns alternate.
+    """The buffers of streams of one form of rows, as bytes; even and odd turns alternate.
 
-    In the order of their sizes: two to receive, one to send, two to give back, two to take back, one to sum what is
-    given back, one to widen rows.
+    In the order of their sizes: two to receive, one to send, two to give back, two to take back, one for sums of
+    returns, one to widen rows.
     """
 
     def __init__(self, pieces: Sequence[torch.Tensor]) -> None:
@@ -108,7 +113,7 @@ class Lease:
         return self._pieces[2][:size]
 
     def give_back(self, turn: int, size: int) -> torch.Tensor:
-        """What goes back to the owners of others' rows."""
+        """Returns to the owners of others' rows."""
         return self._pieces[3 + turn % 2][:size]
 
     def take_back(self, turn: int, size: int) -> torch.Tensor:

@@ -1,13 +1,12 @@
 """Features that are stored dense but are mostly zeros (bags of words, one-hot types) travel as their entries.
 
-They are exchanged once in a run, and for wide features that is most of what a schedule such as `lazy` sends at all. So
-the ranks count, when they plan: if the entries of all rows that travel, with their columns, are fewer bytes than the
-rows, the rows go as entries. A message then has a header, for each row the number of its entries and, if rows are
-scaled, its factor; and a body, columns and values. Values are left out where all entries of the graph are equal. A
-message of which the entries would be more bytes than its rows has the rows as body, so that a round never takes more
-memory than its rows do.
+They are exchanged once in a run. For wide features that is most of the traffic of a schedule such as `lazy`. So the
+ranks count when they plan. If the entries of all sent rows, with their columns, are fewer bytes than the rows, the rows
+go as entries. A message then has a header: for each row the number of its entries and, if rows are scaled, its factor.
+Its body has columns and values, without values if all entries of the graph are equal. If the entries of a message would
+be more bytes than its rows, the rows are its body. So a round never takes more memory than its rows.
 
-What arrives are the same numbers that dense rows would bring: entries times factor is how a sender scales rows, too.
+The received numbers are the same as in dense rows: a sender of rows scales them by the same product.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,7 +57,7 @@ def agree_on_compact(features: torch.Tensor, plan: HaloPlan, comm: Communicator)
 
 
 def _extremes(part: np.ndarray, present: np.ndarray) -> torch.Tensor:
-    """float64 (2,): -the least and the largest entry, of those that are present; -infinity twice if there are none."""
+    """float64 (2,): -the least and the largest stored entry; -infinity twice if there are none."""
     low, high = part.min(), part.max()
     if low == 0 or high == 0:
         entries = part[present]
@@ -73,8 +72,9 @@ def _entry_bytes(size: int, alike: bool) -> int:
 
 
 class CompactStream(Generic[EdgesT]):
-    """A Stream (see stream.py) of constant rows that travel as their entries, one round at a time: it serves what is
-    exchanged once, so that nothing is gained by having two rounds on their way.
+    """A Stream (see stream.py) of constant rows that travel as their entries, one round at a time.
+
+    Rows are exchanged once, so two rounds on their way would gain nothing.
     """
 
     def __init__(self, stream: Stream[EdgesT], compact: Compact) -> None:

@@ -1,4 +1,4 @@
-"""What the exchange asks of a block of edges; graph/blocks.py has them. And what streams yield."""
+"""The exchange's view of a block of edges (graph/blocks.py has them), and the items of streams."""
 
 from typing import Protocol, Self, TypeVar
 
@@ -8,8 +8,11 @@ import torch
 class Edges(Protocol):
     """Edges between own rows and the columns of one source buffer, grouped by row. Fields as of a Block.
 
-    indptr: int64 (R + 1,); indices: int32 (E,); rows: int32 (R,), the own rows that are stored, or None for all of
-    them; first_column: the halo position of column 0, or None where the columns are the own nodes.
+    Attributes:
+        indptr: int64 (R + 1,).
+        indices: int32 (E,).
+        rows: int32 (R,), the stored own rows, or None for all of them.
+        first_column: the halo position of column 0, or None if the columns are the own nodes.
     """
 
     @property
@@ -38,7 +41,7 @@ class Edges(Protocol):
         """The block of its rows [first, last), which are then counted from 0; of a block that stores all rows."""
 
     def of_rows(self, indptr: torch.Tensor, rows: torch.Tensor) -> Self:
-        """The block of some consecutive rows of those that are stored: their part of indptr, and which they are."""
+        """The block of some consecutive stored rows: their part of indptr, and their numbers."""
 
 
 #: The blocks of one stream are all of one type.

@@ -11,8 +11,9 @@ Places = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def count_keys(key: Callable[[slice], np.ndarray], length: int, num_keys: int) -> np.ndarray:
-    """int64 (num_keys,): how often each key comes. key(slice) -> these keys, int, best of two bytes at most, which sort
-    in a tenth of the time of eight; length: of all of them.
+    """int64 (num_keys,): the count of each key.
+
+    key(slice) -> these keys, int; two bytes sort in a tenth of the time of eight. length: number of all of them.
     """
     counts = np.zeros(num_keys, np.int64)
     for first in range(0, length, _BLOCK):
@@ -21,7 +22,7 @@ def count_keys(key: Callable[[slice], np.ndarray], length: int, num_keys: int) -
 
 
 def grouped(key: Callable[[slice], np.ndarray], length: int, counts: np.ndarray) -> Iterator[Places]:
-    """Where all keys belong, some at a time: by key, and those of a key in their order. counts: as of `count_keys`."""
+    """The sorted places of all keys, some at a time, stable. counts: see `count_keys`."""
     ends = np.cumsum(counts) - counts
     for first in range(0, length, _BLOCK):
         keys = key(np.s_[first : min(first + _BLOCK, length)])

@@ -1,8 +1,8 @@
 """Rows that are sent in one epoch and used in a later one: messages to the same peers that outlive the step that sent
 them.
 
-A stream ends before the layer does, in bounded memory. What is used r epochs later cannot: a mailbox keeps r + 1 epochs
-of rows, in the form in which they came, as one message from each peer. They arrive in the background of whole epochs.
+A stream ends before the layer does, in bounded memory. Rows used r epochs later cannot. A mailbox keeps r + 1 epochs of
+rows, in the form in which they came, as one message from each peer. They arrive in the background of whole epochs.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from hpcgnn.exchange.wire import Form, cut, read_rows
 
 @dataclass
 class Letter:
-    """What came, or is on its way, of one epoch. data: bytes of the messages of all peers; messages: those that come
-    there, and those that go, where they are prepared.
+    """The received messages of one epoch, or those on their way. data: bytes of the messages of all peers. messages:
+    the prepared messages in both directions.
     """
 
     data: torch.Tensor
@@ -71,7 +71,7 @@ class Mailbox:
         return [(part, rows) for _, part, rows in cut(self._outgoing, self._dests, self.form)]
 
     def post(self) -> None:
-        """Send what `prepare` gave, now filled, and post the receives; forget the oldest letter."""
+        """Send the filled result of `prepare`, and post the receives; forget the oldest letter."""
         assert self._outgoing is not None, "`prepare` comes first"
         letter = self._letters.pop(0) if len(self._letters) > self._delay else None
         if letter is None or letter.messages is None:
@@ -98,7 +98,7 @@ class Mailbox:
         return read_rows(cut(self._open.data, self._sources, form), form, start, stop, lease)
 
     def state(self) -> dict[str, torch.Tensor]:
-        """{name: tensor} of what will be used, after everything has arrived. Not collective, if all ranks call it."""
+        """{name: tensor} of the rows for later use, after everything has arrived. Not collective, if all ranks call it."""
         self._sent.finish_sending()
         for letter in self._letters:
             letter.finish()

@@ -1,9 +1,8 @@
-"""Numbers in fewer bits than they are computed with, for the time of their travel.
+"""Numbers in fewer bits than in computing, for the time of their travel.
 
-bf16 and fp16 are rounded to the nearest. The whole numbers are rounded at random (kernels/narrowing.py), by draws that
-follow from what they are for, so that a run can be repeated. int8 is between ± the largest of its row. int4 and int2
-are between the least and the largest of their row: what has passed a ReLU needs no levels below zero, and zeros stay
-zeros.
+bf16 and fp16 are rounded to the nearest. The whole numbers are rounded at random (kernels/narrowing.py). Their place in
+the run keys the draws, so a run can be repeated. int8 is between ± the largest of its row. int4 and int2 are between
+the least and the largest of their row: after a ReLU no levels below zero are needed, and zeros stay zeros.
 """
 
 from dataclasses import dataclass
@@ -17,8 +16,12 @@ _LEVELS = 127
 
 @dataclass(frozen=True)
 class Narrow:
-    """One kind of narrow numbers. bits: of a number; type: of what holds them; factor, factors: type and number of the
-    factors beside each row, which only what is rounded at random has.
+    """One kind of narrow numbers.
+
+    Attributes:
+        bits: bits of a number.
+        type: dtype that holds them.
+        factor, factors: dtype and number of each row's factors, for numbers rounded at random.
     """
 
     bits: int
@@ -37,7 +40,7 @@ class Narrow:
         return self.factors * self.factor.itemsize
 
     def numbers(self, columns: int) -> int:
-        """Numbers of `type` that hold so many columns of a row."""
+        """Numbers of `type` that hold the columns of a row."""
         return -(-columns * self.bits // (8 * self.type.itemsize))
 
 

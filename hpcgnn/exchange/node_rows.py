@@ -1,12 +1,11 @@
 """Rows that the ranks of one node read where they are: no message, no copy, no buffer.
 
-A matrix of the node has the rows of all its ranks, one rank's after the other's. Each rank writes its own part, which
-is an ordinary tensor, and gathers from the whole. Two meetings keep them apart: before any rank reads, all have
-written, and before any rank writes again, all have read.
+A matrix of the node has the rows of all its ranks, one rank's after the other's. Each rank writes its own part, an
+ordinary tensor, and gathers from the whole. Two meetings keep them apart. Before any rank reads, all have written;
+before any rank writes again, all have read.
 
-Matrices of one shape serve one after another, as the pieces of an arena do. All ranks ask for them in the same order
-and let go of them in the same order, so that they agree which is whose without a word; each meeting checks that they
-do.
+Matrices of one shape serve one after another, as the pieces of an arena do. All ranks take and release them in the same
+order. So they agree without messages on the use of each; each meeting checks it.
 """
 
 import mmap
@@ -88,8 +87,9 @@ class _Matrix:
 
 
 class NodeRows:
-    """The matrices of this rank's node. memory: NodeMemory. Everything is collective over the node, unless said
-    otherwise. own_bytes: of this rank's rows in all of them.
+    """The matrices of this rank's node. memory: NodeMemory. own_bytes: bytes of this rank's rows in all of them.
+
+    Everything is collective over the node, except where a method states otherwise.
     """
 
     def __init__(self, memory: NodeMemory) -> None:
@@ -102,7 +102,7 @@ class NodeRows:
         self._made = self.own_bytes = 0
 
     def spread(self, num_rows: int) -> Spread:
-        """The Spread of matrices of which this rank has so many rows; the same one for the same rows."""
+        """The Spread of matrices with this number of own rows; the same one for the same rows."""
         first = [0]
         for rows in self._memory.gather(num_rows):
             first.append(first[-1] + rows)
@@ -144,7 +144,7 @@ class NodeRows:
         return matrix.whole()[:, first : first + own.shape[1]], own
 
     def trim(self) -> None:
-        """Give back what nobody refers to."""
+        """Give back matrices without references."""
         for known in self._matrices.values():
             for matrix in [each for each in known if each.free]:
                 known.remove(matrix)
@@ -161,7 +161,7 @@ class NodeRows:
         return of_rows + sum(mapped_bytes(list(self.common_storages()))) - self.common_bytes()
 
     def close(self) -> None:
-        """Wait until all ranks have read what was opened."""
+        """Wait until all ranks have read the opened matrix."""
         self.meet(-1)
 
     def meet(self, number: int) -> None:

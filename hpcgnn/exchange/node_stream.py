@@ -1,4 +1,4 @@
-"""A stream in which rows of ranks of the same node are read where they are, and only those of other nodes travel."""
+"""A stream that reads rows of ranks of the same node in place; only rows of other nodes travel."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,11 +17,12 @@ from hpcgnn.exchange.wire import Wire
 
 @dataclass(frozen=True)
 class Neighbours:
-    """What a rank and the others of its node know of each other, in one direction of the edges.
+    """Facts that the ranks of a node share, in one direction of the edges.
 
-    columns: Spread of the rows that are streamed. returns: Spread of what returns: for own rows, and after them for
-    those rows of others that this rank reads. taken: [(where the returns of another rank begin for the own rows that it
-    reads, among those of all; which own rows these are, int32 (m,))].
+    Attributes:
+        columns: Spread of the streamed rows.
+        returns: Spread of the returns, for own rows, and then for the rows of others that this rank reads.
+        taken: [(begin of another rank's returns for own rows, among the returns of all; int32 (m,): these own rows)].
     """
 
     rows: NodeRows
@@ -50,7 +51,7 @@ class NodeStream(Stream[EdgesT]):
         self._wholes: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def of_columns(self, values: torch.Tensor) -> torch.Tensor:
-        """Those of all rows of the node; values must not change."""
+        """The factors of all rows of the node; values must not change."""
         if id(values) not in self._wholes:
             self._wholes[id(values)] = values, self._near.rows.whole(self._near.columns, values)
         return self._wholes[id(values)][1]

@@ -1,8 +1,8 @@
 """The own block as it is computed between the turns of a stream: in pieces, and interior rows by themselves.
 
-Own edges are most of the computing and need no message, yet done first they hide the first turn alone. So a consumer
-that adds to what it has may take the own block in pieces, one before each turn arrives, and then every message has its
-share of the computing to hide behind (docs/performance.md, overlap).
+Own edges are most of the computing and need no message. Done first, they hide the first turn alone. So a consumer that
+only adds may take the own block in pieces, one before each turn arrives. Then a share of the computing hides every
+message (docs/performance.md, overlap).
 """
 
 import itertools
@@ -15,7 +15,7 @@ from hpcgnn.exchange.edges import EdgesT
 
 
 class OwnEdges(Generic[EdgesT]):
-    """block: of the edges between own rows; halo: the blocks of the rounds. What is asked for is kept."""
+    """block: the block of edges between own rows. halo: the blocks of the rounds. Results are kept for the next call."""
 
     def __init__(self, block: EdgesT, halo: Sequence[EdgesT]) -> None:
         self.block = block
@@ -25,7 +25,7 @@ class OwnEdges(Generic[EdgesT]):
         self._parts: dict[int, list[tuple[EdgesT, slice, bool]]] = {}
 
     def pieces(self, number: int) -> list[EdgesT]:
-        """The own block in so many pieces of consecutive rows and about as many edges."""
+        """The own block in `number` pieces of consecutive rows, with about equal numbers of edges."""
         if number == 1:
             return [self.block]
         if number not in self._pieces:
@@ -41,8 +41,8 @@ class OwnEdges(Generic[EdgesT]):
         return self._pieces[number]
 
     def parts(self, block: EdgesT) -> list[tuple[EdgesT, slice, bool]]:
-        """[(block, the slice of own rows that its rows are counted in, whether it has all edges of these)] of the own
-        block, of a piece of it, or of a round's block: interior rows by themselves.
+        """[(block, the slice of its own rows, whether it has all edges of these)] of the own block, of a piece of it,
+        or of a round's block. Interior rows are by themselves.
         """
         inner = self.first_interior
         if block.first_column is not None:

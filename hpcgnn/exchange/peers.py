@@ -1,11 +1,11 @@
 """Who exchanges rows with whom: nodes. A node is one rank, or ranks that read each other's rows where they are.
 
-The rows from one node to another are cut into lanes: each rank of the sender has a share of the rows and sends it to
-one rank of the receiver. So no rank leads, and a node has as many lanes as ranks. Arrived rows are there for the whole
+The rows from one node to another are cut into lanes. Each rank of the sender has a share of the rows and sends it to
+one rank of the receiver. So no rank leads, and a node has as many lanes as ranks. Received rows are there for the whole
 node.
 
 Numbers of nodes take the place of ranks in a plan: in ring offsets, rounds, received and sent rows. Nodes are numbered
-by their first rank, so where every node is one rank these are the ranks.
+by their first rank. If every node is one rank, these are the ranks.
 """
 
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ class Lane(NamedTuple):
 def cap_of_nodes(cap: int, fewest: int, returns: bool, widens: bool) -> int:
     """The rows of a round between nodes, for buffers that together are as large as the buffers of its ranks.
 
-    Each rank of a node adds returns for itself, and widens rows for itself: both take memory of its own.
+    Each rank of a node adds returns and widens rows in memory of its own.
 
     Args:
         cap: rows of a round between single ranks.
@@ -140,8 +140,9 @@ class Peers:
         return [value] if self.rows is None else self.rows.gather(value)
 
     def joined(self, part: torch.Tensor, descending: bool = False) -> torch.Tensor:
-        """The parts (m,) that the ranks of the node have, one after another, in memory that they share: by place, or by
-        place from the last one. Collective over the node.
+        """The parts (m,) of the node's ranks, one after another, in shared memory. Collective over the node.
+
+        They are in the order of the ranks' places, or from the last place.
         """
         if self.rows is None:
             return part
@@ -169,8 +170,8 @@ class Peers:
         return torch.empty(count, dtype=dtype) if self.rows is None else self.rows.common(count, dtype)
 
     def meet(self, number: int) -> None:
-        """Wait until all ranks of the node are here: then all received or written numbers can be read. number: the same
-        for all, which is checked. Collective over the node.
+        """Wait until all ranks of the node are here: then all received or written numbers can be read. Collective over
+        the node. number: checked to be the same on all.
         """
         if self.rows is not None:
             self.rows.meet(number)

@@ -1,12 +1,11 @@
 """The halo plan: which rows go to whom, in which round, agreed once and used by every layer and epoch.
 
-The *halo* of a rank is the set of other ranks' nodes that have an edge into it, ordered by ring offset and then by the
-owner's order of the file. Each rank tells every owner once which of its rows it wants; afterwards only rows travel,
-never ids.
+The *halo* of a rank is the set of other ranks' nodes that have an edge into it. It is ordered by ring offset and then
+by the owner's order of the file. Each rank requests its rows from every owner once. Afterwards only rows travel, never
+ids.
 
-Where ranks read each other's rows in the memory of their node, the halo and all else here is the node's: a row
-that some of its ranks need of another node crosses once (see peers.py).
-graph/transforms/between_nodes.py makes such a plan.
+If ranks read each other's rows in the memory of their node, the halo and the plan belong to the node. A row of another
+node that several of its ranks need crosses once (see peers.py). graph/transforms/between_nodes.py makes such a plan.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,12 +30,16 @@ _MOST_INT32 = 2**31 - 1
 class HaloPlan:
     """One direction of exchange, as one peer sees it. Index k-1 of an array belongs to ring offset k.
 
-    peers: Peers, each one rank or the ranks of a node. receive_counts, send_counts: int64 (size - 1,), rows received
-    from peer - k, rows sent to peer + k. sending: the latter rows, offset after offset: in one, for tensors for each of
-    thousands of peers take more than the few rows in them.
-    rounds: the agreed rounds (see rounds.py), the segments of each; sizes: the rows of each on the peer that has most.
-    starts: int64 (rounds + 1,), the halo position at each round. cap: rows of a round at most. columns: Spread of the
-    node's rows that are sent from; None where a peer is one rank.
+    Attributes:
+        peers: Peers, each one rank or the ranks of a node.
+        receive_counts, send_counts: int64 (size - 1,), rows received from peer - k, rows sent to peer + k.
+        sending: the sent rows, offset after offset, in one object: a tensor for each of thousands of peers would take
+            more than its few rows.
+        rounds: the segments of each agreed round (see rounds.py).
+        sizes: the rows of each round on the peer with most.
+        starts: int64 (rounds + 1,), the halo position at each round.
+        cap: most rows of a round.
+        columns: Spread of the node's rows; None if a peer is one rank.
     """
 
     peers: Peers
@@ -76,7 +79,7 @@ class HaloPlan:
 
     @cached_property
     def _send_ends(self) -> np.ndarray:
-        """int64 (P - 1,): where the rows of each ring offset end among those that are sent."""
+        """int64 (P - 1,): the end of each ring offset's rows among the sent rows."""
         return np.cumsum(self.send_counts)
 
     def rows_to(self, offset: int) -> torch.Tensor:
@@ -132,10 +135,15 @@ def build_halo_plan(
 ) -> tuple[HaloPlan, np.ndarray]:
     """Agree on the halo of remote edge sources. Collective.
 
-    owner: int (E_remote,), the owning rank of each remote edge's source; local_id: int32 (E_remote,), its local id
-    there, which is overwritten. cap: rows of a round. num_owned: own rows, to check what others ask for. order:
-    LocalOrder of own rows, by whose places in the order of the file they are asked for. Returns (plan, int32 or int64
-    (E_remote,): the halo position of each edge's source).
+    Args:
+        owner: int (E_remote,), the owning rank of each remote edge's source.
+        local_id: int32 (E_remote,), its local id there; overwritten.
+        cap: rows of a round.
+        num_owned: number of own rows, to check requests.
+        order: LocalOrder of own rows; requests have places in the order of the file.
+
+    Returns:
+        (plan, int32 or int64 (E_remote,): the halo position of each edge's source).
     """
     rank, size = comm.rank, comm.size
     offset_of = ((rank - np.arange(size)) % size).astype(np.min_scalar_type(size))
@@ -219,9 +227,7 @@ def gather_halo(plan: HaloPlan, values: torch.Tensor, comm: Communicator) -> tor
 
 
 def halo_factors(plan: HaloPlan, scale: torch.Tensor, comm: Communicator) -> torch.Tensor:
-    """The factors (num_halo,) of what arrives, of own factors scale (n_p,): those of rows as they are, ones for sums.
-    Collective.
-    """
+    """The factors (num_halo,) of the received rows, from own factors scale (n_p,); ones for sums. Collective."""
     return _exchanged(plan, scale, comm)
 
 
@@ -250,7 +256,7 @@ def _exchanged(plan: HaloPlan, values: torch.Tensor, comm: Communicator) -> torc
 
 
 def _parts(counts: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """(ring offset, its first row, its rows) of those that have any."""
+    """(ring offset, its first row, its rows) of the offsets with rows."""
     ends = np.cumsum(counts)
     return ((k + 1, int(ends[k] - counts[k]), int(counts[k])) for k in np.flatnonzero(counts).tolist())
 
@@ -267,8 +273,9 @@ def _numbered(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _tell(comm: Communicator, wanted: torch.Tensor, counts: np.ndarray) -> tuple[torch.Tensor, np.ndarray]:
-    """Tell each owner which rows are wanted: int32, so many at each ring offset of the owner. Returns (which of the own
-    rows others want, how many the rank at each ring offset wants). Collective.
+    """Request rows from each owner: int32, `counts` at each ring offset of the owner. Collective.
+
+    Returns (the own rows that others want, the number of them at each ring offset).
     """
     sources, dests = _peers(comm.rank, comm.size)
     numbers = np.zeros(comm.size, np.int64)
@@ -280,7 +287,7 @@ def _tell(comm: Communicator, wanted: torch.Tensor, counts: np.ndarray) -> tuple
 
 
 def _peers(rank: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """(the ranks that rows of each ring offset come from, those that they go to)."""
+    """(the sending ranks, the receiving ranks) of the rows of each ring offset."""
     offsets = np.arange(1, size)
     return (rank - offsets) % size, (rank + offsets) % size
 

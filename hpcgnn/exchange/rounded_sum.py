@@ -1,11 +1,11 @@
 """Sums over ranks of numbers that travel as bf16 and are added in fp32, in the order of the ranks.
 
-Each rank adds up a share of the numbers: all send it theirs, rounded, and it sends back the sum, rounded once more. So
-a number takes two bytes where an all-reduce takes four, and errs by two roundings (2⁻⁹ of its size each) however many
-ranks there are; sums in bf16 would err by one for each rank. All ranks end with the same bits.
+Each rank adds up a share of the numbers. All send it their rounded numbers, and it sends back the sum, rounded once
+more. So a number takes two bytes where an all-reduce takes four. It errs by two roundings (2⁻⁹ of its size each) at any
+number of ranks; sums in bf16 would err by one for each rank. All ranks end with the same bits.
 
-The second half can begin only when the first has arrived, for which nobody waits inside of a backward pass. It begins
-when the next sum does, if it can, and else when the sums are wanted. All ranks keep to the order of the sums, since
+The second half can begin only when the first has arrived. Nobody waits for that inside of a backward pass. It begins
+with the next sum if it can, and otherwise when the sums are needed. All ranks keep to the order of the sums, since
 messages of a kind arrive in order.
 """
 
@@ -22,21 +22,22 @@ class RoundedSums:
         self._comm, self._kind, self._halfway = comm, kind, list[_Sum]()
 
     def begin_(self, numbers: torch.Tensor) -> Exchange:
-        """Begin to sum fp32 numbers (n,) in place, as `begin_sum_` of a communicator does; where `exchange` is not
-        pairwise, the whole sum is a call that ranks have to make in the same order as all others.
+        """Begin to sum fp32 numbers (n,) in place, as `begin_sum_` of a communicator does.
+
+        If `exchange` is not pairwise, the whole sum is a call that ranks make in the same order as all others.
         """
         self.advance(wait=False)
         self._halfway.append(_Sum(self._comm, numbers, self._kind, self))
         return self._halfway[-1]
 
     def advance(self, wait: bool) -> None:
-        """Begin the second halves of all sums whose first halves have arrived, or, if told to wait, of all."""
+        """Begin the second halves of all sums whose first halves have arrived; with `wait`, of all."""
         while self._halfway and (wait or self._halfway[0].halfway()):
             self._halfway.pop(0).send_back()
 
 
 class _Sum(Exchange):
-    """One sum: what is given, what has come from each rank, and then the sums, all (P, share) of bf16."""
+    """One sum: the sent numbers, the received numbers of each rank, and then the sums, all (P, share) of bf16."""
 
     def __init__(self, comm: Communicator, numbers: torch.Tensor, kind: str, sums: RoundedSums) -> None:
         self._comm, self._numbers, self._kind, self._sums = comm, numbers, kind, sums

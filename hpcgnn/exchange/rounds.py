@@ -1,9 +1,9 @@
 """Who sends how much to whom in which round: plain arithmetic, the same on every rank, tested without MPI.
 
 Halo rows are ordered by *ring offset* k = 1 .. P-1: at offset k a rank receives from rank - k and sends to rank + k
-(modulo P). The rows of all offsets, one after another, are cut at the same places on all ranks, so that in a round no
-rank receives or sends more rows than the cap. A place is (offset, row): where a rank has fewer rows at this offset, all
-that it has come before. With a cap of 5 rows, of three ranks that receive
+(modulo P). The rows of all offsets, one after another, are cut at the same places on all ranks. So in a round no rank
+receives or sends more rows than the cap. A place is (offset, row). If a rank has fewer rows at this offset, all of them
+come before it. With a cap of 5 rows, of three ranks that receive
 
     offset          1        2
     by rank 0       4        2
@@ -11,9 +11,9 @@ that it has come before. With a cap of 5 rows, of three ranks that receive
     by rank 2       5        1
     rounds   [1:0-3] [1:3-5, 2:0-3]
 
-rank 1 has all its rows of offset 1 in the first round. Cutting the sum of the most rows of each offset instead would
-make more rounds the more ranks there are, since at each offset another rank has most. So one knob spans everything from
-the one-shot exchange (a large cap: one round) over SAR (about as much as one peer has) to pieces of a peer.
+rank 1 has all its rows of offset 1 in the first round. A cut of the sum of the most rows of each offset would make more
+rounds with more ranks, since at each offset another rank has most. So one option spans the one-shot exchange (a large
+cap: one round), SAR (about the rows of one peer), and pieces of a peer.
 """
 
 import itertools
@@ -28,7 +28,7 @@ _TRIES = 3  # to make rounds as long as each other
 
 
 class Segment(NamedTuple):
-    """Rows start..stop (half open) of what is received at one ring offset."""
+    """Rows start..stop (half open) of the rows received at one ring offset."""
 
     offset: int
     start: int
@@ -48,9 +48,9 @@ class Rounds(NamedTuple):
 
 
 class Sides:
-    """The rows of some sides, a side being what one rank receives, or what one sends, by ring offset.
+    """The rows of some sides by ring offset. A side is one rank's received rows, or its sent rows.
 
-    side, offset, rows: int64 (m,) each, 0 <= side < number, of all that have rows, each pair once; size: P.
+    side, offset, rows: int64 (m,) each, 0 <= side < number, of all with rows, each pair once. size: P.
     """
 
     def __init__(self, side: np.ndarray, offset: np.ndarray, rows: np.ndarray, number: int, size: int) -> None:
@@ -90,11 +90,15 @@ class Sides:
 
 
 def cut(furthest: Callable[[int, int], int], most: int, cap: int, size: int) -> list[int]:
-    """The places where the rounds end: the fewest rounds of at most `cap` rows, since every round costs a pass over the
-    rows that it adds to, and these about as long as each other.
+    """The places where the rounds end: the fewest rounds of at most `cap` rows, of about equal length.
 
-    furthest: that of all Sides together, so collective where each rank knows its own. most: rows of the side that has
-    most in all; cap: rows, at least 1; size: P.
+    Every round costs a pass over the rows that it adds to.
+
+    Args:
+        furthest: the function of all Sides together, so collective if each rank knows its own.
+        most: rows of the side with most in all.
+        cap: rows, at least 1.
+        size: P.
     """
     if cap < 1:
         raise ValueError(f"expected a cap of at least one row, got {cap}")
@@ -122,8 +126,9 @@ def cut(furthest: Callable[[int, int], int], most: int, cap: int, size: int) -> 
 
 
 def segments(stops: Sequence[int], max_rows: Sequence[int]) -> list[tuple[Segment, ...]]:
-    """The segments of rounds that end at these places. max_rows: for each ring offset 1, 2, …, the most rows of any
-    rank; offsets without any do not appear.
+    """The segments of rounds that end at these places; offsets without rows do not appear.
+
+    max_rows: for each ring offset 1, 2, …, the most rows of any rank.
     """
     found, start = [], _OFFSET
     for stop in stops:

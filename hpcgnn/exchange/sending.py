@@ -1,7 +1,7 @@
-"""What a rank sends in one pass over its plan: own rows as they are, and sums of own rows.
+"""The rows that a rank sends in one pass over its plan: own rows, and sums of own rows.
 
-A sum stands for the edges that it sums: the receiver adds it to one row, in place of many rows that would each be added
-to it. graph/transforms/vertex_cover.py chooses the edges of each. Both are rows of a sparse matrix S; packing is S x.
+A sum stands for the edges that it sums. The receiver adds it to one row, in place of many rows.
+graph/transforms/vertex_cover.py chooses the edges of each. Both are rows of a sparse matrix S; packing is S x.
 """
 
 from collections.abc import Iterator
@@ -18,10 +18,13 @@ _PIECE = 1 << 15
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums of own rows, among rows that are sent as they are.
+    """Sums of own rows, among sent own rows.
 
-    at, rows_at: int32 (m,) and (k,), increasing, the places of the sums and of those rows in what is sent; indptr:
-    int64 (m + 1,); indices: int32, own rows; weight: of the computing dtype, or None for ones.
+    Attributes:
+        at, rows_at: int32 (m,) and (k,), increasing, the places of the sums and of the rows among the sent rows.
+        indptr: int64 (m + 1,).
+        indices: int32, own rows.
+        weight: of the computing dtype, or None for ones.
     """
 
     at: torch.Tensor
@@ -38,7 +41,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Sending:
-    """What is sent, in its order. rows: int32 (k,), the own rows that go as they are; sums: Sums, or None."""
+    """The sent rows, in their order. rows: int32 (k,), the own rows that go as they are; sums: Sums, or None."""
 
     rows: torch.Tensor
     sums: Sums | None = None
@@ -53,7 +56,7 @@ class Sending:
         return self.rows.nbytes + (0 if self.sums is None else self.sums.nbytes)
 
     def part(self, first: int, last: int) -> "Sending":
-        """What is sent from number `first` up to `last`."""
+        """The sent rows from number `first` up to `last`."""
         sums = self.sums
         if sums is None:
             return Sending(self.rows[first:last])
@@ -64,8 +67,8 @@ class Sending:
         return Sending(self.rows[low:high], Sums(at, rows_at, sums.indptr[begin : end + 1], sums.indices, sums.weight))
 
     def pack(self, out: torch.Tensor, x: torch.Tensor, scale: torch.Tensor | None, within: torch.Tensor | None) -> None:
-        """out (count, F) = S x of own rows x (n_p, F). scale: (n_p,) factors of rows that go as they are; within: of
-        rows in sums; None: ones.
+        """out (count, F) = S x of own rows x (n_p, F). scale: (n_p,) factors of rows that go as they are. within:
+        factors of rows in sums. None: ones.
         """
         sums = self.sums
         if sums is None:
@@ -86,7 +89,7 @@ class Sending:
             yield first, rows
 
     def add_transposed(self, total: torch.Tensor, rows: torch.Tensor) -> None:
-        """total (n_p, F) += Sᵀ rows, of rows (count, F): what comes back for what one rank was sent, without scales."""
+        """total (n_p, F) += Sᵀ rows, of rows (count, F): the returns for the rows sent to one rank, without scales."""
         sums = self.sums
         if sums is None:
             kernels.add_rows(total, self.rows, rows, distinct=True)
@@ -103,7 +106,7 @@ class Sending:
         return torch.arange(len(self.rows) + 1)
 
     def factors(self, scale: torch.Tensor) -> torch.Tensor:
-        """(count,): of the factors of own rows (n_p,), those of what goes as it is; ones for sums."""
+        """(count,): of the factors of own rows (n_p,) the ones of rows that go as they are; ones for sums."""
         if self.sums is None:
             return scale[self.rows]
         found = scale.new_ones(self.count)

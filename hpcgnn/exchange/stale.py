@@ -1,11 +1,11 @@
-"""The two streams of one layer whose remote rows, and their gradients, are those of an earlier epoch.
+"""The two streams of one layer with remote rows, and their gradients, of an earlier epoch.
 
-They are called as a Stream is by the pushed operators of ops/: `used` yields blocks with the rows that others sent r
-epochs ago, and sends this epoch's; `pushed` yields the transposed blocks with the same rows and memory for their
-gradients, which leave in the background, and adds those that others sent r epochs ago. So a rank's gradient of what it
-computed in an epoch is whole and consistent, and reaches the owners of the rows r epochs later. The two are not each
-other's adjoint: an operator over them must take the gradient of weights from the rows that it used
-(ops/stale_convolution.py), not from what `pushed` returns.
+The pushed operators of ops/ call them as a Stream. `used` yields blocks with the rows that others sent r epochs ago,
+and sends this epoch's. `pushed` yields the transposed blocks with the same rows and memory for their gradients. These
+leave in the background, and it adds the gradients that others sent r epochs ago. So a rank's gradient of its epoch is
+whole and consistent, and reaches the owners of the rows r epochs later. The two are not each other's adjoint. An
+operator over them must take the gradient of weights from its used rows (ops/stale_convolution.py), not from the result
+of `pushed`.
 """
 
 import itertools
@@ -25,7 +25,7 @@ from hpcgnn.exchange.wire import Wire
 
 
 class StaleExchange:
-    """The exchange of one place in the model: what its two streams share. Collective.
+    """The exchange of one place in the model, shared by its two streams. Collective.
 
     plan: of the in-edges; delay: r, at least 1. ahead, home: the Mailboxes of rows and of gradients.
     """
@@ -85,7 +85,7 @@ class PushedGradients(Generic[EdgesT]):
         self.exchange, self.own, self.halo, self.buffers = exchange, own, halo, exchange.buffers
 
     def __call__(self, rows: Rows, kind: str, returns: Returns, pieces: bool = False) -> Iterator[Yielded[EdgesT]]:
-        """Yield (transposed block, rows, None, back); afterwards what came for own rows is in `returns`, too."""
+        """Yield (transposed block, rows, None, back); afterwards `returns` has the received gradients of own rows, too."""
         stale, wire, x, total = self.exchange, self.exchange.wire, rows.x, returns.total
         form, ahead = wire.form(total.shape[1], returns.narrow, x.dtype), stale.ahead
         draw = kernels.stream_key(wire.next_draw(), stale.plan.rank)

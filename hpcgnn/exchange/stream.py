@@ -1,11 +1,11 @@
 """The primitive that everything hangs on: remote rows stream past the rank in a bounded buffer, turn after turn.
 
-A stream yields (block, rows, scale, back): first the rank's own block with own rows themselves (no message), then, for
-each round, the block of that round with the rows received for it. While one turn is computed the next is in flight.
-Rows are valid only until the next are asked for.
+A stream yields (block, rows, scale, back). First comes the rank's own block with own rows (no message), then the block
+of each round with its received rows. While one turn is computed the next is in flight. Rows are valid only until the
+next iteration.
 
-The adjoint direction of the same transfer: with `returns`, whatever the consumer adds to `back` (one row for each row
-that it was given) travels to the owner of that row and is added there.
+The adjoint direction of the same transfer: with `returns`, the consumer adds to `back`, one row for each row. Each row
+of `back` travels to the owner of its row and is added there.
 """
 
 import contextlib
@@ -33,14 +33,15 @@ _UNSEEN = contextlib.nullcontext()
 
 @dataclass(frozen=True)
 class Rows:
-    """Own rows that are to be streamed.
+    """Own rows to stream.
 
-    x: (n_p, F), each row contiguous; without columns, nothing is sent and only what returns travels. scale: (n_p,)
-    factors of the rows, or None; remote rows arrive already scaled (by sent_scale, if that is given), and then the
-    scale that is yielded is None. summed_scale: (columns,), of Stream.of_columns, factors of rows in the sums that a
-    plan sends, where these are not those of rows that are sent as they are. narrow: how many columns, from the first,
-    may be narrowed on the way (None: all). draw: key of the rounding; the same key rounds the same rows alike (None:
-    the stream's next).
+    Attributes:
+        x: (n_p, F), each row contiguous; without columns only returns travel.
+        scale: (n_p,) factors of the rows, or None. Remote rows arrive scaled, and the yielded scale is None then.
+        sent_scale: factors of sent rows in place of `scale`, or None.
+        summed_scale: (columns,), of Stream.of_columns, factors of rows in the plan's sums, if they have others.
+        narrow: the number of columns, from the first, that may be narrowed on the way (None: all).
+        draw: key of the rounding; the same key rounds the same rows alike (None: the stream's next).
     """
 
     x: torch.Tensor
@@ -53,14 +54,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Returns:
-    """What goes back for the rows. total: (n_p, R) of the rows' dtype, to which it is added; narrow: as of Rows."""
+    """The returns for the rows. total: (n_p, R) of the rows' dtype, to which they are added. narrow: see Rows."""
 
     total: torch.Tensor
     narrow: int = 0
 
 
 class Use(NamedTuple):
-    """What a stream is used for: the kind of its traffic, and the Forms of the rows and of what returns (or None)."""
+    """A use of a stream: the kind of its traffic, and the Forms of the rows and of the returns (or None)."""
 
     kind: str
     rows: Form
@@ -68,8 +69,8 @@ class Use(NamedTuple):
 
 
 def row_sizes(form: Form, back: Form) -> tuple[int, int, int, int]:
-    """What `HaloBuffers` asks for, of rows of these Forms: (bytes of a row on its way, of what returns for it, of the
-    sum of that before it is narrowed, of the copy in which either is widened).
+    """Sizes for `HaloBuffers`, of rows of these Forms: (bytes of a row on its way, of its return, of the return's sum
+    before narrowing, of the widened copy of either).
     """
     summed = back.width * back.dtype.itemsize if back.narrow else 0
     return form.message_bytes(1), back.message_bytes(1), summed, max(form.widened_bytes, back.widened_bytes)
@@ -78,8 +79,8 @@ def row_sizes(form: Form, back: Form) -> tuple[int, int, int, int]:
 class Stream(Generic[EdgesT]):
     """Streams rows along one direction of the edges.
 
-    own: the block of edges between own nodes; halo: one block per round; wire: how rows are sent (as they are, if left
-    out). uses: how often it was used for what.
+    own: the block of edges between own nodes. halo: one block per round. wire: the Wire that packs rows (default: rows
+    as they are). uses: {use: its count}.
     """
 
     def __init__(
@@ -102,9 +103,9 @@ class Stream(Generic[EdgesT]):
     ) -> Iterator[Yielded[EdgesT]]:
         """Yield (block, rows, scale, back) for the own block and every round. Collective: exhaust it on all ranks.
 
-        With `returns`, back is (rows, R), to be added to by the consumer. kind: the ledger's name for the traffic.
-        pieces: whether the own block may come in pieces, each of some of its rows, between the turns; it comes first
-        and whole (and then is `own`) where there is but one turn.
+        With `returns`, back is (rows, R), for the consumer to add to. kind: the ledger's name for the traffic. pieces:
+        whether the own block may come in pieces, each of some of its rows, between the turns. With one turn it comes
+        first and whole (and then is `own`).
         """
         total = None if returns is None else returns.total
         form, back = self._forms(rows, returns)
@@ -162,7 +163,7 @@ class Stream(Generic[EdgesT]):
         """All of the own block has been used."""
 
     def _forms(self, rows: Rows, returns: Returns | None) -> tuple[Form, Form]:
-        """The Forms of the rows and of what returns."""
+        """The Forms of the rows and of the returns."""
         width, dtype = rows.x.shape[1], rows.x.dtype
         form = self.wire.form(width, width if rows.narrow is None else rows.narrow, dtype)
         if returns is None:
@@ -221,7 +222,7 @@ class Stream(Generic[EdgesT]):
         return self._turns_by_cap[cap]
 
     def _blocks(self, transfer: Transfer) -> Iterator[Yielded[EdgesT]]:
-        """The blocks of a turn's rounds, each with its part of the rows and of what goes back."""
+        """The blocks of a turn's rounds, each with its part of the rows and of the returns."""
         for index, start, stop in transfer.turn.places:
             back = None if transfer.back is None else transfer.back[start:stop]
             yield self.halo[index], transfer.rows(start, stop), None, back

@@ -1,10 +1,10 @@
 """One turn of a stream: rows out and in, and results back. Which rows, and to whom, the plan has settled.
 
-Nothing here computes but the narrowing and widening of rows, and the sums of returns of the ranks of a node; every
-function begins or finishes messages and returns at once or when they are through.
+Only the narrowing and widening of rows, and the sums of returns within a node, compute anything here. Every function
+begins or finishes messages. It returns at once or when they are through.
 
-The ranks of a node share the buffers. Each has its lanes in them, and all meet when theirs have been sent and received.
-So no rank begins a turn before all have computed the one before. Then nobody reads the buffer that the turn uses again.
+The ranks of a node share the buffers. Each has its lanes in them. All meet after their lanes were sent and received. So
+no rank begins a turn before all have computed the one before. Then nobody reads the buffer that the turn uses again.
 """
 
 from collections.abc import Sequence
@@ -28,13 +28,18 @@ Cut = tuple[Lane, torch.Tensor, int]
 
 
 class Turn:
-    """What travels in one turn of a stream, whatever the rows are like. Made once and used by every layer and epoch.
+    """The messages of one turn of a stream, for rows of any form. Made once and used by every layer and epoch.
 
-    number: of the turn; segments: of the rows; rounds: indices of the rounds that these make up; incoming: [(Lane, its
-    rows)], of all that this rank's node receives; outgoing: [(Lane, its rows)], of all that it sends; spans: [(the
-    first, one past the last)] of the latter rows among all that the plan sends; sent_by: Sending of each lane that this
-    rank sends; sent: [(the first of its rows among those of `outgoing`, Sending)], the same, with consecutive ones as
-    one; places: [(round, start, stop)], where the rows of a round stand among those that come.
+    Attributes:
+        number: number of the turn.
+        segments: segments of the rows.
+        rounds: indices of the rounds of these segments.
+        incoming: [(Lane, its rows)] that this rank's node receives.
+        outgoing: [(Lane, its rows)] that it sends.
+        spans: [(the first, one past the last)] of the outgoing rows among all sent rows of the plan.
+        sent_by: Sending of each lane that this rank sends.
+        sent: [(the first of its rows among the outgoing rows, Sending)], the same, with consecutive ones as one.
+        places: [(round, start, stop)], the place of a round's rows among the incoming rows.
     """
 
     def __init__(self, number: int, segments: Sequence[Segment], rounds: Sequence[int], plan: HaloPlan) -> None:
@@ -82,12 +87,17 @@ class Turn:
 
 
 class Transfer:
-    """The messages of one turn of one stream; for another stream of rows of the same form it is used again.
+    """The messages of one turn of one stream; another stream of rows of the same form uses it again.
 
-    lease: of the stream; form: of the rows; back: of what returns; ids: int64 (columns,), original ids of the rows that
-    are sent from, where they are rounded at random and not this rank's alone. After `finish`, rows(start, stop) gives
-    what was received. After `open_returns`, back: (rows received, R). items: what rows and returns are to
-    `wire.widths`.
+    After `finish`, rows(start, stop) gives the received rows. After `open_returns`, back is (rows received, R).
+
+    Attributes:
+        lease: the stream's pieces of the buffers.
+        form: Form of the rows.
+        back: Form of the returns.
+        ids: int64 (columns,), original ids of the plan's columns, if they are rounded at random and not this rank's
+            alone.
+        items: items of rows and returns for `wire.widths`.
     """
 
     def __init__(
@@ -147,7 +157,7 @@ class Transfer:
         self._taken = [(lane.receiver, part) for lane, part, _ in self._arriving if lane.sender == peers.rank]
 
     def describe(self, kind: str, stream: int, turns: int) -> dict[str, Any]:
-        """What a trace says of this turn, one of `turns` of stream number `stream`."""
+        """The trace's description of this turn, one of `turns` of stream number `stream`."""
         return {
             "kind": kind,
             "stream": stream,
@@ -161,8 +171,9 @@ class Transfer:
     def begin(
         self, x: torch.Tensor, scale: torch.Tensor | None, within: torch.Tensor | None, draw: int, kind: str
     ) -> None:
-        """Pack rows x (columns, F) of the plan's columns, scaled by scale (columns,), in sums by within (columns,), and
-        begin to send and receive. draw: key of the rounding.
+        """Pack rows x (columns, F) of the plan's columns, and begin to send and receive.
+
+        Rows are scaled by scale (columns,), in sums by within (columns,). draw: key of the rounding.
         """
         if self.form.row_bytes:
             self._pack(x, scale, within, draw)
@@ -179,7 +190,7 @@ class Transfer:
             self.wire.encode_sent(part, self.form, x, sent, scale, within, draw, *place, ids=self.ids)
 
     def _exchange(self, returns: bool, kind: str) -> Exchange:
-        """Begin to send and receive rows, or what returns for them; buffers, peers and sizes are always the same."""
+        """Begin to send and receive rows, or their returns; buffers, peers and sizes are always the same."""
         if (returns, kind) not in self._messages:
             outgoing, incoming = (self._given, self._taken) if returns else (self._sent, self._received)
             self._messages[returns, kind] = self.comm.prepare(outgoing, incoming, kind)
@@ -241,8 +252,9 @@ class Transfer:
 def add_message(
     total: torch.Tensor, index: torch.Tensor, message: torch.Tensor, form: Form, lease: Lease, own: slice | None = None
 ) -> None:
-    """Add the rows of a message to rows index int32 (m,), ascending, of total (n_p, R), widened in the memory that the
-    lease has for it. own: None, or which of the numbers in `index` total has rows for; the others are left out.
+    """Add the rows of a message to rows index int32 (m,), ascending, of total (n_p, R).
+
+    They are widened in the lease's memory. own: None, or the part of `index` with rows in total; others are left out.
     """
     begin, end, base = 0, len(index), 0
     if own is not None:

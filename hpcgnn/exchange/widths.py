@@ -2,12 +2,12 @@
 
 Rounding at random to levels that are r / (2^b - 1) apart adds a variance of (r / (2^b - 1))² / 6 to a number, where r
 is the range of its row. The noise of a turn is the sum over its rows, in shares of the sum of r² over the turns of its
-stream: so streams count alike, however large their numbers are, and within one the rows with large numbers get more
-bits (AdaQP weighs messages likewise: Wan et al., MLSys'23). All turns begin with the fewest bits. Then the turn for
-which a byte more saves the most noise gets its next width, until the budget is spent.
+stream. So streams count alike, however large their numbers are. Within one the rows with large numbers get more bits
+(AdaQP weighs messages likewise: Wan et al., MLSys'23). All turns begin with the fewest bits. Then the turn where one
+more byte saves the most noise gets its next width, until the budget is spent.
 
-Ranges are those of an epoch that went before: of the first, which is sent with the most bits, and of those before the
-epochs 2, 4, 8, 16, … (from 0), in which widths are chosen anew.
+Ranges are of an earlier epoch: the first, which is sent with the most bits, and the epochs before 2, 4, 8, 16, … (from
+0). Widths are chosen anew in these.
 """
 
 import heapq
@@ -29,7 +29,7 @@ KINDS = ("int2", "int4", "int8")
 
 
 class Item(NamedTuple):
-    """A turn of the number-th stream of an epoch; back: what returns in it."""
+    """A turn of the number-th stream of an epoch. back: whether it is of the returns."""
 
     stream: int
     back: bool
@@ -37,7 +37,7 @@ class Item(NamedTuple):
 
 
 class Widths:
-    """What each turn is sent in. bits: of a number of the halo in the mean of all ranks, from 2 to 8.
+    """The width of each turn. bits: bits of a number of the halo in the mean of all ranks, from 2 to 8.
 
     Streams and turns come in the same order in every epoch, on all ranks.
     """
@@ -66,12 +66,12 @@ class Widths:
         return NARROW[self._chosen.get(item, KINDS[-1])]
 
     def note(self, item: Item, ranges: float, numbers: int) -> None:
-        """Add what this rank sends in a turn: the sum over rows of r², and numbers."""
+        """Add this rank's part of a turn: the sum over rows of r², and numbers."""
         before = self._sums.get(item, (0.0, 0.0))
         self._sums[item] = before[0] + ranges, before[1] + numbers
 
     def state(self) -> dict[str, torch.Tensor]:
-        """What a resumed run goes on from."""
+        """The state for a resumed run."""
         chosen = [[*item, KINDS.index(kind)] for item, kind in self._chosen.items()]
         noted = [[*item, *sums] for item, sums in self._sums.items()]
         return {
@@ -80,7 +80,7 @@ class Widths:
         }
 
     def load_state(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Go on from what `state` gave on the same rank."""
+        """Continue from the result of `state` on the same rank."""
         for stream, back, turn, kind in tensors["chosen"].tolist():
             self._chosen[Item(stream, bool(back), turn)] = KINDS[kind]
         for stream, back, turn, ranges, numbers in tensors["noted"].tolist():
@@ -88,8 +88,9 @@ class Widths:
 
 
 def chosen(items: Iterable[Item], ranges: np.ndarray, numbers: np.ndarray, bits: float) -> list[str]:
-    """The kind of each item within so many bits a number in the mean. ranges: (n,), the sum of r² over its rows;
-    numbers: (n,), how many it sends. Deterministic.
+    """The kind of each item within a mean of `bits` per number. Deterministic.
+
+    ranges: (n,), the sum of r² over its rows. numbers: (n,), its count of numbers.
     """
     streams = [item[:2] for item in items]
     total = dict.fromkeys(streams, 0.0)

@@ -1,11 +1,11 @@
-"""How rows look on the way: feature columns narrowed when they are packed, widened when they are used.
+"""Rows on their way: feature columns are narrowed when they are packed, and widened when they are used.
 
-The halo is most of what a job sends, and a feature needs fewer bits to travel than to be computed with. The leading
-columns of a row are features (or their gradients) and may be narrowed; the others (logits, log-sum-exps, what the
-softmax of a node hangs on) travel as they are computed with.
+The halo is most of a job's traffic, and a feature needs fewer bits to travel than in computing. The leading columns of
+a row are features (or their gradients) and may be narrowed. The others (logits, log-sum-exps, the inputs of a node's
+softmax) travel in the computing dtype.
 
-The rows of one message lie as [wide columns | factors | narrow columns], each part by itself, so that none is
-misaligned and no byte is sent as padding.
+The rows of one message lie as [wide columns | factors | narrow columns], each part by itself. So none is misaligned and
+no byte is padding.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,8 +31,13 @@ _ROWS = 1 << 12
 
 @dataclass(frozen=True)
 class Form:
-    """The form of the rows of one stream. width: columns; dtype: as they are computed with; narrow: how many of
-    them, from the first, are narrowed to `kind`. Where none is, `kind` is None.
+    """The form of the rows of one stream.
+
+    Attributes:
+        width: number of columns.
+        dtype: computing dtype.
+        narrow: the number of columns, from the first, that are narrowed to `kind`.
+        kind: None if none are.
     """
 
     width: int
@@ -63,7 +68,7 @@ class Form:
         return 0 if self.kind is None else self.kind.numbers(self.narrow) * self.kind.type.itemsize
 
     def message_bytes(self, rows: int) -> int:
-        """Bytes that a message of so many rows takes in a buffer: its own, and what keeps the next one aligned."""
+        """Bytes of a message of `rows` rows in a buffer: its own, and padding that aligns the next one."""
         unit = self.dtype.itemsize
         return -(-rows * self.row_bytes // unit) * unit
 
@@ -83,11 +88,15 @@ class Form:
 
 
 class Wire:
-    """The choice of --halo-dtype, and what it takes to follow it.
+    """The choice of --halo-dtype, and its state.
 
-    name: a key of NARROW. ids: int64 (n_p,), the original ids of own nodes; key(number): of the rounding of the
-    number-th stream of the present epoch; random rounding needs both. overflowed: whether a finite number has
-    left the range of fp16 on this rank. widths: those of `auto`, or None; drawn: streams of this epoch so far.
+    Attributes:
+        name: a key of NARROW.
+        ids: int64 (n_p,), the original ids of own nodes, for random rounding.
+        key: number -> key of the rounding of the number-th stream of the present epoch, for random rounding.
+        overflowed: whether a finite number has left the range of fp16 on this rank.
+        widths: widths of `auto`, or None.
+        drawn: number of streams of this epoch so far.
     """
 
     def __init__(
@@ -116,8 +125,10 @@ class Wire:
         return self._key(self.drawn)
 
     def form(self, width: int, narrow: int, dtype: torch.dtype) -> Form:
-        """The Form of rows of so many columns; they are narrowed only if that saves at least a fourth of the copy in
-        which they are widened, which takes communication memory too.
+        """The Form of rows of `width` columns.
+
+        They are narrowed only if that saves at least a fourth of the widened copy, which takes communication memory
+        too.
         """
         plain = Form(width, 0, dtype)
         if self.kind is None or not narrow:
@@ -143,7 +154,7 @@ class Wire:
     ) -> None:
         """Write rows index int32 (m,) of x (n, F), times scale (n,), as one message (bytes); draw: key of the rounding.
 
-        index None: all rows of x, unscaled. rows, first: where these are rows first … of a message of so many. ids:
+        index None: all rows of x, unscaled. rows, first: the message has `rows` rows, and these begin at `first`. ids:
         int64 (n,), original ids of the rows of x (None: own rows).
         """
         count = (x if index is None else index).shape[0]  # len() of a tensor goes through Python
@@ -181,8 +192,9 @@ class Wire:
         *place: int,
         ids: torch.Tensor | None = None,
     ) -> None:
-        """Write the sent rows and sums of x (n, F) as one message; scale, within: see Sending.pack. draw: key of the
-        rounding, which rows among sums have no ids for, but the place of the message. ids: as of `encode`.
+        """Write the sent rows and sums of x (n, F) as one message. scale, within: see Sending.pack. ids: see `encode`.
+
+        draw: key of the rounding. Among sums the place in the message takes the place of a row's id.
         """
         if sent.sums is None:
             self.encode(message, form, x, sent.rows, scale, draw, ids=ids)
@@ -199,7 +211,7 @@ class Wire:
 
 
 def decode(out: torch.Tensor, form: Form, message: torch.Tensor, rows: int, first: int) -> None:
-    """Rows first … first + len(out) of a message of so many rows, widened into out (m, width)."""
+    """Rows first … first + len(out) of a message of `rows` rows, widened into out (m, width)."""
     piece = slice(first, first + len(out))
     factors, wide, narrow = form.parts(message, rows)
     out[:, form.narrow :] = wide[piece]
@@ -225,8 +237,8 @@ def cut(buffer: torch.Tensor, counts: Iterable[tuple[Peer, int]], form: Form) ->
 def read_rows(
     messages: Iterable[tuple[Peer, torch.Tensor, int]], form: Form, start: int, stop: int, lease: Lease
 ) -> torch.Tensor:
-    """(stop − start, F): rows start … stop of what `cut` gave, message after message, widened in the memory that the
-    lease has for it.
+    """(stop − start, F): rows start … stop of the messages of `cut`, one after another, widened in the lease's
+    memory.
     """
     out = lease.widened((stop - start) * form.widened_bytes).view(form.dtype).view(stop - start, form.width)
     before = 0

@@ -1,7 +1,7 @@
 """Blocks of the adjacency: own rows, and the columns of one round of the halo.
 
 At scale a rank has very many blocks with very few rows each. A full row pointer per block would cost 8·n_p·P = 8·n
-bytes on every rank, constant in P; so a block stores its non-empty rows only, and all blocks together are linear in the
+bytes on every rank, constant in P. So a block stores its non-empty rows only. All blocks together are linear in the
 edges.
 """
 
@@ -20,13 +20,17 @@ from hpcgnn.graphfile.ranges import edge_rows
 class Block:
     """A sparse matrix block with own rows and the columns of one source buffer.
 
-    indptr: int64 (R + 1,); indices: int32 (E,), rows of the source buffer; rows: int32 (R,) strictly increasing, the
-    non-empty own rows, or None for all of them; weight: (E,) of the computing dtype or None for ones; first_column: the
-    halo position of column 0, or None where the columns are the own nodes, or all of the node's
-    (graph/transforms/within_node.py);
-    edge: int32 or int64 (E,), where each edge stands in the rank's list of edges, or None where that was not asked for;
-    returns: int32 (E,), the row that what returns over each edge is added to, or None where that is its column's. What
-    there is of edges may be longer than E = indptr[R] (see graph/transforms/dropping.py).
+    Arrays over edges may be longer than E = indptr[R] (see graph/transforms/dropping.py).
+
+    Attributes:
+        indptr: int64 (R + 1,).
+        indices: int32 (E,), rows of the source buffer.
+        rows: int32 (R,) strictly increasing, the non-empty own rows, or None for all of them.
+        weight: (E,) of the computing dtype, or None for ones.
+        first_column: the halo position of column 0; None if the columns are the own nodes, or all of the node's
+            (graph/transforms/within_node.py).
+        edge: int32 or int64 (E,), the place of each edge in the rank's list of edges, or None.
+        returns: int32 (E,), the row that gets the return over each edge; None: its column's row.
     """
 
     indptr: torch.Tensor
@@ -110,8 +114,8 @@ def halo_blocks(
     """One hypersparse block per round, checked.
 
     starts: int64 (rounds + 1,), the halo position where each round begins. indptr: int64 (n_p + 1,), by own row; halo:
-    int (E,), the halo position of each edge's source; weight, edge: (E,). Beside the blocks it takes some 40
-    bytes for each of their rows.
+    int (E,), the halo position of each edge's source; weight, edge: (E,). In addition to the blocks it
+    takes some 40 bytes for each of their rows.
     """
 
     def round_of(part: slice) -> np.ndarray:
@@ -155,8 +159,9 @@ def _in_rounds(
     weight: torch.Tensor | None,
     edge: torch.Tensor | None,
 ) -> list[Block]:
-    """The Blocks of edges that are grouped by round, counts (rounds,) of each. rows, begins: each row of each round
-    and the place of its first edge, in any order.
+    """The Blocks of edges that are grouped by round, counts (rounds,) of each.
+
+    rows, begins: each row of each round and the place of its first edge, in any order.
     """
     order = np.argsort(begins)
     rows, begins = rows[order], begins[order]
@@ -178,7 +183,7 @@ def _in_rounds(
 
 
 def joined(columns: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
-    """What all blocks have for each of their edges, or none has, one block after another."""
+    """An array over edges that all blocks have or none has, one block after another."""
     found = [column for column in columns if column is not None]
     assert len(found) in (0, len(columns)), "all blocks of a rank carry the same"
     return torch.cat(found) if found else None

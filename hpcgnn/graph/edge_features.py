@@ -1,8 +1,8 @@
-"""Features of the edges that end at own nodes, read where the blocks of the edges will look for them.
+"""Features of the edges that end at own nodes, read in the order of the rank's edges.
 
 The file has them in its order of the edges. A rank numbers its edges by own row in the local order, an added self loop
-last (EdgeList). So a row is read to the place that its edge has there, and nothing but the result is as long as all
-edges times their features. The out-edges have none: what is computed of edges is computed where they end.
+last (EdgeList). So a row is read to its edge's place there. Only the result is as long as all edges times their
+features. Out-edges have none: functions of edges are computed where the edges end.
 """
 
 from dataclasses import replace
@@ -27,9 +27,9 @@ def read_edge_features(
 ) -> np.ndarray:
     """(E_p, F) of the edges of an Adjacency, in the order of its EdgeList.
 
-    indptr: int64 (n_p + 1,), of the own rows in the order of the file; spans: their edges, of the file; remaining: bool
-    (indptr[-1],), which of these the Adjacency has, None for all. An added self loop gets the mean of the other edges
-    of its node that there are (PyG's fill_value of attention layers), zeros where there is none.
+    An added self loop gets the mean of its node's other edges (PyG's fill_value of attention layers), zeros if there
+    are none. indptr: int64 (n_p + 1,), of the own rows in the order of the file. spans: their edges in the file.
+    remaining: bool (indptr[-1],), the edges that the Adjacency has, None for all.
     """
     if remaining is not None:
         indptr = np.concatenate([[0], np.cumsum(remaining)])[indptr]

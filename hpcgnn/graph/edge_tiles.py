@@ -1,4 +1,4 @@
-"""Blocks in pieces of few edges, so that what is computed per edge has a bounded size and stays in the cache."""
+"""Blocks in pieces of few edges, so that arrays over edges have a bounded size and stay in the cache."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,9 +18,13 @@ _SPREAD, _AGAIN = 0x9E3779B97F4A7C15 - 2**64, 0xBF58476D1CE4E5B9 - 2**64
 class EdgeTile:
     """Some consecutive edges of a block, in the order of their rows.
 
-    indptr: int64 (R + 1,), from 0 to E; sources: int32 (E,), rows of the block's source buffer; rows: int32 (R,) own
-    rows, increasing; first, last: which edges of the block these are. row_ids: int64 (n_p,), column_ids: int64 of the
-    source buffer: original ids, for `edge_ids`, or None. consecutive: slice of the rows, or None.
+    Attributes:
+        indptr: int64 (R + 1,), from 0 to E.
+        sources: int32 (E,), rows of the block's source buffer.
+        rows: int32 (R,) own rows, increasing.
+        first, last: numbers of its edges in the block.
+        row_ids, column_ids: int64 (n_p,) and int64 of the source buffer: original ids, for `edge_ids`, or None.
+        consecutive: slice of the rows, or None.
     """
 
     indptr: torch.Tensor
@@ -50,8 +54,9 @@ class EdgeTile:
 
     @cached_property
     def edge_ids(self) -> torch.Tensor:
-        """int64 (E,): a number for each edge that follows from the original ids of its ends, and from which of several
-        equal edges it is: the same on every rank and for every partition, what draws for edges are keyed by.
+        """int64 (E,): a key for the draws of each edge, the same on every rank and for every partition.
+
+        It follows from the original ids of the edge's ends, and from its number among several equal edges.
         """
         owner, sources, place = self.owner, self.sources, torch.arange(len(self.sources))
         fresh = torch.ones(len(sources), dtype=torch.bool)

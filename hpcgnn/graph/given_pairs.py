@@ -1,9 +1,9 @@
 """Held-out edges that come with a graph file, and their negatives, each on the rank that owns its target.
 
-The file names nodes by their original ids, and no rank knows where all of them are. So each rank keeps, of one range of
-ids, which rank owns a node and as which of its own. It reads an equal share of the pairs, asks the keepers where their
-nodes are, and sends each pair to the owner of its target, some at a time. From then on pairs are edges like all others,
-along which the rows of their sources stream.
+The file names nodes by their original ids, and no rank knows the place of all of them. So each rank keeps the owners
+and local numbers of one range of ids. It reads an equal share of the pairs, and asks the keepers for the places of
+their nodes. Then it sends each pair to the owner of its target, some at a time. From then on pairs are edges like all
+others, and the rows of their sources stream along them.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,13 +29,17 @@ _Read = Callable[[int, int], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 class GivenSplit:
-    """In place of a LinkSplit: what is held out comes with the file."""
+    """In place of a LinkSplit: the held-out edges come with the file."""
 
 
 @dataclass(frozen=True)
 class GivenPairs:
-    """held, negatives: {split: the pairs whose targets are own nodes}; `Block.edge` says which held-out edge of the
-    split a pair is, or a negative is compared with. known: edges that are known besides where negatives are drawn.
+    """Held-out edges of a graph file.
+
+    Attributes:
+        held, negatives: {split: the pairs whose targets are own nodes}. `Block.edge` is a pair's number among the
+            held-out edges of the split; a negative has its pair's.
+        known: further known edges, for drawing negatives.
     """
 
     held: Mapping[str, Adjacency] = field(default_factory=dict)
@@ -44,8 +48,9 @@ class GivenPairs:
 
 
 def read_given(file: GraphFile, original_id: torch.Tensor, cap: int, comm: Communicator) -> GivenPairs:
-    """What a graph file holds out. Collective. original_id: int64 (n_p,), of own nodes in the local order; cap: rows of
-    a round. Raises FormatError, on all ranks, for damage.
+    """The held-out edges of a graph file. Collective. Raises FormatError, on all ranks, for damage.
+
+    original_id: int64 (n_p,), of own nodes in the local order. cap: rows of a round.
     """
     with comm.ledger.booked_as("plan"):
         places = _Places(original_id, file.meta.num_nodes, comm)
@@ -150,7 +155,7 @@ def _placed(
 
 
 def _to_owners(rows: np.ndarray, owner: np.ndarray, comm: Communicator) -> np.ndarray:
-    """int64 (m, C): what came of the rows of all ranks, each of which goes to its owner. Collective."""
+    """int64 (m, C): the rows that came; each row of each rank goes to its owner. Collective."""
     counts = np.bincount(owner, minlength=comm.size)
     parts = torch.from_numpy(rows[np.argsort(owner, kind="stable")]).split(counts.tolist())
     coming = comm.alltoall(torch.from_numpy(counts), "plan").tolist()

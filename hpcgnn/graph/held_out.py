@@ -1,9 +1,8 @@
 """Edges that are held out for link prediction: taken out of a rank's edges before anything is made of them.
 
-Neither blocks nor halo plans, neither degrees nor norms know of them, so that nothing of a validation or test edge can
-reach an embedding. On which side an edge falls is drawn by the original ids of its two ends, the smaller first: both
-directions of an edge and all its copies fall on one side, for every number of ranks and every map. A self loop is never
-held out.
+Neither blocks nor halo plans, neither degrees nor norms know of them. So no validation or test edge can reach an
+embedding. The original ids of an edge's ends, the smaller first, decide the draw of its split. So both directions of an
+edge and all its copies are in one split, for every number of ranks and every map. A self loop is never held out.
 """
 
 from dataclasses import dataclass, replace
@@ -42,12 +41,16 @@ class LinkSplit:
 def hold_out(
     directions: list[FoundEdges], ids: np.ndarray, num_nodes: int, split: LinkSplit, cap: int, comm: Communicator
 ) -> tuple[list[FoundEdges], np.ndarray]:
-    """Take the validation and the test edges out of the FoundEdges of all directions, a list, which are replaced by
-    what remains. Returns ([validation, test] of the in-edges, without weights and types; which of the in-edges remain:
-    bool (E_p,), in the order of the file). Collective.
+    """Take the validation and the test edges out of the FoundEdges of all directions. Collective.
 
-    directions: in the order of the file; ids: int64 (n_p,), the original ids of own nodes, likewise. cap: rows of a
-    round.
+    Args:
+        directions: list of FoundEdges in the order of the file; the remaining edges replace them.
+        ids: int64 (n_p,), the original ids of own nodes, in the order of the file.
+        cap: rows of a round.
+
+    Returns:
+        [validation, test] of the in-edges, without weights and types; and bool (E_p,), the in-edges that remain, in the
+            order of the file.
     """
     held: list[FoundEdges] = []
     remaining = np.zeros(0, bool)
@@ -83,7 +86,7 @@ def _sides(
 
 
 def _taken(edges: FoundEdges, chosen: np.ndarray) -> FoundEdges:
-    """The FoundEdges of those that are chosen: bool (E_p,)."""
+    """The chosen FoundEdges: bool (E_p,)."""
     before = np.zeros(len(chosen) + 1, np.int64)
     np.cumsum(chosen, out=before[1:])
     weight, kind = (None if each is None else each[chosen] for each in (edges.weight, edges.type))

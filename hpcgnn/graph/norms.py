@@ -1,8 +1,8 @@
 """Degree normalisation as row scalings, so that no edge weight is ever read for it.
 
-An aggregation is y = R A S x with diagonal R (destinations) and S (sources). Degrees are those of the whole graph,
-never of a part, so results do not change with the partition. A node without in-edges aggregates to zero, and so does
-one whose weights sum to zero (see sums.py).
+An aggregation is y = R A S x with diagonal R (destinations) and S (sources). Degrees are of the whole graph, never of a
+part, so results do not change with the partition. A node without in-edges aggregates to zero, and so does one with a
+zero sum of weights (see sums.py).
 """
 
 import torch

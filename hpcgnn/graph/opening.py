@@ -1,10 +1,9 @@
-"""The graph file opened by all ranks, with what all of them must know read by one.
+"""The graph file opened by all ranks; one of them reads the facts that all need.
 
-A file system answers the same small questions as often as there are ranks, and one after another. So rank 0 reads and
-checks the root attributes, the descriptions of the datasets, the clusters and the map, and the others get them from it.
-They open the file for their own slabs alone. That holds for one file on a shared file system. Where the ranks see
-different ones (copies on the disks of nodes, or a file that is made again at this moment), each reads its own, and the
-ranks compare what they found (app/agreement.py).
+A file system answers the same small questions once per rank, and one after another. So rank 0 reads and checks the root
+attributes, the descriptions of the datasets, the clusters and the map. The others get them from it, and open the file
+for their own slabs alone. That holds for one file on a shared file system. If the ranks see different files (copies on
+the disks of nodes, or a new file under the old name), each reads its own. They compare the facts (app/agreement.py).
 """
 
 import hashlib
@@ -21,8 +20,8 @@ from hpcgnn.graphfile.structure import check_structure
 
 
 def check_trainable(file: GraphFile, labelled: bool = True) -> None:
-    """GraphError if there is nothing to train from or on, FormatError if the file is not what its attributes
-    promise. labelled: whether there must be classes.
+    """Raise GraphError for a graph without features or labels, FormatError for a file that breaks its attributes'
+    promises. labelled: whether there must be classes.
     """
     check_structure(file)
     if labelled and file.meta.num_classes == 0:
@@ -57,7 +56,7 @@ def open_graph(path: str | Path, comm: Communicator, labelled: bool = True) -> G
 
 
 def _seen(path: str | Path) -> str:
-    """What tells the file that a path leads to from others."""
+    """The identity of the file at a path."""
     try:
         found = os.stat(path)
     except OSError:

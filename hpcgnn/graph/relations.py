@@ -10,7 +10,8 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.graph.blocks import Block
-from hpcgnn.graph.local import Adjacency, EdgeList, LocalGraph
+from hpcgnn.graph.local import Adjacency, LocalGraph
+from hpcgnn.graph.split import EdgeList
 from hpcgnn.graph.sums import weight_sums
 
 

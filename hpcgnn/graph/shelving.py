@@ -1,7 +1,7 @@
 """Features from the graph file to a scratch file, never whole in memory.
 
-The graph file itself is not read in every epoch: its chunks have checksums to be verified and may be compressed, its
-rows stand in the order of the file and in its type, and it may lie on a file system that all nodes share.
+The graph file itself is not read in every epoch. Its chunks have checksums to verify and may be compressed. Its rows
+are in the order and the type of the file. It may lie on a file system that all nodes share.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ def shelve_features(
     shelf: Shelf,
     check: Callable[[np.ndarray], None],
 ) -> OnDisk:
-    """The dense features of own nodes in the local order. check: of some rows, raises what it will."""
+    """The dense features of own nodes in the local order. check: called with some rows; may raise errors."""
     count, width = sum(stop - start for start, stop in ranges), file.meta.num_features
     starts, stops = np.array(ranges, np.int64).reshape(-1, 2).T
     ends = np.cumsum(stops - starts)

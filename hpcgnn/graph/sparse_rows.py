@@ -10,8 +10,10 @@ import torch
 class SparseRows:
     """Constant sparse features of the own nodes and their transpose, both as CSR, so that products need no scatter.
 
-    indptr int64 (n_p + 1,), indices int32 (nnz,), data (nnz,); t_indptr int64 (F + 1,), t_indices int32 (nnz,) own
-    rows, t_entry int64 (nnz,) the entry of `data` that each transposed entry is.
+    Attributes:
+        indptr, indices, data: int64 (n_p + 1,), int32 (nnz,), (nnz,).
+        t_indptr, t_indices: int64 (F + 1,), int32 (nnz,) own rows.
+        t_entry: int64 (nnz,), the number in `data` of each transposed entry.
     """
 
     indptr: torch.Tensor

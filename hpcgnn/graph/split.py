@@ -1,8 +1,8 @@
-"""The edges of a rank, split into those that stay on it and those that come from other ranks, self loops added.
+"""The edges of a rank, split by their sources' owner into own and remote edges, with self loops added.
 
-At the start of a job this is where a rank holds most beside its share of the edges. So it goes over the edges some rows
-at a time, and puts them where they stay: into the own block, and into columns of the remote edges, of which the plan
-and the halo's blocks are made. What is as long as all edges is what came in and what comes out.
+At the start of a job a rank holds most here in addition to its share of the edges. So it goes over the edges some rows
+at a time, and puts them in their final place: the own block, or columns of the remote edges. These make the plan and
+the halo's blocks. Only the input and the result are as long as all edges.
 """
 
 from dataclasses import dataclass
@@ -19,11 +19,15 @@ from hpcgnn.placement.ownership import MOST_INT32
 
 @dataclass(frozen=True)
 class EdgeList:
-    """What the edges of the own rows carry, in the rank's order: by own row, as the file has them, an added self loop
-    last.
+    """Data of the edges of the own rows, by own row in the order of the file, an added self loop last.
 
-    count: E_p; weight: (E_p,) of the computing dtype or None; type: int32 (E_p,) or None; features: (E_p, F) of the
-    computing dtype, of in-edges, or None (edge_features.py). `Block.edge` points into it.
+    `Block.edge` points into it.
+
+    Attributes:
+        count: E_p.
+        weight: (E_p,) of the computing dtype, or None.
+        type: int32 (E_p,), or None.
+        features: (E_p, F) of the computing dtype, of in-edges, or None (edge_features.py).
     """
 
     count: int
@@ -38,8 +42,13 @@ class EdgeList:
 
 @dataclass(frozen=True)
 class RemoteEdges:
-    """Edges from other ranks' nodes, by own row. indptr: int64 (n_p + 1,); owner int, local_id int32 (E,): where the
-    sources are; weight (E,) of the computing dtype, place (E,) in the EdgeList: or None.
+    """Edges from other ranks' nodes, by own row.
+
+    Attributes:
+        indptr: int64 (n_p + 1,).
+        owner, local_id: int and int32 (E,), owning rank and local number of each source.
+        weight: (E,) of the computing dtype, or None.
+        place: (E,) in the EdgeList, or None.
     """
 
     indptr: np.ndarray
@@ -158,7 +167,7 @@ def _with_loops(
 
 
 class _Columns:
-    """Columns of so many edges by name, filled from the front; None for those that have no type."""
+    """Columns of edges by name, filled from the front; None for columns without a type."""
 
     def __init__(self, count: int, **types: np.dtype | None) -> None:
         self._filled = 0

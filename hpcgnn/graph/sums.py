@@ -1,9 +1,9 @@
-"""What weighted edges are divided by: the sum of their weights, and when such a sum is zero.
+"""Divisors of weighted edges: the sums of their weights, and the rule for a zero sum.
 
-One rule wherever a mean is taken (sage by node, rgcn by node and relation): Σ w x / Σ w wherever Σ w is not 0, negative
-sums included, and 0 where it is, as for a node without edges. Weights are float32: a sum of at most 2^-23 of that of
-their absolute values is made of their rounding (0.1 + 0.2 - 0.3), and counts as 0. Symmetric normalisation takes roots,
-so that sums below 0 are an error there (app/edge_weights.py).
+One rule for all means (sage by node, rgcn by node and relation): Σ w x / Σ w wherever Σ w is not 0, also for negative
+sums. Where it is 0 the mean is 0, as for a node without edges. Weights are float32. A sum of at most 2^-23 of the sum
+of absolute values consists of rounding (0.1 + 0.2 - 0.3), and counts as 0. Symmetric normalisation takes roots, so sums
+below 0 are an error there (app/edge_weights.py).
 """
 
 import numpy as np

@@ -6,11 +6,12 @@
 import torch
 from torch import nn
 
-from hpcgnn.nn.graph import ConstantRows, DroppedRows, Graph
+from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
 from hpcgnn.nn.spec import PLAIN, ModelSpec
 from hpcgnn.ops.activation_dropout import EluDropout
 from hpcgnn.ops.additive_attention import AttentionShape
+from hpcgnn.ops.constants import ConstantRows
 from hpcgnn.ops.handover import Handover
 from hpcgnn.traits import LayerTraits
 

@@ -16,9 +16,10 @@ from torch.nn.functional import elu, leaky_relu
 from hpcgnn.errors import GraphError
 from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive
 from hpcgnn.nn.gat import GATConv
-from hpcgnn.nn.graph import ConstantRows, DroppedRows, Graph
+from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import PLAIN, ModelSpec
+from hpcgnn.ops.constants import ConstantRows
 from hpcgnn.ops.handover import Handover
 
 

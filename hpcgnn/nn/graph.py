@@ -12,8 +12,9 @@ from typing import Any, Protocol, TypeVar, overload
 import torch
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graph.local import EdgeList, LocalGraph
+from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
+from hpcgnn.graph.split import EdgeList
 from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.ops.activation_dropout import EluDropout, ReluDropout

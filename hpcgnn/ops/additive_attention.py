@@ -34,7 +34,7 @@ from hpcgnn import kernels
 from hpcgnn.exchange.stream import Returns, Rows, Stream
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import edge_tiles
-from hpcgnn.graph.local import EdgeList
+from hpcgnn.graph.split import EdgeList
 from hpcgnn.ops.edge_terms import Carried
 from hpcgnn.ops.row_tiles import row_tiles
 from hpcgnn.ops.streams import BufferedStream, EdgeStream, RowStream

@@ -21,7 +21,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.exchange.stream import Rows, Stream
 from hpcgnn.graph.edge_tiles import edge_tiles
-from hpcgnn.graph.local import EdgeList
+from hpcgnn.graph.split import EdgeList
 from hpcgnn.ops.row_tiles import edge_tile_bytes
 
 # Edges whose coefficients exist at a time in the forward pass.

@@ -12,6 +12,16 @@ from hpcgnn.options.run import RunConfig
 from hpcgnn.options.schedule import ScheduleConfig
 from hpcgnn.options.task import TaskConfig
 
+__all__ = [
+    "SECTIONS",
+    "DataConfig",
+    "ModelConfig",
+    "OptimConfig",
+    "RunConfig",
+    "ScheduleConfig",
+    "TaskConfig",
+]
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:

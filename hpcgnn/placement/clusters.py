@@ -1,11 +1,11 @@
 """Which rank gets which cluster: the map that turns one clustered graph file into a partition for any number of ranks.
 
-Clusters are many times more numerous than ranks, so a partition of the small weighted cluster graph is nearly as good
-as one of the graph itself, takes seconds (minutes for hundreds of ranks), and can be made when a job starts. Several
-weights may have to balance: a rank's memory goes with its nodes, its time with its edges too. METIS alone leaves them
-out of balance, because the clusters are coarse weights for it, and it does not know that runs of consecutive clusters
-may be a good partition already (they come from nested dissection). So both are tried as a start, for the sum of the
-weights, and refined for each of them (`refinement`).
+Clusters are many times more numerous than ranks. So a partition of the small weighted cluster graph is nearly as good
+as one of the graph itself. It takes seconds (minutes for hundreds of ranks), and can be made when a job starts. Several
+weights may have to balance: a rank's memory grows with its nodes, its time with its edges too. METIS alone leaves them
+out of balance, because the clusters are coarse weights for it. It does not know either that runs of consecutive
+clusters may be a good partition already (they come from nested dissection). So both are tried as a start, for the sum
+of the weights, and refined for each of them (`refinement`).
 
 Used by `partition_tools` and by training with --auto-partition, hence numpy only, and pymetis where METIS is called.
 """
@@ -55,9 +55,10 @@ def economical_map(
     """Clusters to ranks with nodes balanced, and in-edges as well unless that costs more than it gives: int32 (K,).
 
     make(sizes) -> the map that balances these. sizes: int (K, 2), nodes and in-edges. graph: as for `map_clusters`.
-    Where edges are many in one part of a graph and few in another, ranks of equal nodes and equal edges must mix both,
-    with far more halo rows. In-edges are left unequal if that saves more than SAVING of the cut edges, both of all
-    ranks and of the busiest one, after the growth of the largest rank's work is taken off. No rank may have more than
+
+    If one part of a graph has many edges and another few, ranks of equal nodes and edges must mix both, with far more
+    halo rows. In-edges are left unequal if that saves more than SAVING of the cut edges, of all ranks and of the
+    busiest one. The growth of the largest rank's work counts against the saving. No rank may have more than
     TOLERATED times the mean work. Not for graphs with hubs (`skew.is_skewed`): every map of those has many halo rows.
     """
     even, few = make(sizes), make(sizes[:, 0])

@@ -1,7 +1,8 @@
 """Which rank owns which node, from the cluster -> rank map alone: K numbers, the same on every rank, no directory.
 
 Nodes are numbered by their row in the file. A rank owns the nodes of its clusters. The numbers here keep the order of
-the file, and by them ranks ask each other for rows; each has an order of its own for the same nodes besides (order.py).
+the file, and ranks use them in requests for rows. Each rank has a further order of its own for the same nodes
+(order.py).
 """
 
 import numpy as np
@@ -55,8 +56,9 @@ class Ownership:
         )
 
     def locate(self, nodes: np.ndarray, out: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """(owner, unsigned of as few bytes as ranks need; local id there int32, in the order of the file) of nodes
-        given by their row in the file, int (m,).
+        """(owners, local ids there int32, in the order of the file) of nodes given by their row in the file, int (m,).
+
+        Owners are unsigned, of as few bytes as ranks need.
 
         out: int32 (m,) for the local ids, which may be the nodes themselves.
         """
@@ -70,7 +72,7 @@ class Ownership:
         return owner, local_id
 
     def _clusters(self, nodes: np.ndarray) -> np.ndarray:
-        """int64 (m,): the cluster of each node: that of the first node of its stretch, or one of the next ones."""
+        """int64 (m,): the cluster of each node, found from the cluster of the first node of its stretch."""
         if self._single:
             return nodes
         offsets, found = self.cluster_offsets, self._stretches[nodes >> self._bits]

@@ -2,9 +2,9 @@
 
 In the manner of Fiduccia and Mattheyses (DAC 1982) a cluster goes to the rank that it has most edges with. Balance is
 first a price, then a bound. In `settle` a rank pays for the square of its excess over its share, at a rate that rises
-from pass to pass, so that clusters find their places while the bound is soft: a map that is far from
-balance in one weight can only be mended by many moves, each of which alone would break another bound. Then `balance`
-moves and swaps until no rank is above the bound, if it can, and `reduce_cut` mends the cut inside it.
+from pass to pass. So clusters find their places while the bound is soft. Only many moves mend a map far from balance in
+one weight, and each alone would break another bound. Then `balance` moves and swaps until no rank is above the bound,
+if it can. `reduce_cut` mends the cut inside it.
 
 Passes judge a batch of clusters together, because one call of numpy for many clusters costs little more than one for a
 single cluster. Gains in edges are those before the batch. A batch is a small part of the clusters, so few neighbours
@@ -35,8 +35,9 @@ Graph = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class Assignment:
-    """A map, the loads of its ranks and what improves them. Connections are computed when they are asked for, so memory
-    stays O(K + edges of the cluster graph + ranks).
+    """A map, the loads of its ranks and its improvements.
+
+    Connections are computed on request, so memory stays O(K + edges of the cluster graph + ranks).
     """
 
     def __init__(
@@ -251,9 +252,9 @@ def refined(
     allowance: float = 1.0,
     balanced: bool = False,
 ) -> np.ndarray:
-    """Refine each start, and return the best of the maps: int64 (K,). The arguments are those of `Assignment`.
+    """Refine each start, and return the best of the maps: int64 (K,). For the arguments see `Assignment`.
 
-    balanced: the starts may be in balance already, and then better without `settle`. Those of one weight often are.
+    balanced: the starts may be in balance already, and then better without `settle`. With one weight they often are.
     """
     best: tuple[tuple[float, int], np.ndarray] | None = None
     for start, settle in itertools.product(starts, (True, False) if balanced or sizes.shape[1] == 1 else (True,)):

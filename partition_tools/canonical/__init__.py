@@ -1,1 +1,1 @@
-"""From a raw graph to what the file holds: each array checked, in one dtype, in one order."""
+"""From a raw graph to the arrays of the file: each checked, in one dtype, in one order."""

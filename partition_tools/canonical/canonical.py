@@ -1,7 +1,7 @@
-"""From a raw graph to what the file holds: checked, in one dtype per array, named by its content.
+"""From a raw graph to the arrays of the file: checked, in one dtype per array, named by their content.
 
-Whatever passes here can be trained on, so every mistake in the data (a label outside its classes, a NaN, a node in two
-splits) is found once, at import, with the node named, rather than on rank 317 in epoch 12.
+A graph that passes can be trained on. So the import finds every mistake in the data (a label outside its classes, a
+NaN, a node in two splits) and names the node. Otherwise rank 317 would find it in epoch 12.
 """
 
 import dataclasses
@@ -38,12 +38,15 @@ EDGE_FEATURE_BUFFER = 1 << 28
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What may be done to a graph on the way in.
+    """Changes that an import may make to a graph.
 
-    fractions: (train, val, test) of a random split; None for no such split. seed: of that split. resplit: whether it
-    replaces the source's own. add_reverse: give each edge type a reverse type. task: what the labels are for, `auto` to
-    see by themselves whether classes or 0/1 labels. standardize: scale the columns of the
-    features by the training nodes' mean and deviation.
+    Attributes:
+        fractions: (train, val, test) of a random split; None for no such split.
+        seed: seed of that split.
+        resplit: whether it replaces the source's own.
+        add_reverse: give each edge type a reverse type.
+        task: task of the labels; `auto` finds whether they are classes or 0/1 labels.
+        standardize: scale the columns of the features by the training nodes' mean and deviation.
     """
 
     undirected: bool = False
@@ -70,9 +73,9 @@ def canonical(
 ) -> GraphData:
     """`GraphData` of a `RawGraph`, one cluster, nodes in the order of the source. Takes the edges out of `raw`.
 
-    scratch: where edges are sorted that do not fit in its memory; None: they fit. Raises GraphError naming node or
-    edge. Memory: 24 E bytes, then 17 E bytes, or what the scratch directory allows, beside features and what the
-    source holds.
+    scratch: the directory where edges are sorted if they do not fit in its memory; None: they fit. Raises GraphError
+    naming node or edge. Memory: 24 E bytes, then 17 E bytes, or the scratch directory's limit, in addition to the
+    features and the source's own arrays.
     """
     reporter = reporter or Reporter()
     n = raw.num_nodes
@@ -143,7 +146,7 @@ def canonical(
 
 
 def _no_classes(names: Mapping[str, Sequence[str]], num_classes: int | None) -> None:
-    """GraphError where a regression is asked for, and what is there or asked for is of classes."""
+    """Raise GraphError if a regression is requested, and labels or options are of classes."""
     if "classes" in names:
         words = names["classes"]
         raise GraphError(
@@ -157,8 +160,8 @@ def _no_classes(names: Mapping[str, Sequence[str]], num_classes: int | None) -> 
 def content_uuid(data: GraphData, identity: bytes | None = None) -> str:
     """A UUID from the SHA-256 of the graph's content in original order: the same input has the same name everywhere.
 
-    data: `GraphData` in original order. identity: bytes to hash in place of the features. What the nodes are called
-    (`ids`) is no part of it: the same graph under other ids trains to the same model.
+    data: `GraphData` in original order. identity: bytes to hash in place of the features. The ids of the nodes are
+    no part of it: the same graph under other ids trains to the same model.
     """
     digest = hashlib.sha256()
 
@@ -189,5 +192,5 @@ def content_uuid(data: GraphData, identity: bytes | None = None) -> str:
 
 
 def versions(**others: str) -> dict[str, str]:
-    """Versions of what wrote a file, for its root attribute."""
+    """Versions of the programs that wrote a file, for its root attribute."""
     return {"hpcgnn": hpcgnn.__version__, "numpy": np.__version__, "h5py": metadata.version("h5py"), **others}

@@ -67,8 +67,8 @@ def standard_of(features: Rows, train: np.ndarray) -> Standard:
 def scale_warning(features: Rows) -> str:
     """A warning about columns that are far larger than others, or ''. features: array-like (n, F) of finite numbers.
 
-    The size of a column is the root of the mean square of its entries that are not 0, so that rare categories are as
-    large as frequent ones.
+    The size of a column is the root mean square of its entries that are not 0. So rare categories are as large as
+    frequent ones.
     """
     step = max(1, features.shape[0] // SAMPLED)
     squares, counts = np.zeros(features.shape[1]), np.zeros(features.shape[1])

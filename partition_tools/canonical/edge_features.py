@@ -1,7 +1,7 @@
 """Features of edges on their way into the file: checked, and put in the order in which the file has the edges.
 
-They may be most of the bytes of a graph. So they stay where they are, an array that is mapped as a rule, while the
-edges are sorted with the numbers of their rows, and are gathered when they are written. An edge and the reverse that
+They may be most of the bytes of a graph. So they stay in their array, mostly a mapped one. The edges are sorted with
+the numbers of their rows, and the rows are gathered when they are written. An edge and the reverse that
 `--undirected` adds have one row in the source, and two in the file.
 """
 
@@ -36,9 +36,9 @@ def row_bytes(source: Rows) -> int:
 class GatheredRows:
     """Array-like whose row i is row index[i] of `source`, made to be sliced from front to back.
 
-    index: int64 (m,), anything that slices. A window of at most `buffer_bytes` is filled by a pass over the source in
-    its own order, since random reads of a chunked file would decompress a chunk per row; slabs without a wanted row are
-    left out.
+    index: int64 (m,), anything that slices. A pass over the source in its own order fills a window of at most
+    `buffer_bytes`; it leaves out slabs without a wanted row. Random reads of a chunked file would decompress a chunk
+    per row.
     """
 
     def __init__(self, source: Rows, index: Rows, buffer_bytes: int) -> None:

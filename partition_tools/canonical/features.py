@@ -1,7 +1,7 @@
 """Node features on their way into the file: dense rows or sparse rows, checked and normalised slab by slab.
 
-Features are most of the bytes of a graph. They may be generated or memory-mapped, so nothing here asks for more than a
-slab of them at a time, and wide sparse ones (bags of words) stay sparse.
+Features are most of the bytes of a graph. They may be generated or memory-mapped, so this module reads one slab at a
+time. Wide sparse ones (bags of words) stay sparse.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -42,8 +42,8 @@ def check_turned(features: Rows | Csr | None, others: Iterable[np.ndarray | None
 
 
 class RowMap:
-    """An array-like (n, F) whose rows are `function(rows of source)`, computed when sliced. columns: F, if it is not
-    that of the source.
+    """An array-like (n, F) whose rows are `function(rows of source)`, computed when sliced. columns: F, if the
+    source has another.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ def canonical_features(
     None.
 
     row_normalize: divide each row by the sum of its absolute values (rows of zeros stay). standardize: bool (n,), the
-    training nodes, by whose mean and deviation each column is standardised; None: it is not. GraphError for NaN or
+    training nodes; their mean and deviation standardise each column. None: columns stay. GraphError for NaN or
     infinity, also where fp16 makes one.
     """
     if features is None:

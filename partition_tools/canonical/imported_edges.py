@@ -1,5 +1,7 @@
-"""The edges of a raw graph on their way into the file: checked, then brought into canonical order, in memory where they
-fit and in files of a scratch directory where they do not. The result is the same, bit for bit.
+"""The edges of a raw graph on their way into the file: checked, then brought into canonical order.
+
+They are sorted in memory if they fit, and otherwise in files of a scratch directory. The result is the same, bit for
+bit.
 """
 
 from collections.abc import Sequence
@@ -29,8 +31,8 @@ def imported_edges(
 ) -> tuple[Edges, Edges | None, int, list[str]]:
     """(edges, edges_out or None, number of self loops, names of the types of edges), of the edges taken out of `raw`.
 
-    names: of the types that the source has, or empty. scratch: for edges that do not fit in its memory; the arrays are
-    then mapped files of it. Raises GraphError naming the edge that is not as it should be.
+    names: names of the source's types, or empty. scratch: for edges that do not fit in its memory; the arrays are then
+    mapped files of it. Raises GraphError naming the first faulty edge.
     """
     if options.add_reverse and options.undirected:
         raise ConfigError("--undirected gives an edge and its reverse one type, --add-reverse two; choose one")

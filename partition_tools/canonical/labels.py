@@ -1,7 +1,7 @@
 """Labels on their way into the file: one class per node, or several 0/1 columns.
 
-A column of numbers does not say what it is. Classes make as many outputs of a model as the largest of them says, so a
-column of prices, years or identifiers taken for classes has to be an error here, not a model of a million outputs.
+A column of numbers has no declared meaning. The largest class decides the number of a model's outputs. So a column of
+prices, years or identifiers must be an error here, not a model of a million outputs.
 """
 
 from collections.abc import Sequence
@@ -91,7 +91,7 @@ def _check_class_count(labels: np.ndarray, classes: int) -> None:
 
 
 def label_warnings(data: GraphData) -> list[str]:
-    """What is allowed in `GraphData` but probably not meant: almost as many classes as labels, and one-hot rows."""
+    """Warn of valid labels that are probably a mistake: almost as many classes as labels, and one-hot rows."""
     labels = data.labels
     if data.task == REGRESSION:
         return []
@@ -147,7 +147,7 @@ def _multi_label(
 
 
 def numbers_of_nodes(given: np.ndarray, n: int, what: str) -> np.ndarray:
-    """Numbers (n,), or (n, C) of several columns. what: one of them, in a word. Raises GraphError for anything else."""
+    """Numbers (n,), or (n, C) of several columns. what: a word for one of them. Raises GraphError for anything else."""
     given = np.asarray(given)
     if given.ndim not in (1, 2) or len(given) != n or 0 in given.shape:
         raise GraphError(f"expected one {what} (or one row of {what}s) for each of {n} nodes, got shape {given.shape}")
@@ -168,8 +168,8 @@ def no_label_in_split(wrong: np.ndarray, split: np.ndarray) -> None:
 
 
 def labelled_nodes(labels: np.ndarray | None, n: int, task: str = "auto") -> np.ndarray:
-    """The nodes that have a label for the task; all, where that cannot be told, for what is wrong with labels is found
-    later.
+    """The nodes that have a label for the task; all, if that cannot be decided: later checks find the faults of
+    labels.
     """
     labels = None if labels is None else np.asarray(labels)
     if labels is None or labels.ndim not in (1, 2) or len(labels) != n or labels.dtype.kind not in "iufb":

@@ -1,9 +1,8 @@
-"""Held-out edges on their way into the file: under the names that OGB has for them, checked, and looked for among the
-edges of the graph.
+"""Held-out edges on their way into the file, under OGB's names: checked, and compared with the edges of the graph.
 
-A pair that is an edge of the graph as well gives itself away to a model that passes messages along that edge. That is
-said and not refused: in data that are split by time (ogbl-collab) some pairs are joined once more later on, and the
-published figures count them.
+A pair that is also an edge of the graph gives itself away to a model that passes messages along that edge. The import
+warns of it and goes on: in data split by time (ogbl-collab) some pairs are joined again later, and the published
+figures count them.
 """
 
 from collections.abc import Mapping
@@ -24,7 +23,7 @@ NAMES = (PAIRS, SHARED, SOURCE, TARGET, EACH)
 
 
 def canonical_links(links: Mapping[str, Mapping[str, np.ndarray]], num_nodes: int) -> dict[str, GivenLinks]:
-    """What a file holds of the arrays of each split: (m, 2), (k, 2) and (m, N) of the type that node ids have.
+    """The file's arrays of each split: (m, 2), (k, 2) and (m, N), in the type of node ids.
 
     Raises GraphError for arrays that do not go together, name other nodes, or are of two kinds in val and test.
     """
@@ -84,7 +83,7 @@ def _nodes(array: np.ndarray, what: str, num_nodes: int, axes: int) -> np.ndarra
 def count_among(edges: Edges, pairs: Rows, place: np.ndarray | None = None) -> int:
     """How many of the pairs (m, 2), source and target, are edges of a graph. edges: grouped by destination, ascending.
 
-    place: int (n,), where each original id stands in the file; None: where it says.
+    place: int (n,), the row of each original id in the file; None: the id is the row.
     """
     found = 0
     for start in range(0, pairs.shape[0], BLOCK):
@@ -111,7 +110,7 @@ def say_among(links: Mapping[str, GivenLinks], reporter: Reporter) -> None:
 
 
 def among_text(split: str, among: int, count: int) -> str:
-    """What is to be said of such pairs."""
+    """The warning about such pairs."""
     return (
         f"{among:,} of {count:,} held-out pairs of {split} are edges of the graph as well: messages along them give "
         "these pairs away"

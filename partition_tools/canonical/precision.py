@@ -1,7 +1,7 @@
-"""What is lost when numbers become float32 or float16: counted, and told in one warning for each array.
+"""Losses when numbers become float32 or float16: counted, with one warning for each array.
 
-Rounding of real numbers is expected, and not counted. Three losses change what a column says: whole numbers beyond 2^24
-(seconds since 1970, identifiers) become others, small numbers become 0, and values that differ become one.
+Rounding of real numbers is expected, and not counted. Three losses change the meaning of a column. Whole numbers beyond
+2^24 (seconds since 1970, identifiers) become others, small numbers become 0, and values that differ become one.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ class PrecisionLoss:
     """Losses of the columns of an array, gathered slab by slab."""
 
     def __init__(self, what: str, row: str, columns: int, target: np.typing.DTypeLike) -> None:
-        """what: the array, in words. row: one of its rows, in a word. target: the type that it becomes."""
+        """what: a name for the array. row: a name for one of its rows. target: its new type."""
         self.what, self.row, self.target, self.rows = what, row, np.dtype(target), 0
         self.whole = np.ones(columns, bool)
         self.rounded = np.zeros(columns, np.int64)
@@ -54,7 +54,7 @@ class PrecisionLoss:
         self.rows += len(before)
 
     def tell(self, reporter: Reporter) -> None:
-        """Warn of what was lost."""
+        """Warn of the losses."""
         for text in self.warnings():
             reporter.warn(text)
 

@@ -1,4 +1,4 @@
-"""Real numbers to predict (regression) on their way into the file: one column or several, NaN for what is not known."""
+"""Real numbers to predict (regression) on their way into the file: one column or several, NaN for unknown ones."""
 
 import numpy as np
 
@@ -10,9 +10,8 @@ from partition_tools.canonical.precision import check_targets
 def canonical_targets(labels: np.ndarray | None, n: int, split: np.ndarray) -> tuple[np.ndarray, int]:
     """(targets, their number T): float32 or float64 (n,), or (n, T) for several columns.
 
-    labels: (n,) or (n, T) of numbers, float32 and what fits it kept as that, all else as float64; None: no targets are
-    there. Raises GraphError naming the first node whose target is infinite or too large, or that is in a split without
-    any.
+    labels: (n,) or (n, T) of numbers, kept as float32 if they fit it and otherwise as float64; None: there are no
+    targets. Raises GraphError naming the first node with an infinite or too large target, or with none in a split.
     """
     if labels is None:
         return np.full(n, np.nan, np.float32), 0

@@ -1,7 +1,7 @@
 """Types of nodes and edges on their way into the file, and the reverse relations that a typed graph may need.
 
-A relational network has weights for each type, so the number of types decides how many parameters it has: a column of
-years or identifiers taken for types has to be an error here, not a model of a million matrices.
+A relational network has weights for each type, so the number of types decides the number of its parameters. A column
+of years or identifiers must be an error here, not a model of a million matrices.
 """
 
 from collections import Counter
@@ -22,8 +22,8 @@ def canonical_types(
 ) -> np.ndarray | None:
     """Types as int32 (count,), counted from 0, or None where there are none.
 
-    what: "edge" or "node", for messages. names: of the types in order, or empty. before: the number of those that come
-    before these. Raises GraphError naming the first type that is not a whole number from 0, has no name, or is beyond
+    what: "edge" or "node", for messages. names: names of the types in order, or empty. before: the number of earlier
+    types. Raises GraphError naming the first type that is not a whole number from 0, has no name, or is beyond
     MAX_TYPES.
     """
     if types is None:
@@ -74,7 +74,7 @@ def canonical_names(names: Mapping[str, Iterable[object]]) -> dict[str, list[str
 def with_reverse(
     src: np.ndarray, dst: np.ndarray, weight: np.ndarray | None, types: np.ndarray | None, num_types: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray]:
-    """(src, dst, weight, types) with each edge's reverse beside it, as type `num_types` + its type.
+    """(src, dst, weight, types) with each edge's reverse next to it, as type `num_types` + its type.
 
     Messages then flow both ways and a network can weigh the two ways differently. Self loops get a reverse as well.
     """
@@ -88,7 +88,7 @@ def with_reverse(
 
 
 def type_warnings(data: GraphData) -> list[str]:
-    """What is allowed in `GraphData` but probably not meant: types without members, and node types without in-edges."""
+    """Warn of valid types that are probably a mistake: types without members, and node types without in-edges."""
     found = []
     for what, types, count in (
         ("edge", data.edges.type, data.num_edge_types),

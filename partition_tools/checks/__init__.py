@@ -1,1 +1,1 @@
-"""What a finished graph file is checked for beyond its structure, and what a map will cost."""
+"""Checks of a finished graph file beyond its structure, and the costs of a map."""

@@ -1,8 +1,8 @@
-"""Everything that the format promises, checked against the bytes of a file.
+"""All promises of the format, checked against the bytes of a file.
 
-Checksums find bytes that changed after writing; the other checks find files that were wrong when written (by another
-program, an older version, or a fault in this one). A check is skipped when one that it builds on has failed, so the
-report names causes and not consequences.
+Checksums find bytes that changed after writing. The other checks find files that were wrong when written (by another
+program, an older version, or a fault in this one). A check is skipped if an earlier one that it needs has failed. So
+the report names causes, not consequences.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ NODE_FIGURES = "compute_node_edge_cut", "compute_node_halo_rows_total", "compute
 
 @dataclasses.dataclass
 class Check:
-    """One promise of the format. ok: None where it could not be checked. detail: what was found, or a remark."""
+    """One promise of the format. ok: None where it could not be checked. detail: the finding, or a remark."""
 
     name: str
     ok: bool | None
@@ -46,7 +46,7 @@ class Verification:
         self.bad: set[str] = set()
 
     def check(self, name: str, needs: Collection[str], test: Callable[[], str]) -> None:
-        """Record test() -> '' or what is wrong, unless one of `needs` (datasets or checks) is bad."""
+        """Record test() -> '' or the fault, unless one of `needs` (datasets or checks) is bad."""
         if self.bad & set(needs):
             self.checks.append(Check(name, None, f"needs {', '.join(sorted(self.bad & set(needs)))}"))
             self.bad.add(name)
@@ -237,7 +237,7 @@ class Verification:
         return _range(labels.reshape(-1), *((0, 2) if meta.task == MULTILABEL else (-1, meta.num_classes)), "label")
 
     def _types(self) -> None:
-        """Beside the range of edge types, which is checked with the edges."""
+        """Checks of types, except the range of edge types, which is checked with the edges."""
         read, meta = self.file.read, self.meta
         if meta.num_node_types or "nodes/type" in self.file:
             self.check(

@@ -1,4 +1,4 @@
-"""What `verify` looks at in held-out edges: their nodes, and how many of them are edges of the graph as well."""
+"""`verify` for held-out edges: their nodes, and the number of them that are edges of the graph as well."""
 
 from collections.abc import Callable, Collection
 

@@ -1,4 +1,4 @@
-"""What `verify` says of weights of edges that sum to 0 or less: models divide by such sums."""
+"""Remarks of `verify` on weights of edges that sum to 0 or less: models divide by such sums."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from partition_tools.graph.edges import rows
 
 
 def odd_weight_sums(edges: Edges, meta: GraphMeta, suffix: str) -> list[str]:
-    """What is to be said of the sums of one direction of the edges, nothing where all weights are above 0."""
+    """The remark on the sums of one direction of the edges, '' if all weights are above 0."""
     if edges.weight is None or not len(edges.weight) or edges.weight.min() > 0:
         return []
     row, n, found = rows(edges), meta.num_nodes, []
@@ -31,7 +31,7 @@ def odd_weight_sums(edges: Edges, meta: GraphMeta, suffix: str) -> list[str]:
 
 
 def _odd_sums(keys: np.ndarray, weight: np.ndarray, what: str, mean: str) -> list[str]:
-    """What is to be said of weights (E,) that sum to less than 0, or to 0, by key int (E,)."""
+    """The remark on weights (E,) that sum to less than 0, or to 0, by key int (E,)."""
     present, keys = np.unique(keys, return_inverse=True)
     sums = weight_sums(keys, weight, len(present))
     said = (sums < 0, "below 0", "is then no average"), (sums == 0, "0", "is 0 there")

@@ -21,7 +21,7 @@ from partition_tools.workspace.working import add_memory_options, working
 HELP = "make a synthetic graph: communities (planted) or Graph500's R-MAT"
 DESCRIPTION = """Write a graph drawn from a random model, with features and labels that a network can learn.
 The same parameters and seed give the same file content. Undirected unless --directed; no self loops unless
---self-loops add; duplicates are dropped and drawn again, so the mean degree is at most --degree and within 1 % of it
+--self-loops add. Duplicates are dropped and drawn again. So the mean degree is at most --degree and within 1 % of it
 except for very dense graphs. Defaults make a task on which a two-layer GCN reaches 80-90 %.
 Peak memory: about 40 E + 60 n bytes (planted: 200 n; with --multi-label 8 C n more), or --memory in place of 40 E where
 that is less, through files of 16 E bytes; features are made while they are written (32 MiB at F = 128)."""

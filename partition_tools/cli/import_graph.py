@@ -56,18 +56,17 @@ Formats (guessed from the path where --format is not given):
 A published data set goes by its name: --dataset ogbn-arxiv --root DIR reads its files where its own download left them
 (--dataset list shows all names). Nothing is downloaded.
 
-Peak memory: what --memory says, and 40 bytes per node; at most 40 E + 20 n bytes and the features where that is less
-(40 E more for edge weights, types or features, 32 E more in the text parser; with --add-reverse E counts the reverse
-edges too). What is larger is mapped from the input, or goes through files of --scratch: 8 to 40 E bytes, and 8 n F for
-text and compressed features. Words for node ids, held-out edges, tables beside an edge list, and the formats from mtx
-to dgl are read at once."""
+Peak memory: --memory, and 40 bytes per node; or 40 E + 20 n bytes and the features, if that is less. Edge weights,
+types or features add 40 E, the text parser 32 E; with --add-reverse E counts the reverse edges too. Larger data are
+mapped from the input, or go through files of --scratch: 8 to 40 E bytes, and 8 n F for text and compressed features.
+Words for node ids, held-out edges, tables, and the formats from mtx to dgl are read at once."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the sub-command's options."""
     parser.add_argument("input", type=Path, metavar="INPUT", nargs="?")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="graph file to write")
-    parser.add_argument("--format", "--from", choices=tuple(SOURCES), help="what INPUT is, if its name does not say it")
+    parser.add_argument("--format", "--from", choices=tuple(SOURCES), help="format of INPUT (default: by its name)")
     parser.add_argument(
         "--dataset",
         metavar="NAME",
@@ -113,9 +112,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--task",
         choices=("auto", *LABELS),
         default="auto",
-        help="what the labels are for: one class per node, several 0/1 labels, or real numbers to predict "
-        "(regression: one column or several, NaN or nothing where a number is not known); auto: classes or 0/1 "
-        "labels, as they are",
+        help="task of the labels: one class per node, several 0/1 labels, or real numbers (regression). auto: "
+        "classes or 0/1 labels. Regression has one column or several, NaN or nothing for unknown numbers.",
     )
     parser.add_argument(
         "--classes",
@@ -123,8 +121,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         dest="num_classes",
         type=int,
         metavar="C",
-        help="how many classes there are (default: the largest label + 1, which is refused where most classes "
-        "would be empty; words are numbered in their sorted order and kept as names)",
+        help="number of classes (default: the largest label + 1, refused if most classes would be empty). Words are "
+        "numbered in their sorted order and kept as names.",
     )
     parser.add_argument("--name", help="name of the graph in the file (default: of the input)")
     for split in ("train", "val", "test"):
@@ -154,15 +152,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--edge-columns",
         metavar="NAMES",
         type=_names,
-        help="meaning of the edge list's columns, of src, dst, weight, type, feature and _ (ignored), whatever "
-        "its heading says; default: as the heading says, and without one two columns src,dst",
+        help="meanings of the edge list's columns: src, dst, weight, type, feature and _ (ignored). Default: its "
+        "heading; without one, two columns src,dst",
     )
     tables.add_argument(
         "--edge-features",
         metavar="NAMES|FILE",
         type=_columns_or_file,
-        help="features of the edges: columns of the edge list by their names in its heading, separated by commas, or a "
-        ".npy file with a row for each edge, in the order of the list",
+        help="features of edges: names of the edge list's columns, with commas, or a .npy file with a row for "
+        "each edge",
     )
     tables.add_argument(
         "--heading",
@@ -184,15 +182,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
             f"--{name}",
             type=Path,
             metavar="FILE",
-            help=f"table (CSV, TSV, text, .gz, .npy) of {name.replace('-', ' ')}: {what}; rows "
-            f"in node order, or keyed by a first column with the heading id",
+            help=f"table (CSV, TSV, text, .gz, .npy) of {name.replace('-', ' ')}: {what}. "
+            f"Rows: in node order, or by a first column with the heading id",
         )
     tables.add_argument(
         "--rows",
         choices=ROWS,
         default=AUTO,
-        help="whose the rows of tables are: auto: of the ids in a first column that names nodes, else in node order; "
-        "id: of the ids in the first column; position: in node order",
+        help="node of each row of a table: by the ids in the first column, by position, or (auto) by ids if that "
+        "column has them",
     )
     tables.add_argument(
         "--relabel",
@@ -260,14 +258,14 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
 
 
 def _fields(kind: type[Fields], arguments: argparse.Namespace, **given: Any) -> Fields:
-    """A dataclass whose fields are those of `arguments` of their names, but for those that are given."""
+    """A dataclass with its fields from `arguments` by name, except the given ones."""
     return kind(
         **{field.name: getattr(arguments, field.name) for field in fields(kind) if field.name not in given}, **given
     )
 
 
 def _fractions(train: float | None, val: float | None, test: float | None) -> tuple[float, float, float]:
-    """What is not said: nothing for train and val, the rest for test."""
+    """The fractions left out: nothing for train and val, the rest for test."""
     train, val = train or 0.0, val or 0.0
     fractions = (train, val, 1 - train - val if test is None else test)
     if min(fractions) < 0 or sum(fractions) > 1 + 1e-9:
@@ -290,10 +288,16 @@ def import_graph(
 ) -> GraphData:
     """Read `path` in a format of `SOURCES` (None: guessed) and write the graph file `output`; returns its `GraphData`.
 
-    dataset: a name of `DATASETS`; then `path` is the directory where its files lie, or one above. memory: bytes to work
-    in (None: half of what is free). scratch: where the directory for what does not fit is made (None: beside the
-    output); it is removed at the end, and left for the same call to go on in if this one is killed. Raises FormatError
-    for input that cannot be read and GraphError for a graph that is not sound; then nothing is written.
+    Args:
+        path: the input; with `dataset`, the directory of its files, or one above.
+        output: the graph file.
+        dataset: a name of `DATASETS`.
+        memory: bytes to work in (None: half of the free memory).
+        scratch: the parent of the scratch directory (None: the output's folder). The import removes that directory at
+            the end. If it is killed, the same call continues from it.
+
+    Raises:
+        FormatError, GraphError: the input cannot be read, or the graph is not sound. Nothing is written then.
     """
     path, output, reporter = Path(path), Path(output), reporter or Reporter()
     known = None if dataset is None else named(dataset)
@@ -341,8 +345,8 @@ def _format(path: Path, format: str | None) -> str:
 
 
 def _files_read(inputs: Iterable[Path], tables: TableOptions) -> Iterator[str | Path]:
-    """The files of an import: an input that is a folder has them in it. No folder format has HDF5 in its folder, which
-    is what an earlier import may have left there.
+    """The files of an import; an input folder's own files. No folder format has HDF5 in its folder: such a file is of
+    an earlier import.
     """
     for path in inputs:
         yield from files_below(path, (".h5", ".hdf5")) if path.is_dir() else [path]
@@ -350,7 +354,7 @@ def _files_read(inputs: Iterable[Path], tables: TableOptions) -> Iterator[str | 
 
 
 def _identity(inputs: Iterable[Path], name: str, options: ImportOptions, tables: TableOptions) -> dict[str, Any]:
-    """What the files of the scratch directory depend on. The memory is not among it: the next call may have less."""
+    """The facts that decide the files of the scratch directory. The next call may have less memory."""
     beside = [value for value in asdict(tables).values() if isinstance(value, Path) and value.exists()]
     return {
         "format": name,

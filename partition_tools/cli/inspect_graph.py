@@ -1,4 +1,4 @@
-"""The sub-command `inspect`: what is in a graph file, and what training on it will send, before a job is submitted."""
+"""The sub-command `inspect`: the content of a graph file, and the traffic of training on it, before a job starts."""
 
 import argparse
 import json
@@ -23,9 +23,9 @@ from partition_tools.workspace.progress import Reporter
 SHOWN_TYPES, WIDTH = 12, 256
 TASKS = {MULTILABEL: " (multi-label)", REGRESSION: " (regression)"}
 HELP = "show counts, degrees, clusters, partitionings and halo rows"
-DESCRIPTION = """Show what a graph file holds: counts, degrees, splits, classes, types, clusters, and for each stored
-partitioning edges cut, halo rows, the bytes that one exchange of fp32 rows of --width features costs, and how well
-ranks are balanced in nodes, in-edges, and halo rows received and sent. (hpcgnn estimate has memory and seconds.)
+DESCRIPTION = """Show the content of a graph file: counts, degrees, splits, classes, types and clusters. For each stored
+partitioning it shows edges cut, halo rows, and the bytes of one exchange of fp32 rows of --width features. It also
+shows the balance of ranks in nodes, in-edges, and halo rows. (hpcgnn estimate has memory and seconds.)
 Peak memory: 8 n bytes, and 4 E more only for maps whose figures are not stored with them."""
 
 
@@ -53,8 +53,8 @@ def run(arguments: argparse.Namespace, reporter: Reporter | None) -> int:
 
 
 def inspect_graph(path: str | Path, width: int = WIDTH, per_node: int | None = None) -> dict[str, Any]:
-    """A dictionary of plain numbers and words; see `describe` for what they mean. per_node: ranks of a compute node,
-    None for those of each map. Raises FormatError as `GraphFile` does, and ConfigError for a per_node below 1.
+    """A dictionary of plain numbers and words; `describe` explains them. per_node: ranks of a compute node, None for
+    the number of each map. Raises FormatError as `GraphFile` does, and ConfigError for a per_node below 1.
     """
     if per_node is not None:
         check_grouping(per_node, ())
@@ -116,7 +116,7 @@ def _class_sizes(labels: np.ndarray, meta: GraphMeta) -> list[int]:
 
 
 def _targets(labels: np.ndarray) -> list[dict[str, float]]:
-    """Of each column of targets, how many are known, and what they are like."""
+    """For each column of targets, the number of known ones, and their statistics."""
     columns = labels.reshape(len(labels), -1).T.astype(np.float64)
     known = [column[np.isfinite(column)] for column in columns]
     return [
@@ -286,7 +286,7 @@ def describe(info: dict[str, Any]) -> str:
 
 
 def _shown_target(target: dict[str, float]) -> str:
-    """What a column of targets is like."""
+    """Statistics of a column of targets."""
     if not target["known"]:
         return "none known"
     return (
@@ -296,7 +296,7 @@ def _shown_target(target: dict[str, float]) -> str:
 
 
 def _shown_links(held: dict[str, Any]) -> str:
-    """Held-out edges of a split, and what they are compared with."""
+    """Held-out edges of a split, and their negatives."""
     against = {
         SHARED: f"{held['negatives']:,} negatives for all",
         EACH: f"{held['negatives']:,} negatives for each",

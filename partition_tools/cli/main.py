@@ -1,8 +1,8 @@
 """The command line: one sub-command per module, errors of the user as one line, faults of the program with traceback.
 
-A module that wants to be a sub-command offers HELP (one line), DESCRIPTION (what a user should know, peak memory
-included), configure(parser) and run(arguments, reporter) -> exit code. Exit codes: 0 done, 1 `verify` found a fault, 2
-wrong input or options, 130 interrupted.
+The module of a sub-command has HELP (one line), DESCRIPTION (for users, with the peak memory), configure(parser) and
+run(arguments, reporter) -> exit code. Exit codes: 0 done, 1 `verify` found a fault, 2 wrong input or options, 130
+interrupted.
 """
 
 import argparse
@@ -25,8 +25,7 @@ EPILOG = """A graph usually goes through: import (or generate) -> partition -> i
   python -m partition_tools generate planted -o g.h5 --nodes 20000 --degree 15 --features 64 --classes 10 --seed 1
   python -m partition_tools partition g.h5 --ranks 1,2,4
   python -m partition_tools inspect g.h5
-In the statements of memory n is the number of nodes, E the number of directed edges (an undirected edge counts twice)
-and F the number of features."""
+About memory: n is the number of nodes, F of features, E of directed edges (an undirected edge counts twice)."""
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -39,12 +39,12 @@ WARN_IMBALANCE = {"nodes": 1.05, "in-edges": 1.10}
 CLUSTERS_PER_RANK, NODES_PER_CLUSTER, SMALLEST_CLUSTER = 64, 1000, 4
 MOST_CLUSTERS = 8192  # unless the ranks need more: the cluster graph of a skewed graph grows with their square
 DESCRIPTION = (
-    f"""Split a graph into K clusters with METIS or KaMinPar, put its nodes in cluster order, and store for each number
-of ranks P a map of clusters to ranks under /partitionings/NAME/P. The first call on an imported file rewrites
+    f"""Split a graph into K clusters with METIS or KaMinPar, and put its nodes in cluster order. For each number of
+ranks P store a map of clusters to ranks under /partitionings/NAME/P. The first call on an imported file rewrites
 it; later calls only add maps, so one file serves a whole scaling study.
 
 K defaults to the larger of {CLUSTERS_PER_RANK} x the largest P and n / {NODES_PER_CLUSTER}, the latter at most
-{MOST_CLUSTERS} (the graph of the clusters of a skewed graph grows with their square), but clusters get at least
+{MOST_CLUSTERS}: the graph of the clusters of a skewed graph grows with their square. Clusters get at least
 {SMALLEST_CLUSTER} nodes as long as there are as many clusters as ranks. More clusters balance better; fewer are faster.
 
 methods:
@@ -53,11 +53,11 @@ methods:
     + "\n".join(f"  {name:16} {module.HELP}" for name, module in METHODS.items())
     + """
 
-Peak memory, first call: 12 E + 60 n bytes, and in METIS 45 to 150 E (64-bit ids, all levels of its multigrid; the
-less the more skewed the degrees are) or in KaMinPar about 10 E; or 12 E + 60 n bytes and the features (4 n F bytes, at
-most half of --memory) while the file is rewritten, whichever is larger; 8 E more with weights and types, twice that
-for directed graphs. Where that is more than --memory, the edges stay on disk (methods kaminpar, restreaming,
-random-nodes), in up to 20 bytes an edge; what KaMinPar takes comes on top. Later calls: about 60 n bytes."""
+Peak memory, first call: 12 E + 60 n bytes, and in METIS 45 to 150 E (64-bit ids, all levels of its multigrid; less
+for skewed degrees) or in KaMinPar about 10 E. While the file is rewritten: 12 E + 60 n bytes and the features (4 n F
+bytes, at most half of --memory). Weights and types add 8 E, twice that for directed graphs. If --memory is less, the
+edges stay on disk (methods kaminpar, restreaming, random-nodes), in up to 20 bytes an edge, and KaMinPar's memory
+comes on top. Later calls: about 60 n bytes."""
 )
 
 
@@ -83,8 +83,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--balance",
         choices=BALANCES,
         default=AUTO,
-        help="what ranks get equal shares of: nodes and in-edges (both), one of them, or training nodes; auto, the "
-        "default, is both, unless equal in-edges would cost many halo rows and save little time",
+        help="balance of ranks: nodes and in-edges (both), one of them, or training nodes. Default auto: both, unless "
+        "equal in-edges would cost many halo rows and save little time",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="write the result here and leave GRAPH as it is"
@@ -213,7 +213,7 @@ def _partition(
 
 
 def _automatic(file: GraphFile, fresh: bool, memory: int | None, reporter: Reporter) -> Any:
-    """What `auto` stands for: of a file with clusters the method that it already has maps of."""
+    """The method that `auto` stands for: in a file with clusters the method of its maps."""
     if not fresh:
         return METHODS["kaminpar" if "kaminpar" in file.partitionings().keys() - {"metis"} else "metis"]
     degrees = np.diff(file.read("topology/indptr"))

@@ -111,7 +111,7 @@ def _merge_in_files(scratch: Scratch, reporter: Reporter) -> Callable[[int, np.n
 
 
 class EdgeColumn:
-    """An array-like vector over edges, of which any slice is worked out when it is asked for.
+    """An array-like vector over edges that computes each slice when it is read.
 
     function(start, stop, reverse) -> values of the edges start … stop, or of their reverses. both: whether the `count`
     reverses follow the `count` edges.

@@ -2,14 +2,14 @@
 partition.
 
 The stochastic block model with degree correction (Karrer and Newman, Phys. Rev. E 83, 2011): each node has an expected
-degree from a truncated power law, each class consists of several communities, and an edge's second end is drawn in
-proportion to expected degree from the first one's community, class, or the whole graph. It has what full-batch training
-on real graphs has to cope with, hubs, isolated nodes and uneven parts, and METIS finds good cuts in it.
+degree from a truncated power law. Each class consists of several communities. An edge's second end is drawn in
+proportion to expected degree from the first one's community, class, or the whole graph. Like real graphs it has hubs,
+isolated nodes and uneven parts, and METIS finds good cuts in it.
 
-Types carry information. Of R edge types the first half (rounded up) is that of edges within a class and the rest that
-of edges between classes, and an edge has a type of its half with a chance of 90 %, so that a relational network, which
-weighs types differently, knows which neighbours to trust. Types of nodes are drawn regardless of class, but each has
-its own class means, so that features of two types are comparable only after a projection of each type's own.
+Types carry information. The first half of R edge types (rounded up) belongs to edges within a class, the rest to edges
+between classes. An edge has a type of its half with a chance of 90 %. So a relational network can learn which
+neighbours to trust. Types of nodes are drawn regardless of class, but each has its own class means. So features of two
+types are comparable only after a projection per type.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def generate(spec: Spec, scratch: Scratch | None = None, reporter: Reporter | None = None) -> RawGraph:
     """The `RawGraph` of a `Spec`. Node ids carry no locality. Memory: about 200 bytes per node, and 24 per edge drawn
-    or what the scratch directory allows.
+    or the scratch directory's limit.
     """
     n = spec.nodes
     per_class = int(np.clip(round(n / spec.classes / COMMUNITY_NODES), 1, 64))
@@ -87,7 +87,7 @@ def generate(spec: Spec, scratch: Scratch | None = None, reporter: Reporter | No
 
 
 def _edge_types(spec: Spec, within: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """int32 types of edges, of which `within` says whether they stay within a class. draws: (count, 2) uniform ones."""
+    """int32 types of edges. within: bool, whether an edge stays within a class. draws: (count, 2) uniform numbers."""
     half = (spec.edge_types + 1) // 2
     low, high = np.where(within, 0, half), np.where(within, half, spec.edge_types)
     telling = (draws[:, 0] < TYPE_SIGNAL) & (low < high)

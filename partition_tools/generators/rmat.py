@@ -2,8 +2,8 @@
 partitioning.
 
 Chakrabarti, Zhan, Faloutsos, "R-MAT: A Recursive Model for Graph Mining", SDM 2004; the default quadrant probabilities
-are Graph500's. For n nodes the matrix has 2^ceil(log2 n) rows, and edges that touch a row from n up are drawn again, so
-n is exact. Unlike Graph500, self loops and duplicates are dropped, and duplicates drawn again. Node ids are permuted.
+are Graph500's. For n nodes the matrix has 2^ceil(log2 n) rows. Edges that touch a row from n up are drawn again, so n
+is exact. Unlike Graph500, self loops and duplicates are dropped, and duplicates drawn again. Node ids are permuted.
 Classes are runs of rows before the permutation, so neighbours agree only weakly; most of the signal is in the node's
 own features.
 """
@@ -35,9 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def generate(spec: Spec, scratch: Scratch | None = None, reporter: Reporter | None = None) -> RawGraph:
-    """The `RawGraph` of a `Spec`. Memory: 24 bytes per node, and 24 per edge drawn or what the scratch directory
-    allows.
-    """
+    """The `RawGraph` of a `Spec`. Memory: 24 bytes per node, and 24 per edge drawn or the scratch directory's limit."""
     draw, labels = edge_drawer(spec)
     if spec.multi_label:
         flips = spec.blocks("profiles", spec.nodes, lambda random, count: random.random((count, spec.classes))) < 0.05

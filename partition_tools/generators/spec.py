@@ -1,8 +1,8 @@
-"""What every generated graph has in common: its size, its task, and where its randomness comes from.
+"""Common parts of all generated graphs: their size, their task, and the source of their randomness.
 
 Random numbers are drawn in blocks of a fixed size, each from a generator seeded by (seed, purpose, block). So the graph
-is a function of the parameters alone, whatever the order or the slab size in which its parts are asked for, and
-features of any size are made while they are written instead of being held.
+is a function of the parameters alone; the order and the size of slabs do not matter. Features of any size are made
+while they are written, and never held.
 """
 
 from collections.abc import Callable
@@ -18,12 +18,18 @@ PURPOSES = ("classes", "edges", "features", "means", "split", "weights", "types"
 
 @dataclass(frozen=True)
 class Spec:
-    """nodes: n. degree: mean number of in-edges of a node (undirected edges count at both ends). features: F.
+    """Parameters of a generated graph.
 
-    noise: standard deviation of the feature noise where class means have deviation 1. homophily: chance that an edge is
-    drawn within the class of its first end. train, val: fractions of the nodes, the rest being the test split.
-    edge_types, node_types: number of types of edges and of nodes, 0 for none. targets: real numbers per node to
-    predict, in place of its class, 0 for none. a, b, c: R-MAT's quadrant probabilities.
+    Attributes:
+        nodes: n.
+        degree: mean number of in-edges of a node (undirected edges count at both ends).
+        features: F.
+        noise: standard deviation of the feature noise where class means have deviation 1.
+        homophily: chance that an edge is drawn within the class of its first end.
+        train, val: fractions of the nodes; the rest is the test split.
+        edge_types, node_types: number of types of edges and of nodes, 0 for none.
+        targets: real numbers per node to predict, in place of its class, 0 for none.
+        a, b, c: R-MAT's quadrant probabilities.
     """
 
     nodes: int
@@ -81,7 +87,7 @@ class Spec:
     def some(
         self, purpose: str, count: int, start: int, stop: int, draw: Callable[[np.random.Generator, int], np.ndarray]
     ) -> np.ndarray:
-        """The rows start … stop of what `blocks` gives."""
+        """The rows start … stop of the result of `blocks`."""
         first = start // BLOCK
         parts = [
             draw(self.random(purpose, block), min(BLOCK, count - block * BLOCK))

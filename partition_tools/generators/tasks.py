@@ -1,8 +1,7 @@
 """The learning task on a generated graph: features that carry a noisy mean of the node's classes, and a random split.
 
-The signal of one node is weak on purpose (with the default noise a linear model on a node's own features is far from
-the best), so that a network only does well if its neighbours' rows arrive, which is what a generated graph is there to
-test.
+The signal of one node is weak on purpose: with the default noise a linear model on a node's own features is far from
+the best. So a network does well only if its neighbours' rows arrive.
 """
 
 import numpy as np
@@ -13,7 +12,7 @@ from partition_tools.generators.spec import BLOCK, Spec
 class ClassFeatures:
     """Array-like float32 (n, F): mean of the node's class (or sum over its labels) plus Gaussian noise, unit variance.
 
-    node_type: int (n,), where each type of nodes says the same in its own way: it has its own means of the classes.
+    node_type: int (n,), or None; each type of nodes has its own means of the classes.
     """
 
     def __init__(self, spec: Spec, labels: np.ndarray, node_type: np.ndarray | None = None) -> None:
@@ -49,8 +48,9 @@ class ClassFeatures:
 
 
 def class_targets(spec: Spec, classes: np.ndarray) -> np.ndarray:
-    """float32 (n, T) of real numbers to predict: a mean of the node's class (n,), and noise of its own by which a
-    third of their variance cannot be explained. They are around 50, with a deviation of about 10.
+    """float32 (n, T) of real numbers to predict: a mean of the node's class (n,), and noise.
+
+    The noise makes a third of their variance. They are around 50, with a deviation of about 10.
     """
     means = spec.random("targets").standard_normal((spec.classes, spec.targets), np.float32)
 

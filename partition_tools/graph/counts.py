@@ -40,7 +40,7 @@ def whole(values: np.ndarray) -> np.ndarray | None:
 
 
 def blocks(array: np.ndarray, length: int = BLOCK) -> Iterator[np.ndarray]:
-    """The elements of a vector, at most so many at a time: what is made of a block is small, whatever is mapped."""
+    """The elements of a vector in blocks of bounded length: arrays made of a block are small, whatever is mapped."""
     for start in range(0, len(array), length):
         yield array[start : start + length]
 

@@ -1,9 +1,9 @@
 """Edges in their one canonical order, and the operations that keep it.
 
-Canonical: grouped by destination, sources ascending within a group, parallel edges side by side ordered by type and
-then weight, and those with features then in the order of the input. With that order the transpose by counting sort is
-canonical too, so "is this graph its own transpose?" (pattern, multiplicity, weights and types at once) is a comparison
-of arrays, and the k-th of several parallel edges is the same edge seen from both ends.
+Canonical: grouped by destination, sources ascending within a group. Parallel edges are ordered by type and then by
+weight, edges with features then in the order of the input. With that order the transpose by counting sort is canonical
+too. So "is this graph its own transpose?" (pattern, multiplicity, weights and types at once) is a comparison of arrays.
+The k-th of several parallel edges is the same edge seen from both ends.
 """
 
 from collections.abc import Sequence
@@ -125,9 +125,9 @@ def same(one: Edges, other: Edges) -> bool:
 def symmetrized(edges: Edges) -> Edges:
     """The union of the edges and their reverses, parallel edges (same ends, same type) merged.
 
-    A merged edge has the mean weight of all the edges that went into it, in either direction, computed once for both of
-    its directions, so that the result is its own transpose bit for bit. It has the features of the first of them in the
-    input. Self loops stay single.
+    A merged edge has the mean weight of its edges in either direction, computed once for both of its directions. So the
+    result is its own transpose, bit for bit. It has the features of the first of its edges in the input. Self loops
+    stay single.
     """
     n = len(edges.indptr) - 1
     row = rows(edges).astype(np.int64)
@@ -188,11 +188,15 @@ def canonical_edges(
 ) -> tuple[Edges, Edges | None, int]:
     """(edges, edges_out or None, number of self loops) of a list of edges; None where the graph is its own transpose.
 
-    row: int64 (E,), which row of features each edge has, or None; self loops cannot be added then. self_loops: "keep",
-    "remove", or "add" (one for each node that has none, of weight 1 and type `num_types`).
-    undirected: an input that is not symmetric becomes `symmetrized`; a symmetric one stays as it is, duplicates
-    included. Raises GraphError for ends outside the nodes. Memory: 24 bytes per edge in all, with 64-bit ids in the
-    input.
+    Args:
+        row: int64 (E,), each edge's row of features, or None; with rows self loops cannot be added.
+        self_loops: "keep", "remove", or "add" (one for each node without, of weight 1 and type `num_types`).
+        undirected: an input that is not symmetric becomes `symmetrized`; a symmetric one stays, duplicates included.
+
+    Raises:
+        GraphError: ends outside the nodes.
+
+    Memory: 24 bytes per edge in all, with 64-bit ids in the input.
     """
     check_endpoints(src, dst, num_nodes)
     if self_loops != "keep":

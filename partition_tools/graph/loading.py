@@ -57,8 +57,8 @@ def load_cluster_graph(file: GraphFile) -> Csr | None:
 
 
 def load_graph(file: GraphFile, stored_edges: bool = False) -> GraphData:
-    """`GraphData` of an open `GraphFile`; dense features, and those of edges, are `StoredRows`, so that the file must
-    stay open for them.
+    """`GraphData` of an open `GraphFile`. Dense features, of nodes and of edges, are `StoredRows`: the file must stay
+    open for them.
 
     stored_edges: the edges stay in the file too, but for the row pointers. Memory: 30 bytes per node, and the edges.
     """
@@ -120,7 +120,7 @@ def _pieces(array: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def check_shape(path: Path, data: GraphData) -> None:
-    """GraphError for edges or an order that cannot be worked on; `verify` says exactly what is wrong with such a
+    """Raise GraphError for edges or an order that cannot be worked on; `verify` names the exact fault of such a
     file."""
     n = data.num_nodes
     for edges in (data.edges, data.edges_out):

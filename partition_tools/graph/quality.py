@@ -1,7 +1,7 @@
-"""What a partition costs: balance, edges cut, and halo rows, the number that decides the traffic of every epoch.
+"""The costs of a partition: balance, edges cut, and halo rows, the number that decides the traffic of every epoch.
 
 A rank's halo is the set of other ranks' nodes with an edge into its own; each costs one row per layer and direction.
-The edge cut is what METIS minimises; halo rows are what is sent.
+METIS minimises the edge cut; the ranks send halo rows.
 """
 
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def cluster_sizes(kind: str, offsets: np.ndarray, indptr: np.ndarray, split: np.
 
 
 def hub_warning(indptr: np.ndarray, original_id: np.ndarray, num_ranks: int) -> str | None:
-    """What to say where one node has more in-edges than a rank's fair share, which no map of nodes can mend."""
+    """A warning if one node has more in-edges than a rank's fair share, which no map of nodes can mend."""
     degrees = np.diff(np.asarray(indptr))
     if num_ranks == 1 or not len(degrees) or not degrees.any():
         return None

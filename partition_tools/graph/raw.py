@@ -14,16 +14,24 @@ from hpcgnn.graphfile.schema import Csr, Rows
 
 @dataclass
 class RawGraph:
-    """src, dst: int (E,), an edge goes from src[i] to dst[i]. weight: (E,) or None; type: int (E,) or None. All four
-    may be anything that slices like a vector: mapped files, or numbers that are worked out when they are asked for.
+    """A graph as its source has it, not yet checked.
 
-    features: (n, F) array-like, `hpcgnn.graphfile.storage.Csr`, or None. labels: (n,), (n, 1) or (n, C), any number
-    type, or None. split: {"train" | "val" | "test": bool (n,) or int node ids}. num_classes: None to count. identity:
-    bytes that stand for the features when the graph is named (generators: their parameters), None to read the features
-    for that. node_type: (n,) or None. type_names: {"nodes": names, "edges": names, "classes": names} in the order of
-    the numbers of types and classes, each where there are any. ids: (n,) of integers or of text, what the source calls
-    the nodes, or None. edge_features: numbers (E,) or (E, F_e), array-like, or None. links: {"val" | "test": {name of
-    `links.NAMES`: array}}, held-out edges, which are none of these.
+    Attributes:
+        src, dst: int (E,); an edge goes from src[i] to dst[i]. They, `weight` and `type` may be anything that slices
+            like a vector: mapped files, or numbers computed when they are read.
+        weight: (E,) or None.
+        type: int (E,) or None.
+        features: (n, F) array-like, `hpcgnn.graphfile.storage.Csr`, or None.
+        labels: (n,), (n, 1) or (n, C), any number type, or None.
+        split: {"train" | "val" | "test": bool (n,) or int node ids}.
+        num_classes: None to count.
+        identity: bytes hashed in place of the features for the graph's name (generators: their parameters); None: the
+            features are read.
+        node_type: (n,) or None.
+        type_names: {"nodes": names, "edges": names, "classes": names}, in the order of the numbers, each optional.
+        ids: (n,) of integers or of text, the source's names of the nodes, or None.
+        edge_features: numbers (E,) or (E, F_e), array-like, or None.
+        links: {"val" | "test": {name of `links.NAMES`: array}}, held-out edges, none of them among the edges.
     """
 
     src: Rows

@@ -1,4 +1,4 @@
-"""A graph file is written: the progress bar, and the line that says what was written."""
+"""Writing of a graph file: the progress bar, and the line about the result."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -28,7 +28,7 @@ def write_with_bar(
 
 
 def summary(output: str | Path, data: GraphData) -> str:
-    """One line on what was written."""
+    """One line about the written file."""
     kind = "undirected" if data.edges_out is None else "directed"
     features = data.features
     width = 0 if features is None else features.num_columns if isinstance(features, Csr) else features.shape[1]

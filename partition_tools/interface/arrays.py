@@ -1,7 +1,7 @@
 """Graph files from arrays that a program has in memory: `partition_tools.save_graph`.
 
-The checks, their messages and the writing are those of the sub-command `import`: an array here is what a table or a
-member of an archive is there.
+The sub-command `import` has the same checks, messages and writing. An array here stands for a table or a member of an
+archive there.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,11 +43,17 @@ RENUMBER = "say num_nodes=N if they are meant, or give the ids of the nodes as n
 
 @dataclass(frozen=True)
 class Saving(ImportOptions):
-    """How a graph is written, whatever it was made from: the options of `import` by their names, and these.
+    """Options of writing a graph: the options of `import` by their names, and these.
 
-    fractions: (train, val) or (train, val, test) of a random split of the labelled nodes. ranks: numbers of ranks to
-    partition the graph for, or none. force: replace an existing file. memory: bytes to work in (None: half of what is
-    free). reporter: where stages and warnings go. Raises ConfigError for values that are not known.
+    Attributes:
+        fractions: (train, val) or (train, val, test) of a random split of the labelled nodes.
+        ranks: numbers of ranks to partition the graph for, or none.
+        force: replace an existing file.
+        memory: bytes to work in (None: half of the free memory).
+        reporter: gets stages and warnings.
+
+    Raises:
+        ConfigError: an unknown value.
     """
 
     ranks: int | Iterable[int] | None = None
@@ -93,21 +99,27 @@ def save_graph(
 ) -> GraphData:
     """Write a graph in memory as a graph file, and with ranks=[1, 2, 4] partition it. Returns its `GraphData`.
 
-    All arrays may be numpy's, torch's, or lists. edge_index: int (2, E), row 0 the sources, row 1 the destinations; a
-    node aggregates over its in-edges. features: (n, F), or a sparse matrix of SciPy, which stays sparse. labels: (n,)
-    of classes from 0 (-1 or NaN: none) or words, (n, C) of 0/1 for a multi-label task, or with
-    task='regression' (n,) or (n, T) of real numbers (NaN: not known). split: {'train': …, 'val':
-    …, 'test': …} of masks bool (n,) or node numbers, or one word for each node. edge_weight, edge_type: (E,).
-    edge_features: numbers (E, F_e) or (E,); an edge that undirected=True adds has those of its reverse. node_type:
-    (n,). node_ids: (n,), numbers or words by which edge_index names the nodes, in the order of the rows of all else;
-    the file keeps them, and results come with them (docs/results.md). num_nodes: where neither features nor labels say
-    it. links: {'val': …, 'test': …} of held-out edges for `--task links`, which are none of edge_index: pairs (m, 2),
-    or a mapping with OGB's names: edge (m, 2) and, if negatives are given, edge_neg (k, 2) that all are compared with;
-    or source_node (m,), target_node (m,) and target_node_neg (m, N). saving: fields of `Saving`, such as
-    undirected=True, fractions=(0.6, 0.2), ranks=4, force=True.
+    One process calls it, and it needs neither MPI nor torch. All arrays may be numpy's, torch's, or lists.
 
-    One process calls it, and it needs neither MPI nor torch. Raises GraphError for a graph that is not sound,
-    FormatError for arrays that are not what they should be, ConfigError for options; then no file is changed.
+    Args:
+        edge_index: int (2, E), row 0 the sources, row 1 the destinations; a node aggregates over its in-edges.
+        features: (n, F), or a sparse matrix of SciPy, which stays sparse.
+        labels: (n,) of classes from 0 (-1 or NaN: none) or words, (n, C) of 0/1 for a multi-label task, or with
+            task='regression' (n,) or (n, T) of real numbers (NaN: unknown).
+        split: {'train': …, 'val': …, 'test': …} of masks bool (n,) or node numbers, or one word for each node.
+        edge_weight, edge_type: (E,).
+        edge_features: numbers (E, F_e) or (E,). An edge added by undirected=True has the features of its reverse.
+        node_type: (n,).
+        node_ids: (n,), the numbers or words of nodes in edge_index, in the order of the rows. The file keeps them, and
+            results have them (docs/results.md).
+        num_nodes: n, if neither features nor labels have n rows.
+        links: {'val': …, 'test': …} of held-out edges for `--task links`, none of them in edge_index. Each is pairs
+            (m, 2) or a mapping with OGB's names: edge (m, 2), with edge_neg (k, 2) as negatives of all edges; or
+            source_node (m,), target_node (m,) and target_node_neg (m, N).
+        saving: fields of `Saving`, such as undirected=True, fractions=(0.6, 0.2), ranks=4, force=True.
+
+    Raises:
+        GraphError, FormatError, ConfigError: a graph that is not sound, unfit arrays, unfit options. No file changes.
     """
     how = _saving(saving)
     reporter = how.reporter or ScriptReporter()
@@ -171,7 +183,7 @@ def _saving(given: Mapping[str, Any]) -> Saving:
 
 
 def write_raw(path: str | Path, raw: RawGraph, how: Saving) -> GraphData:
-    """Write a `RawGraph` of arrays in memory as a graph file, and partition it if so many ranks are said."""
+    """Write a `RawGraph` of arrays in memory as a graph file, and partition it for the given numbers of ranks."""
     reporter = how.reporter or ScriptReporter()
     counts = None if how.ranks is None else rank_counts(how.ranks)
     if counts is not None and counts[-1] > raw.num_nodes:
@@ -193,10 +205,10 @@ def write_raw(path: str | Path, raw: RawGraph, how: Saving) -> GraphData:
 def partition(
     path: str | Path, ranks: int | Iterable[int], *, clusters: int | None = None, **options: Any
 ) -> dict[int, dict[str, Any]]:
-    """Cluster a graph file, once, and store in it how the clusters lie on so many ranks: one number, or several.
+    """Cluster a graph file, once, and store in it a map of the clusters for each number of ranks.
 
     clusters: their number (None: by the size of the graph). options: of `partition_graph`, such as method, balance,
-    seed, output. Returns {ranks: what is known of the map: imbalance, cut, halo rows}. One process calls it. Raises
+    seed, output. Returns {ranks: measures of the map: imbalance, cut, halo rows}. One process calls it. Raises
     ConfigError or GraphError.
     """
     return partition_graph(path, rank_counts(ranks), num_clusters=clusters, **options)

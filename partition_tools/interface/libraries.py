@@ -1,8 +1,7 @@
 """Graph files from the graph objects of other libraries: PyG's, DGL's, SciPy's and NetworkX's.
 
-What PyG and DGL keep by name goes through the same reader as the arrays of an archive (`named_arrays.py`), so
-that what would be lost is refused there and here in the same words. None of the libraries is imported: whoever has such
-an object has its library.
+The named arrays of PyG and DGL go through the reader of archives (`named_arrays.py`). So both refuse arrays that
+would be lost, in the same words. None of the libraries is imported: the caller's object brings its library.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,13 +31,18 @@ from partition_tools.workspace.progress import ScriptReporter
 def from_pyg(
     data: Any, path: str | Path, *, ignore: Sequence[str] = (), split_column: int | None = None, **saving: Any
 ) -> GraphData:
-    """Write a `Data` or `HeteroData` object of PyG as a graph file: edge_index, x, y, the masks, edge_weight,
-    edge_attr (features of edges), edge_type, node_type.
+    """Write a `Data` or `HeteroData` object of PyG as a graph file.
 
-    What else it holds and would be lost is refused, unless `ignore` names it (edge_label, say). split_column: of masks
-    with a column for each of several splits. saving: as of `save_graph`. Of HeteroData the types of nodes follow one
-    another and have as many columns as the widest, the others zeros after their own (`joined_types`). Raises what
-    `save_graph` raises.
+    The file gets edge_index, x, y, the masks, edge_weight, edge_attr (features of edges), edge_type and node_type. The
+    types of nodes of HeteroData follow one another. All have the columns of the widest, with zeros after their own
+    (`joined_types`). Errors: see `save_graph`; other tensors are an error too.
+
+    Args:
+        data: the object.
+        path: the graph file.
+        ignore: names of other tensors to leave out, such as edge_label.
+        split_column: the split, if masks have a column for each of several.
+        saving: see `save_graph`.
     """
     if not hasattr(data, "to_dict"):
         raise FormatError(f"expected a Data object of PyG, got {type(data).__name__}; of a data set give dataset[0]")
@@ -47,12 +51,12 @@ def from_pyg(
 
 
 def from_dgl(graph: Any, path: str | Path, *, ignore: Sequence[str] = (), **saving: Any) -> GraphData:
-    """Write a `DGLGraph` as a graph file: its edges, and of ndata feat, label and the masks, of edata the weight (w,
-    weight), the features (feat) and the type (etype, type). One of several types is joined as a HeteroData is.
+    """Write a `DGLGraph` as a graph file.
 
-    What else it holds and would be lost is refused, unless `ignore` names it (edge data as edge_NAME). saving: as of
-    `save_graph`. A DGLGraph stores directed edges: one of an undirected graph has both directions. Raises what
-    `save_graph` raises.
+    The file gets the edges; feat, label and the masks of ndata; the weight (w, weight), the features (feat) and the
+    type (etype, type) of edata. Several types are joined, see `save_pyg`. A DGLGraph stores directed edges: an
+    undirected graph has both directions. Errors: see `save_graph`; other data are an error too, unless `ignore` names
+    them (edge data as edge_NAME). saving: see `save_graph`.
     """
     arrays = named_of_dgl(graph, saving.get("reporter") or ScriptReporter())
     return save_named("DGL graph", arrays, path, ignore, None, saving)
@@ -126,10 +130,12 @@ def from_networkx(
 ) -> GraphData:
     """Write a graph of NetworkX as a graph file; the k-th of list(graph.nodes) is node k, and the file keeps its name.
 
-    features: the attribute of a node that holds its row of numbers, or the names of several that hold one number each.
-    label, split, weight: attributes of nodes (class or word; train, val or test) and of edges. What no node has is left
-    out; what some nodes lack is an error for features, and nothing for labels and splits. A Graph is undirected, a
-    DiGraph directed; multigraphs likewise. The rest is as of `save_graph`.
+    A Graph is undirected, a DiGraph directed; multigraphs likewise. An attribute without any node is left out. Features
+    that some nodes lack are an error; labels and splits may be missing. For the rest see `save_graph`.
+
+    Args:
+        features: the attribute with a node's row of numbers, or the names of several with one number each.
+        label, split, weight: attributes of nodes (class or word; train, val or test) and of edges.
     """
     arrays = arrays_of_networkx(graph, features, label, split, weight)
     _refuse_arguments(more, ("edge_index", "labels", "edge_weight", "num_nodes", "node_ids"))

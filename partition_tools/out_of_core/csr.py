@@ -20,8 +20,8 @@ _CARRIED = {"weight": np.float32, "kind": np.int32, "row": np.int64}
 
 @dataclass
 class CsrPiece:
-    """Consecutive edges of a CSR matrix. first_row: of the first edge; counts: int64, edges of it and of each row after
-    it. loops: self loops. prints: uint64 (2, 2), see `fingerprint`, of the edges and of their reverses.
+    """Consecutive edges of a CSR matrix. first_row: row of the first edge. counts: int64, edges of it and of each later
+    row. loops: number of self loops. prints: uint64 (2, 2), see `fingerprint`, of the edges and of their reverses.
     """
 
     records: Records

@@ -1,8 +1,8 @@
-"""The canonical edges of a graph whose edges do not fit memory: what `edges.canonical_edges` gives, bit for bit.
+"""The canonical edges of a graph whose edges do not fit memory; same bits as `edges.canonical_edges`.
 
-Edges are sorted by (destination, source, type, weight, row of features) in runs that are merged (sorting.py). Whether
-the graph is its own transpose is told by fingerprints of the edges and of their reverses, so that the sort by source is
-only made for graphs that need it. Memory: what the scratch directory allows, and 17 bytes per node.
+Edges are sorted by (destination, source, type, weight, row of features) in runs that are merged (sorting.py).
+Fingerprints of the edges and of their reverses show whether the graph is its own transpose. So only graphs that need it
+are sorted by source. Memory: the scratch directory's limit, and 17 bytes per node.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,11 +21,14 @@ from partition_tools.workspace.scratch import Scratch
 
 @dataclass
 class EdgeChunks:
-    """The edges of a graph, as many at a time as are wanted, checked.
+    """The checked edges of a graph, in chunks of any length.
 
-    chunk(start, stop) -> (src, dst, kind or None, weight or None) of the edges start … stop: int, int, int32, float32;
-    called by several threads. num_types: of the kinds. add_reverse: whether each edge gets a reverse, of kind num_types
-    + its own. featured: whether edges have rows of features, each that of its number.
+    Attributes:
+        chunk: (start, stop) -> (src, dst, kind or None, weight or None) of the edges start … stop: int, int, int32,
+            float32. Several threads call it.
+        num_types: number of kinds.
+        add_reverse: whether each edge gets a reverse, of kind num_types + its own.
+        featured: whether edges have rows of features; edge k has row k.
     """
 
     count: int
@@ -143,7 +146,7 @@ def _by_chunks(
     what: str,
     how: str = "",
 ) -> None:
-    """Sorted runs of edges under other keys: key(rows, columns) int64. what, how: words for the user."""
+    """Sorted runs of edges under other keys: key(rows, columns) int64. `what` and `how` are words for the user."""
     total, size = len(edges.indices), runs.size
 
     def one(index: int) -> Records:

@@ -1,7 +1,7 @@
-"""Edges on their way through a sort: a key of two node ids, and what the edge carries.
+"""Edges on their way through a sort: a key of two node ids, and the edge's data.
 
-A key is (row * n + column), one int64. Sorted records have ascending keys; equal keys are ordered by type, then by
-weight where that is asked for, and then by the rows of features, which is the canonical order of edges.py.
+A key is (row * n + column), one int64. Sorted records have ascending keys. Equal keys are ordered by type, then by
+weight on request, and then by the rows of features: the canonical order of edges.py.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class Records:
         return Records(self.key[rows], *(None if a is None else a[rows] for a in (self.kind, self.weight, self.row)))
 
     def sort(self, by_weight: bool) -> "Records":
-        """The records sorted, stable where they are not told apart; `self` is used up."""
+        """The records sorted, stable for equal ones; `self` is used up."""
         attributes = (self.row, self.weight if by_weight else None, self.kind)
         if self.kind is None and self.weight is None and self.row is None:
             self.key.sort()

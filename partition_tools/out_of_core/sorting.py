@@ -2,9 +2,9 @@
 
 A merge here is no queue of the smallest keys. Samples of the runs give keys that cut all of them into ranges of about
 the same number of records. A range is a slice of each run; it is read, sorted and handled in memory, all ranges apart
-from each other. So several cores work at a time, and no two ranges share a key, so that whatever concerns the records
-of one key (dropping duplicates, merging) is seen whole. (Knuth, "The Art of Computer Programming", volume 3, section
-5.4; the cuts are those of a sample sort.)
+from each other. So several cores work at a time. No two ranges share a key, so each sees all records of a key (for
+dropping duplicates, merging). (Knuth, "The Art of Computer Programming", volume 3, section 5.4; a sample sort cuts the
+same way.)
 """
 
 import functools
@@ -31,9 +31,9 @@ Advance = Callable[[int], object]
 
 
 def in_order(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-    """function(item) for each item, in their order, worked out ahead by as many threads as there are cores.
+    """function(item) for each item, in their order, computed ahead by one thread per core.
 
-    At most one result more than there are cores is held or under way. What a call raises is raised in its turn.
+    At most one result more than there are cores is held or under way. An error of a call is raised in its turn.
     """
     waiting: deque = deque()
     with ThreadPoolExecutor(len(cores.usable()), initializer=cores.use_all) as pool:
@@ -74,7 +74,7 @@ class Runs:
         return f"{self.name}/{run:05d}.{column}"
 
     def form(self, make: Callable[[int], Records], count: int, advance: Advance = lambda records: None) -> None:
-        """Add `count` runs, of what make(0), make(1), … give in any order; those that are there already stay.
+        """Add `count` runs from make(0), make(1), … in any order; existing runs stay.
 
         make: called by several threads. advance: called with the number of the records of each run.
         """
@@ -109,7 +109,7 @@ class Runs:
     def merged(self, work: Callable[[Records], _Result], advance: Advance = lambda records: None) -> Iterator[_Result]:
         """Yield work(records) of the sorted records of each range of keys, the ranges in ascending order.
 
-        work: called by several threads, with records of which no other range has an equal key.
+        work: called by several threads, with records whose keys no other range has.
         """
         wanted = chunk_records(self.scratch.memory, MOST_RANGE)
         number = self.count + len(self._beside)
@@ -150,7 +150,7 @@ class Runs:
 
 
 def _cuts(samples: list[np.ndarray], per_range: int, least: int) -> np.ndarray:
-    """Ascending distinct keys int64 that cut records into ranges of about so many samples each, none empty.
+    """Ascending distinct keys int64 that cut records into ranges of about equal numbers of samples, none empty.
 
     samples: sorted vectors of every k-th key. least: the smallest key of all. A range begins with its key.
     """

@@ -1,9 +1,9 @@
-"""METIS or KaMinPar: what METIS would take is foretold from the degrees, before hours or all of the memory are spent.
+"""METIS or KaMinPar: a forecast of METIS's memory and time from the degrees, before they are spent.
 
 METIS holds the graph at every level of its multigrid, in 64-bit numbers, and merges two nodes only where few edges
-meet: on a graph of hubs most nodes find no partner, so the levels stay large and are many. Most edges of such a graph
-take no part (`weights`); those that do are the dearer the more skewed it is. The constants are fits to whole
-dissections; docs/preparing-measured.md says on which graphs, and how good they are.
+meet. On a graph of hubs most nodes find no partner, so the levels stay large and are many. Most edges of such a graph
+take no part (`weights`). The more skewed the graph, the more each of the others costs. The constants are fits to whole
+dissections; docs/preparing-measured.md names the graphs and the errors.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ LONG_SECONDS, LONG_RATIO = 300.0, 4.0
 
 @dataclass(frozen=True)
 class Forecast:
-    """What METIS takes: edges that may take part, bytes above the graph itself, and seconds of one core."""
+    """METIS's costs: edges that may take part, bytes above the graph itself, and seconds of one core."""
 
     edges: float
     bytes: int
@@ -37,8 +37,8 @@ class Forecast:
 def forecast(num_edges: int, degrees: np.ndarray) -> Forecast:
     """METIS's memory and time on a graph.
 
-    num_edges: directed edges of the symmetric pattern of the graph. degrees: int (n,), or those of a sample of the
-    nodes drawn evenly.
+    num_edges: directed edges of the symmetric pattern of the graph. degrees: int (n,), or degrees of an even sample of
+    the nodes.
     """
     share, edges = skew(np.asarray(degrees)), num_edges * most_edges(degrees)
     return Forecast(
@@ -51,9 +51,9 @@ def forecast(num_edges: int, degrees: np.ndarray) -> Forecast:
 def choose(num_edges: int, degrees: np.ndarray, memory: int, reporter: Reporter) -> Any:
     """The module of the method that `--method auto` stands for: METIS, unless it would not fit or take much longer.
 
-    memory: bytes that may be taken (`workspace.budget.memory_budget`). Other arguments: as of `forecast`. Says so where
-    it is not METIS, and warns where KaMinPar is wanted and not installed. Raises GraphError where METIS does not fit
-    and KaMinPar is not installed.
+    memory: bytes that may be taken (`workspace.budget.memory_budget`). Other arguments: see `forecast`. It logs a
+    choice other than METIS, and warns if KaMinPar would be better and is not installed. Raises GraphError if METIS does
+    not fit and KaMinPar is not installed.
     """
     metis_takes = forecast(num_edges, degrees)
     takes = f"METIS would take about {metis_takes.bytes / 2**30:.1f} GiB and {_time(metis_takes.seconds)}"

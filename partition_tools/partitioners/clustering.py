@@ -22,7 +22,7 @@ EDGE_BYTES, ATTRIBUTE_BYTES, NODE_BYTES = 40, 8, 60
 
 
 def needed_bytes(meta: GraphMeta) -> int:
-    """Bytes that the edges of a graph take to be clustered and put in order in memory, without what METIS takes."""
+    """Bytes for clustering and ordering the edges of a graph in memory, without METIS's own."""
     numbers = 2 if meta.num_edge_features else 0  # of their rows, as long as two attributes
     each = EDGE_BYTES + ATTRIBUTE_BYTES * (meta.weighted + meta.typed + numbers)
     return meta.num_edges * each * (1 if meta.undirected else 2) + meta.num_nodes * NODE_BYTES

@@ -1,11 +1,10 @@
 """Nested dissection: a graph is split into eight parts, each of those into eight, and so on down to K clusters.
 
-Clusters are numbered in that order. Against one call for all K clusters, maps of the clusters to a few ranks have fewer
-halo rows, as few as splitting the graph into that many parts alone, because the large cuts were chosen on the whole
-graph and not among the borders of small clusters. And consecutive clusters are neighbours at every scale, which is the
-order that caches want.
+Clusters are numbered in that order. Maps of the clusters to a few ranks have fewer halo rows than after one call for
+all K clusters: as few as a split into that many parts alone. The reason: the large cuts are chosen on the whole graph,
+not among the borders of small clusters. Consecutive clusters are neighbours at every scale, an order that suits caches.
 
-What splits a graph is a function, METIS's or KaMinPar's. What nodes and edges weigh is in `weights`.
+A function splits a graph: METIS's or KaMinPar's. `weights` has the weights of nodes and edges.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,8 +34,9 @@ The data of the graph are weights of the edges; shares are the relative weights 
 
 @dataclass
 class Part:
-    """What is split. nodes: int64 (m,), their ids in the whole graph. graph: scipy CSR (m, m) of edge weights uint8,
-    symmetric, without self loops and parallel edges. weights: int64 (m,), of the nodes.
+    """A part to split. nodes: int64 (m,), ids in the whole graph. weights: int64 (m,), of the nodes.
+
+    graph: scipy CSR (m, m) of edge weights uint8, symmetric, without self loops and parallel edges.
     """
 
     nodes: np.ndarray

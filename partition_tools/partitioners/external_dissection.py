@@ -1,8 +1,8 @@
 """Clusters of a graph that does not fit memory.
 
-The whole graph is split into a few parts by a program that keeps it compressed (KaMinPar); the edges within each part
-are written apart, and a part that fits is dissected further in memory, as `partitioners.dissection` does it for small
-graphs. So the large cuts are chosen on the whole graph, and memory is that of the largest part.
+KaMinPar, which keeps the whole graph compressed, splits it into a few parts. The edges within each part are written
+apart, and `partitioners.dissection` dissects a part that fits further in memory. So the large cuts are chosen on the
+whole graph, and the largest part decides the memory.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ PART_BYTES = 40
 def external_clusters(asked: ClusterRequest, split: Split, scratch: Scratch, reporter: Reporter) -> Clusters:
     """The clusters of a graph whose indices may be anything that slices.
 
-    split: what dissects parts that fit in memory. Memory: what KaMinPar takes for the whole graph (see `partition
-    --help`), else what the scratch directory allows, and 40 bytes per node.
+    split: dissects parts that fit in memory. Memory: KaMinPar's for the whole graph (see `partition --help`), else the
+    scratch directory's limit, and 40 bytes per node.
     """
     num_clusters, seed, progress = asked.num_clusters, asked.seed, asked.progress
     if not scratch.done("order"):

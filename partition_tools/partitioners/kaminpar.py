@@ -2,7 +2,7 @@
 
 Gottesbüren, Heuer, Sanders, Schulz, Seemaier, "Deep Multilevel Graph Partitioning", ESA 2021; with the graph in memory
 compressed: Salwasser, Seemaier, Gottesbüren, Sanders, "Tera-Scale Multilevel Graph Partitioning", IPDPS 2025. The graph
-goes to KaMinPar as a file, into a process of its own: what it prints is caught, and its memory is given back. Parts
+goes to KaMinPar as a file, into a process of its own: its output is caught, and its memory is given back. Parts
 that METIS splits sooner than a process starts are left to METIS.
 
 The seed is set, but threads race: with one thread a result can be repeated, with several it cannot.
@@ -88,7 +88,7 @@ def kaminpar_split(
 
     threads: None for as many as this process may use. shares: relative weights of the parts (num_parts,), None for
     equal ones. A part is at most `epsilon` above its share where the weights of the nodes allow it. The answer lies
-    beside the graph for a moment, in a file of 4 n bytes. Raises GraphError for more than MOST_PARTS parts, where
+    next to the graph for a moment, in a file of 4 n bytes. Raises GraphError for more than MOST_PARTS parts, where
     KaMinPar is not installed, where the file is not a whole one, and where it fails.
     """
     if not 1 <= num_parts <= MOST_PARTS:

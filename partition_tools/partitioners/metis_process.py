@@ -1,8 +1,8 @@
 """METIS in a process of its own, one for all splits: METIS may read memory that it never wrote, and end its process.
 
 That is a known fault of its coarsening (METIS, issue 73), seen on a small skewed graph with weights of nodes and edges.
-Another seed makes other coarse graphs, and a split without weights of edges has not been seen to fail, so both are
-tried before giving up. Graphs and answers go through pipes. Maps of clusters call METIS in their own process
+Another seed makes other coarse graphs, and a split without weights of edges was never seen to fail. So both are tried
+before giving up. Graphs and answers go through pipes. Maps of clusters call METIS in their own process
 (`placement.clusters`): training makes them too.
 """
 

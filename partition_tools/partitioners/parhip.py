@@ -1,9 +1,9 @@
 """ParHIP's binary graph format, the one that KaMinPar reads, written block after block.
 
-A file holds three 64-bit numbers (version bits, nodes, directed edges), one offset for each node and one for the end,
-counted in bytes from the start of the file, then the neighbours of node 0, of node 1 and so on, then the weights of the
-nodes and of the edges. The version bits say what is left out or narrow (KaHIP v3, User Guide, section 3). The adjacency
-comes from an iterator, so a graph that does not fit memory can be written.
+A file starts with three 64-bit numbers (version bits, nodes, directed edges). Then comes one offset for each node and
+one for the end, in bytes from the start of the file. The neighbours of node 0, of node 1 and so on follow, then the
+weights of nodes and edges. The version bits mark missing and narrow parts (KaHIP v3, User Guide, section 3). The
+adjacency comes from an iterator, so a graph that does not fit memory can be written.
 """
 
 from collections.abc import Iterable
@@ -30,11 +30,17 @@ def write_parhip(
 ) -> None:
     """Write an undirected graph.
 
-    num_neighbours: int64 (n,), how many each node has. blocks: the neighbours, int, row after row, cut anywhere; their
-    lengths sum to that of num_neighbours. The graph must be symmetric, without self loops and parallel edges; this is
-    not checked. vertex_weights: positive int (n,), or None for ones. edge_weights: positive int below 2^32, in blocks
-    in the order of the neighbours, iterated over when those are written, or None for ones. Memory: one block, and rows
-    by the million. Raises GraphError where counts do not agree, and OSError as files do.
+    The graph must be symmetric, without self loops and parallel edges; this is not checked. Memory: one block, and rows
+    by the million.
+
+    Args:
+        num_neighbours: int64 (n,), the degree of each node.
+        blocks: the neighbours, int, row after row, cut anywhere; as many as num_neighbours sums to.
+        vertex_weights: positive int (n,), or None for ones.
+        edge_weights: positive int below 2^32, in blocks in the order of the neighbours, read after them; None for ones.
+
+    Raises:
+        GraphError, OSError: counts do not agree, or the file cannot be written.
     """
     num_neighbours = np.asarray(num_neighbours)
     if len(num_neighbours) != num_nodes or (vertex_weights is not None and len(vertex_weights) != num_nodes):
@@ -78,7 +84,7 @@ def _write_blocks(file: BinaryIO, blocks: Iterable[np.ndarray], dtype: type, exp
 
 
 def whole_nodes(path: str | Path) -> int:
-    """The number of nodes of a file that is as long as its heading says. Raises GraphError for any other."""
+    """The number of nodes of a file. Raises GraphError if its length does not agree with its heading."""
     heading = np.fromfile(path, np.uint64, HEADING)
     if len(heading) == HEADING:
         version, nodes, edges = (int(number) for number in heading)

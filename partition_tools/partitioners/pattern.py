@@ -76,7 +76,7 @@ def _entries(edges: Edges, first: int, end: int) -> tuple[np.ndarray, np.ndarray
 
 
 def whole_pattern(edges: Edges, edges_out: Edges | None, scratch: Scratch, reporter: Reporter) -> Pattern:
-    """The `Pattern` of what of a graph takes part in a split (`partitioners.weights`). edges, edges_out: as in
+    """The `Pattern` of a graph's part in a split (`partitioners.weights`). edges, edges_out: see
     `GraphData`; indices may be anything that slices. Memory: 40 bytes per node, and blocks of edges.
     """
     n = len(edges.indptr) - 1

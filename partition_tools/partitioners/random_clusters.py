@@ -15,7 +15,7 @@ clusters = metis.clusters
 
 
 def ranks(sizes: np.ndarray, graph: Csr, num_ranks: int, seed: int) -> np.ndarray:
-    """Clusters to ranks, see `hpcgnn.placement.clusters.deal_clusters`; of several weights the first counts, since what
-    is dealt at random is near balance in all.
+    """Clusters to ranks, see `hpcgnn.placement.clusters.deal_clusters`; of several weights the first
+    counts, since a random deal is near balance in all.
     """
     return deal_clusters(sizes.reshape(len(sizes), -1)[:, 0], num_ranks, seed)

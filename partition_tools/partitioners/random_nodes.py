@@ -1,4 +1,4 @@
-"""Nodes in random order: no locality at all, the baseline that shows what partitioning is worth.
+"""Nodes in random order: no locality at all, the baseline that shows the worth of partitioning.
 
 The order depends on the seed and the original ids only, not on the order of the file that it is made from.
 """

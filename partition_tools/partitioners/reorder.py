@@ -35,7 +35,7 @@ def reordered(
 
     order: int64 (n,) permutation. on_disk: the edges are anything that slices, and are sorted in files; else they are
     in memory. The result is the same, bit for bit. Dense features that do not fit in half of the memory go through
-    files. Memory: the new edges beside the old ones, or what the scratch directory allows; 40 bytes per node.
+    files. Memory: the new edges and the old ones, or the scratch directory's limit; 40 bytes per node.
     """
     n = len(order)
     place = np.empty(n, np.int64 if on_disk else data.edges.indices.dtype)

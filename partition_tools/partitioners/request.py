@@ -1,4 +1,4 @@
-"""What a method of partitioning is asked for."""
+"""The request to a method of partitioning."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

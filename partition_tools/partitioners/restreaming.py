@@ -1,12 +1,11 @@
 """Blocks of a graph that is read from disk a few times: memory for the nodes alone, whatever the number of edges.
 
 This is restreamed Fennel. Tsourakakis, Gkantsidis, Radunovic, Vojnovic, "FENNEL: Streaming Graph Partitioning for
-Massive Scale Graphs", WSDM 2014: nodes come one after another, and each goes to the block where it has most neighbours,
-less a price that rises with the weight of the block. Nishimura and Ugander, "Restreaming Graph Partitioning", KDD 2013:
-later passes move nodes with the blocks of all their neighbours known, which takes most of the way to a multilevel
-method's cut. Streaming methods that hold a buffer and work on it with several levels (HeiStream, Faraj and Schulz, JEA
-2022) cut better in one pass, but there is time for several here, and blocks are many more than clusters, which METIS
-then puts together on the graph of blocks, where the edges between them are known exactly.
+Massive Scale Graphs", WSDM 2014: nodes come one after another. Each goes to the block with most of its neighbours, less
+a price that rises with the weight of the block. Nishimura and Ugander, "Restreaming Graph Partitioning", KDD 2013:
+later passes know the blocks of all neighbours, and come close to a multilevel method's cut. Streaming methods with
+several levels on a buffer (HeiStream, Faraj and Schulz, JEA 2022) cut better in one pass, but there is time for several
+here. Blocks are many more than clusters; METIS puts them together on the graph of blocks, whose edges are exact.
 
 Nodes are handled in buffers of whole rows: all nodes of a buffer see the blocks as they were before it. That makes the
 result the same on every machine, and lets numpy do the work.
@@ -49,9 +48,9 @@ def clusters(asked: ClusterRequest) -> Clusters:
 
 
 def restreamed_clusters(graph: Edges, nodes: np.ndarray, weights: np.ndarray, asked: ClusterRequest) -> Clusters:
-    """The clusters of the whole graph that is asked for.
+    """The clusters of the whole graph of a request.
 
-    graph, nodes, weights: what takes part in a split, as in `weights.Weighed`; the indices of the graph may be anything
+    graph, nodes, weights: the parts of a split, see `weights.Weighed`; the indices of the graph may be anything
     that slices. Nodes of a block stay in their old order. Deterministic. Needs n >= K. Memory: 60 bytes per node, and
     the graph of the blocks.
     """

@@ -1,16 +1,17 @@
-"""What nodes and edges count for when a graph is split, and which of them are left out: what hubs ask for.
+"""Weights of nodes and edges in a split, and the parts of a graph with hubs that a split leaves out.
 
-What splits a graph balances one weight, but a rank's memory goes with its nodes and its time with its edges too. So a
-node of a skewed graph weighs its degree and something more: then no cluster is large in either, and maps of clusters to
-ranks can balance both.
+A splitter balances one weight, but a rank's memory grows with its nodes and its time with its edges too. So a node of a
+skewed graph weighs its degree and a constant. Then no cluster is large in either, and maps of clusters to ranks can
+balance both.
 
-What is to be few is not the edges between parts but the halo rows. A node of many neighbours is wanted everywhere
-whatever is done, a node of few only where they are. So on skewed graphs an edge weighs what it will probably save: the
-chance that none of the other neighbours of one end is in the part of the other end, and the same the other way. An edge
-between two hubs saves nothing and is left out, which on a graph of heavy tails is most of them: what splits the rest
-takes a small part of the time and memory. A hub that has hardly any other neighbours keeps its edges: it may be in a
-dense community. Nodes without edges can go anywhere. They are left out too, and make clusters of their own, with which
-maps even out the numbers of nodes.
+The aim is few halo rows, not few edges between parts. All parts need a hub anyway; a node of few neighbours is needed
+only where they are. So on skewed graphs an edge weighs its probable saving. That is the chance that no other neighbour
+of one end is in the part of the other end, and the same the other way.
+
+An edge between two hubs saves nothing and is left out. Most edges of a graph of heavy tails are such edges, so the
+split takes a small part of the time and memory. A hub with hardly any other neighbours keeps its edges: it may be in a
+dense community. Nodes without edges are left out too. They make clusters of their own, which even out the numbers of
+nodes in maps.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,9 +33,13 @@ BLOCK = 1 << 22  # edges that are looked at together
 
 @dataclass(frozen=True)
 class Weighed:
-    """The nodes of a graph that are split. nodes: int64 (m,), rising. weights: int64 (m,). pull: uint8 (m,), what each
-    adds to the weights of its edges; hubs: bool (n,), of all nodes those with no edges among each other. None where all
-    edges are there and alike.
+    """The nodes of a split.
+
+    Attributes:
+        nodes: int64 (m,), rising.
+        weights: int64 (m,).
+        pull: uint8 (m,), each node's share in the weights of its edges; None if all edges are alike.
+        hubs: bool (n,), the nodes whose edges among each other are left out; None if none are.
     """
 
     nodes: np.ndarray
@@ -44,9 +49,9 @@ class Weighed:
 
 
 def weigh(degrees: np.ndarray) -> Weighed:
-    """What takes part in a split, and its weights. degrees: int (n,), edges of each node in both directions.
+    """The parts of a split, and their weights. degrees: int (n,), edges of each node in both directions.
 
-    A hub has more edges than the mean of the nodes with edges, and so many that they weigh nothing by themselves.
+    A hub has more edges than the mean of the nodes with edges, and enough for edges of weight 0 by themselves.
     """
     degrees = np.asarray(degrees, np.int64)
     if not is_skewed(degrees):
@@ -110,7 +115,7 @@ def clusters_of_connected(num_nodes: int, num_connected: int, num_clusters: int)
 def with_isolated(
     clusters: list[np.ndarray], nodes: np.ndarray, num_nodes: int, num_clusters: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(order int64 (n,) of old node ids, offsets int64 (K + 1,)) of the clusters of some nodes and those of the rest.
+    """(order int64 (n,) of old node ids, offsets int64 (K + 1,)) of the clusters of some nodes and of the rest.
 
     clusters: int64 arrays of nodes, K of them or fewer. nodes: int64 (m,), rising, all that are in them. The rest makes
     the clusters that are missing; where none is missing, it is dealt to all.

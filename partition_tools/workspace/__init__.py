@@ -1,1 +1,1 @@
-"""What every command works with: progress and warnings, memory, the scratch directory, one writer for one file."""
+"""Tools of every command: progress and warnings, memory, the scratch directory, one writer for one file."""

@@ -1,4 +1,4 @@
-"""How much memory a tool may take: what the user says, else a part of what the machine or the job leaves."""
+"""The memory that a tool may take: the user's --memory, else a part of the free memory of the machine or job."""
 
 import os
 import re
@@ -32,5 +32,5 @@ def available_memory() -> int:
 
 
 def memory_budget(said: int | None) -> int:
-    """Bytes to work in: what `--memory` says (None: SHARE of what is available)."""
+    """Bytes to work in: `--memory` (None: SHARE of the available memory)."""
     return max(int(SHARE * available_memory()), SMALLEST) if said is None else said

@@ -1,8 +1,7 @@
 """One writer for one target: two imports of the same name would each work for hours, and the slower one silently win.
 
-The right to write is a lock on a hidden file beside the target. The kernel takes the lock back from a process that is
-killed, so nothing has to be cleaned up by hand. The next writer, which is then alone, removes what a killed one left
-half-written.
+The right to write is a lock on a hidden file next to the target. The kernel takes the lock back from a killed process,
+so nobody has to clean up by hand. The next writer, then alone, removes the half-written files of a killed one.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""What a long run tells its user: bars on a terminal, now and then a line in a log, nothing from Python.
+"""Progress of a long run: bars on a terminal, now and then a line in a log, nothing from Python.
 
-A bar in a batch log is thousands of lines of control characters; silence for an hour is no better. The three cases are
-decided here once, so that the working code only says what it is doing.
+A bar in a batch log is thousands of lines of control characters; silence for an hour is no better. This module decides
+between the three cases. The working code only names its stage.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ SECONDS, PART = 30.0, 0.1
 
 
 class Reporter:
-    """Reports stages, progress and warnings on `stream`; Reporter() is silent. `warnings` keeps what was warned of."""
+    """Reports stages, progress and warnings on `stream`; Reporter() is silent. `warnings` keeps the warnings."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = stream

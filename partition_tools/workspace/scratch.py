@@ -1,8 +1,8 @@
-"""The scratch directory of one job: what is finished in it stands under its final name, so a killed job can go on.
+"""The scratch directory of one job: finished files have their final names, so a killed job can go on.
 
-Nothing in it is ever changed after it was finished. A file is written under a temporary name and renamed. A job that is
-started again with the same arguments finds what was finished and does the rest; a job with other arguments, or over
-another input, has another identity and begins anew.
+A finished file never changes. A file is written under a temporary name and renamed. A job that starts again with the
+same arguments finds the finished files and does the rest. A job with other arguments, or over another input, has
+another identity and begins anew.
 """
 
 import contextlib
@@ -23,11 +23,15 @@ IDENTITY = "identity.json"
 
 
 class Scratch:
-    """A directory for files that a job needs on its way.
+    """A directory for a job's temporary files.
 
-    directory: made if it is not there; removed by `remove`. identity: what the results depend on, any JSON value; a
-    directory of another identity is emptied first. memory: bytes that the job may hold at a time. Raises FormatError
-    where the directory cannot be written.
+    Args:
+        directory: made if it is missing; `remove` removes it.
+        identity: the facts that decide the results, any JSON value. A directory of another identity is emptied first.
+        memory: bytes that the job may hold at a time.
+
+    Raises:
+        FormatError: the directory cannot be written.
     """
 
     def __init__(self, directory: str | Path, identity: Any, memory: int) -> None:
@@ -120,7 +124,7 @@ class Scratch:
             np.save(file, array)
 
     def load(self, name: str) -> np.ndarray:
-        """A finished array, mapped and read-only: what is not looked at takes no memory."""
+        """A finished array, mapped and read-only: parts that nobody reads take no memory."""
         path = self.path(name)
         try:
             return np.load(path, mmap_mode="r")
@@ -136,7 +140,7 @@ class Scratch:
             return np.fromfile(file, dtype, stop - start)
 
     def once(self, name: str, value: int) -> int:
-        """`value`, or what it was when it was asked for first in this directory."""
+        """`value`, or its first value in this directory."""
         if not self.done(name):
             self.save(name, np.array(value))
         return int(np.load(self.path(name)))
@@ -152,7 +156,7 @@ class Scratch:
 
 
 def fingerprint(path: str | Path) -> list[Any]:
-    """What tells an input from a changed one without reading it: names, sizes and times of a file or of a folder's."""
+    """Names, sizes and times of a file or of a folder's files: they show a changed input without reading it."""
     path = Path(path)
     files = [path]
     if path.is_dir():  # hidden files are locks and scratch directories, not input

@@ -1,4 +1,4 @@
-"""Arrays that a reader makes: in memory if they are small beside it, else in files of the scratch directory."""
+"""Arrays that a reader makes: in memory if they are a small part of it, else in files of the scratch directory."""
 
 import hashlib
 import math
@@ -14,7 +14,7 @@ PART = 16
 
 
 def is_large(num_bytes: int, scratch: Scratch) -> bool:
-    """Whether so many bytes are too many to be held beside others."""
+    """Whether an array of this size is too large to be held in addition to others."""
     return num_bytes > scratch.memory // PART
 
 
@@ -39,5 +39,5 @@ def filled(
 
 
 def key_of(path: Path) -> str:
-    """A name in the scratch directory for what is made of an input file."""
+    """A name in the scratch directory for arrays of an input file."""
     return f"{path.name.split('.')[0]}-{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"

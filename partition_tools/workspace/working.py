@@ -1,4 +1,4 @@
-"""The memory and the scratch directory that a command works in: its two options, and what they mean."""
+"""The memory and the scratch directory that a command works in: its two options, and their meaning."""
 
 import argparse
 import contextlib
@@ -21,14 +21,14 @@ def add_memory_options(parser: argparse.ArgumentParser) -> None:
         "--memory",
         metavar="SIZE",
         type=_memory,
-        help="such as 8G: what is larger goes through files of the scratch directory (default: half of what is free)",
+        help="memory to work in, such as 8G (default: half of the free memory). Larger data go to files of --scratch.",
     )
     parser.add_argument(
         "--scratch",
         type=Path,
         metavar="DIR",
-        help="where the directory of these files is made, .NAME.work for the output file NAME; it is removed at the "
-        "end, and after a kill the same command goes on in it (default: beside the output)",
+        help="parent of the scratch directory .NAME.work of output NAME (default: the output's folder). It is removed "
+        "at the end. After a kill the same command continues from it.",
     )
 
 
@@ -40,7 +40,7 @@ def _memory(text: str) -> int:
 
 
 def scratch_directory(output: str | Path, place: str | Path | None) -> Path:
-    """Where the scratch directory for an output file is. place: None for beside the output."""
+    """The scratch directory for an output file. place: its parent; None: the output's folder."""
     output = Path(os.path.realpath(output))  # of a link the file that it leads to
     if place is None:
         return output.parent / f".{output.name}.work"
@@ -56,13 +56,19 @@ def working(
     memory: int | None,
     reporter: Reporter,
 ) -> Iterator[Scratch]:
-    """A `Scratch` for the body, removed at its end and where the input is at fault.
+    """A `Scratch` for the body, removed at its end and after a fault of the input.
 
-    output: the file that is made; the directory is named after it. place: where the directory is made (None: beside the
-    output). identity: see `Scratch`. memory: bytes (None: half of what is free).
+    After a signal, a full disk or a failure of this program the directory stays if any file in it is finished. The same
+    call continues from it.
 
-    After a signal, a full disk or a failure of this program it is left for the same call to go on in, if anything in
-    it is finished. FormatError for a directory that cannot be made, or that another process works in.
+    Args:
+        output: the output file; the directory is named after it.
+        place: the directory's parent (None: the output's folder).
+        identity: see `Scratch`.
+        memory: bytes (None: half of the free memory).
+
+    Raises:
+        FormatError: the directory cannot be made, or another process works in it.
     """
     directory = scratch_directory(output, place)
     with contextlib.suppress(OSError):  # told below

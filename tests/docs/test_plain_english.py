@@ -28,12 +28,7 @@ HIDDEN = re.compile(
 CEILING = 4.0
 # Texts that are not rewritten yet. A number here may only fall; delete it once it is at most CEILING.
 RECORDED: dict[str, float] = {
-    "help of partition_tools": 8.6,
-    "hpcgnn/exchange": 17.0,
-    "hpcgnn/graph": 17.0,
     "hpcgnn/ops": 12.2,
-    "hpcgnn/placement": 4.0,  # its sentences are long
-    "partition_tools": 17.5,
 }
 
 

@@ -1,8 +1,8 @@
 """The halo of a node: all rows of another node that some of its ranks need, planned by its ranks together.
 
-Each rank knows its own needs. The pairs of nodes are dealt to the ranks of both: one rank of each node, the planner of
-the pair, gets the needs of the others of its node, makes one list of them, and sends it to the planner on the other
-end. Plans lie in memory that the ranks of the node share (see exchange/peers.py).
+Each rank knows its own needs. The pairs of nodes are dealt to the ranks of both. One rank of each node, the planner of
+the pair, makes one list of its node's needs, and sends it to the planner on the other end. Plans lie in
+memory that the ranks of the node share (see exchange/peers.py).
 """
 
 from collections.abc import Iterable

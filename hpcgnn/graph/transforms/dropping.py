@@ -1,13 +1,12 @@
-"""The graph of which other edges are left out in every epoch (DropEdge: Rong et al., ICLR 2020).
+"""A graph that leaves out other edges in every epoch (DropEdge: Rong et al., ICLR 2020).
 
-Which edges these are is a draw for the original ids of both ends, and for an undirected graph one draw for an edge and
-its reverse. So the owner of either end leaves out the same ones, at any number of ranks. What is left is written into
-blocks of the same rows, columns and plan, in which streams and operators see an ordinary graph: so every layer can do
-with it. That takes 1 − P of the edges' memory once more. To draw for them as they are summed would take none, but a
-draw in every pass of every layer, and kernels that do so for each operator.
+The original ids of both ends decide the draw of an edge; in an undirected graph an edge and its reverse have one draw.
+So the owner of either end leaves out the same edges, at any number of ranks. The others are written into blocks of the
+same rows, columns and plan. Streams and operators see an ordinary graph there, so every layer works. That takes 1 − P
+of the edges' memory once more. Draws inside the sums would take no memory, but time in every pass of every layer, and
+kernels for each operator.
 
-Degrees are those of the edges that are left, as the paper has it. They are all here, since a rank has all edges of its
-own nodes.
+Degrees count the remaining edges, as in the paper. A rank has all edges of its own nodes, so it can count them.
 """
 
 import math
@@ -31,12 +30,15 @@ Degrees = tuple[torch.Tensor, torch.Tensor]
 
 
 class DroppedEdges:
-    """The edges of a LocalGraph that are left of each epoch.
+    """The remaining edges of a LocalGraph in each epoch. Nothing is collective.
 
-    whole: LocalGraph, whose plans send rows; halo_ids: int64, original ids of the halo of each direction; rate: the
-    probability P, below 1, with which an edge is left out; undirected: whether an edge and its reverse are one edge;
-    degrees: those of the edges that are left in the whole graph, where `whole` has some of them only (None: they are
-    counted here). local: the LocalGraph of what is left, after `draw`. Nothing is collective.
+    Attributes:
+        whole: LocalGraph, whose plans send rows.
+        halo_ids: int64, original ids of the halo of each direction.
+        rate: the probability P, below 1, of leaving an edge out.
+        undirected: whether an edge and its reverse are one edge.
+        degrees: degrees of the remaining edges in the whole graph, if `whole` has only a part; None: counted here.
+        local: the LocalGraph of the remaining edges, after `draw`.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class DroppedEdges:
         self._key, self._drawn, self._counted = key, False, False
 
     def draw(self) -> None:
-        """Write what is left in this epoch to `local`, unless that is done."""
+        """Write this epoch's remaining edges to `local`, unless that is done."""
         if self._drawn:
             return
         for each in self._directions:
@@ -73,7 +75,7 @@ class DroppedEdges:
         self._drawn = self._counted = True
 
     def degrees(self) -> Degrees:
-        """Those of this epoch's edges."""
+        """The degrees of this epoch's edges."""
         if not self._counted:
             for each in self._directions:
                 each.draw(self._key, copies=False)
@@ -82,13 +84,13 @@ class DroppedEdges:
 
     @property
     def kept_bytes(self) -> int:
-        """What the blocks of the edges that are left take."""
+        """Bytes of the blocks of remaining edges."""
         return sum(block.nbytes for each in self._directions for _, block, _ in each.blocks)
 
 
 class _Direction:
-    """One direction of the edges. left: the Adjacency of what is left. blocks: [(a block of the whole, that of what is
-    left, original ids of its columns)].
+    """One direction of the edges. left: the Adjacency of the remaining edges. blocks: [(a block of the whole, its block
+    of remaining edges, original ids of its columns)].
     """
 
     def __init__(
@@ -103,7 +105,7 @@ class _Direction:
         self.left = replace(whole, own=own, halo=others, degree=self._degree)
 
     def draw(self, key: int, copies: bool = True) -> None:
-        """Write the blocks of what is left, and the degrees; or these alone."""
+        """Write the blocks of remaining edges, and the degrees; or these alone."""
         self._degree.zero_()
         for block, left, ids in self.blocks:
             room = kernels.Columns(left.indices, left.weight, left.edge) if copies else None
@@ -126,7 +128,7 @@ class _Direction:
         )
 
     def _room(self, block: Block, ids: torch.Tensor) -> Block:
-        """A Block for what is left of a block, empty."""
+        """An empty Block for the remaining edges of a block."""
         indptr = torch.zeros_like(block.indptr)
         loops = self._drop(block, ids, 0, _NOTHING, indptr, None)
         count = block.num_edges

@@ -1,7 +1,7 @@
 """The edges between some rows and some columns of a rank's adjacency, with a halo of their own.
 
-It goes over the edges some rows at a time, once to count them and once to take them: beside the whole graph a rank
-holds what comes of it, and of the edges to other ranks what is needed to agree on their halo.
+It goes over the edges some rows at a time, once to count them and once to take them. In addition to the whole graph a
+rank holds the result, and enough of the edges to other ranks for agreeing on their halo.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,14 +24,14 @@ _MAKING = 40
 
 @dataclass(frozen=True)
 class FilteredSize:
-    """Bytes of one rank. held: of what `filtered` gives; making: what it takes besides, for a while."""
+    """Bytes of one rank. held: of the result of `filtered`; making: of its temporary memory."""
 
     held: int
     making: int
 
 
 def numbers(mask: torch.Tensor) -> torch.Tensor:
-    """int32 (n,): the number of each node among those of the mask, -1 for the others."""
+    """int32 (n,): the number of each node among the nodes of the mask, -1 for the others."""
     return torch.where(mask, torch.cumsum(mask, 0, dtype=torch.int32) - 1, -1)
 
 
@@ -58,8 +58,9 @@ def filtered(
 def filtered_size(
     adjacency: Adjacency, row_number: torch.Tensor, column_number: torch.Tensor, comm: Communicator
 ) -> FilteredSize:
-    """What `filtered` takes between rows and columns of these numbers. Collective. On one rank `held` is exact; on more
-    it takes for granted that rows fall into as many rounds as before, and that as many are sent.
+    """The memory of `filtered` between rows and columns of these numbers. Collective.
+
+    On one rank `held` is exact. On more it assumes the same number of rounds and of sent rows as before.
     """
     remote = gather_halo(adjacency.plan, column_number, comm)
     num_rows = int((row_number >= 0).sum())
@@ -83,8 +84,13 @@ def _owners(plan: HaloPlan) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Tile:
-    """Edges of a block whose both ends have a number. edges: int64 (E,), which ones of the block; columns: int32
-    (E,), the numbers there; rows: int32 (R,), the numbers of their rows; counts: int64 (R,), edges of each.
+    """Edges of a block with numbers at both ends.
+
+    Attributes:
+        edges: int64 (E,), their numbers in the block.
+        columns: int32 (E,), the numbers of their columns.
+        rows: int32 (R,), the numbers of their rows.
+        counts: int64 (R,), edges of each row.
     """
 
     edges: np.ndarray
@@ -119,8 +125,8 @@ def _taken(
     num_rows: int,
     owners: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, torch.Tensor | None, torch.Tensor | None]:
-    """(indptr int64 (num_rows + 1,), columns int32, owners, weight, edge) of the edges of all blocks whose both ends
-    have a number: by row, those of a row one block after another. owners: of the columns.
+    """(indptr int64 (num_rows + 1,), columns int32, owners, weight, edge) of the edges of all blocks with numbers at
+    both ends. They are in the order of rows, in a row one block after another. owners: of the columns.
     """
     indptr = np.zeros(num_rows + 1, np.int64)
     for block in blocks:

@@ -23,9 +23,10 @@ def halo_rows(stream: Stream[Block] | CompactStream[Block], x: torch.Tensor, kin
 
 
 def sparse_with_halo(features: SparseRows, plan: HaloPlan, comm: Communicator, kind: str) -> SparseRows:
-    """SparseRows of the own rows followed by the halo's, sent as they are stored: 4 bytes for a row and 8 (fp64: 12)
-    for an entry, or 4 for an entry where all entries of the graph are equal. Collective. One peer at a time, so that
-    little is packed at once.
+    """SparseRows of the own rows followed by the halo's, sent as they are stored. Collective.
+
+    A row takes 4 bytes and an entry 8 (fp64: 12), or 4 if all entries of the graph are equal. One peer comes at a time,
+    so that little is packed at once.
     """
     ends = torch.tensor([float("inf"), -float("inf")], dtype=torch.float64)
     if len(features.data):

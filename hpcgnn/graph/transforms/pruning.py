@@ -1,12 +1,12 @@
 """Rows that the loss cannot see are not computed, and not sent.
 
-The loss looks at the training nodes. So the last layer is computed for these alone, the layer before it for them and
-their in-neighbours, and so on backwards:
+The loss reads the training nodes. So the last layer is computed for these alone. The layer before it is computed for
+them and their in-neighbours, and so on backwards:
 
     R_L = training nodes        R_(l-1) = R_l ∪ in-neighbours of R_l
 
-The result is exact: nothing is sampled. Layer l has a share of its own of the graph, with rows R_l, columns R_(l-1) and
-a halo of its own in each direction, filtered from the rank's one structure. Matrices hold the rows of these sets only,
+The result is exact: nothing is sampled. Layer l has its own share of the graph, with rows R_l, columns R_(l-1) and
+a halo in each direction, filtered from the rank's one structure. Matrices hold the rows of these sets only,
 in the order of the nodes. A layer that would compute most rows anyway is left as it is, and with it those before.
 """
 
@@ -33,11 +33,13 @@ _NOT_NEEDED: Any = None
 def prune(
     local: LocalGraph, worthwhile: Sequence[float], prunable: int, keeps_input: bool, comm: Communicator
 ) -> list[LocalGraph | None]:
-    """For each layer what it computes of the graph, None for all. Collective.
+    """Each layer's part of the graph, None for all of it. Collective.
 
-    worthwhile: for each layer, the share of all nodes above which it keeps all rows. prunable: how many of the last
-    layers may compute some of their rows only. keeps_input: whether the first layer starts from a kept aggregate; its
-    share then has all edges, and only `outputs` of its own.
+    Args:
+        worthwhile: for each layer, the share of all nodes above which it keeps all rows.
+        prunable: the number of last layers that may compute some of their rows only.
+        keeps_input: whether the first layer starts from a kept aggregate; its share then has all edges, and only
+            `outputs` of its own.
     """
     shares: list[LocalGraph | None] = [None] * len(worthwhile)
     for layer, inputs, outputs in _needed(local, worthwhile, prunable, comm):
@@ -51,9 +53,7 @@ def prune(
 def pruned_size(
     local: LocalGraph, worthwhile: Sequence[float], prunable: int, keeps_input: bool, comm: Communicator
 ) -> FilteredSize:
-    """What `prune` takes of this rank's memory, known before it does. Collective. local: its
-    features are not looked at.
-    """
+    """The memory of `prune` on this rank, known before it runs. Collective. local: its features are not read."""
     held = making = 0
     for layer, inputs, outputs in _needed(local, worthwhile, prunable, comm):
         held += 4 * int(outputs.sum())
@@ -90,8 +90,10 @@ def _needed(
 
 
 def training_nodes(local: LocalGraph, comm: Communicator) -> LocalGraph | None:
-    """The share of a model whose layers see each node by itself: the training nodes with rows of their own of the
-    features, and none of the edges. None where they are most of all nodes, or the features are sparse. Collective.
+    """The share of a model whose layers see each node by itself. Collective.
+
+    It has the training nodes with their own rows of the features, and no edges. None if they are most of all nodes, or
+    the features are sparse.
     """
     needed = local.mask("train")
     most = comm.total(needed.sum().view(1), "plan").item() > WORTHWHILE * local.num_nodes

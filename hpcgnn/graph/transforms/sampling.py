@@ -1,7 +1,7 @@
-"""A sample of the halo: some of the rows, in the rounds of all of them, known to both ends without a word.
+"""A sample of the halo: some of the rows, in the rounds of all of them, known to both ends without messages.
 
-A boundary node is in the sample of an ordered pair of ranks or not by a draw that follows from the pair and the node's
-original id, which both ranks have. So the owner packs what the other expects, and neither ids nor counts are sent.
+A draw decides whether a boundary node is in the sample of an ordered pair of ranks. It follows from the pair and the
+node's original id, which both ranks have. So the owner packs the expected rows, and neither ids nor counts are sent.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,9 @@ from hpcgnn.graph.blocks import Block, sampled
 
 @dataclass(frozen=True)
 class SampledPlan(HaloPlan):
-    """A HaloPlan of some rows of another. The counts, rows sent and starts are those of the sample; rounds are those of
-    the other, whose positions receive_at and send_at give: for each ring offset with any an increasing int64 array.
+    """A HaloPlan of some rows of another. The counts, sent rows and starts are of the sample, the rounds of the other.
+
+    receive_at, send_at: {ring offset: increasing int64 positions in the other}.
     """
 
     receive_at: dict[int, np.ndarray]
@@ -95,7 +96,7 @@ def sample_plan(
 
 
 def sample_blocks(blocks: Sequence[Block], plan: HaloPlan, sample: SampledPlan, kept: torch.Tensor) -> list[Block]:
-    """The blocks of a SampledPlan from those of its plan. kept: bool (num_halo,), as `sample_plan` gives it."""
+    """The blocks of a SampledPlan from its plan's blocks. kept: bool (num_halo,), as `sample_plan` gives it."""
     return [
         sampled(block, kept[first:last], int(start))
         for block, first, last, start in zip(blocks, plan.starts[:-1], plan.starts[1:], sample.starts, strict=False)

@@ -16,7 +16,8 @@ from hpcgnn.exchange.peers import Peers
 from hpcgnn.exchange.plan import HaloPlan, gather_halo
 from hpcgnn.exchange.sending import Sending
 from hpcgnn.graph.blocks import joined, own_block
-from hpcgnn.graph.local import Adjacency, EdgeList, LocalGraph
+from hpcgnn.graph.local import Adjacency, LocalGraph
+from hpcgnn.graph.split import EdgeList
 from hpcgnn.graph.sums import weight_sums
 
 _NONE = np.zeros(0, np.int64)

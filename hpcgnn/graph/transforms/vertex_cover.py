@@ -1,25 +1,25 @@
-"""The fewest rows that serve all cut edges of a linear aggregation: own rows as they are, or sums of own rows.
+"""The fewest rows that serve all cut edges of a linear aggregation: own rows, or sums of own rows.
 
 An edge (i, j) between rank p, which has i, and rank q, which has j, can be served in two ways. q sends its row x_j,
 which serves all edges from j into p. Or q sends for i the sum Σ_j A_ij x_j over its own j, which serves all edges from
-q into i. Whatever is sent, each cut edge has an end of which the row or the sum is sent: a vertex cover of the
-bipartite graph of the cut edges between the two ranks. The least one is as large as a largest matching (König 1931),
-and no exchange of one step, in which an edge is served by one of its ends, sends fewer rows.
+q into i. So each cut edge has an end whose row or sum is sent. These ends are a vertex cover of the bipartite graph of
+the cut edges between the two ranks. The least cover is as large as a largest matching (König 1931). No exchange of one
+step, which serves an edge by one of its ends, sends fewer rows.
 
-The adjoint sends gradients of i's rows from p to q. There the same cover serves with its sides exchanged: where x_j was
-sent, a sum comes back for j, and where a sum was sent for i, the row of i comes back. So both directions send as many
-rows, and an undirected graph has one cover for each pair of ranks.
+The adjoint sends gradients of i's rows from p to q. The same cover serves it with its sides exchanged. Where x_j was
+sent, a sum returns for j; where a sum was sent for i, the row of i returns. So both directions send equally many rows,
+and an undirected graph has one cover for each pair of ranks.
 
-What is made here is an Adjacency like any other. A sum that arrives is a column of the halo with one edge, of weight 1,
-to its row; what is sent is a sparse matrix (exchange/sending.py). Streams, rounds and operators do not know. Scales of
-sources are applied before a sum, scales of rows after it.
+The result is an Adjacency like any other. A received sum is a column of the halo with one edge, of weight 1, to its
+row. A sparse matrix makes the sent rows (exchange/sending.py). Streams, rounds and operators do not know of it. Scales
+of sources are applied before a sum, scales of rows after it.
 
-An edge of which both ends are in the cover is served by the row, at the receiver. Of the covers that are least, the one
-is taken with which the rank that has more edges has less to do.
+The row serves an edge with both ends in the cover, at the receiver. Among the least covers the chosen one gives less
+work to the rank with more edges.
 
-Between nodes of several ranks (exchange/peers.py) all of this holds of nodes. A pair of nodes is covered by one rank of
-either, its planner, which gets the edges of the other ranks of its node between the two. A sum is of rows of the
-whole node, and is added by the rank that owns the row that it is for.
+Between nodes of several ranks (exchange/peers.py) nodes take the place of ranks. One rank of either node plans a pair.
+It gets the edges of the other ranks of its node between the two. A sum is of rows of the whole node, and the owner of
+its row adds it.
 """
 
 from dataclasses import dataclass, replace
@@ -58,11 +58,13 @@ class _Columns:
 
 @dataclass(frozen=True)
 class _Cover:
-    """What is served by rows and what by sums, as one rank sees it, in one direction. All bool.
+    """A rank's view of a cover in one direction. All bool.
 
-    nodes_in: (num_halo,), the columns that come as rows; sums_in: own rows for which a sum comes, of those that the
-    other direction sends; nodes_out: own rows that go, of those that this direction sends; sums_out: columns of the
-    other direction for which a sum goes.
+    Attributes:
+        nodes_in: (num_halo,), the columns received as rows.
+        sums_in: the own rows with a received sum, among the sent rows of the other direction.
+        nodes_out: the own rows to send, among the sent rows of this direction.
+        sums_out: the columns of the other direction with a sum to send.
     """
 
     nodes_in: np.ndarray
@@ -77,9 +79,10 @@ class _Cover:
 
 
 def least_rows(local: LocalGraph, comm: Communicator, always: bool = False, features_travel: bool = True) -> LocalGraph:
-    """The LocalGraph whose plans send the fewest rows; the same where that would save next to nothing, unless `always`.
-    For operators that only sum rows of others. features_travel: whether the features are aggregated; if they go as
-    entries, the structure for rows is kept for them. Collective.
+    """The LocalGraph whose plans send the fewest rows, for operators that only sum rows of others. Collective.
+
+    It is the same LocalGraph if that would save next to nothing, unless `always`. features_travel: whether the features
+    are aggregated; if they go as entries, the structure for rows is kept for them.
     """
     inward, outward = local.inward, local.outward
     columns_in = _columns(inward)
@@ -102,7 +105,7 @@ def least_rows(local: LocalGraph, comm: Communicator, always: bool = False, feat
 
 
 def saves(before: int, after: int) -> bool:
-    """Whether so many rows after are worth the structure of sums, of so many before."""
+    """Whether a cover of `after` rows, of `before` without sums, is worth the structure of sums."""
     return after < (1 - WORTHWHILE) * before
 
 
@@ -119,8 +122,9 @@ def _columns(adjacency: Adjacency) -> _Columns:
 
 
 def _of_pairs(adjacency: Adjacency, back: Adjacency, columns: _Columns, comm: Communicator) -> _Columns:
-    """The _Columns of all ranks of the node, of the pairs of nodes that this rank plans, with rows as the node numbers
-    them. columns: of this rank. Collective over the node.
+    """The _Columns of all ranks of the node, of the pairs of nodes that this rank plans. Collective over the node.
+
+    Rows have the node's numbers. columns: of this rank.
     """
     plan, peers, spread = adjacency.plan, adjacency.plan.peers, back.plan.columns
     if spread is None:
@@ -146,7 +150,7 @@ def _of_pairs(adjacency: Adjacency, back: Adjacency, columns: _Columns, comm: Co
 
 
 def _slices(counts: np.ndarray) -> list[slice]:
-    """Where what ring offsets 1, 2, … have stands, one after another."""
+    """The places of the rows of ring offsets 1, 2, …, one after another."""
     ends = np.cumsum(counts)
     return [slice(*each) for each in zip((ends - counts).tolist(), ends.tolist(), strict=True)]
 
@@ -159,7 +163,8 @@ def _num_sources(plan: HaloPlan, back: Adjacency) -> int:
 def _agreed_cover(inward: Adjacency, outward: Adjacency, columns: _Columns, comm: Communicator) -> _Cover:
     """The cover of the direction `inward`. Collective. columns: of the pairs that this rank plans.
 
-    The receiver finds that of a pair and tells the sender; of an undirected graph one of the two, by turns.
+    The receiver of a pair computes its cover and sends it to the sender; in an undirected graph one of the two does, by
+    turns.
     """
     plan, back, alike, peers = inward.plan, outward.plan, outward is inward, inward.plan.peers
     edges = inward.num_edges if alike else inward.num_edges + outward.num_edges
@@ -210,9 +215,9 @@ def _finds(receiver: int, sender: int, alike: bool) -> bool:
 def _cover_of_pair(
     columns: _Columns, at: slice, own: np.ndarray, number: np.ndarray, loads: np.ndarray, pair: list[int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(which of the columns `at` come as rows, for which of the own rows (m,) a sum comes), bool.
+    """bool: the columns `at` received as rows; and the own rows (m,) with a received sum.
 
-    number: memory for all rows of the node; loads: edges of all nodes, where those of the two are brought up to date.
+    number: memory for all rows of the node. loads: edges of all nodes; the function updates the two of the pair.
     """
     number[own] = np.arange(len(own), dtype=np.int32)
     indptr, edges = columns.of(at)
@@ -237,8 +242,9 @@ def _served(
     cover: _Cover,
     comm: Communicator,
 ) -> Adjacency:
-    """An Adjacency that is served as the cover says. columns: of this rank; back, columns_back: of the other direction,
-    the latter of the pairs that this rank plans. Collective.
+    """An Adjacency served by a cover. Collective.
+
+    columns: of this rank. back, columns_back: of the other direction, the latter of the pairs that this rank plans.
     """
     plan = adjacency.plan
     nodes_in = _by_offset(plan.receive_counts, cover.nodes_in)
@@ -270,20 +276,21 @@ def _served(
 
 
 def _by_offset(counts: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """int64 (P - 1,): how many are chosen of what each ring offset has."""
+    """int64 (P - 1,): the number of chosen rows of each ring offset."""
     before = np.append(0, np.cumsum(chosen))
     ends = np.cumsum(counts)
     return before[ends] - before[ends - counts]
 
 
 def _places(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """int64: so many consecutive places from each start."""
+    """int64: consecutive places from each start, as many as `counts`."""
     return np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
 
 
 def _sending(plan: HaloPlan, back: Adjacency, columns: _Columns, cover: _Cover) -> tuple[Sending, np.ndarray]:
-    """(Sending, int64 (N - 1,) rows for each ring offset) of a direction. back, columns: of the other direction, the
-    latter of the pairs that this rank plans. Collective over the node.
+    """(Sending, int64 (N - 1,) rows for each ring offset) of a direction. Collective over the node.
+
+    back, columns: of the other direction, the latter of the pairs that this rank plans.
     """
     peers, sources = plan.peers, _num_sources(plan, back)
     nodes = _by_offset(plan.send_counts, cover.nodes_out)

@@ -1,4 +1,4 @@
-"""Named arrays on disk, in an .npz archive or a folder of .npy files, of which the large ones are never in memory.
+"""Named arrays on disk, in an .npz archive or a folder of .npy files. Large ones are never in memory.
 
 An array that an archive stores as it is can be mapped where it lies, and so can a .npy file. One that is deflated goes
 through a file of the scratch directory, a block at a time. Small ones are read. Pickled arrays are refused: loading one

@@ -67,7 +67,7 @@ def named_of_dgl(graph: Any, reporter: Reporter) -> dict[str, Any]:
 
 
 def _of_dgl(data: Mapping[str, Any], of_edges: bool = False) -> dict[str, Any]:
-    """What the user keeps on nodes or edges, by the names that our readers know."""
+    """The user's data on nodes or edges, by the names that our readers know."""
     return {
         _EDGE_DATA.get(name, f"edge_{name}") if of_edges else name: value
         for name, value in data.items()
@@ -117,8 +117,9 @@ def arrays_of_networkx(
 
 
 def names_of_nodes(nodes: Sequence[Any]) -> np.ndarray | None:
-    """What nodes of NetworkX are called, integers or text (n,); None for 0, 1, 2, … in this order. FormatError for two
-    nodes of one name.
+    """The names of NetworkX's nodes, integers or text (n,); None for 0, 1, 2, … in this order.
+
+    FormatError for two nodes of one name.
     """
     if nodes == list(range(len(nodes))):
         return None
@@ -163,7 +164,7 @@ def _masks(graph: Any, nodes: Sequence[Any]) -> dict[str, np.ndarray] | None:
 
 
 def _labels(values: list[Any]) -> Any:
-    """Labels of nodes, of which some may have none."""
+    """Labels of nodes; some may have none."""
     given = [value for value in values if value is not None]
     if not given:
         return None
@@ -191,13 +192,13 @@ def _weights(values: list[Any], name: str) -> np.ndarray | None:
 
 
 def unread_attributes(graph: Any, of_nodes: set[str], of_edges: set[str]) -> list[str]:
-    """The names of attributes that a graph of NetworkX has besides these, sorted."""
+    """The names of other attributes of a graph of NetworkX, sorted."""
     nodes = {str(name) for _, data in graph.nodes(data=True) for name in data} - of_nodes - set(MASKS)
     return sorted(nodes | {str(name) for *_, data in graph.edges(data=True) for name in data} - of_edges)
 
 
 def warn_of_sums(matrix: Any, entries: Any, reporter: Reporter) -> None:
-    """Warn of entries of a sparse matrix that stood twice: they are summed, which is what they mean to SciPy."""
+    """Warn of entries of a sparse matrix that stood twice: they are summed, as SciPy means them."""
     if matrix.nnz > entries.nnz and matrix.format != "bsr":
         reporter.warn(
             f"{matrix.nnz - entries.nnz:,} entries of the matrix stand more than once and are summed to weights"

@@ -16,7 +16,7 @@ from partition_tools.readers.tables.node_ids import alike
 
 
 class InMemory:
-    """Arrays by their names, as `named_arrays.py` wants them. path: what the graph is called in errors."""
+    """Arrays by their names, as `named_arrays.py` wants them. path: the graph's name in errors."""
 
     def __init__(self, what: str, arrays: Mapping[str, Any]) -> None:
         self.path, self.arrays, self.files = Path(what), dict(arrays), list(arrays)
@@ -69,10 +69,10 @@ def _numbers_or_words(array: np.ndarray) -> np.ndarray:
 
 
 def by_node(values: Any, what: str, ids: np.ndarray | None) -> Any:
-    """Values with a row for each node, in node order: those of pandas go by their index, all others as they are.
+    """Values with a row for each node, in node order: pandas objects go by their index, all others by position.
 
-    ids: (n,) what the caller calls the nodes, in node order, or None. Raises FormatError for an index that is neither
-    the numbers of the rows nor names all nodes.
+    ids: (n,) the caller's names of the nodes, in node order, or None. Raises FormatError for an index that is neither
+    the numbers of the rows nor the names of all nodes.
     """
     index = getattr(values, "index", None)
     if index is None or callable(index) or not hasattr(values, "to_numpy"):
@@ -117,7 +117,7 @@ def places(named: np.ndarray, ids: np.ndarray, what: str, where: str = "node_ids
 
 
 def plain_ids(ids: np.ndarray) -> np.ndarray:
-    """Ids as integers or text, which is what they can be compared as. FormatError for none and for other types."""
+    """Ids as integers or text, so that they can be compared. FormatError for none and for other types."""
     if ids.dtype.kind == "O":
         nothing = np.array([value is None or value != value for value in ids.flat], bool)
         if nothing.any():
@@ -128,7 +128,7 @@ def plain_ids(ids: np.ndarray) -> np.ndarray:
 
 
 def mapped_files(values: Iterable[Any]) -> Iterator[str]:
-    """The files that arrays, or containers of arrays, are mapped from: what is written must not take their place."""
+    """The files that arrays, or containers of arrays, are mapped from: an output must not take their place."""
     for value in values:
         if isinstance(value, Csr):
             yield from mapped_files((value.indptr, value.indices, value.data))

@@ -1,9 +1,9 @@
 """Graphs that come type by type, PyG's HeteroData and DGL's graphs of several types, as the named arrays of one graph.
 
-Nodes of one type follow those of another, and relations are numbered, both in the order in which they come. Features of
-a type are the first columns of its rows: where types have different widths, the rest of a row is zeros, so that the
-projection by type of a relational model (nn/rgcn.py) has weights for the columns of each type alone. A type without
-features has rows of zeros, from which the bias of its projection makes one learned vector.
+Types of nodes follow one another, and relations are numbered, both in their order in the source. Features of a type are
+the first columns of its rows. If types have different widths, the rest of a row is zeros. So the projection by type of
+a relational model (nn/rgcn.py) has weights for the columns of each type alone. A type without features has rows of
+zeros, from which the bias of its projection makes one learned vector.
 """
 
 from collections.abc import Mapping
@@ -31,8 +31,8 @@ def joined(
     """{name: array} of one graph with types, as `named_arrays` reads them. what: its name in errors.
 
     nodes: {type: {name: array}} of features, labels, masks, num_nodes; edges: {(type, relation, type): {name: array}}
-    of edge_index (2, E_r), within the types, weights and features. What else there is goes on under its name, so that
-    it is refused or left out there. Raises FormatError.
+    of edge_index (2, E_r), within the types, weights and features. Other arrays keep their names, and are refused or
+    left out there. Raises FormatError.
     """
     counts = {kind: _count(f"{what}, nodes of type {kind}", kind, of_type, edges) for kind, of_type in nodes.items()}
     starts = dict(zip(counts, np.cumsum([0, *counts.values()]).tolist()))
@@ -87,9 +87,9 @@ def _features(
 
 
 def say_widths(widths: Mapping[str, int], counts: Mapping[str, int], reporter: Reporter) -> int:
-    """The columns that features of all types have together, after warnings of what is filled with zeros.
+    """The columns that features of all types have together, after warnings of columns filled with zeros.
 
-    widths: {type: its columns} of those with features; counts: {type: its nodes} of all.
+    widths: {type: its columns} of types with features; counts: {type: its nodes} of all.
     """
     widest = max(widths.values(), default=0)
     if len(set(widths.values())) > 1:
@@ -126,7 +126,7 @@ def _of_split(values: Any, name: str, is_mask: bool) -> np.ndarray:
 
 
 def _members(found: Mapping[str, np.ndarray], counts: Mapping[str, int], starts: Mapping[str, int]) -> np.ndarray:
-    """Masks of types as one, or their node numbers as those of the whole graph."""
+    """Masks of types as one, or their node numbers in the whole graph."""
     first = next(iter(found.values()))
     if first.dtype != bool:
         return np.concatenate([ids + starts[kind] for kind, ids in found.items()])
@@ -154,7 +154,7 @@ def _ends(
 
 
 def _of_relations(what: str, name: str, parts: list[Any]) -> Any:
-    """What all relations have, one after another; the first found of what the graph file cannot have."""
+    """Arrays that all relations have, one after another; of arrays that the graph file cannot have, the first."""
     if any(part is None for part in parts):
         raise FormatError(f"{what}: some relations have {name} and others not; give it to all, or to none")
     tables = [as_array(part, name) for part in parts]

@@ -1,5 +1,6 @@
-"""Graphs as named arrays, in the two vocabularies that graph data comes in, wherever the arrays are: in an archive, or
-in the memory of a program that calls `partition_tools.from_pyg`.
+"""Graphs as named arrays, in the two usual vocabularies of graph data.
+
+The arrays may be in an archive, or in the memory of a program that calls `partition_tools.from_pyg`.
 
 * `edge_index` int (2, E), row 0 the sources and row 1 the destinations; `x` (n, F) or the CSR pieces `x_indptr`,
   `x_indices`, `x_data`, `x_shape`; `y`
@@ -7,8 +8,8 @@ in the memory of a program that calls `partition_tools.from_pyg`.
 
 Either with optional `edge_weight`, `edge_type`, `edge_attr` (E,) or (E, F_e), `num_classes`, `num_nodes`, `node_type`
 int (n,), splits as masks (`train_mask`) or lists of nodes (`train_idx`), held-out edges (`val_edge`, see `links`), and
-the names of types and classes as arrays of strings, `edge_type_names`, `node_type_names`, `class_names`. What else is
-there is refused or named (`npz_names`).
+the names of types and classes as arrays of strings, `edge_type_names`, `node_type_names`, `class_names`. Other arrays
+are refused or named (`npz_names`).
 """
 
 from collections.abc import Callable, Iterable
@@ -128,9 +129,9 @@ def graph_of(archive: Arrays, tables: TableOptions, reporter: Reporter) -> RawGr
 
 
 def _ids(path: Path, ids: np.ndarray, doubtful: bool) -> np.ndarray | None:
-    """What the nodes are called, from an array of one id for each row. doubtful: the edges may name these ids, too.
+    """The names of the nodes, from an array of one id for each row. doubtful: the edges may name these ids, too.
 
-    The edges of these formats name rows. Where ids are the numbers of the rows in another order, both readings are a
+    The edges of these formats name rows. If ids are the numbers of the rows in another order, both readings are a
     graph, and FormatError asks.
     """
     ids = plain_ids(ids.reshape(-1) if ids.ndim == 2 and ids.shape[1] == 1 else ids)

@@ -1,6 +1,4 @@
-"""Which arrays of an archive mean what: synonyms, splits as masks or as lists of nodes, and what must not be dropped
-unread.
-"""
+"""Meanings of an archive's arrays: synonyms, splits as masks or lists of nodes, arrays that must not be dropped."""
 
 import re
 from collections.abc import Sequence
@@ -56,7 +54,7 @@ def meaning_of(name: str) -> tuple[str, str]:
 
 
 def changes_meaning(name: str) -> bool:
-    """Whether an array that is not read says, by its name, something that a graph without it would be silent about."""
+    """Whether an unread array has, by its name, data that a graph without it would lack."""
     word = name.lower()
     if word in _REMARKS or word.endswith(("names", "name", "mapping")):
         return False

@@ -1,6 +1,6 @@
 """Files of `torch.save`, read without running code of theirs.
 
-Such a file is a pickle, and loading a pickle can run code. torch's reader of weights runs none: it knows tensors and
+Such a file is a pickle, and loading a pickle can run code. torch's reader of weights runs none. It knows tensors and
 plain containers, and makes objects of named classes alone.
 """
 
@@ -26,8 +26,9 @@ NUMPY: dict[str, Any] = {
 
 
 def load_torch_file(path: Path, known: Mapping[str, Any], remedy: str = "") -> Any:
-    """What a file holds. known: {full name in the file: what is made in its place}. remedy: what to do where the file
-    holds anything else. Raises FormatError, and nothing of the file has run.
+    """The content of a file. Raises FormatError; nothing of the file has run then.
+
+    known: {full name in the file: its replacement}. remedy: advice for a file with anything else.
     """
     try:
         torch: Any = importlib.import_module("torch")  # for these files alone: all else of partition_tools does without

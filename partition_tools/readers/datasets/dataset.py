@@ -1,4 +1,4 @@
-"""What is known of a published data set: where its files lie, how they are read, and how large it is.
+"""Facts about a published data set: the place of its files, their reader, and its size.
 
 Nothing is ever downloaded here. The files are searched for where their own download leaves them.
 """
@@ -20,11 +20,17 @@ Reader = Callable[[Path, TableOptions, Reporter, Scratch], RawGraph]
 class Dataset:
     """A data set by its name.
 
-    nodes, edges: as published. page: where it is to be had. places: folders below the root that are tried. files: what
-    must lie in one of them, each by one of several names ("a.txt.gz|a.txt"). read(folder, tables, reporter, scratch):
-    reads it. split: which is used, in words. undirected: published with one direction of each edge, so that reverse
-    edges are added. usual: what is usually asked for beside, in words. tables: whether it may be given features,
-    labels and splits. classes: how many there are, of which some may have no member; None to count them.
+    Attributes:
+        nodes, edges: as published.
+        page: address of its page.
+        places: folders below the root to search.
+        files: files that must lie in one of them, each under one of several names ("a.txt.gz|a.txt").
+        read: (folder, tables, reporter, scratch) -> the graph.
+        split: description of its split.
+        undirected: published with one direction of each edge; reverse edges are added.
+        usual: the usual other options, in words.
+        tables: whether features, labels and splits may be given.
+        classes: number of classes, some perhaps without members; None: they are counted.
     """
 
     name: str
@@ -41,7 +47,7 @@ class Dataset:
     classes: int | None = None
 
     def find(self, root: Path) -> Path:
-        """The folder of its files. FormatError that names what is missing, the places that were tried and the page."""
+        """The folder of its files. FormatError names the missing files, the searched places and the page."""
         if not root.is_dir():
             raise FormatError(f"there is no directory {root}; expected the files of {self.name} below --root")
         tried = list(dict.fromkeys(root / place for place in self.places))
@@ -55,7 +61,7 @@ class Dataset:
         return best
 
     def missing(self, folder: Path) -> list[str]:
-        """Those of its files that do not lie in a folder."""
+        """Its files that do not lie in a folder."""
         return [names for names in self.files if not any((folder / name).is_file() for name in names.split("|"))]
 
     def inputs(self, folder: Path) -> list[Path]:

@@ -1,11 +1,11 @@
 """The homogeneous graphs of the Illinois Graph Benchmark (Khatua et al., KDD 2023), as its downloads leave them.
 
 SIZE/processed/paper/ has node_feat.npy (n, 1024) and the labels node_label_19.npy or node_label_2K.npy (n,);
-SIZE/processed/paper__cites__paper/ has edge_index.npy, which is (E, 2) here: a row is an edge. Of the sizes large and
-full the features and labels are float32 without a header, as numpy.memmap writes them; the others are .npy files.
+SIZE/processed/paper__cites__paper/ has edge_index.npy, which is (E, 2) here: a row is an edge. In the sizes large and
+full, features and labels are float32 without a header, as numpy.memmap writes them. The others are .npy files.
 
-The split is that of the benchmark's own loader: of the labelled nodes, in the order of their ids, the first 60 % are
-for training and the next 20 % for validation. Of the full graph only the first nodes are labelled.
+The benchmark's own loader makes the split. In the order of ids, the first 60 % of the labelled nodes are for training,
+the next 20 % for validation. In the full graph only the first nodes are labelled.
 """
 
 import functools

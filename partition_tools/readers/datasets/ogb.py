@@ -1,5 +1,5 @@
 """The sets of OGB for node and for link property prediction (Hu et al., NeurIPS 2020), as its library or a browser
-leaves them. Edges of the latter are counted without those that are held out.
+leaves them. Edges of the latter are counted without the held-out ones.
 """
 
 from pathlib import Path

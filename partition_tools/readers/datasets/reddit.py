@@ -1,8 +1,8 @@
 """Reddit (Hamilton et al., NeurIPS 2017) as DGL publishes it, and PyG takes it from there: two archives.
 
-reddit_data.npz has feature (n, F), label (n,) and node_types (n,), of which 1, 2 and 3 are the training, validation and
-test nodes. reddit_graph.npz is a sparse matrix of SciPy in coordinates: row (E,), col (E,), shape (2,) and data, which
-are ones and are not read. Both directions of each edge are there.
+reddit_data.npz has feature (n, F), label (n,) and node_types (n,): 1, 2 and 3 for training, validation and test nodes.
+reddit_graph.npz is a sparse matrix of SciPy in coordinates: row (E,), col (E,), shape (2,). Its data are ones, and are
+not read. It has both directions of each edge.
 """
 
 from pathlib import Path

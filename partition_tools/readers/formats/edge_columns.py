@@ -1,4 +1,4 @@
-"""What edge lists in text and in Parquet share: which columns are features of edges, and a graph from the columns."""
+"""Common code of edge lists in text and in Parquet: the columns of edge features, and a graph from the columns."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ def named_features(tables: TableOptions) -> tuple[str, ...]:
 def feature_places(names: Sequence[str], heading: Sequence[str] | None, tables: TableOptions) -> list[int]:
     """Which columns are features, in the order of --edge-features, else in their own.
 
-    names: one of `headings.COLUMNS` for each column. heading: what the file calls them, or None. Raises FormatError.
+    names: one of `headings.COLUMNS` for each column. heading: the file's names, or None. Raises FormatError.
     """
     wanted = named_features(tables)
     marked = [place for place, name in enumerate(names) if name == "feature"]

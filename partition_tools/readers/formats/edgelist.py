@@ -1,8 +1,8 @@
 """Edge lists in text: a source, a destination and perhaps a weight, a type or a time per line, as SNAP and others have
 them.
 
-A file that is large beside the memory is parsed in blocks, into arrays of the scratch directory. One whose ids are
-words is parsed at once.
+A file too large for the memory is parsed in blocks, into arrays of the scratch directory. A file with words as ids is
+parsed at once.
 """
 
 from collections.abc import Sequence

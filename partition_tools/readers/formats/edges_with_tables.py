@@ -1,7 +1,7 @@
-"""A graph whose edges come from one file and whose features, labels and splits come from tables beside it.
+"""A graph with edges from one file, and features, labels and splits from tables next to it.
 
-Shared by edge lists, matrices, METIS and GraphML. The tables decide the number of nodes where they can, so that
-isolated nodes are kept and an edge beyond the last row is an error rather than a node without features.
+Edge lists, matrices, METIS and GraphML share it. The tables decide the number of nodes where they can. So isolated
+nodes are kept, and an edge beyond the last row is an error rather than a node without features.
 """
 
 import re
@@ -39,9 +39,9 @@ def assemble(
 ) -> RawGraph:
     """The `RawGraph` of edges and the tables that `options` (TableOptions) names.
 
-    src, dst: (E,) of integers, or with options.relabel or names of integers or text. num_nodes: where the format states
-    it. names: (n,) what the format calls its nodes, in its order; they are numbered in the sorted order of these.
-    first: the number that the format gives to the first node, 0 or 1.
+    src, dst: (E,) of integers, or with options.relabel or names of integers or text. num_nodes: if the format states
+    it. names: (n,) the format's names of the nodes, in its order; nodes are numbered in the sorted order of names.
+    first: the format's number of the first node, 0 or 1.
     """
     relabel = options.relabel or options.node_ids is not None or names is not None
     tables, type_names = node_tables(options, relabel, reporter)

@@ -1,9 +1,9 @@
-"""GraphML, read by NetworkX. The file names its nodes, and they are numbered in the sorted order of the names, as those
-of an edge list are with --relabel. The graph file keeps the names.
+"""GraphML, read by NetworkX. The file names its nodes. They are numbered in the sorted order of the names, as an edge
+list's nodes are with --relabel. The graph file keeps the names.
 
-Attributes of nodes are single values, so that features come from tables, matched by the names. The attributes
+Attributes of nodes are single values, so features come from tables, matched by the names. The attributes
 `y` (or label, class) and `split` of nodes and `weight` of edges are read, as by `partition_tools.from_networkx`.
-An attribute that is different in each node is what the node is called, and no class.
+An attribute that is different in each node is its name, and no class.
 """
 
 import gzip
@@ -76,8 +76,8 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
 
 
 def _names(nodes: Mapping[str, Mapping[str, Any]], path: Path, reporter: Reporter) -> np.ndarray:
-    """What the nodes are called, integers or text (n,): the ids of the file, or where these only count the nodes an
-    attribute `name` or `id` that is different in each.
+    """The names of the nodes, integers or text (n,): the ids of the file. If these only count the nodes, an attribute
+    `name` or `id` that is different in each.
     """
     ids = np.array(list(nodes), dtype=str)
     for attribute in ("name", "id") if counts(ids) else ():

@@ -84,7 +84,7 @@ def _check_width(path: Path, field: str) -> None:
 
 
 def _check_one_triangle(path: Path, symmetry: str, matrix: Any) -> None:
-    """FormatError for a file that holds an entry and its mirror image, both of which the reader has mirrored."""
+    """FormatError for a file that holds an entry and its mirror image: the reader has mirrored both."""
     key = np.sort(matrix.row.astype(np.int64) * matrix.shape[1] + matrix.col)
     twice = np.flatnonzero(key[1:] == key[:-1])
     if len(twice):

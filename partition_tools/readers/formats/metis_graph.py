@@ -1,8 +1,8 @@
 """Graphs in the format of METIS, Chaco and KaHIP (METIS manual, section 4.1.1): a line for each node with its
 neighbours, counted from 1, after a line `nodes edges [fmt [ncon]]`.
 
-Such a graph is undirected, and each edge stands at both of its ends. fmt says by three digits whether lines begin with
-a size and with `ncon` weights of the node, which are not read, and whether neighbours have a weight behind them.
+Such a graph is undirected, and each edge stands at both of its ends. The three digits of fmt mark sizes and `ncon`
+weights of nodes at the begin of lines, which are not read, and a weight behind each neighbour.
 """
 
 from pathlib import Path
@@ -96,7 +96,7 @@ def _header(path: Path, line: bytes) -> tuple[int, int, int, bool]:
 def _neighbours(
     path: Path, lines: list[bytes], first: int, before: int, weighted: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(neighbours from 1, nodes from 0, weights) of lines, of which the first is of node `first`."""
+    """(neighbours from 1, nodes from 0, weights) of lines; the first line is of node `first`."""
     counts = np.array([len(line.split()) for line in lines], np.int64)
     try:
         values = np.array([int(word) for line in lines for word in line.split()], np.int64)

@@ -1,15 +1,16 @@
 """The raw files of OGB's data sets of node and of link property prediction, as unpacked from its archives (Hu et al.,
 NeurIPS 2020).
 
-Three layouts, told apart by what lies in raw/:
+Three layouts, which the files of raw/ distinguish:
 * text: edge.csv.gz (E lines `source,destination`), num-node-list.csv.gz (one number), node-feat.csv.gz and
   node-label.csv.gz (n lines), edge-feat.csv.gz (E lines), no headings; ogbn-arxiv, -products, -proteins
 * binary: data.npz (edge_index (2, E), num_nodes_list, node_feat) and node-label.npz (node_label); ogbn-papers100M
 * heterogeneous: triplet-type-list.csv.gz and more, see `ogb_hetero`; ogbn-mag
-and split/<type>/{train,valid,test}.csv.gz, one node id per line; or split/<type>/{valid,test}.pt with held-out edges
-and their negatives (ogbl-collab, -ppa, -ddi, -citation2), where the edges of raw/ are those of training. A label that
-is NaN (papers100M: most of them) is none. Several label columns are a multi-label task. Additional files (node_year,
-node_species) are not read, which a warning says.
+
+The split is in split/<type>/{train,valid,test}.csv.gz, one node id per line. In sets for links it is in
+split/<type>/{valid,test}.pt, with held-out edges and their negatives (ogbl-collab, -ppa, -ddi, -citation2); raw/ has
+the edges of training. A label that is NaN (papers100M: most of them) is none. Several label columns are a multi-label
+task. A warning names other files (node_year, node_species), which are not read.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the layouts of OGB have in common: compressed tables without headings, and one folder of splits."""
+"""Common parts of OGB's layouts: compressed tables without headings, and one folder of splits."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -24,7 +24,7 @@ def table(file: Path) -> np.ndarray | None:
 
 
 def say_unread(path: Path, there: Iterable[str], known: Iterable[str], reporter: Reporter) -> None:
-    """One warning that names what lies in a data set and is not read. there, known: names without their suffix."""
+    """One warning that names the unread files of a data set. there, known: names without their suffix."""
     unread = sorted(set(there) - set(known))
     if unread:
         reporter.warn(f"{path}: not read: {', '.join(unread)}")
@@ -69,7 +69,7 @@ def split_folder(path: Path, kind: str | None = None) -> Path | None:
 
 def split_links(folder: Path) -> dict[str, dict[str, np.ndarray]]:
     """{"val" | "test": {name: array}} of the held-out edges of a set of link prediction, {} for one of nodes. The edges
-    of training, train.pt, are those of the graph, and are not read.
+    of training, train.pt, are the graph's, and are not read.
     """
     files = {name: folder / f"{file}.pt" for name, file in SPLITS if name != "train"}
     if not any(path.is_file() for path in files.values()):
@@ -87,7 +87,7 @@ def split_links(folder: Path) -> dict[str, dict[str, np.ndarray]]:
 
 
 def split_ids(folder: Path) -> dict[str, np.ndarray]:
-    """{"train", "val", "test": node ids int64} of the tables in a folder, all three of which must be there."""
+    """{"train", "val", "test": node ids int64} of the tables in a folder; all three must be there."""
     split = {}
     for name, file in SPLITS:
         ids = table(folder / f"{file}.csv.gz")

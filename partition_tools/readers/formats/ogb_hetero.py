@@ -1,14 +1,19 @@
 """OGB's raw layout of a heterogeneous graph, ogbn-mag (Hu et al., NeurIPS 2020): nodes and edges of several types.
 
-In raw/, all text: num-node-dict.csv.gz (headings: the node types; one row: how many nodes), triplet-type-list.csv.gz
-(lines `head,relation,tail`), relations/HEAD___RELATION___TAIL/edge.csv.gz (ids within the types of head and tail),
-node-feat/TYPE/node-feat.csv.gz and node-label/TYPE/node-label.csv.gz for the types that have them, and
-nodetype-has-label.csv.gz; then split/NAME/nodetype-has-split.csv.gz and split/NAME/TYPE/{train,valid,test}.csv.gz.
+In raw/, all text:
 
-Here such a graph becomes one with numbered types. Types of nodes follow one another in the order of their file, so a
-node's id is the number of nodes of the types before its own plus its id there; relations are numbered in the order of
-theirs. Features of types are joined as those of other libraries' graphs are (`joined_types`). Other tables (node_year,
-edge_reltype) are not read, which a warning says, nor are features of edges.
+* num-node-dict.csv.gz (headings: the node types; one row: their numbers of nodes)
+* triplet-type-list.csv.gz (lines `head,relation,tail`)
+* relations/HEAD___RELATION___TAIL/edge.csv.gz (ids within the types of head and tail)
+* node-feat/TYPE/node-feat.csv.gz and node-label/TYPE/node-label.csv.gz, for some types
+* nodetype-has-label.csv.gz
+
+In split/NAME/: nodetype-has-split.csv.gz and TYPE/{train,valid,test}.csv.gz.
+
+Here such a graph becomes one with numbered types. Types of nodes follow one another in the order of their file. A
+node's id is the number of nodes of earlier types plus its id in its type. Relations are numbered in the order of their
+file. Features of types are joined as in other libraries' graphs (`joined_types`). Features of edges and other tables
+(node_year, edge_reltype) are not read; a warning names them.
 """
 
 import functools
@@ -131,7 +136,7 @@ def _joined(
     column: int,
     counts: dict[str, int],
 ) -> Callable[[np.ndarray], None]:
-    """What fills an array with one end (column 0 or 1) of the edges of all relations, in ids of the whole graph."""
+    """A function that fills an array with one end (column 0 or 1) of all edges, in ids of the whole graph."""
 
     def fill(into: np.ndarray) -> None:
         place = 0

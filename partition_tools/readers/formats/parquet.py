@@ -1,4 +1,4 @@
-"""Edge lists in Parquet: a row for each edge, whose columns go by their names as those of a text table do."""
+"""Edge lists in Parquet: a row for each edge, columns by their names as in a text table."""
 
 from pathlib import Path
 

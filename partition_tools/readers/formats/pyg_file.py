@@ -1,6 +1,6 @@
-"""Files of `torch.save` with a graph of PyG: a `Data` object, what a data set of PyG keeps in processed/data.pt, or a
-dict of tensors. PyG is not needed: its classes that are named here are stood in for by empty ones of ours, that only
-hold what was kept.
+"""Files of `torch.save` with a graph of PyG: a `Data` object, processed/data.pt of a data set, or a dict of tensors.
+
+PyG is not needed: empty classes of ours stand in for its classes, and hold their attributes.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class _Hetero:
 
 
 class _Part:
-    """In place of what a Data object is made of."""
+    """A stand-in for the classes inside a Data object."""
 
 
 _STANDING_IN = {
@@ -62,7 +62,7 @@ def matches(path: Path) -> bool:
 
 
 def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
-    """The `RawGraph` of a file. FormatError for one that holds what could run code, and nothing of it has run."""
+    """The `RawGraph` of a file. FormatError for one that could run code; nothing of it has run."""
     tables.refuse(NAME, OF_ARCHIVES)
     return graph_of(InMemory(str(path), _named(path, _load(path), reporter)), tables, reporter)
 
@@ -73,7 +73,7 @@ def _load(path: Path) -> Any:
 
 
 def _named(path: Path, found: Any, reporter: Reporter) -> dict[str, Any]:
-    """{name: array} of what a file holds. Raises FormatError."""
+    """{name: array} of a file's content. Raises FormatError."""
     if isinstance(found, tuple | list) and found:  # a data set: the graphs one after another, and where each begins
         slices = found[1] if len(found) > 1 else None
         if isinstance(slices, Mapping) and any(len(ends) > 2 for ends in slices.values() if hasattr(ends, "__len__")):
@@ -97,5 +97,5 @@ def _named(path: Path, found: Any, reporter: Reporter) -> dict[str, Any]:
 
 
 def _contents(store: Any) -> dict[str, Any]:
-    """What a part of a Data object holds."""
+    """The content of a part of a Data object."""
     return {name: value for name, value in vars(store).get("_mapping", {}).items() if value is not None}

@@ -1,5 +1,6 @@
-"""Sparse matrices of SciPy's `save_npz`: the entry in row i and column j is an edge from i to j, its value a weight
-unless all are 1. Features, labels and splits come from tables, as those of Matrix Market do.
+"""Sparse matrices of SciPy's `save_npz`: the entry in row i and column j is an edge from i to j.
+
+Its value is a weight unless all are 1. Features, labels and splits come from tables, as for Matrix Market.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ NAME = "scipy"
 
 
 def matches(path: Path) -> bool:
-    """Whether a path looks like this format: by what is in the archive, for the name is that of numpy's."""
+    """Whether a path looks like this format: by the members of the archive, since numpy's have the same suffix."""
     if path.suffix != ".npz" or not path.is_file():
         return False
     with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as archive:

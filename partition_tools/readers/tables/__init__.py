@@ -1,1 +1,1 @@
-"""Text tables: edges, and the features, labels, splits, types and ids of nodes beside them."""
+"""Text tables of edges, and of features, labels, splits, types and ids of nodes."""

@@ -1,8 +1,8 @@
 """Files of other libraries that are graphs but cannot be read here: the answer is the line of Python that converts
 them.
 
-Most of them are pickles, and loading one runs code of the file's author: so the conversion is the user's, where the
-library is at hand.
+Most of them are pickles, and loading one runs code of the file's author. So users convert them, where the library is
+at hand.
 """
 
 import shlex
@@ -71,7 +71,7 @@ def _refused(path: Path, what: str, remedy: str, why: str = "which is not read h
 
 
 def refuse_suffix(path: Path, why: str = "which is not read here") -> None:
-    """FormatError with the conversion, for a path whose name says which library wrote it."""
+    """FormatError with the conversion, for a path whose name shows the library that wrote it."""
     if path.suffix.lower() in (".h5", ".hdf5") and path.is_file():
         try:
             with GraphFile(path):
@@ -100,7 +100,7 @@ def refuse_table(path: Path) -> None:
 
 
 def of_scipy(names: Iterable[str]) -> bool:
-    """Whether the members of an archive are those of SciPy's save_npz."""
+    """Whether SciPy's save_npz wrote an archive with these members."""
     names = set(names)
     return {"format", "shape", "data"} <= names and (
         {"indices", "indptr"} <= names or {"row", "col"} <= names or "offsets" in names

@@ -1,8 +1,7 @@
-"""What the columns of an edge list mean, from the names in its heading.
+"""The meanings of an edge list's columns, from the names in its heading.
 
-A heading is the only place where a text table says which end of an edge is its source, and whether a third column is a
-weight, a type or a time. So names are honoured wherever they stand, and a column whose meaning would be a guess is an
-error that asks for it.
+Only the heading of a text table shows the source of an edge, and whether a third column is a weight, a type or a time.
+So names are honoured wherever they stand. A column with an uncertain meaning is an error that asks for it.
 """
 
 import re
@@ -60,8 +59,8 @@ def _plain(name: object) -> str:
 
 
 def is_id(name: object, others: int = 1) -> bool:
-    """Whether a column of this name, beside `others`, holds the ids of nodes: id, node_id, nid, index, paper_id,
-    userId, id:ID. Not class_id.
+    """Whether a column of this name holds the ids of nodes: id, node_id, nid, index, paper_id, userId, id:ID. Not
+    class_id. others: names of the other columns.
     """
     name, word = str(name).strip(), _plain(name)
     if word in _ALWAYS_IDS:
@@ -73,8 +72,8 @@ def is_id(name: object, others: int = 1) -> bool:
 
 
 def may_be_id(name: object) -> bool:
-    """Whether a column of this name may hold ids, if its values are distinct: names that end with id, and words for
-    what a node is called.
+    """Whether a column of this name may hold ids, if its values are distinct: names that end with id, and words for the
+    name of a node.
     """
     word = _plain(name)
     return (word.endswith(("id", "key")) or word in ("name", "code", "uri", "url", "iri")) and not word.startswith(
@@ -127,9 +126,7 @@ def columns_of(names: Sequence[Any], path: Path, features: Collection[str] = ())
 
 
 def _pair(names: Sequence[Any]) -> tuple[int, int] | tuple[()]:
-    """The positions of the two columns that are told apart by a number alone (node1 node2, id_1 id_2) or are s and
-    t.
-    """
+    """The positions of the two columns whose names differ by a number alone (node1 node2, id_1 id_2) or are s and t."""
     plain = [str(name).strip().lower() for name in names]
     if plain.count("s") == plain.count("t") == 1:
         return plain.index("s"), plain.index("t")
@@ -148,7 +145,7 @@ def _pair(names: Sequence[Any]) -> tuple[int, int] | tuple[()]:
 
 
 def _suggestion(roles: Sequence[str | None]) -> str:
-    """A value for --edge-columns: what is known once, and the ends where they are missing."""
+    """A value for --edge-columns: each known column once, and the ends where they are missing."""
     names = [found if found and roles.index(found) == column else "_" for column, found in enumerate(roles)]
     free = sorted((found is not None, column) for column, found in enumerate(roles) if names[column] == "_")
     for (_, column), end in zip(free, (end for end in ENDS if end not in names)):
@@ -157,6 +154,6 @@ def _suggestion(roles: Sequence[str | None]) -> str:
 
 
 def said(columns: Sequence[str], names: Sequence[str] | None) -> str:
-    """`from -> src, kind ignored`: what each column was taken for. names: of the heading, or None for none."""
+    """`from -> src, kind ignored`: the meaning of each column. names: names in the heading, or None."""
     names = [f"column {number + 1}" for number in range(len(columns))] if names is None else names
     return ", ".join(f"{name} {'ignored' if column == '_' else f'-> {column}'}" for name, column in zip(names, columns))

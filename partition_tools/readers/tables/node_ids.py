@@ -1,5 +1,4 @@
-"""Nodes whose ids are any numbers or words: one numbering, in the sorted order of the ids, for all files that speak of
-them.
+"""Nodes with any numbers or words as ids: one numbering, in the sorted order of the ids, for all files of a graph.
 
 Ids come from several files, and an id must mean the same node in all of them. Numbers are compared as numbers and words
 as words. An id that is a number in one file and a word in another is an error: two nodes would become one, or one node
@@ -120,7 +119,7 @@ def numbered(
 
     order: the ids that there are, read from order_path; None to take all that occur. Raises FormatError for an id that
     `order` does not have, and for a table that shares no id with the edges. Places of large vectors of integers are
-    mapped files of `scratch`; memory, beside what is given: 16 bytes per id of a node, words in full.
+    mapped files of `scratch`. Further memory: 16 bytes per id of a node, words in full.
     """
     given = {**edges, **keyed} | ({} if order is None else {"--node-ids": order})
     same = alike(given)

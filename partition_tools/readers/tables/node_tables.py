@@ -1,4 +1,4 @@
-"""What lies beside an edge list, one row per node: features, labels, splits, types of nodes."""
+"""Tables next to an edge list, one row per node: features, labels, splits, types of nodes."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ def node_tables(
     """({"features" | "labels" | "splits" | "node types": (ids or None, values)} of the tables that were given, names of
     types and classes as `RawGraph` has them). Node types and labels that are words are numbered in their sorted order.
 
-    exact: leave ids as they are written (see `written_ids.exact_ids`). One line says how each table was matched.
+    exact: leave ids as they are written (see `written_ids.exact_ids`). The log names the match of each table.
     """
     tables: dict[str, NodeTable] = {}
     names: dict[str, list[str]] = {}

@@ -1,7 +1,7 @@
-"""Which ids there are, and which place among them each has, for more ids than memory holds.
+"""The distinct ids of a graph and the place of each among them, for more ids than memory holds.
 
-Edges name each node many times, so the distinct ids are few beside them. They are found block by block. Where ids lie
-close to one another a table over their range says it at once; else a binary search does.
+Edges name each node many times, so the distinct ids are far fewer. They are found block by block. If ids lie close to
+one another, a table over their range gives the place; otherwise a binary search does.
 """
 
 import functools

@@ -1,8 +1,8 @@
-"""Whose row it is: whether the first column of a table names the nodes, or the rows go by position.
+"""The node of each row: the first column of a table names the nodes, or the rows go by position.
 
 A table that names nodes and is read by position gives every node the data of another, and nothing fails. So rows go by
-position only where nothing names the nodes, or where the user says so (`--rows position`). A first column that may name
-them, but need not, is an error that asks.
+position only if nothing names the nodes, or by `--rows position`. A first column that may name them, but need not, is
+an error that asks.
 """
 
 import re
@@ -28,13 +28,13 @@ DATA, IDS, ROW_NUMBERS = "data", "ids", "row numbers"
 
 
 def first_column(path: Path, names: Sequence[str] | None, values: np.ndarray, others: int, rows: str = AUTO) -> str:
-    """DATA, IDS or ROW_NUMBERS: what the first column of a table is.
+    """DATA, IDS or ROW_NUMBERS: the meaning of a table's first column.
 
     Args:
         names: The heading, or None.
         values: The first column, (n,).
         others: The number of other columns.
-        rows: One of ROWS, as the user says it.
+        rows: One of ROWS, the user's choice.
 
     Raises:
         FormatError: The column may name the nodes, or not; or it should, and cannot.

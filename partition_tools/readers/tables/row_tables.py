@@ -24,10 +24,13 @@ MAPPED = 1 << 26
 
 @dataclass(frozen=True)
 class Table:
-    """A table beside a graph. ids: (n,) the ids of the nodes that the rows are of, or None: rows go by position.
+    """A table of a graph's nodes.
 
-    values: (n, C) in the order of the file. names: those of its columns, the ids' first, or None. how: whose the rows
-    are, in words.
+    Attributes:
+        ids: (n,), the node id of each row, or None: rows go by position.
+        values: (n, C) in the order of the file.
+        names: names of its columns, the ids' first, or None.
+        how: the rule that gave rows to nodes, in words.
     """
 
     ids: np.ndarray | None
@@ -46,8 +49,8 @@ def read_table(
 ) -> Table:
     """The `Table` in a .npy array, a Parquet file or a text table.
 
-    exact: ids as they are written, for those that are words. data_words: words that are no heading. rows: whose the
-    rows are, of `row_keys.ROWS`. classes: the values are classes or types, whose spelling matters. Raises FormatError.
+    exact: keep ids that are words as they are written. data_words: words that are no heading. rows: one of
+    `row_keys.ROWS`. classes: the values are classes or types, whose spelling matters. Raises FormatError.
     """
     path = Path(path)
     refuse_table(path)

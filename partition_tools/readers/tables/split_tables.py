@@ -1,7 +1,7 @@
-"""Tables that say which split each node is in: words, numbers under a heading that means splits, or masks by name.
+"""Tables of splits: words, numbers under a heading that means splits, or masks by name.
 
-A column called test_mask says by its name what its 1 means, and a column called fold says nothing of training or
-testing. To take the 1 of either for training would train on the nodes that are to be tested.
+The name of a column test_mask gives its 1 a meaning; the name fold means neither training nor testing. Training on the
+nodes with a 1 in either would train on test nodes.
 """
 
 import re

@@ -1,8 +1,7 @@
-"""Tables of text: edge lists, and the features, labels and splits that lie beside them.
+"""Tables of text: edge lists, and tables of features, labels and splits.
 
-Text formats never say what they are, so separator, comments and a heading are recognised from the first lines. pandas
-does the parsing (an extra, since most users never import text): it is the one parser here that is fast enough for 10^8
-lines.
+Text formats never declare themselves, so separator, comments and a heading are recognised from the first lines. pandas
+does the parsing (an extra, since most users never import text). It is fast enough for 10^8 lines.
 """
 
 import contextlib
@@ -32,13 +31,18 @@ OF_ARCHIVES = ("ignore", "split_column")
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How to read a source, as far as its format asks: files beside an edge list or matrix, the meaning of its columns,
-    whether node ids are to be renumbered; and of an archive what to leave out.
+    """Options of reading a source, as far as its format has them.
 
-    edge_features: names of columns of the edge list, or a .npy file with a row for each edge; which columns they are,
-    for a list without a heading, edge_columns says. node_ids: a file with the id of each row of the tables that have no
-    column of ids. heading: whether the edge list has one; None to recognise it. ignore: arrays of an .npz that are not
-    to be read. split_column: of masks with several. rows: whose the rows of the tables are, of `row_keys.ROWS`.
+    Attributes:
+        features, labels, splits, node_types: files of tables next to an edge list or matrix.
+        edge_columns: meanings of the columns, for a list without a heading.
+        edge_features: names of columns of the edge list, or a .npy file with a row for each edge.
+        relabel: give nodes new numbers.
+        node_ids: a file with the id of each row, for tables without a column of ids.
+        heading: whether the edge list has one; None to recognise it.
+        ignore: arrays of an .npz to leave out.
+        split_column: the split, if masks have a column for each of several.
+        rows: one of `row_keys.ROWS`.
     """
 
     features: Path | None = None
@@ -55,7 +59,7 @@ class TableOptions:
     rows: str = AUTO
 
     def refuse(self, format_name: str, allowed: Collection[str] = ()) -> None:
-        """FormatError if anything is set beside the fields `allowed`, for formats that it means nothing to."""
+        """FormatError if any field but `allowed` is set, for formats without the others."""
         given = [
             field.name
             for field in fields(self)
@@ -82,7 +86,7 @@ def _pandas() -> Any:
 
 @dataclass(frozen=True)
 class Layout:
-    """What the first lines of a text table tell. skip: blank lines before the first row. fields: of that row, or ().
+    """Facts from the first lines of a text table. skip: blank lines before the first row. fields: that row's, or ().
 
     heading: whether that row is a heading; comment: the words of the comment line before it, as many as fields, or ().
     """
@@ -97,8 +101,9 @@ class Layout:
 def layout(
     path: str | Path, header: bool | None = None, known: Callable[[Sequence[str]], bool] | None = None
 ) -> Layout:
-    """The `Layout` of a text table. header: True/False, or None to recognise a heading, which has no field that is a
-    number, or of whose fields `known`(fields) is true. A line that begins with # or % is a comment.
+    """The `Layout` of a text table. header: True/False, or None to recognise a heading.
+
+    A heading has no field that is a number, or `known`(fields) is true. A line that begins with # or % is a comment.
     """
     with in_words(path):
         skip, first, comment = _first_row(Path(path), blank_is_row=header is False)
@@ -141,8 +146,8 @@ def read_frame(
 ) -> "pd.DataFrame":
     """A pandas DataFrame of a text table. header: see `layout`; shape: the `Layout`, where it is known already.
 
-    Separator: comma, tab or other white space. reporter: told of comments below the first row. An empty table has no
-    columns.
+    Separator: comma, tab or other white space. reporter: gets a warning of comments below the first row. An empty table
+    has no columns.
     """
     path = Path(path)
     shape = layout(path, header) if shape is None else shape
@@ -175,7 +180,7 @@ def warn_of_comments(path: Path, comments: Comments, reporter: Reporter) -> None
 def parse(path: str | Path, source: Any, shape: Layout, **options: Any) -> "pd.DataFrame":
     """A pandas DataFrame of `source`, a binary file of lines without comments, that has the `Layout` of `path`.
 
-    options: of pandas.read_csv. Raises FormatError for rows of more columns than there are, and what pandas does.
+    options: of pandas.read_csv. Raises FormatError for rows with too many columns, and pandas' own errors.
     """
     pandas = _pandas()
     frame = pandas.read_csv(
@@ -240,7 +245,7 @@ def read_parquet(path: str | Path) -> "pd.DataFrame":
 def load_npy(path: str | Path, mapped: int | None = None) -> np.ndarray:
     """The array of a .npy file; one of more than `mapped` bytes is mapped, read-only.
 
-    FormatError, with what to do, for one that is damaged or pickled.
+    FormatError, with a remedy, for one that is damaged or pickled.
     """
     try:
         large = mapped is not None and Path(path).stat().st_size > mapped

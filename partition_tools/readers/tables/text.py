@@ -2,8 +2,7 @@
 
 A text file is UTF-8, perhaps compressed by gzip. A byte order mark is no character of the first word, CR and CRLF end a
 line as LF does, and a comment is a line that begins with # or %. A # inside a line is data. A quoted field ends on its
-line. The parser knows none of these rules, so it is given what `blocks` yields, whether it reads a file at once or in
-blocks.
+line. The parser knows none of these rules. So it reads the output of `blocks`, at once or in blocks.
 """
 
 import contextlib
@@ -41,7 +40,7 @@ def check_readable_twice(path: Path) -> None:
 
 @contextlib.contextmanager
 def in_words(path: str | Path) -> Iterator[None]:
-    """FormatError that names the table for what goes wrong with it in the body."""
+    """FormatError that names the table, for its errors in the body."""
     try:
         yield
     except FileNotFoundError as error:
@@ -147,7 +146,7 @@ def _clean(path: Path, block: bytes, rows: bool, comments: Comments | None) -> b
 
 
 class CleanFile(io.RawIOBase):
-    """What `blocks` yields, as a binary file for a parser."""
+    """The output of `blocks`, as a binary file for a parser."""
 
     def __init__(self, path: Path, comments: Comments | None = None) -> None:
         self.blocks, self.rest = blocks(path, comments=comments), memoryview(b"")

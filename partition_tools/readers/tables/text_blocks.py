@@ -1,7 +1,7 @@
 """Text tables that are too large to be parsed at once: blocks of whole lines, parsed on all cores, into arrays on disk.
 
-What comes out is what `tables.read_frame` would have made of the same numbers. Words, and numbers that mean something
-by the way they are written, are left to it: the parser cannot know from a block what the rest of a column holds.
+The result is the same as of `tables.read_frame` for numbers. Words, and numbers whose spelling matters, are left to
+`read_frame`: a block does not show the rest of a column.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 10, 1 << 25
 
 
 class NotPlainNumbers(Exception):
-    """Ids that only a look at the whole column can tell apart: words, 01 beside 1, more than 63 bits."""
+    """Ids that need the whole column: words, both 01 and 1, more than 63 bits."""
 
 
 def is_large_table(path: Path, scratch: Scratch) -> bool:
@@ -55,8 +55,8 @@ def read_edges(
     """{"src" | "dst" | "weight" | "type": (E,) mapped array} of an edge list: ids and types int64, weights float64; and
     {"features": float64 (E, F)} of the columns at `places`, if there are any.
 
-    shape: the `Layout` of the file; names: what its columns are, of `headings.COLUMNS`. An array that is finished is
-    not made again. Raises FormatError naming the edge that is wrong, and with `relabel` NotPlainNumbers.
+    shape: the `Layout` of the file. names: the meanings of its columns, of `headings.COLUMNS`. A finished array is not
+    made again. Raises FormatError naming the faulty edge, and with `relabel` NotPlainNumbers.
     """
     key = f"source/{key_of(path)}"
     wanted = [name for name in names if name not in ("_", "feature")] + (["features"] if places else [])
@@ -123,7 +123,7 @@ def frames(
     reporter: Reporter,
     check: Callable[[bytes], bool] | None = None,
 ) -> Iterator[tuple["pd.DataFrame", bool]]:
-    """(rows, what `check` says of their text) of one block of a table after the other, parsed by one thread per core.
+    """(rows, the result of `check` on their text) of each block of a table in turn, parsed by one thread per core.
 
     Raises FormatError for a table that is damaged.
     """

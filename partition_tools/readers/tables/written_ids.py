@@ -29,7 +29,7 @@ def exact_ids(path: str | Path, shape: Layout, frame: "pd.DataFrame", column: in
 
 
 def check_spelling(path: str | Path, values: np.ndarray) -> None:
-    """FormatError for integers of which one is written in two ways, such as the classes 01 and 1."""
+    """FormatError if an integer is written in two ways, such as the classes 01 and 1."""
     if values.dtype.kind != "U":
         return
     numbers: dict[Decimal, str] = {}
