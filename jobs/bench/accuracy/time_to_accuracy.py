@@ -160,7 +160,7 @@ def rows_of(graph, curves, options):
     """[{column: value}] of each system, rate and target."""
     most, rows = max(map(best, curves.values())), []
     for (system, rate), found in curves.items():
-        tests = [max(zip(curve.val, curve.test))[1] for curve in found]
+        tests = [max(zip(curve.val, curve.test), key=lambda both: both[0])[1] for curve in found]
         for share in options.targets:
             reached = list(filter(None, (curve.reaches(share / 100 * most) for curve in found)))
             row = {"graph": graph.name, "model": options.model, "system": system, "rate": rate}
