@@ -206,7 +206,7 @@ def _cells(row):
         return ["never", "", ""]
     some = "" if row["reached"] == row["seeds"] else f", {row['reached']} of {row['seeds']} seeds"
     processor = [row[f"processor_seconds{end}"] for end in ("", "_least", "_most")]
-    spread = f"{processor[0]:.3g} ({processor[1]:.3g} to {processor[2]:.3g})"
+    spread = f"{processor[0]:.3g}" + f" ({processor[1]:.3g} to {processor[2]:.3g})" * (row["reached"] > 1)
     return [f"{row['epochs']:g} ({row['rate']:g}{some})", spread, f"{row['seconds']:.3g}"]
 
 
