@@ -37,11 +37,14 @@ serial="options_used learning_at_first"
 declare -A left_out=([1]="intra_node node_buffers estimated_nodes $whole_jobs $schedules $between" [2]="node_buffers estimated_nodes $serial"
     [3]="estimated_nodes $serial $whole_jobs"
     [4]="$serial $whole_jobs $schedules $between")
+# A part of the tests, with its time limit. What it says at the end is where processor time goes.
+TIMEFORMAT='-- %R s, processor time %U s, of the system %S s'
+part() { time timeout "$limit" "$@"; }
 # One launch of so many ranks. Several in a function are joined by &&: behind `|| code=$?` bash goes on after one that fails.
 over() {
     local ranks=$1
     shift
-    timeout "$limit" mpiexec -n "$ranks" python -m pytest "$@"
+    part mpiexec -n "$ranks" python -m pytest "$@"
 }
 parallel() {
     local ranks=$1 ignored=() name
@@ -55,11 +58,15 @@ parallel() {
 one_kind="not warm-up"
 # Streams, operators and curves over torch.distributed; whole jobs and runs at 2 ranks. (tests/core and tests/jobs start it as a user does.)
 over_gloo() {
-    local ranks=$1 files=(tests/mpi/test_{stream,operators,curves}.py) some="stream or operators or gcn-undirected or all_ranks"
+    local ranks=$1 names=(stream operators curves) files some="stream or operators or gcn-undirected or all_ranks"
     shift
+    if [ "$ranks" = 2 ]; then
+        names+=(resume evaluate tma training_traffic)
+        some+=" or resume or evaluate or tma or training_traffic"
+    fi
+    files=("${names[@]/#/tests/mpi/test_}")
     heading "parallel tests over gloo, $ranks ranks"
-    over "$ranks" --transport gloo "${files[@]}" -k "$some" "$@" &&
-        { [ "$ranks" != 2 ] || over 2 --transport gloo tests/mpi/test_{resume,evaluate,tma,training_traffic}.py -k "$one_kind" "$@"; } &&
+    over "$ranks" --transport gloo "${files[@]/%/.py}" -k "($some) and $one_kind" "$@" &&
         { [ "$ranks" != 3 ] || over 3 --transport all-to-all tests/mpi/test_{stream,stale,numbers}.py "$@"; }
 }
 # Streams and a curve over oneCCL, where its packages can be had; test_communicator.py has its verbs in every launch.
@@ -76,12 +83,8 @@ first() {
     local code=0
     parallel 1 "$@" || code=$?
     parallel 2 "$@" || code=$?
-    over_gloo 2 "$@" || code=$?
-    # A library of the other family: tags, threads and progress differ, and so does the launcher. Small files of messages, and whole jobs.
-    bash env/test-mpi.sh openmpi --ranks 2 --tests communicator,opening,stream,tma,curves,resume,evaluate -- \
-        -k "$one_kind" "$@" || code=$?
     heading "serial tests of kernels, tools, reports and pages"
-    timeout "$limit" python -m pytest --ignore=tests/core --ignore=tests/mpi --ignore=tests/jobs --ignore=tests/faults \
+    part python -m pytest --ignore=tests/core --ignore=tests/mpi --ignore=tests/jobs --ignore=tests/faults \
         --ignore=tests/kernels/test_sanitized.py "$@" || code=$?
     return "$code"
 }
@@ -90,9 +93,9 @@ second() {
     heading "types"
     mypy --no-error-summary hpcgnn partition_tools || code=$?
     heading "serial tests of the package"
-    timeout "$limit" python -m pytest tests/core "$@" || code=$?
+    part python -m pytest tests/core "$@" || code=$?
     heading "kernels under sanitizers"
-    timeout "$limit" python -m pytest tests/kernels/test_sanitized.py "$@" || code=$?
+    part python -m pytest tests/kernels/test_sanitized.py "$@" || code=$?
     parallel 4 "$@" || code=$?
     return "$code"
 }
@@ -101,12 +104,16 @@ third() {
     heading "tests of the job scripts"
     # Whatever becomes of them, their SLURM goes; one that was up before stays.
     bash env/slurm-local.sh status > /dev/null 2>&1 || trap 'bash env/slurm-local.sh down' EXIT
-    timeout "$limit" python -m pytest tests/jobs "$@" || code=$?
+    part python -m pytest tests/jobs "$@" || code=$?
     heading "faults"
-    timeout "$limit" python -m pytest tests/faults "$@" || code=$?
+    part python -m pytest tests/faults "$@" || code=$?
     parallel 3 "$@" || code=$?
     heading "three nodes of two ranks"
     over 6 tests/mpi/test_node_buffers.py -k small "$@" || code=$?
+    # A library of the other family: tags, threads and progress differ, and so does the launcher. Small files of messages, and whole jobs.
+    time bash env/test-mpi.sh openmpi --ranks 2 --tests communicator,opening,stream,tma,curves,resume,evaluate -- \
+        -k "$one_kind" "$@" || code=$?
+    over_gloo 2 "$@" || code=$?
     over_gloo 3 "$@" || code=$?
     over_oneccl 3 "$@" || code=$?
     return "$code"

@@ -13,7 +13,8 @@ import pytest
 
 from hpcgnn.engine.stopping import EXIT_STOPPED, StopRequest
 
-from .launching import LIMIT_SECONDS, command_and_environment, train
+from .forked import train
+from .launching import LIMIT_SECONDS, command_and_environment
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from hpcgnn.cores import physical
 from hpcgnn.cores.domains import domains_of
 from hpcgnn.listing import every
 
+from . import forked
 from .launching import start
 
 HOST = socket.gethostname()
@@ -27,8 +28,8 @@ sys.exit(main(["doctor"]))
 """
 
 
-def doctor(ranks, *program, **environment):
-    """(result, {subject: (mark, what was found)}, {subject: remedy}) of a report."""
+def doctor(ranks, *program, start=start, **environment):
+    """(result, {subject: (mark, what was found)}, {subject: remedy}) of a report. start: how the job is started."""
     result = start(ranks, *(program or ("-m", "hpcgnn", "doctor")), **environment)
     assert "Traceback" not in result.err + result.out, result.err
     report, _, advice = result.out.partition("\nWhat to do:\n")
@@ -38,10 +39,24 @@ def doctor(ranks, *program, **environment):
     return result, found, remedies
 
 
+def of_idle_threads(ranks):
+    """The report of ranks for which nobody has said how idle threads wait; OpenMP says what it has read."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"):
+            patch.delenv(name, raising=False)
+        return doctor(ranks, OMP_DISPLAY_ENV="verbose")
+
+
 @pytest.fixture(scope="module")
 def alone():
     """On one rank, without a launcher."""
-    return doctor(0)
+    return of_idle_threads(0)
+
+
+@pytest.fixture(scope="module")
+def crowded():
+    """On one rank more than there are cores."""
+    return of_idle_threads(1 + len(CORES))
 
 
 def test_a_sound_installation(alone):
@@ -66,15 +81,16 @@ def test_what_is_looked_at(alone):
     assert found["packages"][1].startswith(f"hpcgnn {hpcgnn.__version__}, torch ")
 
 
-@pytest.mark.parametrize("ranks, spins", [(0, True), (1 + len(CORES), False)], ids=["own cores", "shared cores"])
-def test_how_idle_threads_wait(monkeypatch, ranks, spins):
-    """Ranks with cores of their own spin for a moment. Others sleep at once; so do all if the user wants it."""
-    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"):
-        monkeypatch.delenv(name, raising=False)
-    result, found, _ = doctor(ranks, OMP_DISPLAY_ENV="verbose")
+@pytest.mark.parametrize("job, spins", [("alone", True), ("crowded", False)], ids=["own cores", "shared cores"])
+def test_how_idle_threads_wait(request, job, spins):
+    """Ranks with cores of their own spin for a moment. Others sleep at once."""
+    result, found, _ = request.getfixturevalue(job)
     assert found["OpenMP"][1].endswith(f"OMP_WAIT_POLICY=passive, GOMP_SPINCOUNT={SPINS if spins else 'unset'}")
     if "libgomp" in found["OpenMP"][1]:  # what the runtime itself says that it has read
         assert f"GOMP_SPINCOUNT = '{SPINS if spins else 0}'" in result.err
+
+
+def test_idle_threads_sleep_where_the_user_wants_it():
     _, found, _ = doctor(0, OMP_WAIT_POLICY="passive")
     assert found["OpenMP"][1].endswith("OMP_WAIT_POLICY=passive, GOMP_SPINCOUNT=unset")
 
@@ -89,16 +105,16 @@ def test_domains_and_hardware_threads(alone):
         assert (mark, said) == ("ok", f"cores of domain {own[0]}" if own else "the kernel does not tell")
 
 
-def test_several_ranks_pass_messages_and_make_one_report():
-    result, found, _ = doctor(2)
+def test_several_ranks_pass_messages_and_make_one_report(crowded):
+    (result, found, _), ranks = crowded, 1 + len(CORES)
     assert result.code == 0 and result.out.count("all is well") == 1
-    assert result.out.splitlines()[0] == f"hpcgnn {hpcgnn.__version__} on 2 ranks, hosts: {HOST}"
-    assert found["ring"] == ("ok", "2 ranks passed 1 MiB around")
+    assert result.out.splitlines()[0] == f"hpcgnn {hpcgnn.__version__} on {ranks} ranks, hosts: {HOST}"
+    assert found["ring"] == ("ok", f"{ranks} ranks passed 1 MiB around")
     assert not [subject for subject in found if "(rank" in subject], "what is alike is said once"
 
 
 def test_a_rank_that_differs_is_named():
-    result, found, remedies = doctor(2, "-c", UNLIKE)
+    result, found, remedies = doctor(2, "-c", UNLIKE, start=forked.start)
     subject = f"kernels (rank 1, {HOST})"
     assert found[subject] == ("note", "pure torch, many times slower: HPCGNN_KERNELS=reference")
     assert "install a C compiler" in remedies[subject]
@@ -106,7 +122,9 @@ def test_a_rank_that_differs_is_named():
 
 
 def test_slow_kernels_and_shared_cores_are_remarks():
-    result, found, remedies = doctor(0, HPCGNN_KERNELS="reference", SLURM_CPUS_PER_TASK=str(len(CORES) + 1))
+    result, found, remedies = doctor(
+        0, start=forked.start, HPCGNN_KERNELS="reference", SLURM_CPUS_PER_TASK=str(len(CORES) + 1)
+    )
     assert result.code == 0 and result.out.splitlines()[-1] == "all is well"
     assert found["kernels"][0] == found["cores"][0] == "note"
     assert "--threads" in remedies["cores"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .launching import start
+from .forked import start
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"

@@ -67,5 +67,5 @@ class Cluster:
             running = [job for job in (jobs or states) if states[job] in UNFINISHED]
             if not running:
                 return {job: states[job] for job in (jobs or states)}
-            time.sleep(0.2)
+            time.sleep(0.5)
         raise AssertionError(f"still not done after {limit} s: {self.run('squeue -l').stdout}")

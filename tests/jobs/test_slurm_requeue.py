@@ -18,6 +18,27 @@ EPOCHS = 150
 OPTIONS = f"--model gcn --layers 2 --hidden 16 --epochs {EPOCHS} --eval-every 3 --checkpoint-every 7 --seed 4"
 SIZE = "--nodes=1 --ntasks=2 --exclusive --output=%x-%j.txt"
 
+# A layer that waits: a run that goes on until SLURM does something leaves the cores to others.
+SLOW = """
+import time
+from hpcgnn.nn.gcn import GCNConv
+from hpcgnn.nn.registry import register
+
+@register("slow")
+class Slow(GCNConv):
+    def forward(self, *given):
+        time.sleep(0.1)
+        return super().forward(*given)
+"""
+
+
+@pytest.fixture
+def endless(cluster):
+    """Options of a run of that layer, for as long as it may last."""
+    (cluster.home / "slow.py").write_text(SLOW)
+    changed = OPTIONS.replace(f"--epochs {EPOCHS}", "--epochs 100000 --eval-every 0")
+    return changed.replace("--model gcn", "--model slow --plugin slow.py")
+
 
 def learned(run_dir):
     """What was learned in each epoch, without what was measured."""
@@ -135,19 +156,18 @@ def restarts(cluster, job):
     return int(text.split("Restarts=")[1].split()[0])
 
 
-def test_slurm_warns_before_the_wall_time(cluster, graph):
+def test_slurm_warns_before_the_wall_time(cluster, graph, endless):
     """A limit of two minutes and a warning 100 s before: SLURM signals after some 20 s, the job stops and is
     requeued.
     """
-    options = OPTIONS.replace(f"--epochs {EPOCHS}", "--epochs 100000 --eval-every 0")
     job = cluster.submit(
-        f"{SIZE} --time=2 --signal=B:USR1@100 jobs/train.sbatch --graph {graph} --run-dir warned -- {options}"
+        f"{SIZE} --time=2 --signal=B:USR1@100 jobs/train.sbatch --graph {graph} --run-dir warned -- {endless}"
     )
     end = time.monotonic() + LIMIT_SECONDS
     while restarts(cluster, job) == 0:
         assert time.monotonic() < end, said(cluster)
         assert cluster.state(job) in UNFINISHED, said(cluster)
-        time.sleep(0.2)
+        time.sleep(1)
     cluster.run(f"scancel {job}")
     log = (cluster.home / "warned" / "log.txt").read_text()
     assert "(SIGUSR1); a checkpoint is written" in log
@@ -156,10 +176,9 @@ def test_slurm_warns_before_the_wall_time(cluster, graph):
     assert epochs_done(cluster.home / "warned") == int(stopped)
 
 
-def test_a_job_that_is_told_to_stop_is_not_requeued(cluster, graph):
+def test_a_job_that_is_told_to_stop_is_not_requeued(cluster, graph, endless):
     """USR1, which the documentation once named for it, put the job back into the queue at once."""
-    options = OPTIONS.replace(f"--epochs {EPOCHS}", "--epochs 100000 --eval-every 0")
-    command = f"{SIZE} jobs/train.sbatch --graph {graph} --run-dir ended -- {options}"
+    command = f"{SIZE} jobs/train.sbatch --graph {graph} --run-dir ended -- {endless}"
     job = cluster.submit(command)
     wait_for_epoch(cluster, job, cluster.home / "ended", 3)
     cluster.run(f"scancel --batch --signal=USR2 {job}")

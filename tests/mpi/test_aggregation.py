@@ -14,6 +14,8 @@ from . import small
 from .gathering import whole
 from .linear import NORMS, check_linear
 
+pytestmark = pytest.mark.halved
+
 WIDEST = 256
 
 

@@ -5,6 +5,8 @@ import pytest
 
 from .training import GRAPHS, configure, curve, make_graphs
 
+pytestmark = pytest.mark.halved
+
 MODELS = {
     "gcn": {},
     "sage": {"norm": "batch", "residual": True, "layers": 4},

@@ -9,6 +9,8 @@ from hpcgnn.graphfile.storage import SPLITS, GraphFile
 
 from .training import CLASSES, GRAPHS, build_trainer, configure, make_graphs
 
+pytestmark = pytest.mark.halved
+
 EPOCHS = 3
 MODELS = {
     "gcn": {"model": "gcn"},

@@ -22,6 +22,8 @@ from .gathering import whole  # noqa: E402
 from .test_propagate import local_edges  # noqa: E402
 from .training import CHOICES, build_trainer, configure, make_graphs  # noqa: E402
 
+pytestmark = pytest.mark.halved
+
 WIDTH, EDGE = 6, 3
 
 
