@@ -36,7 +36,7 @@ between="communicator mailbox metrics numbers opening overlap predict rehearsal 
 serial="options_used learning_at_first"
 declare -A left_out=([1]="intra_node node_buffers estimated_nodes $whole_jobs $schedules $between" [2]="node_buffers estimated_nodes $serial"
     [3]="estimated_nodes $serial $whole_jobs"
-    [4]="$serial $whole_jobs $schedules $between")
+    [4]="$serial pyg_every_layer $whole_jobs $schedules $between")
 # A part of the tests, with its time limit. What it says at the end is where processor time goes.
 TIMEFORMAT='-- %R s, processor time %U s, of the system %S s'
 part() { time timeout "$limit" "$@"; }

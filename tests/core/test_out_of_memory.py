@@ -48,8 +48,7 @@ TOGETHER, ALONE = ("bring_up", "toy_of"), ("train", "Trainer")
 
 @pytest.mark.parametrize(
     "module, where, ranks, limited",
-    [(*TOGETHER, 2, limited) for limited in ("0", "1", "01")]
-    + [(*ALONE, 1, "0"), (*ALONE, 2, "1"), (*ALONE, 2, "01")],
+    [(*TOGETHER, 2, limited) for limited in ("0", "1", "01")] + [(*ALONE, 1, "0"), (*ALONE, 2, "1"), (*ALONE, 2, "01")],
 )
 def test_a_limit(graph, tmp_path, ranks, limited, module, where):
     options = f"--graph {graph} --run-dir {tmp_path / 'run'} --model gat --heads 4 --hidden 900 --epochs 2".split()

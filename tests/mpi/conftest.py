@@ -11,7 +11,6 @@ import os
 import pickle
 import threading
 import time
-import zlib
 from types import SimpleNamespace
 
 import mpi4py
@@ -102,21 +101,6 @@ def pytest_unconfigure(config):
 def pytest_report_header(config):
     library = MPI.Get_library_version().split(chr(10))[0].strip()
     return f"MPI: {library}, {config.stash[RANKS].size} ranks, transport {config.getoption('--transport')}"
-
-
-def pytest_collection_modifyitems(config, items):
-    """Of the tests marked `halved`, 3 ranks have some of the cases and 4 ranks the others, by their names: what more
-    than two ranks do otherwise, they do at either number. Fewer ranks, and other transports, have all of them.
-    """
-    ranks, transport = config.stash[RANKS].size, config.getoption("--transport")
-    if ranks not in (3, 4) or transport != "polite":
-        return
-    kept, left = [], []
-    for item in items:
-        elsewhere = hasattr(item, "callspec") and zlib.crc32(item.nodeid.encode()) % 2 == ranks % 2
-        (left if elsewhere and item.get_closest_marker("halved") else kept).append(item)
-    config.hook.pytest_deselected(items=left)
-    items[:] = kept
 
 
 def pytest_collection_finish(session):

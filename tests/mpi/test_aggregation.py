@@ -14,8 +14,6 @@ from . import small
 from .gathering import whole
 from .linear import NORMS, check_linear
 
-pytestmark = pytest.mark.halved
-
 WIDEST = 256
 
 

@@ -11,8 +11,6 @@ from hpcgnn.errors import ConfigError
 from .small import written
 from .training import build_trainer, configure, curve, make_graphs, outputs_and_gradients
 
-pytestmark = pytest.mark.halved
-
 LAYERS, HOPS, TELEPORT = 3, 4, 0.2
 
 

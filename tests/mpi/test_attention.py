@@ -17,8 +17,6 @@ from .gathering import whole
 from .small import GRAPHS, edges_of, stored
 from .training import configure, curve, make_graphs
 
-pytestmark = pytest.mark.halved
-
 SHAPES = [
     AttentionShape(4, 3),
     AttentionShape(1, 5),

@@ -23,8 +23,6 @@ from .small import stored
 from .test_attention import KEY, P, right
 from .training import CLASSES, build_trainer, configure, make_graphs
 
-pytestmark = pytest.mark.halved
-
 SEED, BOUNDARY, RATE = 9, 7, 0.4
 
 

@@ -17,8 +17,6 @@ from hpcgnn.schedules.full_halo import FullHalo
 from .small import GRAPHS, edges_of
 from .training import build_trainer, configure
 
-pytestmark = pytest.mark.halved
-
 GRAPH, WIDTH = GRAPHS["power law"], 60
 GENERATOR = np.random.default_rng(4)
 FEW = GENERATOR.normal(size=(GRAPH.num_nodes, WIDTH)) * (GENERATOR.random((GRAPH.num_nodes, WIDTH)) < 0.08)

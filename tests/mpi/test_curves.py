@@ -5,8 +5,6 @@ import pytest
 
 from .training import GRAPHS, configure, curve, make_graphs
 
-pytestmark = pytest.mark.halved
-
 MODELS = {
     "gcn": {},
     "sage": {"norm": "batch", "residual": True, "layers": 4},

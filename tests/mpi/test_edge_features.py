@@ -40,8 +40,6 @@ from hpcgnn.schedules.full_halo import FullHalo
 from .gathering import whole
 from .training import CHOICES, build_trainer, configure, curve
 
-pytestmark = pytest.mark.halved
-
 D_IN, HEADS, WIDTH, EDGE = 5, 2, 3, 4
 GRAPHS = {
     graph.name: graphs.with_task(graph, D_IN)

@@ -14,8 +14,6 @@ from hpcgnn.schedules.full_halo import FullHalo
 from .gathering import whole
 from .small import GRAPHS, edges_of, stored
 
-pytestmark = pytest.mark.halved
-
 WIDTH = 5
 
 

@@ -22,8 +22,6 @@ from .small import stored
 from .test_attention import KEY, P, right
 from .training import CLASSES, FEATURES, build_trainer, configure, make_graphs
 
-pytestmark = pytest.mark.halved
-
 SEED, ROUNDING = 7, 6
 
 

@@ -30,8 +30,6 @@ from hpcgnn.schedules.full_halo import FullHalo
 
 from .small import stored
 
-pytestmark = pytest.mark.halved
-
 FEATURES, CLASSES = 5, 3
 BELOW, ABOVE = AttentionShape(2, 4), AttentionShape(1, CLASSES)
 

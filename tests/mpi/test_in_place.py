@@ -13,8 +13,6 @@ from hpcgnn.ops.handover import Handover
 
 from .training import build_trainer, configure, make_graphs
 
-pytestmark = pytest.mark.halved
-
 CASES = {
     "plain": {},
     "dropout": {"dropout": 0.4, "attention_dropout": 0.3},

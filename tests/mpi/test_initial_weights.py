@@ -24,8 +24,6 @@ from hpcgnn.ops.draws import Randomness
 
 from .training import build_trainer, configure, make_graphs
 
-pytestmark = pytest.mark.halved
-
 SEED, PARAMETER = 11, 1
 IN, OUT, WIDTH, HEADS, TYPES, BASES = 40, 50, 16, 3, 7, 4
 ATTENTIVE = ModelSpec("", IN, OUT, 1, WIDTH, bases=BASES, edge_types=TYPES)

@@ -22,8 +22,6 @@ from .gathering import whole
 from .small import GRAPHS, stored
 from .test_overlap import Noting
 
-pytestmark = pytest.mark.halved
-
 WIDTH, ROWS = 5, 3
 RINGS, LENGTH = 9, 400
 NEARBY = graphs.with_task(graphs.rings(RINGS, LENGTH), num_features=4)

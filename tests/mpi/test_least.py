@@ -23,8 +23,6 @@ from .gathering import whole
 from .linear import check_linear
 from .training import build_trainer, configure, curve, make_graphs
 
-pytestmark = pytest.mark.halved
-
 MAPS = ["dealt", "blocks", "random", "one empty", "all on last"]
 
 

@@ -34,8 +34,6 @@ from partition_tools.generators.spec import Spec
 from .gathering import whole
 from .training import configure, curve
 
-pytestmark = pytest.mark.halved
-
 NODES, D_IN, HEADS, WIDTH, RELATIONS, KINDS = 300, 6, 2, 3, 3, 2
 SPEC = ModelSpec("gatv2", D_IN, 4, 2, WIDTH, slope=0.2, dtype=torch.float64)
 LAYERS = {

@@ -21,8 +21,6 @@ from hpcgnn.plugins.registry import make_plugins
 from .gathering import whole
 from .training import outputs_and_gradients
 
-pytestmark = pytest.mark.halved
-
 SEED, EPOCH, CLASSES = 7, 4, 3
 LINEAR = ("gcn", "sage", "gin", "sgc")  # the models whose aggregation is linear
 CHOICES = registry_choices()

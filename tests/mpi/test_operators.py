@@ -25,8 +25,6 @@ from .gathering import whole
 from .small import stored
 from .training import CHOICES
 
-pytestmark = pytest.mark.halved
-
 #: One of each kind: (description, an equal one, others of its kind).
 KINDS = {
     "linear": lambda: (

@@ -16,8 +16,6 @@ from hpcgnn.exchange.wire import Form
 from .test_transfer import PLAIN, groups_of, halo_values, local, make_transfer, turn_of  # noqa: F401
 from .training import build_trainer, configure, make_graphs
 
-pytestmark = pytest.mark.halved
-
 
 @pytest.fixture
 def made(comm, monkeypatch):

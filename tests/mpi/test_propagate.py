@@ -17,8 +17,6 @@ from hpcgnn.schedules.full_halo import FullHalo
 from .gathering import whole
 from .small import GRAPHS, edges_of, stored
 
-pytestmark = pytest.mark.halved
-
 WIDTH, HEADS = 4, 2
 EPSILON = 1e-5
 

@@ -9,8 +9,6 @@ from hpcgnn.graphfile.storage import SPLITS, GraphFile
 
 from .training import CLASSES, GRAPHS, build_trainer, configure, make_graphs
 
-pytestmark = pytest.mark.halved
-
 EPOCHS = 3
 MODELS = {
     "gcn": {"model": "gcn"},

@@ -26,8 +26,6 @@ from partition_tools.generators.spec import Spec
 from .gathering import whole
 from .training import CHOICES, build_trainer, configure
 
-pytestmark = pytest.mark.halved
-
 NODES, RELATIONS = 120, 3
 
 

@@ -29,8 +29,6 @@ from hpcgnn.schedules.full_halo import FullHalo
 from .gathering import whole
 from .training import build_trainer, configure
 
-pytestmark = pytest.mark.halved
-
 N, RELATIONS = 60, 3
 
 

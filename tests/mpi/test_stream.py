@@ -17,8 +17,6 @@ from hpcgnn.ops.work import work
 from .narrowing import DTYPES, error_bound, row_bytes
 from .small import GRAPHS, stored
 
-pytestmark = pytest.mark.halved
-
 MAPS = ("dealt", "one empty", "all on last")
 NAMES = ("star", "power law", "no edges", "random directed")
 #: rows of a round, rows of a turn
