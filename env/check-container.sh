@@ -4,7 +4,8 @@
 #
 #   bash env/check-container.sh FOLDER [PATH…]    as root; FOLDER is made (some 2 GB)
 #
-# PATH…: folders of this machine that pip needs inside, such as one with wheels or certificates; they cannot be written to.
+# PATH…: folders of this machine that pip needs inside, such as one with wheels or certificates; they cannot be written to. Variables of
+# this shell that name certificates (PIP_CERT, SSL_CERT_FILE, REQUESTS_CA_BUNDLE) hold inside too: let them name a file in such a folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 fail() { echo "check-container: error: $*" >&2; exit 2; }

@@ -31,11 +31,12 @@ whole_jobs="agreement bad_input batch_norm_runs empty_splits evaluate large_feat
 whole_jobs+=" estimated nothing_stays label_reuse propagated recipes trace watching within_memory written_together"
 whole_jobs+=" estimated_shares features features_on_disk inductive interface jumping large_memory mixed regression widths"
 schedules="edge_dropout given_links lazy links pipegcn spreading stale tma"
-# What goes between ranks, and what is counted and written of it. (In options_used, which runs at 1, every rank would do the same.)
+# What goes between ranks, and what is counted and written of it. `serial` runs at 1: every rank would do the same.
 between="communicator mailbox metrics numbers opening overlap predict rehearsal summing traffic training_traffic transfer"
-declare -A left_out=([1]="intra_node node_buffers estimated_nodes $whole_jobs $schedules $between" [2]="node_buffers estimated_nodes options_used"
-    [3]="estimated_nodes options_used $whole_jobs"
-    [4]="options_used $whole_jobs $schedules $between")
+serial="options_used learning_at_first"
+declare -A left_out=([1]="intra_node node_buffers estimated_nodes $whole_jobs $schedules $between" [2]="node_buffers estimated_nodes $serial"
+    [3]="estimated_nodes $serial $whole_jobs"
+    [4]="$serial pyg_every_layer $whole_jobs $schedules $between")
 # A part of the tests, with its time limit. What it says at the end is where processor time goes.
 TIMEFORMAT='-- %R s, processor time %U s, of the system %S s'
 part() { time timeout "$limit" "$@"; }

@@ -15,7 +15,7 @@ from hpcgnn.errors import ConfigError
 #: What a run directory has: the files and folders that `train`, `evaluate` and `import-weights` write there.
 RUN_FILES = (
     *("config.toml", "plugin.py", "metrics.jsonl", "summary.json", "ranks.jsonl"),
-    *("evaluation.json", "log.txt", "curves.png"),
+    *("evaluation.json", "log.txt", "curves.png", "ro-crate-metadata.json"),
 )
 RUN_FOLDERS = ("checkpoints", "ranks", "heartbeats", "tensorboard", "trace")
 # Two of these make a directory one of a run, finished or not; one alone may be anything's.

@@ -33,7 +33,6 @@ class LayerTraits:
         edge_features: the layer reads features of edges where there are any.
         relational: the layer has weights for each type of edge.
         normalisation: sums of edge weights that the layer divides by: 'sym', 'mean' (graph/norms.py), 'relation' or ''.
-        reads_in_place: ranks of a node may read each other's rows in place, though not only sums are made of them.
         mixed_precision: `--precision mixed` has kernels for the layer.
         layerwise: the layer can be trained alone, on rows that neighbours sent once.
         local: the layer sees each node alone.
@@ -56,7 +55,6 @@ class LayerTraits:
     edge_features: bool = False
     relational: bool = False
     normalisation: str = ""
-    reads_in_place: bool = False
     mixed_precision: bool = False
     layerwise: bool = True
     local: bool = False
@@ -83,6 +81,7 @@ class ScheduleTraits:
         within_memory: the schedule keeps no rows of other ranks from step to step, so `--memory` can hold.
         pairwise: two ranks exchange messages while the others do something else.
         keeps_halo: a rank keeps copies of the halo of all layers from epoch to epoch (`--stale-epochs` + 1).
+        by_shares: an epoch has `--steps` steps, each of which computes some of the rows.
     """
 
     exact_epochs: bool = False
@@ -92,6 +91,7 @@ class ScheduleTraits:
     within_memory: bool = False
     pairwise: bool = False
     keeps_halo: bool = False
+    by_shares: bool = False
 
 
 @dataclass(frozen=True)

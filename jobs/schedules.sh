@@ -37,11 +37,12 @@ declare -A variant=(
     [lazy]="--schedule lazy"
     [bns]="--schedule bns"
     [stale]="--schedule stale"
+    [historical]="--schedule historical"
     [tma-super-nodes]="--schedule tma --average-steps 10 --assignment super-nodes"
     [tma-metis]="--schedule tma --average-steps 10"
     [tma-random-nodes]="--schedule tma --average-steps 10 --assignment random-nodes"
 )
-names=(sar sar-bf16 sar-int8 sar-int4 sar-int2 sar-auto lazy bns stale tma-super-nodes tma-metis tma-random-nodes)
+names=(sar sar-bf16 sar-int8 sar-int4 sar-int2 sar-auto lazy bns stale historical tma-super-nodes tma-metis tma-random-nodes)
 only=""
 study_option() {
     case $1 in

@@ -89,6 +89,7 @@ class BringUp:
         """This rank's share. Collective. labelled: whether labels are read; None: as the task needs them."""
         decided, spec, buffers = self.plan, self.plan.spec, self.buffers
         cap, loops = max(1, buffers.cap(buffers.widest_row)), decided.config.data.self_loops
+        limit = None if decided.in_place else self.limit  # what the node shares is never on disk
         return load_local_graph(
             *(self.graph.file, self.graph.clusters, self.session.comm, cap, loops, spec.dtype, decided.reads_edges),
             *(watch, inputs_of(spec.inputs)),
@@ -96,7 +97,8 @@ class BringUp:
             links=link_split(decided.config),
             edge_features=spec.edge_features > 0,
             feature_type=spec.held,
-            shelve=shelving(decided, self.session, self.probe, self.limit, buffers, self.learns),
+            shelve=shelving(decided, self.session, self.probe, limit, buffers, self.learns),
+            clusters=self.learns and decided.schedule.by_shares,
         )
 
 
@@ -129,12 +131,25 @@ def bring_up(
     with opened(config, comm, needs_labels, adapt=adapt) as (config, graph):
         with comm.together("planning the run"):
             decided = plan(config, graph.file.meta, comm.size, learns)
+        if config.schedule.intra_node == "auto" and decided.in_place and not _maps_memory(comm):
+            decided = decided.changed(intra_node="messages")
         decided = decided.on(graph.map_name if graph.map_name not in MADE_MAPS else "", session.threads)
         agree(comm, facts_of_graph(graph.file.meta, graph.map_name, graph.clusters, decided.spec))
         with comm.together("trying the model on a toy graph"):
             probe, limit = toy_of(decided), memory_limit(decided.config, session)
         buffers = make_buffers(max(probe.row_bytes, row_bytes(decided)), decided.config)
         yield BringUp(session, graph, decided, probe, limit, buffers, learns)
+
+
+def _maps_memory(comm: Communicator) -> bool:
+    """Return whether the ranks of every node can map each other's memory. Collective."""
+    memory, able = comm.node_memory(), True
+    try:
+        if memory is not None:
+            memory.allocate(1)
+    except ConfigError:
+        able = False
+    return all(comm.allgather_object(able))
 
 
 def make_buffers(row_bytes: int, config: Config) -> HaloBuffers:

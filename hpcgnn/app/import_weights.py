@@ -21,7 +21,7 @@ from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.foreign import PYG, Tensors, check_names, from_pyg, names_of_pyg, reason_against
+from hpcgnn.nn.foreign import LAYERS, Tensors, check_names, from_foreign, reason_against, to_foreign, usual_name
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.plan.rules import Selection
 from hpcgnn.plan.run_plan import plan
@@ -75,14 +75,21 @@ def import_weights(path: str, config: Config) -> int:
     if config.task.task == REGRESSION and config.task.target_scale == "standard":
         scale = _scale(path, state, spec.classes)
     template = model.state_dict()
-    if spec.model not in PYG or _matches(state, template) >= _matches(state, names_of_pyg(spec, template)):
+    matches = {
+        library: _matches([usual_name(library, name, spec) for name in state], to_foreign(library, spec, template))
+        for library, layers in LAYERS.items()
+        if spec.model in layers
+    }
+    library = max(matches, key=lambda name: matches[name], default="")
+    if not library or _matches(state, template) >= matches[library]:
         state, kind = {name: tensor for name, tensor in state.items() if not name.startswith("heads.")}, "hpcgnn"
         check_names(template, state)
     else:
-        reason = reason_against("pyg", spec, meta, self_loops, config.model.plugin)
+        kind = {"pyg": "PyG", "dgl": "DGL"}[library]
+        reason = reason_against(library, spec, meta, self_loops, config.model.plugin)
         if reason:
-            raise ConfigError(f"{path} has the weights of PyG's layers, but {reason} (see docs/definitions.md)")
-        state, kind = from_pyg(spec, state, template), "PyG"
+            raise ConfigError(f"{path} has the weights of {kind}'s layers, but {reason} (see docs/definitions.md)")
+        state = from_foreign(library, spec, state, template)
     model.load_state_dict(state)
     if scale is not None:
         model.add_module(TARGETS, scale)

@@ -35,10 +35,12 @@ from hpcgnn.engine.rundir import RunDir, start_logging
 from hpcgnn.engine.stopping import EXIT_STOPPED, StopRequest
 from hpcgnn.engine.summary import gather_rank_records, partition_quality, show_result, summarise
 from hpcgnn.engine.trainer import Trainer
+from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.listing import in_turn
+from hpcgnn.memory.available import huge_pages
 from hpcgnn.memory.resident import file_bytes, resident_bytes, shared_bytes
 from hpcgnn.nn.plugin import plugin_hash
 from hpcgnn.nn.registry import ignored
@@ -86,14 +88,15 @@ def train(config: Config, session: Session, remarks: Iterable[str] = (), notes: 
         if config.run.stop_before and job_end_time() is None:
             warnings.append("without effect: --stop-before (the batch system does not say when this job ends)")
         if comm.rank == 0:
-            for note in [*notes, *_on_nodes(asked, ready.plan)]:
+            for note in notes:
                 log.info("%s", note)
             for warning in warnings:
                 log.warning("%s", warning)
-        return _train(ready, run_dir, stop)
+        return _train(ready, run_dir, stop, asked == "auto")
 
 
-def _train(ready: BringUp, run_dir: RunDir | None, stop: StopRequest) -> int:
+def _train(ready: BringUp, run_dir: RunDir | None, stop: StopRequest, chose: bool) -> int:
+    """chose: whether --intra-node left it to the plan how ranks of a node exchange rows."""
     session, file, map_name, buffers = ready.session, ready.graph.file, ready.graph.map_name, ready.buffers
     config, spec, comm, started = ready.plan.config, ready.plan.spec, session.comm, time.perf_counter()
     log.info(
@@ -145,6 +148,8 @@ def _train(ready: BringUp, run_dir: RunDir | None, stop: StopRequest) -> int:
     if tracer is not None:
         trainer.plugins.add(tracer)
     check_splits(trainer.evaluator.counts, config, comm.rank, trainer.evaluator.task.judged)
+    if chose and comm.size > 1:
+        log.info("--intra-node auto: %s", _on_nodes(trainer, local.inward.plan))
     local = trainer.local  # the one before it goes
     trim_heap()
     progress, best_state = _resume(trainer, config, spec, file.meta, run_dir)
@@ -216,16 +221,22 @@ def _train(ready: BringUp, run_dir: RunDir | None, stop: StopRequest) -> int:
     return 0
 
 
-def _on_nodes(asked: str, plan: RunPlan) -> list[str]:
-    """A line about what --intra-node auto came to. asked: --intra-node."""
-    if asked != "auto":
-        return []
-    if plan.in_place:
-        return ["--intra-node auto: shared; ranks of a node read each other's rows in place"]
-    return [
-        "--intra-node auto: messages; --schedule, --model, --task, --memory, --edge-dropout or --comm needs rows of "
-        "ranks of the node one by one"
-    ]
+def _on_nodes(trainer: Trainer, of_ranks: HaloPlan) -> str:
+    """What --intra-node auto came to, and why. Collective. of_ranks: the plan of messages between ranks."""
+    if not trainer.plan.in_place:
+        return (
+            "messages; --schedule, --task, --memory, --edge-dropout or --comm needs rows of ranks one by one, or ranks "
+            "of a node cannot map each other's memory"
+        )
+    if trainer.views.in_place is None:
+        return "messages; every node has one rank"
+    near, now = trainer.views.in_place.ranks, trainer.local.inward.plan
+    needed = sum(int(rows) for k, rows in enumerate(of_ranks.receive_counts) if of_ranks.source(k + 1) not in near)
+    rows, less = trainer.comm.total(torch.tensor([needed, now.num_halo * (now.peers.place == 0)]), "plan").tolist()
+    return (
+        f"shared, {'with' if huge_pages() else 'without'} huge pages of shared memory: in an exchange {less:,} rows or "
+        f"sums cross between {now.size} nodes, {less / now.size:,.0f} into a node, where ranks would need {rows:,} rows"
+    )
 
 
 def remarks_on_graph(plan: RunPlan, meta: GraphMeta) -> list[str]:

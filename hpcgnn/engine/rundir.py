@@ -2,9 +2,10 @@
 
 config.toml     the resolved configuration            summary.json   the result, with provenance
 plugin.py       a copy of the file of --plugin        log.txt        all messages, with times
-metrics.jsonl   one record per epoch                  curves.png     loss and metrics over the epochs
+metrics.jsonl   one record per epoch                  curves.png     loss; metrics over epochs, seconds, bytes
 ranks.jsonl     one record per rank                   trace/         the ranks' activity, by --trace itself
 checkpoints/    the last two                          tensorboard/   by --tensorboard itself
+ro-crate-metadata.json   all of these for archives
 """
 
 import contextlib

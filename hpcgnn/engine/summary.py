@@ -27,6 +27,7 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import FIRST_EPOCH, shown_number, spread, to_json
+from hpcgnn.report.crate import CRATE, crate
 from hpcgnn.report.curves import draw_curves
 from hpcgnn.report.energy import energy_line
 from hpcgnn.report.losses import find_losses, loss_lines
@@ -226,6 +227,7 @@ def summarise(
     with comm.heartbeat.storing():
         run_dir.write("summary.json", to_json(summary, indent=1))
         run_dir.write(RANKS, "".join(to_json(record) + "\n" for record in ranks))  # one file of however many ranks
+        run_dir.write(CRATE, to_json(crate(run_dir.path, summary), indent=1))
     return summary
 
 

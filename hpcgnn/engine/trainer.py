@@ -105,7 +105,7 @@ class Trainer:
         """Run one epoch of the present stage, with the schedule's number of steps. Collective.
 
         Returns:
-            the mean loss over all training nodes in the last step.
+            the mean loss over all training nodes in the last step, or in all steps that compute some nodes each.
         """
         self.random.epoch = epoch
         self.schedule.halo.begin_epoch(epoch)
@@ -113,21 +113,21 @@ class Trainer:
         assert update is not None, "a stage begins with the Trainer"
         update.set_learning_rate(self.learning_rate(epoch))
         self.plugins.begin_epoch(self.learning_rate(epoch))
-        loss, finite = torch.zeros(()), True
+        total, finite = torch.zeros(()), True
         for each in self._steps(epoch):
             self.random.epoch = epoch | each.number << 32
             self.plugins.before_step()
             self.gradients.zero()
             with self.clock("forward"), self.plugins.forward():
-                loss = self.objective.local_loss(self.stage.module(each.graph))
+                loss = self.objective.local_loss(self.stage.module(each.graph), each.nodes)
             with self.clock("backward"):
                 update.backward(loss, each, self._enlarged)
             with self.clock("reduction"):
                 update.reduce(each.reduce)
             with self.clock("step"):
                 finite = update.move(each.optimizer) and finite
-            loss = loss.detach()
-        return check_finite(self, loss, finite, epoch)
+            total = loss.detach() if each.nodes is None else total + loss.detach()
+        return check_finite(self, total, finite, epoch)
 
     def _steps(self, epoch: int) -> Iterator[Step]:
         """Yield the schedule's steps of an epoch; the schedule's own time between them counts as reduction."""

@@ -34,6 +34,14 @@ class TrainingPart:
         """Return the part of the graph that each layer computes in training, None for all."""
         return prune(local, *layers_to_prune(model), model.spec.keeps_input, comm)
 
+    def read_in_place(self, views: "Views", plan: RunPlan, comm: Communicator, buffers: HaloBuffers) -> None:
+        """Let the share read rows of ranks of the same node in place."""
+        memory = comm.node_memory()
+        if memory is None or max(comm.allgather_object(len(memory.ranks))) == 1:
+            return  # where each node has one rank, all is sent
+        rows = NodeRows(memory)
+        views.share_rows(rows, buffers, lambda graph: within_node(graph, rows, comm, plan.returns, plan.narrows))
+
 
 @dataclass
 class Views:
@@ -112,6 +120,13 @@ class Views:
             elif share is not None:
                 self.shares[layer] = make(share, layer)
 
+    def share_rows(self, rows: NodeRows, buffers: HaloBuffers, make: Callable[[LocalGraph], LocalGraph]) -> None:
+        """Put make(graph), which reads rows of the node in place, in place of all parts. Collective."""
+        self.in_place = rows
+        self.replace_all(lambda graph, layer: make(graph))
+        if not any(self.shares):  # all matrices have all own rows, on all ranks alike
+            buffers.arena.shared = rows.of_all(rows.spread(self.local.num_owned))
+
 
 def make_views(
     local: LocalGraph,
@@ -129,24 +144,13 @@ def make_views(
     elif learns and plan.prunes:
         views.shares = part.shares(local, model, comm)
     if comm.size > 1 and plan.in_place:
-        _read_in_place(views, plan, comm, buffers)
+        part.read_in_place(views, plan, comm, buffers)
     if comm.size > 1 and plan.halo != "rows":
         always = plan.halo == "least"
         views.replace_all(lambda graph, layer: least_rows(graph, comm, always, plan.sends_features and layer == 0))
     if learns and plan.prunes and not plan.spec.changing and model.is_local:
         views.nodes = training_nodes(views.local, comm)
     return views
-
-
-def _read_in_place(views: Views, plan: RunPlan, comm: Communicator, buffers: HaloBuffers) -> None:
-    """Let the share read rows of ranks of the same node in place. Collective."""
-    memory = comm.node_memory()
-    if memory is None or max(comm.allgather_object(len(memory.ranks))) == 1:
-        return  # where each node has one rank, all is sent
-    rows = views.in_place = NodeRows(memory)
-    views.replace_all(lambda graph, layer: within_node(graph, rows, comm, plan.returns, plan.narrows))
-    if not any(views.shares):  # all matrices have all own rows, on all ranks alike
-        buffers.arena.shared = rows.of_all(rows.spread(views.local.num_owned))
 
 
 def layers_to_prune(model: Any) -> tuple[list[float], int]:

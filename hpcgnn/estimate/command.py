@@ -147,8 +147,7 @@ def _remarks(
         yield "the upper table is without --memory; the lower one takes all ranks for as large as the largest"
         if machine is not None and machine.scratch is None:
             yield f"no seconds of the disk: {arguments.machine} has no [scratch] with read and write, bytes per second"
-    if config.schedule.intra_node != "messages":
-        yield from _of_nodes(rows, place)
+    yield from _of_nodes(rows, config, place)
     if not all(row["bytes_counted"] for row in rows):
         yield "bytes are not counted from the graph, but taken from a small copy"
     missing = sorted({name for row in rows for name in row.get("not_measured", ())})
@@ -178,20 +177,20 @@ def _remarks(
     )
 
 
-def _of_nodes(rows: list[dict[str, Any]], place: Place) -> Iterator[str]:
-    """What --intra-node shared makes of the table."""
-    counted = [row for row in rows if row["sent_by_nodes"]]
-    if not counted:
+def _of_nodes(rows: list[dict[str, Any]], config: Config, place: Place) -> Iterator[str]:
+    """What nodes send each other."""
+    counted = [row for row in rows if row["sent_by_nodes"] and row["nodes"] > 1]
+    if config.schedule.intra_node != "messages" and not counted:
         yield (
             "as --intra-node messages: ranks of a node send each other their rows in these figures; of a file and a "
             "model whose rows can be read in place, --ranks-per-node N counts what nodes send"
         )
-        return
-    yield f"--intra-node shared, {place.ranks_per_node} ranks on a node: only nodes send; memory is that of messages"
+    if config.schedule.intra_node == "shared" and counted:
+        yield f"--intra-node shared, {place.ranks_per_node} ranks on a node: only nodes send"
     for row in counted:
         sent = row["sent_by_nodes"]
         yield (
-            f"{row['ranks']} ranks: a node sends {size_in_words(sent['bytes']['mean'])} an epoch in "
+            f"{row['ranks']} ranks: a node sends others {size_in_words(sent['bytes']['mean'])} an epoch in "
             f"{sent['messages']['mean']:,.0f} messages, at most {size_in_words(sent['bytes']['max'])} in "
             f"{sent['messages']['max']:,}"
         )

@@ -16,7 +16,7 @@ from hpcgnn.estimate.trial.scaled_rank import Direction, Size
 from hpcgnn.estimate.trial.trial import SEEN, Experiment, Place, Trial
 from hpcgnn.exchange.stream import Use
 from hpcgnn.ops.row_tiles import TILE_ROWS
-from hpcgnn.plugins.account import FREE_HEAP
+from hpcgnn.plugins.account import FREE_HEAP, SHARED
 
 # Largest number of nodes and edges of the larger copy; the smaller copy has half of them.
 NODES, EDGES = 40_000, 1_000_000
@@ -41,6 +41,7 @@ PARTS = {
     FREE_HEAP: "activations",
     "parameters, gradients, optimizer": "gradients",
     "halo buffers": "halo_buffers",
+    SHARED: "activations",
     "shared memory of MPI": "libraries",
     SUMS: "gradients",
 }
@@ -265,11 +266,18 @@ def _size(shares: Shares, of: Callable[[np.ndarray], float]) -> Size:
     def pick(values: np.ndarray) -> int:
         return round(float(of(values)))
 
-    def direction(own: np.ndarray, remote: np.ndarray, halo: HaloCounts) -> Direction:
-        return Direction(pick(own), pick(remote), pick(halo.received), pick(halo.sent), halo.largest)
+    def direction(own: np.ndarray, remote: np.ndarray, halo: HaloCounts, far: HaloCounts | None = None) -> Direction:
+        """far: of nodes whose ranks read each other's rows in place; each rank has a lane."""
+        if far is None or far.nodes is None:
+            return Direction(pick(own), pick(remote), pick(halo.received), pick(halo.sent), halo.largest)
+        ranks = far.nodes.sizes
+        received, sent = (pick(np.repeat(rows / ranks, ranks)) for rows in (far.received, far.sent))
+        near = pick(halo.received - halo.crossing(far.nodes.per_node).received)
+        return Direction(pick(own), pick(remote), received, sent, -(-far.largest // far.nodes.fewest), near)
 
-    inward = direction(shares.own, shares.remote, shares.inward)
-    outward = direction(shares.own_out, shares.remote_out, shares.outward) if shares.directed else None
+    far = shares.between or (None, None)
+    inward = direction(shares.own, shares.remote, shares.inward, far[0])
+    outward = direction(shares.own_out, shares.remote_out, shares.outward, far[1]) if shares.directed else None
     nodes, train, outer = pick(shares.nodes), pick(shares.train), pick(shares.outer)
     seen = None if shares.seen is None else _size(shares.seen, of)
     held = {name: direction(each.own, each.remote, each.inward) for name, each in shares.held.items()}

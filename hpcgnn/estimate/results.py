@@ -10,6 +10,8 @@ import numpy as np
 from tabulate import tabulate
 
 from hpcgnn.config import Config
+from hpcgnn.estimate.counts.between_nodes import Nodes
+from hpcgnn.estimate.counts.traffic import halo_traffic
 from hpcgnn.estimate.forecast import Forecast
 from hpcgnn.estimate.machine.machine import Machine
 from hpcgnn.estimate.seconds import Seconds
@@ -72,7 +74,7 @@ def as_values(
         "node_bytes": on_node,
         "fits": None if place.memory is None else on_node <= (1 - SPARE) * place.memory,
         "halo_bytes_per_epoch": sum(int(each.bytes.sum()) for each in forecast.halo.values()),
-        "sent_by_nodes": _sent_by_nodes(forecast),
+        "sent_by_nodes": _sent_by_nodes(forecast, place.ranks_per_node),
         "halo_messages_per_epoch": sum(int(each.messages.sum()) for each in forecast.halo.values()),
         "allreduce_bytes_per_epoch": ranks * forecast.others.get("allreduce", (0, 0))[1],
         "bytes_per_epoch": {
@@ -110,16 +112,18 @@ def as_values(
     return values
 
 
-def _sent_by_nodes(forecast: Forecast) -> dict[str, dict[str, float]] | None:
-    """The halo of an epoch that nodes send each other, where their ranks read each other's rows in place."""
-    traffic = [each for each in forecast.halo.values() if each.nodes is not None]
-    if not traffic or forecast.shares.between is None:
+def _sent_by_nodes(forecast: Forecast, per_node: int | None) -> dict[str, dict[str, float]] | None:
+    """The halo of an epoch that nodes send each other; None where it is not counted."""
+    experiment, ranks = forecast.experiment, forecast.shares.ranks
+    if per_node is None or not forecast.counted:
         return None
-    nodes = forecast.shares.between[0].nodes
-    assert nodes is not None, "they stand for ranks"
+    nodes = Nodes(ranks, min(ranks, per_node))
+    traffic = halo_traffic(forecast.uses, forecast.halos, experiment.row_bytes, experiment.limit, nodes.per_node)
+    if traffic.keys() != forecast.halo.keys():
+        return None
     found = {}
     for name in ("bytes", "messages"):
-        sent = nodes.sums(sum((getattr(each, name) for each in traffic), np.zeros(nodes.ranks, np.int64)))
+        sent = nodes.sums(sum((getattr(each, name) for each in traffic.values()), np.zeros(ranks, np.int64)))
         found[name] = {"max": int(sent.max()), "mean": float(sent.mean()), "sum": int(sent.sum())}
     return found
 

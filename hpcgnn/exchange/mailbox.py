@@ -98,7 +98,7 @@ class Mailbox:
         return read_rows(cut(self._open.data, self._sources, form), form, start, stop, lease)
 
     def state(self) -> dict[str, torch.Tensor]:
-        """{name: tensor} of the rows for later use, after everything has arrived. Not collective, if all ranks call it."""
+        """{name: tensor} of the rows for later use, after all have arrived. Not collective, if all ranks call it."""
         self._sent.finish_sending()
         for letter in self._letters:
             letter.finish()

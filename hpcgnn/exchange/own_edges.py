@@ -15,7 +15,7 @@ from hpcgnn.exchange.edges import EdgesT
 
 
 class OwnEdges(Generic[EdgesT]):
-    """block: the block of edges between own rows. halo: the blocks of the rounds. Results are kept for the next call."""
+    """block: the block of edges between own rows. halo: blocks of the rounds. Results are kept for the next call."""
 
     def __init__(self, block: EdgesT, halo: Sequence[EdgesT]) -> None:
         self.block = block

@@ -85,7 +85,7 @@ class PushedGradients(Generic[EdgesT]):
         self.exchange, self.own, self.halo, self.buffers = exchange, own, halo, exchange.buffers
 
     def __call__(self, rows: Rows, kind: str, returns: Returns, pieces: bool = False) -> Iterator[Yielded[EdgesT]]:
-        """Yield (transposed block, rows, None, back); afterwards `returns` has the received gradients of own rows, too."""
+        """Yield (transposed block, rows, None, back); afterwards `returns` has received gradients of own rows, too."""
         stale, wire, x, total = self.exchange, self.exchange.wire, rows.x, returns.total
         form, ahead = wire.form(total.shape[1], returns.narrow, x.dtype), stale.ahead
         draw = kernels.stream_key(wire.next_draw(), stale.plan.rank)

@@ -205,9 +205,9 @@ def transposed(block: Block) -> Block:
     return Block(indptr, columns, rows, weight, block.first_column, edge)
 
 
-def sampled(block: Block, kept: torch.Tensor, first_column: int) -> Block:
+def sampled(block: Block, kept: torch.Tensor, first_column: int, renumber: bool = True) -> Block:
     """The Block of the edges from columns with kept (columns,) bool; those are numbered anew, from halo position
-    first_column.
+    first_column, or keep their numbers.
     """
     assert block.rows is not None, "a round's block says which rows it stores"
     taken = kept[block.indices]
@@ -215,7 +215,9 @@ def sampled(block: Block, kept: torch.Tensor, first_column: int) -> Block:
     torch.cumsum(taken, 0, out=before[1:])
     ends = before[block.indptr]
     filled = ends[1:] > ends[:-1]
-    number = torch.cumsum(kept, 0, dtype=torch.int32) - 1
+    columns = block.indices[taken]
+    if renumber:
+        columns = (torch.cumsum(kept, 0, dtype=torch.int32) - 1)[columns]
     weight, edge = (None if t is None else t[taken] for t in (block.weight, block.edge))
     indptr = torch.cat([ends[:1], ends[1:][filled]])
-    return Block(indptr, number[block.indices[taken]].int(), block.rows[filled], weight, first_column, edge)
+    return Block(indptr, columns, block.rows[filled], weight, first_column, edge)

@@ -186,6 +186,12 @@ def read_original_id(file: GraphFile, ranges: list[tuple[int, int]], number: np.
     return torch.from_numpy(ids)
 
 
+def _clusters(offsets: np.ndarray, ranges: list[tuple[int, int]]) -> np.ndarray:
+    """int32 (n_p,): the clusters of the nodes in these ranges."""
+    parts = [np.searchsorted(offsets, np.arange(*each), side="right") - 1 for each in ranges]
+    return np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int32)
+
+
 @over_own_domains()
 def load_local_graph(
     file: GraphFile,
@@ -202,6 +208,7 @@ def load_local_graph(
     edge_features: bool = False,
     shelve: Shelve = lambda local, columns: None,
     feature_type: torch.dtype | None = None,
+    clusters: bool = False,
 ) -> LocalGraph:
     """Read this rank's share of an open GraphFile. Collective.
 
@@ -210,7 +217,8 @@ def load_local_graph(
     inputs: what the features are. labelled: as of `read_labels`. links: which edges are held out, for the task `links`
     (a GivenSplit: those that come with the file), or None for none. edge_features: whether to keep those of the file
     too; only with keep_edges.
-    shelve: see `Shelve`. feature_type: of the file's dense features in memory; None: `dtype`.
+    shelve: see `Shelve`. feature_type: of the file's dense features in memory; None: `dtype`. clusters:
+    whether to keep the clusters of own nodes.
     watch(phase): entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all ranks together, for
     corrupted files and contents that cannot be trained on.
     """
@@ -220,13 +228,15 @@ def load_local_graph(
         with comm.together("reading the graph"):
             if not file.shared:
                 check_trainable(file)
+            stored = offsets if clusters else None
             if len(cluster_to_rank) == file.meta.num_nodes != file.meta.num_clusters:
                 offsets = np.arange(file.meta.num_nodes + 1)
             ownership = Ownership(offsets, cluster_to_rank, comm.size)
             ranges = ownership.ranges(comm.rank)
+            cluster = None if stored is None else _clusters(stored, ranges)
             suffixes = [""] if file.meta.undirected else ["", "_out"]
             directions = [find_ends(read_edges(file, suffix, ranges, keep_edges), ownership) for suffix in suffixes]
-            del offsets, ownership
+            del offsets, ownership, stored
             drawn = links if isinstance(links, LinkSplit) else None
             ids = read_original_id(file, ranges).numpy() if drawn else None
         remaining = None
@@ -237,6 +247,8 @@ def load_local_graph(
             del ids
         with comm.together("reading the graph"):
             order = interior_last(directions, comm.rank)
+            if cluster is not None and order.number is not None:
+                cluster = cluster[order.taken()]
         aside = directions[len(suffixes) :]
         del directions[len(suffixes) :]
     # What is needed beside the edges to make their blocks is gone before the features, the largest part, are read.
@@ -267,6 +279,7 @@ def load_local_graph(
         num_classes=file.meta.num_classes,
         task=LINKS if links else file.meta.task,
         node_type=None if node_type is None else torch.from_numpy(node_type),
+        cluster=None if cluster is None else torch.from_numpy(cluster),
         held=given.held,
         negatives=given.negatives,
         known=given.known,

@@ -78,7 +78,8 @@ class LocalGraph:
     inward: in-edges, along which features are aggregated. outward: out-edges, along which gradients are; the same
     object for an undirected graph. features: (n_p, F), SparseRows or OnDisk. labels, task: int64 (n_p,) with -1 for
     none, float32 (n_p, C) for multi-label, or float (n_p, T) with NaN for none, and what they are for (see
-    graphfile/labels.py). node_type: int32 (n_p,) or None.
+    graphfile/labels.py). node_type: int32 (n_p,) or None. cluster: int32 (n_p,), the nodes' clusters of the graph file,
+    or None where no schedule asks for them.
     split: uint8 (n_p,). original_id: int64 (n_p,), the ids that randomness is keyed by. num_nodes: over all ranks.
     compact: how dense features travel, if that is not as rows.
     feature_rows: the structure along which features travel, where it is not `inward`: that one sends sums then.
@@ -99,6 +100,7 @@ class LocalGraph:
     num_classes: int
     task: str
     node_type: torch.Tensor | None = None
+    cluster: torch.Tensor | None = None
     compact: Compact | None = None
     feature_rows: Adjacency | None = None
     outputs: torch.Tensor | None = None

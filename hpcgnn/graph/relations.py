@@ -23,13 +23,18 @@ def relation_weights(
     """
     rows = _rows(local.inward, local.num_owned)
     inward, in_order, in_bounds = _by_type(_edges(local.inward), num_types)
-    columns = _columns(local.outward, local.num_owned)
+    plan = local.outward.plan
+    num_own = local.num_owned if plan.columns is None else plan.columns.num_rows
+    columns = _columns(local.outward, num_own)
     outward, out_order, out_bounds = _by_type(_edges(local.outward), num_types)
     for kind in range(num_types):
         edges = in_order[in_bounds[kind] : in_bounds[kind + 1]]
         total = _sums(rows[edges], inward[edges], local.num_owned)
         total.masked_fill_(total == 0, torch.inf)  # a weight divided by that is 0
-        others = torch.cat([total, gather_halo(local.outward.plan, total, comm)])
+        halo, (own, held) = gather_halo(plan, total, comm), plan.peers.opened(plan.columns, total)
+        others = torch.cat([own, halo])
+        plan.peers.meet(-3)
+        del held  # all have read it
         inward[edges] /= total[rows[edges]]
         edges = out_order[out_bounds[kind] : out_bounds[kind + 1]]
         outward[edges] /= others[columns[edges]]
@@ -79,13 +84,13 @@ def _rows(adjacency: Adjacency, num_owned: int) -> torch.Tensor:
     return rows
 
 
-def _columns(adjacency: Adjacency, num_owned: int) -> torch.Tensor:
-    """int (E_p,): the other end of each edge; others' nodes count on from the own ones, in halo order."""
-    dtype = torch.int32 if num_owned + adjacency.plan.num_halo < 2**31 else torch.int64
+def _columns(adjacency: Adjacency, num_own: int) -> torch.Tensor:
+    """int (E_p,): the other end of each edge; the halo counts on from the columns of the own block, num_own."""
+    dtype = torch.int32 if num_own + adjacency.plan.num_halo < 2**31 else torch.int64
     columns = torch.empty(_edges(adjacency).count, dtype=dtype)
     for block in (adjacency.own, *adjacency.halo):
         columns[_places(block)] = block.indices.to(dtype) + (
-            0 if block.first_column is None else num_owned + block.first_column
+            0 if block.first_column is None else num_own + block.first_column
         )
     return columns
 

@@ -13,6 +13,7 @@ from .activation import bias_gradient, elu, elu_gradient, relu_gradient
 from .aggregation import add_rows, check_block, gather, pack
 from .attention import attend_backward, attend_finish, attend_forward
 from .checks import FLOATS
+from .convolution import Aggregate, Gathering, convolve, convolve_backward, convolves
 from .cover import MOST_LEFT, MOST_RIGHT, least_cover
 from .edge_dropout import Columns, drop_edges
 from .extreme import gather_largest, gather_matching
@@ -28,14 +29,19 @@ __all__ = [
     "FLOATS",
     "MOST_LEFT",
     "MOST_RIGHT",
+    "Aggregate",
     "Columns",
     "Elu",
+    "Gathering",
     "add_rows",
     "attend_backward",
     "attend_finish",
     "attend_forward",
     "bias_gradient",
     "check_block",
+    "convolve",
+    "convolve_backward",
+    "convolves",
     "cross_entropy",
     "describe",
     "drop_edges",

@@ -129,3 +129,8 @@ def filled(name: str, tensors: Mapping[str, torch.Tensor | None], **values: floa
     if unknown := values.keys() - known:
         raise TypeError(f"{name} has no field {', '.join(sorted(unknown))}")
     return ctypes.byref(kind(**values))
+
+
+def as_field(reference: Pointer) -> Pointer:
+    """A pointer to what `filled` made, for a field of another structure, which keeps it alive."""
+    return ctypes.pointer(reference._obj)

@@ -37,8 +37,11 @@ from .interface import INTERFACE, VECTOR_PATHS
 from .native import Native
 from .sources import fingerprint
 
-#: The library of this interpreter; libraries of other ones may lie in the same folder.
+#: The library of this interpreter, else the one of a wheel, which serves every Python. Libraries of other interpreters
+#: may lie in the same folder.
 FILE = Path(__file__).with_name("_native" + sysconfig.get_config_var("EXT_SUFFIX"))
+if not FILE.exists() and FILE.with_name("_native.abi3.so").exists():
+    FILE = FILE.with_name("_native.abi3.so")
 
 
 class LibraryError(HpcgnnError, ImportError):

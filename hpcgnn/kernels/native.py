@@ -385,3 +385,9 @@ class Native:
         )
         if function(*self._how(), arguments):
             raise MemoryError("a projection: no memory to work in")
+
+    def convolve(self, function: str, tensors: dict[str, Tensor | None], **more: float) -> None:
+        """function: hg_convolve or hg_convolve_backward."""
+        arguments = filled("hg_convolution_args", tensors, rounded=self.factors(torch.float32), **more)
+        if getattr(self._library, function)(*self._how(), arguments):
+            raise MemoryError("a convolution: no memory to work in")

@@ -1,4 +1,4 @@
-"""The same weights under the names and in the shapes of PyG's and DGL's layers, and back from PyG's.
+"""The same weights under the names and in the shapes of PyG's and DGL's layers, and back.
 
 Each layer of ours has a list of the foreign layer's tensors, each with its source in ours. Layers of the same name may
 compute another function (docs/definitions.md). Then there is no such list, or `reason_against` describes the
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from hpcgnn.errors import CheckpointError, ConfigError
+from hpcgnn.errors import CheckpointError
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.spec import ModelSpec
 
@@ -185,33 +185,33 @@ def _given(slot: Slot, here: str, state: Mapping[str, torch.Tensor]) -> torch.Te
     return ours.reshape(1) if slot.form == "vector" else ours
 
 
-def from_pyg(spec: ModelSpec, state: Tensors, template: Mapping[str, torch.Tensor]) -> Tensors:
-    """Return our state dict for one of PyG's.
+def from_foreign(library: str, spec: ModelSpec, state: Tensors, template: Mapping[str, torch.Tensor]) -> Tensors:
+    """Return our state dict for one of PyG's or DGL's.
 
     Args:
-        spec: the ModelSpec.
-        state: PyG's state dict.
+        library: 'pyg' or 'dgl'.
+        spec: the ModelSpec; the library must have its layers.
+        state: the library's state dict. Its lists of layers may have other names than `convs`, as in examples of DGL.
         template: our state dict of the same model.
 
     Raises:
         CheckpointError: with all names and shapes that do not fit.
-        ConfigError: PyG has no such layers.
     """
-    if spec.model not in PYG:
-        raise ConfigError(f"--model {spec.model} has no equal in PyG; expected one of {', '.join(PYG)}")
-    expected = names_of_pyg(spec, template)
-    given = {_usual_norm(name, spec): tensor for name, tensor in state.items()}
+    expected = to_foreign(library, spec, template)
+    given = {usual_name(library, name, spec): tensor for name, tensor in state.items()}
     optional = [name for name in expected if name.endswith("num_batches_tracked")]
     check_names({name: tensor for name, tensor in expected.items() if name not in optional}, given, optional)
     found: Tensors = {}
     for layer in range(_count(template, "convs")):
         here = _prefix(layer)
-        for slot in PYG[spec.model]:
+        for slot in LAYERS[library][spec.model]:
             tensor = given[here + slot.theirs]
             tensor = {"turned": tensor.mT if tensor.ndim > 1 else tensor, "led": tensor[0]}.get(slot.form, tensor)
             if slot.form == "vector":
                 tensor = tensor.reshape(())
             name = here + slot.ours
+            if slot.form == "by head" and name in template:
+                tensor = tensor.reshape(-1, len(template[name])).mean(0)
             if name not in template:
                 _let_go(slot, layer, tensor, given)
             elif slot.half == 1:
@@ -220,15 +220,10 @@ def from_pyg(spec: ModelSpec, state: Tensors, template: Mapping[str, torch.Tenso
                 found[name] = tensor
     for name in template:
         if name.startswith("norms."):
-            found[name] = given[_usual_norm(name, spec)]
+            found[name] = given[usual_name(library, name, spec)]
     if "before.weights" in template:
         found["before.weights"], found["before.bias"] = given["before.weight"], given["before.bias"]
     return {name: tensor.contiguous().to(template[name].dtype) for name, tensor in found.items()}
-
-
-def names_of_pyg(spec: ModelSpec, template: Mapping[str, torch.Tensor]) -> Tensors:
-    """Return PyG's state dict for a model with our state dict `template`; only names and shapes count."""
-    return to_foreign("pyg", spec, template)
 
 
 def _let_go(slot: Slot, layer: int, bias: torch.Tensor, given: Tensors) -> None:
@@ -243,13 +238,15 @@ def _let_go(slot: Slot, layer: int, bias: torch.Tensor, given: Tensors) -> None:
                 "another --norm"
             )
         return
-    mean = f"norms.{layer}.module.running_mean"
+    mean = next(name for name in given if re.fullmatch(rf"norms\.{layer}\.(module\.)?running_mean", name))
     given[mean] = given[mean].double() - bias.double()
 
 
-def _usual_norm(name: str, spec: ModelSpec) -> str:
-    """The name as PyG's BatchNorm, which wraps torch's, has it."""
-    if spec.norm != "batch":
+def usual_name(library: str, name: str, spec: ModelSpec) -> str:
+    """The name in a module with `convs` and `norms`, as PyG's BatchNorm, which wraps torch's, has it."""
+    if not name.startswith("norms."):
+        name = re.sub(r"^(layers|conv_layers|gat_layers|gcn_layers|sage_layers|gnn_layers)\.(?=\d)", "convs.", name)
+    if spec.norm != "batch" or library != "pyg":
         return name
     return re.sub(r"^(norms\.\d+\.)(?!module\.)", r"\1module.", name)
 

@@ -31,7 +31,6 @@ class GATConv(nn.Module):
         input_rows="never",
         edge_data="term",
         edge_features=True,
-        reads_in_place=True,
         prunable=True,
         worthwhile=0.6,
         input_in_tiles=True,

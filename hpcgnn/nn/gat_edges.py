@@ -30,7 +30,6 @@ class EdgeGATConv(GATConv):
         GATConv.traits,
         edge_data="all",
         weights=False,
-        reads_in_place=False,
         prunable=False,
         worthwhile=None,
         activation=None,

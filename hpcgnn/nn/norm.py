@@ -51,8 +51,9 @@ class BatchNorm(nn.Module):
         count = graph.num_nodes
         with torch.no_grad():
             mean, variance = _statistics(x, graph, count)
-            self.running_mean.lerp_(mean, self.momentum)
-            self.running_var.lerp_(variance * (count / max(count - 1, 1)), self.momentum)
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+            unbiased = variance * (count / max(count - 1, 1))
+            self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum)
         return _Normalise.apply(
             x, self.weight, self.bias, mean.to(x.dtype), (variance + self.eps).rsqrt().to(x.dtype), graph
         )

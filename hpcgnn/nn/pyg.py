@@ -1,114 +1,110 @@
-"""Layers of PyG on a graph that is spread over ranks.
+"""Layers and models of PyG on a graph that is spread over ranks.
 
-A `MessagePassing` layer of PyG needs its graph in two calls only: `propagate`, which makes, sums and updates messages
-along edge_index, and `edge_updater`. So its own forward runs here, with these two replaced. Its requests to the
-neighbours go to `Graph.propagate`, where remote rows stream past and messages are made again for the gradient.
-Parameters, biases, heads and residuals stay PyG's, and so does the state dict.
+PyG's own forward runs here. What it asks of the graph are `propagate`, which makes, sums and updates messages along
+edge_index, and `edge_updater`: these two are replaced in every MessagePassing layer, and edge_index by `SpreadEdges`
+(pyg_edges.py). Parameters, biases, heads and residuals stay PyG's, and so does the state dict.
 
-Operations that cannot run edge by edge are refused. A softmax over a node's in-edges needs all of them, so layers with
-one are known by name, and so is the normalisation of GCNConv. Other layers get an edge_index that refuses access.
-Adding self loops to it, or counting degrees, would be wrong on a rank with a part of the edges.
+A layer is served in one of three ways. Four layers with a softmax or a norm of their own are known by name
+(pyg_rules.py). If messages are made edge by edge, and reduced by a sum or the like, they stream: `Graph.propagate`
+makes them from rows that stream past, and again for the gradient. All others see the messages of all in-edges of a rank
+at once, as in PyG, if `keep_messages` allows this memory. What depends on the rows of all nodes is refused.
 """
 
 import contextlib
 import inspect
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.functional import leaky_relu
 
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.nn.graph import Graph
-from hpcgnn.ops.additive_attention import AttentionShape
+from hpcgnn.nn.norm import BatchNorm
+from hpcgnn.nn.pyg_edges import SpreadEdges, refuse
+from hpcgnn.nn.pyg_messages import OF_EDGES, Values, called, kept_messages, streamed_messages, under_way
+from hpcgnn.nn.pyg_rules import RULES
 from hpcgnn.traits import LayerTraits
 
 _REDUCE = {"SumAggregation": "sum", "MeanAggregation": "mean", "MaxAggregation": "max", "MinAggregation": "min"}
+#: Modules of torch and PyG that mix the rows of nodes, and modules of these packages that do not.
+_MIXING = (
+    *("torch.nn.modules.instancenorm", "torch.nn.modules.activation.Multihead", "torch_geometric.nn.norm."),
+    *("torch_geometric.nn.pool.", "torch_geometric.nn.attention.", "torch_geometric.nn.dense.dense_"),
+)
+_ROW_WISE = ("torch_geometric.nn.norm.batch_norm.BatchNorm", "torch_geometric.nn.norm.msg_norm.MessageNorm")
+_KEEP = "expected from_pyg_layer(layer, keep_messages=True), which keeps the messages of a rank's in-edges as PyG does"
 
 
-def from_pyg_layer(layer: nn.Module, number: int = 0) -> "PygLayer":
+def from_pyg_layer(layer: nn.Module, number: int = 0, keep_messages: bool = False) -> "PygLayer":
     """Wrap a layer of PyG: conv = from_pyg_layer(torch_geometric.nn.SAGEConv(16, 32)); conv(graph, x).
 
-    It takes GCNConv, GATConv, GATv2Conv and TransformerConv. It also takes any MessagePassing layer, PyG's or custom,
-    whose messages depend on rows of the two ends (x_j, x_i, and others of such names) and of the edge. The aggregation
-    must be sum, mean, max, min, or several of these: SAGEConv, GINConv, GraphConv, EdgeConv and others.
+    A layer is any module with `forward(x, edge_index, …)` that consists of MessagePassing layers, PyG's or custom:
+    whole models such as torch_geometric.nn.GraphSAGE too. Apart from messages it must treat each row of nodes alone.
+    Batch norms of torch get the statistics of all nodes.
 
     Args:
         layer: the layer.
         number: its number in the model, which keys attention dropout.
+        keep_messages: for layers that look at the messages of a node together: keep the messages of all in-edges of a
+            rank, (E_p, F), until the gradient, as PyG does.
 
     Raises:
         ConfigError: the layer does not fit, with the reason.
     """
-    return PygLayer(layer, number)
+    return PygLayer(layer, number, keep_messages)
 
 
 class PygLayer(nn.Module):
     """forward(graph, x (n_p, d_in), **edges) -> (n_p, d_out). Collective, differentiable.
 
-    edges: further arguments of the layer's own forward, such as edge_weight=graph.edge_weight, or edge_attr (E_p, …), a
-    row for each in-edge of owned nodes. A layer that adds self loops (GCNConv, GATConv, GATv2Conv) sees the edges of
-    graph.seen_with('add').
+    edges: further arguments of the layer's own forward, such as edge_weight=graph.edge_weight, edge_attr (E_p, …), a
+    row for each in-edge of owned nodes, or rows of owned nodes. GCNConv, GATConv and GATv2Conv that add self loops see
+    the edges of graph.seen_with('add').
     """
 
-    def __init__(self, layer: nn.Module, number: int = 0) -> None:
+    def __init__(self, layer: nn.Module, number: int = 0, keep_messages: bool = False) -> None:
         super().__init__()
-        base = next((each for each in type(layer).__mro__ if each.__name__ == "MessagePassing"), None)
-        if base is None:
+        parts = [each for each in layer.modules() if _base(each) is not None]
+        if not parts:
             raise ConfigError(f"from_pyg_layer: expected a MessagePassing layer of PyG, got {type(layer).__name__}")
-        self.layer, self.number = layer, number
-        known = type(layer).__module__.startswith("torch_geometric.")
-        self._rule: Any = _KNOWN.get(type(layer).__name__) if known else None
-        if type(layer).__name__ == "GCNConv" and not getattr(layer, "normalize", True):
-            self._rule = None
-        _check(layer, base, self._rule is not None)
-        self.reduce = None if self._rule else _reduce(layer)
-        self.traits = LayerTraits(
-            self_loops="add" if self._rule and getattr(layer, "add_self_loops", False) else "keep"
-        )
+        names = inspect.signature(layer.forward).parameters
+        self._edges = next((name for name in ("edge_index", "adj_t", "adj") if name in names), "")
+        if not self._edges:
+            refuse(layer, "its forward() takes no edge_index, as a layer on one given graph does", "use another layer")
+        self.layer, self.number, self.keep_messages = layer, number, keep_messages
+        self._parts = [_Part(each, number + place, keep_messages) for place, each in enumerate(parts)]
+        _check_rows(layer)
+        adds = any(part.rule and getattr(part.layer, "add_self_loops", False) for part in self._parts)
+        self.traits = LayerTraits(self_loops="add" if adds else "keep")
 
     def forward(self, graph: Graph, x: torch.Tensor, **edges: Any) -> torch.Tensor:
         if not isinstance(x, torch.Tensor):
             raise GraphError("a layer of PyG needs rows of numbers, and the features are sparse; transform them first")
-        view = graph.seen_with(self.traits.self_loops) if self._rule else graph
-        if (
-            self._rule is _gcn
-            and edges.get("edge_weight") is not None
-            and edges["edge_weight"] is not graph.edge_weight
-        ):
-            _refuse(self.layer, "edge_weight is not that of the graph", "expected edge_weight=graph.edge_weight")
-        if self._rule and self.traits.self_loops == "add" and edges.get("edge_attr") is not None:
-            _refuse(
-                self.layer,
-                "it would have to fill in edge_attr for the self loops that it adds",
-                "make it with add_self_loops=False",
-            )
-        with self._replaced(view):
-            return self.layer(x, _Unread() if self._rule else _refusing(), **edges)
+        with contextlib.ExitStack() as stack:
+            for part in self._parts:
+                stack.enter_context(part.on(graph))
+            for norm in (each for each in self.layer.modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)):
+                stack.enter_context(_replaced(norm, forward=partial(_normalise, norm, graph)))
+            return self.layer(x, **{self._edges: SpreadEdges.of(graph, self.keep_messages)}, **edges)
 
-    @contextlib.contextmanager
-    def _replaced(self, graph: Graph) -> Iterator[None]:
-        """The body sees the layer with its two verbs on this graph."""
 
-        def propagate(edge_index: Any, size: Any = None, **given: Any) -> torch.Tensor:
-            if self._rule is None:
-                return _by_messages(self.layer, graph, self.reduce, given)
-            return self._rule(self, graph, given)
+def _base(layer: nn.Module) -> type[Any] | None:
+    """PyG's MessagePassing, if the layer is one."""
+    return next((each for each in type(layer).__mro__ if each.__name__ == "MessagePassing"), None)
 
-        def edge_updater(edge_index: Any, size: Any = None, **given: Any) -> "_Later":
-            if self._rule is None:
-                _refuse(self.layer, "its edge_updater looks at the edges of a node together", _KNOWN_LAYERS)
-            return _Later(given)
 
-        layer: Any = self.layer
-        layer.propagate, layer.edge_updater = propagate, edge_updater
-        try:
-            yield
-        finally:
-            del layer.propagate, layer.edge_updater
+@contextlib.contextmanager
+def _replaced(module: nn.Module, **methods: Any) -> Iterator[None]:
+    for name, method in methods.items():
+        setattr(module, name, method)
+    try:
+        yield
+    finally:
+        for name in methods:
+            delattr(module, name)
 
 
 @dataclass(frozen=True)
@@ -122,237 +118,140 @@ class _Unread:
     """A placeholder for edge_index, for known layers."""
 
 
-class _Refusing(torch.Tensor):
-    """In place of edge_index, for all others: whatever reads it is an error."""
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
-        raise ConfigError.on_all(
-            f"from_pyg_layer: this layer reads edge_index itself ({getattr(func, '__name__', func)}), of which a rank "
-            f"has only a part; {_KNOWN_LAYERS}"
-        )
-
-
-_KNOWN_LAYERS = (
-    "expected GCNConv, GATConv, GATv2Conv, TransformerConv, or a layer that leaves edge_index to propagate, such as "
-    "SAGEConv or GINConv; or write the layer for graph.propagate"
-)
+def _check_rows(layer: nn.Module) -> None:
+    """Raise ConfigError for modules that mix the rows of nodes."""
+    inside = {id(each) for part in layer.modules() if _base(part) for each in _modules_of(part)}
+    for each in layer.modules():
+        name = f"{type(each).__module__}.{type(each).__name__}"
+        graphwise = name.endswith("norm.layer_norm.LayerNorm") and getattr(each, "mode", "") == "node"
+        mixes = name.startswith(_MIXING) and name not in _ROW_WISE and not graphwise
+        if mixes or (name.startswith("torch_geometric.nn.aggr.") and id(each) not in inside):
+            refuse(layer, f"{type(each).__name__} reads the rows of all nodes", "make it without")
 
 
-def _refusing() -> torch.Tensor:
-    return torch.Tensor._make_subclass(_Refusing, torch.empty(2, 0, dtype=torch.int64))
+def _modules_of(part: Any) -> list[nn.Module]:
+    return list(part.aggr_module.modules()) if part.aggr_module is not None else []
 
 
-def _refuse(layer: nn.Module, why: str, remedy: str) -> NoReturn:
-    raise ConfigError.on_all(f"from_pyg_layer: {type(layer).__name__} does not fit: {why}; {remedy}")
+def _normalise(norm: Any, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+    """A batch norm of torch, with the statistics of all nodes."""
+    if not norm.training and norm.running_mean is not None:
+        return type(norm).forward(norm, x)
+    if under_way or x.dim() != 2 or len(x) != len(graph.ids):
+        refuse(norm, "it would normalise something else than the rows of nodes", "make the layer without")
+    if norm.weight is None or norm.momentum is None or norm.running_mean is None:
+        refuse(norm, "expected affine=True, a momentum and running statistics", "make it with these")
+    norm.num_batches_tracked.add_(1)
+    return BatchNorm.forward(norm, graph, x)
 
 
-def _check(layer: Any, base: type[Any], known: bool) -> None:
-    """Raise ConfigError if the replaced methods would skip a feature of the layer."""
-    if layer.flow != "source_to_target":
-        _refuse(layer, f"its flow is {layer.flow}", "expected source_to_target, which is a node's in-edges")
-    if getattr(layer, "decomposed_layers", 1) != 1:
-        _refuse(layer, "decomposed_layers is for sampled graphs", "make it without")
-    if any(value for name, value in vars(layer).items() if name.endswith("_hooks") and _of_messages(name)):
-        _refuse(layer, "it has hooks on messages", "take them off")
-    if getattr(layer, "improved", False):
-        _refuse(layer, "improved=True gives self loops the weight 2", "make it without")
-    for name in () if known else ("aggregate", "update"):
-        if getattr(type(layer), name) is not getattr(base, name):
-            _refuse(layer, f"it has its own {name}()", "expected one that has message() alone, and an aggr")
+class _Part:
+    """A MessagePassing layer, and how it is served.
+
+    Attributes:
+        layer: the layer.
+        rule: of pyg_rules.py, or None.
+        reason: why messages cannot stream, or ''.
+        reduce: the aggregation of streamed messages.
+    """
+
+    def __init__(self, layer: Any, number: int, keep_messages: bool) -> None:
+        self.layer, self.number, self.keep = layer, number, keep_messages
+        known = type(layer).__module__.startswith("torch_geometric.")
+        self.rule = RULES.get(type(layer).__name__) if known else None
+        if not getattr(layer, "normalize", True) or getattr(layer, "improved", False):
+            self.rule = None
+        if layer.flow != "source_to_target":
+            refuse(layer, f"its flow is {layer.flow}", "expected source_to_target, which is a node's in-edges")
+        if getattr(layer, "decomposed_layers", 1) != 1:
+            refuse(layer, "decomposed_layers is for sampled graphs", "make it without")
+        if any(value for name, value in vars(layer).items() if name.endswith("_hooks") and _of_messages(name)):
+            refuse(layer, "it has hooks on messages", "take them off")
+        if known and type(layer).__name__ == "MeshCNNConv":
+            refuse(layer, "its message() reads four edges together, by their position", "use another layer")
+        kinds = {type(each).__name__ for each in _modules_of(layer)}
+        if ordered := kinds & {"LSTMAggregation", "GRUAggregation"}:
+            refuse(layer, f"its aggregation is {ordered.pop()}, which depends on the order of edges", "use another one")
+        self.reduce, self.reason = _reduce(layer)
+        if self.rule is None and self.reason and not keep_messages:
+            refuse(layer, self.reason, _KEEP)
+
+    def ruled(self, graph: Graph, given: Mapping[str, Any]) -> bool:
+        """Whether the rule serves this call. given: arguments of the layer's forward."""
+        if self.rule is None:
+            return False
+        name, weight, attr = type(self.layer).__name__, given.get("edge_weight"), given.get("edge_attr")
+        adds = getattr(self.layer, "add_self_loops", False)
+        return (weight is None or weight is graph.edge_weight) if name == "GCNConv" else not (adds and attr is not None)
+
+    @contextlib.contextmanager
+    def on(self, graph: Graph) -> Iterator[None]:
+        """The layer has its two verbs on this graph."""
+        adds = self.rule is not None and getattr(self.layer, "add_self_loops", False)
+        view = graph.seen_with("add" if adds else "keep") if self.rule else graph
+
+        def propagate(edge_index: Any, size: Any = None, **given: Any) -> torch.Tensor:
+            if isinstance(edge_index, _Unread):
+                assert self.rule is not None, "others see edges"
+                return self.rule(self.layer, self.number, view, given)
+            edges = self._checked(edge_index, graph)
+            reason = self._why_not(edges)
+            if not reason:
+                return streamed_messages(self.layer, edges, self.reduce, given)
+            if not self.keep:
+                refuse(self.layer, reason, _KEEP)
+            return kept_messages(self.layer, edges, given)
+
+        def edge_updater(edge_index: Any, size: Any = None, **given: Any) -> Any:
+            if isinstance(edge_index, _Unread):
+                return _Later(given)
+            if not self.keep:
+                refuse(self.layer, "its edge_updater looks at the edges of a node together", _KEEP)
+            return called(self.layer.edge_update, (), Values(self.layer, self._checked(edge_index, graph), given))
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            names = list(inspect.signature(type(self.layer).forward).parameters)[1:]
+            given = dict(zip(names, args, strict=False)) | kwargs
+            if isinstance(given.get("edge_index"), SpreadEdges) and self.ruled(graph, given):
+                given["edge_index"] = _Unread()
+            return type(self.layer).forward(self.layer, **given)
+
+        inside = {"forward": forward} if self.rule else {}
+        with _replaced(self.layer, propagate=propagate, edge_updater=edge_updater, **inside):
+            yield
+
+    def _checked(self, edges: Any, graph: Graph) -> SpreadEdges:
+        if not isinstance(edges, SpreadEdges) or edges.graph is not graph:
+            refuse(self.layer, "it propagates along something else than the edges of this graph", "use another layer")
+        return edges
+
+    def _why_not(self, edges: SpreadEdges) -> str:
+        """Why messages along these edges cannot stream, or ''."""
+        if not self.reason and edges.place is not None and self.reduce not in ("sum", "mean"):
+            return f"it takes the {self.reduce} along edges that it has added or removed"
+        return self.reason
 
 
 def _of_messages(name: str) -> bool:
     return name.startswith(("_propagate", "_message", "_aggregate", "_edge_update"))
 
 
-def _reduce(layer: Any) -> str | tuple[str, ...]:
-    """Return the name of the layer's aggregation in `Graph.propagate`. Raises ConfigError."""
+def _reduce(layer: Any) -> tuple[Any, str]:
+    """(name of the layer's aggregation in `Graph.propagate`, why its messages cannot stream or '')."""
+    base: Any = _base(layer)
+    for name in ("aggregate", "update"):
+        if getattr(type(layer), name) is not getattr(base, name):
+            return None, f"it has its own {name}()"
+    if taken := sorted(OF_EDGES & set(inspect.signature(layer.message).parameters)):
+        return None, f"its message() takes {taken[0]}, which is of all edges of a node together"
     module = layer.aggr_module
-    if type(module).__name__ == "MultiAggregation" and getattr(module, "mode", "") == "cat":
+    kind = type(module).__name__
+    if kind == "SoftmaxAggregation" and not module.semi_grad:
+        return module, ""
+    if kind == "MultiAggregation" and getattr(module, "mode", "") == "cat":
         names = [type(each).__name__ for each in module.aggrs]
         if all(name in _REDUCE for name in names):
-            return tuple(_REDUCE[name] for name in names)
-    if type(module).__name__ not in _REDUCE:
-        _refuse(layer, f"its aggregation is {module}", "expected sum, mean, max, min, or several of them joined (cat)")
-    return _REDUCE[type(module).__name__]
-
-
-class _Columns:
-    """Tensors (rows, …) side by side as one matrix, and the pieces of rows of it again."""
-
-    def __init__(self, tensors: Mapping[str, torch.Tensor], dtype: torch.dtype) -> None:
-        self._parts = [(name, each.shape[1:], each.dtype) for name, each in tensors.items()]
-        self._widths = [math.prod(shape) for _, shape, _ in self._parts]
-        flat = [_matrix(each).to(dtype) for each in tensors.values()]
-        self.rows = None if not flat else flat[0] if len(flat) == 1 else torch.cat(flat, 1)
-
-    def apart(self, rows: torch.Tensor) -> dict[str, torch.Tensor]:
-        """{name: (E, …)} of some rows (E, width)."""
-        pieces = rows.split(self._widths, 1)
-        return {
-            name: piece.reshape(len(rows), *shape).to(dtype)
-            for (name, shape, dtype), piece in zip(self._parts, pieces, strict=True)
-        }
-
-
-def _matrix(x: torch.Tensor) -> torch.Tensor:
-    """x (rows, …) as (rows, width), where there are no rows as well."""
-    return x.unsqueeze(1) if x.dim() == 1 else x.flatten(1)
-
-
-def _streamed(
-    graph: Graph,
-    message: Callable[[dict[str, Any]], Any],
-    reduce: str | tuple[str, ...] | None,
-    source: Mapping[str, torch.Tensor],
-    target: Mapping[str, torch.Tensor],
-    edge: Mapping[str, torch.Tensor],
-    **options: Any,
-) -> torch.Tensor:
-    """`Graph.propagate` of a message of named rows {name: (E, …)} of the sources, the destinations and the edges."""
-    dtype = next(iter((*source.values(), *target.values()))).dtype
-    if not source:  # something must travel, or no edge would be seen
-        source = {"": next(iter(target.values()))[:, :1]}
-    columns = [_Columns(each, dtype) for each in (source, target, edge)]
-
-    def of_rows(*rows: torch.Tensor) -> Any:
-        given = iter(rows)
-        parts = [each.apart(next(given)) for each in columns if each.rows is not None]
-        return message({name: piece for part in parts for name, piece in part.items() if name})
-
-    src, dst, edges = (each.rows for each in columns)
-    assert src is not None, "there is always something of the sources"
-    return graph.propagate(of_rows, reduce or "sum", x_src=src, x_dst=dst, edge=edges, **options)
-
-
-def _ends(value: Any) -> tuple[Any, Any]:
-    """(of the sources, of the destinations), as PyG has them: a pair, or one tensor for both."""
-    return (value[0], value[1]) if isinstance(value, tuple | list) else (value, value)
-
-
-def _by_messages(layer: Any, graph: Graph, reduce: Any, given: Mapping[str, Any]) -> torch.Tensor:
-    """`propagate` of a layer whose message is made edge by edge."""
-    source: dict[str, torch.Tensor] = {}
-    target: dict[str, torch.Tensor] = {}
-    edge: dict[str, torch.Tensor] = {}
-    fixed: dict[str, Any] = {}
-    for name, parameter in inspect.signature(layer.message).parameters.items():
-        if name in layer.special_args:
-            _refuse(layer, f"its message() takes {name}, which is of all edges of a node together", _KNOWN_LAYERS)
-        stem, end = (name[:-2], name[-2:]) if name.endswith(("_i", "_j")) else (name, "")
-        if stem not in given:
-            if parameter.default is inspect.Parameter.empty:
-                _refuse(layer, f"its message() takes {name}, which its forward() does not give", _KNOWN_LAYERS)
-            continue
-        value = given[stem] if not end else _ends(given[stem])[0 if end == "_j" else 1]
-        if not isinstance(value, torch.Tensor):
-            fixed[name] = value
-            continue
-        if end and layer.node_dim % value.dim() != 0:
-            _refuse(
-                layer, f"the nodes are not the first dimension of {stem} (node_dim={layer.node_dim})", _KNOWN_LAYERS
-            )
-        {"_j": source, "_i": target, "": edge}[end][name] = value
-    shape: list[Any] = []
-
-    def message(rows: dict[str, Any]) -> torch.Tensor:
-        made = layer.message(**rows, **fixed)
-        shape[:] = made.shape[1:]
-        return _matrix(made)
-
-    y = _streamed(graph, message, reduce, source, target, edge)
-    if len(shape) == 1:
-        return y
-    if not isinstance(reduce, str):
-        _refuse(layer, "several aggregations of messages that are no vectors", "expected one, or messages (E, F)")
-    return y.view(len(y), *shape)
-
-
-def _gcn(adapter: PygLayer, graph: Graph, given: Mapping[str, Any]) -> torch.Tensor:
-    """GCNConv: D^-1/2 A D^-1/2 x, D of in-degrees at both ends, or of sums of the weights of in-edges."""
-    x, by_weight = given["x"], given["edge_weight"] is not None
-    degree = graph.in_degree
-    if by_weight:
-        ones = torch.ones(len(graph.ids), 1, dtype=x.dtype)
-        degree = graph.constant("weights of in-edges", lambda: graph.aggregate(ones, "sum"))
-    scale = degree.to(x.dtype).reshape(-1, 1).pow(-0.5)
-    scale = scale.masked_fill(torch.isinf(scale), 0.0)
-    if graph.weighted and not by_weight:
-        return scale * graph.propagate(_row, "sum", x_src=scale * x)
-    return scale * graph.aggregate(scale * x, "sum")
-
-
-def _row(source: torch.Tensor) -> torch.Tensor:
-    return source
-
-
-def _gat(adapter: PygLayer, graph: Graph, given: Mapping[str, Any]) -> torch.Tensor:
-    """GATConv: softmax of leaky(a_src·z_j + a_dst·z_i + a_edge·W e) weighs z_j. Without e it is the library's own."""
-    layer, later = _layer_of(adapter), given["alpha"].given
-    z, (ahead, behind) = given["x"][0], later["alpha"]
-    edge_attr = later["edge_attr"] if layer.lin_edge is not None else None
-    p = layer.dropout if layer.training else 0.0
-    if edge_attr is None:
-        shape = AttentionShape(layer.heads, layer.out_channels, layer.negative_slope, False)
-        return graph.attend(torch.cat([z.flatten(1), ahead, behind], 1), shape, adapter.number, p).view_as(z)
-
-    def message(rows: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
-        each = layer.lin_edge(rows["e"]).view(-1, layer.heads, layer.out_channels)
-        logit = rows["ahead"] + rows["behind"] + (each * layer.att_edge).sum(-1)
-        return leaky_relu(logit, layer.negative_slope), rows["z"].flatten(1)
-
-    source, target = {"z": z, "ahead": ahead}, {"behind": behind}
-    return _softmax(adapter, graph, message, source, target, edge_attr, p).view_as(z)
-
-
-def _gatv2(adapter: PygLayer, graph: Graph, given: Mapping[str, Any]) -> torch.Tensor:
-    """GATv2Conv: softmax of a·leaky(z_j + w_i + W e) weighs z_j."""
-    layer, (z, w) = _layer_of(adapter), given["x"]
-
-    def message(rows: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
-        score = rows["z"] + rows["w"]
-        if "e" in rows:
-            score = score + layer.lin_edge(rows["e"]).view_as(score)
-        return (leaky_relu(score, layer.negative_slope) * layer.att).sum(-1), rows["z"].flatten(1)
-
-    p = layer.dropout if layer.training else 0.0
-    edge_attr = given["alpha"].given["edge_attr"]
-    return _softmax(adapter, graph, message, {"z": z}, {"w": w}, edge_attr, p).view_as(z)
-
-
-def _transformer(adapter: PygLayer, graph: Graph, given: Mapping[str, Any]) -> torch.Tensor:
-    """TransformerConv: softmax of q_i·(k_j + W e) / √width weighs v_j + W e."""
-    layer, edge_attr = _layer_of(adapter), given["edge_attr"]
-
-    def message(rows: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
-        key, value = rows["key"], rows["value"]
-        if "e" in rows and layer.lin_edge is not None:
-            each = layer.lin_edge(rows["e"]).view_as(key)
-            key, value = key + each, value + each
-        return (rows["query"] * key).sum(-1) / math.sqrt(layer.out_channels), value.flatten(1)
-
-    p = layer.dropout if layer.training else 0.0
-    source, target = {"key": given["key"], "value": given["value"]}, {"query": given["query"]}
-    return _softmax(adapter, graph, message, source, target, edge_attr, p).view_as(given["value"])
-
-
-def _softmax(
-    adapter: PygLayer,
-    graph: Graph,
-    message: Callable[[dict[str, Any]], Any],
-    source: Mapping[str, torch.Tensor],
-    target: Mapping[str, torch.Tensor],
-    edge_attr: torch.Tensor | None,
-    p: float,
-) -> torch.Tensor:
-    """`_streamed` of (logits, values), with rows `e` of edge_attr (E_p, …), if there is one."""
-    edge = {} if edge_attr is None else {"e": _matrix(edge_attr)}
-    return _streamed(graph, message, "softmax", source, target, edge, dropout=p, layer=adapter.number)
-
-
-def _layer_of(adapter: PygLayer) -> Any:
-    return adapter.layer
-
-
-_KNOWN = {"GCNConv": _gcn, "GATConv": _gat, "GATv2Conv": _gatv2, "TransformerConv": _transformer}
+            return tuple(_REDUCE[name] for name in names), ""
+    if kind not in _REDUCE:
+        return None, f"its aggregation is {module}"
+    return _REDUCE[kind], ""

@@ -128,6 +128,14 @@ def _hold_within(trainer: Trainer, toy: "Toy", config: Config, session: Session,
     over_node, over_all = sum(limit.of_node(comm, over)), int(comm.total(torch.tensor([over]), "plan"))
     if not (limit.said or over_all or isinstance(features, OnDisk)):
         return
+    if trainer.views.in_place is not None:
+        log.warning(
+            "memory may not be enough: a node has %.2f GiB for its ranks, and this one lacks %.2f GiB; with "
+            "--intra-node shared nothing goes to scratch files, with --intra-node messages it can",
+            limit.total / 2**30,
+            over_node / 2**30,
+        )
+        return
     folder = config.run.scratch or tempfile.gettempdir()
     pruned = sum(
         share.inward.structure_nbytes + share.outward.structure_nbytes

@@ -98,11 +98,9 @@ def divided(total: int, least: Sequence[int], wanted: Sequence[int]) -> list[int
 
 def memory_limit(config: Config, session: Session) -> Limit | None:
     """The Limit of a run, None for none; to be asked before a graph is read."""
-    text, schedule = config.run.memory, config.schedule
+    text = config.run.memory
     said = said_memory(text)
-    if said is None and (
-        text != AUTO or not Selection(config).schedule.within_memory or schedule.intra_node == "shared"
-    ):
+    if said is None and (text != AUTO or not Selection(config).schedule.within_memory):
         return None
     ranks = session.ranks_on_node
     total = int((1 - _SPARE) * node_memory(ranks, session.comm.size)) if said is None else said

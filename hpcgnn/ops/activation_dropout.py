@@ -34,7 +34,12 @@ class ReluDropout:
 
     def gradient(self, gy: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
         """out = the gradient of the input from that of the result y, (rows, F) each; out may be y itself."""
-        kernels.relu_gradient(out, gy, y, kernels.kept_scale(self.p))
+        kernels.relu_gradient(out, gy, y, self.scale)
+
+    @property
+    def scale(self) -> float:
+        """What the gradient is multiplied by where the result is not zero."""
+        return kernels.kept_scale(self.p)
 
 
 @dataclass(frozen=True)

@@ -142,9 +142,10 @@ class AdditiveAttention:
         rows_of, takes_interior = Rows(projected[:, : f + h], narrow=f), self._takes_interior(terms)
         pieces = terms is None and not self.remote_logit
         outer, interior = slice(0, inner), slice(inner, n)
-        y[outer].zero_()
-        maximum[outer].fill_(-torch.inf)
-        denominator[outer].zero_()
+        if inner:
+            y[outer].zero_()
+            maximum[outer].fill_(-torch.inf)
+            denominator[outer].zero_()
         a_dst.copy_(self._computed(projected[:, f + h :]))
         shifted = False
         for each in work(self.forward_stream, rows_of, "halo_forward", None, pieces, takes_interior):
@@ -155,7 +156,7 @@ class AdditiveAttention:
                 maximum -= self.remote_logit
                 shifted = True
             dropout = (p, key, self.output_ids[at], columns) if p else None
-            for indptr, indices, stored, what in self._parts(each.block, self.forward_edges, terms):
+            for indptr, indices, stored, what, _ in self._parts(each.block, self.forward_edges, terms):
                 kernels.attend_forward(
                     y[at],
                     maximum[at],
@@ -173,9 +174,10 @@ class AdditiveAttention:
                     bias=bias if complete else None,
                 )
         for rows, of_y, of_bias in ((outer, y[outer], bias), (interior, None, None)):
-            kernels.attend_finish(
-                of_y, maximum[rows], denominator[rows], top[rows], of_bias, share[0][rows] if share else None
-            )
+            if rows.stop > rows.start:
+                kernels.attend_finish(
+                    of_y, maximum[rows], denominator[rows], top[rows], of_bias, share[0][rows] if share else None
+                )
         if shifted:
             top += self.remote_logit
         return y, a_dst, top, share[0] if share else None
@@ -305,7 +307,7 @@ class AdditiveAttention:
         theirs alone.
         """
         f = shape.columns
-        for indptr, indices, stored, what in self._parts(block, edges, terms):
+        for indptr, indices, stored, what, returns in self._parts(block, edges, terms):
             g_term = None if what is None else own.new_empty(len(indices), shape.heads)
             kernels.attend_backward(
                 gradient[:, :f],
@@ -324,17 +326,19 @@ class AdditiveAttention:
                 dropout=dropout,
                 complete=complete,
                 bias=bias,
-                returns=block.returns,
+                returns=returns,
             )
             if what is not None:
                 what.add_gradient(g_terms, g_term)  # type: ignore[arg-type] # both are there where terms are
 
     def _parts(
         self, block: Block, edges: EdgeList | None, terms: torch.Tensor | None
-    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, Carried | None]]:
-        """(indptr, indices, rows, what the edges carry) of a block: all of it where edges have no terms, else tiles."""
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, Carried | None, torch.Tensor | None]]:
+        """(indptr, indices, rows, what the edges carry, returns) of a block: all of it where edges have no terms, else
+        tiles.
+        """
         if terms is None:
-            yield block.indptr, block.indices, block.rows, None
+            yield block.indptr, block.indices, block.rows, None, block.returns
             return
         assert edges is not None and block.edge is not None, "models with terms have their edges kept"
         for tile in edge_tiles(block, TILE_EDGES, None, None):
@@ -346,6 +350,7 @@ class AdditiveAttention:
                 tile.rows,
                 # Without weights to read, the edges have types.
                 Carried(terms, carried, None if carried is not None else edges.type[edge]),  # type: ignore[index]
+                None if block.returns is None else block.returns[tile.first : tile.last],
             )
 
 

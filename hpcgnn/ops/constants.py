@@ -14,7 +14,7 @@ from hpcgnn import kernels
 from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.shelf import OnDisk, Reading
 from hpcgnn.ops.dropout import Drop
-from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, row_tiles, sum_type
+from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, sum_type, tiles_or_all
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,16 @@ class Constants:
         """Rows of the result."""
         return len(self.inputs[0]) if self.outputs is None else len(self.outputs)
 
-    def dropped(self) -> Iterator[tuple[slice, list[torch.Tensor]]]:
-        """Yield (rows, the inputs' rows after dropout, to compute with); valid only until the next."""
-        tiles = row_tiles(self.count)
+    def dropped(self, any_number: bool = True) -> Iterator[tuple[slice, list[torch.Tensor]]]:
+        """Yield (rows, the inputs' rows after dropout, to compute with); valid only until the next. any_number: whether
+        they may be all at once, where nothing is done to them and there are many threads.
+        """
         types = [
             self.dtype if drop else read_type(x, self.dtype) for x, drop in zip(self.inputs, self.drops, strict=True)
         ]
+        same = [isinstance(x, torch.Tensor) and x.dtype == t for x, t in zip(self.inputs, types, strict=True)]
+        as_they_are = self.outputs is None and not any(self.drops) and all(same)
+        tiles = tiles_or_all(self.count, any_number and as_they_are)
         casts = [Cast(self.arena, x, dtype) for x, dtype in zip(self.inputs, types, strict=True)]
         spares = [
             self.arena.empty(tiles[0].stop if tiles else 0, x.shape[1], dtype=x.dtype)
@@ -127,7 +131,7 @@ class _Combine(torch.autograd.Function):
         ctx.constants, ctx.weights, ctx.has_bias = constants, weights, bias is not None
         y = constants.arena.empty_streamed(constants.count, weights[0].shape[1], kept)
         results = Cast(constants.arena, y, constants.dtype)
-        for rows, parts in constants.dropped():
+        for rows, parts in constants.dropped(kept == constants.dtype):
 
             def result(out: torch.Tensor) -> None:
                 kernels.multiply(out, parts[0], weights[0], bias)
@@ -143,7 +147,7 @@ class _Combine(torch.autograd.Function):
         gradients = Cast(constants.arena, gy, read_type(gy, constants.dtype))
         g_bias = gy.new_zeros(gy.shape[1], dtype=constants.dtype) if ctx.has_bias else None
         g_weights = [weight.new_zeros(weight.shape) for weight in ctx.weights]
-        for rows, parts in constants.dropped():
+        for rows, parts in constants.dropped(gy.dtype == constants.dtype):
             g = gradients.read(gy[rows])
             summed = g_bias  # once
             for part, g_weight, weight in zip(parts, g_weights, ctx.weights, strict=True):

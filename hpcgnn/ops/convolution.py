@@ -27,7 +27,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.memory.keeping import Kept
 from hpcgnn.ops.activation_dropout import ReluDropout
-from hpcgnn.ops.row_tiles import Cast, read_type, row_tiles, tile_rows
+from hpcgnn.ops.row_tiles import Cast, read_type, tile_rows, tiles_or_all
 
 if TYPE_CHECKING:
     from hpcgnn.ops.linear_operator import LinearOperator
@@ -63,24 +63,33 @@ class Convolve(torch.autograd.Function):
         y = operator.empty_streamed(operator.num_outputs, neighbour.shape[1], kept or dtype, transposed=True)
         first = y.shape[1] < x.shape[1]  # the narrower side is aggregated
         sent = operator.empty_streamed(len(x), y.shape[1], x.dtype) if first else x
+        at_once = kernels.convolves(x, y, neighbour, own)
         inputs, products = Cast(arena, x, read_type(x, dtype)), Cast(arena, sent, dtype)
-        for rows in row_tiles(len(x)):
+        for rows in tiles_or_all(len(x), at_once):
             if activation is not None:
                 activation.apply_(x[rows], rows)
             if first:
                 products.write(sent[rows], lambda out: kernels.multiply(out, inputs.read(x[rows]), neighbour))
         results, taken = Cast(arena, y, dtype), _Taken(x, operator, inputs)
-        for rows, aggregate in operator.tiles(sent, y=y):
+        for part in operator.parts(sent, y=y):
+            if at_once:
+                mine = x[part.rows] if operator.outputs is None else x
+                outputs = None if operator.outputs is None else operator.outputs[part.rows]
+                weight = None if first else neighbour
+                where = outputs, tile_rows(), part.memory, taken.memory
+                kernels.convolve(y[part.rows], mine, part.aggregate, weight, own, bias, *where)
+                continue
+            for rows, aggregate in part.tiles():
 
-            def result(out: torch.Tensor) -> None:
-                if first:
-                    out.copy_(aggregate) if bias is None else torch.add(aggregate, bias, out=out)
-                else:
-                    kernels.multiply(out, aggregate, neighbour, bias)
-                if own is not None:
-                    kernels.multiply(out, taken(rows), own, add=True)
+                def result(out: torch.Tensor) -> None:
+                    if first:
+                        out.copy_(aggregate) if bias is None else torch.add(aggregate, bias, out=out)
+                    else:
+                        kernels.multiply(out, aggregate, neighbour, bias)
+                    if own is not None:
+                        kernels.multiply(out, taken(rows), own, add=True)
 
-            results.write(y[rows], result)
+                results.write(y[rows], result)
         ctx.x = arena.keep(x) if ctx.needs_input_grad[0] else Kept(x)  # written to later: autograd must not watch it
         return y
 
@@ -99,34 +108,62 @@ class Convolve(torch.autograd.Function):
         gx = None
         if needs_x:
             gx = x if activation is not None else operator.empty_streamed(*x.shape, x.dtype)
-        tiles = operator.tiles(sent, transposed=True)  # the large sums take their memory before the small ones below
-        spare = arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=dtype)
-        apart = None if operator.outputs is None or own is None else arena.empty_like(spare)
+        parts = operator.parts(sent, transposed=True)  # the large sums take their memory before the small ones below
+        at_once = kernels.convolves(x, gy, sent, neighbour, own)
+        between = activation is not None or x.dtype != dtype
+        spare = arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=dtype) if between and needs_x else None
+        apart = None
+        if operator.outputs is not None and own is not None:
+            apart = arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=dtype)
         inputs = Cast(arena, x, read_type(x, dtype))
         gradients = Cast(arena, gy, dtype if own is None else read_type(gy, dtype))
         taken = _Taken(x, operator, Cast(arena, x, read_type(x, dtype)))
-        for rows, t in tiles:
+        ctx.x = None
+        if at_once:
+            if g_bias is not None and g_own is None:
+                kernels.bias_gradient(g_bias, gy)
+            scale = None if activation is None or gx is None else activation.scale
+            for part in parts:
+                kernels.convolve_backward(
+                    None if gx is None else gx[part.rows],
+                    g_neighbour,
+                    g_own,
+                    None if g_own is None else g_bias,
+                    x[part.rows],
+                    gy,
+                    part.aggregate,
+                    neighbour,
+                    own,
+                    part.rows.start,
+                    operator.outputs,
+                    tile_rows(),
+                    part.memory,
+                    spare,
+                    taken.memory,
+                    apart,
+                    scale,
+                )
+            return gx, g_neighbour, g_own, g_bias, None, None, None
+        for rows, t in (tile for part in parts for tile in part.tiles()):
             mine, place = operator.outputs_of(rows)
-            part, g = inputs.read(x[rows]), gradients.read(gy[mine])
-            in_place = activation is None and x.dtype == dtype
-            out = None if gx is None else gx[rows] if in_place else spare[: len(part)]
-            kernels.project_backward(out, g_neighbour, part, t, neighbour)
+            read, g = inputs.read(x[rows]), gradients.read(gy[mine])
+            out = None if gx is None else gx[rows] if spare is None else spare[: len(read)]
+            kernels.project_backward(out, g_neighbour, read, t, neighbour)
             if g_own is None:
                 if g_bias is not None:
                     kernels.bias_gradient(g_bias, g)
             elif place is None or apart is None:  # both or none
-                kernels.project_backward(out, g_own, part, g, own, y_sums=g_bias, add=needs_x)
+                kernels.project_backward(out, g_own, read, g, own, y_sums=g_bias, add=needs_x)
             else:
                 beside = None if out is None else apart[: len(g)]
                 kernels.project_backward(beside, g_own, taken(mine), g, own, y_sums=g_bias)
                 if out is not None and beside is not None:
                     kernels.add_rows(out, place, beside, distinct=True)
             if activation is not None and gx is not None:
-                activation.gradient(out, part, part)
-                inputs.store(gx[rows], part)
-            elif gx is not None and not in_place:
+                activation.gradient(out, read, read)
+                inputs.store(gx[rows], read)
+            elif gx is not None and spare is not None:
                 gx[rows].copy_(out)
-        ctx.x = None
         return gx, g_neighbour, g_own, g_bias, None, None, None
 
 
@@ -137,12 +174,13 @@ class _Taken:
 
     def __init__(self, x: torch.Tensor, operator: "LinearOperator", cast: Cast) -> None:
         self._x, self._outputs, self._cast = x, operator.outputs, cast
+        self.memory: torch.Tensor | None = None
         if self._outputs is not None:
-            self._memory = operator.arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=x.dtype)
+            self.memory = operator.arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=x.dtype)
 
     def __call__(self, rows: slice) -> torch.Tensor:
         """x at outputs[rows]: valid until the next."""
-        if self._outputs is None:
+        if self._outputs is None or self.memory is None:  # both or none
             return self._cast.read(self._x[rows])
-        out = self._memory[: rows.stop - rows.start]
+        out = self.memory[: rows.stop - rows.start]
         return self._cast.read(torch.index_select(self._x, 0, self._outputs[rows], out=out))

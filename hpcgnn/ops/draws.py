@@ -30,6 +30,8 @@ class Purpose(IntEnum):
     LINK_CANDIDATE = 12
     REUSED_LABEL = 13
     DROPPED_EDGE = 14
+    SHARE = 15
+    SHARE_ORDER = 16
 
 
 class Randomness:

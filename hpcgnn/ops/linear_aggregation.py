@@ -17,8 +17,8 @@ from hpcgnn import kernels
 from hpcgnn.exchange.compact import CompactStream
 from hpcgnn.exchange.plan import halo_factors
 from hpcgnn.exchange.stream import Rows, Stream
-from hpcgnn.ops.linear_operator import LinearOperator, Tiled
-from hpcgnn.ops.row_tiles import row_tiles, sum_type, tile_rows
+from hpcgnn.ops.linear_operator import LinearOperator, Part
+from hpcgnn.ops.row_tiles import sum_type, tile_rows
 from hpcgnn.ops.streams import EdgeStream
 from hpcgnn.ops.work import Work, work
 
@@ -130,7 +130,7 @@ class LinearAggregation(LinearOperator):
             now.block.multiply(now.rows, y[now.at], now.scale, way.scale_of(now.at), accumulate=not now.complete)
         return y
 
-    def tiles(self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None) -> Iterator[Tiled]:
+    def parts(self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None) -> Iterator[Part]:
         """See LinearOperator. Interior rows come while messages are on their way, and without a sum that outlives them;
         the others come when the last message has come.
         """
@@ -139,20 +139,18 @@ class LinearAggregation(LinearOperator):
         lent = y is not None and y.shape[1] == x.shape[1] and y.dtype == dtype
         sums = y[:inner] if lent and y is not None else self.arena.empty(inner, x.shape[1], dtype=dtype)
         memory = self.arena.empty(min(tile_rows(), own.num_rows), x.shape[1], dtype=dtype)
-        return self._tiles(way, x.contiguous(), sums, memory, lent)
+        return self._parts(way, x.contiguous(), sums, memory, lent)
 
-    def _tiles(
+    def _parts(
         self, way: Direction, x: torch.Tensor, sums: torch.Tensor, memory: torch.Tensor, lent: bool
-    ) -> Iterator[Tiled]:
+    ) -> Iterator[Part]:
         sums.zero_()
         for now in way.work(x):
             if not now.complete:
                 now.block.multiply(now.rows, sums[now.at], now.scale, way.scale_of(now.at), accumulate=True)
-                continue
-            for rows in row_tiles(now.at.stop, now.at.start):
-                out = memory[: rows.stop - rows.start]
-                own = way.stream.own.slice(rows.start, rows.stop)
-                own.multiply(now.rows, out, now.scale, way.scale_of(rows), accumulate=False)
-                yield rows, out
-        for rows in row_tiles(len(sums)):
-            yield rows, memory[: rows.stop - rows.start].copy_(sums[rows]) if lent else sums[rows]
+            elif now.at.stop > now.at.start:
+                own = way.stream.own.slice(now.at.start, now.at.stop)
+                edges = own.indptr, own.indices, own.weight, now.scale, way.scale_of(now.at)
+                yield Part(now.at, kernels.Gathering(now.rows, *edges), memory)
+        if len(sums):
+            yield Part(slice(0, len(sums)), sums, memory, lent)

@@ -1,22 +1,55 @@
 """What a linear aggregation is to a layer, however its rows are exchanged."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
+from hpcgnn import kernels
 from hpcgnn.ops.convolution import Convolve
+from hpcgnn.ops.row_tiles import row_tiles
 from hpcgnn.ops.streams import BufferedStream
 
-#: (rows, what an operator makes of them).
-Tiled = tuple[slice, torch.Tensor]
+
+class Part(NamedTuple):
+    """What an operator makes of consecutive own rows: `rows`, a slice, and their sums, or what makes them. memory:
+    (tile, F), where that is done, or None: it is never needed; lent: whether sums stand where the caller writes.
+    """
+
+    rows: slice
+    aggregate: kernels.Aggregate
+    memory: torch.Tensor | None = None
+    lent: bool = False
+
+    def tiles(self) -> Iterator[tuple[slice, torch.Tensor]]:
+        """(rows, sums), some rows at a time; valid until the next."""
+        for rows in row_tiles(self.rows.stop, self.rows.start):
+            at, of = slice(rows.start - self.rows.start, rows.stop - self.rows.start), self.aggregate
+            if isinstance(of, torch.Tensor):
+                sums = of[at]
+                if self.lent and self.memory is not None:
+                    sums = self.memory[: len(sums)].copy_(sums)
+            else:
+                assert self.memory is not None, "sums that are made stand somewhere"
+                sums = self.memory[: at.stop - at.start]
+                x, indptr, indices, weight, source_scale, row_scale = of
+                kernels.gather(
+                    sums,
+                    x,
+                    indptr[at.start : at.stop + 1],
+                    indices,
+                    weight=weight,
+                    source_scale=source_scale,
+                    row_scale=None if row_scale is None else row_scale[at],
+                )
+            yield rows, sums
 
 
 class LinearOperator:
     """y = A x of own rows, with its adjoint. Collective in both directions.
 
     arena: Arena for large tensors; outputs: int32 (m,), increasing, the own rows that are computed; None: all, m = n_p.
-    A subclass has `multiply`, `multiply_transposed` and `tiles`.
+    A subclass has `multiply`, `multiply_transposed` and `parts`.
     """
 
     def __init__(self, stream: BufferedStream, outputs: torch.Tensor | None = None) -> None:
@@ -42,11 +75,11 @@ class LinearOperator:
         """Aᵀ gy without autograd."""
         raise NotImplementedError
 
-    def tiles(self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None) -> Iterator[Tiled]:
-        """An iterator of (rows, A x of these rows (or Aᵀ x)): all own rows, some at a time. Collective: exhaust it.
+    def parts(self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None) -> Iterator[Part]:
+        """An iterator of the Parts of A x (or Aᵀ x): all own rows, some at a time. Collective: exhaust it.
 
-        What it yields is valid only until the next. The memory that it takes is taken before it returns. y: where sums
-        of its shape and type may be kept; the caller may write to the rows that it has been given.
+        The memory that it takes is taken before it returns. y: where sums of its shape and type may be kept; the caller
+        may write to the rows that it has been given.
         """
         raise NotImplementedError
 

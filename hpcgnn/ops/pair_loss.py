@@ -74,7 +74,7 @@ class PairLoss:
                 if back is None:  # no gradient is wanted
                     continue
                 g_source, g_target, g_drawn, *others = torch.autograd.grad(value, [*leaves, *parameters])
-                add_by_source(back, tile, g_source)
+                add_by_source(back, tile.sources, g_source)
                 add_by_row(gradients[1], tile, g_target)
                 gradients[0].index_add_(0, drawn, g_drawn)
                 for total, each in zip(gradients[2:], others, strict=True):

@@ -79,6 +79,7 @@ class Propagation:
 
     def __init__(self, stream: Stream, ids: torch.Tensor, halo_ids: torch.Tensor) -> None:
         self.stream, self.ids, self.halo_ids = stream, ids, halo_ids
+        self._source_ids = stream.of_columns(ids)
 
     def __call__(
         self, rule: Rule, x_src: torch.Tensor, x_dst: torch.Tensor | None = None, edge: torch.Tensor | None = None
@@ -151,7 +152,8 @@ class Propagation:
             message = rule.message(*leaves)
         found = iter(_gradients(message, reducer, tile, asked))
         if back is not None:  # as the sum for x_src is
-            add_by_source(back, tile, next(found))
+            to = tile.sources if block.returns is None else block.returns[tile.first : tile.last]
+            add_by_source(back, to, next(found))
         if g_dst is not None:
             add_by_row(g_dst, tile, next(found))
         if g_edge is not None and block.edge is not None:  # blocks number their edges where rows of edges are given
@@ -166,7 +168,7 @@ class Propagation:
         width = sum(x.shape[1] for x in inputs if x is not None)
         edges = max(1, edge_tile_bytes() // (width * rows.element_size()))
         first = block.first_column
-        column_ids = self.ids if first is None else self.halo_ids[first : first + len(rows)]
+        column_ids = self._source_ids if first is None else self.halo_ids[first : first + len(rows)]
         return edge_tiles(block, edges, self.ids, column_ids)
 
 

@@ -18,8 +18,7 @@ from collections.abc import Iterator
 import torch
 
 from hpcgnn.exchange.stream import Returns, Rows
-from hpcgnn.ops.linear_operator import LinearOperator, Tiled
-from hpcgnn.ops.row_tiles import row_tiles
+from hpcgnn.ops.linear_operator import LinearOperator, Part
 from hpcgnn.ops.site import PushedSite
 from hpcgnn.ops.stale_convolution import ConvolveStale
 
@@ -37,10 +36,10 @@ class PushedAggregation(LinearOperator):
         """See LinearOperator. Products travel where they are narrower, else the layer's input."""
         return ConvolveStale if self._site.old and d_out >= d_in else super().convolution(d_in, d_out)
 
-    def tiles(self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None) -> Iterator[Tiled]:
+    def parts(self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None) -> Iterator[Part]:
         """See LinearOperator: all rows come when the last message has come."""
         whole = self.multiply_transposed(x) if transposed else self.multiply(x)
-        return ((rows, whole[rows]) for rows in row_tiles(len(whole)))
+        return iter([Part(slice(0, len(whole)), whole)])
 
     def multiply(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         y, x = self.arena.empty_like(x) if out is None else out, x.contiguous()

@@ -14,9 +14,10 @@ from hpcgnn.memory.arena import Arena
 # rows still runs at full speed.
 TILE_ROWS = 2048
 # Several threads wait for each other at the end of every step, so steps are larger: at 2048 rows two threads took a
-# quarter longer (SAGE, 3 x 256) than at 8192. No tile is larger than this, in which 64 threads have shares of 2048 rows
-# (native/projection.c).
-MOST_ROWS = 1 << 17
+# quarter longer (SAGE, 3 x 256) than at 8192. No tile is larger than MOST_ROWS, in which 64 threads have 256 rows
+# each: tiles are most of the memory that many threads take more. Without our own products Python takes the steps of a
+# tile one by one, which is serial work: tiles are larger there (see kernels.convolves).
+MOST_ROWS, MOST_ROWS_STEPWISE = 1 << 14, 1 << 17
 # What the rows of an edge tile take together: enough to hide the cost of calls, little enough to stay in the cache.
 # With so many threads or more it is that for each of them: waking these costs more than fresh pages of larger tensors.
 # The most bounds the memory.
@@ -31,7 +32,8 @@ def tile_rows(threads: int | None = None) -> int:
     if threads is None and fixed is not None:
         return fixed
     threads = threads or torch.get_num_threads()
-    return TILE_ROWS if threads == 1 else min(2 * TILE_ROWS * threads, MOST_ROWS)
+    most = MOST_ROWS if kernels.one_pass(torch.float32) else MOST_ROWS_STEPWISE
+    return TILE_ROWS if threads == 1 else min(2 * TILE_ROWS * threads, most)
 
 
 def edge_tile_bytes() -> int:
@@ -56,6 +58,13 @@ def row_tiles(num_rows: int, first: int = 0) -> list[slice]:
     """Slices of `tile_rows()` rows that cover first .. num_rows - 1."""
     step = tile_rows()
     return [slice(start, min(start + step, num_rows)) for start in range(first, num_rows, step)]
+
+
+def tiles_or_all(num_rows: int, all_at_once: bool) -> list[slice]:
+    """The same, or one slice where that is possible and there are many threads: they wait for each other after each."""
+    if num_rows and all_at_once and torch.get_num_threads() >= FEW_THREADS:
+        return [slice(0, num_rows)]
+    return row_tiles(num_rows)
 
 
 def sum_type(dtype: torch.dtype) -> torch.dtype:

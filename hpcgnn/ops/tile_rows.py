@@ -13,10 +13,12 @@ def picked(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     return out
 
 
-def add_by_source(back: torch.Tensor, tile: EdgeTile, gradient: torch.Tensor) -> None:
-    """back[source] += the sum of its edges' gradients: edges are sorted by source, for there is no atomic addition."""
-    order = torch.argsort(tile.sources, stable=True)
-    sources, starts = tile.sources[order], torch.empty(len(order) + 1, dtype=torch.bool)
+def add_by_source(back: torch.Tensor, to: torch.Tensor, gradient: torch.Tensor) -> None:
+    """back[to] += the sum of its edges' gradients: edges are sorted by it, for there is no atomic addition. to: int32
+    (E,), sources of the edges.
+    """
+    order = torch.argsort(to, stable=True)
+    sources, starts = to[order], torch.empty(len(order) + 1, dtype=torch.bool)
     starts[0] = starts[-1] = True
     torch.ne(sources[1:], sources[:-1], out=starts[1:-1])  # unique_consecutive is serial
     indptr = starts.nonzero().squeeze(1)

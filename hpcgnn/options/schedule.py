@@ -93,10 +93,10 @@ class ScheduleConfig:
     intra_node: str = option(
         "messages",
         "ranks of a node exchange messages, or read shared memory",
-        details="messages: as between nodes. shared (sar; gcn, sage with --aggregator mean, gin, sgc, appnp, gat): "
-        "ranks read rows in shared memory, without copies and buffers. What a node needs of another one crosses the "
-        "network once, in lanes of all its ranks. Results differ by rounding. auto: shared where the options allow it, "
-        "else messages.",
+        details="messages: as between nodes. shared (sar, and lazy where layers keep sums or with --frozen-halo "
+        "refetch): ranks read rows in shared memory, without copies and buffers. What a node needs of another one "
+        "crosses the network once, in lanes of all its ranks. Results differ by rounding. auto: shared where the "
+        "options allow it, else messages.",
         choices=("messages", "shared", "auto"),
     )
     halo_dtype: str = option(
@@ -116,7 +116,7 @@ class ScheduleConfig:
         details="bf16: half the bytes, added in fp32. One rank adds each share and sends the rounded sum to all: 2 (P "
         "- 1) messages of a rank.",
         choices=("fp32", "bf16"),
-        needs={"schedule": ("sar", "lazy", "bns", "stale"), "correct_every": AtLeast(1)},
+        needs={"schedule": ("sar", "lazy", "bns", "stale", "historical"), "correct_every": AtLeast(1)},
     )
     reduce_bucket: float = option(
         1.0,
@@ -152,4 +152,13 @@ class ScheduleConfig:
         "this.",
         least=0,
         schedules=("stale",),
+    )
+    steps: int = option(
+        8,
+        "historical: optimizer steps of an epoch; 1: sar",
+        details="Each step computes a share of the clusters of the graph file. Rows of other shares are of the last "
+        "time they were computed.",
+        least=1,
+        schedules=("historical",),
+        on_resume="same",
     )

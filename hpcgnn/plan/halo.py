@@ -45,13 +45,13 @@ def features_travel(config: Config, spec: ModelSpec) -> bool:
 def reads_in_place(config: Config, spec: ModelSpec) -> bool:
     """Return whether ranks of a node can read each other's rows in place (--intra-node shared).
 
-    This holds if a rank needs no more than its own block of the stream.
+    Layer by layer, this holds if nothing of single rows is kept.
     """
-    selection, entry = Selection(config), MODELS[spec.model]
-    traits = entry.traits(spec)
-    serves = traits.fixed_sums or (traits.reads_in_place and not entry.reads_edges(spec))
-    plain = selection.schedule.exact_epochs and not selection.task.all_rows and not config.model.edge_dropout
-    return serves and plain and said_memory(config.run.memory) is None and selection.transport.node_memory
+    selection, options = Selection(config), config.schedule
+    frozen = takes_sums(config, spec) or options.frozen_halo == "refetch"
+    serves = selection.schedule.exact_epochs or (selection.schedule.layer_by_layer and frozen)
+    plain = not selection.task.all_rows and not config.model.edge_dropout and said_memory(config.run.memory) is None
+    return serves and plain and selection.transport.node_memory
 
 
 def intra_node_of(config: Config, spec: ModelSpec) -> str:
@@ -67,8 +67,8 @@ def check_halo(config: Config, spec: ModelSpec) -> None:
     options = config.schedule
     if options.intra_node == "shared" and not reads_in_place(config, spec):
         raise ConfigError(
-            "--intra-node shared: expected --comm mpi, --schedule sar, and gcn, sage with --aggregator mean, gin, sgc, "
-            "appnp, or gat without terms of edges; no --memory, no --edge-dropout, and not --task links; got --comm "
+            "--intra-node shared: expected --comm mpi, and --schedule sar, or lazy with a model that keeps sums or "
+            "with --frozen-halo refetch; no --memory, no --edge-dropout, and not --task links; got --comm "
             f"{config.run.comm}, --schedule {options.schedule}, --model {spec.model}; use --intra-node messages"
         )
     if options.halo == "least" and halo_of(config, spec) == "rows":

@@ -159,6 +159,14 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
+        lambda of: of.schedule.by_shares and (of.config.model.norm == "batch" or of.config.model.jumping != "none"),
+        lambda of: (
+            f"--schedule {of.config.schedule.schedule} computes a share of the rows in each step: expected --norm none "
+            f"or layer and --jumping none, got --norm {of.config.model.norm} and --jumping {of.config.model.jumping}; "
+            "or choose another schedule"
+        ),
+    ),
+    Rule(
         lambda of: of.config.schedule.halo_dtype == "auto" and not of.schedule.exact_epochs,
         lambda of: (
             f"--halo-dtype auto is for --schedule {schedules_with(_exact)}, whose exchanges are alike in every epoch: "

@@ -111,8 +111,20 @@ def plan(config: Config, meta: GraphMeta, ranks: int, learns: bool = True) -> Ru
     )
     if learns:
         check_privacy(config, spec)
+        check_steps(config, meta)
     check_halo(config, spec)
     return RunPlan.of(config, spec)
+
+
+def check_steps(config: Config, meta: GraphMeta) -> None:
+    """Raise ConfigError for more steps in an epoch than the graph file has clusters."""
+    options = config.schedule
+    if Selection(config).schedule.by_shares and options.steps > meta.num_clusters:
+        raise ConfigError(
+            f"--steps {options.steps}: each step computes whole clusters of {config.data.graph}, and it has "
+            f"{meta.num_clusters:,}: expected at most {meta.num_clusters:,}, or a file that is partitioned into more "
+            "(python -m partition_tools partition --clusters)"
+        )
 
 
 def check_memory(config: Config, learns: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""The table that papers print: mean ± deviation over seeds, for each curve, and which has the best validation."""
+"""Accuracy as tables: mean ± deviation over seeds, as papers print it, and the cost of nearly the best accuracy."""
 
 import math
 import statistics
@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from hpcgnn.report.measures import lower_is_better, named
-from hpcgnn.report.tables import Table
+from hpcgnn.report.learning import evaluated, repetitions
+from hpcgnn.report.measures import MIB, cumulative_bytes, cumulative_seconds, lower_is_better, named
+from hpcgnn.report.tables import SPREAD_NOTE, Table, number, spread
 
 if TYPE_CHECKING:
+    from hpcgnn.report.read import Run
     from hpcgnn.report.study import Study
 
 
 _MEASURES = {"best_val": "best val", "test_at_best_val": "test there", "test_at_end": "test at the end"}
+SHARES = (95, 98, 99)  # percent
+_COSTS = {"epochs": 1.0, "seconds": 1.0, "bytes": 1 / MIB}
 
 
 def accuracy_tables(study: "Study") -> list[Table]:
@@ -54,3 +58,45 @@ def _shown(mean: float, deviation: float) -> str:
     if math.isnan(mean):
         return "–"
     return f"{mean:.4f}" + (f" ± {deviation:.4f}" if not math.isnan(deviation) else "")
+
+
+def target_tables(study: "Study") -> list[Table]:
+    """[what the shares of the best validation metric in the study took]; [] without a metric above 0."""
+    error = lower_is_better(study.runs[0].summary)
+    known = [record["val"] for run in study.runs for record in evaluated(run)]
+    best = (min if error else max)(known, default=0.0)
+    if best <= 0:
+        return []
+    records, rows = [], []
+    for (label, ranks), runs in repetitions(study).items():
+        cells = [label, str(ranks)]
+        for share in SHARES:
+            target = best * 100 / share if error else best * share / 100
+            reached = [cost for run in runs if (cost := _cost_of(run, target, error))]
+            point: dict[str, float] = {"repetitions": len(reached)}
+            for place, name in enumerate(_COSTS):
+                values = sorted(cost[place] for cost in reached) or [math.nan]
+                point |= {name: statistics.median(values), f"{name}_min": values[0], f"{name}_max": values[-1]}
+            records.append(
+                {"label": label, "ranks": ranks, "runs": len(runs), "share": share, "target": target} | point
+            )
+            cells += [f"{len(reached)} of {len(runs)}", *(spread(point, name, scale) for name, scale in _COSTS.items())]
+        rows.append(cells)
+    head = ["curve", "ranks"]
+    for share in SHARES:
+        head += [f"runs that reach {share} %", "epochs", "training (s)", "sent (MiB)"]
+    note = f"Shares are of the best validation {named(study.runs[0].summary)} of any run here, {number(best, 4)}. "
+    note += (
+        f"{SPREAD_NOTE} Until the first evaluation that reaches the share: time of training on the slowest rank, and "
+    )
+    note += "bytes of training of all ranks, without evaluation."
+    return [Table("targets", "What nearly the best accuracy took", head, rows, pd.DataFrame(records), note)]
+
+
+def _cost_of(run: "Run", target: float, error: bool) -> tuple[int, float, float] | None:
+    """(epoch, seconds, bytes) until a run's validation metric reaches the target, None if it never does."""
+    for record, seconds, sent in zip(run.records, cumulative_seconds(run), cumulative_bytes(run), strict=True):
+        value = record.get("val")
+        if value is not None and (value <= target if error else value >= target):
+            return record["epoch"], seconds, sent
+    return None

@@ -27,8 +27,8 @@ EPILOG = """\
 files in --out:
   report.html              the whole report in one file that needs no network
   report.md                its tables
-  TABLE.md .csv .tex       each table: scaling, cost, accuracy, losses, remedies, breakdown, bytes, memory,
-                           baseline, runs, problems
+  TABLE.md .csv .tex       each table: scaling, cost, accuracy, targets, losses, remedies, breakdown, bytes,
+                           memory, baseline, runs, problems
   FIGURE.png .svg          each figure: epoch_time, speedup, efficiency, memory, bytes, imbalance, breakdown, timeline,
                            loss, validation, accuracy_bytes, accuracy_seconds, memory_phases, memory_account
   captions.md              how to read each figure

@@ -1,12 +1,12 @@
 """The picture of a run, drawn from its files alone."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcgnn.records import counted_from_one, replaced_by
-from hpcgnn.report.measures import named
+from hpcgnn.report.measures import MIB, cumulative_bytes, cumulative_seconds, named
+from hpcgnn.report.read import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,8 +16,8 @@ COLOURS = {"train": "tab:blue", "val": "tab:orange", "test": "tab:green"}
 
 
 def draw_curves(run_dir: str | Path) -> Path | None:
-    """Draw `curves.png` (loss and metrics over the epochs) from `metrics.jsonl`. Returns its path, or None without
-    matplotlib.
+    """Draw `curves.png` from `metrics.jsonl`: the loss over the epochs, metrics over epochs, seconds and bytes. Returns
+    its path, or None without matplotlib.
     """
     try:
         import matplotlib
@@ -30,18 +30,23 @@ def draw_curves(run_dir: str | Path) -> Path | None:
     lines = (run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     records = counted_from_one([json.loads(line) for line in lines])
     summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
-    curves = {split: _curve(records, split) for split in COLOURS}
-    curves = {split: curve for split, curve in curves.items() if curve[0]}
+    evaluated = any(record.get(split) is not None for record in records for split in COLOURS)
+    costs = _costs(Run(run_dir, run_dir.name, summary, records, [])) if evaluated else {}
+    rows, columns = (2, 2) if costs else (1, 1)
     figure, axes = plt.subplots(
-        1, 2 if curves else 1, figsize=(10 if curves else 5.5, 3.8), squeeze=False, layout="constrained"
+        rows, columns, figsize=(5 * columns + 0.5, 3.8 * rows), squeeze=False, layout="constrained"
     )
-    axes[0, 0].plot(*_curve(records, "loss"), color="tab:blue", linewidth=1.4)
-    axes[0, 0].set(xlabel="epoch", ylabel="training loss (with dropout)", title="loss")
+    loss, *others = axes.flat
+    loss.plot(*_curve(records, "loss", [record["epoch"] for record in records]), color="tab:blue", linewidth=1.4)
+    loss.set(xlabel="epoch", ylabel="training loss (with dropout)", title="loss")
     for axis in axes.flat:
         axis.grid(alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
-    if curves:
-        _draw_metrics(axes[0, 1], curves, summary)
+    for axis, (name, spent) in zip(others, costs.items(), strict=False):
+        _draw_metrics(axis, records, spent, summary)
+        axis.set_xlabel(name)
+    for axis in others[len(costs) :]:
+        axis.remove()
     figure.suptitle(f"{summary['model']}, {summary['schedule']}, {summary['ranks']} ranks", fontsize=11)
     with replaced_by(run_dir / "curves.png") as temporary:
         figure.savefig(temporary, dpi=140, format="png")
@@ -49,26 +54,40 @@ def draw_curves(run_dir: str | Path) -> Path | None:
     return run_dir / "curves.png"
 
 
-def _curve(records: list[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
-    """([epochs], [values]) where there is a value."""
-    known = [record for record in records if record.get(name) is not None]
-    return [record["epoch"] for record in known], [record[name] for record in known]
+def _costs(run: Run) -> dict[str, list[float]]:
+    """{what metrics are drawn over: its value at each record}; bytes only where any are sent."""
+    sent = [total / MIB for total in cumulative_bytes(run)]
+    return {
+        "epoch": [record["epoch"] for record in run.records],
+        "training time, slowest rank (s)": cumulative_seconds(run),
+        **({"sent since the start, all ranks (MiB)": sent} if sent[-1] else {}),
+    }
 
 
-def _draw_metrics(axis: "Axes", curves: Mapping[str, tuple[list[int], list[float]]], summary: dict[str, Any]) -> None:
+def _curve(records: list[dict[str, Any]], name: str, spent: list[float]) -> tuple[list[float], list[float]]:
+    """([costs], [values]) where there is a value. spent: the cost until each record."""
+    known = [(cost, record[name]) for cost, record in zip(spent, records, strict=True) if record.get(name) is not None]
+    return [cost for cost, _ in known], [value for _, value in known]
+
+
+def _draw_metrics(axis: "Axes", records: list[dict[str, Any]], spent: list[float], summary: dict[str, Any]) -> None:
     from hpcgnn.report.coincide import merge_coinciding
 
+    curves = {split: _curve(records, split, spent) for split in COLOURS}
     series = {
-        split: axis.plot(*curve, color=COLOURS[split], linewidth=1.4, label=split) for split, curve in curves.items()
+        split: axis.plot(*curve, color=COLOURS[split], linewidth=1.4, label=split)
+        for split, curve in curves.items()
+        if curve[0]
     }
     title = named(summary)
-    if summary["best_epoch"] is not None:
-        axis.axvline(summary["best_epoch"], color="grey", linewidth=0.8, linestyle=":")
+    for record, cost in zip(records, spent, strict=True):
+        if record["epoch"] == summary["best_epoch"]:
+            axis.axvline(cost, color="grey", linewidth=0.8, linestyle=":")
     if summary["test_at_best_val"] is not None:
         title = f"test {summary['test_at_best_val']:.4f} at best validation (dotted)"
     elif summary["best_val"] is None and summary["test_at_end"] is not None:
         title = f"test {summary['test_at_end']:.4f} after the last epoch; no validation"
-    axis.set(xlabel="epoch", ylabel=named(summary), title=title)
+    axis.set(ylabel=named(summary), title=title)
     axis.legend(frameon=False)
     merge_coinciding(axis, series)
     axis.legend(frameon=False)

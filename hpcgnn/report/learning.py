@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpcgnn.report.measures import cumulative_bytes, cumulative_seconds, lower_is_better, named
+from hpcgnn.report.measures import MIB, cumulative_bytes, cumulative_seconds, lower_is_better, named
 from hpcgnn.report.style import Series, line_styles, log_axis
 
 if TYPE_CHECKING:
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
     from hpcgnn.report.read import Run
     from hpcgnn.report.study import Study
-
-
-MIB = 2**20
 
 
 def repetitions(study: "Study") -> dict[tuple[str, int], list["Run"]]:
@@ -65,18 +62,19 @@ def _name(key: tuple[str, int]) -> str:
     return f"{key[0]}, {key[1]} rank{'s' if key[1] > 1 else ''}"
 
 
-def _evaluated(run: "Run") -> list[dict[str, Any]]:
+def evaluated(run: "Run") -> list[dict[str, Any]]:
+    """The records with metrics."""
     return [record for record in run.records if record.get("val") is not None]
 
 
 def has_metrics(study: "Study") -> bool:
     """Whether any run was evaluated."""
-    return any(_evaluated(run) for run in study.runs)
+    return any(evaluated(run) for run in study.runs)
 
 
 def has_traffic(study: "Study") -> bool:
     """Whether any evaluated run has sent anything."""
-    return any(_evaluated(run) and cumulative_bytes(run)[-1] > 0 for run in study.runs)
+    return any(evaluated(run) and cumulative_bytes(run)[-1] > 0 for run in study.runs)
 
 
 def loss(study: "Study", axis: "Axes") -> Series:
@@ -93,7 +91,7 @@ def validation(study: "Study", axis: "Axes") -> Series:
     return _bands(
         axis,
         repetitions(study),
-        lambda run: ([r["epoch"] for r in _evaluated(run)], [r["val"] for r in _evaluated(run)]),
+        lambda run: ([r["epoch"] for r in evaluated(run)], [r["val"] for r in evaluated(run)]),
     )
 
 
@@ -121,11 +119,11 @@ def _best_so_far(
 
     def series(run: "Run") -> tuple[list[float], np.ndarray]:
         spent = {record["epoch"]: cost for record, cost in zip(run.records, costs(run), strict=True)}
-        evaluated = _evaluated(run)
+        known = evaluated(run)
         best = (np.minimum if lower_is_better(run.summary) else np.maximum).accumulate(
-            [r["val"] for r in evaluated] or [0.0]
-        )[: len(evaluated)]
-        return [spent[r["epoch"]] for r in evaluated], best
+            [r["val"] for r in known] or [0.0]
+        )[: len(known)]
+        return [spent[r["epoch"]] for r in known], best
 
     axis.set_ylabel(f"best validation {metric(study)} so far")
     return _bands(axis, groups, series)

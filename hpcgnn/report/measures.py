@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hpcgnn.report.read import Run
 
 
+MIB = 2**20
 ROWS = ("halo_forward", "halo_backward", "input")
 SENT = (*ROWS, "allreduce", "average")  # the traffic of training; evaluation is counted apart
 PARTS = {

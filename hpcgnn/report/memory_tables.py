@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from hpcgnn.report.measures import MIB
 from hpcgnn.report.plots import label_bars
 from hpcgnn.report.style import IDEAL, Series, bar_styles, line_styles, log_axis, ranks_axis
 from hpcgnn.report.tables import Table, number
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from hpcgnn.report.study import Study
 
 
-MIB = 2**20
 SETTING_UP = ("load", "plan")
 # The items of the account that are resident but not in use at that moment, and an earlier name of the first.
 KEPT_FREE = "arena, resident but not in use then"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpcgnn.report.measures import PARTS
+from hpcgnn.report.measures import MIB, PARTS
 from hpcgnn.report.remarks import SHARED, remarks
 from hpcgnn.report.style import IDEAL, WARNING, Series, bar_styles, line_styles, log_axis, note_below, ranks_axis
 
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from hpcgnn.report.study import Study
-
-
-MIB = 2**20
 
 
 def curves(study: "Study", axis: "Axes", name: str, scale: float = 1.0) -> Series:

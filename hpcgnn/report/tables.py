@@ -14,14 +14,13 @@ import pandas as pd
 from tabulate import tabulate
 
 from hpcgnn.report.energy import energy_note
-from hpcgnn.report.measures import PARTS
+from hpcgnn.report.measures import MIB, PARTS
 from hpcgnn.report.remarks import SHARED, remarks
 
 if TYPE_CHECKING:
     from hpcgnn.report.study import Study
 
 
-MIB = 2**20
 TIMES = "×"
 
 

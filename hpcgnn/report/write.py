@@ -11,7 +11,7 @@ from hpcgnn import __version__
 from hpcgnn.errors import ConfigError
 from hpcgnn.output_files import check_outputs, files_of_run, run_of
 from hpcgnn.records import replaced_by
-from hpcgnn.report.accuracy_table import accuracy_tables
+from hpcgnn.report.accuracy_table import accuracy_tables, target_tables
 from hpcgnn.report.figures import FIGURES, FORMATS, draw_figures
 from hpcgnn.report.loss_tables import make_loss_tables
 from hpcgnn.report.memory_tables import has_profiles, memory_table
@@ -33,6 +33,7 @@ TABLES = (
     "scaling",
     "cost",
     "accuracy",
+    "targets",
     "losses",
     "remedies",
     "breakdown",
@@ -75,7 +76,7 @@ def write_sections(
     texts: list[str] = []
     for section in sections:
         study, folder = section.study, f"{section.folder}/" if section.folder else ""
-        tables = make_tables(study) + accuracy_tables(study) + make_loss_tables(study)
+        tables = make_tables(study) + accuracy_tables(study) + target_tables(study) + make_loss_tables(study)
         tables += [memory_table(study)] if has_profiles(study) else []
         figures = draw_figures(study)
         files |= {folder + name: content for name, content in _files(tables, figures).items()}

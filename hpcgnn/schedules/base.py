@@ -1,6 +1,6 @@
 """A schedule is two independent choices: how ranks treat the halo, and how they keep their models together.
 
-    halo policy   full | frozen | none | sampled | stale        how operators get remote rows
+    halo policy   full | frozen | none | sampled | stale | historical   how operators get remote rows
     sync policy   all-reduce every step | by layer | averaging  which parameters train when, and how gradients combine
 
 `sar` = full × all-reduce, `lazy` = frozen × by layer, `tma` = none × averaging, `bns` = sampled × all-reduce, `stale` =
@@ -121,6 +121,7 @@ class Step:
         optimizer: number of the step's optimizer.
         number: from 0 in each epoch, a key of the draws.
         begin: begin(bucket of the flat gradients) starts its reduction; None if reduction is synchronous.
+        nodes: int64, the own rows that the step computes, if the loss of an epoch is the sum over its steps; None: all.
     """
 
     graph: Graph
@@ -128,6 +129,7 @@ class Step:
     optimizer: int = 0
     number: int = 0
     begin: Callable[[torch.Tensor], Exchange] | None = None
+    nodes: torch.Tensor | None = None
 
 
 class Optimizer(Protocol):

@@ -1,6 +1,6 @@
 """The schedules that `--schedule` offers."""
 
-from hpcgnn.schedules import bns, lazy, sar, stale, tma
+from hpcgnn.schedules import bns, historical, lazy, sar, stale, tma
 from hpcgnn.schedules.base import ScheduleEntry
 
 SCHEDULES: dict[str, ScheduleEntry] = {
@@ -9,4 +9,5 @@ SCHEDULES: dict[str, ScheduleEntry] = {
     "tma": tma.SCHEDULE,
     "bns": bns.SCHEDULE,
     "stale": stale.SCHEDULE,
+    "historical": historical.SCHEDULE,
 }

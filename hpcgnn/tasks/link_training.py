@@ -91,10 +91,10 @@ class LinkObjective:
                 "expected a graph with edges, or a larger first share"
             )
 
-    def local_loss(self, embeddings: torch.Tensor) -> torch.Tensor:
+    def local_loss(self, embeddings: torch.Tensor, nodes: torch.Tensor | None = None) -> torch.Tensor:
         """This rank's share of the mean loss: a float64 scalar; the shares of all ranks add up to the loss. Collective.
 
-        embeddings: (n_p, F) of own nodes.
+        embeddings: (n_p, F) of own nodes. nodes: None, for the loss needs all rows.
         """
         graph, random = self._graph, self._random
         pool = NodePool.drawn(random.key(Purpose.LINK_POOL, 0), self._pool_size, graph.ids, graph.num_nodes)

@@ -29,7 +29,7 @@ class Objective:
         options: TaskConfig = TaskConfig(),
         scale: Scale | None = None,
     ) -> None:
-        self._rows = torch.nonzero(local.mask("train")).squeeze(1)
+        self._rows, self._num_owned = torch.nonzero(local.mask("train")).squeeze(1), local.num_owned
         self._arena, self._scale, self._labels = arena, scale, local.labels[self._rows]
         self._task = task_to_learn(local.task, options, self._labels, local.num_classes, comm)
         self._loss, self._comm = fitting_loss(options.loss, self._task), comm
@@ -56,13 +56,25 @@ class Objective:
         weight = torch.tensor([self._task.weight(self._labels[self._counted])], dtype=torch.float64)
         self._weight = float(self._comm.total(weight, "control")) or 1.0
 
-    def local_loss(self, logits: torch.Tensor) -> torch.Tensor:
+    @cached_property
+    def _place(self) -> torch.Tensor:
+        """int64 (n_p,): the number of each own node among the training nodes, -1 for others."""
+        place = torch.full((self._num_owned,), -1)
+        place[self._rows] = torch.arange(len(self._rows))
+        return place
+
+    def local_loss(self, logits: torch.Tensor, nodes: torch.Tensor | None = None) -> torch.Tensor:
         """This rank's share of the mean loss: a scalar of the logits' dtype; the shares of all ranks add up to the
         loss.
 
-        logits: (n_p, C) of own nodes, or of the own training nodes alone.
+        logits: (n_p, C) of own nodes, or of the own training nodes alone. nodes: int64 (b,), if the logits are those of
+        some own nodes: their terms of the mean over all training nodes.
         """
         rows, targets, counted = None if len(logits) == len(self._rows) else self._rows, self._targets, self._counted
+        if nodes is not None:
+            place = self._place[nodes]
+            rows = torch.nonzero(place >= 0).squeeze(1)
+            targets = targets[place[rows]]
         if counted is not None:
             rows, targets = counted if rows is None else rows[counted], targets[counted]
         return self._task.loss(logits, rows, targets, self._loss, self._arena) / self._weight

@@ -89,6 +89,8 @@ stage_environment() {
     hash -r
     python -P -c 'import hpcgnn, sys; sys.exit(not hpcgnn.__file__.startswith(sys.argv[1]))' "$staged" ||
         fail "the environment that was sent to $staged does not work there: leave SITE_STAGE out, or use a container"
+    # Ranks start from one file of code; it names the folders that it was written for.
+    for_each_node python -P -m hpcgnn.startup > /dev/null || echo "$script: warning: no file of code in $staged; ranks start without it" >&2
     echo "$script: the environment of $prefix runs from $staged on each node"
 }
 

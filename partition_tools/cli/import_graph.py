@@ -13,6 +13,7 @@ from hpcgnn.output_files import check_outputs, files_below
 from hpcgnn.terminal import tell
 from partition_tools.canonical.canonical import ImportOptions, canonical, versions
 from partition_tools.canonical.features import DTYPES
+from partition_tools.cli.partition_graph import given_map
 from partition_tools.graph.writing import summary, write_with_bar
 from partition_tools.readers.datasets import listing, named
 from partition_tools.readers.datasets.dataset import Dataset, Reader
@@ -48,6 +49,8 @@ Formats (guessed from the path where --format is not given):
   pyg       .pt of torch.save: a Data object of PyG, processed/data.pt of a data set, or a dict of tensors with the
             names of npz. No code of the file is run
   dgl       .bin of dgl.save_graphs, where DGL is installed
+  distdgl   a folder of DGL's partition_graph (DistDGL, GraphStorm, SAR): NAME.json, part0/graph.dgl, …; its parts
+            become a map of the file. DGL is not needed
   npz       also a folder of .npy files of these names
   ogb       the folder of an OGB node property prediction data set: raw/*.csv.gz or raw/data.npz, split/<type>/*.csv.gz;
             heterogeneous ones too (ogbn-mag), whose node types and relations become types of nodes and edges; or of a
@@ -322,7 +325,9 @@ def import_graph(
                 raise FormatError(f"cannot read {error.filename or path}: {error.strerror or error}") from error
             data = canonical(raw, options, reporter, work)
             write_with_bar(output, data, reporter=reporter)
-            return data
+        if raw.parts is not None:
+            given_map(output, raw.parts, name, reporter)
+        return data
 
 
 def _as_published(known: Dataset, options: ImportOptions, reporter: Reporter) -> ImportOptions:

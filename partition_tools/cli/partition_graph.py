@@ -26,6 +26,7 @@ from partition_tools.graph.writing import write_with_bar
 from partition_tools.partitioners import METHODS
 from partition_tools.partitioners.choice import choose
 from partition_tools.partitioners.clustering import clustered
+from partition_tools.partitioners.given import Given
 from partition_tools.workspace.budget import memory_budget
 from partition_tools.workspace.claim import claimed
 from partition_tools.workspace.progress import Reporter
@@ -168,6 +169,12 @@ def partition_graph(
         return _partition(
             path, ranks, per_node, num_clusters, maker, name, seed, balance, output, memory, scratch, reporter
         )
+
+
+def given_map(path: Path, parts: np.ndarray, name: str, reporter: Reporter) -> None:
+    """Store an assignment of nodes to parts as the map `name`, in place. parts: int (n,) by original id."""
+    count = int(parts.max(initial=0)) + 1
+    _partition(path, [count], 1, count, Given(name, parts), name, 0, "nodes", None, None, None, reporter)
 
 
 def _partition(

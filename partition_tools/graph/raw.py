@@ -31,6 +31,7 @@ class RawGraph:
         type_names: {"nodes": names, "edges": names, "classes": names}, in the order of the numbers, each optional.
         ids: (n,) of integers or of text, the source's names of the nodes, or None.
         edge_features: numbers (E,) or (E, F_e), array-like, or None.
+        parts: int (n,), the part of each node where the source is partitioned, or None; stored as a map.
         links: {"val" | "test": {name of `links.NAMES`: array}}, held-out edges, none of them among the edges.
     """
 
@@ -50,6 +51,7 @@ class RawGraph:
     type_names: dict[str, list[str]] = field(default_factory=dict)
     ids: np.ndarray | None = None
     edge_features: Rows | None = None
+    parts: np.ndarray | None = None
     links: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
 
     def drop_edges(self) -> None:

@@ -29,7 +29,7 @@ FLOORS = [
     ["doctor", "offload"],
     ["app"],
     ["estimate", "interface"],
-    ["cli"],
+    ["cli", "testing"],
     ["__main__"],
     ["startup"],
 ]

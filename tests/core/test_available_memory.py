@@ -54,7 +54,7 @@ def test_who_has_a_limit(monkeypatch):
 
     assert limit().total == limit(schedule="lazy").total == 15 * GIB
     assert limit(memory="48G").total == 48 * GIB and limit(memory="48G").said == "48G"
-    assert limit(memory="none") is limit(memory="") is limit(schedule="bns") is limit(intra_node="shared") is None
+    assert limit(memory="none") is limit(memory="") is limit(schedule="bns") is None
 
 
 BYTES = strategies.integers(0, 1 << 50)
@@ -78,3 +78,12 @@ def test_shares_of_a_large_and_a_small_rank():
     assert memory_limit.divided(100, [50, 10], [0, 0]) == [70, 30]
     assert memory_limit.divided(100, [50, 10], [60, 20]) == [80, 20]
     assert memory_limit.divided(30, [50, 10], [60, 20]) == [25, 5]
+
+
+@pytest.mark.parametrize(
+    "text, expected", [("always within_size advise [never] deny force", False), ("always [advise] never", True)]
+)
+def test_huge_pages_of_shared_memory(tmp_path, text, expected):
+    (tmp_path / "shmem_enabled").write_text(text)
+    assert available.huge_pages(tmp_path / "shmem_enabled") is expected
+    assert not available.huge_pages(tmp_path / "none")

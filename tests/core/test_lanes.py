@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from hpcgnn.estimate.counts.between_nodes import Nodes, sent_in_lanes
+from hpcgnn.estimate.counts.halo_counts import HaloCounts
 from hpcgnn.exchange.peers import Peers, cap_of_nodes
 from hpcgnn.exchange.rounds import Segment
 
@@ -68,6 +69,22 @@ def test_the_estimate_counts_lanes(ranks, per_node):
                 expected[2, lane.receiver] += lane.rows
                 expected[3, lane.receiver] += 1
     assert np.array_equal(np.stack(sent_in_lanes(nodes, receiver, offset, rows, segments)), expected)
+
+
+@pytest.mark.parametrize("per_node", [1, 2, 3, 7])
+def test_what_crosses_between_nodes_that_send_messages(per_node):
+    """Of rows from each rank to each, those between ranks of different nodes; nothing else."""
+    ranks, draw = 7, np.random.default_rng(5)
+    receiver, offset = np.divmod(np.arange(ranks * (ranks - 1)), ranks - 1)
+    rows = draw.integers(1, 9, len(receiver))
+    found = HaloCounts(ranks, receiver, offset + 1, rows).crossing(per_node)
+    matrix = np.zeros((ranks, ranks), int)
+    matrix[(receiver - offset - 1) % ranks, receiver] = rows
+    for sender, taker in np.ndindex(ranks, ranks):
+        if sender // per_node == taker // per_node:
+            matrix[sender, taker] = 0
+    assert found.sent.tolist() == matrix.sum(1).tolist()
+    assert found.received.tolist() == matrix.sum(0).tolist()
 
 
 def test_the_rounds_of_nodes_fit_their_buffers():

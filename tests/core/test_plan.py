@@ -25,6 +25,7 @@ BREAKS = (
     {"schedule": "lazy", "model": "appnp"},
     {"schedule": "lazy", "jumping": "cat"},
     {"schedule": "lazy", "halo_dtype": "bf16"},
+    {"schedule": "historical", "norm": "batch"},
     {"schedule": "bns", "halo_dtype": "auto"},
     {"schedule": "tma", "average_steps": 2, "assignment": "random-nodes", "partition": "metis"},
     {"features": "file+labels"},
@@ -100,9 +101,12 @@ def test_ranks_of_a_node():
         ({"intra_node": "auto", "model": "gcn"}, "shared"),
         ({"intra_node": "auto", "model": "gat", "memory": "none"}, "shared"),
         ({"intra_node": "auto", "model": "gcn", "memory": "1G"}, "messages"),
-        ({"intra_node": "auto", "model": "gatv2"}, "messages"),
+        ({"intra_node": "auto", "model": "gatv2"}, "shared"),
+        ({"intra_node": "auto", "model": "gcn", "schedule": "lazy"}, "shared"),
+        ({"intra_node": "auto", "model": "gat", "schedule": "lazy"}, "messages"),
+        ({"intra_node": "auto", "model": "gat", "schedule": "lazy", "frozen_halo": "refetch"}, "shared"),
         ({"intra_node": "auto", "model": "gcn", "schedule": "stale"}, "messages"),
-        ({"intra_node": "auto", "model": "sage", "aggregator": "max"}, "messages"),
+        ({"intra_node": "auto", "model": "gcn", "edge_dropout": 0.1}, "messages"),
     ):
         decided = plan(configuration(**options), META, 4)
         assert decided.config.schedule.intra_node == expected and decided.in_place == (expected == "shared")

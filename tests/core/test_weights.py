@@ -129,6 +129,24 @@ def test_pyg_computes_the_same(runs, tmp_path, name):
     np.testing.assert_allclose(found, logits_of(run_dir, tmp_path / "p.h5"), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["gcn", "sage", "gat"])
+def test_weights_of_dgl_come_back(runs, tmp_path, name):
+    """Under the names of a module whose layers are called `layers`, as in DGL's examples."""
+    run_dir, graph, options = runs(name)
+    call("export", run_dir, "-o", tmp_path / "dgl.safetensors", "--to", "dgl", "--weights", "last")
+    state = safetensors.load_file(tmp_path / "dgl.safetensors")
+    torch.save({key.replace("convs.", "layers."): tensor for key, tensor in state.items()}, tmp_path / "dgl.pt")
+    new = tmp_path / "run"
+    assert call("import-weights", tmp_path / "dgl.pt", "--graph", graph, "--run-dir", new, *options) == 0
+    both = []
+    for each in (run_dir, new):
+        call("export", each, "-o", tmp_path / "own.safetensors", "--weights", "last", "--force")
+        both.append(safetensors.load_file(tmp_path / "own.safetensors"))
+    assert both[0].keys() == both[1].keys()
+    for key, tensor in both[0].items():
+        torch.testing.assert_close(both[1][key], tensor, rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_weights_of_pyg_come_in(runs, tmp_path, name):
     """Of a network that has never been here: other weights, biases before the batch norm, running statistics."""

@@ -30,3 +30,9 @@ def test_the_changelog_has_the_version_and_its_date_first():
     if headings[0] == "Unreleased":  # what the next version will have
         del headings[0]
     assert headings[0] == f"{hpcgnn.__version__} ({cff['date-released']})"
+
+
+def test_pages_and_recipes_name_the_files_of_this_version():
+    for path in (ROOT / "docs" / "installing.md", *(ROOT / "env").rglob("*.eb"), *(ROOT / "env").rglob("package.py")):
+        named = set(re.findall(r"hpcgnn-(\d+\.\d+\.\d+)", path.read_text(encoding="utf-8")))
+        assert named <= {hpcgnn.__version__}, path

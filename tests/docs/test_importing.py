@@ -22,12 +22,12 @@ N = 40
 
 
 def recipes():
-    """The imports among the recipes, other than those of published data sets."""
+    """The imports among the recipes, without published data sets and partitions (test_distdgl.py)."""
     if not PAGE.exists():
         return []
     text = PAGE.read_text(encoding="utf-8").partition("\n## Formats")[0]
     lines = "".join(re.findall(r"^```bash\n(.*?)^```", text, re.S | re.M)).replace("\\\n", " ").splitlines()
-    return [line for line in lines if " import " in line and "~/dataset" not in line]
+    return [line for line in lines if " import " in line and not re.search("~/dataset|partitioned/", line)]
 
 
 @pytest.fixture(scope="module")

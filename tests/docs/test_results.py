@@ -1,5 +1,6 @@
 """The lines of Python on docs/results.md read predictions back, also of ids and classes that pandas may change."""
 
+import json
 import re
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+
+from .test_paper import load as load_paper
 
 PAGE = Path(__file__).parents[2] / "docs" / "results.md"
 N = 60
@@ -70,3 +73,29 @@ def test_predictions_are_compared_with_labels(folder, monkeypatch):
         predicted = file["prediction"][:].tolist()
     right = [predicted[node] == label for node, label, part in zip(original, labels, split) if part == 3]
     assert names["right"].shape == (N,) and names["right"][names["test"]].sum() == sum(right)
+
+
+def test_figures_of_a_run_for_the_performance_page(folder):
+    """As jobs/bench/paper.sh gathers them."""
+    (row,) = load_paper().rows_of_runs(folder)
+    assert row["run"] == "runs/first" and row["ranks"] == 1
+    for name in ("seconds of an epoch", "processor seconds"):
+        middle, least, greatest = map(float, re.fullmatch(r"(\S+) \((\S+) to (\S+)\)", row[name]).groups())
+        assert 0 < least <= middle <= greatest
+
+
+def test_metrics_of_pop(folder, monkeypatch):
+    """One rank has nobody to wait for: a page's example finds it in the records of the run."""
+    monkeypatch.chdir(folder)
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.with_name("measuring.md").read_text(), re.DOTALL)
+    names = {}
+    exec(example, names)
+    found = names["pop_metrics"]("runs/first")
+    assert found["load balance"] == 1 and 0.5 < found["parallel efficiency"] <= 1 and found["useful"] > 0
+    (rank,) = [json.loads(line) for line in Path("runs/first/ranks.jsonl").read_text().splitlines()]
+    slow = {name: {**part, "waiting_seconds": 0.0} for name, part in rank["losses"]["parts"].items()}
+    slow["forward"] = {**slow["forward"], "seconds": slow["forward"]["seconds"] + found["useful"]}
+    Path("two").mkdir()
+    Path("two/ranks.jsonl").write_text("".join(json.dumps(each) + "\n" for each in (rank, {"losses": {"parts": slow}})))
+    both = names["pop_metrics"]("two")
+    assert 0.7 < both["load balance"] < 0.8 and both["communication efficiency"] == 1

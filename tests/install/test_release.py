@@ -1,7 +1,8 @@
-"""A release: the sdist is complete, a wheel is made of it alone, and the wheel trains in a fresh environment."""
+"""A release: the sdist is complete, wheels for two processors are made of it, and one trains in a fresh environment."""
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -12,12 +13,22 @@ from pathlib import Path
 import pytest
 
 import hpcgnn
+from hpcgnn.kernels.sources import fingerprint
 
 from .environments import BORROW, fresh_environment, quick_compiler
 
 ROOT = Path(__file__).parents[2]
 NAME = f"hpcgnn-{hpcgnn.__version__}"
-NOT_COPIED = (".git", ".venv", "build", "dist", "runs", "tests", "*.egg-info", "__pycache__", "*.so", "*.tar.gz")
+CROSS = "aarch64-linux-gnu-gcc"
+ASK = """#include <dlfcn.h>
+#include <stdio.h>
+int main(int count, char **words) {
+    void *library = dlopen(words[count - 1], RTLD_NOW);
+    const char *(*sources)(void) = library ? (const char *(*)(void))dlsym(library, "hg_sources") : 0;
+    if (!sources) return fprintf(stderr, "%s\\n", dlerror()), 1;
+    return puts(sources()) < 0;
+}
+"""
 IN_A_FRESH_ENVIRONMENT = f"""
 set -e
 cd "$1"
@@ -42,14 +53,27 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def sdist(folder):
-    """The path of the source distribution, made in a copy of the sources."""
-    shutil.copytree(ROOT, folder / "sources", ignore=shutil.ignore_patterns(*NOT_COPIED))
-    build = [sys.executable, "-c", "from setuptools import build_meta; build_meta.build_sdist('..')"]
-    done = subprocess.run(build, cwd=folder / "sources", capture_output=True, text=True, timeout=120)
+def release(folder):
+    """The folder that env/wheels.sh makes: sources and wheels."""
+    pytest.importorskip("auditwheel", reason="auditwheel is not installed: it comes with the extra `test`")
+    if platform.machine() != "x86_64":
+        pytest.skip("env/wheels.sh runs on x86-64, and cross-compiles for aarch64")
+    variables = os.environ | {
+        "CC": quick_compiler(folder),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    if shutil.which(CROSS):
+        variables["CROSS"] = quick_compiler(folder, CROSS)
+    command = ["bash", ROOT / "env" / "wheels.sh", folder / "files"]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    shutil.rmtree(folder / "sources")  # nothing but the sdist is left to build from
-    return folder / f"{NAME}.tar.gz"
+    return folder / "files"
+
+
+@pytest.fixture(scope="module")
+def sdist(release):
+    """The path of the source distribution."""
+    return release / f"{NAME}.tar.gz"
 
 
 def test_the_sdist_has_what_a_build_needs(sdist):
@@ -63,19 +87,9 @@ def test_the_sdist_has_what_a_build_needs(sdist):
 
 
 @pytest.fixture(scope="module")
-def wheel(sdist, folder):
-    """The path of the wheel that pip makes of the sdist."""
-    command = [sys.executable, "-m", "pip", "wheel", "--no-index", "--no-deps", "--no-build-isolation"]
-    environment = os.environ | {"CC": quick_compiler(folder)}
-    done = subprocess.run(
-        [*command, "--wheel-dir", folder / "wheels", sdist],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    (made,) = (folder / "wheels").glob("*.whl")
+def wheel(release):
+    """The path of the wheel for this machine."""
+    (made,) = release.glob("*x86_64.whl")
     return made
 
 
@@ -84,8 +98,23 @@ def test_the_wheel_has_the_kernels_and_the_programs(wheel):
         names = archive.namelist()
         (points,) = (name for name in names if name.endswith(".dist-info/entry_points.txt"))
         assert "hpcgnn = hpcgnn.__main__:main" in archive.read(points).decode()
-    assert wheel.name.startswith(f"{NAME}-cp") and any("kernels/_native." in name for name in names)
+    assert wheel.name.startswith(f"{NAME}-cp311-abi3-manylinux") and "hpcgnn/kernels/_native.abi3.so" in names
+    assert not [name for name in names if "libgomp" in name], "torch's OpenMP library must stay the only one"
     assert not [name for name in names if name.startswith(("tests", "docs", "jobs"))]
+
+
+def test_the_wheel_for_aarch64_has_kernels_that_run_there(release, folder):
+    """By an emulator: the library is loaded, and knows its sources and its vector path."""
+    if missing := [name for name in (CROSS, "qemu-aarch64") if shutil.which(name) is None]:
+        pytest.skip(f"there is no {missing[0]} here")
+    (wheel,) = release.glob(f"{NAME}-cp311-abi3-manylinux*aarch64.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        library = archive.extract("hpcgnn/kernels/_native.abi3.so", folder)
+    (folder / "ask.c").write_text(ASK)
+    subprocess.run([CROSS, folder / "ask.c", "-o", folder / "ask", "-ldl"], check=True)
+    command = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", folder / "ask", library]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"{fingerprint()}\n", done.stderr
 
 
 def test_a_fresh_environment_trains_with_it(wheel, folder):

@@ -30,7 +30,7 @@ def test_a_job_runs_from_the_disk_of_its_node(cluster, graph, site):
     said = (cluster.home / f"slurm-{job}.out").read_text()
     summary = json.loads((cluster.home / "staged/summary.json").read_text())
     assert summary["kernels"]["file"].startswith(f"{stage}/hpcgnn-{job}/checkout/"), said
-    assert f"runs from {stage}/hpcgnn-{job} on each node" in said
+    assert f"runs from {stage}/hpcgnn-{job} on each node" in said and "no file of code" not in said
     assert list(stage.iterdir()) == [], "nothing stays"
 
 

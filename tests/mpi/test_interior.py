@@ -68,6 +68,10 @@ def operator_of(local, comm, scaled=True):
     return LinearAggregation(*streams, *((1 / factors, factors) if scaled else (None, None)))
 
 
+def tiles(parts):
+    return (tile for part in parts for tile in part.tiles())
+
+
 @pytest.mark.parametrize("lent", [False, True])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("name", [*GRAPHS, "rings"])
@@ -81,7 +85,7 @@ def test_tiles_are_the_product(comm, session_path, nearby, name, transposed, len
     x = torch.randn(local.num_owned, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(comm.rank))
     expected = operator.multiply_transposed(x) if transposed else operator.multiply(x)
     y, seen = torch.empty_like(x) if lent else None, torch.zeros(local.num_owned, dtype=torch.int64)
-    for rows, found in operator.tiles(x, transposed, y):
+    for rows, found in tiles(operator.parts(x, transposed, y)):
         assert rows.stop - rows.start <= 4
         torch.testing.assert_close(found, expected[rows], rtol=1e-12, atol=1e-12)
         seen[rows] += 1
@@ -94,7 +98,7 @@ def test_interior_rows_come_while_messages_are_on_their_way(comm, nearby):
     local = nearby
     noting = Noting(comm)
     operator = operator_of(local, noting, scaled=False)
-    for rows, _ in operator.tiles(torch.ones(local.num_owned, WIDTH, dtype=torch.float64)):
+    for rows, _ in tiles(operator.parts(torch.ones(local.num_owned, WIDTH, dtype=torch.float64))):
         noting.events.append(("tile", rows.start >= operator.forward.stream.edges.first_interior))
     what = [event if event[0] == "tile" else event[0] for event in noting.events]
     inner, outer = ([at for at, event in enumerate(what) if event == ("tile", kind)] for kind in (True, False))
@@ -115,7 +119,7 @@ def test_no_sum_of_an_interior_row_is_kept(comm, nearby, lent, monkeypatch):
     y = torch.empty_like(x) if lent else None
     operator.arena.mark()
     before = operator.arena.taken
-    for _ in operator.tiles(x, True, y):
+    for _ in tiles(operator.parts(x, True, y)):
         pass
     kept, tile = operator.adjoint.stream.edges.first_interior, min(tile_rows(), local.num_owned)
     pages = [-(-rows * WIDTH * 8 // GRAIN) * GRAIN for rows in (kept, tile)]

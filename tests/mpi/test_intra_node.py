@@ -91,6 +91,8 @@ CURVES = {
     "sums in int8": ("directed multi-label", {"model": "sage", "halo_dtype": "int8", "halo": "least"}),
     "chosen widths": ("undirected", {"model": "gat", "hidden": 4, "heads": 3, "halo_dtype": "auto"}),
     "gat": ("undirected", {"model": "gat", "hidden": 4, "heads": 3, "out_heads": 2, "attention_dropout": 0.5}),
+    "gatv2": ("directed multi-label", {"model": "gatv2", "layers": 1, "attention_dropout": 0.5}),
+    "lazy": ("undirected", {"model": "sage", "schedule": "lazy", "finetune": 2}),
     "gat pruned": ("directed multi-label", {"model": "gat", "hidden": 4, "heads": 3, "prune": "auto"}),
 }
 
@@ -136,7 +138,7 @@ def test_the_same_bits_again(comm, session_path, node):
 
 def test_what_cannot_be_read_in_place(comm, session_path):
     path = make_graphs(comm, session_path)["undirected"]
-    for options in ({"model": "gatv2"}, {"model": "gcn", "schedule": "lazy"}, {"model": "gcn", "comm": "torch"}):
+    for options in ({"schedule": "stale"}, {"model": "gat", "schedule": "lazy"}, {"comm": "torch"}):
         config = configure(path, **options, intra_node="shared")
         with GraphFile(path) as file, pytest.raises(ConfigError, match="--intra-node messages"):
             check_halo(config, model_spec(file.meta, config))

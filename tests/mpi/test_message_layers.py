@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.node_rows import NodeRows
 from hpcgnn.graph.load import load_local_graph
+from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.gat import GATConv
 from hpcgnn.nn.gatv2 import GATv2Conv
@@ -32,6 +34,7 @@ from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
 
 from .gathering import whole
+from .nodes import emulated
 from .training import configure, curve
 
 NODES, D_IN, HEADS, WIDTH, RELATIONS, KINDS = 300, 6, 2, 3, 3, 2
@@ -78,6 +81,13 @@ def files(comm, session_path):
                 partition_graph(paths[name], [1, 2, 3, 4], method=method, num_clusters=24)
     comm.barrier()
     return paths
+
+
+@pytest.fixture(scope="module")
+def pairs(comm):
+    """The NodeMemory of nodes of two ranks."""
+    with emulated(comm, comm.rank // 2) as memory:
+        yield memory
 
 
 def all_edges(path):
@@ -165,7 +175,7 @@ def right(name, p, x, edges):
 
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("file", ["undirected", "directed weighted"])
-def test_layer(comm, files, monkeypatch, file, name):
+def test_layer(comm, files, pairs, monkeypatch, file, name):
     if name == "gat weights" and file == "undirected":
         pytest.skip("this graph has no weights")
     monkeypatch.setattr(additive_attention, "TILE_EDGES", 50)
@@ -181,10 +191,14 @@ def test_layer(comm, files, monkeypatch, file, name):
     expected = right(name, parameters, everywhere, edges)
     expected.backward(gy[:, : expected.shape[1]])
 
-    for map_name, rows in (("metis", 40), ("random-clusters", 7)):
+    for map_name, rows, in_place in (("metis", 40, False), ("random-clusters", 7, False), ("random-clusters", 7, True)):
         with GraphFile(files[file]) as opened:
             owner, _ = opened.cluster_map(map_name, comm.size)
+            if in_place:  # nodes of two ranks, of which the second one is empty
+                owner = np.where(owner == 1, 0, owner)
             local = load_local_graph(opened, owner, comm, rows, "keep", torch.float64, keep_edges=True)
+            if in_place:
+                local = within_node(local, NodeRows(pairs), comm, returns=True)
         buffers = HaloBuffers(4 * rows * 8 * 8 * HEADS * WIDTH)
         graph = Graph(
             local,

@@ -11,6 +11,7 @@ import torch
 
 pytest.importorskip("torch_geometric", reason="PyG is not installed: pip install torch_geometric")
 from torch_geometric import nn as pyg  # noqa: E402
+from torch_geometric.utils import degree  # noqa: E402
 
 from hpcgnn.config import make_config  # noqa: E402
 from hpcgnn.errors import ConfigError, GraphError  # noqa: E402
@@ -66,6 +67,7 @@ LAYERS = {
     "gcn": (lambda: pyg.GCNConv(WIDTH, 4), ""),
     "gcn without loops": (lambda: pyg.GCNConv(WIDTH, 4, add_self_loops=False, bias=False), ""),
     "gcn with weights": (lambda: pyg.GCNConv(WIDTH, 4), "edge_weight"),
+    "gcn with other weights": (lambda: pyg.GCNConv(WIDTH, 4), "any edge_weight"),
     "gcn as it is": (lambda: pyg.GCNConv(WIDTH, 4, normalize=False), "edge_weight"),
     "sage": (lambda: pyg.SAGEConv(WIDTH, 4), ""),
     "sage of several": (lambda: pyg.SAGEConv(WIDTH, 4, aggr=["max", "sum"], project=True, normalize=True), ""),
@@ -124,10 +126,16 @@ def test_against_one_process(comm, loaded, name, graph_name):
     row_of[where.order] = np.arange(graph.num_nodes)
     order = np.lexsort((row_of[graph.src], graph.dst))  # parallel edges in one order everywhere
     src, dst = graph.src[order], graph.dst[order]
-    wanted, x = LAYERS[name][1], torch.from_numpy(random.standard_normal((graph.num_nodes, WIDTH)))
+    wanted, of_graph, x = (
+        LAYERS[name][1].removeprefix("any "),
+        LAYERS[name][1] == "edge_weight",
+        torch.from_numpy(random.standard_normal((graph.num_nodes, WIDTH))),
+    )
     edge = {"": {}, "edge_attr": {"edge_attr": torch.from_numpy(random.standard_normal((len(src), EDGE)))}}.get(wanted)
     if edge is None:
-        weight = random.random(len(src)) if graph.weight is None else graph.weight[order].astype(np.float64)
+        weight = (
+            random.random(len(src)) if graph.weight is None or not of_graph else graph.weight[order].astype(np.float64)
+        )
         edge = {wanted: torch.from_numpy(weight)}
     if name == "of both ends":
         edge["edge_attr"] = edge["edge_attr"]
@@ -140,7 +148,7 @@ def test_against_one_process(comm, loaded, name, graph_name):
     conv, mine = from_pyg_layer(made(name)), x[share.ids].clone().requires_grad_()
     places = local_edges(local, where, "one empty", comm, src, dst)
     given = {key: value[places] for key, value in edge.items()}
-    if wanted == "edge_weight" and graph.weight is not None:
+    if of_graph and graph.weight is not None:
         torch.testing.assert_close(given["edge_weight"], share.edge_weight)
         given["edge_weight"] = share.edge_weight
     found = conv(share, mine, **given)
@@ -156,9 +164,36 @@ def test_against_one_process(comm, loaded, name, graph_name):
         )
 
 
-class ReadsItself(pyg.MessagePassing):
+class PicksByPosition(pyg.MessagePassing):
     def forward(self, x, edge_index):
         return self.propagate(edge_index[:, 1:], x=x)
+
+
+class AddsEdges(pyg.MessagePassing):
+    def forward(self, x, edge_index):
+        return self.propagate(torch.cat([edge_index, torch.zeros(2, 1, dtype=torch.int64)], 1), x=x)
+
+
+class CountsAtSources(pyg.MessagePassing):
+    def forward(self, x, edge_index):
+        return degree(edge_index[0], len(x))[:, None] * self.propagate(edge_index, x=x)
+
+
+class OtherGraph(pyg.MessagePassing):
+    def forward(self, x, edge_index):
+        return self.propagate(torch.zeros(2, 1, dtype=torch.int64), x=x)
+
+
+class NormalisesMessages(pyg.MessagePassing):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(WIDTH)
+
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=x)
+
+    def message(self, x_j):
+        return self.norm(x_j)
 
 
 class LooksAtIndex(pyg.MessagePassing):
@@ -170,6 +205,9 @@ class LooksAtIndex(pyg.MessagePassing):
 
 
 class HasUpdate(pyg.MessagePassing):
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=x)
+
     def update(self, aggregated):
         return aggregated + 1
 
@@ -177,24 +215,25 @@ class HasUpdate(pyg.MessagePassing):
 def test_what_does_not_fit_is_refused(loaded):
     _, _, share = loaded("power law")
     x = torch.ones(len(share.ids), WIDTH, dtype=torch.float64)
+    of_edges = torch.ones(share._local.inward.num_edges, 1, dtype=torch.float64)
     for make, expected in (
         (lambda: torch.nn.Linear(2, 2), "expected a MessagePassing layer"),
         (lambda: pyg.SAGEConv(WIDTH, 4, aggr="lstm"), "its aggregation is LSTM"),
         (lambda: pyg.SAGEConv(WIDTH, 4, aggr="median"), "its aggregation is Median"),
         (lambda: pyg.SAGEConv(WIDTH, 4, flow="target_to_source"), "flow is target_to_source"),
-        (lambda: pyg.GCNConv(WIDTH, 4, improved=True), "improved=True"),
-        (HasUpdate, "has its own update"),
+        (HasUpdate, "has its own update.*keep_messages=True"),
     ):
         with pytest.raises(ConfigError, match=expected):
             from_pyg_layer(make())
+    with pytest.raises(ConfigError, match=r"message\(\) takes index"):
+        from_pyg_layer(LooksAtIndex())
     for make, given, expected in (
-        (ReadsItself, {}, "reads edge_index itself"),
-        (LooksAtIndex, {}, r"message\(\) takes index"),
-        (lambda: pyg.ARMAConv(WIDTH, 4), {}, "reads edge_index itself"),
-        (lambda: pyg.AGNNConv(), {}, "reads edge_index itself"),
-        (lambda: pyg.SuperGATConv(WIDTH, 4), {}, "edge_index itself|edge_updater"),
-        (lambda: pyg.GATConv(WIDTH, 4, edge_dim=1), {"edge_attr": share.in_degree}, "fill in edge_attr"),
-        (lambda: pyg.GCNConv(WIDTH, 4), {"edge_weight": share.in_degree}, "not that of the graph"),
+        (PicksByPosition, {}, "picks edges by their position"),
+        (AddsEdges, {}, "adds edges of its own"),
+        (CountsAtSources, {}, "uses edge_index for more than rows at its sources"),
+        (OtherGraph, {}, "something else than the edges of this graph"),
+        (NormalisesMessages, {}, "normalise something else than the rows of nodes"),
+        (lambda: pyg.GATConv(WIDTH, 4, edge_dim=1), {"edge_attr": of_edges}, "edge_updater.*keep_messages=True"),
     ):
         conv = from_pyg_layer(make().double())
         with pytest.raises(ConfigError, match=expected):

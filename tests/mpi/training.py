@@ -87,6 +87,7 @@ def build_trainer(comm, config, map_name=None, rows=None, shelf=None):
             edge_features=spec.edge_features > 0,
             shelve=lambda local, columns: shelf and shelf(buffers.arena),
             feature_type=spec.held,
+            clusters=decided.schedule.by_shares,
         )
     return Trainer(local, decided, comm, buffers, make_plugins)
 

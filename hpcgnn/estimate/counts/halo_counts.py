@@ -64,6 +64,12 @@ class HaloCounts:
         """The most rows that any rank receives, or sends."""
         return int(max(self.received.max(initial=0), self.sent.max(initial=0)))
 
+    def crossing(self, per_node: int) -> "HaloCounts":
+        """Return the pairs of ranks on different nodes, of so many consecutive ranks each."""
+        sender = (self.receiver - self.offset) % self.ranks
+        away = sender // per_node != self.receiver // per_node
+        return replace(self, receiver=self.receiver[away], offset=self.offset[away], rows=self.rows[away])
+
     def scaled(self, factor: float) -> "HaloCounts":
         """Return all counts times a factor."""
         rows = np.rint(self.rows * factor).astype(np.int64)

@@ -36,9 +36,10 @@ class Shares:
 
     Attributes:
         nodes, train: owned nodes, and those of the training split.
-        outer: nodes with an edge from or to another rank.
+        outer: nodes with an edge from or to another rank (in place: another node).
         loops: nodes with an edge to themselves.
-        own, remote: in-edges from owned nodes, and from other ranks' nodes.
+        own, remote: in-edges from owned nodes, and from other ranks' nodes. Rows of the node's other ranks count as
+            owned where they are read in place.
         own_out, remote_out: out-edges likewise.
         inward, outward: HaloCounts of the directions, the same for an undirected graph.
         map_rows: halo rows of all ranks; fewer of them may travel.
@@ -144,11 +145,13 @@ class Counter:
             places = np.concatenate([np.arange(*each) for each in ranges]) if ranges else empty[:0]
             for suffix, mine, others, pairs, pairs_of_nodes in directions:
                 for indices, owner, rows in self._edges(suffix, rank, ranges):
-                    away = owner != rank
+                    away = far = owner != rank
+                    if self._between is not None:
+                        far = owner // self._between.per_node != rank // self._between.per_node
                     loops[rank] = len(np.unique(rows[indices == places[rows]]))
-                    there[rows[away]] = True
-                    others[rank] += int(np.count_nonzero(away))
-                    mine[rank] += len(away) - int(np.count_nonzero(away))
+                    there[rows[far]] = True
+                    others[rank] += int(np.count_nonzero(far))
+                    mine[rank] += len(far) - int(np.count_nonzero(far))
                     pairs.add(rank, owner[away], indices[away], rows[away])
                     if self._between is not None:
                         pairs_of_nodes.add(rank, owner[away], indices[away], rows[away])

@@ -39,15 +39,27 @@ class Traffic:
 
 
 def halo_traffic(
-    uses: Mapping[Place, Counter[Use]], halos: Mapping[Place, HaloCounts], row_bytes: int, limit: int
+    uses: Mapping[Place, Counter[Use]],
+    halos: Mapping[Place, HaloCounts],
+    row_bytes: int,
+    limit: int,
+    per_node: int = 1,
 ) -> dict[str, Traffic]:
-    """{kind: Traffic}. row_bytes: of the widest row; limit: bytes of the halo buffers."""
+    """{kind: Traffic}, of messages between nodes alone where nodes have several ranks.
+
+    Args:
+        uses, halos: uses of streams, and rows of their places.
+        row_bytes: of the widest row.
+        limit: bytes of the halo buffers.
+        per_node: ranks of a node that send each other messages.
+    """
     found: dict[str, Traffic] = {}
     for place, used in uses.items():
         halo, rounds = halos[place], halo_rounds(place, halos, row_bytes, limit)
         for use, times in used.items():
             turns = cut_turns(rounds, use, limit, halo.nodes)
-            sent = _sent(halo, [each for turn in turns for each in turn])
+            counted = halo if halo.nodes is not None or per_node == 1 else halo.crossing(per_node)
+            sent = _sent(counted, [each for turn in turns for each in turn])
             empty = np.zeros_like(sent.rows)
             kind = found.setdefault(use.kind, Traffic(empty.copy(), empty.copy(), nodes=halo.nodes))
             kind.turns += times * len(turns)

@@ -13,6 +13,8 @@ import torch
 from hpcgnn.estimate.counts.pair_counts import NEGATIVE, TURNED
 from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator
 from hpcgnn.exchange.compact import agree_on_compact
+from hpcgnn.exchange.node_rows import NodeRows
+from hpcgnn.exchange.node_stream import Neighbours
 from hpcgnn.graph.edge_features import carrying
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
@@ -33,6 +35,7 @@ class Direction:
         own, remote: numbers of edges.
         received, sent: numbers of rows.
         most: rows of the rank that receives, or sends, most.
+        near: rows of the node's other ranks that it reads in place; their edges count as own.
     """
 
     own: int
@@ -40,6 +43,7 @@ class Direction:
     received: int
     sent: int
     most: int
+    near: int = 0
 
 
 @dataclass(frozen=True)
@@ -169,6 +173,28 @@ def make_copy(
         known=tuple(held[TURNED.format(split)] for split in HELD if TURNED.format(split) in held),
         compared_with=compared_with,
     )
+
+
+def on_ghost_node(local: LocalGraph, size: Size, rows: NodeRows, returns: bool) -> LocalGraph:
+    """The LocalGraph of a copy as if it read rows of other ranks of its node in place: they stand for its own edges.
+
+    Args:
+        local: the copy.
+        size: its Size.
+        rows: memory of the node.
+        returns: whether anything returns to the rows.
+    """
+
+    def joined(adjacency: Adjacency, of: Direction, columns: int) -> Adjacency:
+        near = Neighbours(rows, rows.spread(columns), rows.spread(columns + of.near * returns), [])
+        own = replace(adjacency.own, returns=adjacency.own.indices.clone()) if returns else adjacency.own
+        return replace(adjacency, own=own, near=near)
+
+    inward = joined(local.inward, size.inward, local.outward.own.num_rows)
+    outward = inward
+    if local.outward is not local.inward:
+        outward = joined(local.outward, size.outward or size.inward, local.inward.own.num_rows)
+    return replace(local, inward=inward, outward=outward, compact=None)
 
 
 def _numbered(pairs: Adjacency, count: int) -> Adjacency:

@@ -4,6 +4,7 @@ The other ranks count as equal to this one. Received messages are copies of sent
 there as here; only requested rows must exist. Sent messages are counted as on a real transport.
 """
 
+import mmap
 import pickle
 from typing import Any
 
@@ -90,6 +91,26 @@ class GhostCommunicator(Communicator):
 
     def broadcast_(self, tensor: torch.Tensor, root: int, kind: str) -> torch.Tensor:
         return tensor
+
+
+class GhostMemory:
+    """The memory of a node of which nobody but this rank is there."""
+
+    ranks, place = [0], 0
+
+    def allocate(self, nbytes: int) -> mmap.mmap:
+        """See NodeMemory."""
+        return mmap.mmap(-1, max(nbytes, 1))
+
+    def gather(self, value: Any) -> list[Any]:
+        """See NodeMemory."""
+        return [value]
+
+    def meet(self, number: int, kind: str) -> None:
+        """Nobody has to be waited for."""
+
+    def close(self) -> None:
+        """Nothing is there to be freed."""
 
 
 def _torn(own: torch.Tensor, like: torch.Tensor) -> bool:

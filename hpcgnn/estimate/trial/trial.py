@@ -21,14 +21,15 @@ from hpcgnn.config import Config
 from hpcgnn.engine.clock import unwatched
 from hpcgnn.engine.epochs import costs_of_epoch
 from hpcgnn.engine.trainer import Trainer
-from hpcgnn.engine.views import TrainingPart, layers_to_prune
-from hpcgnn.errors import ConfigError
+from hpcgnn.engine.views import TrainingPart, Views, layers_to_prune
 from hpcgnn.estimate.counts.pair_counts import NEGATIVE
 from hpcgnn.estimate.trial.operations import PAGES, Operation, of_kernel, of_torch
 from hpcgnn.estimate.trial.page_faults import Fresh
-from hpcgnn.estimate.trial.scaled_rank import Size, make_copy
-from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator
+from hpcgnn.estimate.trial.scaled_rank import Size, make_copy, on_ghost_node
+from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator, GhostMemory
+from hpcgnn.estimate.trial.uncounted import check_counted
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.node_rows import NodeRows
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.stream import Stream, Use
 from hpcgnn.graph.local import LocalGraph
@@ -133,11 +134,7 @@ class Experiment:
         in numbers that are not finite.
         """
         spec = plan.spec
-        if spec.edge_dropout and spec.kept is not None:
-            raise ConfigError(
-                f"estimate does not count the degrees that ranks tell each other in every epoch with --edge-dropout "
-                f"{spec.edge_dropout:g} and --precision mixed; expected --precision fp32, or no --edge-dropout"
-            )
+        check_counted(plan)
         plan = plan.changed(lr=LR, layer_lr="", halo="rows")
         if plan.config.schedule.average_seconds:
             plan = plan.changed(average_steps=1, average_seconds=0.0)
@@ -183,18 +180,15 @@ class Experiment:
         cap = max(1, buffers.cap(buffers.widest_row))
         comm = GhostCommunicator(size.ranks, self._sums_apart)
         loops, edges, task = self.config.data.self_loops, self.plan.reads_edges, self.config.task.task
-
-        def copy(of: Size) -> LocalGraph:
-            made = make_copy(of, degrees, self.spec, task, cap, loops, edges, comm, self.compared_with)
-            return replace(made, compact=None) if self.plan.in_place else made
-
-        local, seen = copy(small), None if small.seen is None else replace(copy(small.seen), compact=None)
+        how = degrees, self.spec, task, cap, loops, edges, comm, self.compared_with
+        local = make_copy(small, *how)
+        seen = None if small.seen is None else replace(make_copy(small.seen, *how), compact=None)
         profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors()) if profiled else None
         loaded = held_bytes((local.inward, local.outward, local.features, local.labels, local.split), set())
         arguments = local, self.plan, comm, buffers, make_plugins, profile or unwatched
         making = LiveTensors()
         with making if profiled else contextlib.nullcontext():
-            trainer = Trainer(*arguments, part=_PartOfCopy(seen, pruned))
+            trainer = Trainer(*arguments, part=_PartOfCopy(small, seen, pruned))
         return Prepared(trainer, local, profile, loaded + local.original_id.nbytes, making.height)
 
     @property
@@ -262,12 +256,13 @@ class _PartOfCopy(TrainingPart):
     """The part of a copy that training sees.
 
     Attributes:
+        size: Size of the copy.
         seen: the subgraph of `--inductive`.
         pruned: see `Experiment.trainer`.
     """
 
-    def __init__(self, seen: LocalGraph | None, pruned: int | None) -> None:
-        self._seen, self._number = seen, pruned
+    def __init__(self, size: Size, seen: LocalGraph | None, pruned: int | None) -> None:
+        self._size, self._seen, self._number = size, seen, pruned
 
     def subgraph(self, local: LocalGraph, comm: Communicator) -> LocalGraph:
         assert self._seen is not None, "a size has one where the configuration does"
@@ -279,6 +274,11 @@ class _PartOfCopy(TrainingPart):
                 share = 1.0 if back < self._number else -1.0
                 conv.traits = replace(traits_of(conv), worthwhile=share)
         return super().shares(local, model, comm)
+
+    def read_in_place(self, views: Views, plan: RunPlan, comm: Communicator, buffers: HaloBuffers) -> None:
+        """Use the node's memory, with the rows of this rank alone."""
+        rows = NodeRows(GhostMemory())
+        views.share_rows(rows, buffers, lambda graph: on_ghost_node(graph, self._size, rows, plan.returns))
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def training_subgraph(local: LocalGraph, comm: Communicator) -> LocalGraph:
         local,
         inward=inward,
         outward=outward,
-        features=_rows(local.features, nodes),
+        features=rows_of(local.features, nodes),
         labels=local.labels[nodes],
         split=local.split[nodes],
         original_id=local.original_id[nodes],
@@ -75,7 +75,7 @@ def _own_list(adjacency: Adjacency) -> Adjacency:
     return replace(adjacency, own=own, halo=halo, edges=edges)
 
 
-def _rows(features: torch.Tensor | SparseRows, nodes: torch.Tensor) -> torch.Tensor | SparseRows:
+def rows_of(features: torch.Tensor | SparseRows, nodes: torch.Tensor) -> torch.Tensor | SparseRows:
     """The rows of some nodes, bool (n_p,)."""
     if isinstance(features, torch.Tensor):
         return features[nodes]

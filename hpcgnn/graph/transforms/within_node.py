@@ -45,7 +45,6 @@ def _joined(
     adjacency: Adjacency, columns: Spread, peers: Peers, cap: int, comm: Communicator, returns: bool
 ) -> Adjacency:
     """An Adjacency whose own block has the edges from all ranks of the node. Collective."""
-    assert adjacency.edges is None, "layers that read single edges take them from messages"
     assert peers.rows is not None, "ranks of a node have memory that they share"
     plan, rows = adjacency.plan, peers.rows
     numbers = torch.arange(columns.own.start, columns.own.stop, dtype=torch.int64)
@@ -58,16 +57,16 @@ def _joined(
     back = columns.num_own + np.cumsum(near) - 1 if returns else None
     own = _with_near(adjacency.own, edges, column, back, columns)
     far, place = node_plan(peers, columns, node_offset[~near], column[~near], cap, comm)
-    row, position, weight = edges.far
+    row, position, weight, edge = edges.far
     indptr = np.append(0, np.cumsum(np.bincount(row, minlength=len(own.indptr) - 1)))
-    halo = halo_blocks(far.starts, indptr, place[(np.cumsum(~near) - 1)[position]], weight)
+    halo = halo_blocks(far.starts, indptr, place[(np.cumsum(~near) - 1)[position]], weight, edge)
     found = _neighbours(plan, rows, columns, int(near.sum()) if returns else 0)
     return replace(adjacency, own=own, halo=halo, plan=far, near=found)
 
 
 class _Edges:
     """The edges of all rounds, by own row. near: bool (num_halo,), the columns of this node's ranks. row: int32,
-    ascending; position: of the halo; weight or None: each of near edges and of the others.
+    ascending; position: of the halo; weight, edge or None: each of near edges and of the others.
     """
 
     def __init__(self, adjacency: Adjacency, near: np.ndarray) -> None:
@@ -77,19 +76,23 @@ class _Edges:
             assert block.rows is not None and block.first_column is not None, "a round's block says where it is"
             row.append(np.repeat(block.rows.numpy(), np.diff(block.indptr.numpy())))
             position.append(block.indices.numpy() + np.int64(block.first_column))
-        weight = joined([block.weight for block in blocks])
+        carried = joined([block.weight for block in blocks]), joined([block.edge for block in blocks])
         all_rows, all_positions = np.concatenate(row), np.concatenate(position)
         del row, position
         order = np.argsort(all_rows, kind="stable")
         self.near, self.far = (
-            (all_rows[part], all_positions[part], None if weight is None else weight[torch.from_numpy(part)])
+            (
+                all_rows[part],
+                all_positions[part],
+                *(None if each is None else each[torch.from_numpy(part)] for each in carried),
+            )
             for part in (order[near[all_positions[order]]], order[~near[all_positions[order]]])
         )
 
 
 def _with_near(own: Block, edges: _Edges, column: np.ndarray, back: np.ndarray | None, columns: Spread) -> Block:
     """The own block, whose columns become the node's, with the near edges behind the own ones of each row."""
-    row, position, weight = edges.near
+    row, position, *carried = edges.near
     own_indptr = own.indptr.numpy()
     near_indptr = np.append(0, np.cumsum(np.bincount(row, minlength=own.num_rows)))
     indptr = own_indptr + near_indptr
@@ -97,7 +100,8 @@ def _with_near(own: Block, edges: _Edges, column: np.ndarray, back: np.ndarray |
         raise ValueError(f"the ranks of a node own {columns.num_rows:,} nodes together; int32 numbers them")
     indices = np.empty(indptr[-1], np.int32)
     to = np.empty(indptr[-1] if back is not None else 0, np.int32)
-    weights = None if own.weight is None else torch.empty(int(indptr[-1]), dtype=own.weight.dtype)
+    before = own.weight, own.edge
+    moved = [None if each is None else torch.empty(int(indptr[-1]), dtype=each.dtype) for each in before]
     first = 0
     while first < own.num_rows:
         last = max(first + 1, int(np.searchsorted(own_indptr, own_indptr[first] + _PIECE, side="right")) - 1)
@@ -107,19 +111,22 @@ def _with_near(own: Block, edges: _Edges, column: np.ndarray, back: np.ndarray |
         indices[at] = mine + columns.own.start
         if back is not None:
             to[at] = mine
-        if weights is not None and own.weight is not None:
-            weights[torch.from_numpy(at)] = own.weight[part]
+        for new, old in zip(moved, before, strict=True):
+            if new is not None and old is not None:
+                new[torch.from_numpy(at)] = old[part]
         first = last
     at = np.arange(len(row)) + own_indptr[row + np.int64(1)]
     indices[at] = column[position]
     if back is not None:
         to[at] = back[position]
-    if weights is not None and weight is not None:
-        weights[torch.from_numpy(at)] = weight
+    for new, old in zip(moved, carried, strict=True):
+        if new is not None and old is not None:
+            new[torch.from_numpy(at)] = old
     made = Block(
         torch.from_numpy(indptr),
         torch.from_numpy(indices),
-        weight=weights,
+        weight=moved[0],
+        edge=moved[1],
         returns=None if back is None else torch.from_numpy(to),
     )
     kernels.check_block(made.indptr, made.indices, None, own.num_rows, columns.num_rows)

@@ -25,7 +25,7 @@ HG_EXPORT int64_t hg_value(const char *name)
         HG_CONSTANT(HG_ROWS_ARE_DESTINATIONS), HG_CONSTANT(HG_ROWS_ARE_SOURCES), HG_CONSTANT(HG_ROWS_ARE_EITHER),
         HG_CONSTANT(HG_SUMMED_ROWS),
         HG_STRUCTURE(hg_gather_args), HG_STRUCTURE(hg_extreme_args), HG_STRUCTURE(hg_attention_args),
-        HG_STRUCTURE(hg_projection_args), HG_STRUCTURE(hg_edge_dropout_args),
+        HG_STRUCTURE(hg_projection_args), HG_STRUCTURE(hg_edge_dropout_args), HG_STRUCTURE(hg_convolution_args),
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(name, known[i].name) == 0)

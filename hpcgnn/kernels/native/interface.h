@@ -171,6 +171,45 @@ typedef struct {
     int32_t y_type;
 } hg_projection_args;
 
+/* A convolution of a layer, of consecutive rows: y = aggregate W_n + x W_s + bias (ops/convolution.py); all float32. */
+typedef struct {
+    const hg_gather_args *gather;       /* of all rows, but for y; NULL: the aggregate is `sums` */
+    const float *sums;                  /* (rows, streamed), may be y; else NULL */
+    float *memory;                      /* (tile, streamed), for the aggregate */
+    float *x;                           /* (rows, depth); forwards with outputs: all of x */
+    float *y;                           /* (rows, width); backwards its gradient, all of it, which is only read */
+    const float *neighbour;             /* (depth, width); forwards NULL: the aggregate is of x W_n */
+    const float *own;                   /* (depth, width) or NULL */
+    const float *bias;                  /* forwards: (width) or NULL */
+    const int32_t *outputs;             /* rows of x that are computed, or NULL: all; forwards those of `rows` */
+    float *taken;                       /* with outputs: (tile, depth) */
+    float *apart;                       /* backwards, with outputs and gx: (tile, depth) */
+    int32_t *places;                    /* the same: (tile) */
+    float *spare;                       /* backwards, with relu: (tile, depth) */
+    float *gx;                          /* backwards: (rows, depth) or NULL */
+    float *g_neighbour;                 /* backwards: (depth, width), added to; so are the next two */
+    float *g_own;                       /* (depth, width), NULL where own is */
+    float *g_bias;                      /* (width) or NULL, with g_own */
+    int64_t rows;
+    int64_t first;                      /* backwards: the number of the first row */
+    int64_t num_outputs;
+    int64_t tile;                       /* rows that are worked on at a time */
+    int64_t streamed;                   /* columns of the aggregate */
+    int64_t depth;
+    int64_t width;
+    int64_t sums_stride;
+    int64_t x_stride;
+    int64_t y_stride;
+    int64_t gx_stride;
+    int64_t neighbour_down;             /* element (k, c) of W_n stands at k * neighbour_down + c * neighbour_across */
+    int64_t neighbour_across;
+    int64_t own_down;
+    int64_t own_across;
+    double scale;                       /* of relu_gradient */
+    int32_t relu;                       /* backwards: whether gx, which is x, is the gradient before ReLU and dropout */
+    int32_t rounded;
+} hg_convolution_args;
+
 /* Of this library itself: the hash of the sources that it was built from (see hpcgnn/kernels/sources.py), and the value of a
  * constant or the size of a structure of this file, by name; -1: there is none. */
 HG_EXPORT const char *hg_sources(void);
@@ -261,5 +300,9 @@ HG_EXPORT int hg_multiply(int path, int rounded, int num_threads, float *y, int6
 /* projection.c */
 HG_EXPORT int hg_project(int path, int num_threads, const hg_projection_args *a);
 HG_EXPORT int hg_project_backward(int path, int num_threads, const hg_projection_args *a);
+
+/* convolution.c */
+HG_EXPORT int hg_convolve(int path, int num_threads, const hg_convolution_args *a);
+HG_EXPORT int hg_convolve_backward(int path, int num_threads, const hg_convolution_args *a);
 
 #endif

@@ -4,9 +4,7 @@
     python jobs/bench/accuracy/start.py cora.npz facebook.npz debian.npz --seeds 3
     python jobs/bench/accuracy/start.py debian.npz --models gcn --variant old='--input-dropout aggregate'
 
-A graph is an .npz archive: edge_index (2, E), y (n,), train_mask, val_mask, test_mask (n,), and features x (n, F), or
-in CSR form x_indptr, x_indices, x_data, x_shape. Edges are taken both ways, once each. Features in CSR form become
---columns dense ones by a truncated singular value decomposition, of mean square 1; dense ones stay as they are.
+archives.py describes the archives of graphs.
 
 The model is --layers layers with dropout before each, ReLU between them (ELU for gat), and Adam. The table has test
 accuracy at the best validation so far, in %: mean and standard deviation over the seeds. `default` is `hpcgnn train`
@@ -22,45 +20,11 @@ from pathlib import Path
 
 sys.path[1:1] = [str(Path(__file__).resolve().parents[up]) for up in (1, 3)]  # shared parts, this checkout
 
-import numpy as np
+from archives import import_graph, read_graph
 from shared.launched import parallel, quietly
 from tabulate import tabulate
 
 MODELS = ("gcn", "sage", "gat")
-
-
-def read_graph(path, columns):
-    """{name: array} of an archive: edge_index both ways, x dense, y, and the masks."""
-    with np.load(path) as file:
-        found = {name: file[name] for name in ("y", "train_mask", "val_mask", "test_mask")}
-        n, (src, dst) = len(found["y"]), file["edge_index"].astype(np.int64)
-        src, dst = src[src != dst], dst[src != dst]
-        pairs = np.unique(np.concatenate([src * n + dst, dst * n + src]))
-        found["edge_index"] = np.stack([pairs // n, pairs % n])
-        found["x"] = file["x"] if "x" in file else narrowed(file, columns)
-    return found
-
-
-def narrowed(file, columns):
-    """float32 (n, columns): the features in CSR form by their largest singular values."""
-    from scipy.sparse import csr_matrix
-    from scipy.sparse.linalg import svds
-
-    parts = tuple(file[f"x_{name}"] for name in ("data", "indices", "indptr"))
-    left, values, _ = svds(csr_matrix(parts, shape=tuple(file["x_shape"])).astype(np.float64), columns, random_state=0)
-    x = left * values
-    return (x / np.sqrt((x**2).mean())).astype(np.float32)
-
-
-def import_graph(arrays, folder, ranks):
-    """The graph file of the arrays, by hpcgnn's own tools."""
-    path = folder / "graph.h5"
-    if not path.exists():
-        np.savez(folder / "graph.npz", **arrays)
-        tool = [sys.executable, "-m", "partition_tools"]
-        quietly([*tool, "import", folder / "graph.npz", "-o", path])
-        quietly([*tool, "partition", path, "--ranks", ranks])
-    return path
 
 
 def train_ours(graph, model, seed, options, more, run_dir):
@@ -80,12 +44,13 @@ def train_ours(graph, model, seed, options, more, run_dir):
 def train_pyg(arrays, model, seed, options):
     """The same of PyG's layers, trained in this process."""
     import torch
+    from peers.pyg_trained import layers_of, whole_graph
     from torch.nn import functional
 
     torch.manual_seed(seed)
     x, y = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"]).long()
     masks = [torch.from_numpy(arrays[f"{split}_mask"]) for split in ("train", "val", "test")]
-    layers, edges = layers_of_pyg(model, x.shape[1], int(y.max()) + 1, options), edges_of_pyg(arrays, model)
+    layers, edges = layers_of(model, x.shape[1], int(y.max()) + 1, options), whole_graph(arrays, model)
     optimizer = torch.optim.Adam(layers.parameters(), lr=options.lr)
     activation = functional.elu if model == "gat" else torch.relu
 
@@ -107,32 +72,6 @@ def train_pyg(arrays, model, seed, options):
                 right = (logits(False).argmax(1) == y).double()
             found[epoch] = tuple(right[mask].mean().item() for mask in masks[1:])
     return found, first
-
-
-def layers_of_pyg(model, width, classes, options):
-    """PyG's layers with their own initial weights."""
-    import torch
-    from torch_geometric import nn
-
-    layers = []
-    for layer in range(options.layers):
-        last = layer == options.layers - 1
-        out, heads = (classes, 1) if last else (options.hidden, options.heads if model == "gat" else 1)
-        kinds = {"gcn": nn.GCNConv, "sage": nn.SAGEConv, "gat": nn.GATConv}
-        layers.append(kinds[model](width, out, **({"heads": heads} if model == "gat" else {})))
-        width = out * heads
-    return torch.nn.ModuleList(layers)
-
-
-def edges_of_pyg(arrays, model):
-    """The edges as the layers are fastest with: gcn and sage take a sparse matrix."""
-    import torch
-    from torch_geometric.utils import to_torch_csr_tensor
-
-    edges = torch.from_numpy(arrays["edge_index"])
-    if model == "gat":
-        return edges
-    return to_torch_csr_tensor(edges.flip(0), size=(len(arrays["y"]),) * 2)
 
 
 def at_best(found, epochs):

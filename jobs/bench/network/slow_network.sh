@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Runs ranks on one machine over links of a given bandwidth: each rank in a network namespace of its own, joined by a bridge, both
-# ends of every link limited by the kernel's token bucket filter (tc tbf). Needs root, ip and tc (Debian: iproute2), and the MPICH
+# Runs ranks on one machine over links of a given bandwidth: each node is a network namespace, joined by a bridge, both ends of
+# every link limited by the kernel's token bucket filter (tc tbf). Needs root, ip and tc (Debian: iproute2), and the MPICH
 # of the `mpi` extra. Nothing of it is in the program: what is measured is what users run.
 #
 # Usage: bash jobs/bench/network/slow_network.sh RATE RANKS COMMAND...
 #
 # RATE       of every link, both ways: 100mbit, 1gbit, … or unlimited
-# RANKS      how many ranks, each with a link of its own
+# RANKS      how many ranks, each on a node of its own with a link, or NODESxRANKS, such as 4x2: four nodes of two ranks
 # COMMAND    what each of them runs
+#
+# With SENT=FILE in the environment, FILE gets a line per node: bytes and packets that its interface has sent.
 #
 # Example:
 #   bash jobs/bench/network/slow_network.sh 100mbit 4 hpcgnn train --graph graph.h5 --schedule lazy --run-dir runs/lazy-100mbit
@@ -19,7 +21,10 @@ fail() { echo "slow_network.sh: $*" >&2; exit 2; }
 rate=$1 ranks=$2
 shift 2
 [[ $rate =~ ^(unlimited|[0-9]+(k|m|g)bit)$ ]] || fail "RATE: expected a number with kbit, mbit or gbit, or unlimited, got '$rate'"
-[[ $ranks =~ ^[1-9][0-9]*$ ]] && [ "$ranks" -le 200 ] || fail "RANKS: expected a number from 1 to 200, got '$ranks'"
+[[ $ranks =~ ^[1-9][0-9]{0,2}(x[1-9][0-9]?)?$ ]] || fail "RANKS: expected a number, or NODESxRANKS such as 4x2, got '$ranks'"
+nodes=${ranks%x*} each=1
+[ "$nodes" = "$ranks" ] || each=${ranks#*x}
+[ "$nodes" -le 200 ] || fail "RANKS: expected at most 200 nodes, got $nodes"
 [ "$(id -u)" = 0 ] || fail "network namespaces need root"
 for tool in ip tc nsenter mpiexec; do command -v "$tool" > /dev/null || fail "$tool is not installed"; done
 
@@ -43,7 +48,7 @@ inside hub ip link add bridge type bridge
 inside hub ip address add 10.77.0.254/24 dev bridge
 inside hub ip link set bridge up
 hosts=""
-for i in $(seq "$ranks"); do
+for i in $(seq "$nodes"); do
     ip netns add "$name-$i"
     inside "$i" ip link set lo up
     inside hub ip link add "port$i" type veth peer name eth0 netns "$name-$i"
@@ -64,5 +69,8 @@ exec nsenter --net=/run/netns/$name-\$number unshare --uts sh -c 'hostname node\
 END
 chmod +x "$work/enter"
 # MPICH would find out that all is one machine, and go through its memory.
-export UCX_TLS=tcp,self MPIR_CVAR_NOLOCAL=1
-inside hub "$(command -v mpiexec)" -localhost 10.77.0.254 -launcher ssh -launcher-exec "$work/enter" -hosts "$hosts" -ppn 1 -n "$ranks" "$@"
+export UCX_TLS=tcp,self
+[ "$each" -gt 1 ] || export MPIR_CVAR_NOLOCAL=1
+inside hub "$(command -v mpiexec)" -localhost 10.77.0.254 -launcher ssh -launcher-exec "$work/enter" -hosts "$hosts" -ppn "$each" \
+    -n $((nodes * each)) "$@"
+[ -z "${SENT:-}" ] || for i in $(seq "$nodes"); do inside "$i" awk '/eth0:/ {print $10, $11}' /proc/net/dev; done > "$SENT"

@@ -52,21 +52,21 @@ def named_of_dgl(graph: Any, reporter: Reporter) -> dict[str, Any]:
             "src": src,
             "dst": dst,
             "num_nodes": graph.num_nodes(),
-            **_of_dgl(graph.ndata),
-            **_of_dgl(graph.edata, True),
+            **of_dgl(graph.ndata),
+            **of_dgl(graph.edata, True),
         }
-    nodes = {kind: {"num_nodes": graph.num_nodes(kind), **_of_dgl(graph.nodes[kind].data)} for kind in graph.ntypes}
+    nodes = {kind: {"num_nodes": graph.num_nodes(kind), **of_dgl(graph.nodes[kind].data)} for kind in graph.ntypes}
     for of_type in nodes.values():
         of_type.pop("n_id", None)  # ids within the types, which are not distinct
     edges = {
         relation: {"edge_index": np.stack([as_array(end, "edges") for end in graph.edges(etype=relation)])}
-        | _of_dgl(graph.edges[relation].data, True)
+        | of_dgl(graph.edges[relation].data, True)
         for relation in relations
     }
     return joined("DGL graph", nodes, edges, reporter)
 
 
-def _of_dgl(data: Mapping[str, Any], of_edges: bool = False) -> dict[str, Any]:
+def of_dgl(data: Mapping[str, Any], of_edges: bool = False) -> dict[str, Any]:
     """The user's data on nodes or edges, by the names that our readers know."""
     return {
         _EDGE_DATA.get(name, f"edge_{name}") if of_edges else name: value

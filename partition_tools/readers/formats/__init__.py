@@ -9,6 +9,7 @@ from pathlib import Path
 from hpcgnn.errors import FormatError
 from partition_tools.readers.formats import (
     dgl_file,
+    distdgl,
     edgelist,
     graphml,
     matrix_market,
@@ -23,7 +24,19 @@ from partition_tools.readers.tables.foreign import refuse_suffix
 
 SOURCES = {
     module.NAME: module
-    for module in (scipy_npz, npz, edgelist, matrix_market, ogb, metis_graph, graphml, parquet, pyg_file, dgl_file)
+    for module in (
+        distdgl,
+        scipy_npz,
+        npz,
+        edgelist,
+        matrix_market,
+        ogb,
+        metis_graph,
+        graphml,
+        parquet,
+        pyg_file,
+        dgl_file,
+    )
 }
 
 

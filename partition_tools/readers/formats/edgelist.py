@@ -16,6 +16,7 @@ from hpcgnn.errors import FormatError
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.formats.edge_columns import feature_places, graph_of_columns, named_features
 from partition_tools.readers.tables.headings import COLUMNS, ENDS, all_known, columns_of, names_ends, said
+from partition_tools.readers.tables.parts import one_text, parts_of
 from partition_tools.readers.tables.tables import OF_TABLES, Layout, TableOptions, layout, numeric, read_frame
 from partition_tools.readers.tables.text_blocks import NotPlainNumbers, is_large_table, read_edges
 from partition_tools.readers.tables.written_ids import exact_ids
@@ -33,13 +34,16 @@ SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el", ".edgelist")
 def matches(path: Path) -> bool:
     """Whether a path looks like this format."""
     name = path.name.removesuffix(".gz")
-    return path.is_file() and name.endswith(SUFFIXES)
+    return (path.is_file() and name.endswith(SUFFIXES)) or bool(parts_of(path, SUFFIXES))
 
 
 def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of an edge list and its tables. Raises FormatError naming the column that is wrong."""
     tables.refuse(NAME, (*OF_TABLES, "edge_columns", "edge_features", "relabel", "node_ids", "heading"))
-    relabel = tables.relabel or tables.node_ids is not None
+    relabel, source = tables.relabel or tables.node_ids is not None, path
+    if parts := parts_of(path, SUFFIXES):
+        heading_there = layout(parts[0], known=names_ends).heading if tables.heading is None else tables.heading
+        path = one_text(parts, heading_there, scratch, reporter)
     if tables.edge_columns:
         _check_names(tables.edge_columns)
     shape = layout(path, known=names_ends)
@@ -57,7 +61,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         reporter.stage(f"{path}: {said(names, heading)}")
     if columns is None:
         columns = _at_once(path, shape, names, places, heading, tables, relabel, reporter)
-    return graph_of_columns(columns, tables, path.name.split(".")[0], reporter, scratch)
+    return graph_of_columns(columns, tables, source.name.split(".")[0], reporter, scratch)
 
 
 def _is_doubtful(shape: Layout, tables: TableOptions, relabel: bool) -> bool:

@@ -9,6 +9,7 @@ from partition_tools.graph.counts import whole
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.formats.edge_columns import feature_places, graph_of_columns, named_features
 from partition_tools.readers.tables.headings import ENDS, columns_of, said
+from partition_tools.readers.tables.parts import parts_of
 from partition_tools.readers.tables.tables import OF_TABLES, TableOptions, numeric, read_parquet, with_index
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
@@ -18,7 +19,7 @@ NAME = "parquet"
 
 def matches(path: Path) -> bool:
     """Whether a path looks like this format."""
-    return path.suffix == ".parquet"
+    return path.suffix == ".parquet" or bool(parts_of(path, (".parquet",)))
 
 
 def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:

@@ -26,7 +26,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--graph", required=True, help="graph file")
     parser.add_argument("--model", default="sage", help="a model of `hpcgnn train` (default: sage)")
     parser.add_argument("--threads", default="1,2,16,64", help="numbers of threads (default: 1,2,16,64)")
-    parser.add_argument("--epochs", type=int, default=3, help="epochs that count, after two that do not (default: 3)")
+    parser.add_argument("--epochs", type=int, default=3, help="epochs that count (default: 3)")
+    parser.add_argument("--warm", type=int, default=2, help="epochs before them that do not (default: 2)")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     parser.add_argument("more", nargs="*", help="after --: options of `hpcgnn train`")
 
@@ -42,6 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         numbers = [int(number) for number in arguments.threads.split(",")]
         for threads in sorted({1, *numbers}):
             options = ["--graph", arguments.graph, "--model", arguments.model, "--epochs", arguments.epochs]
+            options += ["--warm", arguments.warm]
             found = asked_inside("serial", library, threads, *options, "--", *_more(arguments))
             one_thread = one_thread or found["processor"]
             share = found["serial"] / one_thread
@@ -87,12 +89,12 @@ def _epochs(arguments: argparse.Namespace, session, config) -> int:
     torch.set_num_threads(int(arguments.threads))
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew: that of loading does not count
     before_training, found = status("VmRSS:"), []
-    for epoch in range(2 + arguments.epochs):
+    for epoch in range(arguments.warm + arguments.epochs):
         before, processor = [counter() for counter in counters], time.process_time()
         trainer.step(epoch)
         regions, inside, everything = (counter() - start for counter, start in zip(counters, before))
         found.append((time.process_time() - processor, (everything - inside) / 1e9, regions))
     names = ("processor", "serial", "regions")
-    result = {name: statistics.median(each) for name, each in zip(names, zip(*found[2:]))}
+    result = {name: statistics.median(each) for name, each in zip(names, zip(*found[arguments.warm :]))}
     print(json.dumps(result | {"grown": status("VmHWM:") - before_training}))
     return 0

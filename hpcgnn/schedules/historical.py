@@ -1,0 +1,199 @@
+"""More steps in an epoch (GNNAutoScale, GAS: Fey et al., ICML'21): historical halo × all-reduce.
+
+An epoch is `--steps` K optimizer steps, each on a share of the clusters with all of its in-neighbours. Rows of the
+share are fresh, all others are of the last time they were computed. No edge is left out, and each row is computed once
+in an epoch. The activations of a step are those of 1/K of the rows.
+
+Draws deal the clusters out to shares of about equal size, once in a run: blocks of edges are made once, too. The order
+of the shares is drawn anew for each epoch. All draws follow from the seed and the numbers of the clusters, so the
+result does not depend on the number of ranks or on the map.
+
+A history holds the input of an aggregation: the product X W where a layer narrows its input, else X, and [X W | a_src]
+of attention. Gradients reach fresh rows alone, as in GAS. So where X W is kept, the gradient of W comes from fresh rows
+alone. LMC (Shi et al., ICLR'23) adds old gradients for the others. This was tried, and learning was less stable
+(docs/schedules-measured.md).
+
+A step's loss is its part of the mean over all training nodes. Its gradients are multiplied by the number of shares.
+
+Before the first epoch, forward passes over all shares fill the histories, one for each aggregation: then they are those
+of the initial parameters. Checkpoints hold the histories of each rank. With other ranks or another map they are filled
+anew, from the parameters of the checkpoint.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from hpcgnn import kernels
+from hpcgnn.comm import Communicator
+from hpcgnn.config import Config
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.historical import HistoricalGradients, HistoricalRows, History
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graph.transforms.shares import Share, deal, split_in_shares
+from hpcgnn.nn.graph import Graph, Operators
+from hpcgnn.nn.model import Model
+from hpcgnn.ops.draws import Purpose, Randomness
+from hpcgnn.ops.operators import Made, Operator
+from hpcgnn.ops.site import Facts, PushedSite
+from hpcgnn.schedules.base import Optimizer, Schedule, ScheduleEntry, Stage, Step
+from hpcgnn.schedules.full_halo import FullHalo
+from hpcgnn.schedules.pushed_halo import PushedHalo
+from hpcgnn.schedules.sar import build_sar
+from hpcgnn.schedules.sync import AllreduceEveryStep
+from hpcgnn.traits import ScheduleTraits
+
+
+class HistoricalHalo(FullHalo):
+    """A FullHalo for evaluation, with the shares and histories of training. Made collectively. steps: number of
+    shares; key: of their draws.
+
+    Attributes:
+        shares: the Shares, which all have nodes on some rank.
+        histories: one for each aggregation of the model, in the order of the calls.
+        filled: whether they hold rows.
+    """
+
+    def __init__(self, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, steps: int, key: int) -> None:
+        self._facts = Facts(local, comm)
+        super().__init__(local, comm, buffers, facts=self._facts)
+        self.has_state, self.filled = True, False
+        cluster = torch.zeros(local.num_owned, dtype=torch.int32) if local.cluster is None else local.cluster
+        self._dealt, self.num_shares = deal(cluster, steps, key, comm)
+        self.shares: list[Share] = []
+        self.histories: list[History] = []
+        self.policies: list[ShareHalo] = []
+
+    def split(self, features: bool) -> None:
+        """Make the shares. Collective. features: whether they need their rows of these."""
+        local = self._local
+        ids = torch.cat([local.original_id, self._facts.inward_ids])
+        self.shares = split_in_shares(local, self._dealt, self.num_shares, self._comm, features)
+        verbs = self._comm, self._buffers, self._facts
+        self.policies = [ShareHalo(share, self.history, ids, *verbs) for share in self.shares]
+
+    def view(self, number: int, keeps_input: bool) -> tuple[LocalGraph, Operators]:
+        """(a share's LocalGraph, its policy), or those of a layer that reads rows of a kept aggregate."""
+        share = self.shares[number]
+        if keeps_input:
+            return replace(self._local, outputs=share.rows.int()), self
+        return share.local, self.policies[number]
+
+    def history(self, number: int) -> History:
+        """The History of an aggregation."""
+        if number == len(self.histories):
+            self.histories.append(History(self._local.num_owned + self._local.inward.plan.num_halo))
+        return self.histories[number]
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the histories and of the shares, on this rank."""
+        return sum(each.rows.nbytes for each in self.histories) + sum(each.nbytes for each in self.shares)
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """{name: tensor} of the histories."""
+        return {f"{number:04d}": each.rows for number, each in enumerate(self.histories)}
+
+    def load_state(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Continue from the saved `state` of the same rank, before the first epoch."""
+        self.filled = True
+        for number, name in enumerate(sorted(tensors)):
+            self.history(number).rows = tensors[name]
+
+
+class ShareHalo(PushedHalo):
+    """Fresh rows of one share, and historical ones of all others. ids: int64, original ids of own nodes and halo."""
+
+    name = "historical"
+
+    def __init__(
+        self,
+        share: Share,
+        history: Callable[[int], History],
+        ids: torch.Tensor,
+        comm: Communicator,
+        buffers: HaloBuffers,
+        facts: Facts,
+    ) -> None:
+        self._share, self._history, self._ids = share, history, ids
+        self._comm, self._buffers, self._facts = comm, buffers, facts
+        self._operators: list[tuple[Operator[Any], Any]] = []
+        self.calls = 0
+
+    def _make(self, description: Operator[Made]) -> Made:
+        number, self.calls = self.calls, self.calls + 1
+        if number == len(self._operators):
+            share, own, history = self._share, self._share.local.inward.own, self._history(number)
+            both = self._comm, self._buffers
+            used = HistoricalRows(history, share.crossing, own, share.block, *both)
+            push = HistoricalGradients(history, share.crossing, own, share.near, lambda: share.back, *both)
+            site = PushedSite(share.local, used, push, self._facts, self._ids, old=True)
+            self._operators.append((description, description.pushed(site)))
+        known, operator = self._operators[number]
+        assert known == description, "a model must call the same operators in the same order in every step"
+        return operator
+
+
+class StepsOfShares(AllreduceEveryStep):
+    """One stage, with a step for each share in every epoch. halo: HistoricalHalo; random: Randomness, for the order."""
+
+    def __init__(self, comm: Communicator, halo: HistoricalHalo, random: Randomness, dtype: str) -> None:
+        super().__init__(comm, dtype)
+        self._halo, self._random = halo, random
+        self._graphs: list[Graph] = []
+
+    def extend(self, model: Model) -> None:
+        """Nothing is added; the layers and their input are noted."""
+        self._layers, self._keeps_input = len(model.convs), model.spec.keeps_input
+
+    def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
+        """A step for each share."""
+        if not self._graphs:
+            self._split(graph)
+        if not self._halo.filled:
+            self._fill(stage)
+        count = len(self._graphs)
+        key = self._random.key(Purpose.SHARE_ORDER, 0)
+        for number in torch.argsort(kernels.random_words(key, torch.arange(count), 1)[:, 0]).tolist():
+            self._halo.policies[number].calls = 0
+            yield Step(self._graphs[number], self._as_whole, nodes=self._halo.shares[number].rows)
+
+    def _as_whole(self, gradients: torch.Tensor) -> None:
+        self.reduce(gradients)
+        gradients.mul_(len(self._graphs))
+
+    def _split(self, graph: Graph) -> None:
+        """Make the graph of each share. Its first layer reads the kept aggregate of the features where there is one."""
+        halo, kept = self._halo, self._keeps_input
+        halo.split(features=not kept)
+        self._graphs = [
+            graph.pruned({layer: halo.view(number, kept and layer == 0) for layer in range(self._layers)})
+            for number in range(halo.num_shares)
+        ]
+
+    def _fill(self, stage: Stage) -> None:
+        """Compute the rows of all histories without gradients. Those of an aggregation need those before it."""
+        halo, passes = self._halo, 1
+        while passes:
+            with torch.no_grad(), self._comm.ledger.booked_as("input"):
+                for policy, graph in zip(halo.policies, self._graphs, strict=True):
+                    policy.calls = 0
+                    stage.module(graph)
+            passes = len(halo.histories) - 1 if not halo.filled else passes - 1
+            halo.filled = True
+
+
+def build_historical(
+    local: LocalGraph, comm: Communicator, buffers: HaloBuffers, config: Config, random: Randomness
+) -> Schedule:
+    """Historical halo, all-reduce at every step; one step per epoch is `sar`."""
+    options = config.schedule
+    if options.steps == 1:
+        return build_sar(local, comm, buffers, config, random)
+    halo = HistoricalHalo(local, comm, buffers, options.steps, random.key(Purpose.SHARE, 0))
+    return Schedule(halo, StepsOfShares(comm, halo, random, options.reduce_dtype))
+
+
+SCHEDULE = ScheduleEntry(build_historical, ScheduleTraits(by_shares=True))

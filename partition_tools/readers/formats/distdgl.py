@@ -1,0 +1,174 @@
+"""Folders of partitions of DGL, as DistDGL, GraphStorm and SAR's examples read them: NAME.json and part0/, part1/, …
+
+Nodes are numbered as DGL numbers them after its partitioning, type by type. A part also holds copies of other parts'
+nodes and edges. Each node and each edge is taken from the part that owns it. The assignment of nodes to parts is
+`RawGraph.parts`.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpcgnn.errors import FormatError
+from partition_tools.graph.raw import RawGraph
+from partition_tools.readers.arrays.graph_objects import of_dgl
+from partition_tools.readers.arrays.in_memory import InMemory
+from partition_tools.readers.arrays.joined_types import joined
+from partition_tools.readers.arrays.named_arrays import graph_of
+from partition_tools.readers.formats.dgl_binary import StoredGraph, read_graph, read_tensors
+from partition_tools.readers.tables.tables import OF_ARCHIVES, TableOptions
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
+
+NAME = "distdgl"
+_KEYS = ("num_parts", "node_map", "edge_map", "part-0")
+#: The types of a graph that has one of each.
+_ONE_TYPE, _ONE_RELATION = "_N", ("_N", "_E", "_N")
+
+
+def matches(path: Path) -> bool:
+    """Whether a path looks like this format."""
+    return _book(path) is not None
+
+
+def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
+    """The `RawGraph` of all parts. Raises FormatError."""
+    tables.refuse(NAME, OF_ARCHIVES)
+    book_path = _book(path)
+    if book_path is None:
+        raise FormatError(f"{path} has no .json with {', '.join(_KEYS)}; expected a folder of DGL's partition_graph")
+    book = json.loads(book_path.read_text(encoding="utf-8"))
+    count, folder = int(book["num_parts"]), book_path.parent
+    starts = {kind: _ranges(book_path, kind, found, count) for kind, found in book["node_map"].items()}
+    edge_ranges = {kind: _ranges(book_path, kind, found, count) for kind, found in book["edge_map"].items()}
+    parts = [_Part(folder, book, number, starts) for number in range(count)]
+    nodes = {kind: _joined_rows([each.node_rows(kind) for each in parts], kind) for kind in starts}
+    for kind, ranges in starts.items():
+        nodes[kind]["num_nodes"] = int(np.diff(ranges).sum())
+    edges = {}
+    for kind, ranges in edge_ranges.items():
+        relation = _relation(book_path, kind)
+        pairs = [each.edges(ranges[each.number], relation) for each in parts]
+        rows = _joined_rows([each.edge_rows(kind) for each in parts], kind)
+        edges[relation] = {"edge_index": np.concatenate(pairs, 1), **of_dgl(rows, True)}
+    if list(starts) == [_ONE_TYPE] and list(edges) == [_ONE_RELATION]:
+        arrays: dict[str, Any] = {**nodes[_ONE_TYPE], **edges[_ONE_RELATION]}
+    else:
+        for of_type in nodes.values():
+            of_type.pop("n_id", None)  # ids within the types, which are not distinct
+        arrays = joined(str(book_path), nodes, edges, reporter)
+    raw = graph_of(InMemory(str(book_path), arrays), tables, reporter)
+    raw.parts = np.concatenate([np.repeat(np.arange(count), np.diff(ranges)[:, 0]) for ranges in starts.values()])
+    raw.source = str(book.get("graph_name", book_path.stem))
+    return raw
+
+
+def _book(path: Path) -> Path | None:
+    """The .json that describes the partitions, of a folder or itself; None if there is none."""
+    for each in sorted(path.glob("*.json")) if path.is_dir() else [path] if path.suffix == ".json" else []:
+        try:
+            found = json.loads(each.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(found, dict) and all(key in found for key in _KEYS):
+            return each
+    return None
+
+
+def _ranges(book: Path, kind: str, found: Any, count: int) -> np.ndarray:
+    """int64 (parts, 2): the numbers of a type's nodes or edges in each part."""
+    if isinstance(found, str):
+        raise FormatError(
+            f"{book}: the map of {kind} is the file {found}, of a version of DGL that did not renumber nodes; "
+            "partition the graph again with DGL 1.0 or later"
+        )
+    ranges = np.asarray(found)
+    if ranges.shape != (count, 2) or ranges.dtype.kind != "i" or (np.diff(ranges) < 0).any():
+        raise FormatError(f"{book}: expected a pair of numbers for each of {count} parts of {kind}, got {found}")
+    return ranges
+
+
+def _relation(book: Path, kind: str) -> tuple[str, str, str]:
+    words = kind.split(":")
+    if len(words) == 1 and kind == "_E":
+        return _ONE_RELATION
+    if len(words) != 3:
+        raise FormatError(
+            f"{book}: edge type {kind} does not name its ends, as source:relation:destination; convert the folder with "
+            "DGL's tools/change_etype_to_canonical_etype.py"
+        )
+    return words[0], words[1], words[2]
+
+
+def _joined_rows(parts: list[Mapping[str, np.ndarray]], kind: str) -> dict[str, Any]:
+    """{name: rows of all parts}. Raises FormatError."""
+    names = list(parts[0])
+    if other := next((number for number, each in enumerate(parts) if set(each) != set(names)), None):
+        raise FormatError(f"part {other} has {sorted(parts[other])} of {kind}, and part 0 has {sorted(names)}")
+    return {name: np.concatenate([each[name] for each in parts]) for name in names}
+
+
+class _Part:
+    """One part: what it owns. starts: {type: (parts, 2)}, the numbers of nodes."""
+
+    def __init__(self, folder: Path, book: Mapping[str, Any], number: int, starts: Mapping[str, np.ndarray]) -> None:
+        self.number, self._starts = number, starts
+        files = book.get(f"part-{number}", {})
+        if "part_graph" not in files:
+            raise FormatError(
+                f"{folder}: part {number} has no part_graph{' but a graph of GraphBolt' if files else ''}; "
+                "expected graph.dgl, as DGL's partition_graph writes with use_graphbolt=False"
+            )
+        self._graph: StoredGraph = read_graph(folder / files["part_graph"])
+        self._node_data, self._edge_data = (
+            read_tensors(folder / files[name]) if name in files else {} for name in ("node_feats", "edge_feats")
+        )
+        self._ids = self._graph.nodes["_ID"]
+
+    def node_rows(self, kind: str) -> dict[str, np.ndarray]:
+        """{name: rows} of this type's own nodes, in the order of their numbers."""
+        first, last = self._starts[kind][self.number]
+        rows = self._rows_of(self._node_data, kind, last - first)
+        original = self._graph.nodes.get("orig_id")
+        if original is not None:
+            own = np.flatnonzero((self._ids >= first) & (self._ids < last))
+            rows["n_id"] = original[own[np.argsort(self._ids[own])]]
+        return rows
+
+    def edge_rows(self, kind: str) -> dict[str, np.ndarray]:
+        """{name: rows} of this relation's own edges."""
+        return self._rows_of(self._edge_data, kind, None)
+
+    def _rows_of(self, data: Mapping[str, np.ndarray], kind: str, count: int | None) -> dict[str, np.ndarray]:
+        rows = {name.rpartition("/")[2]: rows for name, rows in data.items() if name.rpartition("/")[0] == kind}
+        for name, found in rows.items():
+            if count is not None and len(found) != count:
+                raise FormatError(f"part {self.number}: {kind}/{name} has {len(found)} rows, expected {count}")
+        return {name: found.astype(bool) if name.endswith("_mask") else found for name, found in rows.items()}
+
+    def edges(self, numbers: np.ndarray, relation: tuple[str, str, str]) -> np.ndarray:
+        """int64 (2, E): a relation's own edges in the order of their numbers, between nodes numbered within types."""
+        found = self._graph.edges["_ID"]
+        own = np.flatnonzero(
+            self._graph.edges["inner_edge"].astype(bool) & (found >= numbers[0]) & (found < numbers[1])
+        )
+        own = own[np.argsort(found[own])]
+        if not np.array_equal(found[own], np.arange(*numbers)):
+            raise FormatError(
+                f"part {self.number}: expected the edges {numbers[0]} to {numbers[1]} of {':'.join(relation)}, "
+                f"got {len(own)}"
+            )
+        ends = (self._ids[self._graph.src[own]], self._ids[self._graph.dst[own]])
+        return np.stack([self._within(each, kind) for each, kind in zip(ends, relation[::2], strict=True)])
+
+    def _within(self, numbers: np.ndarray, kind: str) -> np.ndarray:
+        """The numbers of nodes within their type."""
+        ranges = self._starts[kind]
+        part = np.searchsorted(ranges[:, 1], numbers, side="right")
+        if (part >= len(ranges)).any() or (numbers < ranges[np.minimum(part, len(ranges) - 1), 0]).any():
+            raise FormatError(f"part {self.number}: an edge ends at a node that is not of type {kind}")
+        before = np.concatenate([[0], np.cumsum(np.diff(ranges)[:, 0])])
+        return numbers - ranges[part, 0] + before[part]

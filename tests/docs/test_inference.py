@@ -1,0 +1,40 @@
+"""The page on models of other programs, carried out: PyG trains, hpcgnn predicts on two ranks, and both agree."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpcgnn.__main__ import main
+from partition_tools.cli.main import main as tools
+
+PAGE = Path(__file__).parents[2] / "docs" / "inference.md"
+
+
+def test_the_page_from_its_first_script_to_its_last(tmp_path, monkeypatch):
+    if not PAGE.exists():
+        pytest.skip("there is no documentation beside the tests")
+    pytest.importorskip("torch_geometric")
+    scripts = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    commands = re.findall(r"^```bash\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    exec(scripts[0], {})
+    for line in "".join(commands).splitlines():
+        words = shlex.split(line)
+        if words[0] == "mpiexec":
+            mpiexec = Path(sys.executable).with_name("mpiexec")
+            words[0] = str(mpiexec if mpiexec.exists() else shutil.which("mpiexec"))
+            words[3:4] = [sys.executable, "-m", "hpcgnn"]
+            environment = os.environ | {"OMP_NUM_THREADS": "1"}
+            done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=environment)
+            assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+        else:
+            assert (main(words[1:]) if words[0] == "hpcgnn" else tools(words[3:])) == 0, line
+    compared = {}
+    exec(scripts[1], compared)  # it compares outputs and hidden states itself
+    assert compared["same"] == 1 and compared["logits"].shape == (300, 5)

@@ -1,0 +1,290 @@
+"""Steps on shares of the clusters against a serial program that remembers: losses, histories, parameters, bytes."""
+
+import copy
+import itertools
+import json
+from types import SimpleNamespace
+
+import h5py
+import numpy as np
+import oracle
+import pytest
+import torch
+from torch.nn import functional
+
+from hpcgnn.app.train import train
+from hpcgnn.errors import ConfigError
+
+from .small import stored
+from .training import CLASSES, build_trainer, configure, make_graphs
+
+SHARE, SHARE_ORDER = 15, 16  # purposes of random draws
+SEED, RATE, EPOCHS = 5, 0.05, 3
+
+
+def shares_of(path, steps):
+    """int64 (n,): the share of each node by its original id, and the number of shares."""
+    with h5py.File(path) as file:
+        offsets, ids = file["clusters/offsets"][:], file["nodes/original_id"][:]
+    sizes, total, share = np.diff(offsets), 0, np.full(len(offsets) - 1, -1)
+    words = oracle.random_words(oracle.stream_key(SEED, 0, 0, SHARE), np.arange(len(sizes)), 1)[:, 0]
+    for cluster in np.argsort(words, kind="stable"):
+        total += sizes[cluster]
+        if sizes[cluster]:
+            share[cluster] = min(steps - 1, int((total - sizes[cluster] / 2) * steps / sizes.sum()))
+    used, numbers = np.unique(share[share >= 0], return_inverse=True)
+    share[share >= 0] = numbers
+    result = np.empty(len(ids), np.int64)
+    result[ids] = np.repeat(share, sizes)
+    return result, len(used)
+
+
+def order_of(epoch, count):
+    words = oracle.random_words(oracle.stream_key(SEED, epoch, 0, SHARE_ORDER), np.arange(count), 1)[:, 0]
+    return np.argsort(words, kind="stable")
+
+
+class Serial:
+    """The method on a whole graph, by autograd on dense matrices. trainer: on one rank, for data and parameters."""
+
+    def __init__(self, trainer, path, steps):
+        local, self.model = trainer.local, copy.deepcopy(trainer.model)
+        self.keeps_input = trainer.plan.spec.keeps_input
+        n = self.n = local.num_nodes
+        at, self.ids = local.original_id, torch.arange(n)
+        block = local.inward.own
+        rows = torch.repeat_interleave(torch.arange(n), torch.diff(block.indptr))
+        ones = torch.ones(len(rows), dtype=torch.float64)
+        self.a = torch.zeros(n, n, dtype=torch.float64)
+        weight = ones if block.weight is None else block.weight
+        self.a.index_put_((at[rows], at[block.indices.long()]), weight, accumulate=True)
+        self.counts = torch.zeros(n, n, dtype=torch.float64)
+        self.counts.index_put_((at[rows], at[block.indices.long()]), ones, accumulate=True)
+        self.x, self.labels, self.train = (
+            torch.empty_like(each).index_copy_(0, at, each)
+            for each in (local.features, local.labels, local.mask("train"))
+        )
+        self.share, self.count = shares_of(path, steps)
+        self.histories = {}
+
+    def epoch(self, epoch):
+        """The loss of an epoch."""
+        if epoch == 0:
+            with torch.no_grad():
+                for _, number in itertools.product(self.model.convs, range(self.count)):
+                    self.forward(torch.from_numpy(np.flatnonzero(self.share == number)))
+        total = 0.0
+        for number in order_of(epoch, self.count):
+            rows = torch.from_numpy(np.flatnonzero(self.share == number))
+            self.model.zero_grad()
+            loss = self.loss(self.forward(rows), rows)
+            loss.backward()
+            with torch.no_grad():
+                for each in self.model.parameters():
+                    if each.grad is not None:
+                        each -= RATE * self.count * each.grad
+            total += loss.item()
+        return total
+
+    def loss(self, logits, rows):
+        kept, count = self.train[rows], int(self.train.sum())
+        logits, labels = logits[kept], self.labels[rows][kept]
+        return functional.cross_entropy(logits, labels, reduction="sum") / count
+
+    def forward(self, rows):
+        h, last = self.x[rows], len(self.model.convs) - 1
+        for layer, conv in enumerate(self.model.convs):
+            h = self.layer(layer, conv, h, rows)
+            if layer < last:
+                h = functional.elu(h) if hasattr(conv, "att_src") else torch.relu(h)
+        return h
+
+    def used(self, layer, fresh, rows):
+        """All rows: fresh ones of the share, the last ones of others."""
+        if layer == 0 and self.keeps_input:
+            return self.x
+        known = self.histories.setdefault(layer, torch.zeros(self.n, fresh.shape[1], dtype=torch.float64))
+        self.histories[layer] = known.index_copy(0, rows, fresh.detach())
+        return known.index_copy(0, rows, fresh)
+
+    def layer(self, layer, conv, x, rows):
+        if hasattr(conv, "att_src"):
+            return self.attention(layer, conv, x, rows)
+        matrix = torch.from_numpy(oracle.operator(self.a.numpy(), conv.norm))[rows]
+        if hasattr(conv, "eps"):
+            weight = conv.first.weight
+            if conv.d_out < conv.d_in:
+                z = x @ weight
+                inner = matrix @ self.used(layer, z, rows) + (1 + conv.eps) * z
+            else:
+                inner = (matrix @ self.used(layer, x, rows) + (1 + conv.eps) * x) @ weight
+            return conv.second(torch.relu(inner + conv.first.bias))
+        weight, own, bias = conv.weights()
+        if conv.d_out < conv.d_in and not (layer == 0 and self.keeps_input):
+            y = matrix @ self.used(layer, x @ weight, rows)
+        else:
+            y = matrix @ self.used(layer, x, rows) @ weight
+        return y + bias + (0 if own is None else x @ own)
+
+    def attention(self, layer, conv, x, rows):
+        shape, projected = conv.shape, x @ conv.with_halves()
+        f, h = shape.columns, shape.heads
+        used = self.used(layer, projected[:, : f + h], rows)
+        z, a_src = used[:, :f].view(self.n, h, -1), used[:, f:]
+        logits = functional.leaky_relu(projected[:, None, f + h :] + a_src[None], shape.slope)  # (rows, n, h)
+        weight = torch.exp(logits) * self.counts[rows][:, :, None]
+        alpha = weight / weight.sum(1, keepdim=True).clamp_min(1e-300)
+        y = torch.einsum("ijh,jhw->ihw", alpha, z)
+        return (y.mean(1) if shape.average else y.flatten(1)) + conv.bias
+
+
+MODELS = {
+    "gcn": {},
+    "sage": {"layers": 3},
+    "gin": {"layers": 2},
+    "gat": {"heads": 2, "hidden": 4},
+    "gcn, kept input": {"keep_input": "always", "input_dropout": "none"},
+}
+CASES = [
+    *[("random directed", model) for model in ("gcn", "sage", "gin", "gat")],
+    ("random undirected weighted", "gcn"),
+    ("random undirected", "gcn, kept input"),
+    ("star", "gat"),
+    ("no edges", "gcn"),
+]
+
+
+@pytest.mark.parametrize("graph, model", CASES)
+def test_against_a_serial_program(comm, session_path, graph, model):
+    path = stored(comm, session_path, graph)[2]
+    options = {"keep_input": "never", "hidden": 6, "layers": 2, **MODELS[model], "model": model.split(",")[0]}
+    still = {"dropout": 0.0, "precision": "fp64", "optimizer": "sgd", "momentum": 0.0, "lr": RATE}
+    config = configure(path, schedule="historical", steps=3, **still, **options)
+    for map_name in ("dealt", "one empty"):
+        serial = Serial(build_trainer(comm, config), path, 3)
+        trainer = build_trainer(comm, config, map_name)
+        for epoch in range(EPOCHS):
+            assert trainer.step(epoch) == pytest.approx(serial.epoch(epoch), rel=1e-10)
+        for ours, theirs in zip(trainer.model.parameters(), serial.model.parameters(), strict=True):
+            np.testing.assert_allclose(ours.detach(), theirs.detach(), rtol=0, atol=1e-10)
+        halo, local = trainer.schedule.halo, trainer.local
+        ids = torch.cat([local.original_id, halo._facts.inward_ids])
+        for history, (layer, expected) in zip(halo.histories, sorted(serial.histories.items()), strict=True):
+            scale = 1.0
+            if getattr(trainer.model.convs[layer], "norm", "") == "sym":
+                degree = serial.a.sum(0)
+                scale = torch.where(degree > 0, degree**-0.5, 0.0)[ids, None]
+            np.testing.assert_allclose(history.rows, expected[ids] * scale, rtol=0, atol=1e-10)
+
+
+@pytest.fixture(scope="module")
+def paths(comm, session_path):
+    return make_graphs(comm, session_path, nodes=300)
+
+
+@pytest.fixture(scope="module")
+def path(paths):
+    return paths["undirected"]
+
+
+def losses(trainer, epochs=4):
+    return [trainer.step(epoch) for epoch in range(epochs)]
+
+
+@pytest.mark.parametrize(
+    "graph, options",
+    [
+        ("undirected", {"model": "sage"}),
+        ("directed multi-label", {"model": "gat", "heads": 2, "attention_dropout": 0.2, "edge_term": "weight"}),
+    ],
+    ids=str,
+)
+def test_the_curve_depends_on_no_map(comm, paths, graph, options):
+    """With dropout, for draws have no other key than nodes, epochs and layers."""
+    config = configure(paths[graph], schedule="historical", steps=5, dropout=0.5, precision="fp64", **options)
+    alone = losses(build_trainer(comm, config))
+    for name in ("metis", "random-clusters"):
+        np.testing.assert_allclose(losses(build_trainer(comm, config, name)), alone, rtol=1e-10)
+
+
+def test_one_step_is_full_batch(comm, path):
+    one, full = (configure(path, dropout=0.5, **more) for more in ({"schedule": "historical", "steps": 1}, {}))
+    assert losses(build_trainer(comm, one, "metis")) == losses(build_trainer(comm, full, "metis"))
+
+
+def edges_of_file(path):
+    """(src, dst) by original ids."""
+    with h5py.File(path) as file:
+        indptr, indices, ids = (file[n][:] for n in ("topology/indptr", "topology/indices", "nodes/original_id"))
+    return ids[indices], np.repeat(ids, np.diff(indptr))
+
+
+def test_bytes_and_activations_of_an_epoch(comm, path):
+    """A halo row crosses once forwards, whatever the number of steps, and once backwards if its own share uses it."""
+    options = {"layers": 2, "hidden": 16, "keep_input": "never", "dropout": 0.0}
+    widths, src, dst = 16 + CLASSES, *edges_of_file(path)
+    taken = []
+    for steps in (1, 4):
+        trainer = build_trainer(comm, configure(path, schedule="historical", steps=steps, **options), "metis")
+        trainer.step(0)
+        comm.ledger.take()
+        trainer.step(1)
+        traffic = comm.ledger.take()
+        sent = np.array([traffic[k].bytes_sent if k in traffic else 0 for k in ("halo_forward", "halo_backward")])
+        taken.append(sent)
+    owner = np.empty(trainer.local.num_nodes, np.int64)
+    for rank, ids in enumerate(comm.allgather_object(trainer.local.original_id.numpy())):
+        owner[ids] = rank
+    share, _ = shares_of(path, 4)
+    cut = (owner[src] != owner[dst]) & (share[src] == share[dst]) & (owner[dst] == comm.rank)
+    assert taken[1].tolist() == [
+        4 * widths * trainer.local.inward.plan.num_boundary,
+        4 * widths * len(np.unique(src[cut])),
+    ]
+    full, shares = (sum(comm.allgather_object(int(each.sum()))) for each in taken)
+    assert shares <= 1.3 * full
+    assert trainer.schedule.halo.kept_bytes > 0
+
+
+def run(comm, path, run_dir, **options):
+    config = configure(
+        path,
+        **{"run_dir": str(run_dir), "partition": "metis", "eval_every": 3, "checkpoint_every": 4, "model": "sage"},
+        **{"hidden": 8, "schedule": "historical", "steps": 4, **options},
+    )
+    assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
+    comm.barrier()
+
+
+@pytest.mark.whole_job
+@pytest.mark.usefixtures("no_pictures")
+def test_a_pause_leaves_no_seam(comm, path, shared_path):
+    """Every rank saves its histories."""
+    run(comm, path, shared_path / "whole", epochs=8)
+    run(comm, path, shared_path / "run", epochs=3)
+    run(comm, path, shared_path / "run", epochs=8, resume=True)
+    lines = [(shared_path / name / "metrics.jsonl").read_text().splitlines() for name in ("whole", "run")]
+    whole_run, resumed = ([json.loads(line)["loss"] for line in each] for each in lines)
+    assert resumed == whole_run
+    assert json.loads((shared_path / "run" / "summary.json").read_text())["halo_kept_bytes"] > 0
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"steps": 0}, "--steps: expected at least 1, got 0"),
+        ({"norm": "batch"}, "expected --norm none or layer"),
+        ({"jumping": "cat"}, "--jumping none"),
+        ({"inductive": True}, "--inductive is for --schedule sar"),
+    ],
+    ids=str,
+)
+def test_bad_options(options, words):
+    with pytest.raises(ConfigError) as caught:
+        configure("g.h5", schedule="historical", **options)
+    assert words in str(caught.value)
+
+
+def test_more_steps_than_clusters_are_refused(comm, path):
+    with pytest.raises(ConfigError, match="--steps 100000.*expected at most"):
+        build_trainer(comm, configure(path, schedule="historical", steps=100_000))

@@ -1,0 +1,58 @@
+"""Makes dgl-parts.tgz, folders that DGL 2.1.0 itself partitioned.
+
+    python tests/partition_tools/dgl_parts.py    # where DGL can be imported
+
+The first feature of a node is its number before the partitioning, and the weight of edge e is e + 1. `ends` has the
+ends of edge e.
+"""
+
+import tarfile
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+ARCHIVE = Path(__file__).with_name("dgl-parts.tgz")
+NODES, EDGES, PAPERS, AUTHORS = 24, 60, 14, 9
+
+
+def ends(edge, sources, destinations):
+    """The ends of edges before the partitioning."""
+    return (5 * edge + 1) % sources, (3 * edge * edge + edge) % destinations
+
+
+def make(folder):
+    """Write one/ (one type) and several/ (papers and authors, edges by destination) below a folder."""
+    import dgl
+    import torch
+    from dgl.distributed import partition_graph
+
+    def pairs(count, *sizes):
+        return tuple(map(torch.from_numpy, ends(np.arange(count), *sizes)))
+
+    graph = dgl.graph(pairs(EDGES, NODES, NODES), num_nodes=NODES)
+    number = torch.arange(NODES)
+    graph.ndata["feat"] = torch.stack([number, number * number], 1).float()
+    graph.ndata["label"] = number % 3
+    for place, name in enumerate(("train", "val", "test")):
+        graph.ndata[f"{name}_mask"] = number % 4 == place
+    graph.edata["w"] = torch.arange(1.0, EDGES + 1)
+    partition_graph(graph, "one", 3, str(folder / "one"), part_method="random")
+    relations = {
+        ("paper", "cites", "paper"): pairs(40, PAPERS, PAPERS),
+        ("author", "writes", "paper"): pairs(20, AUTHORS, PAPERS),
+    }
+    mixed = dgl.heterograph(relations, num_nodes_dict={"paper": PAPERS, "author": AUTHORS})
+    for kind, count in (("paper", PAPERS), ("author", AUTHORS)):
+        mixed.nodes[kind].data["feat"] = torch.arange(float(count))[:, None]
+    mixed.nodes["paper"].data["label"] = torch.arange(PAPERS) % 2
+    for relation in relations:
+        mixed.edges[relation].data["weight"] = torch.arange(1.0, mixed.num_edges(relation) + 1)
+    partition_graph(mixed, "several", 2, str(folder / "several"), part_method="random", graph_formats=["csc"])
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder, tarfile.open(ARCHIVE, "w:gz") as archive:
+        make(Path(folder))
+        for each in ("one", "several"):
+            archive.add(Path(folder) / each, each)
