@@ -1,8 +1,8 @@
-"""What stands between two layers, an activation and dropout, where one owns the memory: some rows at a time.
+"""The activation and dropout between two layers, in memory that the caller owns, some rows at a time.
 
-ReLU is done in place. Its gradient needs nothing but the result: where that is zero, the unit was off or dropped, and
-the gradient is zero; elsewhere it is scaled as the value was. So neither the input nor the mask is kept, and nothing is
-drawn twice. ELU is done again for the gradient, with its mask, because attention needs its own output, which is ELU's
+ReLU is done in place. Its gradient needs only the result. Where that is zero, the unit was off or dropped, and the
+gradient is zero. Elsewhere it is scaled like the value. So neither the input nor the mask is kept, and nothing is
+drawn twice. ELU is computed again for the gradient, with its mask: attention needs its own output, which is ELU's
 input.
 """
 
@@ -33,12 +33,12 @@ class ReluDropout:
             kernels.dropout(x, x, self.ids[rows], self.key, self.p)
 
     def gradient(self, gy: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
-        """out = the gradient of the input from that of the result y, (rows, F) each; out may be y itself."""
+        """out = the gradient of the input from the gradient of the result y, (rows, F) each; out may be y itself."""
         kernels.relu_gradient(out, gy, y, self.scale)
 
     @property
     def scale(self) -> float:
-        """What the gradient is multiplied by where the result is not zero."""
+        """The factor of the gradient where the result is not zero."""
         return kernels.kept_scale(self.p)
 
 
@@ -55,5 +55,5 @@ class EluDropout:
         return dropout(torch.nn.functional.elu(x, inplace=True), self.ids, self.key, self.p)
 
     def of(self, rows: slice) -> kernels.Elu:
-        """What kernels.project does to some of the own rows, a slice."""
+        """The action of kernels.project on some of the own rows, a slice."""
         return kernels.Elu(self.ids[rows], self.key, self.p)

@@ -2,23 +2,23 @@
 refetched.
 
 Forward, at the owner of the destination i: rows [z_j | a_src_j] stream by; an online softmax per destination and head
-(running maximum, running denominator, rescaled sum, as in flash attention) gives y_i = Σ_j α_ij z_j. Saved are only y,
-the maximum m and the inverse of the denominator s, and the rank's own z, a_src, a_dst.
+(running maximum, running denominator, rescaled sum, as in flash attention) gives y_i = Σ_j α_ij z_j. Only y, the
+maximum m, the inverse of the denominator s, and the rank's own z, a_src, a_dst are saved.
 
 Backward, at the owner of the *source* j: rows [gy_i | a_dst_i, lse_i, D_i] stream by along the out-edges, D_i = <gy_i,
-y_i> per head, lse_i = m_i + log s_i. With its own z_j the rank recomputes α_ij = exp(e_ij − lse_i) and has gz_j = Σ_i
-α_ij gy_i and da_ij = α_ij (<gy_i, z_j> − D_i)·leaky', whose sums over i are ga_src_j; the sums over j, one number per
-head and row, go back to the owner of i as ga_dst_i.
+y_i> per head, lse_i = m_i + log s_i. With its own z_j the rank recomputes α_ij = exp(e_ij − lse_i). It has gz_j = Σ_i
+α_ij gy_i and da_ij = α_ij (<gy_i, z_j> − D_i)·leaky'. Sums of da_ij over i are ga_src_j. The sums over j, one number
+per head and row, go back to the owner of i as ga_dst_i.
 
-Where features are large, so are m and D, and one edge outweighs the others: then y_i = z_j to the bit, and the sums of
-the two inner products are made in the same order, so that da_ij is 0 and not a rounding error as large as the features.
-lse_i would lose log s_i beside m_i. So m_i travels in its place, and gy_i / s_i for gy_i (and D_i is of that). Averaged
-heads share one gy_i but have s_i of their own, and keep lse_i; so do rows that are narrowed on the way, where gy_i may
+If features are large, so are m and D, and one edge outweighs the others. Then y_i = z_j to the bit. The sums of the two
+inner products are made in the same order, so da_ij is 0 and not a rounding error as large as the features. In lse_i
+the rounding of m_i would lose log s_i. So m_i travels in its place, and gy_i / s_i for gy_i (also in D_i). Averaged
+heads share one gy_i but have their own s_i, and keep lse_i. So do rows that are narrowed on the way, where gy_i may
 survive and gy_i / s_i does not.
 
-An edge may add a term to its logits before LeakyReLU: what it carries (a number c_e) times a coefficient per head, or
-the coefficients of its type. Terms are made for some edges at a time, from what both directions store, and their
-gradient is summed into that of the coefficients at the same place: nothing more travels.
+An edge may add a term to its logits before LeakyReLU: its number c_e times a coefficient per head, or the coefficients
+of its type. Terms are made for some edges at a time, from the stored edges of either direction. Their gradient is
+summed into the gradient of the coefficients at the same place: nothing more travels.
 
 So a halo row costs F + H numbers forwards and F + 4H backwards (F = heads × width; averaged heads: F/H + 4H). SAR
 (Mostafa, MLSys'22, section 3.2) fetches z again and pushes gradients of z back: F + H and 2(F + H).
@@ -64,11 +64,13 @@ class AttentionShape:
 class AdditiveAttention:
     """The operator of a rank. Collective in both directions.
 
-    forward_stream, backward_stream: Stream along in-edges and along out-edges. ids: int64 (n_p,) original ids of own
-    nodes; forward_ids, backward_ids: those of the halo of each direction, in halo order. The ids decide the dropout of
-    edges. outputs: int32 (m,), increasing, the own rows that are computed; None: all, m = n_p. near: the two
-    streams, where their own blocks may have more columns than the own nodes. remote_logit: what is added to the logits
-    of remote edges, after LeakyReLU.
+    Attributes:
+        forward_stream, backward_stream: Stream along in-edges and along out-edges.
+        ids: int64 (n_p,) original ids of own nodes. Ids decide the dropout of edges.
+        forward_ids, backward_ids: original ids of the halo of each direction, in halo order.
+        outputs: int32 (m,), increasing, the own rows to compute; None: all, m = n_p.
+        near: the two streams, if their own blocks may have more columns than the own nodes.
+        remote_logit: added to the logits of remote edges, after LeakyReLU.
     """
 
     remote_logit = 0.0
@@ -104,9 +106,8 @@ class AdditiveAttention:
         """y (m, F), or (m, width) for averaged heads, from projected = [z | a_src | a_dst] (n_p, F + 2H).
 
         α_ij = softmax over the in-edges of i of LeakyReLU(a_dst_i + a_src_j); rows without in-edges give zeros. p:
-        dropout of α, drawn per edge and head from the stream `key`; the softmax's denominator is that before dropout.
-        terms: None, or coefficients of what edges add to their logits: (1, H) times the edge's weight, or (types, H) by
-        its type.
+        dropout of α, drawn per edge and head from the stream `key`, after the softmax's denominator. terms: None, or
+        coefficients of the edges' terms: (1, H) times the edge's weight, or (types, H) by its type.
         """
         return _Attend.apply(projected, terms, self, shape, key, p)
 
@@ -215,12 +216,13 @@ class AdditiveAttention:
         overwrite: bool = False,
         bias: torch.Tensor | None = None,
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor | None]:
-        """(the gradient of `projected` in parts of consecutive rows, that of terms) from sent = [gy | a_dst | top | D]
-        of own rows, gy being times the share if there is one. overwrite: whether it may stand in `projected`; without,
-        it is one part. bias: (F,), that was added to the y of D, and taken off; or None.
+        """(the gradient of `projected` in parts of consecutive rows, the gradient of terms).
 
-        The gradient of a row needs no row of `projected` but its own. So those of interior rows, made in one pass, take
-        the place of these; those of the others are sums until the last message has come.
+        sent: [gy | a_dst | top | D] of own rows; gy is times the share if there is one. overwrite: whether the gradient
+        may replace `projected`; otherwise it is one part. bias: (F,), added to the y of D, and taken off; or None.
+
+        The gradient of a row needs no row of `projected` but its own. So the gradients of interior rows, made in one
+        pass, replace these rows. The other gradients are sums until the last message has come.
         """
         f, h, stream = shape.columns, shape.heads, self.backward_stream
         inner, own = self._first_interior(stream, terms), projected[:, : f + h]
@@ -277,7 +279,7 @@ class AdditiveAttention:
         return x if self.outputs is None else x[self.outputs]
 
     def _placed(self, of_computed: torch.Tensor, num_rows: int) -> torch.Tensor:
-        """The gradients (n_p, H) of all own rows from those of computed ones (m, H)."""
+        """The gradients (n_p, H) of all own rows from the gradients of computed ones (m, H)."""
         if self.outputs is None:
             return of_computed
         gradient = self.arena.empty(num_rows, of_computed.shape[1], dtype=of_computed.dtype).zero_()
@@ -299,8 +301,9 @@ class AdditiveAttention:
         complete: bool = False,
         bias: torch.Tensor | None = None,
     ) -> None:
-        """Add what a block's edges give to the gradients of [z | a_src], which `complete` makes anew, of a_dst, and of
-        terms.
+        """Add the part of a block's edges to the gradients of [z | a_src], of a_dst, and of terms.
+
+        `complete` makes the first anew.
 
         gradient, own: (rows of the block, F + H) of the sources; ga_dst, sent: (columns, H) and [gy | a_dst | top | D]
         of the destinations. complete: the block has all edges of its rows, and `gradient`, which may be `own`, is
@@ -334,9 +337,7 @@ class AdditiveAttention:
     def _parts(
         self, block: Block, edges: EdgeList | None, terms: torch.Tensor | None
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, Carried | None, torch.Tensor | None]]:
-        """(indptr, indices, rows, what the edges carry, returns) of a block: all of it where edges have no terms, else
-        tiles.
-        """
+        """(indptr, indices, rows, data of edges, returns) of a block: all of it if edges have no terms, else tiles."""
         if terms is None:
             yield block.indptr, block.indices, block.rows, None, block.returns
             return
@@ -366,7 +367,7 @@ def inner_products(out: torch.Tensor, gy: torch.Tensor, y: torch.Tensor, shape: 
 
 
 def column_ids(block: Block, own_ids: torch.Tensor, halo_ids: torch.Tensor, count: int) -> torch.Tensor:
-    """The original ids of a block's columns. own_ids: of those of the own block."""
+    """The original ids of a block's columns. own_ids: ids of the own block's columns."""
     return own_ids if block.first_column is None else halo_ids[block.first_column : block.first_column + count]
 
 

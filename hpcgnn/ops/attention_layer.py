@@ -1,13 +1,13 @@
 """A layer of additive attention as one operator: projection, attention, bias, and the activation before it.
 
 The layer keeps its input h, the projections, and its own output. The projections of a constant input are not kept but
-computed again for the gradient. The output stands in a matrix that has beside it what the backward pass will send,
+computed again for the gradient. The output is part of a matrix with the rows that the backward pass will send,
 [gy | a_dst | top | D]. There gy is times the shares (see additive_attention.py), if there are any; until D is made, the
 shares stand in its place.
 
 A layer above that the output is handed over to (handover.py) writes the gradient, times the shares, over the output.
 Sending the gradient then copies nothing. But D_i = <gy_i, y_i> cannot be computed any more once y_i is gone. So the
-layer above makes D while it still has both, and the gradient of the bias in the same pass.
+layer above makes D while it has both, and the gradient of the bias in the same pass.
 """
 
 from typing import Any, cast
@@ -38,8 +38,8 @@ def attention_layer(
 ) -> torch.Tensor | Handover:
     """y (m, F) + bias, or (m, width) for averaged heads, from own rows x (n_p, d_in), differentiable. Collective.
 
-    x: a tensor, ConstantRows, or a Handover, whose activation (EluDropout) is done first and whose gradient is written
-    over its rows. weight: (d_in, F + 2H), to [z | a_src | a_dst]. bias: (F,), or (width,) for averaged heads, or None.
+    x: a tensor, ConstantRows, or a Handover. Its activation (EluDropout) comes first, and its gradient is written over
+    its rows. weight: (d_in, F + 2H), to [z | a_src | a_dst]. bias: (F,), or (width,) for averaged heads, or None.
     operator: AdditiveAttention; terms, shape, key, p: see there. hand_over: return y as a Handover.
     """
     activation, (x, below) = (x.activation, x.take(returns_loan=True)) if isinstance(x, Handover) else (None, (x, None))
@@ -54,7 +54,7 @@ def attention_layer(
 
 
 class _Settings:
-    """What a layer is told besides tensors. below: the Loan that came with its input, or None; loan: what it lends,
+    """Arguments of a layer other than tensors. below: the Loan that came with its input, or None. loan: its own Loan,
     made by its forward pass where `lends`.
     """
 
@@ -140,7 +140,7 @@ class _Layer(torch.autograd.Function):
 def _projected(
     x: torch.Tensor | ConstantRows, weight: torch.Tensor, activation: EluDropout | None, operator: AdditiveAttention
 ) -> torch.Tensor:
-    """activation(x) W (n_p, F + 2H), in the memory of what the operator streams forwards."""
+    """activation(x) W (n_p, F + 2H), in the memory of the rows that the operator streams forwards."""
     out = operator.empty_streamed(len(x), weight.shape[1], x.dtype)
     project(x, weight, activation, out, operator.arena)
     return out

@@ -1,6 +1,7 @@
-"""The product of an attention layer's input with its weights, with the activation before it, and backwards all the
-gradients: in one pass where the kernels can, else some rows at a time, which stay in the cache from one step to the
-next.
+"""The product of an attention layer's input with its weights, with the activation before it, and backwards all
+gradients.
+
+It is one pass if the kernels can. Otherwise it takes some rows at a time, which stay in the cache from step to step.
 """
 
 from collections.abc import Sequence
@@ -45,7 +46,7 @@ def project_backward(
     scaled: bool,
     arena: Arena,
 ) -> tuple[torch.Tensor | None, torch.Tensor]:
-    """(gx or None, g_weight) from the gradient (n, d_out) of what `project` gave, in parts of consecutive rows.
+    """(gx or None, g_weight) from the gradient (n, d_out) of the result of `project`, in parts of consecutive rows.
 
     wanted: whether gx is. With an activation it is written over x. dots, bias, sums, scaled: see
     kernels.project_backward.

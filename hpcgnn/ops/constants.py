@@ -1,6 +1,6 @@
 """Matrices of rows that never change, in memory or on disk, as layers read them: in order, some rows at a time.
 
-What dropout leaves of them is drawn anew each time they are read, and so never exists as a whole.
+Dropout is drawn anew each time they are read, so its result never exists as a whole.
 """
 
 import contextlib
@@ -19,8 +19,9 @@ from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, sum_type, tiles_or_al
 
 @dataclass(frozen=True)
 class Constants:
-    """Matrices (n_p, F_k), what drops their rows or None, and the rows that are read: int32 (m,), or None for all.
-    dtype: to compute with.
+    """Matrices (n_p, F_k), functions that drop their entries or None, and the rows to read: int32 (m,), or None for
+    all.
+    dtype: computing dtype.
     """
 
     inputs: tuple[torch.Tensor | OnDisk, ...]
@@ -57,7 +58,7 @@ class Constants:
                 yield rows, [self._part(rows, *each) for each in zip(inputs, self.drops, casts, spares, strict=True)]
 
     def _in_order(self, x: torch.Tensor | OnDisk, files: contextlib.ExitStack) -> torch.Tensor | Reading:
-        """x, or what reads it up to the last row that is computed."""
+        """x, or its reader up to the last computed row."""
         if isinstance(x, torch.Tensor):
             return x
         last = 0 if self.count == 0 else self.count if self.outputs is None else int(self.outputs[-1]) + 1
@@ -83,7 +84,7 @@ class Constants:
 
 
 class ConstantRows:
-    """One such matrix (n_p, F), of which all rows are read. shape: as of a tensor; dtype: in which the rows come.
+    """One such matrix (n_p, F); all rows are read. shape: as of a tensor. dtype: of the yielded rows.
     `rows @ weight` is differentiable in the weight, as with DroppedRows.
     """
 
@@ -98,7 +99,7 @@ class ConstantRows:
         return combine([(self._x, weight, self._drop)], None, self._arena)
 
     def tiles(self) -> Iterator[tuple[slice, torch.Tensor]]:
-        """Yield (rows, what dropout leaves of them); valid only until the next."""
+        """Yield (rows, these rows after dropout); valid only until the next."""
         for rows, (part,) in Constants((self._x,), (self._drop,), None, self.dtype, self._arena).dropped():
             yield rows, part
 
@@ -113,10 +114,10 @@ def combine(
     """Σ_k dropout_k(x_k) W_k + b for constant inputs: (m, d_out), differentiable in the weights and b (d_out,), or
     None. Local.
 
-    parts: [(x_k (n_p, d_k), W_k (d_k, d_out), drop_k)]; drop_k(x, rows, out): writes what dropout leaves of these rows
-    of the output to `out`, or None. outputs: int32 (m,), the rows to compute; None: all. kept: dtype of the result
-    (None: that of the weights). Nothing is kept for the gradient: masks are drawn again. What is on disk is read in
-    order, in each direction once.
+    parts: [(x_k (n_p, d_k), W_k (d_k, d_out), drop_k)]; drop_k(x, rows, out): writes these rows after
+    dropout to `out`, or None. outputs: int32 (m,), the rows to compute; None: all. kept: dtype of the result
+    (None: the weights'). Nothing is kept for the gradient: masks are drawn again. A matrix on disk is read in order,
+    once in each direction.
     """
     inputs, weights, drops = zip(*parts, strict=True)
     dtype = weights[0].dtype

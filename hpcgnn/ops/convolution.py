@@ -5,16 +5,15 @@ anyway:
 
     gW_n = x^T t        gW_s = x^T gy        gx = t W_n^T + gy W_s^T
 
-which holds for every operator with its own adjoint: that of all edges, and that of a sample of them. Where rows are
-narrowed on their way (`--halo-dtype`), A rounds the rows of others and A^T the gradients of others, each by itself:
-gW_n is then x^T t with rounded gradients in t, and not (rounded rows)^T gy. It is right up to the rounding, and with
-int8, whose draws forwards and backwards are independent, right in the mean for a given gy. With delayed rows it does
-not hold: see stale_convolution.py.
+This holds for every operator with its own adjoint: of all edges, and of a sample of them. If rows are narrowed on their
+way (`--halo-dtype`), A rounds the rows of others and A^T the gradients of others, each by itself. gW_n is then x^T t
+with rounded gradients in t, and not (rounded rows)^T gy. It is right up to the rounding. With int8, whose draws
+forwards and backwards are independent, it is right in the mean for a given gy. With delayed rows it does not hold: see
+stale_convolution.py.
 
-So a layer keeps x alone. Everything is done for some rows at a time, while they are in the cache; on one rank neither
-A(x) nor t ever exists as a whole. Where x is the result of an activation in place (see activation_dropout.py), the
-gradient of that activation's input is written over x, tile after tile: a step then has one matrix per layer, whatever
-is done to it.
+So a layer keeps x alone. Everything is done for some rows at a time, while they are in the cache. On one rank neither
+A(x) nor t ever exists as a whole. If x is the result of an activation in place (see activation_dropout.py), the
+gradient of that activation's input is written over x, tile after tile. A step then has one matrix per layer.
 
 Where a layer widens its input this would stream gy, the wider side: such layers are composed of separate steps
 (nn/conv.py).

@@ -1,8 +1,8 @@
-"""Random numbers that depend on what they are for, never on who draws them or when.
+"""Random numbers that depend on their purpose and place, never on the rank or the time of the draw.
 
 A draw is a pure function of (seed, epoch, layer, purpose, original node id, column): Philox4x32-10, a counter-based
-generator (Salmon et al., SC'11). Masks are recomputed rather than stored, two ranks know the same sample without
-talking, and the training curve does not depend on the number of ranks or on the partition.
+generator (Salmon et al., SC'11). Masks are recomputed rather than stored. Two ranks know the same sample without
+messages. The training curve does not depend on the number of ranks or on the partition.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from hpcgnn import kernels
 
 
 class Purpose(IntEnum):
-    """What a stream of draws is for. The values are part of what a seed means: append, never renumber."""
+    """The purpose of a stream of draws. The values are part of a seed's meaning: append, never renumber."""
 
     PARAMETER = 1
     DROPOUT = 2

@@ -1,4 +1,4 @@
-"""What edges add to their logits of attention, for some edges at a time."""
+"""The edges' terms in their logits of attention, for some edges at a time."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import torch
 
 @dataclass(frozen=True)
 class Carried:
-    """What some edges carry, weight (E,) or type int32 (E,): with the coefficients it makes their terms."""
+    """Data of some edges, weight (E,) or type int32 (E,). With the coefficients it makes their terms."""
 
     coefficients: torch.Tensor
     weight: torch.Tensor | None
@@ -20,7 +20,7 @@ class Carried:
         return self.weight.unsqueeze(1) * self.coefficients
 
     def add_gradient(self, total: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Add the gradient of the terms (E, H) to that of the coefficients."""
+        """Add the gradient of the terms (E, H) to the gradient of the coefficients."""
         if self.weight is None:
             total.index_add_(0, self._types, gradient)
         else:

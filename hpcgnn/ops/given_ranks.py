@@ -1,10 +1,10 @@
-"""Where the scores of held-out edges stand among those of negatives that come with them, as OGB's evaluators have it.
+"""The ranks of held-out edges' scores among the scores of given negatives, as OGB's evaluators have it.
 
 * Negatives that all edges share (ogbl-collab, -ppa, -ddi): an edge is a hit at K where it scores higher than the K-th
   best of all negatives. So its rank is 1 and one for each negative that scores as high or higher: an equal score is no
   hit.
-* Negatives of each edge (ogbl-citation2): the rank is the mean of the best and the worst place that equal scores allow,
-  1, one for each negative that scores higher, and half for each that scores the same.
+* Negatives of each edge (ogbl-citation2): the rank is the mean of the best and the worst place that equal scores
+  allow. It is 1, plus one for each negative that scores higher, plus half for each that scores the same.
 
 No row of a negative is gathered anywhere: a negative is an edge like others, judged by the owner of its target. Scores
 are computed in float64 and compared in float32, as in pair_ranks.py.
@@ -26,7 +26,7 @@ Scored = tuple[torch.Tensor, torch.Tensor]
 
 
 def pair_scores(stream: Stream, h: torch.Tensor, score: Scorer) -> Scored:
-    """The scores of the pairs of a stream that end at own nodes, and what their blocks say in `edge`. Collective.
+    """The scores of the pairs of a stream that end at own nodes, and their numbers in `Block.edge`. Collective.
 
     h: (n_p, F) own rows; score: in float64.
     """

@@ -1,12 +1,12 @@
-"""What a layer gives away with its output, and what must come back for it.
+"""The handover of a layer's output, with a loan of memory that the layer above returns.
 
 Between two layers stand an activation and dropout, and one matrix: the output of the layer below. Whoever comes above
 needs that output once. So the model hands the output over with its memory. The layer above applies the activation
 itself, some rows at a time, in the place of the rows or on the way into its product. In the backward pass it writes the
-gradient over the rows. A layer below that needs more than that gradient (attention_layer.py) lends the memory, and gets
-it back with what it asked for.
+gradient over the rows. A layer below that needs more than that gradient (attention_layer.py) lends the memory. It
+gets the memory back with the requested numbers.
 
-Nobody else may use rows that were handed over. Taking them twice is refused, whoever saved them before for a gradient
+Nobody else may use rows that were handed over. Taking them twice is refused. Whoever saved them before for a gradient
 gets autograd's error about tensors modified in place, and a loan that does not come back as it was given is refused.
 """
 
@@ -36,9 +36,7 @@ class Loan:
         self.sums, self.returned = sums, True
 
     def check_return(self, gradient: torch.Tensor) -> None:
-        """Raise RuntimeError unless `gradient`, which autograd gives for y, is what the layer above wrote and no
-        more.
-        """
+        """Raise RuntimeError unless `gradient`, autograd's for y, is exactly the one that the layer above wrote."""
         y = self.y.tensor()
         same = gradient.data_ptr() == y.data_ptr() and gradient.stride() == y.stride()
         if not self.returned or not same:
@@ -51,9 +49,7 @@ class Loan:
 
 @dataclass
 class Handover:
-    """Rows given away. rows: (n_p, F); loan: Loan or None; activation: what the taker is to do to the rows first, or
-    None.
-    """
+    """Rows given away. rows: (n_p, F). loan: Loan or None. activation: applied to the rows by their taker, or None."""
 
     rows: torch.Tensor
     loan: Loan | None = None
@@ -62,8 +58,8 @@ class Handover:
     def take(self, returns_loan: bool = False) -> tuple[torch.Tensor, Loan | None]:
         """(rows, loan) for the one who takes them over, and may write to the rows.
 
-        Raises RuntimeError the second time, and for a loan that the taker does not return: it has to be a layer of
-        attention, with an activation.
+        Raises RuntimeError the second time, and for a loan that the taker does not return. Only a layer of attention
+        with an activation returns it.
         """
         self._leave()
         if self.loan is not None:

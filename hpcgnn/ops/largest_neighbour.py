@@ -1,13 +1,13 @@
 """The largest of the in-neighbours, column by column, by sequential aggregation.
 
-Forward: rows x_j stream by; y_i = max_j x_j, and c_i counts how many edges have it. Backward, at the owner of the
+Forward: rows x_j stream by; y_i = max_j x_j, and c_i counts the edges with it. Backward, at the owner of the
 *source*: rows [gy_i / c_i | y_i] stream by along the out-edges, and gx_j = Σ_i (gy_i / c_i) where x_j = y_i. A halo row
 costs F numbers forwards and 2F backwards; fetching x again and sending gradients back would cost the same, and a
 scatter. Equal elements share the gradient evenly, so that it does not depend on the order of edges. Rows without
 in-edges give zeros.
 
-Where rows are narrowed on the way, the largest is taken of the narrowed ones, the rank's own among them: else x_j = y_i
-would be asked of numbers that were rounded on one side only.
+If rows are narrowed on the way, the largest is taken of the narrowed ones, also of the rank's own. Otherwise x_j = y_i
+would compare numbers that were rounded on one side only.
 """
 
 from typing import Any

@@ -52,8 +52,8 @@ class Direction:
     def work(self, x: torch.Tensor) -> Iterator[Work]:
         """The Work (see work.py) for own rows x (n_p, F). Collective.
 
-        Rows of half precision travel unscaled: scaling them before they are sent would round the rows of others once
-        more than the own, and the curve would depend on the map. Sums of them are scaled, and rounded once.
+        Rows of half precision travel unscaled. Scaling before sending would round the rows of others once more than the
+        own. The curve would depend on the map then. Sums of them are scaled, and rounded once.
         """
         if self.source_scale is None or x.dtype == sum_type(x.dtype):
             yield from work(self.stream, Rows(x, self.source_scale), self.kind, pieces=True)

@@ -1,4 +1,4 @@
-"""What a linear aggregation is to a layer, however its rows are exchanged."""
+"""A layer's view of a linear aggregation, for any exchange of its rows."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -12,8 +12,9 @@ from hpcgnn.ops.streams import BufferedStream
 
 
 class Part(NamedTuple):
-    """What an operator makes of consecutive own rows: `rows`, a slice, and their sums, or what makes them. memory:
-    (tile, F), where that is done, or None: it is never needed; lent: whether sums stand where the caller writes.
+    """An operator's result for consecutive own rows: `rows`, a slice, and their sums, or a function that makes them.
+    memory: (tile, F), where that is done, or None: it is never needed; lent: whether sums stand where the caller
+    writes.
     """
 
     rows: slice
@@ -60,7 +61,7 @@ class LinearOperator:
         return _Aggregate.apply(x, self)
 
     def convolution(self, d_in: int, d_out: int) -> type[torch.autograd.Function]:
-        """The function y = A(x) W_n + x W_s + b for weights (d_in, d_out); its arguments are those of `Convolve`."""
+        """The function y = A(x) W_n + x W_s + b for weights (d_in, d_out). For its arguments see `Convolve`."""
         return Convolve
 
     def empty_streamed(self, rows: int, width: int, dtype: torch.dtype, transposed: bool = False) -> torch.Tensor:

@@ -1,9 +1,9 @@
-"""Some nodes of the whole graph, the same on every rank, with their rows on every rank: what pairs of nodes that have
-no edge are made from.
+"""Some nodes of the whole graph, the same on every rank, with their rows on every rank, for pairs of nodes without an
+edge.
 
-Rows of nodes that are drawn for every edge by itself would need a plan of their own in every epoch, and come once for
-each edge. Edges share the nodes of a pool instead: its rows are put together once, in a matrix whose size depends on
-neither the graph nor the number of ranks, and what comes back for them is summed once.
+Nodes drawn for every edge by itself would need a plan of their own in every epoch, and a row for each edge. Edges share
+the nodes of a pool instead. Its rows are put together once, in a matrix whose size depends on neither the graph nor the
+number of ranks. Their returns are summed once.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """The operators that a layer can ask its halo policy for: one description each, and how it is made from a rank's
 streams.
 
-A new operator is a file of its own beside this one, and a description here. Policies make it without knowing it.
+A new operator is a new file in this folder, and a description here. Policies make it without knowing it.
 """
 
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ Made = TypeVar("Made")
 class Operator(Generic[Made]):
     """The description of an operator; equal ones are one operator. Subclasses are frozen dataclasses.
 
-    models: those that ask for it, in words, for the errors of policies that cannot give it; pushes: whether `pushed`
-    gives one; messages: whether it sends any along the edges, and is not the loss of these.
+    models: the models that need it, in words, for the errors of policies without it. pushes: whether `pushed` gives
+    one. messages: whether it sends any along the edges, and is not the loss of these.
     """
 
     models = ""

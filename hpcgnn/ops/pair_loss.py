@@ -1,10 +1,10 @@
 """The loss of link prediction: binary cross-entropy over the edges and over drawn pairs, in one pass of the stream.
 
-For every edge (i ← j) the score of (j, i) is asked to be high, and those of (v, i) for some nodes v of a pool to be
-low. Rows of the sources j stream by as in every layer; nothing per edge outlives a tile. A loss is a single number, so
-its gradient is known but for a factor when the loss is: it is made with it, under autograd tile by tile, and what
-belongs to the rows of others goes back to them in the same pass. So a halo row costs F + F numbers in all, and not
-F + F + F as where messages are made anew for the gradient (propagate.py).
+For every edge (i ← j) the loss wants a high score of (j, i), and low scores of (v, i) for some nodes v of a pool. Rows
+of the sources j stream by as in every layer; nothing per edge outlives a tile. A loss is a single number, so its
+gradient is known with it up to a factor. Both are made together, under autograd tile by tile. Gradients of others' rows
+go back to them in the same pass. So a halo row costs F + F numbers in all. It would be F + F + F if messages were made
+anew for the gradient (propagate.py).
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ Score = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 class PairLoss:
     """The operator of a rank, over all edges but self loops. Collective.
 
-    stream: Stream along in-edges; ids: int64 (n_p,) original ids of own nodes; halo_ids: those of the halo, in halo
+    stream: Stream along in-edges. ids: int64 (n_p,) original ids of own nodes. halo_ids: ids of the halo, in halo
     order.
     """
 
@@ -45,8 +45,9 @@ class PairLoss:
     def __call__(
         self, h: torch.Tensor, score: torch.nn.Module, pool: NodePool, key: int, negatives: int
     ) -> torch.Tensor:
-        """The sum over edges of own nodes, and over the `negatives` nodes that are drawn of the pool for each by this
-        key: a float64 scalar, differentiable in own rows h (n_p, F) and in the parameters of score (see Score).
+        """The loss: a float64 scalar, differentiable in own rows h (n_p, F) and in the parameters of score (see Score).
+
+        It sums over edges of own nodes, and over `negatives` nodes of the pool for each, drawn by this key.
         """
         return _PairLoss.apply(self, score, pool, key, negatives, in_rows(h), *score.parameters())
 

@@ -1,8 +1,8 @@
-"""Where the score of each held-out pair stands among those of the pairs that a pool of nodes makes with its target.
+"""The rank of each held-out pair's score among the scores of the pairs of a pool's nodes with its target.
 
-The rank of a pair (i ← j) is 1, and one for each candidate v of the pool for which (v, i) scores higher, and half for
-each that scores the same. Candidates that are known to have an edge to i are left out, and so is i itself (the filtered
-setting of Bordes et al., NIPS'13). Scores are computed in float64 and compared in float32, so that equal rows tie
+The rank of a pair (i ← j) is 1, plus one for each candidate v of the pool with a higher score of (v, i), plus half for
+each with the same score. Candidates with a known edge to i are left out, and so is i itself (the filtered setting of
+Bordes et al., NIPS'13). Scores are computed in float64 and compared in float32, so that equal rows tie
 whatever the order in which a product was summed.
 """
 

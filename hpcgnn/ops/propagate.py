@@ -2,7 +2,7 @@
 
 Forward: rows of x_src stream by. For a tile of edges at a time the message function makes messages, a reducer takes
 the messages in, and they are forgotten. Backward: the rows stream by again, and each tile's messages are made anew
-under autograd. The reducer says what gradient each message has. Autograd carries that gradient on: to the rows of the
+under autograd. The reducer gives each message its gradient. Autograd carries that gradient on: to the rows of the
 sources, to x_dst, to the edges' features and to the parameters of the function. Gradients of the sources' rows go back
 to the owners in the same stream.
 
@@ -32,9 +32,14 @@ Inputs = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 
 @dataclass(frozen=True)
 class Rule:
-    """What is done with the edges. message: from rows (E, …) of src, and of dst and edge where given, to messages (E,
-    F), or (logits (E, H), values (E, F)) for softmax. reduce: a name, or several. seed: of what the function draws from
-    torch's generator. key, p: dropout of softmax's coefficients.
+    """The functions of the edges.
+
+    Attributes:
+        message: rows (E, …) of src, and of dst and edge where given -> messages (E, F), or (logits (E, H), values
+            (E, F)) for softmax.
+        reduce: a name, or several.
+        seed: of the function's draws from torch's generator.
+        key, p: dropout of softmax's coefficients.
     """
 
     message: Callable[..., Message]
@@ -73,8 +78,8 @@ def _shape(message: Any) -> tuple[int, ...] | str:
 class Propagation:
     """The operator of a rank. Collective in both directions.
 
-    stream: Stream along in-edges, which serves both directions. ids: int64 (n_p,) original ids of own nodes; halo_ids:
-    those of the halo, in halo order.
+    stream: Stream along in-edges, which serves both directions. ids: int64 (n_p,) original ids of own nodes. halo_ids:
+    ids of the halo, in halo order.
     """
 
     def __init__(self, stream: Stream, ids: torch.Tensor, halo_ids: torch.Tensor) -> None:

@@ -1,10 +1,10 @@
 """Linear aggregation whose gradients are computed where the rows were used, and pushed to their owners.
 
 The exact operators pull: the owner of a source asks for the gradients of all destinations of its edges. That needs the
-rows of *every* neighbour on the other rank. Where a rank has used only some rows of others (a sample), or rows of the
-past, the gradient of what it computed is a matter of those rows alone: it is summed here, one row for each row that was
-used, and travels back in its place. So forwards and backwards see the same edges, and the gradient is that of the
-function that was evaluated (BNS-GCN: Wan et al., MLSys'22; PipeGCN: Wan et al., ICLR'22).
+rows of *every* neighbour on the other rank. If a rank has used only some rows of others (a sample), or rows of the
+past, its gradient concerns those rows alone. It is summed here, one row for each used row, and travels back in its
+place. So forwards and backwards see the same edges, and the gradient belongs to the evaluated function (BNS-GCN: Wan et
+al., MLSys'22; PipeGCN: Wan et al., ICLR'22).
 
 With a sample, which is the same in both directions, `multiply_transposed` is the adjoint of `multiply` of this epoch.
 With rows of the past it is not: a convolution then keeps its aggregate (stale_convolution.py), unless its products

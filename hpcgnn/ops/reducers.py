@@ -1,6 +1,6 @@
-"""How the messages of a row's in-edges become one row, tile by tile, and what gradient each message gets of the row's.
+"""Reducers of the messages of a row's in-edges to one row, tile by tile, and back from its gradient to theirs.
 
-A reducer sees every message twice: forwards once, to be added, and backwards once, made anew, to be given its gradient.
+A reducer sees every message twice: forwards to add it, and backwards, made anew, to give it its gradient.
 It keeps one or two numbers per row and column, never anything per edge. Rows without messages give zeros.
 """
 
@@ -17,7 +17,7 @@ Message = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 
 
 class Reducer(Protocol):
-    """What `propagate` asks of a reducer, which takes the one of the two forms of Messages that it was made for."""
+    """The reducer's side of `propagate`. A reducer takes one of the two forms of Messages."""
 
     def add(self, tile: EdgeTile, message: Any) -> None:
         """Take in the messages of a tile."""

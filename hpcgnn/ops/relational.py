@@ -4,9 +4,9 @@ way.
     y_i = Σ_b S_ib V_b,   S_ib = Σ_e a_{r(e) b} w_e x_j      over the in-edges e = (j, i) of relation r(e)
 
 w_e makes the mean of each relation (graph/relations.py). One aggregate per basis is summed over all rounds and
-multiplied once, so that neither bytes nor products depend on the number of relations, or products on the number of
-ranks. Backward, at the owner of the *source* j: rows gy_i stream by along the out-edges, T_jb = Σ_e a_{r(e) b} w_e
-gy_i, and then
+multiplied once. So neither bytes nor products depend on the number of relations, nor products on the number of ranks.
+Backward, at the owner of the *source* j: rows gy_i stream by along the out-edges, T_jb = Σ_e a_{r(e) b} w_e gy_i, and
+then
 
     gx_j = Σ_b T_jb V_bᵀ,   gV_b = Σ_j x_jᵀ T_jb,   ga_rb = Σ_{e of r} w_e <gy_i, x_j V_b>
 

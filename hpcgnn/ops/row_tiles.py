@@ -46,7 +46,7 @@ def edge_tile_bytes() -> int:
 
 @contextlib.contextmanager
 def tiles_of(rows: int) -> Iterator[None]:
-    """Work on so many rows at a time in the body, whatever the threads."""
+    """Work on `rows` rows at a time in the body, whatever the threads."""
     before = _SET.set(rows)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What operators are made from: a rank's share of the graph, the streams along its edges, and what is found out once.
+"""The parts of operators: a rank's share of the graph, the streams along its edges, and facts that are found once.
 
 A layer asks its halo policy for an operator by a description (operators.py); the policy has the site that it is made
 from.
@@ -21,8 +21,8 @@ from hpcgnn.ops.streams import BufferedStream, ReturningStream
 
 
 class Facts:
-    """What the policies of a rank find out once and share: original ids of the halo, weights of typed edges. Each is
-    asked for by all ranks together.
+    """Facts that the policies of a rank share: original ids of the halo, weights of typed edges. All ranks request each
+    together.
     """
 
     def __init__(self, local: LocalGraph, comm: Communicator) -> None:
@@ -68,9 +68,14 @@ class Site:
 
 @dataclass(frozen=True)
 class PushedSite:
-    """Streams with some or old rows. used, push: with the same rows, over blocks as they are and over their transposes.
-    ids: int64, original ids of the rows that are used; None: all of the halo are. factor: of remote rows; added: to the
-    logits of remote edges; old: whether `push` is the adjoint of another epoch.
+    """Streams with some or old rows.
+
+    Attributes:
+        used, push: streams with the same rows, over blocks and over their transposes.
+        ids: int64, original ids of the used rows; None: all of the halo are used.
+        factor: factor of remote rows.
+        added: added to the logits of remote edges.
+        old: whether `push` is the adjoint of another epoch.
     """
 
     local: LocalGraph

@@ -1,7 +1,6 @@
 """Cross-entropy with smoothed labels and weights of classes, as torch defines it, some rows at a time.
 
-Beside the plain loss, which is a kernel (ops/cross_entropy.py), since what it needs of a row is more: all its
-logarithms, not only that of its label.
+The plain loss is a kernel (ops/cross_entropy.py). This one needs all logarithms of a row, not only its label's.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """Products of constant sparse features with a weight matrix, with dropout on the stored entries.
 
-Wide bag-of-words features are never densified: X W gathers rows of W, and the gradient X^T gy gathers rows of gy along
-the transposed structure that was built at load, so there is no scatter and no atomic.
+Wide bag-of-words features are never densified. X W gathers rows of W. The gradient X^T gy gathers rows of gy along the
+transposed structure that was built at load, without scatters or atomics.
 """
 
 from typing import Any

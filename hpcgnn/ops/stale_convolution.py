@@ -1,12 +1,11 @@
-"""A linear convolution y = A(x) W_n + x W_s + b whose remote rows are not those of now: the gradient is that of the
-rows used.
+"""A linear convolution y = A(x) W_n + x W_s + b with old remote rows: the gradient belongs to the used rows.
 
     gW_n = (A x_used)ᵀ gy        gW_s = xᵀ gy        gx = Aᵀ(gy W_nᵀ) + gy W_sᵀ
 
 ops/convolution.py makes gW_n of xᵀ t with t = Aᵀ gy, for (A x)ᵀ gy = xᵀ (Aᵀ gy), and keeps no aggregate. With delayed
-rows that does not hold: A was applied to old rows, and what comes home of Aᵀ gy belongs to an older gy. So the
-aggregate is kept here, one matrix (n_p, d_in) more, and what goes back is Aᵀ(gy W_nᵀ) with the weights that were used,
-as PipeGCN has it (Wan et al., ICLR'22, algorithm 1).
+rows that does not hold: A was applied to old rows, and the received part of Aᵀ gy belongs to an older gy. So the
+aggregate is kept here, one matrix (n_p, d_in) more. Aᵀ(gy W_nᵀ) goes back, with the used weights, as in PipeGCN (Wan et
+al., ICLR'22, algorithm 1).
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""What operators ask of a stream: not all that are called like one (see exchange/) have all that a Stream has."""
+"""The operators' view of a stream: objects called like one (see exchange/) may lack parts of a Stream."""
 
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -49,7 +49,7 @@ class EdgeStream(RowStream, Protocol):
 
 
 class ReturningStream(Protocol):
-    """A stream for what goes back for rows: Returns are always given."""
+    """A stream for returns of rows: Returns are always given."""
 
     @property
     def own(self) -> Block:

@@ -9,7 +9,7 @@ import torch
 def captured_parameters(
     function: Callable[..., Any], inputs: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor | tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
-    """(what `function` makes of no rows at all, the leaf tensors with requires_grad that it uses besides its inputs).
+    """(the result of `function` for no rows, the leaf tensors with requires_grad that it uses and that are no inputs).
 
     inputs: tensors (n, …); only their widths and dtypes matter. Raises ValueError if the function uses a tensor that
     was computed from parameters outside of it: its gradient would have to be carried on once for every tile.

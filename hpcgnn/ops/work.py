@@ -17,9 +17,12 @@ from hpcgnn.ops.streams import EdgeStream, RowStream
 class Work(NamedTuple):
     """Edges that can be computed now.
 
-    block: Block, whose rows are counted within the own rows `at`; complete: whether it has all edges of these rows.
-    rows: (columns, F), what its columns point to; scale: (columns,) their factors, or None; back: (columns, R), where
-    what returns to the rows is added, or None.
+    Attributes:
+        block: Block; its rows are numbered within the own rows `at`.
+        complete: whether it has all edges of these rows.
+        rows: (columns, F), the rows of its columns.
+        scale: (columns,) their factors, or None.
+        back: (columns, R), to which returns to the rows are added, or None.
     """
 
     block: Block
