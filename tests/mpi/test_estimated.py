@@ -189,6 +189,7 @@ WIRES = {
     "gcn, tiny buffer": {"halo_buffer": 0.01},
     "gcn, mixed": {"precision": "mixed"},
     "gcn, fp64": {"precision": "fp64"},
+    "gcn, fp64, rows of the features": {"precision": "fp64", "keep_input": "never", "dropout": 0.0},
     "gat, int8": {"model": "gat", "halo_dtype": "int8"},
     "gcn, int2": {"halo_dtype": "int2"},
     "gat, tiny buffer, int4": {"model": "gat", "halo_dtype": "int4", "halo_buffer": 0.02},

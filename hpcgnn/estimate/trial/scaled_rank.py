@@ -12,7 +12,6 @@ import torch
 
 from hpcgnn.estimate.counts.pair_counts import NEGATIVE, TURNED
 from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator
-from hpcgnn.exchange.compact import agree_on_compact
 from hpcgnn.exchange.node_rows import NodeRows
 from hpcgnn.exchange.node_stream import Neighbours
 from hpcgnn.graph.edge_features import carrying
@@ -151,6 +150,7 @@ def make_copy(
         ones = np.ones(len(columns), np.float32)
         features = sparse_rows(indptr, columns.astype(np.int32), ones, spec.d_in, spec.dtype)
     else:
+        # They never travel as entries: the zeros of the file are not known.
         features = torch.ones(n, spec.d_in - spec.changing, dtype=spec.held or spec.dtype)
     split = np.full(n, SPLITS["test"], np.uint8)
     split[draw.permutation(n)[: size.train]] = SPLITS["train"]
@@ -165,9 +165,6 @@ def make_copy(
         num_classes=spec.classes,
         task=task,
         node_type=(torch.arange(n) % spec.node_types).int() if spec.node_types else None,
-        compact=None
-        if isinstance(features, SparseRows) or spec.changing
-        else agree_on_compact(features, inward.plan, comm),
         held={split: held[split] for split in HELD} if held else {},
         negatives={split: held[NEGATIVE.format(split)] for split in HELD if NEGATIVE.format(split) in held},
         known=tuple(held[TURNED.format(split)] for split in HELD if TURNED.format(split) in held),
@@ -194,7 +191,7 @@ def on_ghost_node(local: LocalGraph, size: Size, rows: NodeRows, returns: bool) 
     outward = inward
     if local.outward is not local.inward:
         outward = joined(local.outward, size.outward or size.inward, local.inward.own.num_rows)
-    return replace(local, inward=inward, outward=outward, compact=None)
+    return replace(local, inward=inward, outward=outward)
 
 
 def _numbered(pairs: Adjacency, count: int) -> Adjacency:

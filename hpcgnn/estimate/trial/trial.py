@@ -182,7 +182,7 @@ class Experiment:
         loops, edges, task = self.config.data.self_loops, self.plan.reads_edges, self.config.task.task
         how = degrees, self.spec, task, cap, loops, edges, comm, self.compared_with
         local = make_copy(small, *how)
-        seen = None if small.seen is None else replace(make_copy(small.seen, *how), compact=None)
+        seen = None if small.seen is None else make_copy(small.seen, *how)
         profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors()) if profiled else None
         loaded = held_bytes((local.inward, local.outward, local.features, local.labels, local.split), set())
         arguments = local, self.plan, comm, buffers, make_plugins, profile or unwatched
