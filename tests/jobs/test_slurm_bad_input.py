@@ -9,7 +9,7 @@ TRAIN = "bash jobs/train.sbatch --dry-run"
 STRONG = "bash jobs/strong_scaling.sh --dry-run --repeat 1"
 # name: (command, words of the line); {graph} has maps for 1, 2 and 4 ranks, {full} is a full file system, {file} a file
 CASES = {
-    "unknown site": (TRAIN + " --site nowhere --graph {graph} --run-dir r", "expected one of cray-ex, "),
+    "unknown site": (TRAIN + " --site nowhere --graph {graph} --run-dir r", "expected one of archer2, "),
     "no such partition": (TRAIN + ' --sbatch "--partition=none" --graph {graph} --run-dir r', "nvalid partition"),
     "more nodes than there are": (TRAIN + ' --sbatch "--nodes=9" --graph {graph} --run-dir r', "not available"),
     "zero tasks": (TRAIN + ' --sbatch "--ntasks=0" --graph {graph} --run-dir r', '"0" for --ntasks'),
