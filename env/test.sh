@@ -77,15 +77,13 @@ over_oneccl() {
     heading "parallel tests over oneCCL, $ranks ranks"
     over "$ranks" --transport oneccl tests/mpi/test_{stream,curves}.py -k "stream or gcn-undirected" "$@"
 }
-# Three lanes beside each other, which take about as long, so that no core is idle while a test waits. Each has some of the serial tests
-# and some of the parallel ones; those of jobs and of faults mostly wait. What the latter two say is shown at the end.
+# Four lanes beside each other: tests of jobs and faults mostly wait, and no core is idle meanwhile. The output of the first lane is
+# shown at once, that of the others at the end.
 first() {
     local code=0
     parallel 1 "$@" || code=$?
     parallel 2 "$@" || code=$?
-    heading "serial tests of kernels, tools, reports and pages"
-    part python -m pytest --ignore=tests/core --ignore=tests/mpi --ignore=tests/jobs --ignore=tests/faults \
-        --ignore=tests/kernels/test_sanitized.py "$@" || code=$?
+    parallel 3 "$@" || code=$?
     return "$code"
 }
 second() {
@@ -96,7 +94,6 @@ second() {
     part python -m pytest tests/core "$@" || code=$?
     heading "kernels under sanitizers"
     part python -m pytest tests/kernels/test_sanitized.py "$@" || code=$?
-    parallel 4 "$@" || code=$?
     return "$code"
 }
 third() {
@@ -107,15 +104,22 @@ third() {
     part python -m pytest tests/jobs "$@" || code=$?
     heading "faults"
     part python -m pytest tests/faults "$@" || code=$?
-    parallel 3 "$@" || code=$?
-    heading "three nodes of two ranks"
-    over 6 tests/mpi/test_node_buffers.py -k small "$@" || code=$?
     # A library of the other family: tags, threads and progress differ, and so does the launcher. Small files of messages, and whole jobs.
     time bash env/test-mpi.sh openmpi --ranks 2 --tests communicator,opening,stream,tma,curves,resume,evaluate -- \
         -k "$one_kind" "$@" || code=$?
     over_gloo 2 "$@" || code=$?
     over_gloo 3 "$@" || code=$?
     over_oneccl 3 "$@" || code=$?
+    return "$code"
+}
+fourth() {
+    local code=0
+    parallel 4 "$@" || code=$?
+    heading "three nodes of two ranks"
+    over 6 tests/mpi/test_node_buffers.py -k small "$@" || code=$?
+    heading "serial tests of kernels, tools, reports and pages"
+    part python -m pytest --ignore=tests/core --ignore=tests/mpi --ignore=tests/jobs --ignore=tests/faults \
+        --ignore=tests/kernels/test_sanitized.py "$@" || code=$?
     return "$code"
 }
 said=$(mktemp -d)
@@ -139,9 +143,10 @@ trap stop INT TERM
 lane first "$@"
 lane second "$@" > "$said/second" 2>&1
 lane third "$@" > "$said/third" 2>&1
+lane fourth "$@" > "$said/fourth" 2>&1
 code=0
 for each in "${lanes[@]}"; do wait "$each" || code=$?; done
-cat "$said/second" "$said/third"
+cat "$said/second" "$said/third" "$said/fourth"
 rm -rf "$said"
 [ "$code" = 0 ] || exit "$code"
 heading "all tests passed"

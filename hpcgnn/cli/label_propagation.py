@@ -33,7 +33,10 @@ def add_label_propagation(commands: Commands, choices: Choices | None) -> None:
     command.add_argument(
         "--alpha", type=part, metavar="A", default=0.9, help="part that comes from the neighbours (default: 0.9)"
     )
-    command.add_argument("--steps", type=steps, metavar="N", default=50, help="number of steps (default: 50)")
+    # `steps` is a key of the configuration.
+    command.add_argument(
+        "--steps", dest="propagations", type=steps, metavar="N", default=50, help="number of steps (default: 50)"
+    )
     command.add_argument(
         "-o", "--output", metavar="FILE", default="", help="also write the classes: .h5, .csv, .parquet or .npy"
     )
@@ -49,7 +52,9 @@ def process_label_propagation(arguments: argparse.Namespace, choices: Choices) -
     from hpcgnn.comm.launch.run import run
     from hpcgnn.outputs.files import check_name
 
-    request = Request(arguments.alpha, arguments.steps, arguments.output, arguments.probabilities, arguments.force)
+    request = Request(
+        arguments.alpha, arguments.propagations, arguments.output, arguments.probabilities, arguments.force
+    )
     request.check()
     if request.output:
         check_name("--output", request.output, int(request.probabilities))

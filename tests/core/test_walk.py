@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import hpcgnn
+from hpcgnn import kernels
 from hpcgnn.config import make_config
 from hpcgnn.kernels import native
 from hpcgnn.nn.spec import ModelSpec
@@ -18,17 +19,21 @@ FRAMES = 7
 
 
 @pytest.mark.parametrize("model", ["sage", "gcn"])
-def test_frames_of_a_hidden_layer(monkeypatch, model):
-    seen, gather = set(), native.Native.gather
+@pytest.mark.parametrize("kernel", ["convolve", "gather"])
+def test_frames_of_a_hidden_layer(monkeypatch, model, kernel):
+    """The kernel of a whole convolution, and the one that sums rows where that cannot serve."""
+    seen, function = set(), getattr(native.Native, kernel)
 
-    def noted(*arguments):
+    def noted(*arguments, **options):
         stack = [f.frame.f_code for f in inspect.stack() if ROOT in Path(f.filename).parents]
         names = [code.co_qualname for code in stack]
         if "Convolve.forward" in names and "Model.forward" in names:
-            seen.add((*names[: names.index("Model.forward") + 1][::-1], "Native.gather"))
-        return gather(*arguments)
+            seen.add((*names[: names.index("Model.forward") + 1][::-1], f"Native.{kernel}"))
+        return function(*arguments, **options)
 
-    monkeypatch.setattr(native.Native, "gather", noted)
+    monkeypatch.setattr(native.Native, kernel, noted)
+    if kernel == "gather":
+        monkeypatch.setattr(kernels, "convolves", lambda *matrices: False)
     values = {"graph": "g.h5", "model": model, "layers": 3, "hidden": 8, "task": "classification", "metric": "accuracy"}
     config = make_config({**values, "loss": "cross-entropy"}, registry_choices())
     toy_step(RunPlan.of(config, ModelSpec(model, 4, 8, 3, 3)))
