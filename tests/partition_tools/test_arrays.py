@@ -143,7 +143,7 @@ def test_ids_of_ones_own_are_kept(tmp_path):
         (([[0], [1]],), {"ranks": [1, 9]}, GraphError, "9 ranks are more than the 2 nodes"),
         (([[0], [1]],), {"fractions": (0.9, 0.9)}, GraphError, "sum to at most 1"),
         (([[0], [1]],), {"self_loops": "no"}, ConfigError, "self_loops must be one of"),
-        (([[0], [1]],), {"feature_dtype": "int8"}, ConfigError, "feature_dtype must be one of"),
+        (([[0], [1]],), {"feature_dtype": "int4"}, ConfigError, "feature_dtype must be one of"),
     ],
 )
 def test_mistakes_are_said_and_nothing_is_written(tmp_path, arguments, options, error, expected):
