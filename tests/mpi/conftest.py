@@ -11,6 +11,7 @@ import os
 import pickle
 import threading
 import time
+import zlib
 from types import SimpleNamespace
 
 import mpi4py
@@ -72,6 +73,11 @@ class Ranks:
 
 def pytest_addoption(parser):
     parser.addoption("--transport", choices=TRANSPORTS, default="polite", help="what the program's messages go through")
+    parser.addoption(
+        "--share-cases",
+        metavar="NAMES",
+        help="run each case of a test of three or more at 3 or at 4 ranks, by its name, but for files of these names",
+    )
 
 
 @pytest.hookimpl(trylast=True)  # after the terminal reporter is there
@@ -101,6 +107,24 @@ def pytest_unconfigure(config):
 def pytest_report_header(config):
     library = MPI.Get_library_version().split(chr(10))[0].strip()
     return f"MPI: {library}, {config.stash[RANKS].size} ranks, transport {config.getoption('--transport')}"
+
+
+def pytest_collection_modifyitems(config, items):
+    """With --share-cases, leave the cases of each test that the other number of ranks has."""
+    ranks, whole = config.stash[RANKS].size, config.getoption("--share-cases")
+    if whole is None:
+        return
+    assert ranks in (3, 4), "cases are shared by 3 and 4 ranks"
+    cases = {}
+    for item in items:
+        if item.path.stem.removeprefix("test_") not in whole.split():
+            cases.setdefault((item.path, item.function.__name__), []).append(item)
+    left = set()
+    for each in cases.values():
+        if len(each) > 2:
+            left.update(sorted(each, key=lambda item: zlib.crc32(item.nodeid.encode()))[ranks % 2 :: 2])
+    config.hook.pytest_deselected(items=list(left))
+    items[:] = [item for item in items if item not in left]
 
 
 def pytest_collection_finish(session):
