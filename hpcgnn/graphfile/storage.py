@@ -239,16 +239,13 @@ class GraphFile:
                 f"{self.path} has format version {attributes.get('format_version')}, this program reads "
                 f"versions {', '.join(map(str, READABLE))}; import the graph again, or use the program that wrote it"
             )
+        dense = "nodes/features" in self
         try:
-            return meta_of(attributes, self._feature_type())
+            return meta_of(attributes, str(self.dtype("nodes/features")) if dense else "float32")
         except (KeyError, ValueError, TypeError) as error:
             raise FormatError(
                 f"{self.path}: root attribute missing or unreadable: {error}; the file is corrupted"
             ) from error
-
-    def _feature_type(self) -> str:
-        """Return the type of dense features, float32 if there are none. Raises FormatError if it cannot be read."""
-        return str(self.dtype("nodes/features")) if "nodes/features" in self else "float32"
 
     def __contains__(self, name: str) -> bool:
         return self._find(name) is not None
