@@ -29,7 +29,10 @@ class Tree:
             self.set(key, value)
 
     def set(self, key, microjoules):
-        (self.folders[key] / "energy_uj").write_text(f"{microjoules}\n")
+        # In one step, as the kernel does: a thread may be reading.
+        new = self.folders[key] / "new"
+        new.write_text(f"{microjoules}\n")
+        new.rename(self.folders[key] / "energy_uj")
 
 
 TWO_SOCKETS = {
