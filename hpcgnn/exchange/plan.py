@@ -239,13 +239,13 @@ def _exchanged(plan: HaloPlan, values: torch.Tensor, comm: Communicator) -> torc
     values, held = peers.opened(plan.columns, values)
     outgoing = [
         (lane.receiver, plan.sending.part(lane.start, lane.stop).factors(values))
-        for offset, first, count in _parts(plan.send_counts)
+        for offset, first, count in parts(plan.send_counts)
         for lane in peers.outgoing(offset, first, count)
         if lane.sender == peers.rank
     ]
     incoming = [
         (lane.sender, halo[lane.start : lane.stop])
-        for offset, first, count in _parts(plan.receive_counts)
+        for offset, first, count in parts(plan.receive_counts)
         for lane in peers.incoming(offset, first, count)
         if lane.receiver == peers.rank
     ]
@@ -255,7 +255,7 @@ def _exchanged(plan: HaloPlan, values: torch.Tensor, comm: Communicator) -> torc
     return halo
 
 
-def _parts(counts: np.ndarray) -> Iterator[tuple[int, int, int]]:
+def parts(counts: np.ndarray) -> Iterator[tuple[int, int, int]]:
     """(ring offset, its first row, its rows) of the offsets with rows."""
     ends = np.cumsum(counts)
     return ((k + 1, int(ends[k] - counts[k]), int(counts[k])) for k in np.flatnonzero(counts).tolist())

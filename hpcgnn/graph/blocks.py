@@ -47,6 +47,12 @@ class Block:
         return len(self.indptr) - 1
 
     @property
+    def edge_rows(self) -> torch.Tensor:
+        """int32 (E,): the own row of each edge."""
+        stored = torch.arange(self.num_rows, dtype=torch.int32) if self.rows is None else self.rows
+        return torch.repeat_interleave(stored, torch.diff(self.indptr))
+
+    @property
     def span(self) -> tuple[int, int]:
         """(first, one past the last) of the rows that are stored."""
         if self.rows is None or self.num_rows == 0:
@@ -195,12 +201,11 @@ def transposed(block: Block) -> Block:
 
     Several edges between the same two nodes stay in their order. first_column is then the halo position of row 0.
     """
-    stored = torch.arange(len(block.indptr) - 1, dtype=torch.int32) if block.rows is None else block.rows
     order = torch.argsort(block.indices, stable=True)
     rows, counts = torch.unique_consecutive(block.indices[order], return_counts=True)
     indptr = torch.zeros(len(rows) + 1, dtype=torch.int64)
     torch.cumsum(counts, 0, out=indptr[1:])
-    columns = torch.repeat_interleave(stored, torch.diff(block.indptr))[order]
+    columns = block.edge_rows[order]
     weight, edge = (None if t is None else t[order] for t in (block.weight, block.edge))
     return Block(indptr, columns, rows, weight, block.first_column, edge)
 

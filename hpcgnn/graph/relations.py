@@ -21,7 +21,7 @@ def relation_weights(
     """(inward (E_p,), outward (E_p,)) of a LocalGraph that keeps its edges, in the order of their EdgeLists.
     Collective.
     """
-    rows = _rows(local.inward, local.num_owned)
+    rows = _rows(local.inward)
     inward, in_order, in_bounds = _by_type(_edges(local.inward), num_types)
     plan = local.outward.plan
     num_own = local.num_owned if plan.columns is None else plan.columns.num_rows
@@ -45,7 +45,7 @@ def odd_relations(local: LocalGraph, num_types: int) -> torch.Tensor:
     """int64 (2,): of how many pairs of an own node and a type of its in-edges the weights sum to less than 0, and to 0.
     Local.
     """
-    rows = _rows(local.inward, local.num_owned)
+    rows = _rows(local.inward)
     weight, order, bounds = _by_type(_edges(local.inward), num_types)
     counts = torch.zeros(2, dtype=torch.int64)
     for kind in range(num_types):
@@ -75,12 +75,11 @@ def _edges(adjacency: Adjacency) -> EdgeList:
     return adjacency.edges
 
 
-def _rows(adjacency: Adjacency, num_owned: int) -> torch.Tensor:
+def _rows(adjacency: Adjacency) -> torch.Tensor:
     """int32 (E_p,): the own row of each edge."""
     rows = torch.empty(_edges(adjacency).count, dtype=torch.int32)
     for block in (adjacency.own, *adjacency.halo):
-        stored = torch.arange(num_owned, dtype=torch.int32) if block.rows is None else block.rows
-        rows[_places(block)] = torch.repeat_interleave(stored, torch.diff(block.indptr))
+        rows[_places(block)] = block.edge_rows
     return rows
 
 

@@ -40,8 +40,7 @@ class Known:
         found = [(pool.rows * size + pool.places).numpy()]
         for block, ids in edges:
             places = places_in(pool.ids, ids)[block.indices.long()]
-            stored = torch.arange(num_owned) if block.rows is None else block.rows.long()
-            rows = torch.repeat_interleave(stored, torch.diff(block.indptr))
+            rows = block.edge_rows.long()
             hit = places >= 0
             found.append(np.unique((rows[hit] * size + places[hit]).numpy()))
         pairs = np.unique(np.concatenate(found))

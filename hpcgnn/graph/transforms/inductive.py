@@ -53,8 +53,7 @@ def _degrees(adjacency: Adjacency) -> torch.Tensor:
     total = torch.zeros(len(adjacency.degree), dtype=torch.float64)
     size = torch.zeros_like(total)
     for block in (adjacency.own, *adjacency.halo):
-        rows = torch.arange(len(total)) if block.rows is None else block.rows.long()
-        rows = torch.repeat_interleave(rows, torch.diff(block.indptr))
+        rows = block.edge_rows
         weight = torch.ones(len(rows), dtype=torch.float64) if block.weight is None else block.weight.double()
         total.index_add_(0, rows, weight)
         size.index_add_(0, rows, weight.abs())

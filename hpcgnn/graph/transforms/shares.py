@@ -15,10 +15,11 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.historical import Crossing, Part
-from hpcgnn.exchange.plan import HaloPlan, gather_halo
-from hpcgnn.graph.blocks import Block, joined, sampled, transposed
+from hpcgnn.exchange.plan import gather_halo, parts
+from hpcgnn.graph.blocks import Block, sampled, transposed
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.transforms.inductive import rows_of
+from hpcgnn.graph.transforms.subgraphs import edges_of
 from hpcgnn.memory.shelf import OnDisk
 
 # As in pruning.py.
@@ -85,14 +86,16 @@ def split_in_shares(
     """The Shares of a rank. Collective. share: int64 (n_p,), below `count`; features: whether they need their own."""
     plan, n = local.inward.plan, local.num_owned
     of_halo = gather_halo(plan, share, comm)
+    of_columns = torch.cat([share, of_halo])
+    rows_to = [(plan.dest(k), plan.rows_to(k)) for k, _, _ in parts(plan.send_counts)]
     members = [torch.nonzero(share == number).squeeze(1) for number in range(count)]
     made = []
     for number, (rows, block) in enumerate(zip(members, _blocks(local.inward, members), strict=True)):
-        near = transposed(sampled(block, torch.cat([share, of_halo]) == number, 0, renumber=False))
-        sent = _nonempty((plan.dest(k), to[share[to.long()] == number]) for k, to in _sent(plan))
+        near = transposed(sampled(block, of_columns == number, 0, renumber=False))
+        sent = _nonempty((rank, to[share[to.long()] == number]) for rank, to in rows_to)
         received = _nonempty(
-            (plan.source(k), (n + first + torch.nonzero(of_halo[first:last] == number).squeeze(1)).int())
-            for k, first, last in _received(plan)
+            (plan.source(k), (n + first + torch.nonzero(of_halo[first : first + size] == number).squeeze(1)).int())
+            for k, first, size in parts(plan.receive_counts)
         )
         assert near.rows is not None, "a transposed block says which rows it stores"
         used = [(rank, torch.isin(columns, near.rows).byte()) for rank, columns in received]
@@ -112,38 +115,20 @@ def split_in_shares(
     return made
 
 
-def _nonempty(parts: Iterable[Part]) -> list[Part]:
-    return [part for part in parts if len(part[1])]
-
-
-def _sent(plan: HaloPlan) -> list[tuple[int, torch.Tensor]]:
-    """[(ring offset, own rows)]."""
-    return [(k, plan.rows_to(k)) for k in range(1, plan.size) if plan.send_counts[k - 1]]
-
-
-def _received(plan: HaloPlan) -> list[tuple[int, int, int]]:
-    """[(ring offset, the first of its rows in the halo, one past the last)]."""
-    ends = plan.receive_counts.cumsum().tolist()
-    return [(k, ends[k - 1] - int(plan.receive_counts[k - 1]), ends[k - 1]) for k in range(1, plan.size)]
+def _nonempty(found: Iterable[Part]) -> list[Part]:
+    return [part for part in found if len(part[1])]
 
 
 def _blocks(adjacency: Adjacency, members: Sequence[torch.Tensor]) -> list[Block]:
     """The Block of all edges of each of these sets of own rows."""
-    found, n = (adjacency.own, *adjacency.halo), adjacency.own.num_rows
+    (rows, columns, weight, edge), n = edges_of(adjacency), adjacency.own.num_rows
     place = torch.empty(n, dtype=torch.int32)
     place[torch.cat(list(members))] = torch.arange(n, dtype=torch.int32)
-    ends = [_stored(block, n).repeat_interleave(torch.diff(block.indptr)) for block in found]
-    columns = torch.cat(
-        [block.indices if block.first_column is None else block.indices + (n + block.first_column) for block in found]
-    )
-    to = place[torch.cat(ends)]
+    to = place[rows]
     order = torch.argsort(to, stable=True)
     counts = torch.bincount(to, minlength=n)
-    columns = columns[order]
-    weight, edge = (
-        None if each is None else each[order]
-        for each in (joined([b.weight for b in found]), joined([b.edge for b in found]))
-    )
+    columns = columns[order].int()
+    weight, edge = (None if each is None else each[order] for each in (weight, edge))
     made, first = [], 0
     for of_row in counts.split([len(each) for each in members]):
         filled = of_row > 0
@@ -161,10 +146,6 @@ def _blocks(adjacency: Adjacency, members: Sequence[torch.Tensor]) -> list[Block
             )
         )
     return made
-
-
-def _stored(block: Block, n: int) -> torch.Tensor:
-    return torch.arange(n) if block.rows is None else block.rows.long()
 
 
 def _local(local: LocalGraph, rows: torch.Tensor, block: Block, features: bool) -> LocalGraph:

@@ -32,7 +32,7 @@ def with_halo(local: LocalGraph, comm: Communicator) -> LocalGraph:
     """
     plan, owned = local.inward.plan, local.num_owned
     nodes = owned + plan.num_halo
-    rows, columns, weight, edge = _edges(local.inward, owned)
+    rows, columns, weight, edge = edges_of(local.inward)
     kept = local.inward.edges
     degree_in = torch.cat([local.inward.degree, local.inward.degree.new_zeros(plan.num_halo)])
     degree_out = torch.cat([local.outward.degree, gather_halo(plan, local.outward.degree, comm)])
@@ -56,15 +56,14 @@ def induced(local: LocalGraph) -> LocalGraph:
     return replace(local, inward=inward, outward=outward, num_nodes=local.num_owned, compact=None)
 
 
-def _edges(
-    adjacency: Adjacency, owned: int
+def edges_of(
+    adjacency: Adjacency,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
     """(rows, columns int64 (E,), weight, place in the edge list or None) of all edges; columns of the halo count on
     from the own nodes.
     """
-    blocks = (adjacency.own, *adjacency.halo)
-    stored = [torch.arange(owned) if block.rows is None else block.rows.long() for block in blocks]
-    rows = torch.cat([torch.repeat_interleave(s, torch.diff(b.indptr)) for s, b in zip(stored, blocks, strict=True)])
+    blocks, owned = (adjacency.own, *adjacency.halo), adjacency.own.num_rows
+    rows = torch.cat([block.edge_rows for block in blocks]).long()
     shifts = [0 if b.first_column is None else owned + b.first_column for b in blocks]
     columns = torch.cat([b.indices.long() + shift for b, shift in zip(blocks, shifts, strict=True)])
     return rows, columns, joined([b.weight for b in blocks]), joined([b.edge for b in blocks])
@@ -89,7 +88,7 @@ def _adjacency(
 
 def _alone(adjacency: Adjacency) -> Adjacency:
     block, kept = adjacency.own, adjacency.edges
-    rows = torch.repeat_interleave(torch.arange(len(block.indptr) - 1), torch.diff(block.indptr))
+    rows = block.edge_rows.long()
     weight = torch.ones(block.num_edges) if block.weight is None else block.weight
     degree = torch.from_numpy(weight_sums(rows.numpy(), weight.double().numpy(), len(block.indptr) - 1))
     if kept is not None:
