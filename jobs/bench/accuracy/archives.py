@@ -62,3 +62,11 @@ def import_graph(arrays, folder, ranks):
         quietly([*tool, "import", folder / "graph.npz", "-o", path])
         quietly([*tool, "partition", path, "--ranks", ranks])
     return path
+
+
+def add_shape(parser):
+    """Options of the model's shape and of the graph's columns, the same for all benches of accuracy."""
+    parser.add_argument("--columns", type=int, default=64, help="of features in CSR form (default: 64)")
+    for name, default in (("layers", 2), ("hidden", 64), ("heads", 4)):
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"default: {default}; heads are gat's")
+    parser.add_argument("--dropout", type=float, default=0.5, help="default: 0.5")

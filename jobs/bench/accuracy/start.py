@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path[1:1] = [str(Path(__file__).resolve().parents[up]) for up in (1, 3)]  # shared parts, this checkout
 
-from archives import import_graph, read_graph
+from archives import add_shape, import_graph, read_graph
 from shared.launched import parallel, quietly
 from tabulate import tabulate
 
@@ -118,10 +118,7 @@ def parse():
     parser.add_argument("--every", type=int, default=5, help="epochs between evaluations (default: 5)")
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds, 0, 1, 2, … (default: 3)")
     parser.add_argument("--ranks", type=int, default=1, help="MPI ranks of hpcgnn (default: 1)")
-    parser.add_argument("--columns", type=int, default=64, help="of features in CSR form (default: 64)")
-    for name, default in (("layers", 2), ("hidden", 64), ("heads", 4)):
-        parser.add_argument(f"--{name}", type=int, default=default, help=f"default: {default}; heads are gat's")
-    parser.add_argument("--dropout", type=float, default=0.5, help="default: 0.5")
+    add_shape(parser)
     parser.add_argument("--lr", type=float, default=0.01, help="default: 0.01")
     parser.add_argument("--out", type=Path, default=Path("runs/accuracy-start"), help="default: runs/accuracy-start")
     options = parser.parse_args()

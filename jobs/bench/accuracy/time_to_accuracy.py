@@ -31,7 +31,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 sys.path[1:1] = [str(ROOT / "jobs" / "bench"), str(ROOT)]  # shared parts, this checkout
 
-from archives import import_graph, read_graph
+from archives import add_shape, import_graph, read_graph
 from comparison.environments import Absent, peer_python
 from shared.launched import parallel
 from shared.processes import Failed, clean_environment, run
@@ -242,10 +242,7 @@ def parse():
     parser.add_argument("--every", type=int, default=1, help="epochs between evaluations (default: 1)")
     parser.add_argument("--ranks", type=int, default=1, help="of hpcgnn (default: 1)")
     parser.add_argument("--threads", type=int, default=1, help="of a rank, and of a peer (default: 1)")
-    parser.add_argument("--columns", type=int, default=64, help="of features in CSR form (default: 64)")
-    for name, default in (("layers", 2), ("hidden", 64), ("heads", 4)):
-        parser.add_argument(f"--{name}", type=int, default=default, help=f"default: {default}; heads are gat's")
-    parser.add_argument("--dropout", type=float, default=0.5, help="default: 0.5")
+    add_shape(parser)
     parser.add_argument("--timeout", type=float, default=3600, help="seconds of a run (default: 3600)")
     parser.add_argument("--environments", type=Path, default=ROOT / "build" / "bench-envs", help="of the peers")
     parser.add_argument("--out", type=Path, default=Path("runs/time-to-accuracy"), help="default: %(default)s")
