@@ -17,6 +17,18 @@ def row_bytes(dtype, columns):
     return 4 + (columns if dtype == "int8" else -(-columns * BITS[dtype] // 8))
 
 
+def exact_in_int8(num_nodes, shape):
+    """(projected (n, columns + 2 heads), gy (n, columns)), float64: features and gradients are whole numbers that int8
+    has, with a scale of 1 for each row.
+    """
+    random = np.random.default_rng(3)
+    projected = torch.from_numpy(random.standard_normal((num_nodes, shape.columns + 2 * shape.heads)))
+    gy = torch.from_numpy(random.integers(-127, 128, (num_nodes, shape.columns))).double()
+    projected[:, : shape.columns] = torch.from_numpy(random.integers(-127, 128, (num_nodes, shape.columns)))
+    projected[:, 0], gy[:, 0] = 127, 127  # the scale of a row is then 1
+    return projected, gy
+
+
 def bfloat(x, up):
     """float64: the bfloat16 next to x (…,) that is not above it (up -1), or not below it (up 1)."""
     bits = x.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)

@@ -21,7 +21,7 @@ from hpcgnn.offload.features import Placing, place, reads_of_epoch
 from hpcgnn.ops.row_tiles import tiles_of
 from hpcgnn.report.read import read_rank_records
 
-from .training import CHOICES, FEATURES, build_trainer, configure, make_graphs
+from .training import CHOICES, FEATURES, configure, make_graphs, trained
 
 TILE = 64
 ALL_KEEP = {"hidden": 16, "layers": 2, "keep_input": "always"}
@@ -44,16 +44,6 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(shelf_module, "REQUEST", 2 * TILE * FEATURES * 4)
     with tiles_of(TILE):
         yield
-
-
-def trained(comm, config, shelf=None):
-    """(losses, metrics, parameters, the Trainer) after some steps."""
-    trainer = build_trainer(comm, config, "metis", shelf=shelf)
-    losses = []
-    for stage in range(len(trainer.stages)):
-        trainer.begin_stage(stage, 2 * stage)
-        losses += [trainer.step(2 * stage + step) for step in range(2)]
-    return losses, repr(trainer.evaluate()), [p.detach().clone() for p in trainer.model.parameters()], trainer
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -17,7 +17,7 @@ from hpcgnn.ops.operators import Attention
 from hpcgnn.schedules.full_halo import FullHalo
 
 from .gathering import whole
-from .narrowing import DTYPES, factors, narrowed, row_bytes
+from .narrowing import DTYPES, exact_in_int8, factors, narrowed, row_bytes
 from .small import stored
 from .test_attention import KEY, P, right
 from .training import CLASSES, FEATURES, build_trainer, configure, make_graphs
@@ -83,11 +83,7 @@ def test_only_features_of_attention_are_narrowed(comm, session_path, dtype):
     graph, where, file = stored(comm, session_path, "random directed")
     for map_name, rows in (("dealt", 1000), ("one empty", 4)):
         local = graphs.load(file, where.maps[map_name], comm, cap=rows)
-        random = np.random.default_rng(3)
-        projected = torch.from_numpy(random.standard_normal((graph.num_nodes, shape.columns + 2 * shape.heads)))
-        gy = torch.from_numpy(random.integers(-127, 128, (graph.num_nodes, shape.columns))).double()
-        projected[:, : shape.columns] = torch.from_numpy(random.integers(-127, 128, (graph.num_nodes, shape.columns)))
-        projected[:, 0], gy[:, 0] = 127, 127  # the scale of a row is then 1
+        projected, gy = exact_in_int8(graph.num_nodes, shape)
         policy = make_policy(comm, local, dtype, 4 * rows * (8 * (shape.columns + 4 * shape.heads) + 32))
         mine = projected[local.original_id].requires_grad_()
         policy.operator(Attention(shape))  # the ids of the halo are fetched once, before

@@ -9,7 +9,7 @@ from hpcgnn.errors import ConfigError, ScratchError
 from hpcgnn.memory.scratch import Scratch
 from hpcgnn.memory.shelf import OnDisk, Shelf
 
-from .training import FEATURES, build_trainer, configure, make_graphs
+from .training import FEATURES, build_trainer, configure, make_graphs, trained
 
 TYPES = {"float16": torch.float16, "int8": torch.int8}
 CASES = {
@@ -43,26 +43,16 @@ def files(comm, session_path):
     return paths
 
 
-def trained(comm, config, shelf=None):
-    """(losses and metrics, parameters, the Trainer)."""
-    trainer = build_trainer(comm, config, "metis", shelf=shelf)
-    found = []
-    for stage in range(len(trainer.stages)):
-        trainer.begin_stage(stage, 2 * stage)
-        found += [trainer.step(2 * stage + step) for step in range(2)]
-    return [*found, repr(trainer.evaluate())], [p.detach().clone() for p in trainer.model.parameters()], trainer
-
-
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("name", CASES)
 def test_the_bits_of_widened_features(comm, files, name, kind):
     options = {"hidden": 16, "layers": 2, "keep_input": "always", **CASES[name]}
     held, wide = (trained(comm, configure(path, **options)) for path in files[kind])
-    features = held[2].local.features
-    assert features.dtype == TYPES[kind] and wide[2].local.features.dtype == torch.float32
-    assert features.untyped_storage().nbytes() == held[2].local.num_owned * FEATURES * TYPES[kind].itemsize
-    assert held[0] == wide[0]
-    assert all(torch.equal(a, b) for a, b in zip(held[1], wide[1], strict=True))
+    features = held[3].local.features
+    assert features.dtype == TYPES[kind] and wide[3].local.features.dtype == torch.float32
+    assert features.untyped_storage().nbytes() == held[3].local.num_owned * FEATURES * TYPES[kind].itemsize
+    assert held[:2] == wide[:2]
+    assert all(torch.equal(a, b) for a, b in zip(held[2], wide[2], strict=True))
 
 
 @pytest.mark.parametrize("name", ["sage", "gat"])
@@ -70,10 +60,10 @@ def test_narrow_on_disk(comm, files, tmp_path, name):
     options = {"hidden": 16, "layers": 2, "keep_input": "always", **CASES[name]}
     shelves = [None, lambda arena: Shelf(Scratch(str(tmp_path), ScratchError), arena, 64, 16, True)]
     memory, disk = (trained(comm, configure(files["float16"][0], **options), shelf) for shelf in shelves)
-    features = disk[2].local.features
+    features = disk[3].local.features
     assert isinstance(features, OnDisk) and features.dtype == torch.float16
-    assert memory[0] == disk[0]
-    assert all(torch.equal(a, b) for a, b in zip(memory[1], disk[1], strict=True))
+    assert memory[:2] == disk[:2]
+    assert all(torch.equal(a, b) for a, b in zip(memory[2], disk[2], strict=True))
 
 
 def test_others_are_widened(comm, files):
@@ -89,8 +79,8 @@ def test_a_narrow_aggregate(comm, files, caplog, dtype, most):
     """It is rounded once, and the log has by how much."""
     options = {"model": "sage", "hidden": 16, "layers": 2, "dropout": 0.5}
     with caplog.at_level("INFO", "hpcgnn"):
-        narrow = trained(comm, configure(files["float16"][0], keep_input_dtype=dtype, **options))[2]
-    wide = trained(comm, configure(files["float16"][0], **options))[2]
+        narrow = trained(comm, configure(files["float16"][0], keep_input_dtype=dtype, **options))[3]
+    wide = trained(comm, configure(files["float16"][0], **options))[3]
     kept, exact = (trainer.constants["input aggregate"] for trainer in (narrow, wide))
     assert torch.equal(kept, exact.to(narrow.model.spec.aggregate))
     (told,) = [record.args for record in caplog.records if record.msg.startswith("kept aggregate")]

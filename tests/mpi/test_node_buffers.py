@@ -23,7 +23,7 @@ from hpcgnn.schedules.full_halo import FullHalo
 from . import small
 from .gathering import whole
 from .linear import check_linear
-from .narrowing import DTYPES, row_bytes
+from .narrowing import DTYPES, exact_in_int8, row_bytes
 from .nodes import emulated
 from .test_attention import KEY, P, right
 from .test_halo_dtype import SEED, arrived
@@ -163,11 +163,7 @@ def test_what_returns_is_summed_in_the_node(comm, session_path, nodes, dtype):
     node = node_of(comm, way)
     for map_name, cap in (("dealt", 1000), ("one empty", 4)):
         local = read(comm, memory, file, where.maps[map_name], cap, returns=True, widens=dtype != "fp32")
-        random = np.random.default_rng(3)
-        projected = torch.from_numpy(random.standard_normal((graph.num_nodes, shape.columns + 2 * shape.heads)))
-        gy = torch.from_numpy(random.integers(-127, 128, (graph.num_nodes, shape.columns))).double()
-        projected[:, : shape.columns] = torch.from_numpy(random.integers(-127, 128, (graph.num_nodes, shape.columns)))
-        projected[:, 0], gy[:, 0] = 127, 127  # the scale of a row is then 1
+        projected, gy = exact_in_int8(graph.num_nodes, shape)
         policy = policy_of(comm, local, dtype, 4 * cap * (8 * (shape.columns + 4 * shape.heads) + 32))
         mine = projected[local.original_id].requires_grad_()
         policy.operator(Attention(shape))
