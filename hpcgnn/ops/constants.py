@@ -21,7 +21,7 @@ from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, sum_type, tiles_or_al
 class Constants:
     """Matrices (n_p, F_k), functions that drop their entries or None, and the rows to read: int32 (m,), or None for
     all.
-    dtype: computing dtype.
+    dtype: computing dtype; wide: whether all rows are given in it, and none in a type that products widen.
     """
 
     inputs: tuple[torch.Tensor | OnDisk, ...]
@@ -29,6 +29,7 @@ class Constants:
     outputs: torch.Tensor | None
     dtype: torch.dtype
     arena: Arena
+    wide: bool = False
 
     @property
     def count(self) -> int:
@@ -40,7 +41,8 @@ class Constants:
         they may be all at once, where nothing is done to them and there are many threads.
         """
         types = [
-            self.dtype if drop else read_type(x, self.dtype) for x, drop in zip(self.inputs, self.drops, strict=True)
+            self.dtype if drop or self.wide else read_type(x, self.dtype)
+            for x, drop in zip(self.inputs, self.drops, strict=True)
         ]
         same = [isinstance(x, torch.Tensor) and x.dtype == t for x, t in zip(self.inputs, types, strict=True)]
         as_they_are = self.outputs is None and not any(self.drops) and all(same)
@@ -100,7 +102,7 @@ class ConstantRows:
 
     def tiles(self) -> Iterator[tuple[slice, torch.Tensor]]:
         """Yield (rows, these rows after dropout); valid only until the next."""
-        for rows, (part,) in Constants((self._x,), (self._drop,), None, self.dtype, self._arena).dropped():
+        for rows, (part,) in Constants((self._x,), (self._drop,), None, self.dtype, self._arena, True).dropped():
             yield rows, part
 
 

@@ -6,12 +6,15 @@ import pytest
 import torch
 
 from hpcgnn.errors import ConfigError, ScratchError
+from hpcgnn.graphfile import bfloat16
+from hpcgnn.graphfile.bfloat16 import rounded
+from hpcgnn.graphfile.chunks import write_rows
 from hpcgnn.memory.scratch import Scratch
 from hpcgnn.memory.shelf import OnDisk, Shelf
 
 from .training import FEATURES, build_trainer, configure, make_graphs, trained
 
-TYPES = {"float16": torch.float16, "int8": torch.int8}
+TYPES = {"float16": torch.float16, "int8": torch.int8, "bfloat16": torch.bfloat16}
 CASES = {
     "gcn": {"model": "gcn", "dropout": 0.3},
     "sage": {"model": "sage", "dropout": 0.5, "prune": "auto"},
@@ -36,9 +39,11 @@ def files(comm, session_path):
                 with h5py.File(path, "r+") as file:
                     rows = file["nodes/features"][:]
                     rows = np.maximum(np.rint(4 * rows), 0) if name == "int8" else rows
-                    chunks = file["nodes/features"].chunks
                     del file["nodes/features"]
-                    file.create_dataset("nodes/features", data=rows.astype(name).astype(dtype), chunks=chunks)
+                    numbers = rounded(rows) if name == bfloat16.NAME else rows.astype(name)
+                    halved = dtype == bfloat16.NAME
+                    held = numbers if halved else numbers.astype(dtype)
+                    write_rows(file, "nodes/features", held, lambda: None, None, 8, halved)
     comm.barrier()
     return paths
 
