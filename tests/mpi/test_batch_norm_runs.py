@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.app.train import run_identity
+from hpcgnn.app.restart import run_identity
 from hpcgnn.engine.checkpoint import check_identity
 from hpcgnn.errors import CheckpointError
 from hpcgnn.graphfile.storage import GraphFile
