@@ -32,7 +32,7 @@ log = logging.getLogger("hpcgnn")
 WIDEST = 512
 
 
-def load(
+def load(  # noqa: PLR0913 - callers name them
     path: str | Path,
     *,
     self_loops: str | None = None,
