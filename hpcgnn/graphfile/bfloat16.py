@@ -26,6 +26,11 @@ def stored_type() -> h5py.Datatype:
     return h5py.Datatype(_described())
 
 
+def itemsize(dtype: Any) -> int:
+    """Bytes of a number of this type: numpy's, or `stored_type()`."""
+    return dtype.id.get_size() if isinstance(dtype, h5py.Datatype) else np.dtype(dtype).itemsize
+
+
 def is_bfloat16(dataset: Any) -> bool:
     """Whether an h5py dataset has such numbers, which h5py shows as float32."""
     kind = dataset.id.get_type()

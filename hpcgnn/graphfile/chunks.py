@@ -8,7 +8,6 @@ no larger than a mean cluster, down to a page.
 from collections.abc import Callable
 from typing import Any
 
-import h5py
 import numpy as np
 
 from hpcgnn.graphfile import bfloat16
@@ -25,10 +24,9 @@ Progress = Callable[[int], object]
 def create_dataset(group: Any, name: str, shape: tuple[int, ...], dtype: Any, clusters: int = 1) -> Any:
     """A chunked, checksummed dataset. One axis is resizable so that empty arrays can be chunked too. Texts are packed,
     being padding for the most part. clusters: into how many runs of rows its readers may take it apart.
-    dtype: as numpy has it, or an h5py.Datatype.
+    dtype: as numpy has it, or bfloat16.stored_type().
     """
-    size = dtype.id.get_size() if isinstance(dtype, h5py.Datatype) else np.dtype(dtype).itemsize
-    row_bytes = max(1, int(np.prod(shape[1:], dtype=np.int64)) * size)
+    row_bytes = max(1, int(np.prod(shape[1:], dtype=np.int64)) * bfloat16.itemsize(dtype))
     of_cluster = max(shape[0] // max(1, clusters), LEAST_CHUNK_BYTES // row_bytes)
     rows = max(1, min(max(shape[0], 1), CHUNK_BYTES // row_bytes, of_cluster))
     chunks, packing = (rows, *(max(1, s) for s in shape[1:])), 1 if getattr(dtype, "kind", "") == "S" else None
