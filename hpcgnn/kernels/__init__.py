@@ -24,6 +24,7 @@ from .narrowing import narrow, widen
 from .products import multiply
 from .projection import Elu, one_pass, project, project_backward
 from .randomness import random_words, stream_key
+from .scores import RowScores, score_backward, score_forward, scores_rows
 
 __all__ = [
     "FLOATS",
@@ -33,6 +34,7 @@ __all__ = [
     "Columns",
     "Elu",
     "Gathering",
+    "RowScores",
     "add_rows",
     "attend_backward",
     "attend_finish",
@@ -62,6 +64,9 @@ __all__ = [
     "project_backward",
     "random_words",
     "relu_gradient",
+    "score_backward",
+    "score_forward",
+    "scores_rows",
     "stream_key",
     "watched",
     "widen",

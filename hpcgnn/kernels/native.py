@@ -123,7 +123,7 @@ class Native:
             "denominator": denominator,
         }
         tensors |= {"indices": indices, "rows": rows, "edge_term": edge_term, "bias": bias}
-        self._attend(self._library.hg_attend_forward, y, indptr, tensors, heads, slope, rule, complete=complete)
+        self.attend("hg_attend_forward", y, indptr, tensors, heads, slope, rule, complete=complete)
 
     def attend_backward(
         self, gz: Tensor, ga_src: Tensor, ga_dst: Tensor, z_src: Tensor, remote: Tensor, indptr: Tensor,
@@ -134,13 +134,13 @@ class Native:
         tensors: dict[str, Tensor | None] = {"streamed": remote, "own": z_src, "ga_src": ga_src, "ga_dst": ga_dst}
         tensors |= {"returns": returns}
         tensors |= {"indices": indices, "rows": rows, "edge_term": edge_term, "bias": bias, "g_edge_term": g_edge_term}
-        self._attend(
-            self._library.hg_attend_backward, gz, indptr, tensors, heads, slope, rule, shared=shared, complete=complete
+        self.attend(
+            "hg_attend_backward", gz, indptr, tensors, heads, slope, rule, shared=shared, complete=complete
         )
 
-    def _attend(
+    def attend(
         self,
-        function: Function,
+        function: str,
         sums: Tensor,
         indptr: Tensor,
         tensors: dict[str, Tensor | None],
@@ -163,7 +163,7 @@ class Native:
             type=ELEMENT_CODES[sums.dtype],
             **more,
         )
-        if function(*self._how(), arguments):
+        if getattr(self._library, function)(*self._how(), arguments):
             raise MemoryError("attention: no memory for the partial results of a block")
 
     def drop_edges(

@@ -98,7 +98,8 @@
 #define HG_NARROW(type) {range_of_##type, levels_of_row_##type, widen_row_##type}
 #define HG_ATTENTION(type)                                                                                             \
     {forward_rows_##type, forward_chunk_##type, forward_merge_##type, backward_rows_##type, backward_chunk_##type,      \
-     backward_merge_##type}
+     backward_merge_##type, score_rows_##type, score_chunk_##type, score_merge_##type, score_return_##type,            \
+     score_add_##type}
 #define HG_BETWEEN_LAYERS(type) {elu_##type, elu_gradient_##type, normalise_##type, bias_gradient_##type}
 
 const hg_kernels HG_TABLE = {
