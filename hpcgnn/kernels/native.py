@@ -134,9 +134,7 @@ class Native:
         tensors: dict[str, Tensor | None] = {"streamed": remote, "own": z_src, "ga_src": ga_src, "ga_dst": ga_dst}
         tensors |= {"returns": returns}
         tensors |= {"indices": indices, "rows": rows, "edge_term": edge_term, "bias": bias, "g_edge_term": g_edge_term}
-        self.attend(
-            "hg_attend_backward", gz, indptr, tensors, heads, slope, rule, shared=shared, complete=complete
-        )
+        self.attend("hg_attend_backward", gz, indptr, tensors, heads, slope, rule, shared=shared, complete=complete)
 
     def attend(
         self,

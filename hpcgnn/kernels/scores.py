@@ -1,12 +1,12 @@
 """Attention over blocks of the adjacency whose scores are made of whole rows, as of GATv2 and of transformers.
 
-S. Brody et al., "How Attentive are Graph Attention Networks?", ICLR 2022; Y. Shi et al., "Masked Label Prediction", IJCAI
-2021. The softmax is formed online as in attention.py, `score_forward` once per block, then `attend_finish`. The gradient is
-formed at the owner of the destinations, `score_backward` once per block; a row returns to each source. Scores and weights
-exist for a few edges at a time only, or for a wave of edges where there are several threads.
+S. Brody et al., "How Attentive are Graph Attention Networks?", ICLR 2022; Y. Shi et al., "Masked Label Prediction",
+IJCAI 2021. The softmax is formed online as in attention.py: `score_forward` once per block, then `attend_finish`. The
+gradient is formed at the owner of the destinations, `score_backward` once per block, and a row returns to each source.
+Scores and weights exist for a few edges at a time only, or for a wave of edges where there are several threads.
 
-Only the compiled library has these kernels (`scores_rows`). Without it the general rule (ops/propagate.py) does the same,
-with the same draws of dropout.
+Only the compiled library has these kernels (`scores_rows`). Without it the general rule (ops/propagate.py) does the
+same, with the same draws of dropout.
 """
 
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ class RowScores:
 
     Attributes:
         heads: their number H.
-        attention: (F,) for a call of the kernels, for <attention, LeakyReLU(x + z)>, where z is the value as well; None: <x, z>, with the values in
-            another F columns of the sources' rows.
+        attention: (F,) for <attention, LeakyReLU(x + z)>, where z is the value as well; None: <x, z>, with the values
+            in another F columns of the sources' rows.
         slope: of LeakyReLU.
         dropout: None or (p, key, dst_ids (n,) int64, src_ids (columns,) int64); see `ops.softmax`.
     """
@@ -131,13 +131,13 @@ def score_backward(
 
         g_value[e, h] = m alpha gy[i, h];  g_score[e, h] = alpha (<gy[i, h], m value[j, h]> - <gy[i, h], y[i, h]>)
 
-    Both inner products are rounded alike, so that their difference is 0 where one edge outweighs the others. Results do not
-    depend on the number of threads, bit for bit.
+    Both inner products are rounded alike, so that their difference is 0 where one edge outweighs the others. Results do
+    not depend on the number of threads, bit for bit.
 
     Args:
         scores: RowScores, as forwards.
-        gradients: (g_x (n, F), g_source or None, g_attention (F,) or None), added to; g_source has a row for each column,
-            or as many as `returns` names.
+        gradients: (g_x (n, F), g_source or None, g_attention (F,) or None), added to; g_source has a row for each
+            column, or as many as `returns` names.
         saved: (x, gy, y, top, share): (n, F) three times, (n, H) twice, the last two of `attend_finish`.
         source, indptr, indices, rows: as forwards.
         returns: (E,) int32 or None: the row of g_source that each edge adds to, in place of its column.

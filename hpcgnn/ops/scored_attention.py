@@ -1,8 +1,8 @@
-"""Attention whose scores are made of whole rows (GATv2, transformers), by compiled kernels on the streams of the general rule.
+"""Attention whose scores are made of whole rows (GATv2, transformers): kernels on the streams of the general rule.
 
 It does what `Propagation` does for a message function and the softmax reducer. The same rows travel, the same rows
-return, and dropout draws the same. But a block's edges are one call of a kernel. So nothing is made for each tile in
-Python, and nothing per edge is kept but for a wave of edges. Saved are the rows, y, and two numbers per row and head.
+return, and dropout draws the same. But a block's edges are one call of a kernel. So Python makes nothing for each tile,
+and nothing per edge is kept but for a wave of edges. Saved are the rows, y, and two numbers per row and head.
 """
 
 from dataclasses import replace
