@@ -2,8 +2,8 @@
 head.
 
 If the graph has edge features, W_e e_ij is added to k_j and to v_j (its eq. 3 with edges). A halo row carries [k | v],
-so that it costs 2F numbers forwards. The general operator needs 4F backwards: it fetches them again, and returns their
-gradients (F = heads × width).
+so that it costs 2F numbers forwards. The gradient needs 4F: it fetches them again, and returns their gradients (F =
+heads × width). With edge features the layer uses the general rule.
 """
 
 import math
