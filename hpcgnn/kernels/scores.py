@@ -16,7 +16,7 @@ import torch
 from . import checks
 from .attention import Dropout, dropout_rule, structure, width_of
 from .interface import SCORES
-from .library import kernels
+from .library import kernels, load
 from .native import Native
 
 
@@ -44,10 +44,8 @@ class RowScores:
 
 
 def scores_rows(*matrices: torch.Tensor) -> bool:
-    """Whether the two functions below are there for these matrices. Who watches kernels (see library.py) has no measure
-    of them, and sees the steps of the general rule.
-    """
-    return isinstance(kernels(), Native) and all(each.dtype in (torch.float32, torch.float64) for each in matrices)
+    """Whether the two functions below are there for these matrices."""
+    return isinstance(load().kernels, Native) and all(each.dtype in (torch.float32, torch.float64) for each in matrices)
 
 
 def _call(
@@ -71,18 +69,8 @@ def _call(
         checks.vector("attention", scores.attention, sums.dtype, width)
     structure(indptr, indices, rows, num, {}, sums.dtype, heads)
     rule = dropout_rule(scores.dropout, num, source.shape[0], forward=True)
-    native = kernels()
-    assert isinstance(native, Native), "asked of scores_rows"
-    native.attend(
-        function,
-        sums,
-        indptr,
-        tensors | whole_rows | {"attention": scores.attention},
-        heads,
-        float(scores.slope),
-        rule,
-        score=scores.kind,
-    )
+    given = tensors | whole_rows | {"attention": scores.attention}
+    kernels().attend_scores(function, sums, indptr, given, heads, float(scores.slope), rule, scores.kind)
 
 
 def score_forward(
