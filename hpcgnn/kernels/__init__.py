@@ -13,6 +13,7 @@ from .activation import bias_gradient, elu, elu_gradient, relu_gradient
 from .aggregation import add_rows, check_block, gather, pack
 from .attention import attend_backward, attend_finish, attend_forward
 from .checks import FLOATS
+from .coding import BLOCK, decode, encode
 from .convolution import Aggregate, Gathering, convolve, convolve_backward, convolves
 from .cover import MOST_LEFT, MOST_RIGHT, least_cover
 from .edge_dropout import Columns, drop_edges
@@ -26,6 +27,7 @@ from .projection import Elu, one_pass, project, project_backward
 from .randomness import random_words, stream_key
 
 __all__ = [
+    "BLOCK",
     "FLOATS",
     "MOST_LEFT",
     "MOST_RIGHT",
@@ -43,12 +45,14 @@ __all__ = [
     "convolve_backward",
     "convolves",
     "cross_entropy",
+    "decode",
     "describe",
     "drop_edges",
     "dropout",
     "dropout_entries",
     "elu",
     "elu_gradient",
+    "encode",
     "gather",
     "gather_largest",
     "gather_matching",

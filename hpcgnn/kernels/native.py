@@ -249,6 +249,13 @@ class Native:
         of = *rows_of(narrow), pointer(factors), factors.stride(0) * factors.element_size()
         self._library.hg_widen(*self._how(out.dtype), bits, *rows_of(out), *of, *out.shape)
 
+    def encode(self, codes: Tensor, steps: Tensor, x: Tensor, ids: Tensor, key: int) -> None:
+        of = pointer(steps), *rows_of(x), pointer(ids), *x.shape
+        self._library.hg_encode(*self._how(x.dtype), key, *rows_of(codes), *of)
+
+    def decode(self, out: Tensor, codes: Tensor, steps: Tensor) -> None:
+        self._library.hg_decode(*self._how(out.dtype), *rows_of(out), *rows_of(codes), pointer(steps), *out.shape)
+
     def dropout(self, out: Tensor, x: Tensor, ids: Tensor, key: int, threshold: int, scale: float) -> None:
         rule = key, threshold, scale, ELEMENT_CODES[x.dtype]
         self._library.hg_dropout(*self._how(), *rule, *rows_of(out), *rows_of(x), pointer(ids), *x.shape)

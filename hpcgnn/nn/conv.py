@@ -108,6 +108,7 @@ class LinearConv(Conv):
         reads_self=False,
         constants_in_tiles=True,
         activation=ReluDropout,
+        codes=True,
     )
     kept: torch.dtype | None = None  # dtype of the output, where it is not that of the weights: set by the model
 

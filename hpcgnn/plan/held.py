@@ -43,6 +43,20 @@ def check_aggregate(config: Config, spec: ModelSpec) -> None:
         )
 
 
+def check_keep(config: Config, spec: ModelSpec) -> None:
+    """Raise ConfigError, on all ranks, for rounded activations whose gradients would not be right in the mean."""
+    if config.model.keep == "exact":
+        return
+    able = MODELS[spec.model].traits(spec).codes and spec.jumping != "max"
+    if not able or config.run.precision == "mixed" or not Selection(config).schedule.exact_epochs:
+        raise ConfigError.on_all(
+            f"--keep {config.model.keep}: expected --model gcn, sage with the mean, gin or gat without features of "
+            f"edges, --jumping none or cat, --precision fp32 or fp64, and --schedule sar; got --model {spec.model}, "
+            f"--aggregator {spec.aggregator}, --jumping {spec.jumping}, --precision {config.run.precision}, --schedule "
+            f"{config.schedule.schedule}; use --keep exact"
+        )
+
+
 def held_type(meta: GraphMeta, config: Config, spec: ModelSpec) -> torch.dtype | None:
     """The type of the features in memory where it is the file's own, narrower one; else None."""
     traits = MODELS[spec.model].traits(spec)
