@@ -69,7 +69,7 @@ def check_halo(config: Config, spec: ModelSpec) -> None:
     if options.intra_node == "shared" and not reads_in_place(config, spec):
         raise ConfigError(
             "--intra-node shared: expected --comm mpi, and --schedule sar, or lazy with a model that keeps sums or "
-            "with --frozen-halo refetch; no --memory, no --edge-dropout, no --keep int8, and not --task links; got "
+            "with --frozen-halo refetch; no --memory, no --edge-dropout, only --keep exact, not --task links; got "
             f"--comm {config.run.comm}, --schedule {options.schedule}, --model {spec.model}; use --intra-node messages"
         )
     if options.halo == "least" and halo_of(config, spec) == "rows":

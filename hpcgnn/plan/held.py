@@ -5,6 +5,7 @@ import torch
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.nn.model import remakes
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.inputs import Inputs, inputs_of
@@ -47,13 +48,20 @@ def check_keep(config: Config, spec: ModelSpec) -> None:
     """Raise ConfigError, on all ranks, for rounded activations whose gradients would not be right in the mean."""
     if config.model.keep == "exact":
         return
-    able = MODELS[spec.model].traits(spec).codes and spec.jumping != "max"
+    asked, traits = config.model.keep, MODELS[spec.model].traits(spec)
+    if asked == "remade" and not (traits.remakes and remakes(spec)):
+        raise ConfigError.on_all(
+            "--keep remade: expected --model gcn, or sage with the mean, with a kept aggregate of dense features "
+            f"(--keep-input), --norm none, --jumping none and no --residual; got --model {spec.model}, --norm "
+            f"{spec.norm}, --jumping {spec.jumping}; use --keep int8, or exact"
+        )
+    able = traits.codes and spec.jumping != "max"
     if not able or config.run.precision == "mixed" or not Selection(config).schedule.exact_epochs:
         raise ConfigError.on_all(
-            f"--keep {config.model.keep}: expected --model gcn, sage with the mean, gin or gat without features of "
-            f"edges, --jumping none or cat, --precision fp32 or fp64, and --schedule sar; got --model {spec.model}, "
-            f"--aggregator {spec.aggregator}, --jumping {spec.jumping}, --precision {config.run.precision}, --schedule "
-            f"{config.schedule.schedule}; use --keep exact"
+            f"--keep {asked}: expected --model gcn, sage with the mean, gin or gat without features of edges, "
+            "--jumping none or cat, --precision fp32 or fp64, and --schedule sar; got --model "
+            f"{spec.model}, --aggregator {spec.aggregator}, --jumping {spec.jumping}, --precision "
+            f"{config.run.precision}, --schedule {config.schedule.schedule}; use --keep exact"
         )
 
 

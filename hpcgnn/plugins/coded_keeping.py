@@ -17,6 +17,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from hpcgnn.engine.hooks import Plugin
 from hpcgnn.memory.keeping import Kept
+from hpcgnn.nn.model import traits_of
 from hpcgnn.ops.coded import Coded
 from hpcgnn.ops.draws import Purpose
 
@@ -33,8 +34,12 @@ class CodedKeeping(Plugin):
     def __init__(self, trainer: "Trainer") -> None:
         self._trainer, self._active, self._number = trainer, False, 0
         self._open = contextlib.ExitStack()
-        # {a storage: (itself, its codes)}: several may keep one tensor. Nobody writes to it then, until it is asked for.
+        # {a storage: (itself, its codes)}: several may keep one. Nobody writes to it then, until it is asked for.
         self._found: dict[int, tuple[StorageWeakRef, Coded]] = {}
+        last, traits = trainer.model.convs[-1], traits_of(trainer.model.convs[-1])
+        if traits.activation is not None and not traits.takes_handover:
+            # The backward pass begins with what the last of the fused layers keeps: nothing else is there by then.
+            last.register_forward_pre_hook(lambda *_: self._leave())
         trainer.model.register_forward_pre_hook(lambda *_: self._begin())
         trainer.model.register_forward_hook(lambda *_: self._end(), always_call=True)
 
@@ -53,6 +58,9 @@ class CodedKeeping(Plugin):
             self._ids, self._lasting = self._ids_by_count(), self._lasting_storages()
             self._trainer.buffers.arena.coder = self._coded
             self._open.enter_context(torch.autograd.graph.saved_tensors_hooks(self._pack, lambda kept: kept.tensor()))
+
+    def _leave(self) -> None:
+        self._trainer.buffers.arena.coder = None
 
     def _end(self) -> None:
         self._trainer.buffers.arena.coder = None

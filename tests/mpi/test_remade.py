@@ -1,0 +1,62 @@
+"""`--keep remade`: the numbers of a first output that is kept, without the memory."""
+
+import pytest
+import torch
+
+from hpcgnn.errors import ConfigError
+
+from .test_coded_keeping import gradient
+from .training import build_trainer, configure, make_graphs
+
+CASES = {
+    "sage": {"model": "sage", "dropout": 0.4},
+    "sage, two layers": {"model": "sage", "layers": 2, "dropout": 0.4},
+    "gcn": {"model": "gcn", "input_dropout": "aggregate", "dropout": 0.3},
+    "sage, tiny buffer": {"model": "sage", "halo_buffer": 0.01},
+    "gcn, fewest rows": {"model": "gcn", "halo": "least"},
+}
+CASES = {f"{name}, {prune}": {**case, "prune": prune} for name, case in CASES.items() for prune in ("none", "auto")}
+
+
+@pytest.fixture(scope="module")
+def graphs(comm, session_path):
+    return make_graphs(comm, session_path, train=0.1)
+
+
+@pytest.mark.parametrize("kind", ["undirected", "directed multi-label"])
+@pytest.mark.parametrize("name", CASES)
+def test_the_same_numbers(comm, graphs, name, kind):
+    """Loss, evaluation and gradients, in fp64; 100 columns take two turns."""
+    options = {"hidden": 100, "precision": "fp64", "keep_input": "always", **CASES[name]}
+    exact, remade = (
+        build_trainer(comm, configure(graphs[kind], keep=k, **options), "metis") for k in ("exact", "remade")
+    )
+    assert any(exact.views.shares) == ("auto" in name)
+    for epoch in range(2):
+        (loss, wanted), (same, found) = gradient(exact, epoch), gradient(remade, epoch)
+        assert abs(loss - same) < 1e-9 * (1 + abs(loss))
+        torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-10 * float(wanted.abs().max()))
+    exact.step(2), remade.step(2)
+    wanted, found = exact.evaluate(), remade.evaluate()
+    assert found.keys() == wanted.keys() and all(abs(found[k] - wanted[k]) < 1e-9 for k in wanted)
+
+
+def test_memory(comm, session_path):
+    """A step has the second output, and neither the first nor its gradient."""
+    graph = make_graphs(comm, session_path, nodes=20_000)["undirected"]
+    peaks = []
+    for keep in ("exact", "remade", "int8"):
+        trainer = build_trainer(comm, configure(graph, model="sage", hidden=256, keep=keep), "metis")
+        for epoch in range(2):
+            trainer.buffers.arena.mark()
+            trainer.step(epoch)
+        peaks.append(trainer.buffers.arena.most)
+    whole, columns = trainer.local.num_owned * 4 * 256, trainer.local.num_owned * 4 * 64
+    assert peaks[0] - peaks[1] >= whole - columns - 2**20
+    assert peaks[1] == peaks[2]
+
+
+def test_refusals(comm, graphs):
+    for options in ({"model": "gin"}, {"model": "sage", "norm": "layer"}, {"model": "gcn", "keep_input": "never"}):
+        with pytest.raises(ConfigError, match="--keep remade"):
+            build_trainer(comm, configure(graphs["undirected"], keep="remade", **options), "metis")
