@@ -177,14 +177,16 @@ class LinearConv(Conv):
             p: rate of dropout before it.
         """
         below, aggregate, x, p_first, scaled = first
-        operator = graph.operator(Linear(above.norm, above.weights()[0].dtype))
+        dtype = above.weights()[0].dtype
+        sent, kept = self.kept or dtype, above.kept or dtype
+        operator = graph.operator(Linear(above.norm, sent))
         wide = above.d_out > above.d_in or operator.convolution(above.d_in, above.d_out) is not Convolve
         if wide or isinstance(aggregate, OnDisk) or isinstance(x, OnDisk):
             return None
         parts = self._parts(aggregate, x)
         constants = below.constants(parts, p_first, 0, scaled=scaled)
-        remade = First(constants, graph.activation(ReluDropout, p, 1))
-        return convolve_remade(remade, self.weights()[2], [w for _, w, _ in parts], above.weights(), operator)
+        remade, weights = First(constants, graph.activation(ReluDropout, p, 1)), [weight for _, weight, _ in parts]
+        return convolve_remade(remade, self.weights()[2], weights, above.weights(), operator, (sent, kept))
 
     def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         neighbour, own, bias = self.weights()

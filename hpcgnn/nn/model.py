@@ -32,7 +32,7 @@ def remakes(spec: ModelSpec) -> bool:
     """Whether a model of this spec can make the first output again: with a kept aggregate, and an activation alone
     between the first two layers.
     """
-    plain = spec.norm == "none" and not spec.residual and spec.jumping == "none" and spec.kept is None
+    plain = spec.norm == "none" and not spec.residual and spec.jumping == "none"
     return plain and spec.keeps_input and spec.layers > 1
 
 

@@ -22,7 +22,7 @@ from hpcgnn import kernels
 from hpcgnn.memory.arena import Arena
 from hpcgnn.ops.activation_dropout import ReluDropout
 from hpcgnn.ops.constants import Constants
-from hpcgnn.ops.row_tiles import in_rows, row_tiles, tile_rows
+from hpcgnn.ops.row_tiles import Cast, in_rows, row_tiles, tile_rows
 
 if TYPE_CHECKING:
     from hpcgnn.ops.linear_operator import LinearOperator
@@ -50,6 +50,7 @@ def convolve_remade(
     first_weights: list[torch.Tensor],
     weights: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None],
     operator: "LinearOperator",
+    types: tuple[torch.dtype, torch.dtype],
 ) -> torch.Tensor:
     """y (m, d_out) = A(x) W_n + x W_s + b, differentiable in all weights. Collective.
 
@@ -58,8 +59,9 @@ def convolve_remade(
         first_bias, first_weights: of the first convolution: b, and W_k for each of its inputs.
         weights: (W_n (d, d_out), W_s or None, b or None).
         operator: A.
+        types: dtypes of what is sent, and of y.
     """
-    return _Remade.apply(first, operator, *weights, first_bias, *first_weights)
+    return _Remade.apply(first, operator, types, *weights, first_bias, *first_weights)
 
 
 class _Maker:
@@ -89,23 +91,26 @@ class _Remade(torch.autograd.Function):
         ctx: Any,
         first: First,
         operator: "LinearOperator",
+        types: tuple[torch.dtype, torch.dtype],
         neighbour: torch.Tensor,
         own: torch.Tensor | None,
         bias: torch.Tensor | None,
         first_bias: torch.Tensor | None,
         *first_weights: torch.Tensor,
     ) -> torch.Tensor:
-        ctx.first, ctx.operator, ctx.has_bias = first, operator, bias is not None
+        ctx.first, ctx.operator, ctx.has_bias, ctx.sent = first, operator, bias is not None, types[0]
         ctx.weights, ctx.first_weights, ctx.first_bias = (neighbour, own), list(first_weights), first_bias
         count, width, dtype = first.constants.count, neighbour.shape[1], neighbour.dtype
-        y = operator.empty_streamed(operator.num_outputs, width, dtype, transposed=True)
+        y = operator.empty_streamed(operator.num_outputs, width, types[1], transposed=True)
         picked = _Picked(operator, neighbour.shape[0], dtype)
         with contextlib.ExitStack() as files:
             make = _Maker(first, ctx.first_weights, first_bias, files)
             for start in range(0, width, BLOCK):
                 k = slice(start, min(start + BLOCK, width))
                 of_columns = neighbour[:, k], None if own is None else own[:, k], None if bias is None else bias[k]
-                _write_columns(y[:, k], count, make, picked, operator, of_columns)
+                z = operator.empty_streamed(count, k.stop - k.start, types[0])
+                _write_columns(y[:, k], z, make, picked, operator, of_columns)
+                del z  # its memory is the next one's
         return y
 
     @staticmethod
@@ -115,12 +120,16 @@ class _Remade(torch.autograd.Function):
         g_bias = torch.zeros_like(neighbour[0]) if ctx.has_bias else None
         g_first_bias = None if ctx.first_bias is None else torch.zeros_like(ctx.first_bias)
         g_first = [torch.zeros_like(weight) for weight in ctx.first_weights]
-        parts = operator.parts(gy, transposed=True)
-        picked, arena = _Picked(operator, neighbour.shape[0], gy.dtype), operator.arena
+        wider = gy.element_size() > ctx.sent.itemsize
+        sent = operator.empty_streamed(*gy.shape, ctx.sent, transposed=True).copy_(gy) if wider else gy
+        parts = operator.parts(sent, transposed=True)
+        arena, dtype = operator.arena, neighbour.dtype
+        picked, gradients = _Picked(operator, neighbour.shape[0], dtype), Cast(arena, gy, dtype)
         shape = _tile(first.constants.count, neighbour.shape[0])
-        spare, apart = _of(arena, shape, gy.dtype), _of(arena, shape, gy.dtype) if picked.some else None
+        spare, apart = _of(arena, shape, dtype), _of(arena, shape, dtype) if picked.some else None
         if g_bias is not None:
-            kernels.bias_gradient(g_bias, gy)
+            for rows in row_tiles(len(gy)):
+                kernels.bias_gradient(g_bias, gradients.read(gy[rows]))
         with contextlib.ExitStack() as files:
             make = _Maker(first, ctx.first_weights, ctx.first_bias, files)
             for rows, t in (tile for part in parts for tile in part.tiles()):
@@ -129,38 +138,39 @@ class _Remade(torch.autograd.Function):
                 kernels.project_backward(gx, g_neighbour, x, t, neighbour)
                 if own is not None and g_own is not None:  # both or none
                     mine, chosen = picked(rows, x)
+                    g = gradients.read(gy[mine])
                     if apart is None or picked.places is None:  # likewise
-                        kernels.project_backward(gx, g_own, chosen, gy[mine], own, add=True)
+                        kernels.project_backward(gx, g_own, chosen, g, own, add=True)
                     else:
-                        kernels.project_backward(apart[: len(chosen)], g_own, chosen, gy[mine], own)
+                        kernels.project_backward(apart[: len(chosen)], g_own, chosen, g, own)
                         kernels.add_rows(gx, picked.places, apart[: len(chosen)], distinct=True)
                 first.activation.gradient(gx, x, out=gx)
                 summed = g_first_bias  # once
                 for part, g_weight, weight in zip(make.parts, g_first, ctx.first_weights, strict=True):
                     kernels.project_backward(None, g_weight, part, gx, weight, y_sums=summed)
                     summed = None
-        return None, None, g_neighbour, g_own, g_bias, g_first_bias, *g_first
+        return None, None, None, g_neighbour, g_own, g_bias, g_first_bias, *g_first
 
 
 def _write_columns(
     y: torch.Tensor,
-    count: int,
+    z: torch.Tensor,
     make: _Maker,
     picked: "_Picked",
     operator: "LinearOperator",
     weights: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None],
 ) -> None:
-    """Write some columns y (m, k) of the result. count: rows of x; weights: these columns of W_n, W_s or None, and b or
-    None.
+    """Write some columns y (m, k) of the result. z: memory (n_p, k); weights: these columns of W_n, of W_s and of b, or
+    None for both of these.
     """
     neighbour, own, bias = weights
-    z = operator.empty_streamed(count, y.shape[1], y.dtype)
-    for rows in row_tiles(count):
+    products, results = (Cast(operator.arena, each, neighbour.dtype) for each in (z, y))
+    for rows in row_tiles(len(z)):
         x = make(rows)
-        kernels.multiply(z[rows], x, neighbour)
+        products.write(z[rows], lambda out, x=x: kernels.multiply(out, x, neighbour))  # type: ignore[misc]
         if own is not None:
             mine, chosen = picked(rows, x)
-            kernels.multiply(y[mine], chosen, own, bias)
+            results.write(y[mine], lambda out, x=chosen: kernels.multiply(out, x, own, bias))  # type: ignore[misc]
     for rows, sums in (tile for part in operator.parts(z) for tile in part.tiles()):
         if own is not None:
             y[rows] += sums

@@ -55,11 +55,11 @@ def check_keep(config: Config, spec: ModelSpec) -> None:
             f"(--keep-input), --norm none, --jumping none and no --residual; got --model {spec.model}, --norm "
             f"{spec.norm}, --jumping {spec.jumping}; use --keep int8, or exact"
         )
-    able = traits.codes and spec.jumping != "max"
-    if not able or config.run.precision == "mixed" or not Selection(config).schedule.exact_epochs:
+    able = traits.codes and spec.jumping != "max" and (asked == "remade" or config.run.precision != "mixed")
+    if not able or not Selection(config).schedule.exact_epochs:
         raise ConfigError.on_all(
             f"--keep {asked}: expected --model gcn, sage with the mean, gin or gat without features of edges, "
-            "--jumping none or cat, --precision fp32 or fp64, and --schedule sar; got --model "
+            "--jumping none or cat, --precision fp32 or fp64 (remade: or mixed), and --schedule sar; got --model "
             f"{spec.model}, --aggregator {spec.aggregator}, --jumping {spec.jumping}, --precision "
             f"{config.run.precision}, --schedule {config.schedule.schedule}; use --keep exact"
         )

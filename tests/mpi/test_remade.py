@@ -41,6 +41,16 @@ def test_the_same_numbers(comm, graphs, name, kind):
     assert found.keys() == wanted.keys() and all(abs(found[k] - wanted[k]) < 1e-9 for k in wanted)
 
 
+@pytest.mark.parametrize("layers", [2, 3])
+def test_mixed(comm, graphs, layers):
+    """Within the rounding of bfloat16."""
+    options = {"model": "sage", "layers": layers, "hidden": 100, "precision": "mixed"}
+    configs = [configure(graphs["undirected"], keep=keep, **options) for keep in ("exact", "remade")]
+    (loss, wanted), (near, found) = (gradient(build_trainer(comm, config, "metis"), 0) for config in configs)
+    assert abs(loss - near) < 2**-8 * loss
+    assert (found - wanted).norm() < 2**-6 * wanted.norm()
+
+
 def test_memory(comm, session_path):
     """A step has the second output, and neither the first nor its gradient."""
     graph = make_graphs(comm, session_path, nodes=20_000)["undirected"]
