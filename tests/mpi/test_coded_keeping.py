@@ -7,12 +7,13 @@ import torch
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.offload.activations import toy_of
+from hpcgnn.ops.row_tiles import tiles_of
 from hpcgnn.plan.run_plan import plan
 from hpcgnn.plugins.coded_keeping import CodedKeeping
 
 from .training import build_trainer, configure, make_graphs
 
-DRAWS = 40
+DRAWS = 16
 CASES = {
     "sage": {"model": "sage", "dropout": 0.4, "layers": 4},
     "gcn, pruned": {"model": "gcn", "prune": "auto", "dropout": 0.2, "layers": 4},
@@ -57,8 +58,8 @@ def test_right_in_the_mean(comm, graph, name):
         sizes.append(wanted.norm())
     errors, size = torch.stack(errors), torch.stack(sizes).mean()
     assert 0 < errors.norm(dim=1).max() < 0.02 * size
-    deviation = errors.std(0) / DRAWS**0.5
-    assert (errors.mean(0).abs() <= 6 * deviation + 1e-6 * size).all()
+    by_chance = (errors.var(0).sum() / DRAWS).sqrt()
+    assert errors.mean(0).norm() < 1.5 * by_chance
 
 
 @pytest.mark.parametrize("name", ["sage", "gcn, pruned", "gin", "gat"])
@@ -83,20 +84,23 @@ def test_bytes(graph):
     assert list(kept.values()) == [2 * whole, whole, whole, 3 * coded + whole]
 
 
+def taken(comm, config):
+    """(peak of the arena in a step that is not the first, own nodes)."""
+    with tiles_of(256):
+        trainer = build_trainer(comm, config, "metis")
+        for epoch in (0, 1):
+            trainer.buffers.arena.mark()
+            trainer.step(epoch)
+    return trainer.buffers.arena.most, trainer.local.num_owned
+
+
 def test_taken_memory(comm, session_path):
-    """Peak of the arena in a step, where a deep model keeps most."""
-    graph = make_graphs(comm, session_path, nodes=20_000)["undirected"]
-    peaks = []
-    for keep in ("exact", "int8"):
-        trainer = build_trainer(comm, configure(graph, model="sage", layers=10, hidden=128, keep=keep), "metis")
-        trainer.step(0)
-        trainer.buffers.arena.mark()
-        trainer.step(1)
-        peaks.append(trainer.buffers.arena.most)
-    kept = trainer.local.num_owned * 128
-    # Nine inputs, eight of them coded. Beside the codes stand two whole matrices.
-    assert peaks[0] >= 9 * 4 * kept
-    assert peaks[0] - peaks[1] >= (8 * (4 - 33 / 32) - 4 - 1.5) * kept
+    """A deep model's inputs, five of them, of which four are coded. Two matrices are whole at a time."""
+    graph = make_graphs(comm, session_path, nodes=6_000)["undirected"]
+    options = {"model": "sage", "layers": 6, "hidden": 256}
+    (exact, own), (coded, _) = (taken(comm, configure(graph, keep=keep, **options)) for keep in ("exact", "int8"))
+    assert exact >= 5 * 4 * own * 256
+    assert exact - coded >= (4 * (4 - 65 / 64) - 4 - 1) * own * 256 - 2**19
 
 
 def test_refusals(comm, graph):
