@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -110,7 +110,7 @@ class Trainer:
         """
         self.random.epoch = epoch
         self.schedule.halo.begin_epoch(epoch)
-        assert (update := self._update) is not None, "a stage begins with the Trainer"
+        update = cast(Update, self._update)  # a stage begins with the Trainer
         update.set_learning_rate(self.learning_rate(epoch))
         self.plugins.begin_epoch(self.learning_rate(epoch))
         total, finite = torch.zeros(()), True

@@ -25,6 +25,8 @@ from partition_tools.generators.spec import Spec
 
 from .training import build_trainer, configure
 
+pytestmark = pytest.mark.ranks(2)
+
 EPOCHS = 3
 # What each model needs beside the common options; rgcn has types of edges.
 RUNS = {
