@@ -46,6 +46,7 @@ def build(comm, graph, name, keep):
     return build_trainer(comm, configure(graph, keep=keep, **CASES[name]), "metis")
 
 
+@pytest.mark.ranks(2)
 @pytest.mark.parametrize("name", CASES)
 def test_right_in_the_mean(comm, graph, name):
     """The forward pass is exact. Gradients differ from exact ones by little, and in the mean by nothing but chance."""
@@ -73,6 +74,7 @@ def test_the_same_draws_on_any_number_of_ranks(comm, graph, name):
     assert (ours - alone).abs().max() < 1e-9 * alone.abs().max() < (ours - exact).abs().max()
 
 
+@pytest.mark.ranks(2)
 def test_bytes(graph):
     """A layer keeps a byte for each number of its input, and 4 for each block of a row; the last one keeps it whole."""
     kept = {}
@@ -94,6 +96,7 @@ def taken(comm, config):
     return trainer.buffers.arena.most, trainer.local.num_owned
 
 
+@pytest.mark.ranks(2)
 def test_taken_memory(comm, session_path):
     """A deep model's inputs, five of them, of which four are coded. Two matrices are whole at a time."""
     graph = make_graphs(comm, session_path, nodes=6_000)["undirected"]
@@ -103,6 +106,7 @@ def test_taken_memory(comm, session_path):
     assert exact - coded >= (4 * (4 - 65 / 64) - 4 - 1) * own * 256 - 2**19
 
 
+@pytest.mark.ranks(2)
 def test_refusals(comm, graph):
     for options in (
         {"model": "pna"},

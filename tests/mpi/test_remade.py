@@ -50,6 +50,7 @@ def test_the_same_numbers(comm, graphs, name, kind):
     assert found.keys() == wanted.keys() and all(abs(found[k] - wanted[k]) < 1e-9 for k in wanted)
 
 
+@pytest.mark.ranks(2)
 @pytest.mark.parametrize("layers", [2, 3])
 def test_mixed(comm, graphs, layers):
     """Within the rounding of bfloat16."""
@@ -60,6 +61,7 @@ def test_mixed(comm, graphs, layers):
     assert (found - wanted).norm() < 2**-6 * wanted.norm()
 
 
+@pytest.mark.ranks(2)
 def test_memory(comm, session_path):
     """A step has the second output, and neither the first nor its gradient."""
     graph = make_graphs(comm, session_path, nodes=6_000)["undirected"]
@@ -69,6 +71,7 @@ def test_memory(comm, session_path):
     assert remade == coded
 
 
+@pytest.mark.ranks(2)
 def test_refusals(comm, graphs):
     for options in ({"model": "gin"}, {"model": "sage", "norm": "layer"}, {"model": "gcn", "keep_input": "never"}):
         with pytest.raises(ConfigError, match="--keep remade"):
