@@ -1,8 +1,7 @@
 """The compiled kernels behind the signatures of `reference.py`, and the choice of products.
 
-Arguments arrive checked (`aggregation.py`, `masking.py`): a wrong pointer in C is not recoverable. The number
-of threads is torch's at the time of the call, so that `torch.set_num_threads` governs both. ctypes releases the
-interpreter lock during a call.
+Arguments arrive checked: a wrong pointer in C is not recoverable. The number of threads is torch's at the time of the
+call, so that `torch.set_num_threads` governs both. ctypes releases the interpreter lock during a call.
 """
 
 import ctypes
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from . import reference
+from .batch_norm_native import NativeBatchNorm
 from .functions import EdgeRule, RowRule
 from .interface import (
     BLOCK_FAULTS,
@@ -42,7 +42,7 @@ def _may_round() -> bool:
     return torch.get_float32_matmul_precision() == "medium"
 
 
-class Native:
+class Native(NativeBatchNorm):
     """The functions of `reference.py`, compiled, on one vector path."""
 
     def __init__(
@@ -250,8 +250,8 @@ class Native:
         self._library.hg_widen(*self._how(out.dtype), bits, *rows_of(out), *of, *out.shape)
 
     def encode(self, codes: Tensor, steps: Tensor, x: Tensor, ids: Tensor, key: int) -> None:
-        of = pointer(steps), *rows_of(x), pointer(ids), *x.shape
-        self._library.hg_encode(*self._how(x.dtype), key, *rows_of(codes), *of)
+        of = *rows_of(x), pointer(ids), *x.shape
+        self._library.hg_encode(*self._how(x.dtype), key, *rows_of(codes), pointer(steps), *of)
 
     def decode(self, out: Tensor, codes: Tensor, steps: Tensor) -> None:
         self._library.hg_decode(*self._how(out.dtype), *rows_of(out), *rows_of(codes), pointer(steps), *out.shape)
