@@ -14,6 +14,7 @@ from .aggregation import add_rows, check_block, gather, pack
 from .attention import attend_backward, attend_finish, attend_forward
 from .batch_norm import column_sums, norm_columns, norm_columns_gradient, norm_gradient_sums
 from .checks import FLOATS
+from .coding import BLOCK, decode, encode
 from .convolution import Aggregate, Gathering, convolve, convolve_backward, convolves
 from .cover import MOST_LEFT, MOST_RIGHT, least_cover
 from .edge_dropout import Columns, drop_edges
@@ -28,6 +29,7 @@ from .randomness import random_words, stream_key
 from .scores import RowScores, score_backward, score_forward, scores_rows
 
 __all__ = [
+    "BLOCK",
     "FLOATS",
     "MOST_LEFT",
     "MOST_RIGHT",
@@ -47,12 +49,14 @@ __all__ = [
     "convolve_backward",
     "convolves",
     "cross_entropy",
+    "decode",
     "describe",
     "drop_edges",
     "dropout",
     "dropout_entries",
     "elu",
     "elu_gradient",
+    "encode",
     "gather",
     "gather_largest",
     "gather_matching",

@@ -1,8 +1,7 @@
 """The compiled kernels behind the signatures of `reference.py`, and the choice of products.
 
-Arguments arrive checked (`aggregation.py`, `masking.py`): a wrong pointer in C is not recoverable. The number
-of threads is torch's at the time of the call, so that `torch.set_num_threads` governs both. ctypes releases the
-interpreter lock during a call.
+Arguments arrive checked: a wrong pointer in C is not recoverable. The number of threads is torch's at the time of the
+call, so that `torch.set_num_threads` governs both. ctypes releases the interpreter lock during a call.
 """
 
 import ctypes
@@ -248,6 +247,13 @@ class Native(NativeBatchNorm, NativeScores):
     def widen(self, out: Tensor, narrow: Tensor, factors: Tensor, bits: int) -> None:
         of = *rows_of(narrow), pointer(factors), factors.stride(0) * factors.element_size()
         self._library.hg_widen(*self._how(out.dtype), bits, *rows_of(out), *of, *out.shape)
+
+    def encode(self, codes: Tensor, steps: Tensor, x: Tensor, ids: Tensor, key: int) -> None:
+        of = *rows_of(x), pointer(ids), *x.shape
+        self._library.hg_encode(*self._how(x.dtype), key, *rows_of(codes), pointer(steps), *of)
+
+    def decode(self, out: Tensor, codes: Tensor, steps: Tensor) -> None:
+        self._library.hg_decode(*self._how(out.dtype), *rows_of(out), *rows_of(codes), pointer(steps), *out.shape)
 
     def dropout(self, out: Tensor, x: Tensor, ids: Tensor, key: int, threshold: int, scale: float) -> None:
         rule = key, threshold, scale, ELEMENT_CODES[x.dtype]

@@ -24,7 +24,7 @@ from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.ops.activation_dropout import EluDropout, ReluDropout
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.attention_layer import attention_layer
-from hpcgnn.ops.constants import ConstantRows, combine
+from hpcgnn.ops.constants import ConstantRows, Constants, combine
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.dropout import Drop, dropout, dropped_means, dropped_rows
 from hpcgnn.ops.handover import Handover
@@ -248,17 +248,22 @@ class Graph:
         """Σ dropout_p(x) W + b of constants; see ops/constants.py. scaled: whether dropout of an aggregate has the
         noise of a mean of rows.
         """
-
-        def drop(purpose: Purpose) -> Drop | None:
-            key, ids = self._random.key(purpose, layer), self._local.output_id
-            if p == 0:
-                return None
-            if scaled and purpose == Purpose.DROPOUT_AGGREGATE:
-                return dropped_means(ids, self._summed_rows(), key, p)
-            return dropped_rows(ids, key, p)
-
-        found = [(x, weight, drop(purpose)) for x, weight, purpose in parts]
+        found = [(x, weight, self._drop(purpose, p, layer, scaled)) for x, weight, purpose in parts]
         return combine(found, bias, self._arena, self._local.outputs, kept)
+
+    def constants(self, parts: Sequence[Part], p: float, layer: int, *, scaled: bool = False) -> Constants:
+        """The same inputs with their dropout, to be read."""
+        drops = tuple(self._drop(purpose, p, layer, scaled) for _, _, purpose in parts)
+        return Constants(tuple(x for x, _, _ in parts), drops, self._local.outputs, parts[0][1].dtype, self._arena)
+
+    def _drop(self, purpose: Purpose, p: float, layer: int, scaled: bool) -> Drop | None:
+        """Dropout of a constant for a purpose, or None."""
+        key, ids = self._random.key(purpose, layer), self._local.output_id
+        if p == 0:
+            return None
+        if scaled and purpose == Purpose.DROPOUT_AGGREGATE:
+            return dropped_means(ids, self._summed_rows(), key, p)
+        return dropped_rows(ids, key, p)
 
     def _summed_rows(self) -> torch.Tensor:
         """How many rows the aggregate of each computed row is the sum of: (m,), of any type."""

@@ -86,8 +86,10 @@ def _add_rows(name: str, arguments: tuple[Any, ...]) -> Told:
 
 
 def _narrow(name: str, arguments: tuple[Any, ...]) -> Told:
-    """narrow(out, factors, x, …), of whose rows x may have many more; widen(out, …)."""
-    rows, x = arguments[0], arguments[2 if name == "narrow" else 0]
+    """narrow(out, factors, x, …), of whose rows x may have many more; encode(codes, steps, x, …); widen and
+    decode(out, …).
+    """
+    rows, x = arguments[0], arguments[2 if name in ("narrow", "encode") else 0]
     return Operation(name, _type(x)), (float(len(rows) * x.shape[1]), 0.0)
 
 
@@ -149,6 +151,8 @@ _KERNELS: dict[str, Callable[[str, tuple[Any, ...]], Told]] = {
     "add_rows": _add_rows,
     "narrow": _narrow,
     "widen": _narrow,
+    "encode": _narrow,
+    "decode": _narrow,
     "attend_forward": _attend,
     "attend_backward": _attend,
     "attend_scores": _attend_scores,

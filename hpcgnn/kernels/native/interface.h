@@ -266,6 +266,12 @@ HG_EXPORT void hg_narrow(int path, int num_threads, int type, uint64_t key, int 
 HG_EXPORT void hg_widen(int path, int num_threads, int type, int bits, void *out, int64_t out_stride, const void *narrow,
                         int64_t narrow_stride, const void *factors, int64_t factors_stride, int64_t num, int64_t width);
 
+/* narrow.c; steps: (num, blocks of HG_CODED columns) */
+HG_EXPORT void hg_encode(int path, int num_threads, int type, uint64_t key, void *codes, int64_t codes_stride, float *steps,
+                         const void *x, int64_t x_stride, const int64_t *ids, int64_t num, int64_t width);
+HG_EXPORT void hg_decode(int path, int num_threads, int type, void *out, int64_t out_stride, const void *codes,
+                         int64_t codes_stride, const float *steps, int64_t num, int64_t width);
+
 /* rowwise.c */
 HG_EXPORT void hg_pack(int path, int num_threads, void *out, int64_t out_stride, int out_type, const void *x,
                        int64_t x_stride, int x_type, const int32_t *index, int64_t num, int64_t width,

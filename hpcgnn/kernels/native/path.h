@@ -96,7 +96,7 @@
 #include "products_rows.h"
 #endif
 
-#define HG_NARROW(type) {range_of_##type, levels_of_row_##type, widen_row_##type}
+#define HG_NARROW(type) {range_of_##type, levels_of_row_##type, widen_row_##type, codes_of_row_##type, decode_row_##type}
 #define HG_BATCH_NORM(type) {column_sums_##type, gradient_sums_##type, normalise_columns_##type, columns_gradient_##type}
 #define HG_ATTENTION(type)                                                                                             \
     {forward_rows_##type, forward_chunk_##type, forward_merge_##type, backward_rows_##type, backward_chunk_##type,      \

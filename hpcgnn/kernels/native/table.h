@@ -79,6 +79,9 @@ typedef struct {
     void (*levels)(uint8_t *levels, const void *x, const uint32_t *words, int64_t num, const hg_levels *rule);
     /* A whole row from its levels, `bits` for each. */
     void (*widen)(void *out, const void *narrow, int64_t width, int bits, float least, float step);
+    /* The codes of num columns of a row, HG_CODED at most, by halves of random words, and back. */
+    void (*codes)(int8_t *codes, const void *x, const uint16_t *halves, int64_t num, double step);
+    void (*decode)(void *out, const int8_t *codes, int64_t num, float step);
 } hg_narrow_kernels;
 
 /* Products with panels of HG_PANEL columns (products.h); NULL on the baseline path. */
