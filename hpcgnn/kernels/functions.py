@@ -137,17 +137,6 @@ class Kernels(Protocol):
         sums: Tensor | None,
         scaled: bool,
     ) -> None: ...
-    def attend_scores(
-        self,
-        function: str,
-        sums: Tensor,
-        indptr: Tensor,
-        tensors: dict[str, Tensor | None],
-        heads: int,
-        slope: float,
-        rule: EdgeRule | None,
-        kind: int,
-    ) -> None: ...
     def normalise(self, y: Tensor, denominator: Tensor, bias: Tensor | None) -> None: ...
     def multiply(self, out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, add: bool) -> None: ...
     def relu_gradient(self, out: Tensor, gradient: Tensor, y: Tensor, scale: float) -> None: ...

@@ -10,6 +10,7 @@ same, with the same draws of dropout.
 """
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 
@@ -70,7 +71,8 @@ def _call(
     structure(indptr, indices, rows, num, {}, sums.dtype, heads)
     rule = dropout_rule(scores.dropout, num, source.shape[0], forward=True)
     given = tensors | whole_rows | {"attention": scores.attention}
-    kernels().attend_scores(function, sums, indptr, given, heads, float(scores.slope), rule, scores.kind)
+    native = cast(Native, kernels())  # `scores_rows` holds, or who watches it
+    native.attend_scores(function, sums, indptr, given, heads, float(scores.slope), rule, scores.kind)
 
 
 def score_forward(
