@@ -32,6 +32,8 @@ from .given import written_with_links
 from .small import stored
 from .training import CLASSES, build_trainer, configure
 
+pytestmark = pytest.mark.ranks(2)
+
 SMALL = ("star", "two cliques", "no edges", "random undirected weighted", "random directed weighted")
 
 

@@ -296,7 +296,7 @@ def run(comm, path, run_dir, **options):
     comm.barrier()
 
 
-@pytest.mark.whole_job
+@pytest.mark.ranks(2)
 @pytest.mark.usefixtures("no_pictures")
 def test_a_pause_leaves_no_seam(comm, path, shared_path):
     """Every rank saves its histories."""

@@ -18,6 +18,8 @@ from hpcgnn.plan.model_spec import model_spec
 from .small import written
 from .training import build_trainer, configure, curve, make_graphs, outputs_and_gradients
 
+pytestmark = pytest.mark.ranks(2)
+
 LAYERS = 3
 
 

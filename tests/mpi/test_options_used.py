@@ -16,6 +16,8 @@ from partition_tools.graph.loading import load_graph
 
 from .training import build_trainer, configure
 
+pytestmark = pytest.mark.ranks(1)
+
 OTHER = {
     "hidden": 6,
     "norm": "layer",

@@ -27,6 +27,8 @@ from partition_tools.cli.verify_graph import verify_graph
 from .small import written
 from .training import CHOICES, build_trainer, configure, curve, make_graphs, outputs_and_gradients
 
+pytestmark = pytest.mark.ranks(2)
+
 HOPS, TELEPORT = 2, 0.3
 
 
