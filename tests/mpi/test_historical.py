@@ -23,7 +23,7 @@ SEED, RATE, EPOCHS = 5, 0.05, 3
 
 
 def shares_of(path, steps, counted=None):
-    """int64 (n,): the share of each node by its original id, and the number of shares. counted: the nodes that count."""
+    """int64 (n,): the share of each node by its original id, and their number. counted: the nodes that count."""
     with h5py.File(path) as file:
         offsets, ids = file["clusters/offsets"][:], file["nodes/original_id"][:]
     nodes, total, share = np.diff(offsets), 0, np.full(len(offsets) - 1, -1)

@@ -70,7 +70,7 @@ def deal(
     """(int64 (n_p,): the share of each own node; the number of shares that have nodes). Collective.
 
     cluster: int32 (n_p,) of own nodes; count: shares with about as many nodes each; key: of the draws; counted: bool
-    (n_p,), the nodes that count (None: all). Others are in a share with nodes, or in none that is below the number.
+    (n_p,), the nodes that count (None: all).
     """
     most = int(comm.allreduce_(torch.tensor([int(cluster.max()) + 1 if len(cluster) else 0]), "plan", "max"))
     sizes = comm.total(torch.bincount(cluster if counted is None else cluster[counted], minlength=most), "plan")
