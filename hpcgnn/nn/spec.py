@@ -30,6 +30,7 @@ class ModelSpec:
         parts: number of column groups in sign's features.
         edge_dropout: rate of dropped edges in training.
         keep_input_dtype: type of the kept aggregate; 'auto': as of outputs of hidden layers.
+        keep: 'exact', 'remade' or 'int8': what layers keep for the gradient.
         stacked: whether each layer has a map of its own.
         held: type of the dense features in memory, if it is narrower than `dtype`; else None.
     """
@@ -68,6 +69,7 @@ class ModelSpec:
     parts: int = 1
     edge_dropout: float = 0.0
     keep_input_dtype: str = "auto"
+    keep: str = field(default="exact", metadata=DERIVED)
     stacked: bool = field(default=True, metadata=DERIVED)
     held: torch.dtype | None = field(default=None, metadata=DERIVED)
 
