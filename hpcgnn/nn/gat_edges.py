@@ -88,4 +88,6 @@ def _build(spec: ModelSpec) -> Model:
     return attentive(_layer(spec), activation)(spec)
 
 
-MODEL = ModelEntry(_build, _layer, (*ATTENTION, "negative_slope", "edge_term", "linear_residual"), weights_remedy="--edge-term weight")
+MODEL = ModelEntry(
+    _build, _layer, (*ATTENTION, "negative_slope", "edge_term", "linear_residual"), weights_remedy="--edge-term weight"
+)

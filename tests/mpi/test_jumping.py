@@ -80,7 +80,8 @@ def outputs(graph, parameters, kind, jumping, residual):
     ],
 )
 def test_outputs_and_gradients(comm, odd, kind, jumping, residual, linear):
-    options = {"linear_residual": linear, "heads": 2} | {"model": kind, "layers": LAYERS, "dropout": 0.0, "hidden": 6, "precision": "fp64", "prune": "auto"}
+    options = {"linear_residual": linear, "heads": 2}
+    options |= {"model": kind, "layers": LAYERS, "dropout": 0.0, "hidden": 6, "precision": "fp64", "prune": "auto"}
     for graph, _, path in odd:
         labels, nodes = torch.from_numpy(graph.labels), torch.from_numpy((graph.split == 1) & (graph.labels >= 0))
         for map_name in ("random", "one empty"):
