@@ -141,7 +141,7 @@ class ModelConfig:
     )
     jumping: str = option(
         "none",
-        "linear map to the logits from outputs of all layers, or the last",
+        "logits by a linear map of all layers' outputs, or the last",
         details="The outputs are joined (cat), added (sum) or as their maximum (max); last takes the last layer's "
         "alone. All layers are then hidden. none: the last layer makes the logits.",
         choices=("none", *HEADS),
