@@ -12,6 +12,7 @@ nothing traces them, and the dispatcher takes longer than a small gather. docs/k
 from .activation import bias_gradient, elu, elu_gradient, relu_gradient
 from .aggregation import add_rows, check_block, gather, pack
 from .attention import attend_backward, attend_finish, attend_forward
+from .batch_norm import column_sums, norm_columns, norm_columns_gradient, norm_gradient_sums
 from .checks import FLOATS
 from .convolution import Aggregate, Gathering, convolve, convolve_backward, convolves
 from .cover import MOST_LEFT, MOST_RIGHT, least_cover
@@ -39,6 +40,7 @@ __all__ = [
     "attend_forward",
     "bias_gradient",
     "check_block",
+    "column_sums",
     "convolve",
     "convolve_backward",
     "convolves",
@@ -56,6 +58,9 @@ __all__ = [
     "least_cover",
     "multiply",
     "narrow",
+    "norm_columns",
+    "norm_columns_gradient",
+    "norm_gradient_sums",
     "one_pass",
     "pack",
     "project",

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from . import reference
+from .batch_norm_native import NativeBatchNorm
 from .functions import EdgeRule, RowRule
 from .interface import (
     BLOCK_FAULTS,
@@ -42,7 +43,7 @@ def _may_round() -> bool:
     return torch.get_float32_matmul_precision() == "medium"
 
 
-class Native:
+class Native(NativeBatchNorm):
     """The functions of `reference.py`, compiled, on one vector path."""
 
     def __init__(

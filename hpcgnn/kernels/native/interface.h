@@ -31,6 +31,9 @@ enum { HG_ROWS_ARE_DESTINATIONS = 0, HG_ROWS_ARE_SOURCES = 1, HG_ROWS_ARE_EITHER
  * for the sums of so many rows each. */
 #define HG_SUMMED_ROWS 512
 
+/* So many of them at a time, where sums are made in double precision. */
+#define HG_SUMMED_SHARES 256
+
 /* A block of the adjacency, and the rows that gather reads and writes. */
 typedef struct {
     const void *x;              /* sources, (num_sources, width) */
@@ -281,6 +284,20 @@ HG_EXPORT void hg_normalise(int path, int num_threads, int type, void *y, int64_
                             int64_t head_width);
 HG_EXPORT void hg_bias_gradient(int path, int num_threads, int type, void *sums, const void *gy, int64_t gy_stride,
                                 void *partial, int64_t rows, int64_t width);
+
+/* norm.c; vectors are of the accumulation type, and partial has zeros for a span of rows */
+HG_EXPORT void hg_column_sums(int path, int num_threads, int type, double *sums, const void *x, int64_t x_stride,
+                              const void *mean, double *partial, int64_t rows, int64_t width);
+HG_EXPORT void hg_norm_gradient_sums(int path, int num_threads, int type, double *sums, const void *gy,
+                                     int64_t gy_stride, const void *x, int64_t x_stride, const void *mean,
+                                     const void *inverse, double *partial, int64_t rows, int64_t width);
+HG_EXPORT void hg_norm_columns(int path, int num_threads, int type, void *y, int64_t y_stride, const void *x,
+                               int64_t x_stride, const void *mean, const void *inverse, const void *weight,
+                               const void *bias, int64_t rows, int64_t width);
+HG_EXPORT void hg_norm_columns_gradient(int path, int num_threads, int type, void *gx, int64_t gx_stride,
+                                        const void *gy, int64_t gy_stride, const void *x, int64_t x_stride,
+                                        const void *mean, const void *inverse, const void *mean_gy,
+                                        const void *mean_product, const void *factor, int64_t rows, int64_t width);
 
 /* loss.c */
 HG_EXPORT int64_t hg_cross_entropy(int path, int num_threads, int type, double *total, void *gradient,

@@ -50,6 +50,17 @@ typedef struct {
     void (*bias_gradient)(void *sums, const void *gy, int64_t gy_stride, int64_t rows, int64_t width);
 } hg_between_kernels;
 
+/* Batch normalisation (norm.h). */
+typedef struct {
+    void (*column_sums)(double *sums, const void *x, int64_t stride, const void *mean, int64_t rows, int64_t width);
+    void (*gradient_sums)(double *sums, const void *gy, int64_t gy_stride, const void *x, int64_t x_stride,
+                          const void *mean, const void *inverse, int64_t rows, int64_t width);
+    /* One row; vectors: mean, inverse, weight, bias. */
+    void (*normalise)(void *y, const void *x, const void *const vectors[4], int64_t width);
+    /* One row; vectors: mean, inverse, mean of gy, mean of its products with what is normalised, factor. */
+    void (*gradient)(void *gx, const void *gy, const void *x, const void *const vectors[5], int64_t width);
+} hg_norm_kernels;
+
 /* Rows in few bits (narrow.h). */
 typedef struct {
     /* The least and the largest number of a row times `scale`; NaN if any is not finite. */
@@ -100,6 +111,7 @@ struct hg_kernels {
     /* The loss of one row is the result + log *power; gradient: NULL, or that of x, which may be x itself. */
     double (*cross_entropy[HG_COMPUTED])(void *gradient, const void *x, int64_t width, int64_t label, double *power);
     hg_narrow_kernels narrow[HG_COMPUTED];
+    hg_norm_kernels norm[HG_TYPES];
     hg_product_kernels products;
 };
 
