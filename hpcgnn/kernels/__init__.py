@@ -14,6 +14,7 @@ from .aggregation import add_rows, check_block, gather, pack
 from .attention import attend_backward, attend_finish, attend_forward
 from .batch_norm import column_sums, norm_columns, norm_columns_gradient, norm_gradient_sums
 from .checks import FLOATS
+from .coding import BLOCK, decode, encode
 from .convolution import Aggregate, Gathering, convolve, convolve_backward, convolves
 from .cover import MOST_LEFT, MOST_RIGHT, least_cover
 from .edge_dropout import Columns, drop_edges
@@ -25,8 +26,10 @@ from .narrowing import narrow, widen
 from .products import multiply
 from .projection import Elu, one_pass, project, project_backward
 from .randomness import random_words, stream_key
+from .scores import RowScores, score_backward, score_forward, scores_rows
 
 __all__ = [
+    "BLOCK",
     "FLOATS",
     "MOST_LEFT",
     "MOST_RIGHT",
@@ -34,6 +37,7 @@ __all__ = [
     "Columns",
     "Elu",
     "Gathering",
+    "RowScores",
     "add_rows",
     "attend_backward",
     "attend_finish",
@@ -45,12 +49,14 @@ __all__ = [
     "convolve_backward",
     "convolves",
     "cross_entropy",
+    "decode",
     "describe",
     "drop_edges",
     "dropout",
     "dropout_entries",
     "elu",
     "elu_gradient",
+    "encode",
     "gather",
     "gather_largest",
     "gather_matching",
@@ -67,6 +73,9 @@ __all__ = [
     "project_backward",
     "random_words",
     "relu_gradient",
+    "score_backward",
+    "score_forward",
+    "scores_rows",
     "stream_key",
     "watched",
     "widen",

@@ -32,6 +32,7 @@ class ModelSpec:
         linear_residual: whether each layer adds a linear map of its input.
         hop_attention: whether sign weighs the groups of columns by node, in place of joining them.
         keep_input_dtype: type of the kept aggregate; 'auto': as of outputs of hidden layers.
+        keep: 'exact', 'remade' or 'int8': what layers keep for the gradient.
         stacked: whether each layer has a map of its own.
         held: type of the dense features in memory, if it is narrower than `dtype`; else None.
     """
@@ -72,6 +73,7 @@ class ModelSpec:
     linear_residual: bool = False
     hop_attention: bool = False
     keep_input_dtype: str = "auto"
+    keep: str = field(default="exact", metadata=DERIVED)
     stacked: bool = field(default=True, metadata=DERIVED)
     held: torch.dtype | None = field(default=None, metadata=DERIVED)
 

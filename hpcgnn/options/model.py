@@ -67,6 +67,17 @@ class ModelConfig:
         needs={"precision": ("fp32", "mixed")},
         on_resume="same",
     )
+    keep: str = option(
+        "exact",
+        "format of what layers keep for the gradient",
+        details="int8: kept inputs, outputs and projections are rounded at random, in blocks of 256 columns with a "
+        "scale each. The forward pass is unchanged, and gradients are right in the mean. remade: the first layer's "
+        "output is made again from the kept aggregate. int8 does that too with up to 3 layers.",
+        choices=("exact", "remade", "int8"),
+        needs={"layers": AtLeast(2), "jumping": ("cat",)},
+        strict=True,
+        on_resume="same",
+    )
     aggregator: str = option(
         "mean",
         "sage: mean or maximum of neighbours, or maximum after a layer (pool)",

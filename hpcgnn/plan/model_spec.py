@@ -30,6 +30,7 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         input_dropout=options.input_dropout,
         keep_input=options.keep_input,
         keep_input_dtype=options.keep_input_dtype,
+        keep=options.keep,
         sparse_input=meta.sparse_features and inputs.file,
         heads=options.heads,
         out_heads=options.out_heads,

@@ -96,11 +96,12 @@
 #include "products_rows.h"
 #endif
 
-#define HG_NARROW(type) {range_of_##type, levels_of_row_##type, widen_row_##type}
+#define HG_NARROW(type) {range_of_##type, levels_of_row_##type, widen_row_##type, codes_of_row_##type, decode_row_##type}
 #define HG_BATCH_NORM(type) {column_sums_##type, gradient_sums_##type, normalise_columns_##type, columns_gradient_##type}
 #define HG_ATTENTION(type)                                                                                             \
     {forward_rows_##type, forward_chunk_##type, forward_merge_##type, backward_rows_##type, backward_chunk_##type,      \
-     backward_merge_##type}
+     backward_merge_##type, score_rows_##type, score_chunk_##type, score_merge_##type, score_return_##type,            \
+     score_add_##type}
 #define HG_BETWEEN_LAYERS(type) {elu_##type, elu_gradient_##type, normalise_##type, bias_gradient_##type}
 
 const hg_kernels HG_TABLE = {
