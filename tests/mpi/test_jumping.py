@@ -107,6 +107,7 @@ def planted(comm, session_path):
         {"model": "gcn", "norm": "batch", "layers": 1},
         {"model": "sage", "norm": "batch", "residual": True, "keep_input": "always"},
         {"model": "gat", "heads": 2, "hidden": 8},
+        {"model": "gatv2", "heads": 2, "hidden": 8, "linear_residual": True, "norm": "batch"},
         {"model": "transformer", "heads": 2, "hidden": 8, "norm": "layer"},
         {"model": "gin", "schedule": "bns", "boundary_rate": 1.0},
     ],
