@@ -5,12 +5,14 @@ Unlike GAT's, the score is not a sum of two halves. So the gradient fetches the 
 row costs F numbers forwards and 2F backwards (F = heads × width). With edge features the layer uses the general rule.
 """
 
+from typing import Any
+
 import torch
 from torch import nn
 from torch.nn.functional import leaky_relu
 
 from hpcgnn.kernels import RowScores
-from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive
+from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive, with_residual
 from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
 from hpcgnn.nn.spec import PLAIN, ModelSpec
@@ -79,4 +81,10 @@ class GATv2Conv(nn.Module):
         return y if self.bias is None else y + self.bias
 
 
-MODEL = ModelEntry(attentive(GATv2Conv, ELU_IN_PLACE), lambda spec: GATv2Conv, (*ATTENTION, "negative_slope"))
+def _layer(spec: ModelSpec) -> Any:
+    return with_residual(GATv2Conv) if spec.linear_residual else GATv2Conv
+
+
+MODEL = ModelEntry(
+    lambda spec: attentive(_layer(spec), ELU_IN_PLACE)(spec), _layer, (*ATTENTION, "negative_slope", "linear_residual")
+)

@@ -21,6 +21,13 @@ UNKNOWN = LayerTraits()
 MOST_REMADE = 3
 
 Activation = Callable[[torch.Tensor], torch.Tensor]
+#: How a map in the end sees the outputs of layers, by `--jumping`.
+JOINED: dict[str, Callable[[list[torch.Tensor]], torch.Tensor]] = {
+    "cat": lambda seen: torch.cat(seen, 1),
+    "max": lambda seen: reduce(torch.maximum, seen),
+    "sum": lambda seen: reduce(torch.add, seen),
+    "last": lambda seen: seen[-1],
+}
 
 
 def traits_of(layer: object) -> LayerTraits:
@@ -44,8 +51,8 @@ class Model(nn.Module):
 
     Dropout is applied to the input of every layer. With `residual` every hidden layer but the first, whose input has
     another width, adds its input (before dropout) to its output. With `jumping` (Xu et al., ICML'18) the last layer is
-    like the hidden ones. A linear map then makes the logits from all outputs: joined ('cat'), or their largest elements
-    ('max'), with dropout before it.
+    like the hidden ones. A linear map then makes the logits from all outputs, with dropout before it: joined ('cat'),
+    their largest elements ('max'), their sum ('sum'), or the last one alone ('last').
     """
 
     heads: nn.ModuleList  # only where layers are trained one by one: see stage.add_heads
@@ -121,9 +128,9 @@ class Model(nn.Module):
             if layer:
                 h = self.convs[layer](whole, whole.dropout(seen[-1], self._p, layer))
             x = self._activation(self._normalised(whole, norm, h))
-            seen.append(x + seen[-1] if self.spec.residual and seen else x)
-        joined = torch.cat(seen, 1) if self.spec.jumping == "cat" else reduce(torch.maximum, seen)
-        return jump(whole.dropout(joined, self._p, len(self.norms)))
+            x = x + seen[-1] if self.spec.residual and seen else x
+            seen = [x] if self.spec.jumping == "last" else [*seen, x]  # what nobody sees is freed
+        return jump(whole.dropout(JOINED[self.spec.jumping](seen), self._p, len(self.norms)))
 
     @property
     def _remakes(self) -> bool:

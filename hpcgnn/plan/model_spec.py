@@ -52,6 +52,8 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         edge_features=_edge_features(config, meta),
         parts=meta.num_feature_parts if MODELS[options.model].reads_hops else 1,
         edge_dropout=options.edge_dropout,
+        linear_residual=options.linear_residual,
+        hop_attention=options.hop_attention,
     )
     return complete(spec)
 

@@ -168,6 +168,8 @@ MODELS = {
     "transformer": {"model": "transformer", "heads": 2, "hidden": 8},
     "raw": {"model": "sage", "input_dropout": "raw", "hidden": 32},
     "edge dropout": {"model": "gcn", "edge_dropout": 0.5},
+    "gcn, linear residual": {"linear_residual": True, "jumping": "last"},
+    "gat, linear residual": {"model": "gat", "heads": 2, "hidden": 8, "linear_residual": True},
 }
 
 

@@ -30,6 +30,7 @@ OTHER = {
     "negative_slope": 0.7,
     "edge_term": "weight",
     "bases": 2,
+    "linear_residual": True,
 }
 
 
