@@ -21,7 +21,7 @@ from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, sum_type, tiles_or_al
 class Constants:
     """Matrices (n_p, F_k), functions that drop their entries or None, and the rows to read: int32 (m,), or None for
     all.
-    dtype: computing dtype; wide: whether all rows are given in it, and none in a type that products widen.
+    dtype: computing dtype. wide: whether all rows are given in it.
     """
 
     inputs: tuple[torch.Tensor | OnDisk, ...]

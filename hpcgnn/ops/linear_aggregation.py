@@ -71,9 +71,14 @@ class Direction:
 class LinearAggregation(LinearOperator):
     """The operator R A S of a rank, in float32 for rows of bfloat16.
 
-    inward, outward: Streams along in-edges and along out-edges. source_scale (S): (n_p,) or None; row_scale (R): (m,)
-    or None. constant: None, or (x, a stream): of rows that never change and travel in a way of their own.
-    features: rows that may be in a narrower type than their sums.
+    Args:
+        inward: Stream along in-edges.
+        outward: Stream along out-edges.
+        row_scale: R, (m,) or None.
+        source_scale: S, (n_p,) or None.
+        outputs: rows that are computed, or None for all.
+        constant: (x, a stream) of rows that never change and travel in a way of their own, or None.
+        features: rows that may be in a narrower type than their sums.
     """
 
     def __init__(
@@ -101,10 +106,10 @@ class LinearAggregation(LinearOperator):
         return super().__call__(x) if way is self.forward else self._sum(way, x)
 
     def _widened(self, way: Direction, x: torch.Tensor) -> torch.Tensor:
-        """R A S x, without a gradient, of features in a narrow type, some columns at a time: the bits of widened ones.
+        """R A S x, without a gradient, of features in a narrow type, some columns at a time.
 
-        Kernels sum bfloat16 and widen it in registers. It has all numbers of int8, so such rows travel in 16 bits. They
-        are widened first where factors or sums of rows travel, which would be rounded, or their entries alone.
+        The bits are those of widened rows. Kernels widen bfloat16 in registers, and it has all numbers of int8: such
+        rows travel in 16 bits. Scaled rows and sums of rows would be rounded. They travel in float32.
         """
         dtype = sum_type(x.dtype)
         plain = way.source_scale is None and way.stream is self.forward.stream and way.stream.plan.sending.sums is None
