@@ -5,8 +5,8 @@ ordinary tensor, and gathers from the whole. Two meetings keep them apart. Befor
 before any rank writes again, all have read.
 
 Matrices lie in an arena that all these ranks have alike: a matrix that nobody needs any more gives its memory to the
-next ones, of any shape. All ranks take and release them in the same order. So they agree without messages on the place
-of each; each meeting checks it.
+next ones, of any shape. Ranks meet before they write to memory that others may not have left yet. All ranks take and
+release matrices in the same order. So they agree without messages on the place of each; each meeting checks it.
 """
 
 import mmap
@@ -99,9 +99,10 @@ class NodeRows:
     def __init__(self, memory: NodeMemory) -> None:
         self.ranks, self.place, self._memory = memory.ranks, memory.place, memory
         self._arena = Arena(memory.allocate)
+        # (piece, first byte, end, shape) of what this rank has left since the last meeting.
+        self._left: list[tuple[int, int, int, object]] = []
         self._by_address: dict[int, _Matrix] = {}
         self._spreads: dict[tuple[int, ...], Spread] = {}
-        self._kept: list[torch.Tensor] = []
         self._common: list[weakref.ref[mmap.mmap]] = []
 
     def spread(self, num_rows: int) -> Spread:
@@ -120,13 +121,19 @@ class NodeRows:
         size = _Matrix.nbytes(spread, width, dtype)
         number, start, memory = self._arena.reserve(size)
         matrix = _Matrix((number, start), memory, spread, width, dtype)
+        shape, end = (start, spread, width, dtype), start + size
+        if any(
+            where == number and first < end and start < last and was != shape for where, first, last, was in self._left
+        ):
+            self.meet(-3)  # others may not have come to the end of what was there, and their rows were elsewhere in it
         own = matrix.own(lambda: self._release(address, number, start, size))
         address = own.untyped_storage().data_ptr()
         self._by_address[address] = matrix
         return own
 
     def _release(self, address: int, number: int, start: int, size: int) -> None:
-        del self._by_address[address]
+        matrix = self._by_address.pop(address)
+        self._left.append((number, start, start + size, (start, matrix.spread, matrix.width, matrix.dtype)))
         self._arena.give_back(number, start, size)
 
     @property
@@ -160,7 +167,7 @@ class NodeRows:
         if matrix is None or not matrix.has(spread, own):
             own = self.empty(spread, own.shape[1], own.dtype).copy_(own)
             matrix = self._by_address[own.untyped_storage().data_ptr()]
-        self._memory.meet(matrix.number, KIND)
+        self.meet(matrix.number)
         first = own.storage_offset()
         return matrix.whole()[:, first : first + own.shape[1]], own
 
@@ -182,6 +189,7 @@ class NodeRows:
     def meet(self, number: int) -> None:
         """Wait until all ranks are here. number: the same for all, which is checked."""
         self._memory.meet(number, KIND)
+        self._left.clear()
 
     def common(self, count: int, dtype: torch.dtype) -> torch.Tensor:
         """Uninitialised numbers (count,) that all ranks read and write, for as long as any refers to them. count: the
@@ -204,6 +212,7 @@ class NodeRows:
 
     def whole(self, spread: Spread, values: torch.Tensor) -> torch.Tensor:
         """The values (num_rows,) of all ranks, of own ones (num_own,): for narrow things that are kept."""
-        found, own = self.open(spread, values.contiguous().view(-1, 1))
-        self._kept.append(own)
-        return found.view(-1)
+        found = self.common(spread.num_rows, values.dtype)
+        found[spread.own] = values
+        self.meet(-4)
+        return found
