@@ -24,20 +24,6 @@ ruff check --quiet .
 ruff format --quiet --diff .
 shellcheck --severity=warning .ci/run env/*.sh jobs/*.sh jobs/*.sbatch jobs/*/*.sh
 codespell
-# Operators and curves run at every number of ranks; schedules, links and messages at 2 and 3. At 2 run whole jobs, which take most of the
-# time, what is written and read of them, and what a training adds to operators that does not hang on the number of ranks: these files,
-# and tests of other files that are marked whole_job. (Serial tests have jobs of one rank, those of job scripts and faults more ranks.)
-whole_jobs="agreement bad_input batch_norm_runs empty_splits evaluate large_features lazy_runs nothing_of_size_n resume run_records stopping"
-whole_jobs+=" estimated nothing_stays label_reuse propagated recipes trace watching within_memory written_together"
-whole_jobs+=" estimated_shares features features_on_disk inductive interface jumping large_memory mixed regression widths"
-schedules="edge_dropout given_links lazy links pipegcn spreading stale tma"
-# What goes between ranks, and what is counted and written of it. `serial` runs at 1: every rank would do the same.
-between="communicator mailbox metrics numbers opening overlap predict rehearsal summing traffic training_traffic transfer"
-serial="options_used learning_at_first"
-nodes="intra_node node_buffers estimated_nodes"
-declare -A left_out=([1]="$nodes $whole_jobs $schedules $between" [2]="node_buffers estimated_nodes $serial"
-    [3]="estimated_nodes $serial $whole_jobs"
-    [4]="$serial pyg_every_layer $whole_jobs $schedules $between")
 # A part of the tests, with its time limit. What it says at the end is where processor time goes.
 TIMEFORMAT='-- %R s, processor time %U s, of the system %S s'
 part() { time timeout "$limit" "$@"; }
@@ -47,15 +33,14 @@ over() {
     shift
     part mpiexec -n "$ranks" python -m pytest "$@"
 }
+# Operators and curves run at 1 to 4 ranks, schedules and messages at 2 and 3, whole jobs at 2: tests have their numbers as the mark `ranks`.
 parallel() {
-    local ranks=$1 ignored=() name
+    local ranks=$1 chosen=(--by-marks)
     shift
     heading "parallel tests, $ranks rank$([ "$ranks" = 1 ] || echo s)"
-    for name in ${left_out[$ranks]}; do ignored+=("--ignore=tests/mpi/test_$name.py"); done
-    [ "$ranks" = 2 ] || ignored+=(-m "not whole_job")
     # Each test runs at 3 and at 4 ranks, and each case of its parameters at one of them; HPCGNN_TEST_ALL=1 runs all cases at both.
-    [ "$ranks" -lt 3 ] || [ -n "${HPCGNN_TEST_ALL:-}" ] || ignored+=(--share-cases="$nodes ${left_out[4]}")
-    over "$ranks" tests/mpi ${ignored[@]+"${ignored[@]}"} "$@"
+    [ "$ranks" -lt 3 ] || [ -n "${HPCGNN_TEST_ALL:-}" ] || chosen+=(--share-cases)
+    over "$ranks" tests/mpi "${chosen[@]}" "$@"
 }
 # Of what hangs on the transport: one kind of run is resumed, that with batch norm, whose sums travel too.
 one_kind="not warm-up"

@@ -51,7 +51,7 @@ class Named:
         return self.words
 
 
-def option(
+def option(  # noqa: PLR0913 - callers name them
     default: Any,
     help: str,
     *,

@@ -101,7 +101,9 @@ def facts_of_process(config: Config, comm: Communicator) -> dict[str, Any]:
     return options | code | versions()
 
 
-def facts_of_graph(meta: GraphMeta, map_name: str, cluster_to_rank: np.ndarray, spec: ModelSpec) -> dict[str, Any]:
+def facts_of_graph(
+    meta: GraphMeta, map_name: str, cluster_to_rank: np.ndarray, spec: ModelSpec | None = None
+) -> dict[str, Any]:
     """Return the facts that must agree before memory is divided: the graph, the map, the model with its dtype."""
     return {
         "the graph": [meta.uuid, meta.num_nodes, meta.num_edges],

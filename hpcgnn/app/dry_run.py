@@ -13,8 +13,8 @@ from pathlib import Path
 
 from hpcgnn.app.bring_up import make_buffers
 from hpcgnn.app.choosing_maps import find_map
+from hpcgnn.app.remarks import remarks_on_graph
 from hpcgnn.app.splits import check_patience, has_nodes
-from hpcgnn.app.train import remarks_on_graph
 from hpcgnn.app.trained import find_checkpoint
 from hpcgnn.config import Config
 from hpcgnn.engine.rundir import RunDir

@@ -7,7 +7,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from hpcgnn.app.train import run_identity
+from hpcgnn.app.restart import run_identity
 from hpcgnn.app.trained import chosen_weights, find_checkpoint
 from hpcgnn.config import Config
 from hpcgnn.engine.checkpoint import check_identity, learned_path, read_checkpoint

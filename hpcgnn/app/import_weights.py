@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from hpcgnn.app.export_weights import SUFFIX, metadata_of, safetensors
-from hpcgnn.app.train import run_identity
+from hpcgnn.app.restart import run_identity
 from hpcgnn.config import Config
 from hpcgnn.engine.checkpoint import save_checkpoint
 from hpcgnn.engine.optim import build_optimizer

@@ -8,7 +8,7 @@ import torch
 from tabulate import tabulate
 
 from hpcgnn.app.bring_up import make_buffers, opened
-from hpcgnn.app.predict import write_rows
+from hpcgnn.app.predict import Source, write_rows
 from hpcgnn.app.spreading import Spreading, as_logits
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
@@ -76,7 +76,7 @@ def propagate_labels(config: Config, session: Session, request: Request) -> int:
                 rows = {}
             rows["probability"] = outputs.softmax(1)
         origin = {"graph_uuid": meta.uuid, "alpha": request.alpha, "steps": request.steps}
-        write_rows(request.output, rows, local, meta, config.data.graph, evaluator.task, origin, comm)
+        write_rows(request.output, rows, local, Source(config.data.graph, meta, evaluator.task, origin), comm)
     if comm.rank == 0:
         shown = [("label propagation", f"alpha {request.alpha:g}, {request.steps} steps")]
         shown += [(f"{split} accuracy", shown_number(value)) for split, value in found.items() if split != "train"]

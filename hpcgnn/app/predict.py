@@ -213,18 +213,32 @@ def write_results(
     Returns:
         the number of rows.
     """
-    local, origin = trained.trainer.local, trained.origin() | dict(also)
-    return write_rows(path, rows, local, trained.meta, trained.config.data.graph, trained.task, origin, comm, wanted)
+    source = Source(trained.config.data.graph, trained.meta, trained.task, trained.origin() | dict(also))
+    return write_rows(path, rows, trained.trainer.local, source, comm, wanted)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What rows are results of.
+
+    Attributes:
+        graph: path of the graph file.
+        meta: its metadata.
+        task: the task of the results.
+        origin: their provenance.
+    """
+
+    graph: str
+    meta: GraphMeta
+    task: Task
+    origin: Mapping[str, Any]
 
 
 def write_rows(
     path: str | Path,
     rows: Mapping[str, torch.Tensor],
     local: LocalGraph,
-    meta: GraphMeta,
-    graph: str,
-    task: Task,
-    origin: Mapping[str, Any],
+    source: Source,
     comm: Communicator,
     wanted: torch.Tensor | None = None,
 ) -> int:
@@ -234,20 +248,18 @@ def write_rows(
         path: the file; its suffix gives the format.
         rows: {name: (n_p, width)}.
         local: the rank's share of the graph.
-        meta: metadata of the graph file.
-        graph: its path.
-        task: the task of the results.
-        origin: their provenance.
+        source: what the rows are results of.
         comm: the communicator.
         wanted: see OriginalOrder.
 
     Returns:
         the number of rows.
     """
+    meta, task = source.meta, source.task
     rows = {name: each.float() if each.dtype == torch.bfloat16 else each for name, each in rows.items()}
     order = OriginalOrder(rows, local.original_id, local.num_nodes, comm, wanted)
     with comm.together("opening the graph for its ids"):
-        file = GraphFile(graph, meta)
+        file = GraphFile(source.graph, meta)
     with file:
         kind = kind_of_ids(file)
         contents = Contents(
@@ -260,7 +272,7 @@ def write_rows(
             id_dtype=file.dtype(NUMBERS) if kind == "numbers" else np.dtype(np.int64),
             longest=longest_id(file) if kind == "words" and comm.rank == 0 else 0,
             class_names=meta.type_names.get("classes", ()) if task.name == CLASSIFICATION else (),
-            origin=dict(origin),
+            origin=dict(source.origin),
             vectors=_vectors(order.widths, task.name),
         )
         kind_of_file = KINDS[Path(path).suffix.lower()]

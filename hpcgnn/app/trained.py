@@ -17,8 +17,8 @@ import torch
 
 from hpcgnn.app.bring_up import bring_up
 from hpcgnn.app.correction import CorrectAndSmooth
+from hpcgnn.app.restart import run_identity
 from hpcgnn.app.spreading import Spreading, as_logits
-from hpcgnn.app.train import run_identity
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config

@@ -6,7 +6,7 @@ clock.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 
 from hpcgnn.comm.health.heartbeat import Heartbeat
@@ -20,12 +20,17 @@ COSTS = ("user_seconds", "system_seconds", "minor_faults")
 Watch = Callable[[str], AbstractContextManager[None]]
 
 
-def both(one: Watch, other: Watch) -> Watch:
-    """The watch of two who want to know; the second one's time is not the first one's."""
+def combined(watches: Iterable[Watch]) -> Watch:
+    """One watch for several, the first outermost."""
+    watches = tuple(watches)
+    if len(watches) < 2:
+        return watches[0] if watches else unwatched
 
     @contextlib.contextmanager
     def watch(phase: str) -> Iterator[None]:
-        with one(phase), other(phase):
+        with contextlib.ExitStack() as stack:
+            for each in watches:
+                stack.enter_context(each(phase))
             yield
 
     return watch

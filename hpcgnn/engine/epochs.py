@@ -110,6 +110,7 @@ def run_epochs(
                     _write(trainer, config, progress, run_dir, record, best_state)
             elif run_dir is not None:
                 run_dir.append(record)
+            plugins.after_record(record)
         _show(record, bar, pace, trainer, progress, last or stopping)
         plugins.finish_epoch(epoch + 1, last or stopping)
     bar.close()

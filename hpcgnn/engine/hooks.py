@@ -5,12 +5,17 @@ configuration needs it. All ranks call all hooks alike, so hooks may be collecti
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
+
+from hpcgnn.engine.clock import Watch
+
+if TYPE_CHECKING:
+    from hpcgnn.engine.trainer import Trainer
 
 Kind = TypeVar("Kind", bound="Plugin")
 Tensors = dict[str, torch.Tensor]
@@ -22,10 +27,19 @@ class Plugin:
     Attributes:
         columns: (n_p, D), input columns of owned nodes that change from step to step, or None.
         group: name of the plugin's tensors in a checkpoint, '' for none.
+        watch: gets the phases of the clock, and before them `load` and `plan`; None for a plugin that needs none.
     """
 
     columns: torch.Tensor | None = None
     group = ""
+    watch: Watch | None = None
+
+    def loaded(self) -> None:
+        """After this rank's share of the graph is read, before the trainer is made."""
+
+    def run(self, trainer: "Trainer") -> AbstractContextManager[None]:
+        """Around all epochs of a job."""
+        return contextlib.nullcontext()
 
     def held(self) -> object:
         """Return the object that the memory account counts with the parameters and the optimizer."""
@@ -76,8 +90,20 @@ class Plugin:
     def finish_epoch(self, number: int, last: bool) -> None:
         """After the record of epoch `number`. last: no further epoch follows in this job."""
 
+    def after_record(self, record: dict[str, Any]) -> None:
+        """After an epoch. record: its line of metrics.jsonl, the same on all ranks."""
+
     def record(self) -> dict[str, Any]:
-        """{name: value} for the record of this rank."""
+        """{name: value} for the record of this rank, after `run`."""
+        return {}
+
+    def summary(self, ranks: Sequence[dict[str, Any]], epochs: tuple[int, int]) -> dict[str, Any]:
+        """{name: value} for summary.json. Rank 0.
+
+        Args:
+            ranks: the records of the ranks, with the values of `record`.
+            epochs: the first and the last epoch of this job.
+        """
         return {}
 
     def tensors(self) -> Tensors:
@@ -116,6 +142,13 @@ class Plugins(Plugin):
     def find(self, kind: type[Kind]) -> Kind | None:
         """The plugin of a class, or None."""
         return next((each for each in self._all if isinstance(each, kind)), None)
+
+    def loaded(self) -> None:
+        for each in self._all:
+            each.loaded()
+
+    def run(self, trainer: "Trainer") -> AbstractContextManager[None]:
+        return _together(each.run(trainer) for each in self._all)
 
     def held(self) -> object:
         return [each.held() for each in self._all]
@@ -167,8 +200,15 @@ class Plugins(Plugin):
         for each in self._all:
             each.finish_epoch(number, last)
 
+    def after_record(self, record: dict[str, Any]) -> None:
+        for each in self._all:
+            each.after_record(record)
+
     def record(self) -> dict[str, Any]:
         return {name: value for each in self._all for name, value in each.record().items()}
+
+    def summary(self, ranks: Sequence[dict[str, Any]], epochs: tuple[int, int]) -> dict[str, Any]:
+        return {name: value for each in self._all for name, value in each.summary(ranks, epochs).items()}
 
     def groups(self) -> dict[str, Tensors]:
         """{group: {name: tensor}} of a checkpoint."""

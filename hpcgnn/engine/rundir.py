@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from hpcgnn.config import Config
 from hpcgnn.engine.record_writer import RecordWriter
@@ -27,22 +27,14 @@ from hpcgnn.records import counted_from_one, to_json, write_atomically
 log = logging.getLogger("hpcgnn")
 
 
-class Watcher(Protocol):
-    """epoch(record): called after each epoch with its line of metrics.jsonl. close(): called at the end."""
-
-    def epoch(self, record: dict[str, Any]) -> object: ...
-
-    def close(self) -> object: ...
-
-
 class RunDir:
-    """Rank 0's hold on a run directory. watcher: gets the record of every epoch until it is closed.
+    """Rank 0's hold on a run directory.
 
     Raises RunDirError if it exists (and is not to be resumed), or cannot be written.
     """
 
-    def __init__(self, path: str | Path, resume: bool, watcher: Watcher | None = None) -> None:
-        self.path, self._watcher = Path(path), watcher
+    def __init__(self, path: str | Path, resume: bool) -> None:
+        self.path = Path(path)
         self._begun = False
         try:
             self._existed = self.path.exists()
@@ -121,10 +113,8 @@ class RunDir:
         self._begun = True
 
     def append(self, record: dict[str, Any]) -> None:
-        """Have the record of one epoch written, and tell the watchers. An error is raised by `settle`."""
+        """Have the record of one epoch written. An error is raised by `settle`."""
         self._metrics.append(record)
-        if self._watcher is not None:
-            self._watcher.epoch(record)
 
     @property
     def failed(self) -> bool:
@@ -155,8 +145,6 @@ class RunDir:
         write_atomically(self.path / name, content)
 
     def close(self) -> None:
-        if self._watcher is not None:
-            self._watcher.close()
         log.removeHandler(self._handler)
         for file in (self._metrics, self._log):
             with contextlib.suppress(OSError):  # `settle` has raised for a full disk; this error would hide that one

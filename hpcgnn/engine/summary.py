@@ -9,7 +9,7 @@ import platform
 import socket
 import statistics
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
@@ -19,13 +19,9 @@ from tabulate import tabulate
 
 from hpcgnn import __version__, cores, kernels
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.session import Session
-from hpcgnn.config import Config
 from hpcgnn.engine.epochs import Progress
 from hpcgnn.engine.matmul import bf16_instructions
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import FIRST_EPOCH, shown_number, spread, to_json
 from hpcgnn.report.crate import CRATE, crate
 from hpcgnn.report.curves import draw_curves
@@ -96,18 +92,9 @@ def _version(package: str) -> str:
         return "unknown"
 
 
-def gather_rank_records(
-    trainer: "Trainer", local: LocalGraph, memory: dict[str, Any], energy: dict[str, Any] | None
-) -> list[dict[str, Any]] | None:
-    """Return the measurements of every rank, in the order of ranks, on rank 0; None on the others. Collective.
-
-    Args:
-        trainer: the trainer.
-        local: the rank's share of the graph.
-        memory: {baseline, growth, peak, libraries, code} of this rank in bytes, with `profile` if memory was profiled.
-        energy: the reading of this rank's Meter.
-    """
-    comm = trainer.comm
+def gather_rank_records(trainer: "Trainer") -> list[dict[str, Any]] | None:
+    """Return the measurements of every rank, in the order of ranks, on rank 0; None on the others. Collective."""
+    comm, local = trainer.comm, trainer.local
     parts = (local, *filter(None, trainer.views.shares))
     adjacencies = [each for part in parts for each in (part.inward, part.outward, part.feature_rows) if each]
     adjacencies += [*local.held.values(), *local.negatives.values(), *local.known]
@@ -128,47 +115,44 @@ def gather_rank_records(
         "halo_rounds": max(len(each.plan.rounds) for each in adjacencies),
         "halo_buffer_bytes": trainer.buffers.nbytes,
         "halo_kept_bytes": trainer.schedule.halo.kept_bytes,
-        "libraries_rss_bytes": memory["libraries"],
-        "libraries_code_bytes": memory["code"],
-        "baseline_rss_bytes": memory["baseline"],
-        "peak_rss_bytes": memory["peak"],
-        "training_growth_bytes": memory["growth"],
-        "memory_profile": memory.get("profile"),
         "traffic": comm.ledger.total(),
         "scratch": None,
         **trainer.plugins.record(),
         "losses": trainer.clock.tally.record(),
-        "energy": energy,
     }
     return comm.gather_object(mine)
 
 
 def summarise(
     trainer: "Trainer",
-    config: Config,
-    session: Session,
-    meta: GraphMeta,
-    spec: ModelSpec,
     progress: Progress,
+    begun: int,
     quality: dict[str, Any],
     ranks: list[dict[str, Any]],
     seconds_loading: float,
-    energy: dict[str, Any],
     run_dir: "RunDir",
 ) -> dict[str, Any]:
-    """Write `summary.json`, then the records of the ranks, and return the summary. Rank 0. ranks: from
-    `gather_rank_records`; energy: from `find_energy`.
+    """Write `summary.json`, then the records of the ranks, and return the summary. Rank 0.
+
+    Args:
+        trainer: the trainer.
+        progress: position of the run.
+        begun: number of epochs that were finished when this job began.
+        quality: the facts of `partition_quality`.
+        ranks: the records of `gather_rank_records`.
+        seconds_loading: seconds from the start to the first epoch.
+        run_dir: the run directory.
     """
-    comm = trainer.comm
+    comm, config, spec = trainer.comm, trainer.plan.config, trainer.plan.spec
     records = run_dir.records()
     told = progress.best["epoch"] if progress.best else progress.epoch
     summary = {
         "ranks": comm.size,
-        "threads_per_rank": session.threads,
+        "threads_per_rank": config.run.threads,
         "schedule": config.schedule.schedule,
         "model": spec.model,
         "parameters": sum(p.numel() for p in trainer.model.parameters()),
-        "learned_features": meta.num_nodes * spec.learned,
+        "learned_features": trainer.local.num_nodes * spec.learned,
         "epochs": progress.epoch,
         "final_loss": records[-1]["loss"],
         "task": trainer.evaluator.task.name,
@@ -183,11 +167,7 @@ def summarise(
         "judged": trainer.evaluator.task.judged,
         "links": next((r["links"] for r in records if "links" in r and r["epoch"] == told), None),
         "epoch_seconds": _middle([r["seconds"]["epoch"]["max"] for r in records]),
-        "peak_rss_bytes": _bytes(r["peak_rss_bytes"] for r in ranks),
-        "libraries_rss_bytes": _bytes(r["libraries_rss_bytes"] for r in ranks),
-        "libraries_code_bytes": _bytes(r["libraries_code_bytes"] for r in ranks),
-        "training_growth_bytes": _bytes(r["training_growth_bytes"] for r in ranks),
-        "memory_profile": _memory_profile(ranks),
+        **trainer.plugins.summary(ranks, (begun + 1, progress.epoch)),
         "rows_computed": [sum(layer) for layer in zip(*(r["rows_computed"] for r in ranks), strict=True)],
         "halo_bytes_per_epoch": _traffic(records[-1:], "halo_forward", "halo_backward"),
         "halo_bytes_total": _traffic(records, "halo_forward", "halo_backward", "input"),
@@ -201,12 +181,11 @@ def summarise(
             for phase in records[-1]["seconds"]
         },
         "seconds_loading": seconds_loading,
-        "energy": energy,
         "halo_buffer_bytes": max(r["halo_buffer_bytes"] for r in ranks),
         "halo_kept_bytes": max(r["halo_kept_bytes"] for r in ranks),
         "partition": quality,
         "graph": str(config.data.graph),
-        "graph_uuid": meta.uuid,
+        "graph_uuid": progress.identity["graph"],
         "seed": config.run.seed,
         "versions": versions(),
         "kernels": kernels.describe(),
@@ -238,27 +217,6 @@ def _content(kind: str, entry: dict[str, Any]) -> dict[str, Any]:
 
 def _middle(values: Sequence[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
-
-
-def _bytes(values: Iterable[float]) -> dict[str, float]:
-    values = list(values)
-    return {"max": max(values), "mean": sum(values) / len(values), "sum": sum(values)}
-
-
-def _memory_profile(ranks: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return {phase: {measured, accounted}} above the memory before the graph, or None without a profile.
-
-    Each entry is {max, mean, min} over ranks.
-    """
-    profiles = [rank["memory_profile"] for rank in ranks]
-    if None in profiles:
-        return None
-    phases = {}
-    for phase in profiles[0]["phase_peak_bytes"]:
-        phases[phase] = {"measured": spread([p["phase_peak_bytes"][phase] - p["base_bytes"] for p in profiles])}
-        if phase in profiles[0]["account_bytes"]:
-            phases[phase]["accounted"] = spread([sum(p["account_bytes"][phase].values()) for p in profiles])
-    return {"base_bytes": spread([p["base_bytes"] for p in profiles]), "phases": phases}
 
 
 def _traffic(records: list[dict[str, Any]], *kinds: str) -> int:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -12,7 +12,6 @@ from hpcgnn.engine.clock import Clock, Watch, unwatched
 from hpcgnn.engine.constants import Constants
 from hpcgnn.engine.diagnosis import check_finite
 from hpcgnn.engine.hooks import Plugins
-from hpcgnn.engine.judging import make_judges, prepare_model
 from hpcgnn.engine.optim import learning_rate
 from hpcgnn.engine.tally import Tally
 from hpcgnn.engine.update import Update
@@ -25,6 +24,7 @@ from hpcgnn.ops.draws import Randomness
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.schedules.base import Step
 from hpcgnn.schedules.schedule_registry import SCHEDULES
+from hpcgnn.tasks.training import TRAINING, Setting
 
 
 class Trainer:
@@ -55,6 +55,7 @@ class Trainer:
         whether anything is trained; if not, the graph needs no labels. part: makes the part that training sees.
         """
         config, self.plan, self.comm, self.buffers = plan.config, plan, comm, buffers
+        task = TRAINING[config.task.task]
         self.clock, self.random = Clock(watch, comm.heartbeat, Tally(comm.ledger)), Randomness(config.run.seed)
         self.constants = Constants(comm.ledger)
         with torch.random.fork_rng(devices=[]):
@@ -65,10 +66,10 @@ class Trainer:
             if self.views.in_place is not None:
                 self.constants.trim = self.views.in_place.trim
             self.local = self.views.local
-            entry = SCHEDULES[config.schedule.schedule]
-            self.schedule = entry.build(self.views.trained_on, comm, buffers, config, self.random)
+            trained_on, schedule = self.views.trained_on, SCHEDULES[config.schedule.schedule]
+            self.schedule = schedule.build(trained_on, comm, buffers, config, self.random)
             self.schedule.sync.extend(self.model)
-            prepare_model(self.model, plan)
+            task.prepare_model(self.model, plan.spec, config)
         initialise(self.model, self.random, config.model.initial_weights)
         self.plugins = make_plugins(self, learns)
         changing = [each.columns for each in self.plugins if each.columns is not None]
@@ -77,13 +78,13 @@ class Trainer:
         self.stages = self.schedule.sync.plan(config.optim)
         self._update: Update | None = None
         self.begin_stage(0, 0)
-        self.evaluator, objective = make_judges(self, learns)
+        setting = Setting(self.model, self.local, trained_on, self.graph, comm, buffers, self.random, config)
+        self.evaluator, objective = task.judges(setting, learns)
         if objective is None:
             return
-        self.objective = objective
         # Gradients of a mean over very many nodes underflow in fp16; gradients of the sum do not.
-        narrow = config.schedule.halo_dtype == "fp16"
-        self._enlarged = 2.0 ** round(math.log2(self.objective.num_train)) if narrow else 1.0
+        self.objective, narrow = objective, config.schedule.halo_dtype == "fp16"
+        self._enlarged = 2.0 ** round(math.log2(objective.num_train)) if narrow else 1.0
 
     def begin_stage(self, index: int, epoch: int) -> None:
         """Train stage number `index` of the schedule from `epoch` on, with fresh optimizers."""
@@ -109,8 +110,7 @@ class Trainer:
         """
         self.random.epoch = epoch
         self.schedule.halo.begin_epoch(epoch)
-        update = self._update
-        assert update is not None, "a stage begins with the Trainer"
+        update = cast(Update, self._update)  # a stage begins with the Trainer
         update.set_learning_rate(self.learning_rate(epoch))
         self.plugins.begin_epoch(self.learning_rate(epoch))
         total, finite = torch.zeros(()), True

@@ -22,6 +22,7 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.kernels import RowScores
 from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import initialise
 from hpcgnn.nn.model import traits_of
@@ -218,11 +219,14 @@ class TrainingGraph(Graph):
         edge: torch.Tensor | None = None,
         dropout: float = 0.0,
         layer: int = 0,
+        scores: RowScores | None = None,
     ) -> torch.Tensor:
         """See `Graph.propagate`."""
         if traits_of(getattr(message, "__self__", None)).self_loops == "add" and not self._loaded.stated:
             raise _unstated()
-        return super().propagate(message, reduce, x_src=x_src, x_dst=x_dst, edge=edge, dropout=dropout, layer=layer)
+        return super().propagate(
+            message, reduce, x_src=x_src, x_dst=x_dst, edge=edge, dropout=dropout, layer=layer, scores=scores
+        )
 
     @property
     def edge_weight(self) -> torch.Tensor | None:

@@ -5,14 +5,13 @@ ranks, and the reading of the share. The model is unknown at this point. So the 
 exchange is an option, `widest`. A job measures it on a small graph.
 """
 
-import hashlib
 import logging
 from pathlib import Path
 
 import torch
 
-from hpcgnn.app.agreement import agree, facts_of_process
-from hpcgnn.app.choosing_maps import choose_map
+from hpcgnn.app.agreement import agree, facts_of_graph
+from hpcgnn.app.bring_up import opened
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.launch.script import end_like_a_job, session_of_script
 from hpcgnn.config import Config, make_config
@@ -21,7 +20,6 @@ from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.opening import open_graph
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.interface.graph import Loaded, TrainingGraph
 from hpcgnn.options.inputs import inputs_of
@@ -34,7 +32,7 @@ log = logging.getLogger("hpcgnn")
 WIDEST = 512
 
 
-def load(
+def load(  # noqa: PLR0913 - callers name them
     path: str | Path,
     *,
     self_loops: str | None = None,
@@ -107,32 +105,25 @@ def load_graph(
     """`load` with a transport that is there. Collective. stated: whether the configuration's self loops are a choice of
     the user's.
     """
-    agree(comm, facts_of_process(config, comm) | {"widest": widest, "edges": edges})
     buffers = BoundedBuffers(int(config.schedule.halo_buffer * 2**20))
 
     def read(self_loops: str) -> tuple[LocalGraph, GraphMeta, str]:
-        with open_graph(config.data.graph, comm) as file:
-            map_name, cluster_to_rank = choose_map(file, config, comm)
-            agree(
-                comm,
-                {
-                    "the graph": file.meta.uuid,
-                    "the map": [map_name, hashlib.sha256(cluster_to_rank.tobytes()).hexdigest()],
-                },
-            )
-            featured = file.meta.num_edge_features > 0
-            keep = file.meta.weighted or file.meta.typed or featured if edges is None else edges
+        with opened(config, comm, facts={"widest": widest, "edges": edges}) as (_, graph):
+            meta = graph.file.meta
+            agree(comm, facts_of_graph(meta, graph.map_name, graph.clusters))
+            featured = meta.num_edge_features > 0
+            keep = meta.weighted or meta.typed or featured if edges is None else edges
             dtype, inputs = DTYPES[config.run.precision], inputs_of(config.task.features)
-            check_features(config, inputs, file.meta)
-            width = 0 if file.meta.sparse_features and inputs.file else inputs.fixed(file.meta.num_features)
+            check_features(config, inputs, meta)
+            width = 0 if meta.sparse_features and inputs.file else inputs.fixed(meta.num_features)
             cap = _rows_of_a_round(buffers, widest, width, dtype)
             local = load_local_graph(
-                *(file, cluster_to_rank, comm, cap, self_loops, dtype, keep),
+                *(graph.file, graph.clusters, comm, cap, self_loops, dtype, keep),
                 inputs=inputs,
                 edge_features=keep and featured,
             )
             buffers.hold(local)
-            return local, file.meta, map_name
+            return local, meta, graph.map_name
 
     local, meta, map_name = read(config.data.self_loops)
     trim_heap()

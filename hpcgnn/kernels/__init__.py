@@ -12,7 +12,9 @@ nothing traces them, and the dispatcher takes longer than a small gather. docs/k
 from .activation import bias_gradient, elu, elu_gradient, relu_gradient
 from .aggregation import add_rows, check_block, gather, pack
 from .attention import attend_backward, attend_finish, attend_forward
+from .batch_norm import column_sums, norm_columns, norm_columns_gradient, norm_gradient_sums
 from .checks import FLOATS
+from .coding import BLOCK, decode, encode
 from .convolution import Aggregate, Gathering, convolve, convolve_backward, convolves
 from .cover import MOST_LEFT, MOST_RIGHT, least_cover
 from .edge_dropout import Columns, drop_edges
@@ -24,8 +26,10 @@ from .narrowing import narrow, widen
 from .products import multiply
 from .projection import Elu, one_pass, project, project_backward
 from .randomness import random_words, stream_key
+from .scores import RowScores, score_backward, score_forward, scores_rows
 
 __all__ = [
+    "BLOCK",
     "FLOATS",
     "MOST_LEFT",
     "MOST_RIGHT",
@@ -33,22 +37,26 @@ __all__ = [
     "Columns",
     "Elu",
     "Gathering",
+    "RowScores",
     "add_rows",
     "attend_backward",
     "attend_finish",
     "attend_forward",
     "bias_gradient",
     "check_block",
+    "column_sums",
     "convolve",
     "convolve_backward",
     "convolves",
     "cross_entropy",
+    "decode",
     "describe",
     "drop_edges",
     "dropout",
     "dropout_entries",
     "elu",
     "elu_gradient",
+    "encode",
     "gather",
     "gather_largest",
     "gather_matching",
@@ -56,12 +64,18 @@ __all__ = [
     "least_cover",
     "multiply",
     "narrow",
+    "norm_columns",
+    "norm_columns_gradient",
+    "norm_gradient_sums",
     "one_pass",
     "pack",
     "project",
     "project_backward",
     "random_words",
     "relu_gradient",
+    "score_backward",
+    "score_forward",
+    "scores_rows",
     "stream_key",
     "watched",
     "widen",

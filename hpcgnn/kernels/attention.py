@@ -27,7 +27,7 @@ _FLOATS = (torch.float32, torch.float64)
 Dropout = tuple[float, int, torch.Tensor, torch.Tensor]
 
 
-def _dropout_rule(dropout: Dropout | None, row_ids: int, column_ids: int, forward: bool) -> EdgeRule | None:
+def dropout_rule(dropout: Dropout | None, row_ids: int, column_ids: int, forward: bool) -> EdgeRule | None:
     """(key, threshold, scale, ids of rows, ids of columns), or None where nothing is dropped."""
     if dropout is None:
         return None
@@ -43,7 +43,7 @@ def _dropout_rule(dropout: Dropout | None, row_ids: int, column_ids: int, forwar
     return (checked_key(key), min(threshold, 2**32 - 1), scale, *ids)  # p = 1: the scale is 0
 
 
-def _structure(
+def structure(
     indptr: torch.Tensor,
     indices: torch.Tensor,
     rows: torch.Tensor | None,
@@ -64,7 +64,7 @@ def _structure(
             checks.matrix(name, term, (dtype,), rows=indices.shape[0], columns=heads)
 
 
-def _width(name: str, tensor: torch.Tensor, heads: int) -> int:
+def width_of(name: str, tensor: torch.Tensor, heads: int) -> int:
     """The width F of sums (n, F) for this number of heads."""
     checks.matrix(name, tensor, _FLOATS)
     if not isinstance(heads, int) or heads < 1:
@@ -122,14 +122,14 @@ def attend_forward(
             denominator and gets the bias, and `attend_finish` only makes lse.
         bias: (F,) or None, with `complete` only.
     """
-    width = _width("y", y, heads)
+    width = width_of("y", y, heads)
     num, dtypes = y.shape[0], (y.dtype,)
     checks.matrix("running_max", running_max, dtypes, rows=num, columns=heads)
     checks.matrix("denominator", denominator, dtypes, rows=num, columns=heads)
     checks.matrix("a_dst", a_dst, dtypes, rows=num, columns=heads)
     checks.matrix("source", source, dtypes, columns=width + heads)
-    _structure(indptr, indices, rows, num, {"edge_term": edge_term}, y.dtype, heads)
-    rule = _dropout_rule(dropout, num, source.shape[0], forward=True)
+    structure(indptr, indices, rows, num, {"edge_term": edge_term}, y.dtype, heads)
+    rule = dropout_rule(dropout, num, source.shape[0], forward=True)
     if bias is not None:
         checks.vector("bias", bias, y.dtype, width)
     if (complete and rows is not None) or (bias is not None and not complete):
@@ -177,7 +177,7 @@ def attend_finish(
     heads = lse.shape[1] if isinstance(lse, torch.Tensor) and lse.dim() == 2 else 1
     checks.matrix("lse", lse, _FLOATS)
     if y is not None:
-        _width("y", y, heads)
+        width_of("y", y, heads)
     like = lse if y is None else y
     for name, tensor in (("running_max", running_max), ("denominator", denominator), ("lse", lse)):
         checks.matrix(name, tensor, (like.dtype,), rows=like.shape[0], columns=heads)
@@ -249,7 +249,7 @@ def attend_backward(
         returns: (E,) int32 or None: the row of ga_dst that each edge adds to, in place of its column. ga_dst may then
             have any number of rows; not checked.
     """
-    width = _width("gz", gz, heads)
+    width = width_of("gz", gz, heads)
     num, dtypes = gz.shape[0], (gz.dtype,)
     checks.matrix("ga_src", ga_src, dtypes, rows=num, columns=heads)
     checks.matrix("z_src", z_src, dtypes, rows=num, columns=width + heads)
@@ -257,8 +257,8 @@ def attend_backward(
     checks.matrix("ga_dst", ga_dst, dtypes, rows=remote.shape[0] if returns is None else None, columns=heads)
     checks.vector("returns", returns, torch.int32, indices.shape[0], optional=True)
     edge_terms = {"edge_term": edge_term, "g_edge_term": g_edge_term}
-    _structure(indptr, indices, rows, num, edge_terms, gz.dtype, heads)
-    rule = _dropout_rule(dropout, num, remote.shape[0], forward=False)
+    structure(indptr, indices, rows, num, edge_terms, gz.dtype, heads)
+    rule = dropout_rule(dropout, num, remote.shape[0], forward=False)
     if bias is not None:
         checks.vector("bias", bias, gz.dtype, width)
     if complete and rows is not None:

@@ -7,6 +7,8 @@ from .random_reference import random_words
 
 _TINY = torch.finfo(torch.float32).tiny
 _STEPS = 127  # of 8 bits, on either side of 0
+_BLOCK = 256  # columns that share the step of their codes
+_LEAST_STEP = 1e-30  # of codes: a 2^24th of it is not 0
 _PIECE = 1 << 18  # numbers that are rounded at a time
 
 
@@ -72,6 +74,24 @@ def widen(out: Tensor, narrow: Tensor, factors: Tensor, bits: int) -> None:
     for number, plane in enumerate(out.split(max(1, narrow.shape[1]), dim=1)):
         found = (narrow[:, : plane.shape[1]] >> (number * bits)) & (2**bits - 1)
         torch.mul(found, step, out=plane).add_(least)
+
+
+def encode(codes: Tensor, steps: Tensor, x: Tensor, ids: Tensor, key: int) -> None:
+    for block, first in enumerate(range(0, x.shape[1], _BLOCK)):
+        part = x[:, first : first + _BLOCK]
+        step = (part.abs().amax(1).float() / 126).clamp_(min=_LEAST_STEP)  # NaN stays NaN
+        steps[:, block] = step.masked_fill_(~part.isfinite().all(1), torch.nan)
+        words = random_words(key, ids, (x.shape[1] + 7) // 8 * 4)[:, first // 2 :]
+        halves = torch.stack([words & 0xFFFF, words >> 16], 2).flatten(1)[:, : part.shape[1]]
+        draws = (halves.to(x.dtype) + 0.5) * 2.0**-16
+        level = (part.abs() / steps[:, block, None].to(x.dtype)).add_(draws).nan_to_num_(126).clamp_(max=126).floor_()
+        codes[:, first : first + _BLOCK] = (level + 1) * part.sign().nan_to_num_(0)
+
+
+def decode(out: Tensor, codes: Tensor, steps: Tensor) -> None:
+    sign = codes.sign().float()
+    level = (codes - sign) + sign * 2.0**-24
+    out.copy_(level.mul_(steps.repeat_interleave(_BLOCK, 1)[:, : out.shape[1]]))
 
 
 def _rounded(x: Tensor, kind: torch.dtype, up: int) -> Tensor:

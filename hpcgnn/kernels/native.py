@@ -1,8 +1,7 @@
 """The compiled kernels behind the signatures of `reference.py`, and the choice of products.
 
-Arguments arrive checked (`aggregation.py`, `masking.py`): a wrong pointer in C is not recoverable. The number
-of threads is torch's at the time of the call, so that `torch.set_num_threads` governs both. ctypes releases the
-interpreter lock during a call.
+Arguments arrive checked: a wrong pointer in C is not recoverable. The number of threads is torch's at the time of the
+call, so that `torch.set_num_threads` governs both. ctypes releases the interpreter lock during a call.
 """
 
 import ctypes
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from . import reference
+from .batch_norm_native import NativeBatchNorm
 from .functions import EdgeRule, RowRule
 from .interface import (
     BLOCK_FAULTS,
@@ -27,6 +27,7 @@ from .interface import (
     pointer,
     rows_of,
 )
+from .scores_native import NativeScores
 
 #: Of the library; returns whether it had no memory.
 Function = Callable[..., int]
@@ -42,7 +43,7 @@ def _may_round() -> bool:
     return torch.get_float32_matmul_precision() == "medium"
 
 
-class Native:
+class Native(NativeBatchNorm, NativeScores):
     """The functions of `reference.py`, compiled, on one vector path."""
 
     def __init__(
@@ -123,7 +124,7 @@ class Native:
             "denominator": denominator,
         }
         tensors |= {"indices": indices, "rows": rows, "edge_term": edge_term, "bias": bias}
-        self._attend(self._library.hg_attend_forward, y, indptr, tensors, heads, slope, rule, complete=complete)
+        self.attend("hg_attend_forward", y, indptr, tensors, heads, slope, rule, complete=complete)
 
     def attend_backward(
         self, gz: Tensor, ga_src: Tensor, ga_dst: Tensor, z_src: Tensor, remote: Tensor, indptr: Tensor,
@@ -134,13 +135,11 @@ class Native:
         tensors: dict[str, Tensor | None] = {"streamed": remote, "own": z_src, "ga_src": ga_src, "ga_dst": ga_dst}
         tensors |= {"returns": returns}
         tensors |= {"indices": indices, "rows": rows, "edge_term": edge_term, "bias": bias, "g_edge_term": g_edge_term}
-        self._attend(
-            self._library.hg_attend_backward, gz, indptr, tensors, heads, slope, rule, shared=shared, complete=complete
-        )
+        self.attend("hg_attend_backward", gz, indptr, tensors, heads, slope, rule, shared=shared, complete=complete)
 
-    def _attend(
+    def attend(
         self,
-        function: Function,
+        function: str,
         sums: Tensor,
         indptr: Tensor,
         tensors: dict[str, Tensor | None],
@@ -163,7 +162,7 @@ class Native:
             type=ELEMENT_CODES[sums.dtype],
             **more,
         )
-        if function(*self._how(), arguments):
+        if getattr(self._library, function)(*self._how(), arguments):
             raise MemoryError("attention: no memory for the partial results of a block")
 
     def drop_edges(
@@ -248,6 +247,13 @@ class Native:
     def widen(self, out: Tensor, narrow: Tensor, factors: Tensor, bits: int) -> None:
         of = *rows_of(narrow), pointer(factors), factors.stride(0) * factors.element_size()
         self._library.hg_widen(*self._how(out.dtype), bits, *rows_of(out), *of, *out.shape)
+
+    def encode(self, codes: Tensor, steps: Tensor, x: Tensor, ids: Tensor, key: int) -> None:
+        of = *rows_of(x), pointer(ids), *x.shape
+        self._library.hg_encode(*self._how(x.dtype), key, *rows_of(codes), pointer(steps), *of)
+
+    def decode(self, out: Tensor, codes: Tensor, steps: Tensor) -> None:
+        self._library.hg_decode(*self._how(out.dtype), *rows_of(out), *rows_of(codes), pointer(steps), *out.shape)
 
     def dropout(self, out: Tensor, x: Tensor, ids: Tensor, key: int, threshold: int, scale: float) -> None:
         rule = key, threshold, scale, ELEMENT_CODES[x.dtype]

@@ -11,11 +11,17 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor
 
+from .batch_norm_reference import column_sums as column_sums
+from .batch_norm_reference import norm_columns as norm_columns
+from .batch_norm_reference import norm_columns_gradient as norm_columns_gradient
+from .batch_norm_reference import norm_gradient_sums as norm_gradient_sums
 from .edges_reference import PIECE
 from .edges_reference import drop_edges as drop_edges
 from .edges_reference import edge_factors as _edge_factors
 from .edges_reference import edge_pieces as _edge_pieces
 from .functions import EdgeRule
+from .narrowing_reference import decode as decode
+from .narrowing_reference import encode as encode
 from .narrowing_reference import narrow as narrow
 from .narrowing_reference import widen as widen
 from .random_reference import philox

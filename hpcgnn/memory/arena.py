@@ -30,6 +30,7 @@ class Arena:
         nbytes: bytes of all pieces.
         taken: bytes in use now.
         most: peak bytes in use since `mark()`.
+        coder: None, or coder(tensor, exact), which keeps it as codes (plugins/coded_keeping.py), or returns None.
         shared: None, or a function that returns a matrix (rows, width) of a type that other ranks of the node can read.
             It returns None for other numbers of rows than those of layers.
     """
@@ -43,16 +44,24 @@ class Arena:
             tuple[int, int, int]
         ] = []  # (number of the piece, first byte, bytes), in this order; no two of them touch
         self.keeper: Keeper | None = None
+        self.coder: Callable[[torch.Tensor, int], Kept | None] | None = None
         self.shared: Callable[[int, int, torch.dtype], torch.Tensor | None] | None = None
 
     def keep_within(self, budget: int, scratch: Scratch) -> None:
         """Hold at most `budget` bytes, if possible: saved tensors go to a scratch file."""
         self.keeper = Keeper(budget, scratch, self._has_room, lambda size: self._take(size, size))
 
-    def keep(self, tensor: torch.Tensor) -> Kept:
+    def keep(self, tensor: torch.Tensor, exact: int | None = None) -> Kept:
         """Keep a tensor for later. Until it is asked for nobody may write to it, and only who still holds it itself may
         read it.
+
+        Args:
+            tensor: the tensor.
+            exact: None, or the number of last columns that are needed as they are; others may be rounded (`--keep`).
         """
+        coded = None if self.coder is None or exact is None else self.coder(tensor, exact)
+        if coded is not None:
+            return coded
         return Kept(tensor) if self.keeper is None else self.keeper.keep(tensor, self.holds)
 
     def mark(self) -> None:

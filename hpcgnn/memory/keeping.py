@@ -13,7 +13,7 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -25,10 +25,18 @@ Make = Callable[[int], torch.UntypedStorage]
 SMALL = 1 << 18
 
 
+class Memory(Protocol):
+    """What a kept tensor's memory can be had from again."""
+
+    def memory(self) -> torch.UntypedStorage:
+        """The same storage whenever it is asked for."""
+        ...
+
+
 class Kept:
     """A tensor for later."""
 
-    def __init__(self, tensor: torch.Tensor, store: "Store | None" = None) -> None:
+    def __init__(self, tensor: torch.Tensor, store: Memory | None = None) -> None:
         self._tensor = tensor if store is None else None
         self._store = store
         self._like = tensor.dtype, tensor.storage_offset(), tensor.shape, tensor.stride()

@@ -13,13 +13,18 @@ from torch import nn
 from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.nn.graph import DroppedRows, Graph, Part
 from hpcgnn.ops.activation_dropout import ReluDropout
+from hpcgnn.ops.convolution import Convolve
 from hpcgnn.ops.draws import Purpose
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.operators import Linear
+from hpcgnn.ops.remade import First, convolve_remade
 from hpcgnn.traits import LayerTraits
 
 #: (W_n (d_in, d_out), W_s (d_in, d_out) or None, b (d_out,) or None).
 Weights = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
+
+#: A first layer's (graph, aggregate, features, rate of dropout, whether that of the aggregate is scaled).
+Inputs = tuple[Graph, torch.Tensor | OnDisk, torch.Tensor | OnDisk, float, bool]
 
 
 class Conv(nn.Module):
@@ -108,6 +113,8 @@ class LinearConv(Conv):
         reads_self=False,
         constants_in_tiles=True,
         activation=ReluDropout,
+        codes=True,
+        remakes=True,
     )
     kept: torch.dtype | None = None  # dtype of the output, where it is not that of the weights: set by the model
 
@@ -151,11 +158,35 @@ class LinearConv(Conv):
         scaled: bool = False,
     ) -> torch.Tensor:
         """As of any convolution; nothing is kept."""
-        neighbour, own, bias = self.weights()
+        return graph.combine(self._parts(aggregate, x), self.weights()[2], p, layer, self.kept, scaled=scaled)
+
+    def _parts(self, aggregate: torch.Tensor | OnDisk, x: torch.Tensor | OnDisk) -> list[Part]:
+        """What the output of constants is the sum of."""
+        neighbour, own, _ = self.weights()
         parts: list[Part] = [(aggregate, neighbour, Purpose.DROPOUT_AGGREGATE)]
-        if own is not None:
-            parts.append((x, own, Purpose.DROPOUT))
-        return graph.combine(parts, bias, p, layer, self.kept, scaled=scaled)
+        return parts if own is None else [*parts, (x, own, Purpose.DROPOUT)]
+
+    def of_constants(self, above: "LinearConv", first: Inputs, graph: Graph, p: float) -> torch.Tensor | None:
+        """The output (m, d_out) of the layer above this one, whose own output of constants is never there as a whole
+        (ops/remade.py). Collective. None where that cannot be.
+
+        Args:
+            above: the next layer, which applies its activation.
+            first: this layer's inputs.
+            graph: of the layer above.
+            p: rate of dropout before it.
+        """
+        below, aggregate, x, p_first, scaled = first
+        dtype = above.weights()[0].dtype
+        sent, kept = self.kept or dtype, above.kept or dtype
+        operator = graph.operator(Linear(above.norm, sent))
+        wide = above.d_out > above.d_in or operator.convolution(above.d_in, above.d_out) is not Convolve
+        if wide or isinstance(aggregate, OnDisk) or isinstance(x, OnDisk):
+            return None
+        parts = self._parts(aggregate, x)
+        constants = below.constants(parts, p_first, 0, scaled=scaled)
+        remade, weights = First(constants, graph.activation(ReluDropout, p, 1)), [weight for _, weight, _ in parts]
+        return convolve_remade(remade, self.weights()[2], weights, above.weights(), operator, (sent, kept))
 
     def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         neighbour, own, bias = self.weights()

@@ -2,13 +2,15 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import torch
 
 from hpcgnn.errors import GraphError
+from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Activation, Model, traits_of
 from hpcgnn.nn.spec import PLAIN, ModelSpec
 from hpcgnn.nn.typed_projection import TypedProjection
@@ -117,6 +119,36 @@ def attentive(conv_class: type[Any], activation: Activation) -> Callable[[ModelS
         return Model(spec, convs, handed_on(spec, widths), activation, before)
 
     return build
+
+
+@cache
+def with_residual(conv_class: Any) -> Any:
+    """The class of an attention layer, and one with a linear map of the own rows added to its output.
+
+    The sum needs the rows as numbers and apart from the layer's output. So the layer takes no rows over.
+    """
+
+    class Residual(conv_class):  # type: ignore[misc]
+        traits = replace(
+            conv_class.traits, reads_self=True, input_in_tiles=False, activation=None, takes_handover=False
+        )
+
+        def __init__(self, d_in: int, width: int, heads: int, average: bool, spec: ModelSpec, layer: int) -> None:
+            super().__init__(d_in, width, heads, average, spec, layer)
+            self.own = Linear(d_in, self.d_out, bias=False, dtype=spec.dtype)
+
+        def begin_as(self, weight: torch.Tensor, bias: torch.Tensor) -> None:
+            super().begin_as(weight, bias)
+            with torch.no_grad():
+                self.own.weight.zero_()
+
+        def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
+            y: torch.Tensor = super().forward(graph, x)
+            if isinstance(x, torch.Tensor):
+                return torch.addmm(y, graph.own(x), self.own.weight)
+            return y + graph.own(x @ self.own.weight)
+
+    return Residual
 
 
 def projects_by_type(spec: ModelSpec) -> bool:

@@ -117,7 +117,9 @@ def reason_against(to: str, spec: ModelSpec, meta: GraphMeta, self_loops: str, p
     if plugin or name not in LAYERS[to]:
         return f"{library} has no layer that computes what {name} of {'--plugin' if plugin else 'hpcgnn'} does"
     if spec.jumping != "none":
-        return f"a map that sees all layers (--jumping {spec.jumping}) is no layer of {library}'s"
+        return f"a map behind the last layer (--jumping {spec.jumping}) is no layer of {library}'s"
+    if spec.linear_residual:
+        return f"the map of --linear-residual is in no layer that hpcgnn fills for {library}"
     if not meta.undirected and (name == "sgc" or (name == "gcn" and to == "pyg")):
         return f"the graph is directed: {name} divides by the out-degrees of sources, {library} by their in-degrees"
     if (spec.aggregator == "pool" and name == "sage") or (to == "dgl" and spec.aggregator != "mean" and name == "sage"):

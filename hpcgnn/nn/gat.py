@@ -35,6 +35,7 @@ class GATConv(nn.Module):
         worthwhile=0.6,
         input_in_tiles=True,
         activation=EluDropout,
+        codes=True,
         takes_handover=True,
     )
     hands_over = False  # set by the model for layers whose output the next layer takes over

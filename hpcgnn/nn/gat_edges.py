@@ -8,13 +8,14 @@ edges do not travel.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.functional import elu, leaky_relu
 
 from hpcgnn.errors import GraphError
-from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive
+from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive, with_residual
 from hpcgnn.nn.gat import GATConv
 from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.model import Model
@@ -70,8 +71,9 @@ class EdgeGATConv(GATConv):
         return y if self.bias is None else y + self.bias
 
 
-def _layer(spec: ModelSpec) -> type[GATConv]:
-    return EdgeGATConv if spec.edge_features and spec.edge_term == "none" else GATConv
+def _layer(spec: ModelSpec) -> Any:
+    layer = EdgeGATConv if spec.edge_features and spec.edge_term == "none" else GATConv
+    return with_residual(layer) if spec.linear_residual else layer
 
 
 def _build(spec: ModelSpec) -> Model:
@@ -86,4 +88,6 @@ def _build(spec: ModelSpec) -> Model:
     return attentive(_layer(spec), activation)(spec)
 
 
-MODEL = ModelEntry(_build, _layer, (*ATTENTION, "negative_slope", "edge_term"), weights_remedy="--edge-term weight")
+MODEL = ModelEntry(
+    _build, _layer, (*ATTENTION, "negative_slope", "edge_term", "linear_residual"), weights_remedy="--edge-term weight"
+)

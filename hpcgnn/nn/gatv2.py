@@ -1,15 +1,18 @@
 """GATv2 (Brody et al., ICLR'22, eq. 7): y_i = Σ_j α_ij W_src x_j + b.
 
 α_ij = softmax_j a·LeakyReLU(W_src x_j + W_dst x_i + W_edge e_ij), with the last term if the graph has edge features.
-Unlike GAT's, the score is not a sum of two halves, so the layer uses the general operator. The gradient fetches the
-rows again, and returns its sums. A halo row costs F numbers forwards and 2F backwards (F = heads × width).
+Unlike GAT's, the score is not a sum of two halves. So the gradient fetches the rows again, and returns its sums. A halo
+row costs F numbers forwards and 2F backwards (F = heads × width). With edge features the layer uses the general rule.
 """
+
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.functional import leaky_relu
 
-from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive
+from hpcgnn.kernels import RowScores
+from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive, with_residual
 from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
 from hpcgnn.nn.spec import PLAIN, ModelSpec
@@ -65,10 +68,23 @@ class GATv2Conv(nn.Module):
         p = self.attention_dropout if self.training else 0.0
         edge = None if self.edge is None else graph.edge_features
         y = graph.propagate(
-            self.message, "softmax", x_src=self.source(x), x_dst=self.target(x), edge=edge, dropout=p, layer=self.layer
+            self.message,
+            "softmax",
+            x_src=self.source(x),
+            x_dst=self.target(x),
+            edge=edge,
+            dropout=p,
+            layer=self.layer,
+            scores=RowScores(self.heads, self.attention, self.slope),
         )
         y = y.unflatten(1, (self.heads, self.width)).mean(1) if self.average else y
         return y if self.bias is None else y + self.bias
 
 
-MODEL = ModelEntry(attentive(GATv2Conv, ELU_IN_PLACE), lambda spec: GATv2Conv, (*ATTENTION, "negative_slope"))
+def _layer(spec: ModelSpec) -> Any:
+    return with_residual(GATv2Conv) if spec.linear_residual else GATv2Conv
+
+
+MODEL = ModelEntry(
+    lambda spec: attentive(_layer(spec), ELU_IN_PLACE)(spec), _layer, (*ATTENTION, "negative_slope", "linear_residual")
+)

@@ -7,6 +7,7 @@ import torch
 from hpcgnn.nn.conv import LinearConv, Weights
 from hpcgnn.nn.entry import LINEAR, ModelEntry, stacked
 from hpcgnn.nn.linear import Linear
+from hpcgnn.nn.spec import ModelSpec
 
 
 class GCNConv(LinearConv):
@@ -24,4 +25,21 @@ class GCNConv(LinearConv):
         return self.linear.weight, None, self.linear.bias
 
 
-MODEL = ModelEntry(stacked(GCNConv), lambda spec: GCNConv, LINEAR)
+class ResidualGCNConv(GCNConv):
+    """With a linear map of the own row beside the convolution (`--linear-residual`): one operator, as SAGE's."""
+
+    traits = replace(GCNConv.traits, reads_self=True)
+
+    def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
+        super().__init__(d_in, d_out, dtype)
+        self.own = Linear(d_in, d_out, bias=False, dtype=dtype)
+
+    def weights(self) -> Weights:
+        return self.linear.weight, self.own.weight, self.linear.bias
+
+
+def _layer(spec: ModelSpec) -> type[GCNConv]:
+    return ResidualGCNConv if spec.linear_residual else GCNConv
+
+
+MODEL = ModelEntry(lambda spec: stacked(_layer(spec))(spec), _layer, (*LINEAR, "linear_residual"))

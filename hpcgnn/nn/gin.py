@@ -18,7 +18,12 @@ from hpcgnn.traits import LayerTraits
 class GINConv(Conv):
     norm = "sum"
     traits = LayerTraits(
-        fixed_sums=True, constant_aggregate=True, input_rows="narrower", prunable=True, constants_in_tiles=True
+        fixed_sums=True,
+        constant_aggregate=True,
+        input_rows="narrower",
+        prunable=True,
+        constants_in_tiles=True,
+        codes=True,
     )
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:

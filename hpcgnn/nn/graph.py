@@ -18,17 +18,19 @@ from hpcgnn.errors import GraphError
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.split import EdgeList
+from hpcgnn.kernels import RowScores
 from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.ops.activation_dropout import EluDropout, ReluDropout
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.attention_layer import attention_layer
-from hpcgnn.ops.constants import ConstantRows, combine
+from hpcgnn.ops.constants import ConstantRows, Constants, combine
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.dropout import Drop, dropout, dropped_means, dropped_rows
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Made, Messages, Operator, Relational
 from hpcgnn.ops.propagate import Rule
+from hpcgnn.ops.scored_attention import ScoredAttention
 from hpcgnn.ops.sparse import sparse_product
 
 log = logging.getLogger("hpcgnn")
@@ -246,17 +248,22 @@ class Graph:
         """Σ dropout_p(x) W + b of constants; see ops/constants.py. scaled: whether dropout of an aggregate has the
         noise of a mean of rows.
         """
-
-        def drop(purpose: Purpose) -> Drop | None:
-            key, ids = self._random.key(purpose, layer), self._local.output_id
-            if p == 0:
-                return None
-            if scaled and purpose == Purpose.DROPOUT_AGGREGATE:
-                return dropped_means(ids, self._summed_rows(), key, p)
-            return dropped_rows(ids, key, p)
-
-        found = [(x, weight, drop(purpose)) for x, weight, purpose in parts]
+        found = [(x, weight, self._drop(purpose, p, layer, scaled)) for x, weight, purpose in parts]
         return combine(found, bias, self._arena, self._local.outputs, kept)
+
+    def constants(self, parts: Sequence[Part], p: float, layer: int, *, scaled: bool = False) -> Constants:
+        """The same inputs with their dropout, to be read."""
+        drops = tuple(self._drop(purpose, p, layer, scaled) for _, _, purpose in parts)
+        return Constants(tuple(x for x, _, _ in parts), drops, self._local.outputs, parts[0][1].dtype, self._arena)
+
+    def _drop(self, purpose: Purpose, p: float, layer: int, scaled: bool) -> Drop | None:
+        """Dropout of a constant for a purpose, or None."""
+        key, ids = self._random.key(purpose, layer), self._local.output_id
+        if p == 0:
+            return None
+        if scaled and purpose == Purpose.DROPOUT_AGGREGATE:
+            return dropped_means(ids, self._summed_rows(), key, p)
+        return dropped_rows(ids, key, p)
 
     def _summed_rows(self) -> torch.Tensor:
         """How many rows the aggregate of each computed row is the sum of: (m,), of any type."""
@@ -309,6 +316,7 @@ class Graph:
         edge: torch.Tensor | None = None,
         dropout: float = 0.0,
         layer: int = 0,
+        scores: RowScores | None = None,
     ) -> torch.Tensor:
         """Reduce the messages of each owned node's in-edges to (n_p, F). Differentiable, collective.
 
@@ -327,6 +335,7 @@ class Graph:
             edge: (E_p, …), rows of the in-edges.
             dropout: rate of dropped softmax weights, drawn by epoch, layer, edge and head, independent of the ranks.
             layer: number of the layer.
+            scores: how the logits follow from whole rows. Where the kernels can do that, `message` is not called.
 
         Raises:
             ValueError: an argument does not fit.
@@ -339,8 +348,10 @@ class Graph:
                 f"propagate: expected a row of `edge` for each of the {self._edges.count} in-edges of "
                 f"own nodes, got {len(edge)}"
             )
-        x_src = _dense(x_src)
-        return self.operator(Messages())(rule, x_src, x_dst, edge)
+        x_src, operator = _dense(x_src), self.operator(Messages())
+        if scores is not None and x_dst is not None and edge is None and kernels.scores_rows(x_src, x_dst):
+            return ScoredAttention(operator)(rule, scores, x_src, x_dst)
+        return operator(rule, x_src, x_dst, edge)
 
     @overload
     def dropout(self, x: torch.Tensor, p: float, layer: int, purpose: Purpose = ...) -> torch.Tensor: ...

@@ -17,12 +17,30 @@ from hpcgnn.traits import LayerTraits
 
 UNKNOWN = LayerTraits()
 
+#: With `--keep int8` the first output of no more layers is made again: more layers keep more than two whole matrices.
+MOST_REMADE = 3
+
 Activation = Callable[[torch.Tensor], torch.Tensor]
+#: How a map in the end sees the outputs of layers, by `--jumping`.
+JOINED: dict[str, Callable[[list[torch.Tensor]], torch.Tensor]] = {
+    "cat": lambda seen: torch.cat(seen, 1),
+    "max": lambda seen: reduce(torch.maximum, seen),
+    "sum": lambda seen: reduce(torch.add, seen),
+    "last": lambda seen: seen[-1],
+}
 
 
 def traits_of(layer: object) -> LayerTraits:
     """Return the traits of a layer or of a class of layers; an unknown layer has the default ones."""
     return getattr(layer, "traits", UNKNOWN)
+
+
+def remakes(spec: ModelSpec) -> bool:
+    """Whether a model of this spec can make the first output again: with a kept aggregate, and an activation alone
+    between the first two layers.
+    """
+    plain = spec.norm == "none" and not spec.residual and spec.jumping == "none"
+    return plain and spec.keeps_input and spec.layers > 1
 
 
 class Model(nn.Module):
@@ -33,8 +51,8 @@ class Model(nn.Module):
 
     Dropout is applied to the input of every layer. With `residual` every hidden layer but the first, whose input has
     another width, adds its input (before dropout) to its output. With `jumping` (Xu et al., ICML'18) the last layer is
-    like the hidden ones. A linear map then makes the logits from all outputs: joined ('cat'), or their largest elements
-    ('max'), with dropout before it.
+    like the hidden ones. A linear map then makes the logits from all outputs, with dropout before it: joined ('cat'),
+    their largest elements ('max'), their sum ('sum'), or the last one alone ('last').
     """
 
     heads: nn.ModuleList  # only where layers are trained one by one: see stage.add_heads
@@ -83,9 +101,12 @@ class Model(nn.Module):
         if self.jump is not None:
             return self._jumping(whole, self.jump)
         before: torch.Tensor | None = None
-        h: Any = self._input_layer(whole.at(0))  # rows, or a Handover for a layer that takes over
+        # Rows, or a Handover for a layer that takes over.
+        h: Any = self._two_layers(whole) if self._remakes else None
+        done = 1 if h is None else 2
+        h = self._input_layer(whole.at(0)) if h is None else h
         conv: Any
-        for layer, (conv, norm) in enumerate(zip(self.convs[1:], self.norms, strict=False), start=1):
+        for layer, (conv, norm) in enumerate(zip(self.convs[done:], self.norms[done - 1 :], strict=False), start=done):
             graph = whole.at(layer)
             if self._takes_over(conv):  # and applies the activation itself
                 h = h if isinstance(h, Handover) else Handover(self._normalised(graph, norm, h))
@@ -107,9 +128,21 @@ class Model(nn.Module):
             if layer:
                 h = self.convs[layer](whole, whole.dropout(seen[-1], self._p, layer))
             x = self._activation(self._normalised(whole, norm, h))
-            seen.append(x + seen[-1] if self.spec.residual and seen else x)
-        joined = torch.cat(seen, 1) if self.spec.jumping == "cat" else reduce(torch.maximum, seen)
-        return jump(whole.dropout(joined, self._p, len(self.norms)))
+            x = x + seen[-1] if self.spec.residual and seen else x
+            seen = [x] if self.spec.jumping == "last" else [*seen, x]  # what nobody sees is freed
+        return jump(whole.dropout(JOINED[self.spec.jumping](seen), self._p, len(self.norms)))
+
+    @property
+    def _remakes(self) -> bool:
+        """Whether the first output is made again for the gradient, where the first input can be read so."""
+        spec = self.spec
+        asked = spec.keep == "remade" or (spec.keep == "int8" and len(self.convs) <= MOST_REMADE)
+        return asked and self._hand_over and traits_of(self.convs[0]).remakes and remakes(spec)
+
+    def _two_layers(self, whole: Graph) -> torch.Tensor | None:
+        """The output of the second layer, without that of the first as a whole, or None where that cannot be."""
+        below: Any = self.convs[0]
+        return below.of_constants(self.convs[1], self._inputs(whole.at(0), below), whole.at(1), self._p)
 
     def _takes_over(self, conv: nn.Module) -> bool:
         """Whether a layer takes its input over with its memory (see ops/handover.py)."""
@@ -146,8 +179,16 @@ class Model(nn.Module):
         if not self.spec.keeps_input:
             x = graph.constant_rows(x, p, 0) if self.input_in_tiles else graph.dropout(x, p, 0)
             return conv(graph, x if self.before is None else self.before(graph, x))
+        _, aggregate, x, p, scaled = self._inputs(graph, conv)
+        return conv.combine_constants(graph, aggregate, x, p, scaled=scaled)
+
+    def _inputs(self, graph: Graph, conv: Any) -> tuple[Graph, Any, Any, float, bool]:
+        """(the graph, the kept aggregate, the features, the rate of their dropout, whether that of the aggregate is
+        scaled).
+        """
+        x, p = graph.features, 0.0 if self.spec.input_dropout == "none" else self._p
         aggregate = graph.constant("input aggregate", lambda: self._kept(graph, conv.gather(graph, x)))
-        return conv.combine_constants(graph, aggregate, x, p, scaled=self.spec.input_dropout == "scaled")
+        return graph, aggregate, x, p, self.spec.input_dropout == "scaled"
 
     def _kept(self, graph: Graph, aggregate: torch.Tensor | OnDisk) -> torch.Tensor | OnDisk:
         dtype = self.spec.aggregate

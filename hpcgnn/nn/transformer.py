@@ -2,8 +2,8 @@
 head.
 
 If the graph has edge features, W_e e_ij is added to k_j and to v_j (its eq. 3 with edges). A halo row carries [k | v],
-so that it costs 2F numbers forwards. The general operator needs 4F backwards: it fetches them again, and returns their
-gradients (F = heads × width).
+so that it costs 2F numbers forwards. The gradient needs 4F: it fetches them again, and returns their gradients (F =
+heads × width). With edge features the layer uses the general rule.
 """
 
 import math
@@ -11,6 +11,7 @@ import math
 import torch
 from torch import nn
 
+from hpcgnn.kernels import RowScores
 from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive
 from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Linear
@@ -49,19 +50,26 @@ class TransformerConv(nn.Module):
     def message(
         self, key_value: torch.Tensor, query: torch.Tensor, edge: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """(logits (E, H), values (E, F)) of edges."""
+        """(logits (E, H), values (E, F)) of edges, from queries / √width."""
         key, value = key_value.chunk(2, 1)
         if self.edge is not None and edge is not None:
             more = self.edge(edge)
             key, value = key + more, value + more
-        logit = (key * query).unflatten(1, (self.heads, self.width)).sum(-1) / math.sqrt(self.width)
-        return logit, value
+        return (key * query).unflatten(1, (self.heads, self.width)).sum(-1), value
 
     def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         p = self.attention_dropout if self.training else 0.0
-        rows = {"x_src": self.key_value(x), "x_dst": self.query(x)}
         edge = None if self.edge is None else graph.edge_features
-        y = graph.propagate(self.message, "softmax", **rows, edge=edge, dropout=p, layer=self.layer)
+        y = graph.propagate(
+            self.message,
+            "softmax",
+            x_src=self.key_value(x),
+            x_dst=self.query(x) / math.sqrt(self.width),
+            edge=edge,
+            dropout=p,
+            layer=self.layer,
+            scores=RowScores(self.heads),
+        )
         return self.own(x) + (y.unflatten(1, (self.heads, self.width)).mean(1) if self.average else y)
 
 

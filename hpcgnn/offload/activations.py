@@ -324,7 +324,8 @@ def toy_of(plan: RunPlan) -> Toy:
     parameters = sum(p.nbytes for p in model.parameters())
     return Toy(
         per_node=-(-sum(sizes) // NODES),
-        largest=-(-max(sizes, default=0) // NODES),
+        largest=-(-max(sizes, default=0) // NODES)
+        * (1 if plan.config.model.keep == "exact" else plan.spec.dtype.itemsize),
         beside=_BESIDE + 3 * parameters,
         parameters=parameters,
         in_tiles=traits_of(model.convs[0]).constants_in_tiles,

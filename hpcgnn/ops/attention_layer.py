@@ -73,6 +73,11 @@ class _Settings:
         self.loan: Loan | None = None
 
 
+def _kept(tensor: torch.Tensor, exact: int | None = None) -> Kept:
+    """As Arena.keep, where there is no backward pass."""
+    return Kept(tensor)
+
+
 class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -85,7 +90,7 @@ class _Layer(torch.autograd.Function):
     ) -> torch.Tensor:
         operator, shape, key, p = settings.operator, settings.shape, settings.key, settings.p
         n, f, h, arena = operator.num_outputs, shape.columns, shape.heads, operator.arena
-        keep = arena.keep if any(ctx.needs_input_grad) else Kept
+        keep = arena.keep if any(ctx.needs_input_grad) else _kept
         projected = _projected(x, weight, settings.activation, operator)
         bundle = operator.empty_streamed(n, f + (2 if shape.average else 3) * h, x.dtype, transposed=True)
         shares = operator.shares(shape)
@@ -100,12 +105,13 @@ class _Layer(torch.autograd.Function):
                 out.add_(bias)
         else:
             out = y
+        rest = keep(bundle, bundle.shape[1] - f)  # before its parts, which are kept with it
         if settings.lends and bias is not None:
-            settings.loan = Loan(keep(y.detach()), keep(bundle[:, f + 2 * h :]), bias.detach(), shares)
+            settings.loan = Loan(keep(y.detach(), 0), keep(bundle[:, f + 2 * h :], 0), bias.detach(), shares)
         wanted = ctx.needs_input_grad[0]
-        ctx.settings, ctx.x = settings, keep(x) if wanted and isinstance(x, torch.Tensor) else x
-        ctx.projected = keep(projected) if wanted else None
-        ctx.rest = weight, bias, terms, keep(bundle)
+        ctx.settings, ctx.x = settings, keep(x, 0) if wanted and isinstance(x, torch.Tensor) else x
+        ctx.projected = keep(projected, 2 * h) if wanted else None
+        ctx.rest = weight, bias, terms, rest
         return out
 
     @staticmethod

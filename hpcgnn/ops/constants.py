@@ -4,7 +4,7 @@ Dropout is drawn anew each time they are read, so its result never exists as a w
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,23 +39,38 @@ class Constants:
         """Yield (rows, the inputs' rows after dropout, to compute with); valid only until the next. any_number: whether
         they may be all at once, where nothing is done to them and there are many threads.
         """
-        types = [
-            self.dtype if drop else read_type(x, self.dtype) for x, drop in zip(self.inputs, self.drops, strict=True)
-        ]
-        same = [isinstance(x, torch.Tensor) and x.dtype == t for x, t in zip(self.inputs, types, strict=True)]
+        same = [x.dtype == t for x, t in zip(self.inputs, self._types, strict=True)]
+        same += [isinstance(x, torch.Tensor) for x in self.inputs]
         as_they_are = self.outputs is None and not any(self.drops) and all(same)
         tiles = tiles_or_all(self.count, any_number and as_they_are)
-        casts = [Cast(self.arena, x, dtype) for x, dtype in zip(self.inputs, types, strict=True)]
+        with contextlib.ExitStack() as files:
+            read = self.reader(tiles[0].stop if tiles else 0, files)
+            for rows in tiles:
+                yield rows, read(rows)
+
+    @property
+    def _types(self) -> list[torch.dtype]:
+        """The types in which the inputs are computed with."""
+        return [
+            self.dtype if drop else read_type(x, self.dtype) for x, drop in zip(self.inputs, self.drops, strict=True)
+        ]
+
+    def reader(self, most: int, files: contextlib.ExitStack) -> Callable[[slice], list[torch.Tensor]]:
+        """read(rows) -> the inputs' rows after dropout, valid until the next call. Those on disk are read in order.
+
+        Args:
+            most: rows of a call, at most.
+            files: closes what is opened.
+        """
+        casts = [Cast(self.arena, x, dtype) for x, dtype in zip(self.inputs, self._types, strict=True)]
         spares = [
-            self.arena.empty(tiles[0].stop if tiles else 0, x.shape[1], dtype=x.dtype)
+            self.arena.empty(most, x.shape[1], dtype=x.dtype)
             if self.outputs is not None or (drop and x.dtype == self.dtype)
             else None
             for x, drop in zip(self.inputs, self.drops, strict=True)
         ]
-        with contextlib.ExitStack() as files:
-            inputs = [self._in_order(x, files) for x in self.inputs]
-            for rows in tiles:
-                yield rows, [self._part(rows, *each) for each in zip(inputs, self.drops, casts, spares, strict=True)]
+        inputs = [self._in_order(x, files) for x in self.inputs]
+        return lambda rows: [self._part(rows, *each) for each in zip(inputs, self.drops, casts, spares, strict=True)]
 
     def _in_order(self, x: torch.Tensor | OnDisk, files: contextlib.ExitStack) -> torch.Tensor | Reading:
         """x, or its reader up to the last computed row."""

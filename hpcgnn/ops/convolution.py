@@ -89,13 +89,14 @@ class Convolve(torch.autograd.Function):
                         kernels.multiply(out, taken(rows), own, add=True)
 
                 results.write(y[rows], result)
-        ctx.x = arena.keep(x) if ctx.needs_input_grad[0] else Kept(x)  # written to later: autograd must not watch it
+        # Written to later: autograd must not watch it.
+        ctx.x = arena.keep(x, exact=0) if ctx.needs_input_grad[0] else Kept(x)
         return y
 
     @staticmethod
     def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x, (neighbour, own), operator, activation = ctx.x.tensor(), ctx.weights, ctx.operator, ctx.activation
-        arena, dtype = operator.arena, neighbour.dtype
+        arena, dtype, ctx.x = operator.arena, neighbour.dtype, None
         gy = gy.contiguous()
         # What is sent is no wider than x; the gradients of the weights are made from all that there is.
         wider = gy.element_size() > x.element_size()
@@ -117,7 +118,6 @@ class Convolve(torch.autograd.Function):
         inputs = Cast(arena, x, read_type(x, dtype))
         gradients = Cast(arena, gy, dtype if own is None else read_type(gy, dtype))
         taken = _Taken(x, operator, Cast(arena, x, read_type(x, dtype)))
-        ctx.x = None
         if at_once:
             if g_bias is not None and g_own is None:
                 kernels.bias_gradient(g_bias, gy)

@@ -32,6 +32,7 @@ class Purpose(IntEnum):
     DROPPED_EDGE = 14
     SHARE = 15
     SHARE_ORDER = 16
+    KEPT = 17
 
 
 class Randomness:

@@ -172,9 +172,12 @@ class Propagation:
     def _tiles(self, block: Block, rows: torch.Tensor, inputs: Inputs) -> Iterator[EdgeTile]:
         width = sum(x.shape[1] for x in inputs if x is not None)
         edges = max(1, edge_tile_bytes() // (width * rows.element_size()))
+        return edge_tiles(block, edges, self.ids, self.column_ids(block, len(rows)))
+
+    def column_ids(self, block: Block, columns: int) -> torch.Tensor:
+        """The original ids of a block's columns, so many."""
         first = block.first_column
-        column_ids = self._source_ids if first is None else self.halo_ids[first : first + len(rows)]
-        return edge_tiles(block, edges, self.ids, column_ids)
+        return self._source_ids if first is None else self.halo_ids[first : first + columns]
 
 
 def _take(

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from hpcgnn.declaring import AtLeast, option
 from hpcgnn.options.task import LINKS
 
+#: Values of `--jumping` with a linear map behind the last convolution.
+HEADS = ("cat", "max", "sum", "last")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
@@ -17,7 +20,7 @@ class ModelConfig:
         flag=True,
         least=1,
         by_model=True,
-        needs={"layers": AtLeast(2), "model": ("rgcn", "rgat"), "jumping": ("cat", "max")},
+        needs={"layers": AtLeast(2), "model": ("rgcn", "rgat"), "jumping": HEADS},
         also={"task": (LINKS,)},  # the width of embeddings
     )
     dropout: float = option(0.5, "dropout probability before every layer", flag=True, least=0.0, below=1.0)
@@ -64,6 +67,17 @@ class ModelConfig:
         needs={"precision": ("fp32", "mixed")},
         on_resume="same",
     )
+    keep: str = option(
+        "exact",
+        "format of what layers keep for the gradient",
+        details="int8: kept inputs, outputs and projections are rounded at random, in blocks of 256 columns with a "
+        "scale each. The forward pass is unchanged, and gradients are right in the mean. remade: the first layer's "
+        "output is made again from the kept aggregate. int8 does that too with up to 3 layers.",
+        choices=("exact", "remade", "int8"),
+        needs={"layers": AtLeast(2), "jumping": ("cat",)},
+        strict=True,
+        on_resume="same",
+    )
     aggregator: str = option(
         "mean",
         "sage: mean or maximum of neighbours, or maximum after a layer (pool)",
@@ -77,7 +91,7 @@ class ModelConfig:
         details="--hidden is the width of each head.",
         least=1,
         by_model=True,
-        needs={"layers": AtLeast(2), "jumping": ("cat", "max")},
+        needs={"layers": AtLeast(2), "jumping": HEADS},
     )
     out_heads: int = option(
         1,
@@ -115,20 +129,33 @@ class ModelConfig:
         flag=True,
         choices="norms",
         by_model=True,
-        needs={"layers": AtLeast(2), "jumping": ("cat", "max")},
+        needs={"layers": AtLeast(2), "jumping": HEADS},
     )
     residual: bool = option(
         False,
         "add the input of hidden layers to their output",
         by_model=True,
-        needs={"layers": AtLeast(3), "jumping": ("cat", "max")},
+        needs={"layers": AtLeast(3), "jumping": HEADS},
+    )
+    linear_residual: bool = option(
+        False,
+        "add a linear map of each layer's input before the norm",
+        details="GraphSAGE and transformer layers have such a map already.",
+        by_model=True,
+    )
+    hop_attention: bool = option(
+        False,
+        "sign: sum of hops with learned weights by node",
+        details="The weights are those of SAGN: a softmax over the hops. Without it, hops are joined.",
+        by_model=True,
+        needs={"layers": AtLeast(2)},
     )
     jumping: str = option(
         "none",
-        "jumping knowledge: logits from the outputs of all layers",
-        details="A linear map makes the logits from the outputs of all layers, joined (cat) or as their maximum "
-        "(max). All layers are then hidden. none: the last layer makes the logits.",
-        choices=("none", "cat", "max"),
+        "logits by a linear map of all layers' outputs, or the last",
+        details="The outputs are joined (cat), added (sum) or as their maximum (max); last takes the last layer's "
+        "alone. All layers are then hidden. none: the last layer makes the logits.",
+        choices=("none", *HEADS),
         by_model=True,
         strict=True,
     )

@@ -43,7 +43,7 @@ class OptimConfig:
         "predictions and exports use the average.",
         least=0.0,
         below=1.0,
-        schedules=("sar", "bns", "stale", "historical"),
+        schedules=("sar", "bns", "stale", "historical", "batches"),
         strict=True,
     )
     epochs: int = option(

@@ -116,7 +116,7 @@ class ScheduleConfig:
         details="bf16: half the bytes, added in fp32. One rank adds each share and sends the rounded sum to all: 2 (P "
         "- 1) messages of a rank.",
         choices=("fp32", "bf16"),
-        needs={"schedule": ("sar", "lazy", "bns", "stale", "historical"), "correct_every": AtLeast(1)},
+        needs={"schedule": ("sar", "lazy", "bns", "stale", "historical", "batches"), "correct_every": AtLeast(1)},
     )
     reduce_bucket: float = option(
         1.0,
@@ -155,10 +155,10 @@ class ScheduleConfig:
     )
     steps: int = option(
         8,
-        "historical: optimizer steps of an epoch; 1: sar",
-        details="Each step computes a share of the clusters of the graph file. Rows of other shares are of the last "
-        "time they were computed.",
+        "historical, batches: optimizer steps of an epoch; 1: sar",
+        details="Each step is on a share of the clusters of the graph file. historical: rows of other shares are of "
+        "the last time they were computed. batches: all rows that the share's training nodes depend on are computed.",
         least=1,
-        schedules=("historical",),
+        schedules=("historical", "batches"),
         on_resume="same",
     )

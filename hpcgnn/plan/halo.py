@@ -51,6 +51,7 @@ def reads_in_place(config: Config, spec: ModelSpec) -> bool:
     frozen = takes_sums(config, spec) or options.frozen_halo == "refetch"
     serves = selection.schedule.exact_epochs or (selection.schedule.layer_by_layer and frozen)
     plain = not selection.task.all_rows and not config.model.edge_dropout and said_memory(config.run.memory) is None
+    plain = plain and config.model.keep == "exact"
     return serves and plain and selection.transport.node_memory
 
 
@@ -68,8 +69,8 @@ def check_halo(config: Config, spec: ModelSpec) -> None:
     if options.intra_node == "shared" and not reads_in_place(config, spec):
         raise ConfigError(
             "--intra-node shared: expected --comm mpi, and --schedule sar, or lazy with a model that keeps sums or "
-            "with --frozen-halo refetch; no --memory, no --edge-dropout, and not --task links; got --comm "
-            f"{config.run.comm}, --schedule {options.schedule}, --model {spec.model}; use --intra-node messages"
+            "with --frozen-halo refetch; no --memory, no --edge-dropout, only --keep exact, not --task links; got "
+            f"--comm {config.run.comm}, --schedule {options.schedule}, --model {spec.model}; use --intra-node messages"
         )
     if options.halo == "least" and halo_of(config, spec) == "rows":
         raise ConfigError(

@@ -5,6 +5,7 @@ import torch
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.nn.model import remakes
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.inputs import Inputs, inputs_of
@@ -40,6 +41,27 @@ def check_aggregate(config: Config, spec: ModelSpec) -> None:
         raise ConfigError.on_all(
             f"--set model.keep_input_dtype={asked} is for layers that read the aggregate some rows at a time (gcn, "
             f"sage with the mean, gin, sgc); leave it out for this {spec.model}"
+        )
+
+
+def check_keep(config: Config, spec: ModelSpec) -> None:
+    """Raise ConfigError, on all ranks, for rounded activations whose gradients would not be right in the mean."""
+    if config.model.keep == "exact":
+        return
+    asked, traits = config.model.keep, MODELS[spec.model].traits(spec)
+    if asked == "remade" and not (traits.remakes and remakes(spec)):
+        raise ConfigError.on_all(
+            "--keep remade: expected --model gcn, or sage with the mean, with a kept aggregate of dense features "
+            f"(--keep-input), --norm none, --jumping none and no --residual; got --model {spec.model}, --norm "
+            f"{spec.norm}, --jumping {spec.jumping}; use --keep int8, or exact"
+        )
+    able = traits.codes and spec.jumping != "max" and (asked == "remade" or config.run.precision != "mixed")
+    if not able or not Selection(config).schedule.exact_epochs:
+        raise ConfigError.on_all(
+            f"--keep {asked}: expected --model gcn, sage with the mean, gin or gat without features of edges, "
+            "--jumping none or cat, --precision fp32 or fp64 (remade: or mixed), and --schedule sar; got --model "
+            f"{spec.model}, --aggregator {spec.aggregator}, --jumping {spec.jumping}, --precision "
+            f"{config.run.precision}, --schedule {config.schedule.schedule}; use --keep exact"
         )
 
 

@@ -30,6 +30,7 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         input_dropout=options.input_dropout,
         keep_input=options.keep_input,
         keep_input_dtype=options.keep_input_dtype,
+        keep=options.keep,
         sparse_input=meta.sparse_features and inputs.file,
         heads=options.heads,
         out_heads=options.out_heads,
@@ -51,6 +52,8 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         edge_features=_edge_features(config, meta),
         parts=meta.num_feature_parts if MODELS[options.model].reads_hops else 1,
         edge_dropout=options.edge_dropout,
+        linear_residual=options.linear_residual,
+        hop_attention=options.hop_attention,
     )
     return complete(spec)
 

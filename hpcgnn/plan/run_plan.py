@@ -14,7 +14,7 @@ from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.memory_size import said_memory
 from hpcgnn.plan.halo import check_halo, features_travel, halo_of, intra_node_of, prunes
-from hpcgnn.plan.held import check_aggregate, held_type
+from hpcgnn.plan.held import check_aggregate, check_keep, held_type
 from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.plan.privacy import check_privacy
 from hpcgnn.plan.rules import Selection, schedules_with
@@ -110,6 +110,7 @@ def plan(config: Config, meta: GraphMeta, ranks: int, learns: bool = True) -> Ru
         intra_node=intra_node_of(config, spec),
     )
     if learns:
+        check_keep(config, spec)
         check_privacy(config, spec)
         check_steps(config, meta)
     check_halo(config, spec)

@@ -11,12 +11,19 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcgnn import cores
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.launch.launcher import slurm_step
+from hpcgnn.comm.session import Session
+from hpcgnn.config import Config
+from hpcgnn.engine.hooks import Plugin
+from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.plugins.powercap import ROOT, NotAvailable, find_domains
+
+if TYPE_CHECKING:
+    from hpcgnn.engine.trainer import Trainer
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 MOST_SECONDS_BETWEEN_LOOKS = 60.0
@@ -140,6 +147,32 @@ class Meter:
             yield
         finally:
             self.reading = _finished(source, reading)
+
+
+class Energy(Plugin):
+    """The energy of the epochs, in the records of the ranks and in summary.json."""
+
+    def __init__(self) -> None:
+        self._reading: dict[str, Any] | None = None
+
+    @contextlib.contextmanager
+    def run(self, trainer: "Trainer") -> Iterator[None]:
+        """See Plugin. Collective."""
+        meter = Meter.of(trainer.comm)
+        with meter.watching():
+            yield
+        self._reading = meter.reading
+
+    def record(self) -> dict[str, Any]:
+        return {"energy": self._reading}
+
+    def summary(self, ranks: Sequence[dict[str, Any]], epochs: tuple[int, int]) -> dict[str, Any]:
+        return {"energy": find_energy([rank["energy"] for rank in ranks], epochs)}
+
+
+def make(config: Config, session: Session, buffers: HaloBuffers) -> Energy:
+    """The plugin of every job."""
+    return Energy()
 
 
 def _finished(source: Counters | Accounting | None, reading: dict[str, Any]) -> dict[str, Any]:

@@ -19,10 +19,12 @@ from typing import Any
 
 from hpcgnn import __version__, kernels
 from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.session import Session
 from hpcgnn.comm.tape import Tape, clock, offset_to_first
 from hpcgnn.config import Config, epochs_to_trace
 from hpcgnn.engine.hooks import Plugin
 from hpcgnn.errors import RunDirError
+from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.records import to_json, write_atomically
 
 log = logging.getLogger("hpcgnn")
@@ -48,6 +50,7 @@ class Tracer(Plugin):
         self._tape: Tape | None = None
         self._written = False
         self.epochs: list[int] = []
+        self.watch = self._span
 
     @contextlib.contextmanager
     def epoch(self, number: int) -> Iterator[None]:
@@ -66,7 +69,7 @@ class Tracer(Plugin):
         finally:
             self._comm.tape = None
 
-    def span(self, name: str) -> AbstractContextManager[None]:
+    def _span(self, name: str) -> AbstractContextManager[None]:
         """For the body, where it is traced."""
         tape = self._comm.tape
         if tape is None:
@@ -90,7 +93,7 @@ class Tracer(Plugin):
         self._tape = Tape()
 
     def checkpoint(self) -> AbstractContextManager[None]:
-        return self.span("checkpoint")
+        return self._span("checkpoint")
 
     def finish_epoch(self, number: int, last: bool) -> None:
         """Write the file after the last traced epoch, or the run's last. A write error becomes a line in the log.
@@ -164,3 +167,8 @@ class Tracer(Plugin):
             "spans_lost": tape.lost,
         }
         return {"displayTimeUnit": "ms", "otherData": known, "traceEvents": events}
+
+
+def make(config: Config, session: Session, buffers: HaloBuffers) -> Tracer | None:
+    """The plugin of a job with `--trace`."""
+    return Tracer(config, session.comm) if config.run.trace else None

@@ -4,21 +4,35 @@ Both run on rank 0, and get the same record as `metrics.jsonl`. A failing watche
 is left alone, and training goes on.
 """
 
+import contextlib
 import importlib
 import importlib.util
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
-from hpcgnn.engine.rundir import Watcher
+from hpcgnn.engine.hooks import Plugin
 from hpcgnn.errors import ConfigError
+from hpcgnn.exchange.buffers import HaloBuffers
+
+if TYPE_CHECKING:
+    from hpcgnn.engine.trainer import Trainer
 
 log = logging.getLogger("hpcgnn")
 Record = dict[str, Any]
 # Folder of a run directory.
 TENSORBOARD = "tensorboard"
+
+
+class Watcher(Protocol):
+    """epoch(record): called after each epoch with its line of metrics.jsonl. close(): called at the end."""
+
+    def epoch(self, record: Record) -> object: ...
+
+    def close(self) -> object: ...
 
 
 class TensorBoard:
@@ -81,14 +95,13 @@ class _OwnFile:
         self.close: Callable[[], object] = getattr(module, "close", lambda: None)
 
 
-class Watchers:
+class Watchers(Plugin):
     """All watchers of a run, by the option that asked for each."""
 
     def __init__(self, watchers: dict[str, Watcher]) -> None:
         self._watchers = watchers
 
-    def epoch(self, record: Record) -> None:
-        """Tell all of them."""
+    def after_record(self, record: Record) -> None:
         for option, watcher in list(self._watchers.items()):
             try:
                 watcher.epoch(record)
@@ -99,8 +112,14 @@ class Watchers:
                     *(option, record["epoch"], type(error).__name__, error),
                 )
 
-    def close(self) -> None:
-        """Tell them that no epoch comes any more."""
+    @contextlib.contextmanager
+    def run(self, trainer: "Trainer") -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self._close()
+
+    def _close(self) -> None:
         for option, watcher in self._watchers.items():
             try:
                 watcher.close()
@@ -108,8 +127,10 @@ class Watchers:
                 log.warning("%s failed at the end: %s: %s", option, type(error).__name__, error)
 
 
-def watchers_of(config: Config) -> Watchers:
-    """Return the watchers of a configuration. Raises ConfigError if their package or file is missing."""
+def make(config: Config, session: Session, buffers: HaloBuffers) -> Watchers | None:
+    """The watchers of a job on rank 0, or None. Raises ConfigError if their package or file is missing."""
+    if session.comm.rank or not (config.run.tensorboard or config.run.watch):
+        return None
     watchers: dict[str, Watcher] = {}
     if config.run.tensorboard:
         if importlib.util.find_spec("tensorboard") is None:

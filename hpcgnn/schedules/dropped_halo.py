@@ -3,6 +3,8 @@
 All layers share one draw, and so do both passes, as in the paper (DropEdge: Rong et al., ICLR 2020, section 4.1).
 """
 
+from dataclasses import dataclass
+
 import torch
 
 from hpcgnn.comm import Communicator
@@ -16,15 +18,28 @@ from hpcgnn.ops.site import Facts
 from hpcgnn.schedules.full_halo import FullHalo
 
 
+@dataclass(frozen=True)
+class Dropping:
+    """Which edges are dropped.
+
+    Attributes:
+        exact: the FullHalo with all edges.
+        rate: probability of dropping an edge.
+        random: source of the draws.
+    """
+
+    exact: FullHalo
+    rate: float
+    random: Randomness
+
+
 class DroppedHalo(FullHalo):
     """A FullHalo with dropped edges.
 
     All ranks make the operators anew in each epoch, for operators hold scales by degrees.
 
     Attributes:
-        exact: the FullHalo with all edges.
-        rate: probability of dropping an edge.
-        random: source of the draws.
+        dropping: which edges are dropped.
         inside: None, or the policy of the whole graph if a layer computes only a part `local` of it.
     """
 
@@ -35,35 +50,32 @@ class DroppedHalo(FullHalo):
         buffers: HaloBuffers,
         wire: Wire,
         facts: Facts,
-        exact: FullHalo,
-        random: Randomness,
-        rate: float,
+        dropping: Dropping,
         inside: "DroppedHalo | None" = None,
     ) -> None:
-        self._exact, self._random, self._rate, self._parts = exact, random, rate, list[DroppedHalo]()
+        self._dropping, self._parts = dropping, list[DroppedHalo]()
         self._undirected: bool = local.outward is local.inward if inside is None else inside._undirected
         degrees = None if inside is None else _Among(inside, local)
         ids = facts.inward_ids, facts.outward_ids
-        self._left = DroppedEdges(local, ids, rate, self._undirected, degrees)
+        self._left = DroppedEdges(local, ids, dropping.rate, self._undirected, degrees)
         super().__init__(self._left.local, comm, buffers, wire, facts)
 
     def operator(self, description: Operator[Made]) -> Made:
         """See HaloPolicy. A loss of edges uses all of them."""
         if not description.messages:
-            return self._exact.operator(description)
+            return self._dropping.exact.operator(description)
         self._left.draw()
         return super().operator(description)
 
     def begin_epoch(self, epoch: int) -> None:
         """See HaloPolicy."""
         super().begin_epoch(epoch)
-        self._renew(self._random.key(Purpose.DROPPED_EDGE, 0))
+        self._renew(self._dropping.random.key(Purpose.DROPPED_EDGE, 0))
 
     def restricted(self, local: LocalGraph) -> FullHalo:
         """See PrunableHalo."""
-        facts = Facts(local, self._comm)
-        policies = facts, self._exact, self._random, self._rate, self
-        self._parts.append(DroppedHalo(local, self._comm, self._buffers, self._wire, *policies))
+        means = self._comm, self._buffers, self._wire, Facts(local, self._comm)
+        self._parts.append(DroppedHalo(local, *means, self._dropping, self))
         return self._parts[-1]
 
     @property

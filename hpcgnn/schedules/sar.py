@@ -9,7 +9,7 @@ from hpcgnn.ops.site import Facts
 from hpcgnn.options import ScheduleConfig
 from hpcgnn.schedules.approximate import ApproximateInTraining
 from hpcgnn.schedules.base import HaloPolicy, Schedule, ScheduleEntry
-from hpcgnn.schedules.dropped_halo import DroppedHalo
+from hpcgnn.schedules.dropped_halo import DroppedHalo, Dropping
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.rounding import make_wire
 from hpcgnn.schedules.sync import AllreduceEveryStep
@@ -39,7 +39,7 @@ def full_halo(
     exact = FullHalo(local, comm, buffers, facts=facts)
     wire = make_wire(options, local, comm, random)
     if edge_dropout:
-        dropped = DroppedHalo(local, comm, buffers, wire, facts, exact, random, edge_dropout)
+        dropped = DroppedHalo(local, comm, buffers, wire, facts, Dropping(exact, edge_dropout, random))
         return ApproximateInTraining(exact, dropped)
     if options.halo_dtype == "fp32":
         return exact

@@ -1,6 +1,6 @@
 """The schedules that `--schedule` offers."""
 
-from hpcgnn.schedules import bns, historical, lazy, sar, stale, tma
+from hpcgnn.schedules import batches, bns, historical, lazy, sar, stale, tma
 from hpcgnn.schedules.base import ScheduleEntry
 
 SCHEDULES: dict[str, ScheduleEntry] = {
@@ -10,4 +10,5 @@ SCHEDULES: dict[str, ScheduleEntry] = {
     "bns": bns.SCHEDULE,
     "stale": stale.SCHEDULE,
     "historical": historical.SCHEDULE,
+    "batches": batches.SCHEDULE,
 }

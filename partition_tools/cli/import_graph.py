@@ -276,7 +276,7 @@ def _fractions(train: float | None, val: float | None, test: float | None) -> tu
     return fractions
 
 
-def import_graph(
+def import_graph(  # noqa: PLR0913 - callers name them
     path: str | Path,
     output: str | Path,
     *,

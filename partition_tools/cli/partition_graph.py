@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -133,7 +134,7 @@ def default_clusters(num_nodes: int, max_ranks: int) -> int:
     return max(min(wanted, num_nodes // SMALLEST_CLUSTER), max_ranks)
 
 
-def partition_graph(
+def partition_graph(  # noqa: PLR0913 - callers name them
     path: str | Path,
     ranks: list[int],
     *,
@@ -166,31 +167,36 @@ def partition_graph(
     check_outputs({"-o": output}, [path], force)
     GraphFile(path).file.close()  # what is no graph is not claimed
     with claimed(output or path):
-        return _partition(
-            path, ranks, per_node, num_clusters, maker, name, seed, balance, output, memory, scratch, reporter
-        )
+        wanted = _Wanted(path, ranks, maker, name, num_clusters, per_node, seed, balance)
+        return _partition(replace(wanted, output=output, memory=memory, scratch=scratch), reporter)
 
 
 def given_map(path: Path, parts: np.ndarray, name: str, reporter: Reporter) -> None:
     """Store an assignment of nodes to parts as the map `name`, in place. parts: int (n,) by original id."""
     count = int(parts.max(initial=0)) + 1
-    _partition(path, [count], 1, count, Given(name, parts), name, 0, "nodes", None, None, None, reporter)
+    _partition(_Wanted(path, [count], Given(name, parts), name, count, balance="nodes"), reporter)
 
 
-def _partition(
-    path: str | Path,
-    ranks: list[int],
-    per_node: int,
-    num_clusters: int | None,
-    maker: Any,
-    name: str | None,
-    seed: int,
-    balance: str,
-    output: str | Path | None,
-    memory: int | None,
-    scratch: str | Path | None,
-    reporter: Reporter,
-) -> dict[int, dict[str, Any]]:
+@dataclass(frozen=True)
+class _Wanted:
+    """The arguments of `partition_graph`, checked. maker: the method, None for `auto`."""
+
+    path: str | Path
+    ranks: list[int]
+    maker: Any
+    name: str | None
+    num_clusters: int | None
+    per_node: int = 1
+    seed: int = 0
+    balance: str = AUTO
+    output: str | Path | None = None
+    memory: int | None = None
+    scratch: str | Path | None = None
+
+
+def _partition(wanted: _Wanted, reporter: Reporter) -> dict[int, dict[str, Any]]:
+    path, output, ranks, maker, seed = wanted.path, wanted.output, wanted.ranks, wanted.maker, wanted.seed
+    num_clusters = wanted.num_clusters
     with GraphFile(path) as file:
         stored = file.meta.num_clusters
         n = file.meta.num_nodes
@@ -202,18 +208,18 @@ def _partition(
             num_clusters = default_clusters(n, ranks[-1])
         _check_clusters(path, n, stored, num_clusters, ranks, fresh)
         reporter.stage(f"reading {path}")
-        maker = maker or _automatic(file, fresh, memory, reporter)
-        name = name or maker.NAME
+        maker = maker or _automatic(file, fresh, wanted.memory, reporter)
+        name, how = wanted.name or maker.NAME, (ranks, wanted.per_node, seed, wanted.balance, reporter)
         if fresh and num_clusters is not None and (num_clusters != stored or always):
             tools = {**file.meta.versions, **_tool_versions()}
             identity = [fingerprint(path), maker.NAME, num_clusters, seed, versions(**_tool_versions())]
-            with working(output or path, scratch, identity, memory, reporter) as work:
+            with working(output or path, wanted.scratch, identity, wanted.memory, reporter) as work:
                 data = clustered(file, maker, num_clusters, seed, work, tools, reporter)
-                maps = _maps(data, maker, ranks, per_node, seed, balance, reporter)
+                maps = _maps(data, maker, *how)
                 write_with_bar(output or path, data, [(name, p, *maps[p]) for p in maps], reporter)
         else:
             fresh = False
-            maps = _maps(load_graph(file, stored_edges=True), maker, ranks, per_node, seed, balance, reporter)
+            maps = _maps(load_graph(file, stored_edges=True), maker, *how)
     if not fresh:
         add_partitionings(path, [(name, p, *maps[p]) for p in maps], output)
     return {p: attributes for p, (_, attributes) in maps.items()}

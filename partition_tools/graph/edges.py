@@ -173,7 +173,7 @@ def merged_parallel(
     return key[starts], None if kind is None else kind[starts], weight, row
 
 
-def canonical_edges(
+def canonical_edges(  # noqa: PLR0913 - callers name them
     src: np.ndarray,
     dst: np.ndarray,
     num_nodes: int,

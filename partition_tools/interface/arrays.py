@@ -78,7 +78,7 @@ class Saving(ImportOptions):
                 raise ConfigError(f"{what} must be one of {', '.join(known)}, got {value!r}")
 
 
-def save_graph(
+def save_graph(  # noqa: PLR0913 - callers name them
     path: str | Path,
     edge_index: Any,
     features: Any = None,

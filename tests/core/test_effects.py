@@ -51,10 +51,14 @@ def said(capsys, graph, *options):
         ("--model gat --keep-input auto", "--keep-input (for --model gcn, sage, gin, sgc, got gat)"),
         (
             "--layers 1 --norm layer",
-            "--hidden (needs --layers of at least 2 or --model rgcn or rgat or --jumping cat or max); --norm (needs",
+            "--hidden (needs --layers of at least 2 or --model rgcn or rgat or --jumping cat or max or sum or last); "
+            "--norm (needs",
         ),
-        ("--layers 2 --residual", "--residual (needs --layers of at least 3 or --jumping cat or max)"),
-        ("--model gat --layers 1 --heads 2", "--heads (needs --layers of at least 2 or --jumping cat or max)"),
+        ("--layers 2 --residual", "--residual (needs --layers of at least 3 or --jumping cat or max or sum or last)"),
+        (
+            "--model gat --layers 1 --heads 2",
+            "--heads (needs --layers of at least 2 or --jumping cat or max or sum or last)",
+        ),
         ("--threads 4 --spare-core", "--spare-core (needs --threads 0, got 4)"),
         ("--momentum 0.5", "--momentum (needs --optimizer sgd, got adam)"),
         ("--weight-decay-layers first", "--weight-decay-layers (needs --weight-decay above 0, got 0.0)"),

@@ -1,15 +1,20 @@
-"""The configurations of jobs/configs: `hpcgnn train` would start with each, on a small graph of the same kind, and each
-says what is published and whether it has been run.
+"""The configurations of jobs/configs: `hpcgnn train` runs with each to the end, on a small graph of the same kind, and
+each says what is published and whether it has been run.
 """
 
+import json
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from hpcgnn.__main__ import build_parser
 from hpcgnn.app.dry_run import check_training
+from hpcgnn.app.propagate import Request, propagate_features
+from hpcgnn.app.train import train
+from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import make_config, read_toml
 from hpcgnn.effects import without_effect
 from hpcgnn.plan.choices import registry_choices
@@ -18,6 +23,7 @@ from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.readers.datasets import DATASETS
 
+HERE = {"threads": 1, "ranks_on_node": 1, "node": 0, "shares_cores": True, "mpi_bytes": 0}
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted((ROOT / "jobs" / "configs").glob("*.toml"))
 pytestmark = pytest.mark.skipif(not CONFIGS, reason="there are no job scripts beside the tests")
@@ -43,6 +49,26 @@ def test_a_job_would_start_with_it(path, graphs, tmp_path, capsys):
     assert without_effect(config, {}, filed, choices["models"]) is None
     check_training(config, [1, 2])
     assert "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_job_runs_with_it(path, graphs, tmp_path, monkeypatch):
+    """Two epochs on one rank, after the propagation that its head tells of."""
+    monkeypatch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)  # takes longer than training
+    filed, choices, session = read_toml(path), registry_choices(), SimpleNamespace(comm=SoloCommunicator(), **HERE)
+    graph = graphs[filed["model"] == "rgcn"]
+    words = shlex.split(path.read_text().split("# Graph: ")[1].splitlines()[0])
+    if "propagate" in words:
+        operators, hops = (words[words.index(name) + 1] for name in ("--operators", "--hops"))
+        request = Request(str(tmp_path / "hops.h5"), tuple(operators.split(",")), int(hops))
+        propagate_features(make_config({"graph": str(graph)}, choices), session, request)
+        graph = request.output
+    values = {**filed, "graph": str(graph), "run_dir": str(tmp_path / "run"), "epochs": 2, "eval_every": 1}
+    values["warmup_epochs"] = 0
+    assert train(make_config(values, choices, str(path)), session) == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    records = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert len(records) == 2 and 0 <= json.loads(records[1])["val"] <= 1 and summary
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

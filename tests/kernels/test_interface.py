@@ -95,10 +95,21 @@ def test_every_exported_function_is_in_the_interface():
 
 
 def test_compiled_and_reference_kernels_take_the_same_arguments():
-    # With nothing to compare with; `convolve` makes steps of others (test_convolution.py compares it with them).
-    alone = {"project", "project_backward", "factors", "probe", "supported_paths", "convolve"}
+    # With nothing to compare with; `convolve` makes steps of others (test_convolution.py compares it with them), and
+    # `attend` is what attend_forward and others fill the arguments for (test_scores.py compares scores with torch).
+    alone = {
+        "project",
+        "project_backward",
+        "factors",
+        "probe",
+        "supported_paths",
+        "convolve",
+        "attend",
+        "attend_scores",
+    }
     functions = {name: f for name, f in vars(reference).items() if isinstance(f, types.FunctionType) and name[0] != "_"}
-    methods = {name: f for name, f in vars(Native).items() if isinstance(f, types.FunctionType) and name[0] != "_"}
+    members = {name: f for kind in reversed(Native.__mro__) for name, f in vars(kind).items()}
+    methods = {name: f for name, f in members.items() if isinstance(f, types.FunctionType) and name[0] != "_"}
     assert set(functions) == set(methods) - alone
     for name, function in functions.items():
         assert list(inspect.signature(methods[name]).parameters)[1:] == list(inspect.signature(function).parameters)

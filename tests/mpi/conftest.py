@@ -73,10 +73,9 @@ class Ranks:
 
 def pytest_addoption(parser):
     parser.addoption("--transport", choices=TRANSPORTS, default="polite", help="what the program's messages go through")
+    parser.addoption("--by-marks", action="store_true", help="leave out tests whose mark `ranks` has other numbers")
     parser.addoption(
-        "--share-cases",
-        metavar="NAMES",
-        help="run each case of a test of three or more at 3 or at 4 ranks, by its name, but for files of these names",
+        "--share-cases", action="store_true", help="run each case of a test of three or more at 3 or at 4 ranks"
     )
 
 
@@ -110,21 +109,32 @@ def pytest_report_header(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """With --share-cases, leave the cases of each test that the other number of ranks has."""
-    ranks, whole = config.stash[RANKS].size, config.getoption("--share-cases")
-    if whole is None:
-        return
-    assert ranks in (3, 4), "cases are shared by 3 and 4 ranks"
-    cases = {}
-    for item in items:
-        if item.path.stem.removeprefix("test_") not in whole.split():
-            cases.setdefault((item.path, item.function.__name__), []).append(item)
-    left = set()
-    for each in cases.values():
-        if len(each) > 2:
-            left.update(sorted(each, key=lambda item: zlib.crc32(item.nodeid.encode()))[ranks % 2 :: 2])
+    """With --by-marks, leave out tests that are marked for other numbers of ranks.
+
+    With --share-cases, leave out the cases of each test that the other number of ranks has, unless its mark says
+    `every_case`.
+    """
+    ranks, left = config.stash[RANKS].size, set()
+    of_test = {item: _marked(item) for item in items}
+    if config.getoption("--by-marks"):
+        left.update(item for item, (numbers, _) in of_test.items() if ranks not in numbers)
+    if config.getoption("--share-cases"):
+        assert ranks in (3, 4), "cases are shared by 3 and 4 ranks"
+        cases = {}
+        for item, (numbers, every_case) in of_test.items():
+            if {3, 4} <= set(numbers) and not every_case:
+                cases.setdefault((item.path, item.function.__name__), []).append(item)
+        for each in cases.values():
+            if len(each) > 2:
+                left.update(sorted(each, key=lambda item: zlib.crc32(item.nodeid.encode()))[ranks % 2 :: 2])
     config.hook.pytest_deselected(items=list(left))
     items[:] = [item for item in items if item not in left]
+
+
+def _marked(item):
+    """(the numbers of ranks at which a test runs, whether each runs every case)."""
+    mark = item.get_closest_marker("ranks")
+    return (mark.args, mark.kwargs.get("every_case", False)) if mark else ((1, 2, 3, 4), False)
 
 
 def pytest_collection_finish(session):

@@ -15,6 +15,8 @@ from hpcgnn.kernels import library
 
 from .training import build_trainer, configure, make_graphs
 
+pytestmark = pytest.mark.ranks(2)
+
 
 def differs(comm, value, other):
     """`value`, but `other` on the last rank."""

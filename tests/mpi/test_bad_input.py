@@ -18,7 +18,7 @@ from hpcgnn.graphfile.storage import write_graph
 
 from .training import configure
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
+pytestmark = [pytest.mark.ranks(2), pytest.mark.usefixtures("no_pictures")]
 
 N = 40
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.app.train import run_identity
+from hpcgnn.app.restart import run_identity
 from hpcgnn.engine.checkpoint import check_identity
 from hpcgnn.errors import CheckpointError
 from hpcgnn.graphfile.storage import GraphFile
@@ -24,6 +24,8 @@ from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
 
 from .training import build_trainer, configure
+
+pytestmark = pytest.mark.ranks(2)
 
 EPOCHS = 3
 # What each model needs beside the common options; rgcn has types of edges.

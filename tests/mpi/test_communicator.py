@@ -14,6 +14,8 @@ from hpcgnn.errors import FormatError, GraphError, HpcgnnError, RemoteError
 
 from .transports import TRANSPORTS, has_oneccl
 
+pytestmark = pytest.mark.ranks(2, 3)
+
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.int32)
 #: Of everything that is sent: rows as they are and narrowed, row numbers, masks, bytes.
 SENT_DTYPES = (

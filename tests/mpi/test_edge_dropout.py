@@ -26,6 +26,8 @@ from .gathering import whole
 from .test_models import EPOCH, SEED, make_trainer, on_rank_0, right, spec_of
 from .training import build_trainer, configure, outputs_and_gradients
 
+pytestmark = pytest.mark.ranks(2, 3)
+
 RATE = 0.4
 
 

@@ -32,6 +32,8 @@ from .given import written_with_links
 from .small import stored
 from .training import CLASSES, build_trainer, configure
 
+pytestmark = pytest.mark.ranks(2)
+
 SMALL = ("star", "two cliques", "no edges", "random undirected weighted", "random directed weighted")
 
 
@@ -166,6 +168,8 @@ MODELS = {
     "transformer": {"model": "transformer", "heads": 2, "hidden": 8},
     "raw": {"model": "sage", "input_dropout": "raw", "hidden": 32},
     "edge dropout": {"model": "gcn", "edge_dropout": 0.5},
+    "gcn, linear residual": {"linear_residual": True, "jumping": "last"},
+    "gat, linear residual": {"model": "gat", "heads": 2, "hidden": 8, "linear_residual": True},
 }
 
 

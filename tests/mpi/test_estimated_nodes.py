@@ -9,6 +9,8 @@ from .small import stored
 from .test_estimated import MAP, ODD, check, paths  # noqa: F401  (a fixture)
 from .training import configure
 
+pytestmark = pytest.mark.ranks(4)
+
 CASES = {
     "gcn": {"layers": 2},
     "gcn, fewest rows": {"halo": "least"},

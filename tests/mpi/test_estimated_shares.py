@@ -12,6 +12,8 @@ from hpcgnn.graphfile.storage import SPLITS, GraphFile
 
 from .small import GRAPHS, stored
 
+pytestmark = pytest.mark.ranks(2)
+
 MAPS = ("dealt", "random", "one empty", "all on last")
 
 

@@ -20,6 +20,8 @@ from hpcgnn.graphfile.attributes import read_attributes
 
 from .training import CHOICES, configure, make_graphs
 
+pytestmark = pytest.mark.ranks(2)
+
 NODES = 300
 
 

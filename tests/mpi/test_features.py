@@ -28,6 +28,8 @@ from partition_tools.generators.spec import Spec
 from .small import written
 from .training import CHOICES, build_trainer, configure, curve
 
+pytestmark = pytest.mark.ranks(2)
+
 SEED, WIDTH, LEARNED_FEATURE = 5, 3, 8  # the purpose of the draws is part of what a seed means
 
 

@@ -23,6 +23,8 @@ from hpcgnn.report.read import read_rank_records
 
 from .training import CHOICES, FEATURES, configure, make_graphs, trained
 
+pytestmark = pytest.mark.ranks(2)
+
 TILE = 64
 ALL_KEEP = {"hidden": 16, "layers": 2, "keep_input": "always"}
 CASES = {
@@ -82,7 +84,6 @@ def _as_foretold(trainer, results):
     assert scratch.written == before[1]
 
 
-@pytest.mark.whole_job
 def test_a_trained_run_with_features_on_disk(comm, session_path, shared_path, job_session, small_blocks, monkeypatch):
     """Evaluations and predictions have the same bits; too little memory is refused, with the least that would do."""
     folder = shared_path / "scratch"
@@ -122,7 +123,6 @@ def test_a_trained_run_with_features_on_disk(comm, session_path, shared_path, jo
         load_trained(used, job_session, "last")
 
 
-@pytest.mark.whole_job
 def test_a_profile_of_memory(comm, session_path, shared_path, job_session, small_blocks, monkeypatch):
     """What is on disk is not in its account."""
     more = {"model": "sage", "epochs": 1, "memory": "100G", "profile_memory": True, "scratch": str(shared_path)}

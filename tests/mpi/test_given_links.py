@@ -30,6 +30,8 @@ from .given import GRAPHS, written_with_links
 from .test_links import LINK_CANDIDATE, SEED, drawn_nodes, embeddings_of, oracle, scores_of
 from .training import CHOICES, build_trainer, configure
 
+pytestmark = pytest.mark.ranks(2, 3)
+
 KS = (1, 3, 10, 20, 50, 100)
 
 
@@ -208,7 +210,7 @@ def circles(comm, session_path):
     return path
 
 
-@pytest.mark.whole_job
+@pytest.mark.ranks(2)
 @pytest.mark.usefixtures("no_pictures")
 def test_a_run_from_the_options_to_embeddings(comm, circles, shared_path):
     run_dir, session = shared_path / "run", SimpleNamespace(comm=comm, threads=1)
@@ -232,7 +234,7 @@ def test_a_run_from_the_options_to_embeddings(comm, circles, shared_path):
     assert "mrr" not in found["links"]["val"]
 
 
-@pytest.mark.whole_job
+@pytest.mark.ranks(2)
 @pytest.mark.usefixtures("no_pictures")
 def test_a_graph_without_held_out_edges_gets_embeddings(comm, ring, shared_path):
     """Of all its edges, by a run whose held-out edges came with its graph."""

@@ -22,11 +22,13 @@ SHARE, SHARE_ORDER = 15, 16  # purposes of random draws
 SEED, RATE, EPOCHS = 5, 0.05, 3
 
 
-def shares_of(path, steps):
-    """int64 (n,): the share of each node by its original id, and the number of shares."""
+def shares_of(path, steps, counted=None):
+    """int64 (n,): the share of each node by its original id, and their number. counted: the nodes that count."""
     with h5py.File(path) as file:
         offsets, ids = file["clusters/offsets"][:], file["nodes/original_id"][:]
-    sizes, total, share = np.diff(offsets), 0, np.full(len(offsets) - 1, -1)
+    nodes, total, share = np.diff(offsets), 0, np.full(len(offsets) - 1, -1)
+    counts = np.ones(len(ids), bool) if counted is None else counted[ids]
+    sizes = np.bincount(np.repeat(np.arange(len(nodes)), nodes)[counts], minlength=len(nodes))
     words = oracle.random_words(oracle.stream_key(SEED, 0, 0, SHARE), np.arange(len(sizes)), 1)[:, 0]
     for cluster in np.argsort(words, kind="stable"):
         total += sizes[cluster]
@@ -35,7 +37,7 @@ def shares_of(path, steps):
     used, numbers = np.unique(share[share >= 0], return_inverse=True)
     share[share >= 0] = numbers
     result = np.empty(len(ids), np.int64)
-    result[ids] = np.repeat(share, sizes)
+    result[ids] = np.repeat(share, nodes)
     return result, len(used)
 
 
@@ -138,6 +140,27 @@ class Serial:
         return (y.mean(1) if shape.average else y.flatten(1)) + conv.bias
 
 
+class Exact(Serial):
+    """Steps on shares of the training nodes, with all rows fresh."""
+
+    def __init__(self, trainer, path, steps):
+        super().__init__(trainer, path, steps)
+        self.share, self.count = shares_of(path, steps, self.train.numpy())
+
+    def epoch(self, epoch):
+        total = 0.0
+        for number in order_of(epoch, self.count):
+            rows = torch.from_numpy(np.flatnonzero((self.share == number) & self.train.numpy()))
+            self.model.zero_grad()
+            loss = self.loss(self.forward(self.ids)[rows], rows)
+            loss.backward()
+            with torch.no_grad():
+                for each in self.model.parameters():
+                    each -= RATE * self.count * each.grad
+            total += loss.item()
+        return total
+
+
 MODELS = {
     "gcn": {},
     "sage": {"layers": 3},
@@ -177,6 +200,21 @@ def test_against_a_serial_program(comm, session_path, graph, model):
             np.testing.assert_allclose(history.rows, expected[ids] * scale, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("graph, model", CASES)
+def test_batches_against_a_serial_program(comm, session_path, graph, model):
+    path = stored(comm, session_path, graph)[2]
+    options = {"keep_input": "never", "hidden": 6, "layers": 2, **MODELS[model], "model": model.split(",")[0]}
+    still = {"dropout": 0.0, "precision": "fp64", "optimizer": "sgd", "momentum": 0.0, "lr": RATE}
+    config = configure(path, schedule="batches", steps=3, **still, **options)
+    for map_name in ("dealt", "one empty"):
+        serial = Exact(build_trainer(comm, config), path, 3)
+        trainer = build_trainer(comm, config, map_name)
+        for epoch in range(EPOCHS):
+            assert trainer.step(epoch) == pytest.approx(serial.epoch(epoch), rel=1e-10)
+        for ours, theirs in zip(trainer.model.parameters(), serial.model.parameters(), strict=True):
+            np.testing.assert_allclose(ours.detach(), theirs.detach(), rtol=0, atol=1e-10)
+
+
 @pytest.fixture(scope="module")
 def paths(comm, session_path):
     return make_graphs(comm, session_path, nodes=300)
@@ -191,6 +229,7 @@ def losses(trainer, epochs=4):
     return [trainer.step(epoch) for epoch in range(epochs)]
 
 
+@pytest.mark.parametrize("schedule", ["historical", "batches"])
 @pytest.mark.parametrize(
     "graph, options",
     [
@@ -199,16 +238,17 @@ def losses(trainer, epochs=4):
     ],
     ids=str,
 )
-def test_the_curve_depends_on_no_map(comm, paths, graph, options):
+def test_the_curve_depends_on_no_map(comm, paths, graph, options, schedule):
     """With dropout, for draws have no other key than nodes, epochs and layers."""
-    config = configure(paths[graph], schedule="historical", steps=5, dropout=0.5, precision="fp64", **options)
+    config = configure(paths[graph], schedule=schedule, steps=5, dropout=0.5, precision="fp64", **options)
     alone = losses(build_trainer(comm, config))
     for name in ("metis", "random-clusters"):
         np.testing.assert_allclose(losses(build_trainer(comm, config, name)), alone, rtol=1e-10)
 
 
-def test_one_step_is_full_batch(comm, path):
-    one, full = (configure(path, dropout=0.5, **more) for more in ({"schedule": "historical", "steps": 1}, {}))
+@pytest.mark.parametrize("schedule", ["historical", "batches"])
+def test_one_step_is_full_batch(comm, path, schedule):
+    one, full = (configure(path, dropout=0.5, **more) for more in ({"schedule": schedule, "steps": 1}, {}))
     assert losses(build_trainer(comm, one, "metis")) == losses(build_trainer(comm, full, "metis"))
 
 
@@ -256,7 +296,7 @@ def run(comm, path, run_dir, **options):
     comm.barrier()
 
 
-@pytest.mark.whole_job
+@pytest.mark.ranks(2)
 @pytest.mark.usefixtures("no_pictures")
 def test_a_pause_leaves_no_seam(comm, path, shared_path):
     """Every rank saves its histories."""

@@ -25,6 +25,8 @@ from partition_tools.interface.arrays import save_graph
 
 from .training import CHOICES, build_trainer, configure, make_graphs
 
+pytestmark = pytest.mark.ranks(2)
+
 MODELS = {
     "gcn": {"norm": "batch", "halo": "auto"},
     "sage": {"norm": "batch", "residual": True, "keep_input": "always"},
@@ -147,7 +149,6 @@ def planted(comm, session_path):
     return make_graphs(comm, session_path, nodes=300)
 
 
-@pytest.mark.whole_job
 @pytest.mark.usefixtures("no_pictures")
 def test_a_run_that_goes_on_and_is_evaluated(comm, planted, shared_path):
     session, learned = SimpleNamespace(comm=comm, threads=1), {}

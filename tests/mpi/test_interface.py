@@ -22,6 +22,8 @@ from partition_tools.generators.spec import Spec
 
 from .training import CHOICES, CLASSES, FEATURES, GRAPHS, build_trainer, configure, make_graphs
 
+pytestmark = pytest.mark.ranks(2)
+
 HIDDEN, EPOCHS = 16, 8
 
 

@@ -24,6 +24,8 @@ from .nodes import emulated
 from .test_attention import KEY, P, random_inputs, right
 from .training import build_trainer, configure, curve, make_graphs
 
+pytestmark = pytest.mark.ranks(2, 3, 4, every_case=True)
+
 # The node of each rank: all on one, two nodes dealt in turn, nodes of consecutive ranks, of unequal numbers of them.
 NODES = {
     "one node": lambda rank: 0,

@@ -18,6 +18,8 @@ from hpcgnn.plan.model_spec import model_spec
 from .small import written
 from .training import build_trainer, configure, curve, make_graphs, outputs_and_gradients
 
+pytestmark = pytest.mark.ranks(2)
+
 LAYERS = 3
 
 
@@ -28,34 +30,64 @@ def odd(comm, session_path):
     return [written(comm, session_path, graphs.with_task(graph), "jumping") for graph in made]
 
 
+def attended(graph, x, part, heads):
+    """Rows of all nodes by the attention of each in-edge, one node after another; every node has a loop."""
+    z = (x @ part["linear.weight"]).unflatten(1, (heads, -1))
+    source, target = (z * part["att_src"]).sum(-1), (z * part["att_dst"]).sum(-1)
+    pairs = list(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
+    loops = {a for a, b in pairs if a == b}
+    pairs += [(node, node) for node in range(graph.num_nodes) if node not in loops]
+    rows = []
+    for node in range(graph.num_nodes):
+        near = [a for a, b in pairs if b == node]
+        share = torch.nn.functional.leaky_relu(source[near] + target[node], 0.2).softmax(0)
+        rows.append((share.unsqueeze(-1) * z[near]).sum(0).flatten())
+    return torch.stack(rows) + part["bias"]
+
+
 def outputs(graph, parameters, kind, jumping, residual):
-    """By the formulas, of all nodes, without dropout."""
+    """By the formulas, of all nodes, without dropout. A layer with `own.weight` adds a map of its input."""
     a = oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight, "add" if kind == "gcn" else "keep")
-    s = torch.from_numpy(oracle.operator(a, {"gcn": "sym", "sage": "mean"}[kind]))
+    s = torch.from_numpy(oracle.operator(a, {"sage": "mean"}.get(kind, "sym")))
     x, seen = torch.from_numpy(graph.features).double(), []
     for layer in range(LAYERS):
         part = {name.split(".", 2)[2]: each for name, each in parameters.items() if name.startswith(f"convs.{layer}.")}
         if kind == "gcn":
             h = s @ x @ part["linear.weight"] + part["linear.bias"]
+        elif kind == "gat":
+            h = attended(graph, x, part, 2)
         else:
             h = s @ x @ part["neighbour.weight"] + x @ part["own.weight"] + part["own.bias"]
-        h = torch.relu(h)
+        if kind != "sage" and "own.weight" in part:
+            h = h + x @ part["own.weight"]
+        h = torch.nn.functional.elu(h) if kind == "gat" else torch.relu(h)
         x = h + x if residual and layer else h
         seen.append(x)
-    joined = torch.cat(seen, 1) if jumping == "cat" else torch.stack(seen).max(0).values
+    stack = torch.stack(seen)
+    joined = {"cat": torch.cat(seen, 1), "max": stack.max(0).values, "sum": stack.sum(0), "last": x}[jumping]
     return joined @ parameters["jump.weight"] + parameters["jump.bias"]
 
 
 @pytest.mark.parametrize(
-    "kind, jumping, residual", [("gcn", "cat", False), ("sage", "max", True), ("sage", "cat", True)]
+    "kind, jumping, residual, linear",
+    [
+        ("gcn", "cat", False, False),
+        ("sage", "max", True, False),
+        ("sage", "cat", True, False),
+        ("sage", "sum", False, False),
+        ("gcn", "last", False, True),
+        ("gat", "last", True, True),
+    ],
 )
-def test_outputs_and_gradients(comm, odd, kind, jumping, residual):
-    options = {"model": kind, "layers": LAYERS, "dropout": 0.0, "hidden": 6, "precision": "fp64", "prune": "auto"}
+def test_outputs_and_gradients(comm, odd, kind, jumping, residual, linear):
+    options = {"linear_residual": linear, "heads": 2}
+    options |= {"model": kind, "layers": LAYERS, "dropout": 0.0, "hidden": 6, "precision": "fp64", "prune": "auto"}
     for graph, _, path in odd:
         labels, nodes = torch.from_numpy(graph.labels), torch.from_numpy((graph.split == 1) & (graph.labels >= 0))
         for map_name in ("random", "one empty"):
             trainer = build_trainer(comm, configure(path, jumping=jumping, residual=residual, **options), map_name, 7)
             own = dict(trainer.model.named_parameters())
+            assert linear == (kind != "sage" and "convs.0.own.weight" in own)
             mine, _, parameters = outputs_and_gradients(trainer, trainer.training_graph)
             expected = outputs(graph, parameters, kind, jumping, residual)
             oracle.loss(expected, labels, nodes).backward()
@@ -75,6 +107,7 @@ def planted(comm, session_path):
         {"model": "gcn", "norm": "batch", "layers": 1},
         {"model": "sage", "norm": "batch", "residual": True, "keep_input": "always"},
         {"model": "gat", "heads": 2, "hidden": 8},
+        {"model": "gatv2", "heads": 2, "hidden": 8, "linear_residual": True, "norm": "batch"},
         {"model": "transformer", "heads": 2, "hidden": 8, "norm": "layer"},
         {"model": "gin", "schedule": "bns", "boundary_rate": 1.0},
     ],

@@ -23,6 +23,8 @@ from hpcgnn.errors import ConfigError
 from .small import written
 from .training import CHOICES, build_trainer, configure, curve, make_graphs
 
+pytestmark = pytest.mark.ranks(2)
+
 SEED, CLASSES, REUSED_LABEL = 5, 3, 13  # the purpose of the draws is part of what a seed means
 SHARE = 0.4
 
@@ -101,7 +103,6 @@ def test_the_curve_does_not_depend_on_the_ranks(comm, planted, options):
     np.testing.assert_allclose(curve(comm, config, "metis", 60, 8), expected, rtol=1e-4)
 
 
-@pytest.mark.whole_job
 @pytest.mark.usefixtures("no_pictures")
 def test_a_run_that_goes_on_and_is_used(comm, planted, shared_path):
     session, learned = SimpleNamespace(comm=comm, threads=1), {}

@@ -21,6 +21,8 @@ from hpcgnn.ops.softmax import Softmax
 
 from .training import build_trainer, configure, curve, make_graphs
 
+pytestmark = pytest.mark.ranks(2)
+
 MODELS = {
     "gat": {},
     "gat, one head at the end": {"out_heads": 1},

@@ -7,6 +7,8 @@ import hpcgnn.memory.arena as arena
 
 from .training import build_trainer, configure, make_graphs
 
+pytestmark = pytest.mark.ranks(2)
+
 CASES = {
     "gcn, residual": {"model": "gcn", "residual": True},
     "sage, batch norm, dropout": {"model": "sage", "norm": "batch", "dropout": 0.3},

@@ -43,7 +43,7 @@ def records(run_dir):
     return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.whole_job
+@pytest.mark.ranks(2)
 @pytest.mark.parametrize("full", [2, 5], ids=["in the middle", "before the checkpoint"])
 def test_a_full_disk_ends_all_ranks_before_the_next_checkpoint(comm, graph, shared_path, job_session, file_sizes, full):
     """The epoch after the first record that is lost says so, and the checkpoint does in the last one."""
@@ -65,7 +65,7 @@ def test_a_full_disk_ends_all_ranks_before_the_next_checkpoint(comm, graph, shar
     assert not checkpoints(run_dir), "none claims what was lost"
 
 
-@pytest.mark.whole_job
+@pytest.mark.ranks(2)
 def test_an_epoch_without_a_checkpoint_sends_no_word_about_files(comm, graph, shared_path, job_session):
     run_dir = shared_path / "run"
     options = {"epochs": 4, "checkpoint_every": 2, "eval_every": 0, "run_dir": str(run_dir)}

@@ -17,7 +17,7 @@ from hpcgnn.comm import SoloCommunicator
 from .small import GRAPHS, edges_of, stored
 from .training import CLASSES, FEATURES, build_trainer, configure, make_graphs
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
+pytestmark = [pytest.mark.ranks(2, 3), pytest.mark.usefixtures("no_pictures")]
 
 EPOCHS = 6
 

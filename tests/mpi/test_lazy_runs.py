@@ -24,7 +24,7 @@ from hpcgnn.errors import HpcgnnError
 from .test_resume import check_same
 from .training import CHOICES, FEATURES, build_trainer, configure, make_graphs
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
+pytestmark = [pytest.mark.ranks(2), pytest.mark.usefixtures("no_pictures")]
 
 EPOCHS = 6
 RUNS = {

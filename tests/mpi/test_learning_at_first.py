@@ -15,6 +15,8 @@ from partition_tools import save_graph
 
 from .training import build_trainer, configure
 
+pytestmark = pytest.mark.ranks(1)
+
 NODES, CLASSES, FEATURES, DEGREE, SEEDS = 300, 6, 40, 16, 3
 EPOCHS = (5, 10, 20)
 SETTING = {"layers": 2, "hidden": 32, "dropout": 0.5, "lr": 0.01, "epochs": max(EPOCHS)}

@@ -33,6 +33,8 @@ from partition_tools.interface.arrays import save_graph
 from .small import written
 from .training import CHOICES, build_trainer, configure, curve
 
+pytestmark = pytest.mark.ranks(2, 3)
+
 SEED, MAPS = 5, ("random", "one empty")
 LINK_SPLIT, LINK_POOL, LINK_NEGATIVE, LINK_CANDIDATE = 9, 10, 11, 12
 SHARES = "0.7/0.2/0.1"
@@ -260,7 +262,7 @@ def test_the_curve_does_not_depend_on_the_ranks_and_the_map(comm, planted, optio
         np.testing.assert_allclose(curve(comm, config, map_name, 60, 8), expected, rtol=tolerance)
 
 
-@pytest.mark.whole_job
+@pytest.mark.ranks(2)
 @pytest.mark.usefixtures("no_pictures")
 def test_a_run_from_the_options_to_embeddings(comm, planted, shared_path):
     run_dir, session = shared_path / "run", SimpleNamespace(comm=comm, threads=1)
@@ -306,7 +308,7 @@ def test_a_run_from_the_options_to_embeddings(comm, planted, shared_path):
     np.testing.assert_allclose(np.array(rows, float)[:, 17:], hidden, rtol=1e-6)
 
 
-@pytest.mark.whole_job
+@pytest.mark.ranks(2)
 @pytest.mark.usefixtures("no_pictures")
 def test_a_resumed_run_is_the_run_that_was_not_stopped(comm, planted, shared_path):
     session, losses = SimpleNamespace(comm=comm, threads=1), {}
@@ -320,7 +322,7 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(comm, planted, shared_pat
     assert losses["parts"] == losses["whole"] and len(losses["whole"]) == 6
 
 
-@pytest.mark.whole_job
+@pytest.mark.ranks(2)
 @pytest.mark.usefixtures("no_pictures")
 def test_a_graph_without_labels_and_features(comm, planted, shared_path):
     """It trains, and the run of another graph of the same features gives it embeddings."""

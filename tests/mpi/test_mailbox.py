@@ -13,6 +13,8 @@ from hpcgnn.exchange.wire import Form, Wire
 
 from .test_stale import Delayed, used_in
 
+pytestmark = pytest.mark.ranks(2, 3)
+
 EPOCHS, WIDTH = 7, 4
 PLAIN = Form(WIDTH, 0, torch.float64)
 HALF = Form(WIDTH, WIDTH, torch.float64, NARROW["bf16"])

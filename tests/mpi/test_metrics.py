@@ -12,6 +12,8 @@ import torch
 from hpcgnn.tasks import classification, multilabel
 from hpcgnn.tasks.registry import TASKS
 
+pytestmark = pytest.mark.ranks(2, 3)
+
 N, CLASSES = 90, 5
 
 

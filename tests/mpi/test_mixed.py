@@ -7,6 +7,8 @@ from hpcgnn.errors import ConfigError
 
 from .training import CLASSES, FEATURES, build_trainer, configure, make_graphs
 
+pytestmark = pytest.mark.ranks(2)
+
 MODELS = {
     "gcn": {"model": "gcn"},
     "sage, norm and residual": {"model": "sage", "norm": "layer", "residual": True},

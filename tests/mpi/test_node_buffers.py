@@ -29,6 +29,8 @@ from .test_attention import KEY, P, right
 from .test_halo_dtype import SEED, arrived
 from .training import configure, curve, make_graphs
 
+pytestmark = pytest.mark.ranks(3, 4, every_case=True)
+
 NODES = {
     "pairs": lambda rank: rank // 2,
     "threes": lambda rank: rank // 3,

@@ -24,7 +24,7 @@ from hpcgnn.graphfile.storage import write_graph
 
 from .training import CHOICES, configure
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
+pytestmark = [pytest.mark.ranks(2), pytest.mark.usefixtures("no_pictures")]
 
 NODES = 1 << 20
 # Of every rank but the last one, in clusters.

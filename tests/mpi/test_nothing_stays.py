@@ -12,6 +12,8 @@ from partition_tools.generators.spec import Spec
 
 from .training import build_trainer, configure
 
+pytestmark = pytest.mark.ranks(2)
+
 FEW = 2  # what epochs are made of by then is all there
 OTHERS = {
     "the maximum": {"model": "sage", "aggregator": "max"},

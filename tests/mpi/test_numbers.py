@@ -15,6 +15,8 @@ from hpcgnn.schedules.full_halo import FullHalo
 from .gathering import whole
 from .training import build_trainer, configure, make_graphs
 
+pytestmark = pytest.mark.ranks(2, 3)
+
 NODES = 300
 MODELS = {
     "gcn": {"dropout": 0.3},

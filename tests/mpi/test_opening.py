@@ -16,6 +16,8 @@ from hpcgnn.graph.opening import open_graph
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.plan.choices import registry_choices
 
+pytestmark = pytest.mark.ranks(2, 3)
+
 CHOICES = registry_choices()
 FOR_ALL = ("attributes", "structure", "partitionings", "clusters", "maps")
 

@@ -16,6 +16,8 @@ from partition_tools.graph.loading import load_graph
 
 from .training import build_trainer, configure
 
+pytestmark = pytest.mark.ranks(1)
+
 OTHER = {
     "hidden": 6,
     "norm": "layer",
@@ -28,6 +30,7 @@ OTHER = {
     "negative_slope": 0.7,
     "edge_term": "weight",
     "bases": 2,
+    "linear_residual": True,
 }
 
 

@@ -12,6 +12,8 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.rounds import coalesce
 from hpcgnn.exchange.stream import Rows, Stream
 
+pytestmark = pytest.mark.ranks(2, 3)
+
 GRAPH = graphs.with_task(graphs.power_law())
 WIDTH, ROWS = 4, 3
 

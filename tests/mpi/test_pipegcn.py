@@ -17,6 +17,8 @@ from .test_bns import RATE, SEED, kept_by
 from .test_stale import Delayed
 from .training import build_trainer, configure
 
+pytestmark = pytest.mark.ranks(2, 3)
+
 EPOCHS, LR, P = 6, 0.05, 0.3
 DELAYS = [1, 2, 3, 4]
 # Of 5 features and 3 classes: layers that widen what they are given, keep its width and narrow it, with and without a

@@ -23,6 +23,8 @@ from partition_tools.readers.tables.tables import TableOptions
 
 from .training import CHOICES, configure, make_graphs
 
+pytestmark = pytest.mark.ranks(2, 3)
+
 NODES, WIDTH = 90, 5
 WORDS = {"cat": 0, "cow": 1, "dog": 2}
 

@@ -27,6 +27,8 @@ from partition_tools.cli.verify_graph import verify_graph
 from .small import written
 from .training import CHOICES, build_trainer, configure, curve, make_graphs, outputs_and_gradients
 
+pytestmark = pytest.mark.ranks(2)
+
 HOPS, TELEPORT = 2, 0.3
 
 
@@ -72,12 +74,22 @@ def test_hops_beside_dense_matrices(comm, odd, shared_path, last):
         comm.barrier()
 
 
-@pytest.mark.parametrize("layers", [1, 3])
-def test_outputs_gradients_and_nothing_sent(comm, odd, shared_path, layers):
+def attended(hops, weight):
+    """SAGN's sum over hops (n, K, d), one node after another."""
+    rows = []
+    for node in hops:
+        scores = torch.stack([node[0] @ weight[:, 0] + hop @ weight[:, 1] for hop in node])
+        rows.append(torch.nn.functional.leaky_relu(scores, 0.2).softmax(0) @ node)
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("layers, attention", [(1, False), (3, False), (3, True)])
+def test_outputs_gradients_and_nothing_sent(comm, odd, shared_path, layers, attention):
     for graph, path in odd[:2]:
         file = propagated(comm, path, shared_path, operators=("sym", "mean"), hops=HOPS)
         x = torch.from_numpy(parts_of(graph, ("sym", "mean"), HOPS).astype(np.float32)).double()
         options = {"model": "sign", "layers": layers, "dropout": 0.0, "hidden": 6, "precision": "fp64"}
+        options |= {"hop_attention": attention}
         trainer = build_trainer(comm, configure(file, residual=True, **options), "one empty")
         trainer.comm.ledger.take()
         own = dict(trainer.model.named_parameters())
@@ -89,7 +101,9 @@ def test_outputs_gradients_and_nothing_sent(comm, odd, shared_path, layers):
         h = x
         if layers > 1:
             parts = [linear(f"convs.0.linears.{k}", part) for k, part in enumerate(x.chunk(1 + 2 * HOPS, 1))]
-            h = torch.relu(linear("convs.1.linear", torch.relu(torch.cat(parts, 1))))
+            scores = parameters.get("convs.0.scores.weight")
+            first = attended(torch.stack(parts, 1), scores) if attention else torch.cat(parts, 1)
+            h = torch.relu(linear("convs.1.linear", torch.relu(first)))
         expected = linear(f"convs.{layers - 1}.linear", h)
         labels, nodes = torch.from_numpy(graph.labels), torch.from_numpy((graph.split == 1) & (graph.labels >= 0))
         oracle.loss(expected, labels, nodes).backward()

@@ -18,6 +18,8 @@ from .gathering import whole  # noqa: E402
 from .test_propagate import local_edges  # noqa: E402
 from .training import CHOICES  # noqa: E402
 
+pytestmark = pytest.mark.ranks(1, 2, 3)
+
 PAGE = Path(__file__).parents[2] / "docs" / "pyg.md"
 
 

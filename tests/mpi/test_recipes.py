@@ -30,6 +30,8 @@ from hpcgnn.tasks.classification import balanced_weights
 from .small import written
 from .training import CHOICES, build_trainer, configure, curve, make_graphs
 
+pytestmark = pytest.mark.ranks(2)
+
 CLASSES = 6  # of which only the first few have training nodes
 
 
@@ -140,7 +142,6 @@ def test_the_curve_does_not_depend_on_the_ranks(comm, planted, options):
     assert not np.allclose(found, curve(comm, plain, "metis", 60, 8), rtol=1e-3)
 
 
-@pytest.mark.whole_job
 @pytest.mark.usefixtures("no_pictures")
 def test_averages_from_the_checkpoint_to_the_export(comm, planted, shared_path):
     session = SimpleNamespace(comm=comm, threads=1)

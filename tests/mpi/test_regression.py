@@ -32,6 +32,8 @@ from .small import written
 from .test_metrics import kind, share  # noqa: F401  (a fixture)
 from .training import CHOICES, build_trainer, configure, curve
 
+pytestmark = pytest.mark.ranks(2)
+
 N, TARGETS = 90, 3
 
 
@@ -168,7 +170,6 @@ def test_the_curve_does_not_depend_on_the_ranks(comm, planted, options):
     np.testing.assert_allclose(curve(comm, config, "metis", 60, 10), expected, rtol=tolerance)
 
 
-@pytest.mark.whole_job
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("metric", ["auto", "r2"])
 def test_a_run_from_the_options_to_predictions(comm, planted, shared_path, metric):
@@ -209,7 +210,6 @@ def test_a_run_from_the_options_to_predictions(comm, planted, shared_path, metri
     assert 20 < array.mean() < 80 and found["test"] < 0.9 * deviation, "it has learned something, in the file's units"
 
 
-@pytest.mark.whole_job
 @pytest.mark.usefixtures("no_pictures")
 def test_another_graph_without_labels(comm, planted, shared_path):
     """The same graph without its targets: predictions are the same numbers, in the units that the run has."""
@@ -238,7 +238,6 @@ def test_another_graph_without_labels(comm, planted, shared_path):
     assert caught.value.everywhere and not (shared_path / "no.h5").exists()
 
 
-@pytest.mark.whole_job
 @pytest.mark.usefixtures("no_pictures")
 def test_a_resumed_run_is_the_run_that_was_not_stopped(comm, planted, shared_path):
     session, losses = SimpleNamespace(comm=comm, threads=1), {}

@@ -17,6 +17,8 @@ from .small import GRAPHS, stored
 sys.path.append(str(Path(__file__).parents[2] / "jobs" / "bench" / "many_ranks"))
 from rehearsal import Rehearsal  # noqa: E402
 
+pytestmark = pytest.mark.ranks(2, 3)
+
 CAP, WIDTH = 3, 5
 
 

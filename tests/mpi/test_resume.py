@@ -21,7 +21,7 @@ from partition_tools.generators.spec import Spec
 
 from .training import configure, make_graphs
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
+pytestmark = [pytest.mark.ranks(2), pytest.mark.usefixtures("no_pictures")]
 
 EPOCHS = 12
 RUNS = {

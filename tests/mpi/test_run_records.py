@@ -21,6 +21,8 @@ from hpcgnn.report.read import read_rank_records
 
 from .training import CLASSES, FEATURES, configure, make_graphs
 
+pytestmark = pytest.mark.ranks(2)
+
 EPOCHS = 5
 HELD = 96 << 20
 FIELDS = {

@@ -121,7 +121,7 @@ def test_the_model_is_that_of_the_formula(comm, files, name, map_name):
     np.testing.assert_allclose(whole(comm, local, found), logits.detach(), rtol=0, atol=1e-9)
 
 
-@pytest.mark.whole_job
+@pytest.mark.ranks(2)
 @pytest.mark.usefixtures("no_pictures")
 def test_a_run_from_dry_run_to_evaluation(comm, files, shared_path):
     """All see the same relations: a checkpoint goes on, is scored as in training, and is refused without the loops."""

@@ -29,6 +29,8 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from .small import GRAPHS, stored
 from .training import CHOICES, configure, make_graphs
 
+pytestmark = pytest.mark.ranks(2, 3)
+
 CLASSES, OPTIONS = 3, CorrectAndSmooth(7, 0.9, 0.6, 0.0)
 KINDS = ["random undirected weighted", "random directed", "two cliques", "no edges", "star"]
 
@@ -138,7 +140,7 @@ def plain(path):
     return graphs.PlainGraph("file", len(ids), src, dst, True, None, None, labels, split, labels.max() + 1)
 
 
-@pytest.mark.whole_job
+@pytest.mark.ranks(2)
 @pytest.mark.usefixtures("no_pictures")
 def test_a_run_is_corrected_and_its_predictions_are(comm, planted, shared_path):
     """The classes of a run that had only just begun to learn, which its neighbours' labels make better."""

@@ -25,6 +25,8 @@ from .small import edges_of, stored
 from .test_attention import KEY, P, edge_mask
 from .training import CLASSES, build_trainer, configure, make_graphs
 
+pytestmark = pytest.mark.ranks(2, 3)
+
 EPOCHS = 5
 
 

@@ -15,7 +15,7 @@ from hpcgnn.engine.trainer import Trainer
 from .test_resume import check_same
 from .training import configure, make_graphs
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
+pytestmark = [pytest.mark.ranks(2), pytest.mark.usefixtures("no_pictures")]
 
 EPOCHS = 8
 

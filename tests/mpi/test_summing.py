@@ -17,6 +17,8 @@ from .small import stored
 from .test_estimated import check
 from .training import build_trainer, configure, make_graphs
 
+pytestmark = pytest.mark.ranks(2, 3)
+
 #: MiB: less than any layer has, so that each layer is a part.
 EACH = 1e-5
 WIDTH = 5

@@ -29,7 +29,7 @@ from .test_lazy import graph_weights, losses
 from .test_resume import check_same
 from .training import CHOICES, build_trainer, configure, make_graphs
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
+pytestmark = [pytest.mark.ranks(2, 3), pytest.mark.usefixtures("no_pictures")]
 
 
 @pytest.fixture(scope="module")

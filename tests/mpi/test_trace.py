@@ -13,6 +13,8 @@ from hpcgnn.plugins.trace import CATEGORIES
 
 from .training import configure, make_graphs
 
+pytestmark = pytest.mark.ranks(2)
+
 EPOCHS = 4
 
 

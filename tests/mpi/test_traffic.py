@@ -11,6 +11,8 @@ from asking import aggregate
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.schedules.full_halo import FullHalo
 
+pytestmark = pytest.mark.ranks(2, 3)
+
 GRAPHS = {graph.name: graphs.with_task(graph) for graph in graphs.all_graphs()}
 
 

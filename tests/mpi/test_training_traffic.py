@@ -6,6 +6,8 @@ import pytest
 
 from .training import CLASSES, FEATURES, GRAPHS, build_trainer, configure, make_graphs
 
+pytestmark = pytest.mark.ranks(2, 3)
+
 EPOCHS = 3
 
 

@@ -18,6 +18,8 @@ from .narrowing import error_bound
 from .small import stored
 from .test_stream import assert_near
 
+pytestmark = pytest.mark.ranks(2, 3)
+
 PLAIN = Form(3, 0, torch.float64)
 NOTHING = Form(0, 0, torch.float64)
 NARROW = {

@@ -10,6 +10,8 @@ from hpcgnn.plugins.watching import scalars
 
 from .training import configure, make_graphs
 
+pytestmark = pytest.mark.ranks(2)
+
 OWN = """
 import json
 
@@ -49,14 +51,12 @@ def told(folder):
     return [json.loads(line) for line in (folder / "told").read_text().splitlines()]
 
 
-@pytest.mark.whole_job
 @pytest.mark.usefixtures("no_pictures")
 def test_a_file_of_ones_own_gets_every_record(comm, graph, shared_path, job_session):
     run(comm, graph, shared_path, job_session)
     assert told(shared_path) == [*records(shared_path), "closed"]
 
 
-@pytest.mark.whole_job
 @pytest.mark.usefixtures("no_pictures")
 def test_a_file_that_fails_ends_no_run(comm, graph, shared_path, job_session):
     run(comm, graph, shared_path, job_session, fails=2)
@@ -66,7 +66,6 @@ def test_a_file_that_fails_ends_no_run(comm, graph, shared_path, job_session):
     assert log.count("failed after epoch 2 and is not told of more") == 1 and "OSError: nobody answers" in log
 
 
-@pytest.mark.whole_job
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize(
     "source, said", [("def epochs(record): pass", "no function epoch"), ("import nowhere", "cannot be run: ModuleNotF")]
@@ -81,7 +80,6 @@ def test_a_file_that_cannot_serve_is_refused_before_anything_is_written(
     assert not (shared_path / "run").exists()
 
 
-@pytest.mark.whole_job
 @pytest.mark.usefixtures("no_pictures")
 def test_tensorboard_has_every_epoch_once_also_of_a_run_that_goes_on(comm, graph, shared_path, job_session):
     events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")

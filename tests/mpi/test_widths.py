@@ -12,6 +12,8 @@ from hpcgnn.schedules import rounding
 from .narrowing import row_bytes
 from .training import CLASSES, build_trainer, configure, curve, make_graphs
 
+pytestmark = pytest.mark.ranks(2)
+
 
 def sent(comm):
     """Bytes of rows and gradients that all ranks sent since the last call. Collective."""

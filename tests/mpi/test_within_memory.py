@@ -16,6 +16,8 @@ from hpcgnn.plan.run_plan import check_memory
 
 from .training import build_trainer, configure, make_graphs
 
+pytestmark = pytest.mark.ranks(2)
+
 STEPS = 3
 CASES = {
     "gcn": {"model": "gcn", "layers": 4},

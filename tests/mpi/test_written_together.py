@@ -23,6 +23,8 @@ from hpcgnn.outputs import lines as result_lines
 from hpcgnn.outputs import written_together
 from hpcgnn.outputs.files import Contents
 
+pytestmark = pytest.mark.ranks(2)
+
 NODES, WIDTH = 101, 3
 CHOSEN = np.flatnonzero(np.random.default_rng(6).random(NODES) < 0.4)
 

@@ -13,7 +13,7 @@ import tomli_w
 import torch
 from tabulate import tabulate
 
-from hpcgnn.app.choosing_maps import choose_map
+from hpcgnn.app.bring_up import opened
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.launch.second_transport import communicator_beside, missing_on
 from hpcgnn.comm.session import Session
@@ -24,7 +24,6 @@ from hpcgnn.estimate.machine.machine import read_machine
 from hpcgnn.estimate.machine.messages import MESSAGE, SIZES, halo, network_of, reduction, ring
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.opening import open_graph
 from hpcgnn.output_files import check_outputs
 from hpcgnn.terminal import tell
 
@@ -86,10 +85,9 @@ def _load(comm: Communicator, choices: Choices, arguments: argparse.Namespace) -
     if not arguments.graph:
         return None, None
     config = make_config({"graph": arguments.graph, "partition": arguments.partition}, choices)
-    with open_graph(arguments.graph, comm) as file:
-        name, cluster_to_rank = choose_map(file, config, comm)
+    with opened(config, comm) as (_, graph):
         rows = max(1, (arguments.halo_buffer << 20) // (3 * 4 * arguments.width))
-        return load_local_graph(file, cluster_to_rank, comm, rows, "keep", torch.float32), name
+        return load_local_graph(graph.file, graph.clusters, comm, rows, "keep", torch.float32), graph.map_name
 
 
 def _transports(session: Session, missing: dict[str, str]) -> Iterator[tuple[str, Communicator]]:

@@ -23,8 +23,10 @@ ROWS = 16_000
 LANES = 16
 # Operations that no reference model has, or without a rate in older files. For a number, or an edge, each takes as long
 # as the other one.
-AS = dict.fromkeys(("dropout_entries", "drop_edges", "random_words", "narrow", "widen"), "dropout")
-AS |= dict.fromkeys((ENTRIES, COLUMNS), "gather") | {"add_rows": "pack"}
+AS = dict.fromkeys(("dropout_entries", "drop_edges", "random_words", "narrow", "widen", "encode", "decode"), "dropout")
+AS |= dict.fromkeys((ENTRIES, COLUMNS), "gather") | {"add_rows": "pack", "column_sums": "bias_gradient"}
+AS |= {"score_forward": "attend_forward", "score_backward": "attend_backward", "norm_columns": "normalise"}
+AS |= dict.fromkeys(("norm_gradient_sums", "norm_columns_gradient"), "elu_gradient")
 
 
 # The gain of a further thread, if no file has the number.

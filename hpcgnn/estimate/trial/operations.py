@@ -32,7 +32,7 @@ class Operation(NamedTuple):
 
 #: Kernels whose unit is an edge, for which a row is read at random. A product's unit is a row, all others' a number.
 EDGE_KERNELS = {"gather", "gather_largest", "gather_matching", "attend_forward", "attend_backward"}
-EDGE_KERNELS |= {"attend_forward_complete", "attend_backward_complete"}
+EDGE_KERNELS |= {"attend_forward_complete", "attend_backward_complete", "score_forward", "score_backward"}
 #: Gathers along sparse features: of rows of weights for the stored entries of a node, and of gradients for a column's.
 ENTRIES, COLUMNS = "gather_entries", "gather_columns"
 EDGE_KERNELS |= {ENTRIES, COLUMNS}
@@ -86,8 +86,10 @@ def _add_rows(name: str, arguments: tuple[Any, ...]) -> Told:
 
 
 def _narrow(name: str, arguments: tuple[Any, ...]) -> Told:
-    """narrow(out, factors, x, …), of whose rows x may have many more; widen(out, …)."""
-    rows, x = arguments[0], arguments[2 if name == "narrow" else 0]
+    """narrow(out, factors, x, …), of whose rows x may have many more; encode(codes, steps, x, …); widen and
+    decode(out, …).
+    """
+    rows, x = arguments[0], arguments[2 if name in ("narrow", "encode") else 0]
     return Operation(name, _type(x)), (float(len(rows) * x.shape[1]), 0.0)
 
 
@@ -98,6 +100,14 @@ def _attend(name: str, arguments: tuple[Any, ...]) -> Told:
     complete = arguments[12 if name == "attend_forward" else 14]  # rows are then written once
     kind = name + ("_complete" if complete else "")
     return Operation(kind, _type(arguments[0]), columns, heads), (len(indptr) - 1, int(indptr[-1] - indptr[0]))
+
+
+def _attend_scores(name: str, arguments: tuple[Any, ...]) -> Told:
+    """attend_scores(function, sums, indptr, tensors, heads, …)."""
+    function, sums, indptr, _, heads = arguments[:5]
+    kind = "score_backward" if "backward" in function else "score_forward"
+    edges = int(indptr[-1] - indptr[0])
+    return Operation(kind, _type(sums), sums.shape[1], heads), (len(indptr) - 1, edges)
 
 
 def _multiply(name: str, arguments: tuple[Any, ...]) -> Told:
@@ -141,8 +151,11 @@ _KERNELS: dict[str, Callable[[str, tuple[Any, ...]], Told]] = {
     "add_rows": _add_rows,
     "narrow": _narrow,
     "widen": _narrow,
+    "encode": _narrow,
+    "decode": _narrow,
     "attend_forward": _attend,
     "attend_backward": _attend,
+    "attend_scores": _attend_scores,
     "drop_edges": _drop_edges,
     "multiply": _multiply,
     "project": _project,

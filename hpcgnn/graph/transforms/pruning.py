@@ -31,7 +31,12 @@ _NOT_NEEDED: Any = None
 
 
 def prune(
-    local: LocalGraph, worthwhile: Sequence[float], prunable: int, keeps_input: bool, comm: Communicator
+    local: LocalGraph,
+    worthwhile: Sequence[float],
+    prunable: int,
+    keeps_input: bool,
+    comm: Communicator,
+    seen: torch.Tensor | None = None,
 ) -> list[LocalGraph | None]:
     """Each layer's part of the graph, None for all of it. Collective.
 
@@ -40,9 +45,11 @@ def prune(
         prunable: the number of last layers that may compute some of their rows only.
         keeps_input: whether the first layer starts from a kept aggregate; its share then has all edges, and only
             `outputs` of its own.
+        seen: bool (n_p,), the own nodes that the loss reads; None: the training nodes.
     """
     shares: list[LocalGraph | None] = [None] * len(worthwhile)
-    for layer, inputs, outputs in _needed(local, worthwhile, prunable, comm):
+    seen = local.mask("train") if seen is None else seen
+    for layer, inputs, outputs in _needed(local, seen, worthwhile, prunable, comm):
         if layer == 0 and keeps_input:
             shares[layer] = replace(local, outputs=torch.nonzero(outputs).int().squeeze(1))
         else:
@@ -55,7 +62,7 @@ def pruned_size(
 ) -> FilteredSize:
     """The memory of `prune` on this rank, known before it runs. Collective. local: its features are not read."""
     held = making = 0
-    for layer, inputs, outputs in _needed(local, worthwhile, prunable, comm):
+    for layer, inputs, outputs in _needed(local, local.mask("train"), worthwhile, prunable, comm):
         held += 4 * int(outputs.sum())
         if layer == 0 and keeps_input:
             continue
@@ -68,7 +75,7 @@ def pruned_size(
 
 
 def _needed(
-    local: LocalGraph, worthwhile: Sequence[float], prunable: int, comm: Communicator
+    local: LocalGraph, seen: torch.Tensor, worthwhile: Sequence[float], prunable: int, comm: Communicator
 ) -> list[tuple[int, torch.Tensor, torch.Tensor]]:
     """[(layer, own nodes that it takes, own nodes that it computes: bool (n_p,))] of layers that do not compute all,
     the last one first. Collective.
@@ -76,7 +83,7 @@ def _needed(
     layers = len(worthwhile)
     sets: list[torch.Tensor] = []
     while len(sets) < prunable:
-        needed = with_in_neighbours(local, sets[-1], comm) if sets else local.mask("train")
+        needed = with_in_neighbours(local, sets[-1], comm) if sets else seen
         if comm.total(needed.sum().view(1), "plan").item() > worthwhile[layers - 1 - len(sets)] * local.num_nodes:
             break
         sets.append(needed)

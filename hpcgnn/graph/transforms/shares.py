@@ -64,13 +64,16 @@ class Share:
         return self.block.nbytes + transposes + self.rows.nbytes + copied
 
 
-def deal(cluster: torch.Tensor, count: int, key: int, comm: Communicator) -> tuple[torch.Tensor, int]:
+def deal(
+    cluster: torch.Tensor, count: int, key: int, comm: Communicator, counted: torch.Tensor | None = None
+) -> tuple[torch.Tensor, int]:
     """(int64 (n_p,): the share of each own node; the number of shares that have nodes). Collective.
 
-    cluster: int32 (n_p,) of own nodes; count: shares with about as many nodes each; key: of the draws.
+    cluster: int32 (n_p,) of own nodes; count: shares with about as many nodes each; key: of the draws; counted: bool
+    (n_p,), the nodes that count (None: all).
     """
     most = int(comm.allreduce_(torch.tensor([int(cluster.max()) + 1 if len(cluster) else 0]), "plan", "max"))
-    sizes = comm.total(torch.bincount(cluster, minlength=most), "plan")
+    sizes = comm.total(torch.bincount(cluster if counted is None else cluster[counted], minlength=most), "plan")
     order = torch.argsort(kernels.random_words(key, torch.arange(most), 1)[:, 0], stable=True)
     middle = torch.cumsum(sizes[order], 0) - sizes[order] / 2
     share_of = torch.empty(most, dtype=torch.int64)

@@ -25,4 +25,12 @@ typedef struct {
     void *bias;                 /* the same */
 } hg_attention_scratch;
 
+/* Backwards, of attention by whole rows: where a task leaves what its edges return, edge e at e - base. */
+typedef struct {
+    void *coefficient, *derivative;     /* (edges, H): m alpha, and the gradients of the scores */
+    int32_t *rows;                      /* own rows of the edges; NULL: the task returns at once */
+    int64_t base;
+    void *g_attention;                  /* (F): the task's sum, or NULL */
+} hg_score_edges;
+
 #endif

@@ -3,8 +3,12 @@
  *
  * Counter: low halves of the destination's and the source's ids, 16 bits more of each, occurrence * groups + group,
  * with a group for every four heads. Duplicates of an edge are neighbours in a row of either direction, in which they
- * count alike: hence the look at the edge before.
+ * count alike: hence the look at the edge before. Scores of whole rows have the words of the general rule (EdgeTile.edge_ids,
+ * then as of dropout): the counter of a number that is made of the same.
  */
+#define HG_SPREAD UINT64_C(0x9E3779B97F4A7C15)
+#define HG_AGAIN UINT64_C(0xBF58476D1CE4E5B9)
+
 HG_INLINE void edge_words(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t e, int64_t num,
                           const int forward)
 {
@@ -21,7 +25,14 @@ HG_INLINE void edge_words(const hg_attention_args *a, hg_attention_scratch *s, i
         const uint32_t high = (uint32_t)((dst >> 32) & 0xffff) | (uint32_t)((src >> 32) & 0xffff) << 16;
         if (t > 0)
             occurrence = indices[e + t] == indices[e + t - 1] ? occurrence + 1 : 0;
-        for (int64_t g = 0; g < groups; g++, n++) {
+        const uint64_t id = dst * HG_SPREAD + src + occurrence * HG_AGAIN;
+        for (int64_t g = 0; g < groups && a->score; g++, n++) {
+            s->counters[0][n] = (uint32_t)g;
+            s->counters[1][n] = (uint32_t)id;
+            s->counters[2][n] = (uint32_t)(id >> 32);
+            s->counters[3][n] = 0;
+        }
+        for (int64_t g = 0; g < groups && !a->score; g++, n++) {
             s->counters[0][n] = (uint32_t)dst;
             s->counters[1][n] = (uint32_t)src;
             s->counters[2][n] = high;

@@ -89,16 +89,18 @@ HG_INLINE void HG_IN_UNITS(forward_group)(const hg_attention_args *a, const hg_a
 {
     const int64_t units = single ? 1 : HG_PADDED(a->head_width) / HG_LANES, heads = a->heads, width = a->head_width;
     const HG_E *row[HG_GROUP], *next[HG_GROUP], *coefficients = (const HG_E *)s->coefficient + t * heads;
+    const int64_t value = a->score == HG_SCORE_PRODUCT ? heads * width : 0;
     HG_IN_UNITS(find)(a, e, num, ahead, readable, row, next);
     for (int64_t h = 0; h < heads; h++, sums += units * HG_LANES) {
         HG_E coefficient[HG_GROUP];
-        HG_IN_UNITS(prefetch)(next, num, h * width, (h + 1) * width);
+        if (!a->score)
+            HG_IN_UNITS(prefetch)(next, num, h * width, (h + 1) * width);
         HG_UNROLL
         for (int k = 0; k < num; k++)
             coefficient[k] = coefficients[k * heads + h];
         for (int64_t u = 0; u < units; u++) {
             HG_IN_UNITS(vec) sum = *(const HG_IN_UNITS(loose) *)(sums + u * HG_LANES);
-            const int64_t at = h * width + HG_COLUMN(u);
+            const int64_t at = value + h * width + HG_COLUMN(u);
             HG_UNROLL
             for (int k = 0; k < num; k++)
                 sum += coefficient[k] * *(const HG_IN_UNITS(loose) *)(row[k] + at);
@@ -140,6 +142,8 @@ HG_INLINE void HG_IN_UNITS(backward_group)(const hg_attention_args *a, const hg_
     }
 }
 
+#include "score_rows.h"
+
 /* Groups of a tile: fours, then what is left. */
 #define HG_GROUPS(call)                                                                                                \
     int64_t t = 0;                                                                                                     \
@@ -166,6 +170,8 @@ HG_INLINE void HG_IN_UNITS(forward_row)(const hg_attention_args *a, hg_attention
         HG_IN_UNITS(pad)(a, sums, y, 0);
     for (int64_t e = first; e < last; e += HG_TILE) {
         const int64_t num = last - e < HG_TILE ? last - e : HG_TILE;
+        if (a->score)
+            HG_IN_UNITS(scores)(a, s, (const HG_E *)a->own + (a->rows ? a->rows[i] : i) * a->own_stride, NULL, e, num);
         if (HG_T(forward_weights)(a, s, i, e, num, maximum, denominator))
             for (int64_t h = 0; h < a->heads; h++) {
                 const HG_E factor = ((const HG_E *)s->factor)[h];

@@ -152,18 +152,20 @@ HG_INLINE int HG_T(forward_tile)(const hg_attention_args *a, hg_attention_scratc
 {
     const HG_T(full) zero = {0}, lowest = zero + HG_MINUS_INFINITY, one = zero + 1;
     HG_E *restrict logit = (HG_E *)s->coefficient, *restrict factor = (HG_E *)s->factor;
+    const HG_E slope = a->score ? 1 : (HG_E)a->slope;   /* scores of whole rows are logits */
     int rescale = 0;
-    HG_T(logits)(a, s, a_dst, e, num, heads, 1);
+    if (!a->score)
+        HG_T(logits)(a, s, a_dst, e, num, heads, 1);
     if (whole) {
         const HG_T(full) before = HG_T(each)(maximum, heads);
         const int64_t last = (num * heads - 1) / HG_FULL * HG_FULL;
         HG_T(full) top = lowest, sum = zero;
         for (int64_t k = 0; k < last; k += HG_FULL) {
-            HG_AS_FULL(logit + k) = HG_T(leaky)(HG_AS_FULL(logit + k), (HG_E)a->slope);
+            HG_AS_FULL(logit + k) = HG_T(leaky)(HG_AS_FULL(logit + k), slope);
             top = HG_T(larger)(HG_AS_FULL(logit + k), top);
         }
         /* Behind the tile, whatever the slope: -inf times 0 would be NaN. */
-        HG_AS_FULL(logit + last) = HG_T(first)(HG_T(leaky)(HG_AS_FULL(logit + last), (HG_E)a->slope), num * heads - last,
+        HG_AS_FULL(logit + last) = HG_T(first)(HG_T(leaky)(HG_AS_FULL(logit + last), slope), num * heads - last,
                                                HG_MINUS_INFINITY);
         top = HG_T(larger)(HG_AS_FULL(logit + last), top);
         top = HG_T(larger)(HG_T(largest)(top, heads), before);
@@ -183,7 +185,7 @@ HG_INLINE int HG_T(forward_tile)(const hg_attention_args *a, hg_attention_scratc
         }
     } else {
         for (int64_t k = 0; k < num * heads; k += HG_FULL)
-            HG_AS_FULL(logit + k) = HG_T(leaky)(HG_AS_FULL(logit + k), (HG_E)a->slope);
+            HG_AS_FULL(logit + k) = HG_T(leaky)(HG_AS_FULL(logit + k), slope);
         for (int64_t h = 0; h < heads; h++)
             factor[h] = maximum[h];
         for (int64_t t = 0; t < num; t++)
@@ -294,6 +296,33 @@ static __attribute__((noinline)) void HG_T(backward_weights)(const hg_attention_
 #undef HG_OF_HEADS
 }
 
+/* Of scores of whole rows, from logits and dots: coefficient = m alpha, derivative = alpha (<gy, m z'> - D), with D in
+ * factor. */
+static __attribute__((noinline)) void HG_T(score_weights)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i,
+                                                          int64_t e, int64_t num)
+{
+    const int64_t heads = a->heads, r = a->rows ? a->rows[i] : i;
+    const HG_E *restrict top = (const HG_E *)a->maximum + r * a->maximum_stride;
+    const HG_E *restrict share = (const HG_E *)a->denominator + r * a->denominator_stride;
+    const HG_E *restrict shift = (const HG_E *)s->factor, *restrict dots = (const HG_E *)s->dots;
+    HG_E *restrict coefficient = (HG_E *)s->coefficient, *restrict derivative = (HG_E *)s->derivative;
+    for (int64_t t = 0; t < num; t++)
+        for (int64_t h = 0; h < heads; h++)
+            coefficient[t * heads + h] -= top[h];
+    for (int64_t k = 0; k < num * heads; k += HG_FULL)
+        HG_AS_FULL(coefficient + k) = HG_T(exp)(HG_AS_FULL(coefficient + k));
+    for (int64_t t = 0; t < num; t++)
+        for (int64_t h = 0; h < heads; h++)
+            derivative[t * heads + h] = coefficient[t * heads + h] *= share[h];
+    if (a->row_ids)
+        HG_T(drop_weights)(a, s, i, e, num, heads, 1);
+    for (int64_t t = 0; t < num; t++)
+        for (int64_t h = 0; h < heads; h++) {
+            const int64_t k = t * heads + h;
+            derivative[k] *= (a->row_ids && coefficient[k] == 0 ? 0 : dots[k]) - shift[h];
+        }
+}
+
 static __attribute__((noinline)) void HG_T(backward_finish)(const hg_attention_args *a, hg_attention_scratch *s,
                                                             int64_t num, HG_E *ga_src, HG_E *gradient, int64_t stride)
 {
@@ -340,6 +369,18 @@ HG_INLINE void HG_T(add)(HG_E *restrict sums, const HG_E *restrict more, int64_t
 {
     for (int64_t c = 0; c < num; c++)
         sums[c] += more[c];
+}
+
+static void HG_T(score_add)(void *sums, const void *more, int64_t num)
+{
+    HG_T(add)((HG_E *)sums, (const HG_E *)more, num);
+}
+
+static void HG_T(score_merge)(const hg_attention_args *a, int64_t i, const void *partial, int64_t num)
+{
+    const int64_t width = a->heads * a->head_width, r = a->rows ? a->rows[i] : i;
+    for (int64_t k = 0; k < num; k++)
+        HG_T(add)((HG_E *)a->sums + r * a->sums_stride, (const HG_E *)partial + k * width, width);
 }
 
 static void HG_T(backward_merge)(const hg_attention_args *a, int64_t i, void *partial, int64_t num, const void *before,

@@ -46,6 +46,24 @@
     {                                                                                                                  \
         const int64_t head_width = a->head_width;                                                                      \
         HG_BY_HEAD_##type(backward_chunk, a, s, i, first, last, partial, gradient, stride)                             \
+    }                                                                                                                  \
+    static void score_rows_##type(const hg_attention_args *a, hg_attention_scratch *s, int64_t first, int64_t last,    \
+                                  const hg_score_edges *edges)                                                         \
+    {                                                                                                                  \
+        const int64_t head_width = a->head_width;                                                                      \
+        HG_BY_HEAD_##type(score_rows, a, s, first, last, edges)                                                        \
+    }                                                                                                                  \
+    static void score_chunk_##type(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first,      \
+                                   int64_t last, void *partial, const hg_score_edges *edges)                           \
+    {                                                                                                                  \
+        const int64_t head_width = a->head_width;                                                                      \
+        HG_BY_HEAD_##type(score_chunk, a, s, i, first, last, partial, edges)                                           \
+    }                                                                                                                  \
+    static void score_return_##type(const hg_attention_args *a, const void *coefficients, const void *derivatives,     \
+                                    const int32_t *rows, int64_t r, int64_t first, const int32_t *order, int64_t num)  \
+    {                                                                                                                  \
+        const int64_t head_width = a->head_width;                                                                      \
+        HG_BY_HEAD_##type(score_return, a, coefficients, derivatives, rows, r, first, order, num)                      \
     }
 HG_ENTRIES(f32)
 HG_ENTRIES(f64)

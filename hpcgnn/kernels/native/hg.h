@@ -50,6 +50,9 @@ typedef struct { uint32_t threshold; double scale; } hg_dropout_rule;
 /* Columns whose levels are made at a time. */
 #define HG_LEVELS 512
 
+/* Columns of a block of codes, which share a step. */
+#define HG_CODED 256
+
 /* Levels of a row in few bits: from `first` to `last`, the number of level l being least + l * step. scale: of the row. */
 typedef struct { double scale, least, step, first, last; } hg_levels;
 

@@ -18,6 +18,8 @@ enum { HG_F32 = 0, HG_F64 = 1, HG_BF16 = 2 };
 enum { HG_BASELINE = 0, HG_AVX2 = 1, HG_AVX512 = 2 };
 
 /* What a processor can multiply, as bits: float32, and factors rounded to bfloat16. */
+/* Scores of attention: halves that are made before, GATv2's of sums of rows, or products of rows. */
+enum { HG_SCORE_HALVES = 0, HG_SCORE_SUM = 1, HG_SCORE_PRODUCT = 2 };
 enum { HG_FLOAT_PRODUCTS = 1, HG_ROUNDED_PRODUCTS = 2 };
 
 /* What is wrong with a block. */
@@ -30,6 +32,9 @@ enum { HG_ROWS_ARE_DESTINATIONS = 0, HG_ROWS_ARE_SOURCES = 1, HG_ROWS_ARE_EITHER
 /* Rows whose column sums or losses are made by one thread, in order, whatever the number of threads. The caller has memory
  * for the sums of so many rows each. */
 #define HG_SUMMED_ROWS 512
+
+/* So many of them at a time, where sums are made in double precision. */
+#define HG_SUMMED_SHARES 256
 
 /* A block of the adjacency, and the rows that gather reads and writes. */
 typedef struct {
@@ -76,7 +81,12 @@ typedef struct {
  *   sums         y                                     gz
  *
  * Of a complete block nothing but ga_dst need be cleared before, and gz and ga_src may stand exactly where [z | a_src]
- * does. */
+ * does.
+ *
+ * With HG_SCORE_SUM or HG_SCORE_PRODUCT the scores are made of whole rows (score_rows.h): `own` is (n, F), streamed (columns,
+ * F), or (columns, 2 F) of products, whose values stand behind. Backwards (scores.c) rows are destinations too: sums is the
+ * gradient of `own`, ga_dst that of streamed or NULL; maximum and denominator are the final maximum and the inverse of the
+ * final denominator. */
 typedef struct {
     const int64_t *indptr;      /* (num_rows + 1), may start above 0 */
     const int32_t *indices;
@@ -94,9 +104,15 @@ typedef struct {
     const int64_t *row_ids;     /* (n), NULL without dropout */
     const int64_t *column_ids;  /* (columns), NULL without dropout */
     const void *bias;           /* (F) or NULL: forwards, complete, added at the end; backwards what was added */
+    const void *attention;      /* of HG_SCORE_SUM: (F) */
+    const void *gy;             /* of whole rows, backwards: (n, F) */
+    const void *y;              /* the same */
+    void *g_attention;          /* of HG_SCORE_SUM, backwards: (F), added to */
     int64_t num_rows;
     int64_t heads;
     int64_t head_width;
+    int64_t gy_stride;
+    int64_t y_stride;
     int64_t streamed_stride;
     int64_t own_stride;
     int64_t sums_stride;
@@ -113,6 +129,7 @@ typedef struct {
     int32_t shared;             /* backwards: G is the width of one head, not F */
     int32_t complete;           /* all edges of all rows are here, so that a row is begun and ended at once */
     int32_t type;               /* HG_F32 or HG_F64 */
+    int32_t score;              /* HG_SCORE_... */
 } hg_attention_args;
 
 /* A block, and what edge dropout leaves of it. */
@@ -249,6 +266,12 @@ HG_EXPORT void hg_narrow(int path, int num_threads, int type, uint64_t key, int 
 HG_EXPORT void hg_widen(int path, int num_threads, int type, int bits, void *out, int64_t out_stride, const void *narrow,
                         int64_t narrow_stride, const void *factors, int64_t factors_stride, int64_t num, int64_t width);
 
+/* narrow.c; steps: (num, blocks of HG_CODED columns) */
+HG_EXPORT void hg_encode(int path, int num_threads, int type, uint64_t key, void *codes, int64_t codes_stride, float *steps,
+                         const void *x, int64_t x_stride, const int64_t *ids, int64_t num, int64_t width);
+HG_EXPORT void hg_decode(int path, int num_threads, int type, void *out, int64_t out_stride, const void *codes,
+                         int64_t codes_stride, const float *steps, int64_t num, int64_t width);
+
 /* rowwise.c */
 HG_EXPORT void hg_pack(int path, int num_threads, void *out, int64_t out_stride, int out_type, const void *x,
                        int64_t x_stride, int x_type, const int32_t *index, int64_t num, int64_t width,
@@ -282,6 +305,20 @@ HG_EXPORT void hg_normalise(int path, int num_threads, int type, void *y, int64_
 HG_EXPORT void hg_bias_gradient(int path, int num_threads, int type, void *sums, const void *gy, int64_t gy_stride,
                                 void *partial, int64_t rows, int64_t width);
 
+/* norm.c; vectors are of the accumulation type, and partial has zeros for a span of rows */
+HG_EXPORT void hg_column_sums(int path, int num_threads, int type, double *sums, const void *x, int64_t x_stride,
+                              const void *mean, double *partial, int64_t rows, int64_t width);
+HG_EXPORT void hg_norm_gradient_sums(int path, int num_threads, int type, double *sums, const void *gy,
+                                     int64_t gy_stride, const void *x, int64_t x_stride, const void *mean,
+                                     const void *inverse, double *partial, int64_t rows, int64_t width);
+HG_EXPORT void hg_norm_columns(int path, int num_threads, int type, void *y, int64_t y_stride, const void *x,
+                               int64_t x_stride, const void *mean, const void *inverse, const void *weight,
+                               const void *bias, int64_t rows, int64_t width);
+HG_EXPORT void hg_norm_columns_gradient(int path, int num_threads, int type, void *gx, int64_t gx_stride,
+                                        const void *gy, int64_t gy_stride, const void *x, int64_t x_stride,
+                                        const void *mean, const void *inverse, const void *mean_gy,
+                                        const void *mean_product, const void *factor, int64_t rows, int64_t width);
+
 /* loss.c */
 HG_EXPORT int64_t hg_cross_entropy(int path, int num_threads, int type, double *total, void *gradient,
                                    int64_t gradient_stride, const void *x, int64_t x_stride, const int64_t *rows,
@@ -291,6 +328,9 @@ HG_EXPORT int64_t hg_cross_entropy(int path, int num_threads, int type, double *
 /* attention.c */
 HG_EXPORT int hg_attend_forward(int path, int num_threads, const hg_attention_args *a);
 HG_EXPORT int hg_attend_backward(int path, int num_threads, const hg_attention_args *a);
+
+/* scores.c */
+HG_EXPORT int hg_score_backward(int path, int num_threads, const hg_attention_args *a);
 
 /* products.c */
 HG_EXPORT int hg_multiply(int path, int rounded, int num_threads, float *y, int64_t y_stride, const void *x, int x_type,

@@ -5,6 +5,7 @@
 #include "table.h"
 
 #define HG_GROUPS (HG_LEVELS / 4)       /* groups of four columns that are drawn for at a time */
+#define HG_LEAST_STEP 1e-30f            /* of codes: a 2^24th of it is not 0 */
 #define HG_TINY 1.1754943508222875e-38
 
 static float float_of_bf16(uint16_t half)
@@ -130,4 +131,51 @@ HG_EXPORT void hg_widen(int path, int num_threads, int type, int bits, void *out
         table->narrow[type].widen((char *)out + i * out_stride * hg_size_of(type), (const char *)narrow + i * narrow_stride,
                                   width, bits, least, step);
     }
+}
+
+/* Codes of x and the steps of their blocks. A block has the counters from its first column / 8 on. */
+HG_EXPORT void hg_encode(int path, int num_threads, int type, uint64_t key, void *codes, int64_t codes_stride, float *steps,
+                         const void *x, int64_t x_stride, const int64_t *ids, int64_t num, int64_t width)
+{
+    const hg_kernels *table = hg_table(path);
+    const hg_round_keys keys = hg_round_keys_of(key);
+    const int64_t size = hg_size_of(type), blocks = (width + HG_CODED - 1) / HG_CODED;
+    if (num * width < HG_SMALL)
+        num_threads = 1;
+    #pragma omp parallel for schedule(static) num_threads(num_threads)
+    for (int64_t i = 0; i < num; i++) {
+        uint32_t words[HG_CODED / 2 + 4 * 8];
+        uint16_t halves[HG_CODED];
+        for (int64_t b = 0; b < blocks; b++) {
+            const int64_t first = b * HG_CODED, columns = hg_least(width - first, HG_CODED);
+            const char *block = (const char *)x + (i * x_stride + first) * size;
+            double range[2];
+            table->narrow[type].range(block, columns, 1, range);
+            const double most = -range[0] > range[1] || range[1] != range[1] ? -range[0] : range[1];
+            const float whole = (float)most / 126.0f, step = whole < HG_LEAST_STEP ? HG_LEAST_STEP : whole;
+            steps[i * blocks + b] = step;
+            table->philox_row(&keys, ids[i], (uint32_t)(first / 8), (columns + 7) / 8, words);
+            for (int64_t w = 0; w < (columns + 1) / 2; w++) {
+                halves[2 * w] = (uint16_t)words[w];
+                halves[2 * w + 1] = (uint16_t)(words[w] >> 16);
+            }
+            table->narrow[type].codes((int8_t *)codes + i * codes_stride + first, block, halves, columns, step);
+        }
+    }
+}
+
+/* The rows (num, width) of what hg_encode wrote. */
+HG_EXPORT void hg_decode(int path, int num_threads, int type, void *out, int64_t out_stride, const void *codes,
+                         int64_t codes_stride, const float *steps, int64_t num, int64_t width)
+{
+    const hg_kernels *table = hg_table(path);
+    const int64_t size = hg_size_of(type), blocks = (width + HG_CODED - 1) / HG_CODED;
+    if (num * width < HG_SMALL)
+        num_threads = 1;
+    #pragma omp parallel for schedule(static) num_threads(num_threads)
+    for (int64_t i = 0; i < num; i++)
+        for (int64_t b = 0; b < blocks; b++)
+            table->narrow[type].decode((char *)out + (i * out_stride + b * HG_CODED) * size,
+                                       (const int8_t *)codes + i * codes_stride + b * HG_CODED,
+                                       hg_least(width - b * HG_CODED, HG_CODED), steps[i * blocks + b]);
 }

@@ -53,6 +53,30 @@ static void HG_T(levels_of_row)(uint8_t *levels, const void *row, const uint32_t
     }
 }
 
+/* codes[c] of num columns, HG_CODED at most, by their halves of random words (hpcgnn/kernels/coding.py has the rule). */
+static void HG_T(codes_of_row)(int8_t *codes, const void *row, const uint16_t *halves, int64_t num, double step)
+{
+    const HG_E *x = (const HG_E *)row, size = (HG_E)step;
+    for (int64_t c = 0; c < num; c++) {
+        const HG_E draw = ((HG_E)halves[c] + (HG_E)0.5) * (HG_E)0x1p-16;
+        HG_E level = (x[c] < 0 ? -x[c] : x[c]) / size + draw;
+        level = level < (HG_E)126 ? level : (HG_E)126;  /* NaN as well */
+        const int32_t code = (int32_t)level + 1;
+        codes[c] = (int8_t)(x[c] > 0 ? code : x[c] < 0 ? -code : 0);
+    }
+}
+
+/* out[c] of the code of the column. */
+static void HG_T(decode_row)(void *row, const int8_t *codes, int64_t num, float step)
+{
+    HG_E *out = (HG_E *)row;
+    for (int64_t c = 0; c < num; c++) {
+        const int32_t sign = (codes[c] > 0) - (codes[c] < 0);
+        const float level = (float)(codes[c] - sign) + (float)sign * 0x1p-24f;
+        out[c] = (HG_E)(level * step);
+    }
+}
+
 static void HG_T(range_of)(const void *x, int64_t width, double scale, double range[2])
 {
     HG_E least, most;

@@ -37,6 +37,7 @@
 #include "exp.h"
 #include "between.h"
 #include "loss.h"
+#include "norm.h"
 #include "attention_dropout.h"
 
 #define HG_TYPE f32
@@ -95,10 +96,12 @@
 #include "products_rows.h"
 #endif
 
-#define HG_NARROW(type) {range_of_##type, levels_of_row_##type, widen_row_##type}
+#define HG_NARROW(type) {range_of_##type, levels_of_row_##type, widen_row_##type, codes_of_row_##type, decode_row_##type}
+#define HG_BATCH_NORM(type) {column_sums_##type, gradient_sums_##type, normalise_columns_##type, columns_gradient_##type}
 #define HG_ATTENTION(type)                                                                                             \
     {forward_rows_##type, forward_chunk_##type, forward_merge_##type, backward_rows_##type, backward_chunk_##type,      \
-     backward_merge_##type}
+     backward_merge_##type, score_rows_##type, score_chunk_##type, score_merge_##type, score_return_##type,            \
+     score_add_##type}
 #define HG_BETWEEN_LAYERS(type) {elu_##type, elu_gradient_##type, normalise_##type, bias_gradient_##type}
 
 const hg_kernels HG_TABLE = {
@@ -123,6 +126,7 @@ const hg_kernels HG_TABLE = {
     .attention = {[HG_F32] = HG_ATTENTION(f32), [HG_F64] = HG_ATTENTION(f64)},
     .between = {[HG_F32] = HG_BETWEEN_LAYERS(f32), [HG_F64] = HG_BETWEEN_LAYERS(f64)},
     .cross_entropy = {[HG_F32] = cross_entropy_f32, [HG_F64] = cross_entropy_f64},
+    .norm = {[HG_F32] = HG_BATCH_NORM(f32), [HG_F64] = HG_BATCH_NORM(f64), [HG_BF16] = HG_BATCH_NORM(bf16)},
     .narrow = {[HG_F32] = HG_NARROW(f32), [HG_F64] = HG_NARROW(f64)},
 #if HG_VECTOR_BYTES >= 32
     .products = {multiply_panel, multiply_transposed, widen},

@@ -34,6 +34,16 @@ typedef struct {
      * NULL the row ends. Uses up the partials. */
     void (*backward_merge)(const hg_attention_args *a, int64_t i, void *partial, int64_t num, const void *before,
                            void *after);
+    /* Attention by whole rows (score_rows.h), backwards: the same rows, a hub's chunk (partial: F) and its merging. */
+    void (*score_rows)(const hg_attention_args *a, hg_attention_scratch *s, int64_t first, int64_t last,
+                       const hg_score_edges *edges);
+    void (*score_chunk)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first, int64_t last,
+                        void *partial, const hg_score_edges *edges);
+    void (*score_merge)(const hg_attention_args *a, int64_t i, const void *partial, int64_t num);
+    /* Adds what the listed ones (NULL: all) of num edges return. coefficients, derivatives and rows begin at edge `first`. */
+    void (*score_return)(const hg_attention_args *a, const void *coefficients, const void *derivatives, const int32_t *rows,
+                         int64_t r, int64_t first, const int32_t *order, int64_t num);
+    void (*score_add)(void *sums, const void *more, int64_t num);
 } hg_attention_kernels;
 
 /* What is done to rows between two layers, row by row. */
@@ -50,6 +60,17 @@ typedef struct {
     void (*bias_gradient)(void *sums, const void *gy, int64_t gy_stride, int64_t rows, int64_t width);
 } hg_between_kernels;
 
+/* Batch normalisation (norm.h). */
+typedef struct {
+    void (*column_sums)(double *sums, const void *x, int64_t stride, const void *mean, int64_t rows, int64_t width);
+    void (*gradient_sums)(double *sums, const void *gy, int64_t gy_stride, const void *x, int64_t x_stride,
+                          const void *mean, const void *inverse, int64_t rows, int64_t width);
+    /* One row; vectors: mean, inverse, weight, bias. */
+    void (*normalise)(void *y, const void *x, const void *const vectors[4], int64_t width);
+    /* One row; vectors: mean, inverse, mean of gy, mean of its products with what is normalised, factor. */
+    void (*gradient)(void *gx, const void *gy, const void *x, const void *const vectors[5], int64_t width);
+} hg_norm_kernels;
+
 /* Rows in few bits (narrow.h). */
 typedef struct {
     /* The least and the largest number of a row times `scale`; NaN if any is not finite. */
@@ -58,6 +79,9 @@ typedef struct {
     void (*levels)(uint8_t *levels, const void *x, const uint32_t *words, int64_t num, const hg_levels *rule);
     /* A whole row from its levels, `bits` for each. */
     void (*widen)(void *out, const void *narrow, int64_t width, int bits, float least, float step);
+    /* The codes of num columns of a row, HG_CODED at most, by halves of random words, and back. */
+    void (*codes)(int8_t *codes, const void *x, const uint16_t *halves, int64_t num, double step);
+    void (*decode)(void *out, const int8_t *codes, int64_t num, float step);
 } hg_narrow_kernels;
 
 /* Products with panels of HG_PANEL columns (products.h); NULL on the baseline path. */
@@ -100,6 +124,7 @@ struct hg_kernels {
     /* The loss of one row is the result + log *power; gradient: NULL, or that of x, which may be x itself. */
     double (*cross_entropy[HG_COMPUTED])(void *gradient, const void *x, int64_t width, int64_t label, double *power);
     hg_narrow_kernels narrow[HG_COMPUTED];
+    hg_norm_kernels norm[HG_TYPES];
     hg_product_kernels products;
 };
 

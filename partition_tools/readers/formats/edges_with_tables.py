@@ -22,7 +22,7 @@ from partition_tools.workspace.scratch import Scratch
 RELABEL = "if the ids have gaps or do not begin with 0, use --relabel"
 
 
-def assemble(
+def assemble(  # noqa: PLR0913 - callers name them
     src: np.ndarray,
     dst: np.ndarray,
     options: TableOptions,

@@ -18,7 +18,9 @@ from pathlib import Path
 from preloaded import asked_inside, compiled
 
 #: What the comparison with peers takes, but for models of which the general rule computes: those are smaller.
-OPTIONS: dict[str, list[str]] = {"gatv2": ["--layers", "2", "--hidden", "32", "--heads", "2"]}
+OPTIONS: dict[str, list[str]] = dict.fromkeys(
+    ("gatv2", "transformer"), ["--layers", "2", "--hidden", "32", "--heads", "2"]
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,152 @@
+"""Lines of the log about a run that begins: its graph, its map, its messages, and options without effect."""
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from hpcgnn.app.affinity import describe_affinity
+from hpcgnn.app.bring_up import BringUp
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.launch.launcher import job_end_time
+from hpcgnn.config import Config
+from hpcgnn.engine.matmul import bf16_instructions
+from hpcgnn.engine.trainer import Trainer
+from hpcgnn.exchange.plan import HaloPlan
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graphfile.labels import REGRESSION
+from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.listing import in_turn
+from hpcgnn.memory.available import huge_pages
+from hpcgnn.nn.registry import ignored
+from hpcgnn.options.inputs import inputs_of
+from hpcgnn.plan.run_plan import RunPlan
+from hpcgnn.tasks.registry import TASKS
+
+log = logging.getLogger("hpcgnn")
+IMBALANCE_WARNING = 1.05
+
+
+def log_options(config: Config, notes: Iterable[str], warnings: Iterable[str]) -> None:
+    """Log notes and warnings about options. Rank 0."""
+    for note in notes:
+        log.info("%s", note)
+    for warning in warnings:
+        log.warning("%s", warning)
+    if config.run.stop_before and job_end_time() is None:
+        log.warning("without effect: --stop-before (the batch system does not say when this job ends)")
+
+
+def log_start(ready: BringUp) -> None:
+    """Log the graph, the places of the ranks, and what the machine or the model makes of the options. Collective."""
+    file, spec, comm = ready.graph.file, ready.plan.spec, ready.session.comm
+    log.info(
+        "graph %s: %s nodes, %s edges, %d features, %d %s; map %r for %d ranks, %d threads each",
+        file.path,
+        f"{file.meta.num_nodes:,}",
+        f"{file.meta.num_edges:,}",
+        file.meta.num_features,
+        spec.classes,
+        TASKS[ready.plan.config.task.task].outputs,
+        ready.graph.map_name,
+        comm.size,
+        ready.session.threads,
+    )
+    places, warnings = describe_affinity(comm, ready.session.threads)
+    for place in places:
+        log.info("%s", place)
+    for warning in warnings:
+        log.warning("%s", warning)
+    if ready.plan.config.run.matmul == "medium" and not bf16_instructions():
+        log.warning(
+            "--matmul medium changes nothing here: this processor has no bf16 instructions (see `hpcgnn doctor`)"
+        )
+    if spec.loop_relation:
+        log.info(
+            "added self loops are relation %d of %s, besides the weights that it has for a node itself",
+            spec.edge_types,
+            spec.model,
+        )
+
+
+def log_trainer(trainer: Trainer, quality: dict[str, Any], of_ranks: HaloPlan | None) -> None:
+    """Log the model, its messages, and the nodes that training sees. Collective.
+
+    Args:
+        trainer: the trainer.
+        quality: the facts of `partition_quality`.
+        of_ranks: the plan of messages between ranks if --intra-node was to choose, else None.
+    """
+    local, comm, model = trainer.local, trainer.comm, trainer.model
+    if quality["imbalance_nodes"] > IMBALANCE_WARNING:
+        log.warning(
+            "the map is out of balance: the largest rank has %.2f times the mean of nodes (expected at most %.2f); "
+            "partition the graph into more clusters",
+            quality["imbalance_nodes"],
+            IMBALANCE_WARNING,
+        )
+    if of_ranks is not None and comm.size > 1:
+        log.info("--intra-node auto: %s", _on_nodes(trainer, of_ranks))
+    log.info(
+        "%s: %s parameters; halo %s rows%s in %d rounds; run directory %s",
+        trainer.plan.spec.model,
+        f"{sum(p.numel() for p in model.parameters()):,}",
+        f"{quality['halo_rows_total']:,}",
+        _travelling(local, comm),
+        len(local.inward.plan.rounds),
+        trainer.plan.config.run.run_dir,
+    )
+    if trainer.views.subgraph is not None:
+        edges = comm.total(torch.tensor([trainer.views.subgraph.inward.num_edges]), "plan").item()
+        counts = trainer.views.subgraph.num_nodes, local.num_nodes, edges
+        log.info("inductive: training sees %s of %s nodes, and %s edges", *map("{:,}".format, counts))
+    if computed := trainer.views.rows_computed(len(model.convs)):
+        rows = comm.total(torch.tensor(computed), "plan").tolist()
+        log.info("pruned: of %s rows the layers compute %s in training", f"{local.num_nodes:,}", in_turn(rows))
+
+
+def _on_nodes(trainer: Trainer, of_ranks: HaloPlan) -> str:
+    """What --intra-node auto came to, and why. Collective. of_ranks: the plan of messages between ranks."""
+    if not trainer.plan.in_place:
+        return (
+            "messages; --schedule, --task, --memory, --edge-dropout or --comm needs rows of ranks one by one, or ranks "
+            "of a node cannot map each other's memory"
+        )
+    if trainer.views.in_place is None:
+        return "messages; every node has one rank"
+    near, now = trainer.views.in_place.ranks, trainer.local.inward.plan
+    needed = sum(int(rows) for k, rows in enumerate(of_ranks.receive_counts) if of_ranks.source(k + 1) not in near)
+    rows, less = trainer.comm.total(torch.tensor([needed, now.num_halo * (now.peers.place == 0)]), "plan").tolist()
+    return (
+        f"shared, {'with' if huge_pages() else 'without'} huge pages of shared memory: in an exchange {less:,} rows or "
+        f"sums cross between {now.size} nodes, {less / now.size:,.0f} into a node, where ranks would need {rows:,} rows"
+    )
+
+
+def remarks_on_graph(plan: RunPlan, meta: GraphMeta) -> list[str]:
+    """Return lines about options without effect on this graph, and about data that the model ignores."""
+    config, spec = plan.config, plan.spec
+    lines = ignored(spec, meta.num_edge_features)
+    if config.task.target_scale != "standard" and config.task.task != REGRESSION:
+        lines.append(f"without effect: --target-scale (the task of the graph is {config.task.task})")
+    inputs = inputs_of(spec.inputs)
+    if not inputs.file and meta.num_features:
+        lines.append(f"the {meta.num_features} features of the graph are ignored by --features {config.task.features}")
+    raw = spec.input_dropout == "raw" and spec.dropout > 0
+    if config.schedule.frozen_halo == "refetch" and spec.constant_input and not (spec.sparse_input or raw):
+        lines.append(
+            f"without effect: --frozen-halo ({spec.model} keeps the aggregate of its input, and nothing of the halo)"
+        )
+    return lines
+
+
+def _travelling(local: LocalGraph, comm: Communicator) -> str:
+    """Describe the messages in place of the halo's rows, for the log. Collective."""
+    plan, between = local.inward.plan, local.inward.near is not None
+    if plan.sending.sums is None and not between:
+        return ""
+    # All ranks of a node have the plan of the node.
+    rows = int(comm.total(torch.tensor([plan.num_halo * (plan.peers.place == 0)]), "plan"))
+    what = "rows" if plan.sending.sums is None else "rows and sums"
+    return f", {rows:,} as {what}{f' between {plan.size} nodes' if between else ''},"

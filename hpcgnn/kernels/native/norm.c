@@ -1,0 +1,83 @@
+/* Batch normalisation: who does which rows. The loops over columns are in norm.h.
+ *
+ * Sums are made of HG_SUMMED_ROWS rows at a time, each by one thread, and these are added in order: no sum depends on the
+ * number of threads. HG_SUMMED_SHARES of them are made before they are added, which bounds the memory in between. */
+#include <string.h>
+
+#include "table.h"
+
+/* sums (width) += the shares of partial, in order, which are zeros afterwards. */
+static void add_shares(double *sums, double *partial, int64_t shares, int64_t width)
+{
+    for (int64_t s = 0; s < shares; s++)
+        for (int64_t c = 0; c < width; c++)
+            sums[c] += partial[s * width + c];
+    memset(partial, 0, (size_t)(shares * width) * sizeof *partial);
+}
+
+/* sums (F) += the rows of x (rows, F) or, unless mean (F) is NULL, the squares of their distances from it. partial: zeros,
+ * (HG_SUMMED_SHARES or fewer, F). */
+HG_EXPORT void hg_column_sums(int path, int num_threads, int type, double *sums, const void *x, int64_t x_stride,
+                              const void *mean, double *partial, int64_t rows, int64_t width)
+{
+    const hg_norm_kernels *kernels = &hg_table(path)->norm[type];
+    const int64_t size = hg_size_of(type), shares = hg_shares_of(rows);
+    for (int64_t first = 0; first < shares; first += HG_SUMMED_SHARES) {
+        const int64_t num = hg_least(shares - first, HG_SUMMED_SHARES);
+        #pragma omp parallel for schedule(static) num_threads(rows * width < HG_SMALL ? 1 : num_threads)
+        for (int64_t s = 0; s < num; s++) {
+            const int64_t i = (first + s) * HG_SUMMED_ROWS;
+            kernels->column_sums(partial + s * width, (const char *)x + i * x_stride * size, x_stride, mean,
+                                 hg_least(rows - i, HG_SUMMED_ROWS), width);
+        }
+        add_shares(sums, partial, num, width);
+    }
+}
+
+/* sums (2 F) += the rows of gy (rows, F) | gy times (x - mean) * inverse. partial: zeros, (HG_SUMMED_SHARES or fewer, 2 F). */
+HG_EXPORT void hg_norm_gradient_sums(int path, int num_threads, int type, double *sums, const void *gy,
+                                     int64_t gy_stride, const void *x, int64_t x_stride, const void *mean,
+                                     const void *inverse, double *partial, int64_t rows, int64_t width)
+{
+    const hg_norm_kernels *kernels = &hg_table(path)->norm[type];
+    const int64_t size = hg_size_of(type), shares = hg_shares_of(rows);
+    for (int64_t first = 0; first < shares; first += HG_SUMMED_SHARES) {
+        const int64_t num = hg_least(shares - first, HG_SUMMED_SHARES);
+        #pragma omp parallel for schedule(static) num_threads(rows * width < HG_SMALL ? 1 : num_threads)
+        for (int64_t s = 0; s < num; s++) {
+            const int64_t i = (first + s) * HG_SUMMED_ROWS;
+            kernels->gradient_sums(partial + 2 * s * width, (const char *)gy + i * gy_stride * size, gy_stride,
+                                   (const char *)x + i * x_stride * size, x_stride, mean, inverse,
+                                   hg_least(rows - i, HG_SUMMED_ROWS), width);
+        }
+        add_shares(sums, partial, num, 2 * width);
+    }
+}
+
+/* y (rows, F) = (x - mean) * inverse * weight + bias, all four (F). */
+HG_EXPORT void hg_norm_columns(int path, int num_threads, int type, void *y, int64_t y_stride, const void *x,
+                               int64_t x_stride, const void *mean, const void *inverse, const void *weight,
+                               const void *bias, int64_t rows, int64_t width)
+{
+    const hg_norm_kernels *kernels = &hg_table(path)->norm[type];
+    const void *const vectors[] = {mean, inverse, weight, bias};
+    const int64_t size = hg_size_of(type);
+    #pragma omp parallel for schedule(static) num_threads(rows * width < HG_SMALL ? 1 : num_threads)
+    for (int64_t i = 0; i < rows; i++)
+        kernels->normalise((char *)y + i * y_stride * size, (const char *)x + i * x_stride * size, vectors, width);
+}
+
+/* gx (rows, F) = (gy - mean_gy - (x - mean) * inverse * mean_product) * factor, all five (F). */
+HG_EXPORT void hg_norm_columns_gradient(int path, int num_threads, int type, void *gx, int64_t gx_stride,
+                                        const void *gy, int64_t gy_stride, const void *x, int64_t x_stride,
+                                        const void *mean, const void *inverse, const void *mean_gy,
+                                        const void *mean_product, const void *factor, int64_t rows, int64_t width)
+{
+    const hg_norm_kernels *kernels = &hg_table(path)->norm[type];
+    const void *const vectors[] = {mean, inverse, mean_gy, mean_product, factor};
+    const int64_t size = hg_size_of(type);
+    #pragma omp parallel for schedule(static) num_threads(rows * width < HG_SMALL ? 1 : num_threads)
+    for (int64_t i = 0; i < rows; i++)
+        kernels->gradient((char *)gx + i * gx_stride * size, (const char *)gy + i * gy_stride * size,
+                          (const char *)x + i * x_stride * size, vectors, width);
+}

@@ -1,0 +1,83 @@
+/* The backward pass of attention whose scores are made of whole rows (score_rows.h), at the owner of the destinations.
+ *
+ * Forwards it is attention.c's. Backwards rows are destinations as well, so each edge returns a whole row to its source, which
+ * any thread may want. As there, a wave keeps two numbers per edge and head, and its buckets of columns are added in the order
+ * of the edges: what returns is made then, from the rows. A single thread makes it at once, to the same bits. The gradient of
+ * the attention vectors is summed by task, and then in the order of the tasks.
+ */
+#include <omp.h>
+
+#include "attention_walk.h"
+
+#define HG_SCORED_EDGES 16384   /* of a wave, per thread: (8 H + 8) bytes each in float32 */
+
+static void score_task(hg_walk *w, hg_attention_scratch *s, const hg_task *task, const hg_score_edges *edges)
+{
+    if (edges->g_attention)
+        memset(edges->g_attention, 0, (size_t)(w->a->heads * w->a->head_width * w->size));
+    if (task->chunk < 0)
+        w->kernels->score_rows(w->a, s, task->first_row, task->last_row, edges);
+    else
+        w->kernels->score_chunk(w->a, s, task->first_row, task->first_edge, task->last_edge,
+                                w->partial + task->chunk * w->partial_width * w->size, edges);
+}
+
+/* sums (the gradient of own rows), g_attention and ga_dst are added to. Returns 0, or -1: no memory. */
+HG_EXPORT int hg_score_backward(int path, int num_threads, const hg_attention_args *a)
+{
+    hg_walk walk, *w = &walk;
+    const int64_t num_edges = a->indptr[a->num_rows] - a->indptr[0], width = a->heads * a->head_width;
+    int failed = begin_walk(w, path, num_threads, a, 0), buckets = w->num_threads == 1 || !a->ga_dst ? 0 : 4;
+    while (buckets && buckets < 4 * w->num_threads && buckets < HG_BUCKETS)
+        buckets *= 2;
+    const int64_t limit = w->num_threads == 1 ? 1 : (int64_t)HG_SCORED_EDGES * w->num_threads;
+    const int64_t held = buckets ? hg_least(limit + 2 * HG_HUB_EDGES, num_edges) : 0;
+    const int64_t shares = !a->g_attention ? 0 : w->num_threads == 1 ? 1 : HG_WAVE_TASKS;
+    const int64_t bytes[] = {HG_WAVE_TASKS * (buckets + 1) * 4, held * 4, held * 4, held * a->heads * w->size,
+                             held * a->heads * w->size, shares * width * w->size};
+    int64_t all = 0;
+    for (int k = 0; k < 6; k++)
+        all += rounded(bytes[k]);
+    static _Thread_local hg_memory kept;
+    char *part[6] = {hg_kept(&kept, all)};
+    failed = failed || !part[0] ? -1 : 0;
+    for (int k = 1; k < 6; k++)
+        part[k] = part[k - 1] + rounded(bytes[k - 1]);
+    while (!failed && next_wave(w, limit)) {
+        int32_t *start = (int32_t *)part[0], *order = (int32_t *)part[1];
+        const int64_t base = w->tasks[0].first_edge;
+        const hg_score_edges wave = {part[3], part[4], buckets ? (int32_t *)part[2] : NULL, base, NULL};
+        #pragma omp parallel num_threads(w->num_threads)
+        {
+            hg_attention_scratch *s = &w->scratch[omp_get_thread_num()];
+            #pragma omp for schedule(dynamic, 1)
+            for (int64_t k = 0; k < w->num_tasks; k++) {
+                const hg_task *task = &w->tasks[k];
+                hg_score_edges edges = wave;
+                edges.g_attention = shares ? part[5] + k % shares * width * w->size : NULL;
+                score_task(w, s, task, &edges);
+                if (shares == 1)
+                    w->kernels->score_add(a->g_attention, part[5], width);
+                if (buckets)
+                    sort_edges(a, task->first_edge, task->last_edge, order + (task->first_edge - base),
+                               start + k * (buckets + 1), buckets);
+            }
+            #pragma omp for schedule(dynamic, 1) nowait
+            for (int64_t k = 0; k < w->num_hubs; k++)
+                w->kernels->score_merge(a, w->hubs[k].row, w->partial + w->hubs[k].first_chunk * w->partial_width * w->size,
+                                        w->hubs[k].num_chunks);
+            #pragma omp for schedule(dynamic, 1)
+            for (int64_t b = 0; b < buckets; b++)
+                for (int64_t k = 0; k < w->num_tasks; k++) {
+                    const int32_t *from = start + k * (buckets + 1) + b;
+                    const int64_t first = w->tasks[k].first_edge, at = first - base, numbers = at * a->heads * w->size;
+                    w->kernels->score_return(a, part[3] + numbers, part[4] + numbers, wave.rows + at, 0, first,
+                                             order + at + from[0], from[1] - from[0]);
+                }
+        }
+        for (int64_t k = 0; shares > 1 && k < w->num_tasks; k++)
+            w->kernels->score_add(a->g_attention, part[5] + k * width * w->size, width);
+    }
+    end_walk(w);
+    return failed;
+}

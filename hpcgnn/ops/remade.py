@@ -1,0 +1,205 @@
+"""The first two linear convolutions as one operator, which never has the output of the first as a whole.
+
+The first convolution reads constants in order and no neighbours (constants.py), so a few rows of its output x cost a
+product, forwards and backwards. The second sums neighbours of products instead of products of sums, for some of its
+columns k at a time:
+
+    z = x W_n[:, k]        y[:, k] = A(z) + x W_s[:, k] + b[k]
+
+So z is all that must be there as a whole. x is made once for every BLOCK columns, and once for the gradients, which are
+those of convolution.py: a tile of x, its gradient, and what goes from there to the first weights. Where a step keeps an
+output of the first convolution, another second matrix, and its gradient, here are y and its gradient alone.
+"""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hpcgnn import kernels
+from hpcgnn.memory.arena import Arena
+from hpcgnn.ops.activation_dropout import ReluDropout
+from hpcgnn.ops.constants import Constants
+from hpcgnn.ops.row_tiles import Cast, in_rows, row_tiles, tile_rows
+
+if TYPE_CHECKING:
+    from hpcgnn.ops.linear_operator import LinearOperator
+
+#: Columns of the second output that are made at a time.
+BLOCK = 64
+
+
+@dataclass(frozen=True)
+class First:
+    """The first convolution: x = activation(Σ_k dropout_k(x_k) W_k + b).
+
+    Attributes:
+        constants: its inputs, in memory, whose results are the inputs of the second convolution.
+        activation: comes after it.
+    """
+
+    constants: Constants
+    activation: ReluDropout
+
+
+def convolve_remade(
+    first: First,
+    first_bias: torch.Tensor | None,
+    first_weights: list[torch.Tensor],
+    weights: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None],
+    operator: "LinearOperator",
+    types: tuple[torch.dtype, torch.dtype],
+) -> torch.Tensor:
+    """y (m, d_out) = A(x) W_n + x W_s + b, differentiable in all weights. Collective.
+
+    Args:
+        first: makes x (n_p, d).
+        first_bias, first_weights: of the first convolution: b, and W_k for each of its inputs.
+        weights: (W_n (d, d_out), W_s or None, b or None).
+        operator: A.
+        types: dtypes of what is sent, and of y.
+    """
+    return _Remade.apply(first, operator, types, *weights, first_bias, *first_weights)
+
+
+class _Maker:
+    """Makes some rows of x at a time."""
+
+    def __init__(
+        self, first: First, weights: list[torch.Tensor], bias: torch.Tensor | None, files: contextlib.ExitStack
+    ) -> None:
+        constants, arena = first.constants, first.constants.arena
+        self._first, self._weights, self._bias = first, weights, bias
+        self._tile = arena.empty(*_tile(constants.count, weights[0].shape[1]), dtype=constants.dtype)
+        self._read: Callable[[slice], list[torch.Tensor]] = constants.reader(len(self._tile), files)
+        self.parts: list[torch.Tensor] = []
+
+    def __call__(self, rows: slice) -> torch.Tensor:
+        """x of at most a tile of rows, valid until the next; `parts` are then the rows that it was made of."""
+        out, self.parts = self._tile[: rows.stop - rows.start], self._read(rows)
+        for number, (part, weight) in enumerate(zip(self.parts, self._weights, strict=True)):
+            kernels.multiply(out, part, weight, None if number else self._bias, add=number > 0)
+        self._first.activation.apply_(out, rows)
+        return out
+
+
+class _Remade(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        first: First,
+        operator: "LinearOperator",
+        types: tuple[torch.dtype, torch.dtype],
+        neighbour: torch.Tensor,
+        own: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        first_bias: torch.Tensor | None,
+        *first_weights: torch.Tensor,
+    ) -> torch.Tensor:
+        ctx.first, ctx.operator, ctx.has_bias, ctx.sent = first, operator, bias is not None, types[0]
+        ctx.weights, ctx.first_weights, ctx.first_bias = (neighbour, own), list(first_weights), first_bias
+        count, width, dtype = first.constants.count, neighbour.shape[1], neighbour.dtype
+        y = operator.empty_streamed(operator.num_outputs, width, types[1], transposed=True)
+        picked = _Picked(operator, neighbour.shape[0], dtype)
+        with contextlib.ExitStack() as files:
+            make = _Maker(first, ctx.first_weights, first_bias, files)
+            for start in range(0, width, BLOCK):
+                k = slice(start, min(start + BLOCK, width))
+                of_columns = neighbour[:, k], None if own is None else own[:, k], None if bias is None else bias[k]
+                z = operator.empty_streamed(count, k.stop - k.start, types[0])
+                _write_columns(y[:, k], z, make, picked, operator, of_columns)
+                del z  # its memory is the next one's
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        first, operator, (neighbour, own), gy = ctx.first, ctx.operator, ctx.weights, in_rows(gy)
+        g_neighbour, g_own = torch.zeros_like(neighbour), None if own is None else torch.zeros_like(own)
+        g_bias = torch.zeros_like(neighbour[0]) if ctx.has_bias else None
+        g_first_bias = None if ctx.first_bias is None else torch.zeros_like(ctx.first_bias)
+        g_first = [torch.zeros_like(weight) for weight in ctx.first_weights]
+        wider = gy.element_size() > ctx.sent.itemsize
+        sent = operator.empty_streamed(*gy.shape, ctx.sent, transposed=True).copy_(gy) if wider else gy
+        parts = operator.parts(sent, transposed=True)
+        arena, dtype = operator.arena, neighbour.dtype
+        picked, gradients = _Picked(operator, neighbour.shape[0], dtype), Cast(arena, gy, dtype)
+        shape = _tile(first.constants.count, neighbour.shape[0])
+        spare, apart = _of(arena, shape, dtype), _of(arena, shape, dtype) if picked.some else None
+        if g_bias is not None:
+            for rows in row_tiles(len(gy)):
+                kernels.bias_gradient(g_bias, gradients.read(gy[rows]))
+        with contextlib.ExitStack() as files:
+            make = _Maker(first, ctx.first_weights, ctx.first_bias, files)
+            for rows, t in (tile for part in parts for tile in part.tiles()):
+                x = make(rows)
+                gx = spare[: len(x)]
+                kernels.project_backward(gx, g_neighbour, x, t, neighbour)
+                if own is not None and g_own is not None:  # both or none
+                    mine, chosen = picked(rows, x)
+                    g = gradients.read(gy[mine])
+                    if apart is None or picked.places is None:  # likewise
+                        kernels.project_backward(gx, g_own, chosen, g, own, add=True)
+                    else:
+                        kernels.project_backward(apart[: len(chosen)], g_own, chosen, g, own)
+                        kernels.add_rows(gx, picked.places, apart[: len(chosen)], distinct=True)
+                first.activation.gradient(gx, x, out=gx)
+                summed = g_first_bias  # once
+                for part, g_weight, weight in zip(make.parts, g_first, ctx.first_weights, strict=True):
+                    kernels.project_backward(None, g_weight, part, gx, weight, y_sums=summed)
+                    summed = None
+        return None, None, None, g_neighbour, g_own, g_bias, g_first_bias, *g_first
+
+
+def _write_columns(
+    y: torch.Tensor,
+    z: torch.Tensor,
+    make: _Maker,
+    picked: "_Picked",
+    operator: "LinearOperator",
+    weights: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None],
+) -> None:
+    """Write some columns y (m, k) of the result. z: memory (n_p, k); weights: these columns of W_n, of W_s and of b, or
+    None for both of these.
+    """
+    neighbour, own, bias = weights
+    products, results = (Cast(operator.arena, each, neighbour.dtype) for each in (z, y))
+    for rows in row_tiles(len(z)):
+        x = make(rows)
+        products.write(z[rows], lambda out, x=x: kernels.multiply(out, x, neighbour))  # type: ignore[misc]
+        if own is not None:
+            mine, chosen = picked(rows, x)
+            results.write(y[mine], lambda out, x=chosen: kernels.multiply(out, x, own, bias))  # type: ignore[misc]
+    for rows, sums in (tile for part in operator.parts(z) for tile in part.tiles()):
+        if own is not None:
+            y[rows] += sums
+        elif bias is None:
+            y[rows] = sums
+        else:
+            torch.add(sums, bias, out=y[rows])
+
+
+class _Picked:
+    """The rows of a tile of x that an operator computes."""
+
+    def __init__(self, operator: "LinearOperator", width: int, dtype: torch.dtype) -> None:
+        self._operator, self.some = operator, operator.outputs is not None
+        self._memory = _of(operator.arena, _tile(operator.num_outputs, width), dtype) if self.some else None
+        self.places: torch.Tensor | None = None
+
+    def __call__(self, rows: slice, x: torch.Tensor) -> tuple[slice, torch.Tensor]:
+        """(which computed rows they are, the rows); `places` are then their places in the tile."""
+        mine, self.places = self._operator.outputs_of(rows)
+        if self.places is None or self._memory is None:  # both or none
+            return mine, x
+        return mine, torch.index_select(x, 0, self.places, out=self._memory[: len(self.places)])
+
+
+def _tile(rows: int, width: int) -> tuple[int, int]:
+    """The shape of a tile of a matrix."""
+    return min(tile_rows(), rows), width
+
+
+def _of(arena: Arena, shape: tuple[int, int], dtype: torch.dtype) -> torch.Tensor:
+    return arena.empty(*shape, dtype=dtype)

@@ -1,0 +1,112 @@
+"""`--keep int8`: what a model keeps between the passes, as codes that are rounded at random.
+
+The forward pass computes with exact numbers. What it keeps for the gradient is coded (ops/coded.py): fused layers say
+what may be rounded (`Arena.keep`), and torch's own operations are caught by their saved tensors. Only what the model
+saves is, not what the loss does, whose gradient is not linear in the logits.
+
+The draws of a row are keyed by its original id, the epoch, and the number of the kept tensor in the step, so they are
+the same on any number of ranks.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from hpcgnn.engine.hooks import Plugin
+from hpcgnn.memory.keeping import Kept
+from hpcgnn.nn.model import traits_of
+from hpcgnn.ops.coded import Coded
+from hpcgnn.ops.draws import Purpose
+
+if TYPE_CHECKING:
+    from hpcgnn.engine.trainer import Trainer
+
+# Narrower matrices are kept as they are: their steps would take as much as the codes.
+LEAST_COLUMNS = 8
+
+
+class CodedKeeping(Plugin):
+    """Codes what the model of a Trainer keeps in a training step."""
+
+    def __init__(self, trainer: "Trainer") -> None:
+        self._trainer, self._active, self._number = trainer, False, 0
+        self._open = contextlib.ExitStack()
+        # {a storage: (itself, its codes)}: several may keep one. Nobody writes to it then, until it is asked for.
+        self._found: dict[int, tuple[StorageWeakRef, Coded]] = {}
+        last, traits = trainer.model.convs[-1], traits_of(trainer.model.convs[-1])
+        if traits.activation is not None and not traits.takes_handover:
+            # The backward pass begins with what the last of the fused layers keeps: nothing else is there by then.
+            last.register_forward_pre_hook(lambda *_: self._leave())
+        trainer.model.register_forward_pre_hook(lambda *_: self._begin())
+        trainer.model.register_forward_hook(lambda *_: self._end(), always_call=True)
+
+    @contextlib.contextmanager
+    def forward(self) -> Iterator[None]:
+        """Code in the forward pass of the body."""
+        self._active, self._number = True, 0
+        try:
+            yield
+        finally:
+            self._active = False
+            self._found.clear()
+
+    def _begin(self) -> None:
+        if self._active:
+            self._ids, self._lasting = self._ids_by_count(), self._lasting_storages()
+            self._trainer.buffers.arena.coder = self._coded
+            self._open.enter_context(torch.autograd.graph.saved_tensors_hooks(self._pack, lambda kept: kept.tensor()))
+
+    def _leave(self) -> None:
+        self._trainer.buffers.arena.coder = None
+
+    def _end(self) -> None:
+        self._trainer.buffers.arena.coder = None
+        self._open.close()
+
+    def _ids_by_count(self) -> dict[int, torch.Tensor]:
+        """{number of rows: original ids of these rows}. Rows of pruned layers are subsets of each other, so the same
+        number means the same rows.
+        """
+        views = self._trainer.views
+        graphs = [views.trained_on, *(share for share in (views.nodes, *views.shares) if share is not None)]
+        return {len(ids): ids for graph in graphs for ids in (graph.original_id, graph.output_id)}
+
+    def _lasting_storages(self) -> set[int]:
+        """Where tensors lie that are there from step to step."""
+        trainer = self._trainer
+        tensors = [*trainer.model.parameters(), *trainer.constants.values(), trainer.local.features]
+        return {each.untyped_storage().data_ptr() for each in tensors if isinstance(each, torch.Tensor)}
+
+    def _pack(self, tensor: torch.Tensor) -> Kept:
+        if tensor.is_leaf and tensor.requires_grad:
+            return Kept(tensor)
+        tensor = tensor.detach()
+        return self._coded(tensor, 0) or self._trainer.buffers.arena.keep(tensor)
+
+    def _coded(self, tensor: torch.Tensor, exact: int) -> Kept | None:
+        """The tensor as codes, or None if it is not a matrix with a row for each node, nor a part of a coded one."""
+        storage = tensor.untyped_storage()
+        place = storage._cdata
+        if place not in self._found:
+            if storage.data_ptr() in self._lasting or not self._fits(tensor, exact):
+                return None
+            key = self._trainer.random.key(Purpose.KEPT, self._number)
+            self._number += 1
+            coded = Coded(tensor, self._ids[len(tensor)], key, exact, self._trainer.buffers.arena)
+            self._found[place] = StorageWeakRef(storage), coded
+        return Kept(tensor, self._found[place][1])
+
+    def _fits(self, tensor: torch.Tensor, exact: int) -> bool:
+        """Whether a tensor is a matrix of numbers with a row for each node, alone in its memory."""
+        if tensor.dim() != 2 or tensor.dtype not in (torch.float32, torch.float64) or not tensor.is_contiguous():
+            return False
+        alone = tensor.storage_offset() == 0 and tensor.nbytes == tensor.untyped_storage().nbytes()
+        return alone and tensor.shape[1] - exact >= LEAST_COLUMNS and len(tensor) in self._ids
+
+
+def make(trainer: "Trainer", learns: bool) -> CodedKeeping | None:
+    """The plugin of a trainer whose configuration asks for it."""
+    return CodedKeeping(trainer) if learns and trainer.plan.config.model.keep == "int8" else None

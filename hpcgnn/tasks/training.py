@@ -1,0 +1,87 @@
+"""What each task adds to a model, and how it judges it: the loss, the metrics, the task's own parameters."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.config import Config
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graphfile.labels import REGRESSION
+from hpcgnn.nn.graph import Graph
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.ops.draws import Randomness
+from hpcgnn.options.task import LINKS
+from hpcgnn.tasks.base import TARGETS, Scale
+from hpcgnn.tasks.evaluator import Evaluator
+from hpcgnn.tasks.link_training import LinkEvaluator, LinkObjective, add_scorer
+from hpcgnn.tasks.objective import Objective
+from hpcgnn.tasks.registry import LABEL_TASKS
+from hpcgnn.tasks.regression import scale_of
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What losses and metrics are made from: the model, this rank's share, and its part that training sees."""
+
+    model: torch.nn.Module
+    local: LocalGraph
+    trained_on: LocalGraph
+    graph: Graph
+    comm: Communicator
+    buffers: HaloBuffers
+    random: Randomness
+    config: Config
+
+
+Judges = tuple[Evaluator | LinkEvaluator, Objective | LinkObjective | None]
+
+
+class Training(Protocol):
+    """How a task is learned."""
+
+    def prepare_model(self, model: torch.nn.Module, spec: ModelSpec, config: Config) -> None:
+        """Add the task's own parameters to a new model."""
+
+    def judges(self, on: Setting, learns: bool) -> Judges:
+        """(the evaluator, the objective or None if nothing is learned). Collective."""
+
+
+class _Labels(Training):
+    def prepare_model(self, model: torch.nn.Module, spec: ModelSpec, config: Config) -> None: ...
+
+    def judges(self, on: Setting, learns: bool) -> Judges:
+        config, scale = on.config, _scale(on, learns)
+        evaluator = Evaluator(on.local, config.run.metric, on.comm, scale)
+        if not learns:
+            return evaluator, None
+        return evaluator, Objective(on.trained_on, on.comm, on.buffers.arena, config.task, scale)
+
+
+class _Links(Training):
+    def prepare_model(self, model: torch.nn.Module, spec: ModelSpec, config: Config) -> None:
+        add_scorer(model, spec, config)
+
+    def judges(self, on: Setting, learns: bool) -> Judges:
+        model, comm, config = on.model, on.comm, on.config
+        evaluator = LinkEvaluator(model, on.local, comm, on.buffers, config)
+        return evaluator, LinkObjective(model, on.graph, comm, on.random, config) if learns else None
+
+
+#: The tasks by name.
+TRAINING: dict[str, Training] = {**dict.fromkeys(LABEL_TASKS, _Labels()), LINKS: _Links()}
+
+
+def _scale(on: Setting, learns: bool) -> Scale | None:
+    """The Scale of real-valued targets, made a part of the model; None where there is none. Where nothing is learned a
+    checkpoint brings its numbers. Collective.
+    """
+    local = on.local
+    if local.task != REGRESSION or on.config.task.target_scale == "none":
+        return None
+    known = scale_of(local.labels[local.mask("train")], on.comm) if learns else None
+    scale = Scale.blank(local.num_classes) if known is None else known
+    on.model.add_module(TARGETS, scale)
+    return scale

@@ -1,0 +1,78 @@
+"""`--keep remade`: the numbers of a first output that is kept, without the memory."""
+
+import pytest
+import torch
+
+from hpcgnn.errors import ConfigError
+
+from . import small
+from .test_coded_keeping import gradient, taken
+from .training import build_trainer, configure, make_graphs
+
+CASES = {
+    "sage": {"model": "sage", "dropout": 0.4},
+    "sage, two layers": {"model": "sage", "layers": 2, "dropout": 0.4},
+    "gcn": {"model": "gcn", "input_dropout": "aggregate", "dropout": 0.3},
+    "sage, tiny buffer": {"model": "sage", "halo_buffer": 0.01},
+    "gcn, fewest rows": {"model": "gcn", "halo": "least"},
+}
+CASES = {f"{name}, {prune}": {**case, "prune": prune} for name, case in CASES.items() for prune in ("none", "auto")}
+#: Where the nodes are: on all ranks, or one has none.
+MAPS = {"undirected": "metis", "directed multi-label": "random-clusters", "star": "all on last", "random": "one empty"}
+
+
+@pytest.fixture(scope="module")
+def graphs(comm, session_path):
+    found = make_graphs(comm, session_path, nodes=300, train=0.1)
+    for kind, name in (("star", "star"), ("random", "random directed weighted")):
+        found[kind] = small.stored(comm, session_path, name)[2]
+    return found
+
+
+ALL = [(name, kind) for name in CASES for kind in ("undirected", "directed multi-label")]
+ALL += [(f"{name}, none", kind) for name in ("sage", "gcn") for kind in ("star", "random")]
+
+
+@pytest.mark.parametrize("name, kind", ALL)
+def test_the_same_numbers(comm, graphs, name, kind):
+    """Loss, evaluation and gradients, in fp64; 100 columns take two turns."""
+    options = {"hidden": 100, "precision": "fp64", "keep_input": "always", **CASES[name]}
+    exact, remade = (
+        build_trainer(comm, configure(graphs[kind], keep=k, **options), MAPS[kind]) for k in ("exact", "remade")
+    )
+    assert any(exact.views.shares) == ("auto" in name)
+    for epoch in (0, 1):
+        (loss, wanted), (same, found) = gradient(exact, epoch), gradient(remade, epoch)
+        assert abs(loss - same) < 1e-9 * (1 + abs(loss))
+        torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-10 * float(wanted.abs().max()))
+    exact.step(2), remade.step(2)
+    wanted, found = exact.evaluate(), remade.evaluate()
+    assert found.keys() == wanted.keys() and all(abs(found[k] - wanted[k]) < 1e-9 for k in wanted)
+
+
+@pytest.mark.ranks(2)
+@pytest.mark.parametrize("layers", [2, 3])
+def test_mixed(comm, graphs, layers):
+    """Within the rounding of bfloat16."""
+    options = {"model": "sage", "layers": layers, "hidden": 100, "precision": "mixed"}
+    configs = [configure(graphs["undirected"], keep=keep, **options) for keep in ("exact", "remade")]
+    (loss, wanted), (near, found) = (gradient(build_trainer(comm, config, "metis"), 0) for config in configs)
+    assert abs(loss - near) < 2**-8 * loss
+    assert (found - wanted).norm() < 2**-6 * wanted.norm()
+
+
+@pytest.mark.ranks(2)
+def test_memory(comm, session_path):
+    """A step has the second output, and neither the first nor its gradient."""
+    graph = make_graphs(comm, session_path, nodes=6_000)["undirected"]
+    configs = [configure(graph, model="sage", hidden=256, keep=keep) for keep in ("exact", "remade", "int8")]
+    (exact, own), (remade, _), (coded, _) = (taken(comm, config) for config in configs)
+    assert exact - remade >= own * 4 * (256 - 64) - 2**19
+    assert remade == coded
+
+
+@pytest.mark.ranks(2)
+def test_refusals(comm, graphs):
+    for options in ({"model": "gin"}, {"model": "sage", "norm": "layer"}, {"model": "gcn", "keep_input": "never"}):
+        with pytest.raises(ConfigError, match="--keep remade"):
+            build_trainer(comm, configure(graphs["undirected"], keep="remade", **options), "metis")
