@@ -124,8 +124,10 @@ class Views:
         """Put make(graph), which reads rows of the node in place, in place of all parts. Collective."""
         self.in_place = rows
         self.replace_all(lambda graph, layer: make(graph))
-        if not any(self.shares):  # all matrices have all own rows, on all ranks alike
-            buffers.arena.shared = rows.of_all(rows.spread(self.local.num_owned))
+        # Every number of rows that a matrix of a layer may have, in the same order on all ranks.
+        shares = [share.outputs for share in self.shares if share is not None and share.outputs is not None]
+        counts = [self.local.num_owned, int(self.local.mask("train").sum()), *(len(outputs) for outputs in shares)]
+        buffers.arena.shared = rows.of_all(counts + ([] if self.subgraph is None else [self.subgraph.num_owned]))
 
 
 def make_views(

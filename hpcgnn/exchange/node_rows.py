@@ -4,21 +4,25 @@ A matrix of the node has the rows of all its ranks, one rank's after the other's
 ordinary tensor, and gathers from the whole. Two meetings keep them apart. Before any rank reads, all have written;
 before any rank writes again, all have read.
 
-Matrices of one shape serve one after another, as the pieces of an arena do. All ranks take and release them in the same
-order. So they agree without messages on the use of each; each meeting checks it.
+Matrices lie in an arena that all these ranks have alike: a matrix that nobody needs any more gives its memory to the
+next ones, of any shape. Ranks meet before they write to memory that others may not have left yet. All ranks take and
+release matrices in the same order. So they agree without messages on the place of each; each meeting checks it.
 """
 
 import mmap
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from hpcgnn.comm.communicator import NodeMemory
+from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.lent import lent, shaped
 from hpcgnn.memory.resident import mapped_bytes
+from hpcgnn.memory.scratch import rounded
 
 #: The ledger's name for the seconds in meetings.
 KIND = "intra_node"
@@ -49,24 +53,26 @@ class Spread:
 
 
 class _Matrix:
-    """A matrix of the node. number: from 0, in the order in which they were made, the same on all ranks."""
+    """A matrix of the node. place: (number of the piece of memory, first byte), the same on all ranks."""
 
-    def __init__(self, number: int, memory: Any, spread: Spread, width: int, dtype: torch.dtype) -> None:
-        self.number, self.spread, self.width, self.dtype = number, spread, width, dtype
-        self.memory, self.free = memory, True
-        self.own_bytes = spread.num_own * width * dtype.itemsize
+    def __init__(
+        self, place: tuple[int, int], memory: mmap.mmap, spread: Spread, width: int, dtype: torch.dtype
+    ) -> None:
+        self.memory, self.spread, self.width, self.dtype = memory, spread, width, dtype
+        self.start, self.number = place[1], (place[0] << 44) + place[1]
 
     @staticmethod
     def nbytes(spread: Spread, width: int, dtype: torch.dtype) -> int:
-        return spread.num_rows * width * dtype.itemsize + _APART * (len(spread.first) - 1)
+        """Bytes of a matrix in the arena."""
+        return rounded(spread.num_rows * width * dtype.itemsize + _APART * (len(spread.first) - 1))
 
-    def own(self) -> torch.Tensor:
-        """This rank's rows, for as long as somebody refers to them."""
-        self.free, spread, row = False, self.spread, self.width * self.dtype.itemsize
+    def own(self, give_back: Callable[[], object]) -> torch.Tensor:
+        """This rank's rows. give_back() is called when nobody refers to them any more."""
+        spread, row = self.spread, self.width * self.dtype.itemsize
         start, nbytes = spread.own.start * row, spread.num_own * row
         if nbytes == 0:
             start, nbytes = spread.num_rows * row + _APART * spread.place, _APART
-        storage = lent(self.memory, nbytes, start, self._give_back)
+        storage = lent(self.memory, nbytes, self.start + start, give_back)
         return shaped(storage, self.dtype, spread.num_own, self.width)
 
     def has(self, spread: Spread, own: torch.Tensor) -> bool:
@@ -80,26 +86,24 @@ class _Matrix:
         count = self.spread.num_rows * self.width
         if count == 0:
             return torch.empty(0, self.width, dtype=self.dtype)
-        return torch.frombuffer(self.memory, dtype=self.dtype, count=count).view(-1, self.width)
-
-    def _give_back(self) -> None:
-        self.free = True
+        found = torch.frombuffer(self.memory, dtype=self.dtype, count=count, offset=self.start)
+        return found.view(-1, self.width)
 
 
 class NodeRows:
-    """The matrices of this rank's node. memory: NodeMemory. own_bytes: bytes of this rank's rows in all of them.
+    """The matrices of this rank's node. memory: NodeMemory.
 
     Everything is collective over the node, except where a method states otherwise.
     """
 
     def __init__(self, memory: NodeMemory) -> None:
         self.ranks, self.place, self._memory = memory.ranks, memory.place, memory
-        self._matrices: dict[tuple[Spread, int, torch.dtype], list[_Matrix]] = {}
+        self._arena = Arena(memory.allocate)
+        # (piece, first byte, end, shape) of what this rank has left since the last meeting.
+        self._left: list[tuple[int, int, int, object]] = []
         self._by_address: dict[int, _Matrix] = {}
         self._spreads: dict[tuple[int, ...], Spread] = {}
-        self._kept: list[torch.Tensor] = []
         self._common: list[weakref.ref[mmap.mmap]] = []
-        self._made = self.own_bytes = 0
 
     def spread(self, num_rows: int) -> Spread:
         """The Spread of matrices with this number of own rows; the same one for the same rows."""
@@ -113,22 +117,46 @@ class NodeRows:
         return self._memory.gather(value)
 
     def empty(self, spread: Spread, width: int, dtype: torch.dtype) -> torch.Tensor:
-        """Own rows (num_own, width), uninitialised. They are free again when nobody refers to them any more."""
-        known = self._matrices.setdefault((spread, width, dtype), [])
-        matrix = next((each for each in known if each.free), None)
-        if matrix is None:
-            memory = self._memory.allocate(_Matrix.nbytes(spread, width, dtype))
-            matrix = _Matrix(self._made, memory, spread, width, dtype)
-            self._made += 1
-            known.append(matrix)
-            self.own_bytes += matrix.own_bytes
-        own = matrix.own()
-        self._by_address[own.untyped_storage().data_ptr()] = matrix
+        """Own rows (num_own, width), uninitialised. Their memory is free when nobody refers to them any more."""
+        size = _Matrix.nbytes(spread, width, dtype)
+        number, start, memory = self._arena.reserve(size)
+        matrix = _Matrix((number, start), memory, spread, width, dtype)
+        shape, end = (start, spread, width, dtype), start + size
+        if any(
+            where == number and first < end and start < last and was != shape for where, first, last, was in self._left
+        ):
+            self.meet(-3)  # others may not have come to the end of what was there, and their rows were elsewhere in it
+        own = matrix.own(lambda: self._release(address, number, start, size))
+        address = own.untyped_storage().data_ptr()
+        self._by_address[address] = matrix
         return own
 
-    def of_all(self, spread: Spread) -> Callable[[int, int, torch.dtype], torch.Tensor | None]:
-        """For an Arena: gives matrices of this spread, and None for other numbers of rows."""
-        return lambda rows, width, dtype: self.empty(spread, width, dtype) if rows == spread.num_own else None
+    def _release(self, address: int, number: int, start: int, size: int) -> None:
+        matrix = self._by_address.pop(address)
+        self._left.append((number, start, start + size, (start, matrix.spread, matrix.width, matrix.dtype)))
+        self._arena.give_back(number, start, size)
+
+    @property
+    def own_bytes(self) -> int:
+        """This rank's share of the memory of all matrices, also of free memory. Local."""
+        return self._arena.nbytes // len(self.ranks)
+
+    def of_all(self, counts: Sequence[int]) -> Callable[[int, int, torch.dtype], torch.Tensor | None]:
+        """For an Arena: gives matrices of these numbers of own rows, the same number of them on all ranks, and None for
+        other numbers of rows. Numbers that two of them share on any rank are left out: ranks must decide alike.
+        """
+        spreads = {spread.first: spread for spread in map(self.spread, counts)}.values()
+        sizes = [np.diff(spread.first) for spread in spreads]
+        clear = {
+            spread.num_own: spread
+            for spread, mine in zip(spreads, sizes, strict=True)
+            if sum(bool((mine == other).any()) for other in sizes) == 1
+        }
+
+        def make(rows: int, width: int, dtype: torch.dtype) -> torch.Tensor | None:
+            return self.empty(clear[rows], width, dtype) if rows in clear else None
+
+        return make
 
     def open(self, spread: Spread, own: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(the rows of all ranks (num_rows, F), own rows (num_own, F) among them), where each rank gives its own ones.
@@ -139,26 +167,20 @@ class NodeRows:
         if matrix is None or not matrix.has(spread, own):
             own = self.empty(spread, own.shape[1], own.dtype).copy_(own)
             matrix = self._by_address[own.untyped_storage().data_ptr()]
-        self._memory.meet(matrix.number, KIND)
+        self.meet(matrix.number)
         first = own.storage_offset()
         return matrix.whole()[:, first : first + own.shape[1]], own
 
     def trim(self) -> None:
-        """Give back matrices without references."""
-        for known in self._matrices.values():
-            for matrix in [each for each in known if each.free]:
-                known.remove(matrix)
-                self._by_address = {at: one for at, one in self._by_address.items() if one is not matrix}
-                self.own_bytes -= matrix.own_bytes
+        """Give back memory without references."""
+        self._arena.trim()
 
     def foreign_bytes(self) -> int:
-        """Resident bytes of other ranks that this process has touched: their rows, and their shares of common memory.
-        The kernel counts them here too. Local.
+        """Resident bytes of other ranks that this process has touched: what is more than its share of the matrices and
+        of common memory. The kernel counts them here too. Local.
         """
-        matrices = [each for known in self._matrices.values() for each in known]
-        sizes = mapped_bytes([torch.frombuffer(each.memory, dtype=torch.uint8).data_ptr() for each in matrices])
-        of_rows = sum(max(0, size - each.own_bytes) for size, each in zip(sizes, matrices, strict=True))
-        return of_rows + sum(mapped_bytes(list(self.common_storages()))) - self.common_bytes()
+        of_rows = sum(mapped_bytes(self._arena.piece_addresses())) - self.own_bytes
+        return max(0, of_rows) + sum(mapped_bytes(list(self.common_storages()))) - self.common_bytes()
 
     def close(self) -> None:
         """Wait until all ranks have read the opened matrix."""
@@ -167,6 +189,7 @@ class NodeRows:
     def meet(self, number: int) -> None:
         """Wait until all ranks are here. number: the same for all, which is checked."""
         self._memory.meet(number, KIND)
+        self._left.clear()
 
     def common(self, count: int, dtype: torch.dtype) -> torch.Tensor:
         """Uninitialised numbers (count,) that all ranks read and write, for as long as any refers to them. count: the
@@ -189,6 +212,7 @@ class NodeRows:
 
     def whole(self, spread: Spread, values: torch.Tensor) -> torch.Tensor:
         """The values (num_rows,) of all ranks, of own ones (num_own,): for narrow things that are kept."""
-        found, own = self.open(spread, values.contiguous().view(-1, 1))
-        self._kept.append(own)
-        return found.view(-1)
+        found = self.common(spread.num_rows, values.dtype)
+        found[spread.own] = values
+        self.meet(-4)
+        return found

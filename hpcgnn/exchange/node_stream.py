@@ -48,6 +48,7 @@ class NodeStream(Stream[EdgesT]):
     ) -> None:
         super().__init__(own, halo, plan, buffers, comm, wire)
         self._near = near
+        self._outer: Spread | None = None
         self._wholes: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def of_columns(self, values: torch.Tensor) -> torch.Tensor:
@@ -59,6 +60,12 @@ class NodeStream(Stream[EdgesT]):
     def empty(self, rows: int, width: int, dtype: torch.dtype) -> torch.Tensor:
         """They are read as they are."""
         return self._near.rows.empty(self._near.columns, width, dtype)
+
+    def empty_outer(self, width: int, dtype: torch.dtype) -> torch.Tensor:
+        """Nobody else reads them, but they can lie where other matrices of the node have been."""
+        if self._outer is None:
+            self._outer = self._near.rows.spread(self.edges.first_interior)
+        return self._near.rows.empty(self._outer, width, dtype)
 
     def _open(
         self, rows: Rows, returns: Returns | None

@@ -153,6 +153,10 @@ class Stream(Generic[EdgesT]):
         """Uninitialised own rows (n_p, F) that are going to be streamed along it. rows: n_p. By all ranks alike."""
         return self.buffers.arena.empty(rows, width, dtype=dtype)
 
+    def empty_outer(self, width: int, dtype: torch.dtype) -> torch.Tensor:
+        """Uninitialised sums of own rows that are not interior (edges.first_interior, width). By all ranks alike."""
+        return self.buffers.arena.empty(self.edges.first_interior, width, dtype=dtype)
+
     def _open(
         self, rows: Rows, returns: Returns | None
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:

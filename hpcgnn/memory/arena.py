@@ -32,11 +32,13 @@ class Arena:
         most: peak bytes in use since `mark()`.
         coder: None, or coder(tensor, exact), which keeps it as codes (plugins/coded_keeping.py), or returns None.
         shared: None, or a function that returns a matrix (rows, width) of a type that other ranks of the node can read.
-            It returns None unless `rows` is the number of all owned rows.
+            It returns None for other numbers of rows than those of layers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, new_piece: Callable[[int], mmap.mmap] | None = None) -> None:
+        """new_piece: returns memory of at least so many bytes; None: private memory."""
         self.nbytes = self.taken = self.most = 0
+        self._new_piece = new_piece or _new_piece
         self._pieces: list[mmap.mmap | None] = []
         self._free: list[
             tuple[int, int, int]
@@ -86,15 +88,19 @@ class Arena:
 
     def _take(self, nbytes: int, size: int) -> torch.UntypedStorage:
         """Return memory of `nbytes` bytes, from a space of `size` bytes."""
+        number, start, piece = self.reserve(size)
+        return lent(piece, nbytes, start, self.give_back, number, start, size)
+
+    def reserve(self, size: int) -> tuple[int, int, mmap.mmap]:
+        """(number of the piece, first byte, the piece) of a space of `size` bytes, taken until `give_back`."""
         number, start = self._find(size)
         piece = self._pieces[number]
         assert piece is not None, "free memory is of a piece that is there"
-        storage = lent(piece, nbytes, start, self._give_back, number, start, size)
         self.taken += size
         self.most = max(self.most, self.taken)
         if self.keeper is not None:
             self.keeper.note(self.taken)
-        return storage
+        return number, start, piece
 
     def empty_like(self, x: torch.Tensor) -> torch.Tensor:
         """An uninitialised contiguous tensor of x's shape and dtype."""
@@ -103,8 +109,12 @@ class Arena:
     def holds(self, tensor: torch.Tensor) -> bool:
         """Whether the memory of a tensor is of this arena."""
         place = tensor.untyped_storage().data_ptr()
-        starts = ((_address(piece), len(piece)) for piece in self._pieces if piece is not None)
+        starts = zip(self.piece_addresses(), self.piece_sizes(), strict=True)
         return any(start <= place < start + size for start, size in starts)
+
+    def piece_addresses(self) -> list[int]:
+        """Where all pieces begin."""
+        return [_address(piece) for piece in self._pieces if piece is not None]
 
     def piece_sizes(self) -> list[int]:
         """The bytes of all pieces."""
@@ -120,9 +130,12 @@ class Arena:
         while not fitting and self.keeper is not None and not self._has_room(size) and self.keeper.make_room():
             fitting = self._fitting(size)
         if not fitting:
-            self._drop_unused()
-            self._pieces.append(_new_piece(size))
-            self.nbytes += size
+            self.trim()
+            piece = self._new_piece(size)
+            self._pieces.append(piece)
+            self.nbytes += len(piece)
+            if len(piece) > size:
+                self._free.append((len(self._pieces) - 1, size, len(piece) - size))
             return len(self._pieces) - 1, 0
         _, index = min(fitting)
         number, start, free = self._free.pop(index)
@@ -142,7 +155,7 @@ class Arena:
         unused = sum(free for number, _, free in self._free if free == len(self._pieces[number] or ()))
         return self.nbytes - unused * (size > 0) + self.keeper.outside + size <= self.keeper.budget
 
-    def _drop_unused(self) -> None:
+    def trim(self) -> None:
         """Return wholly free pieces to the system: their tensors will fit in the next, larger piece."""
         for space in list(self._free):
             number, _, size = space
@@ -152,7 +165,8 @@ class Arena:
                 self._pieces[number] = None
                 self.nbytes -= size
 
-    def _give_back(self, number: int, start: int, size: int) -> None:
+    def give_back(self, number: int, start: int, size: int) -> None:
+        """Free a space of `reserve`."""
         self.taken -= size
         piece = self._pieces[number]
         if self.keeper is not None and piece is not None:

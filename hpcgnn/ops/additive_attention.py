@@ -119,6 +119,10 @@ class AdditiveAttention:
             return self.arena.empty(rows, width, dtype=dtype)
         return self._near[transposed].empty(rows, width, dtype)
 
+    def _empty_outer(self, inner: int, width: int, dtype: torch.dtype) -> torch.Tensor:
+        near = self._near
+        return self.arena.empty(inner, width, dtype=dtype) if near is None else near[1].empty_outer(width, dtype)
+
     def forward(
         self,
         projected: torch.Tensor,
@@ -227,7 +231,7 @@ class AdditiveAttention:
         f, h, stream = shape.columns, shape.heads, self.backward_stream
         inner, own = self._first_interior(stream, terms), projected[:, : f + h]
         if overwrite and terms is None:
-            gradient, outer = projected, self.arena.empty(inner, f + 2 * h, dtype=projected.dtype)
+            gradient, outer = projected, self._empty_outer(inner, f + 2 * h, projected.dtype)
             parts = (outer, gradient[inner:]) if inner < len(gradient) else (outer,)
         else:
             gradient = self.arena.empty_like(projected)

@@ -148,7 +148,7 @@ class LinearAggregation(LinearOperator):
         way = self.adjoint if transposed else self.forward
         own, inner, dtype = way.stream.own, way.stream.edges.first_interior, sum_type(x.dtype)
         lent = y is not None and y.shape[1] == x.shape[1] and y.dtype == dtype
-        sums = y[:inner] if lent and y is not None else self.arena.empty(inner, x.shape[1], dtype=dtype)
+        sums = y[:inner] if lent and y is not None else cast(Stream, way.stream).empty_outer(x.shape[1], dtype)
         memory = self.arena.empty(min(tile_rows(), own.num_rows), x.shape[1], dtype=dtype)
         return self._parts(way, x.contiguous(), sums, memory, lent)
 

@@ -1,8 +1,11 @@
 """Rows of ranks of one node, read where they are: results against the oracle, on one node and on several."""
 
+import time
+
 import graphs
 import numpy as np
 import pytest
+import torch
 from asking import attend
 from mpi4py import MPI
 
@@ -12,6 +15,7 @@ from hpcgnn.exchange.node_rows import NodeRows
 from hpcgnn.graph.transforms.vertex_cover import least_rows
 from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.memory.scratch import rounded
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.plan.halo import check_halo
 from hpcgnn.plan.model_spec import model_spec
@@ -114,20 +118,49 @@ def test_the_curve_is_that_of_messages(comm, session_path, node, name):
 
 @pytest.mark.skipif("MPI.COMM_WORLD.size == 1", reason="one rank has nobody to read from")
 def test_nothing_is_sent_and_nothing_copied(comm, session_path):
-    """A layer's matrices are read as they are: after the first epoch none is added, and all are known."""
+    """A layer's matrices are read as they are: after two epochs none is added, and all are known."""
     path = make_graphs(comm, session_path)["undirected"]
     options = {"model": "sage", "hidden": 16, "layers": 3, "intra_node": "shared"}
     trainer = build_trainer(comm, configure(path, **options), "metis")
     comm.ledger.take()
     trainer.step(0)
-    before = trainer.views.in_place.own_bytes
     kinds = comm.ledger.take()
     trainer.step(1)
+    before = trainer.views.in_place.own_bytes
+    trainer.step(2)
     assert not {kind for kind in kinds if kind.startswith("halo")} and "intra_node" in kinds
-    # Outputs of both hidden layers; the logits before and after they are summed, and their gradient.
-    widths = 16 + 16 + 5 + 5
-    # Degrees, by which sums are divided forwards and rows backwards, are of one column.
-    assert trainer.views.in_place.own_bytes == before == trainer.local.num_owned * 4 * (widths + 1)
+    # Outputs of both hidden layers; the logits before and after they are summed, or their gradient.
+    nodes = trainer.local.num_nodes
+    matrices = [rounded(4 * nodes * width + 64 * comm.size) for width in (16, 16, 5, 5)]
+    assert trainer.views.in_place.own_bytes == before == sum(matrices) // comm.size
+
+
+def test_matrices_of_all_shapes_share_their_memory(comm, node):
+    """Memory is that of the matrices that are there, in whole pages; rows stay until all ranks have left them."""
+    rows = NodeRows(node)
+    count, fewer = 3000 + comm.rank, 1000 - comm.rank
+    make = rows.of_all([count, fewer])
+    size = rounded(4 * 8 * sum(rows.gather(count)) + 64 * len(node.ranks))
+    first = make(count, 8, torch.float32).fill_(comm.rank)
+    assert rows.own_bytes == size // len(node.ranks) and make(7, 8, torch.float32) is None
+    if comm.rank == min(node.ranks):
+        time.sleep(0.3)  # the others write their rows elsewhere in the same memory
+    assert (first == comm.rank).all()
+    del first
+    again = make(fewer, 16, torch.float32).fill_(-1 - comm.rank)
+    assert rows.own_bytes == size // len(node.ranks)
+    whole_matrix, again = rows.open(rows.spread(fewer), again)
+    owner = torch.repeat_interleave(torch.tensor(node.ranks), torch.tensor(rows.gather(fewer)))
+    assert (whole_matrix == -1 - owner[:, None]).all() and (again == -1 - comm.rank).all()
+    rows.close()
+
+
+def test_ranks_decide_alike_which_matrices_they_share(comm, node):
+    """Where one rank has as many rows of two kinds, neither is shared by any."""
+    rows = NodeRows(node)
+    make = rows.of_all([5, 5 if comm.rank == node.ranks[0] else 7, 9])
+    shared = [make(count, 4, torch.float32) is not None for count in (5, 7, 9)]
+    assert shared == [len(node.ranks) == 1, False, True]
 
 
 def test_the_same_bits_again(comm, session_path, node):
