@@ -39,7 +39,8 @@ def agree_on_compact(features: torch.Tensor, plan: HaloPlan, comm: Communicator)
         return None
     counts, ends = np.zeros(len(features), np.int64), torch.full((2,), -float("inf"), dtype=torch.float64)
     for first in range(0, len(features), _TILE):
-        part = features[first : first + _TILE].numpy()
+        rows = features[first : first + _TILE]
+        part = (rows.float() if rows.dtype == torch.bfloat16 else rows).numpy()
         present = part != 0
         counts[first : first + _TILE] = np.add.reduce(present.view(np.uint8), 1, np.int64)
         # Once two entries differ, it does not matter what the others are.
@@ -48,10 +49,10 @@ def agree_on_compact(features: torch.Tensor, plan: HaloPlan, comm: Communicator)
     comm.allreduce_(ends, "plan", "max")
     alike = bool(-ends[0] == ends[1])
     sent = plan.num_boundary, int(counts[plan.send_rows.numpy()].sum())
-    rows, entries = comm.total(torch.tensor(sent, dtype=torch.float64), "plan").tolist()
+    total, entries = comm.total(torch.tensor(sent, dtype=torch.float64), "plan").tolist()
     size = torch.promote_types(features.dtype, torch.float32).itemsize  # as they travel
     header = 4 + size
-    if rows * header + entries * _entry_bytes(size, alike) >= rows * features.shape[1] * size:
+    if total * header + entries * _entry_bytes(size, alike) >= total * features.shape[1] * size:
         return None
     return Compact(float(ends[1]) if alike else None)
 

@@ -8,7 +8,6 @@ import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
 from typing import cast
 
 import numpy as np
@@ -18,6 +17,7 @@ from hpcgnn.comm import Communicator
 from hpcgnn.cores.domains import over_own_domains
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.exchange.compact import agree_on_compact
+from hpcgnn.graph.dense_rows import NUMPY, check_finite, read_dense
 from hpcgnn.graph.edge_features import carrying, read_edge_features
 from hpcgnn.graph.given_pairs import GivenPairs, GivenSplit, read_given
 from hpcgnn.graph.held_out import LinkSplit, hold_out
@@ -35,9 +35,6 @@ from hpcgnn.options.task import LINKS
 from hpcgnn.placement.order import LocalOrder, find_ends, interior_last
 from hpcgnn.placement.ownership import Ownership
 
-_NUMPY = {torch.float32: np.float32, torch.float64: np.float64, torch.float16: np.float16, torch.int8: np.int8}
-# Numbers that are looked at together: what a check takes beside them.
-_TILE = 1 << 18
 #: shelve(the LocalGraph without its features, columns): a Shelf for so many columns of features, or None where they
 #: have room in memory. columns: 0 for others than dense ones of the file that stand alone. Collective.
 Shelve = Callable[[LocalGraph, int], Shelf | None]
@@ -108,9 +105,7 @@ def read_features(
 ) -> torch.Tensor | SparseRows:
     """The own rows of the features in the local order, finite."""
     if not file.meta.sparse_features:
-        dense = file.read("nodes/features", ranges, _NUMPY[dtype], order.number)  # float64 may overflow here
-        _check_finite(file, dense, "node")
-        return torch.from_numpy(dense)
+        return read_dense(file, ranges, dtype, order.number)
     indptr, spans = read_indptr(file, "nodes/features_csr", ranges)
     columns = file.read("nodes/features_csr/indices", spans).astype(np.int32)
     if len(columns) and not 0 <= columns.min() <= columns.max() < file.meta.num_features:
@@ -118,7 +113,7 @@ def read_features(
             f"{file.path}: nodes/features_csr/indices leave 0..{file.meta.num_features - 1}; the file is corrupted"
         )
     data = file.read("nodes/features_csr/data", spans, np.float32)
-    _check_finite(file, data, "node")
+    check_finite(file, torch.from_numpy(data), "node")
     if order.number is not None:
         indptr, entries = order.rows(indptr)
         columns, data = columns[entries], data[entries]
@@ -150,14 +145,6 @@ def make_features(
     if inputs.degree:
         parts.append(torch.log1p(counts.double()).to(dtype)[:, None])
     return torch.cat(parts, 1)
-
-
-def _check_finite(file: GraphFile, values: np.ndarray, what: str) -> None:
-    tile = max(1, _TILE // max(1, values[:1].size))
-    if not all(np.isfinite(values[first : first + tile]).all() for first in range(0, len(values), tile)):
-        raise GraphError(
-            f"{file.path}: {what} features hold NaN or infinite values; clean them and import the graph again"
-        )
 
 
 def read_labels(
@@ -291,13 +278,12 @@ def load_local_graph(
         if shelf is None:
             features = make_features(file, ranges, feature_type or dtype, order, inputs, inward)
         else:
-            check = partial(_check_finite, file, what="node")
-            features = shelve_features(file, ranges, _NUMPY[feature_type or dtype], order, shelf, check)
+            features = shelve_features(file, ranges, feature_type or dtype, order, shelf)
         if edge_features:
             indptr, spans = read_indptr(file, "topology", ranges)
-            rows = read_edge_features(file, indptr, spans, order, inward, _NUMPY[dtype], remaining)
+            rows = read_edge_features(file, indptr, spans, order, inward, NUMPY[dtype], remaining)
             del indptr, spans, remaining
-            _check_finite(file, rows, "edge")
+            check_finite(file, torch.from_numpy(rows), "edge")
             undirected, inward = outward is inward, carrying(inward, torch.from_numpy(rows))
             outward = inward if undirected else outward
     with watch("plan"):

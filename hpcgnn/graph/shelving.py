@@ -4,11 +4,12 @@ The graph file itself is not read in every epoch. Its chunks have checksums to v
 are in the order and the type of the file. It may lie on a file system that all nodes share.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 
+from hpcgnn.graph.dense_rows import read_dense
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.shelf import OnDisk, Shelf
 from hpcgnn.placement.order import LocalOrder
@@ -20,19 +21,18 @@ _AT_A_TIME = 16 << 20
 def shelve_features(
     file: GraphFile,
     ranges: list[tuple[int, int]],
-    dtype: np.typing.DTypeLike,
+    dtype: torch.dtype,
     order: LocalOrder,
     shelf: Shelf,
-    check: Callable[[np.ndarray], None],
 ) -> OnDisk:
-    """The dense features of own nodes in the local order. check: called with some rows; may raise errors."""
+    """The dense features of own nodes in the local order."""
     count, width = sum(stop - start for start, stop in ranges), file.meta.num_features
     starts, stops = np.array(ranges, np.int64).reshape(-1, 2).T
     ends = np.cumsum(stops - starts)
     taken = None if order.number is None else order.taken()
 
     def parts() -> Iterator[torch.Tensor]:
-        size = max(1, _AT_A_TIME // max(1, width * np.dtype(dtype).itemsize))
+        size = max(1, _AT_A_TIME // max(1, width * dtype.itemsize))
         for first in range(0, count, size):
             places = np.arange(first, min(first + size, count)) if taken is None else taken[first : first + size]
             number = np.searchsorted(ends, places, side="right")
@@ -41,10 +41,8 @@ def shelve_features(
             wanted = list(
                 zip(rows[begins].tolist(), (rows[np.append(begins[1:], len(rows)) - 1] + 1).tolist(), strict=False)
             )
-            found = file.read("nodes/features", wanted, dtype)
-            check(found)
-            yield torch.from_numpy(found)
+            yield read_dense(file, wanted, dtype)
 
-    rows = shelf.matrix(count, width, torch.from_numpy(np.empty(0, dtype)).dtype)
+    rows = shelf.matrix(count, width, dtype)
     rows.append(slice(0, width), parts())
     return rows

@@ -94,7 +94,7 @@ class GraphData:
         edges: in-edges, grouped by destination (indices are sources).
         edges_out: the same edges grouped by source, for directed graphs. None for a graph that is its own transpose in
             pattern, multiplicity, weights and types.
-        features: (n, F) float16/float32, a `Csr` of n rows, or None.
+        features: (n, F) float32, float16 or int8, a `Csr` of n rows, or None.
         labels: int (n,) with -1 for none, uint8 (n, C) for multi-label tasks, or float (n,) or (n, T) with NaN for none
             for regression.
         split: uint8 (n,), 0 for none or a value of `SPLITS`.
@@ -110,6 +110,7 @@ class GraphData:
         num_feature_parts: number of equally wide groups of feature columns: the hops of `hpcgnn propagate`.
         links: {"val", "test": held-out edges outside of `edges`}, if they come with the graph. All splits have
             negatives of one kind (see given_links.py).
+        bfloat16: whether the features, float32 here, are stored in bfloat16.
     """
 
     edges: Edges
@@ -132,6 +133,7 @@ class GraphData:
     edge_features: Rows | None = None
     num_feature_parts: int = 1
     links: Mapping[str, GivenLinks] = field(default_factory=dict)
+    bfloat16: bool = False
 
     @property
     def num_nodes(self) -> int:
@@ -179,7 +181,7 @@ class GraphMeta:
         num_edge_types, num_node_types: numbers of types in the whole graph, 0 without types.
         num_edge_features: columns of the edge features, 0 without any.
         type_names, num_feature_parts, negatives: see `GraphData`.
-        feature_type: type of the dense features' numbers in the file, as numpy names it; not an attribute.
+        feature_type: type of the dense features' numbers in the file (`GraphFile.number_type`); not an attribute.
     """
 
     num_nodes: int

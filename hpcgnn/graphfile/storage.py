@@ -22,13 +22,14 @@ import h5py
 import numpy as np
 
 from hpcgnn.errors import FormatError, GraphError
+from hpcgnn.graphfile import bfloat16
 from hpcgnn.graphfile.attributes import read_attributes, write_attributes
-from hpcgnn.graphfile.chunks import CHUNK_BYTES, create_dataset, most_chunks
+from hpcgnn.graphfile.chunks import CHUNK_BYTES, SLAB_ROWS, Progress, most_chunks, write_csr, write_rows
 from hpcgnn.graphfile.given_links import stored_links
 from hpcgnn.graphfile.labels import MULTILABEL, REGRESSION
 from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT
 from hpcgnn.graphfile.ranges import MOST_CHUNKS, pieces
-from hpcgnn.graphfile.schema import SPLITS, Csr, Edges, GraphData, GraphMeta, Rows, Words, meta_of
+from hpcgnn.graphfile.schema import SPLITS, Csr, Edges, GraphData, GraphMeta, Words, meta_of
 from hpcgnn.graphfile.structure import check_dataset
 from hpcgnn.graphfile.writing import writing, written_file
 from hpcgnn.records import replaced_by
@@ -41,11 +42,8 @@ FORMAT = "hpcgnn-graph"
 # that older programs can read it.
 READABLE = 2, 3, 4
 VERSION = READABLE[-1]
-SLAB_ROWS = 1 << 16
 # Size of one read: large enough for full speed, small enough to show progress.
 PIECE_BYTES = 64 << 20
-# Called with a number of rows that are done.
-Progress = Callable[[int], object]
 # (name, number of ranks, cluster to rank int32 (K,), attributes)
 Partitioning = tuple[str, int, np.ndarray, Mapping[str, Any]]
 
@@ -57,29 +55,6 @@ def replacing(path: str | Path) -> Iterator[str]:
     """
     with writing(path), replaced_by(path) as temporary:
         yield temporary
-
-
-def _write(
-    group: Any, name: str, array: Rows, check: Callable[[], None], progress: Progress | None = None, clusters: int = 1
-) -> Any:
-    """Write an array-like slab by slab, so that memory-mapped and lazily permuted sources never lie whole in memory.
-    clusters: as of `create_dataset`."""
-    shape = tuple(array.shape)
-    dataset = create_dataset(group, name, shape, array.dtype, clusters)
-    for start in range(0, shape[0], SLAB_ROWS):
-        stop = min(start + SLAB_ROWS, shape[0])
-        dataset[start:stop] = array[start:stop]
-        check()
-        if progress is not None:
-            progress(stop - start)
-    return dataset
-
-
-def _write_csr(group: Any, name: str, rows: Csr, last: str, *how: Any) -> None:
-    """how: as `_write` takes it."""
-    for part, array in (("indptr", rows.indptr), ("indices", rows.indices), (last, rows.data)):
-        assert array is not None, "what is written states its values"
-        _write(group, f"{name}/{part}", array, *how)
 
 
 def write_graph(
@@ -129,32 +104,34 @@ def write_graph(
         )
         for suffix, edges in (("", data.edges), ("_out", data.edges_out)):
             if edges is not None:
-                _write(file, f"topology{suffix}/indptr", np.asarray(edges.indptr, np.int64), check, progress, clusters)
-                _write(file, f"topology{suffix}/indices", edges.indices, check, progress, clusters)
+                write_rows(
+                    file, f"topology{suffix}/indptr", np.asarray(edges.indptr, np.int64), check, progress, clusters
+                )
+                write_rows(file, f"topology{suffix}/indices", edges.indices, check, progress, clusters)
                 for name in ("weight", "type"):
                     if getattr(edges, name) is not None:
-                        _write(file, f"edges{suffix}/{name}", getattr(edges, name), check, progress, clusters)
+                        write_rows(file, f"edges{suffix}/{name}", getattr(edges, name), check, progress, clusters)
         if data.edge_features is not None:
-            _write(file, "edges/features", data.edge_features, check, progress, clusters)
+            write_rows(file, "edges/features", data.edge_features, check, progress, clusters)
         if isinstance(features, Csr):
-            _write_csr(file, "nodes/features_csr", features, "data", check, progress, clusters)
+            write_csr(file, "nodes/features_csr", features, "data", check, progress, clusters)
         elif features is not None:
-            _write(file, "nodes/features", features, check, progress, clusters)
-        _write(file, "nodes/labels", data.labels, check, progress, clusters)
-        _write(file, "nodes/split", data.split, check, progress, clusters)
-        _write(file, "nodes/original_id", data.original_id, check, progress, clusters)
+            write_rows(file, "nodes/features", features, check, progress, clusters, data.bfloat16)
+        write_rows(file, "nodes/labels", data.labels, check, progress, clusters)
+        write_rows(file, "nodes/split", data.split, check, progress, clusters)
+        write_rows(file, "nodes/original_id", data.original_id, check, progress, clusters)
         if data.node_type is not None:
-            _write(file, "nodes/type", np.asarray(data.node_type, np.int32), check, progress, clusters)
+            write_rows(file, "nodes/type", np.asarray(data.node_type, np.int32), check, progress, clusters)
         if isinstance(data.ids, Words):
-            _write(file, OFFSETS, np.asarray(data.ids.offsets, np.int64), check, progress)
-            _write(file, TEXT, data.ids.text, check)
+            write_rows(file, OFFSETS, np.asarray(data.ids.offsets, np.int64), check, progress)
+            write_rows(file, TEXT, data.ids.text, check)
         elif data.ids is not None:
-            _write(file, NUMBERS, data.ids, check, progress)
+            write_rows(file, NUMBERS, data.ids, check, progress)
         for name, array, about in stored_links(data.links):
-            write_attributes(_write(file, name, array, check, progress), **about)
-        _write(file, "clusters/offsets", np.asarray(data.cluster_offsets, np.int64), check, progress)
+            write_attributes(write_rows(file, name, array, check, progress), **about)
+        write_rows(file, "clusters/offsets", np.asarray(data.cluster_offsets, np.int64), check, progress)
         if data.cluster_graph is not None:
-            _write_csr(file, "clusters/graph", data.cluster_graph, "weight", check)
+            write_csr(file, "clusters/graph", data.cluster_graph, "weight", check)
         _write_partitionings(file, partitionings, check)
 
 
@@ -163,7 +140,7 @@ def _write_partitionings(file: Any, partitionings: Iterable[Partitioning], check
         group = file.require_group(f"partitionings/{name}")
         if str(num_ranks) in group:
             del group[str(num_ranks)]
-        dataset = _write(group, str(num_ranks), np.asarray(cluster_to_rank, np.int32), check)
+        dataset = write_rows(group, str(num_ranks), np.asarray(cluster_to_rank, np.int32), check)
         write_attributes(dataset, **attributes)
 
 
@@ -241,7 +218,7 @@ class GraphFile:
             )
         dense = "nodes/features" in self
         try:
-            return meta_of(attributes, str(self.dtype("nodes/features")) if dense else "float32")
+            return meta_of(attributes, self.number_type("nodes/features") if dense else "float32")
         except (KeyError, ValueError, TypeError) as error:
             raise FormatError(
                 f"{self.path}: root attribute missing or unreadable: {error}; the file is corrupted"
@@ -295,6 +272,11 @@ class GraphFile:
         """The type of a dataset's elements, as numpy has it."""
         return self._dataset(name).dtype
 
+    def number_type(self, name: str) -> str:
+        """The name of that type: numpy's, or 'bfloat16', which numpy has not."""
+        dataset = self._dataset(name)
+        return bfloat16.NAME if bfloat16.is_bfloat16(dataset) else str(dataset.dtype)
+
     def attributes(self, name: str) -> dict[str, Any]:
         """The attributes of a dataset."""
         dataset = self._dataset(name)
@@ -312,10 +294,14 @@ class GraphFile:
         """The rows of a dataset in `ranges` (list of (start, stop), in this order), or all of it, as one new array.
 
         number: int64, where each of these rows is put, of the `count` that there are then; None: one after another.
+        dtype: uint16 for the bits of numbers in bfloat16, which are float32 otherwise.
         """
         dataset = self._dataset(name)
+        halved = bfloat16.is_bfloat16(dataset)
+        as_bits = halved and dtype is not None and np.dtype(dtype) == np.uint16
         if dataset.dtype.kind not in "iufb" or (
             dtype is not None
+            and not as_bits
             and dataset.dtype.kind != np.dtype(dtype).kind
             and not np.can_cast(dataset.dtype, dtype, "safe")
         ):
@@ -331,7 +317,7 @@ class GraphFile:
         count = sum(stop - start for start, stop in ranges) if count is None else count
         out = np.empty((count, *dataset.shape[1:]), dtype or dataset.dtype.newbyteorder("="))
         # HDF5 makes one floating-point type of another several times slower than numpy.
-        direct = number is None and (out.dtype.kind != "f" or out.dtype == dataset.dtype)
+        direct = number is None and not halved and (out.dtype.kind != "f" or out.dtype == dataset.dtype)
         between = dataset.dtype.newbyteorder("=") if out.dtype.kind == "f" else out.dtype
         row, row_bytes = 0, max(1, out[:1].nbytes)
         chunk = dataset.chunks[0] if dataset.chunks else max(1, CHUNK_BYTES // row_bytes)
@@ -342,8 +328,12 @@ class GraphFile:
                 if direct and piece.whole:
                     dataset.read_direct(out, np.s_[piece.start : piece.stop], wanted)
                 else:
-                    around = np.empty((piece.stop - piece.start, *out.shape[1:]), between)
-                    dataset.read_direct(around, np.s_[piece.start : piece.stop])
+                    if halved:
+                        around = bfloat16.read_bits(dataset, piece.start, piece.stop)
+                        around = around if as_bits else bfloat16.widened(around)
+                    else:
+                        around = np.empty((piece.stop - piece.start, *out.shape[1:]), between)
+                        dataset.read_direct(around, np.s_[piece.start : piece.stop])
                     with np.errstate(over="ignore"):  # numbers out of range become infinite
                         out[wanted if number is None else number[wanted]] = (
                             around if piece.whole else around[piece.rows()]

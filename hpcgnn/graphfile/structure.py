@@ -67,7 +67,7 @@ def check_dataset(path: str | Path, file_bytes: int, name: str, dataset: Any) ->
             "repack the file (h5repack -f GZIP=4)"
         )
     growth = max((_FILTERS[each] for each in filters), default=1)
-    if dataset.size * dataset.dtype.itemsize > growth * file_bytes:
+    if dataset.size * dataset.id.get_type().get_size() > growth * file_bytes:
         raise FormatError(
             f"{path}: {name} claims shape {dataset.shape}, more than a file of {file_bytes} bytes can hold; it is "
             "corrupted or incomplete"

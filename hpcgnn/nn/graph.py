@@ -30,6 +30,7 @@ from hpcgnn.ops.dropout import Drop, dropout, dropped_means, dropped_rows
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Made, Messages, Operator, Relational
 from hpcgnn.ops.propagate import Rule
+from hpcgnn.ops.row_tiles import sum_type
 from hpcgnn.ops.scored_attention import ScoredAttention
 from hpcgnn.ops.sparse import sparse_product
 
@@ -378,7 +379,7 @@ class Graph:
     ) -> torch.Tensor | DroppedRows | ConstantRows:
         """As `dropout`, for a layer that reads some rows at a time: of rows that never change no copy is made."""
         if isinstance(x, SparseRows) or (
-            isinstance(x, torch.Tensor) and x.dtype in kernels.FLOATS and (x.requires_grad or p == 0)
+            isinstance(x, torch.Tensor) and x.dtype == sum_type(x.dtype) and (x.requires_grad or p == 0)
         ):
             return self.dropout(x, p, layer)
         drop = dropped_rows(self.ids, self._random.key(Purpose.DROPOUT, layer), p) if p else None

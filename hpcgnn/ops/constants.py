@@ -21,7 +21,7 @@ from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, sum_type, tiles_or_al
 class Constants:
     """Matrices (n_p, F_k), functions that drop their entries or None, and the rows to read: int32 (m,), or None for
     all.
-    dtype: computing dtype.
+    dtype: computing dtype. wide: whether all rows are given in it.
     """
 
     inputs: tuple[torch.Tensor | OnDisk, ...]
@@ -29,6 +29,7 @@ class Constants:
     outputs: torch.Tensor | None
     dtype: torch.dtype
     arena: Arena
+    wide: bool = False
 
     @property
     def count(self) -> int:
@@ -52,7 +53,8 @@ class Constants:
     def _types(self) -> list[torch.dtype]:
         """The types in which the inputs are computed with."""
         return [
-            self.dtype if drop else read_type(x, self.dtype) for x, drop in zip(self.inputs, self.drops, strict=True)
+            self.dtype if drop or self.wide else read_type(x, self.dtype)
+            for x, drop in zip(self.inputs, self.drops, strict=True)
         ]
 
     def reader(self, most: int, files: contextlib.ExitStack) -> Callable[[slice], list[torch.Tensor]]:
@@ -115,7 +117,7 @@ class ConstantRows:
 
     def tiles(self) -> Iterator[tuple[slice, torch.Tensor]]:
         """Yield (rows, these rows after dropout); valid only until the next."""
-        for rows, (part,) in Constants((self._x,), (self._drop,), None, self.dtype, self._arena).dropped():
+        for rows, (part,) in Constants((self._x,), (self._drop,), None, self.dtype, self._arena, True).dropped():
             yield rows, part
 
 

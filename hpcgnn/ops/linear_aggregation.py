@@ -71,8 +71,14 @@ class Direction:
 class LinearAggregation(LinearOperator):
     """The operator R A S of a rank, in float32 for rows of bfloat16.
 
-    inward, outward: Streams along in-edges and along out-edges. source_scale (S): (n_p,) or None; row_scale (R): (m,)
-    or None. constant: None, or (x, a stream): of rows that never change and travel in a way of their own.
+    Args:
+        inward: Stream along in-edges.
+        outward: Stream along out-edges.
+        row_scale: R, (m,) or None.
+        source_scale: S, (n_p,) or None.
+        outputs: rows that are computed, or None for all.
+        constant: (x, a stream) of rows that never change and travel in a way of their own, or None.
+        features: rows that may be in a narrower type than their sums.
     """
 
     def __init__(
@@ -83,30 +89,35 @@ class LinearAggregation(LinearOperator):
         source_scale: torch.Tensor | None,
         outputs: torch.Tensor | None = None,
         constant: tuple[torch.Tensor, CompactStream] | None = None,
+        features: object = None,
     ) -> None:
         super().__init__(inward, outputs)
         shared: dict = {}
         self.forward = Direction(inward, source_scale, row_scale, "halo_forward", shared)
         self.adjoint = Direction(outward, row_scale, source_scale, "halo_backward", shared)
-        self._constant = constant
+        self._constant, self._features = constant, features
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         way = self.forward
         if self._constant is not None and x is self._constant[0]:
             way = replace(way, stream=self._constant[1])
-        if x.dtype not in kernels.FLOATS:
+        if x.dtype not in kernels.FLOATS or (x is self._features and x.dtype == torch.bfloat16):
             return self._widened(way, x)
         return super().__call__(x) if way is self.forward else self._sum(way, x)
 
     def _widened(self, way: Direction, x: torch.Tensor) -> torch.Tensor:
-        """R A S x, without a gradient, of rows in a type that kernels do not sum: they are widened some columns at a
-        time.
+        """R A S x, without a gradient, of features in a narrow type, some columns at a time.
+
+        The bits are those of widened rows. Kernels widen bfloat16 in registers, and it has all numbers of int8: such
+        rows travel in 16 bits. Scaled rows and sums of rows would be rounded. They travel in float32.
         """
         dtype = sum_type(x.dtype)
+        plain = way.source_scale is None and way.stream is self.forward.stream and way.stream.plan.sending.sums is None
+        narrow = torch.bfloat16 if plain and x.dtype in (torch.bfloat16, torch.int8) else dtype
         y = self.arena.empty(way.stream.own.num_rows, x.shape[1], dtype=dtype)
         for first in range(0, x.shape[1], _COLUMNS):
             columns = slice(first, min(first + _COLUMNS, x.shape[1]))
-            part = self.arena.empty(len(x), columns.stop - first, dtype=dtype)
+            part = self.arena.empty(len(x), columns.stop - first, dtype=narrow)
             self._sum(way, part.copy_(x[:, columns]), y[:, columns])
         return y
 

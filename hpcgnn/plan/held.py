@@ -12,7 +12,7 @@ from hpcgnn.options.inputs import Inputs, inputs_of
 from hpcgnn.plan.rules import Selection
 
 #: Types that float32 has all numbers of, by their names in a file.
-_NARROW = {"float16": torch.float16, "int8": torch.int8}
+_NARROW = {"float16": torch.float16, "bfloat16": torch.bfloat16, "int8": torch.int8}
 
 
 def reads_in_tiles(config: Config, spec: ModelSpec, in_tiles: bool, input_in_tiles: bool) -> bool:

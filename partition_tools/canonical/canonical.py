@@ -20,7 +20,7 @@ from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.own_ids import packed
 from hpcgnn.graphfile.schema import SPLITS, Csr, GraphData, Rows
 from partition_tools.canonical.edge_features import GatheredRows, canonical_edge_features
-from partition_tools.canonical.features import canonical_features, slabs
+from partition_tools.canonical.features import RowMap, canonical_features, slabs
 from partition_tools.canonical.imported_edges import imported_edges
 from partition_tools.canonical.labels import canonical_labels, label_warnings
 from partition_tools.canonical.links import canonical_links, count_among, say_among
@@ -137,6 +137,7 @@ def canonical(
         ids=None if raw.ids is None else packed(raw.ids),
         edge_features=featured,
         links=links,
+        bfloat16=options.feature_dtype == "bf16" and isinstance(features, RowMap),
     )
     for text in (*label_warnings(data), *type_warnings(data)):
         reporter.warn(text)

@@ -10,13 +10,15 @@ import numpy as np
 import scipy.sparse
 
 from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.graphfile.bfloat16 import rounded
 from hpcgnn.graphfile.schema import Rows
 from hpcgnn.graphfile.storage import SLAB_ROWS, Csr
 from partition_tools.canonical.column_scales import scale_warning, standard_of
 from partition_tools.canonical.precision import PrecisionLoss
 from partition_tools.workspace.progress import Reporter
 
-DTYPES = {"fp32": np.float32, "fp16": np.float16, "int8": np.int8}
+#: As arrays have them: numbers for bfloat16 are float32 that bfloat16 has.
+DTYPES = {"fp32": np.float32, "fp16": np.float16, "bf16": np.float32, "int8": np.int8}
 
 
 def slabs(array: Rows) -> Iterator[np.ndarray]:
@@ -98,6 +100,7 @@ def canonical_features(
         raise GraphError("the features have no columns; leave them out, or give each node at least one")
     target = DTYPES[dtype]
     changes = row_normalize or standardize is not None
+    halved = dtype == "bf16"
     if target == np.int8 and changes:
         raise ConfigError(
             "--feature-dtype int8 is for whole numbers, and --row-normalize and --standardize make fractions; expected "
@@ -107,9 +110,9 @@ def canonical_features(
     source = features
     if standardize is not None:
         standard = standard_of(source, standardize)
-        features = RowMap(source, lambda rows: _convert(standard(rows), target, False), target)
-    elif row_normalize or features.dtype != target:
-        features = RowMap(features, lambda rows: _convert(rows, target, row_normalize), target)
+        features = RowMap(source, lambda rows: _convert(standard(rows), target, False, halved), target)
+    elif row_normalize or halved or features.dtype != target:
+        features = RowMap(features, lambda rows: _convert(rows, target, row_normalize, halved), target)
     _check_finite(source, features, loss)
     if loss is not None:
         loss.tell(reporter)
@@ -119,13 +122,14 @@ def canonical_features(
     return features
 
 
-def _convert(rows: np.ndarray, dtype: np.typing.DTypeLike, row_normalize: bool) -> np.ndarray:
+def _convert(rows: np.ndarray, dtype: np.typing.DTypeLike, row_normalize: bool, halved: bool) -> np.ndarray:
     if row_normalize:
         rows = rows.astype(np.float32)
         sums = np.abs(rows).sum(axis=1, dtype=np.float64, keepdims=True)
         rows = rows / np.where(sums > 0, sums, 1)
     with np.errstate(over="ignore", invalid="ignore"):
-        return rows.astype(dtype)
+        rows = rows.astype(dtype)
+        return rounded(rows) if halved else rows
 
 
 def _check_finite(source: Rows, features: Rows, loss: PrecisionLoss | None) -> None:

@@ -128,7 +128,7 @@ def _targets(labels: np.ndarray) -> list[dict[str, float]]:
 
 def _dtype(file: GraphFile) -> str | None:
     name = "nodes/features_csr/data" if file.meta.sparse_features else "nodes/features"
-    return str(file.read(name, [(0, 0)]).dtype) if name in file else None
+    return file.number_type(name) if name in file else None
 
 
 def _type_sizes(file: GraphFile, what: str, count: int) -> dict[str, int]:

@@ -8,6 +8,7 @@ from typing import cast
 import numpy as np
 
 from hpcgnn.errors import GraphError
+from hpcgnn.graphfile.bfloat16 import NAME as BFLOAT16
 from hpcgnn.graphfile.given_links import AMONG, EDGES, HELD, NEGATIVES, TARGETS, name_of
 from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT, kind_of_ids
 from hpcgnn.graphfile.schema import GivenLinks, Rows, Words
@@ -90,6 +91,7 @@ def load_graph(file: GraphFile, stored_edges: bool = False) -> GraphData:
         edge_features=StoredRows(file, "edges/features") if meta.num_edge_features else None,
         num_feature_parts=meta.num_feature_parts,
         links=_load_links(file),
+        bfloat16=meta.feature_type == BFLOAT16,
     )
     check_shape(file.path, data)
     return data

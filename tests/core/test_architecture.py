@@ -57,6 +57,7 @@ MAY_IMPORT = {
     },
     "h5py": {
         "graphfile/attributes.py",
+        "graphfile/bfloat16.py",
         "graphfile/columns.py",
         "graphfile/storage.py",
         "graphfile/writing.py",

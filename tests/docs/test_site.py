@@ -21,7 +21,7 @@ def site(tmp_path_factory):
         pytest.skip("mkdocs or mkdocstrings is missing: `bash env/docs.sh` brings both; test_links.py checks links")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", SITE, "--site-dir", folder]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 

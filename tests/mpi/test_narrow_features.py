@@ -6,12 +6,16 @@ import pytest
 import torch
 
 from hpcgnn.errors import ConfigError, ScratchError
+from hpcgnn.graphfile import bfloat16
+from hpcgnn.graphfile.bfloat16 import rounded
+from hpcgnn.graphfile.chunks import write_rows
 from hpcgnn.memory.scratch import Scratch
 from hpcgnn.memory.shelf import OnDisk, Shelf
 
 from .training import FEATURES, build_trainer, configure, make_graphs, trained
 
-TYPES = {"float16": torch.float16, "int8": torch.int8}
+KINDS = ("halo_forward", "input")
+TYPES = {"float16": torch.float16, "int8": torch.int8, "bfloat16": torch.bfloat16}
 CASES = {
     "gcn": {"model": "gcn", "dropout": 0.3},
     "sage": {"model": "sage", "dropout": 0.5, "prune": "auto"},
@@ -28,17 +32,22 @@ CASES = {
 def files(comm, session_path):
     """{type: (a file with features of that type, the same with the same numbers as float32)}."""
     source = make_graphs(comm, session_path)["undirected"]
-    paths = {name: [session_path / f"{name}-{kind}.h5" for kind in ("held", "wide")] for name in TYPES}
+    names = [*TYPES, "int8, signed"]  # the others of int8 are mostly zeros, and travel as their entries
+    paths = {name: [session_path / f"{name}-{kind}.h5" for kind in ("held", "wide")] for name in names}
     if comm.rank == 0:
         for name, pair in paths.items():
-            for path, dtype in zip(pair, (name, "float32"), strict=True):
+            kind = name.removesuffix(", signed")
+            for path, dtype in zip(pair, (kind, "float32"), strict=True):
                 path.write_bytes(source.read_bytes())
                 with h5py.File(path, "r+") as file:
                     rows = file["nodes/features"][:]
-                    rows = np.maximum(np.rint(4 * rows), 0) if name == "int8" else rows
-                    chunks = file["nodes/features"].chunks
+                    if kind == "int8":
+                        rows = np.rint(40 * rows).clip(-128, 127) if name != kind else np.maximum(np.rint(4 * rows), 0)
                     del file["nodes/features"]
-                    file.create_dataset("nodes/features", data=rows.astype(name).astype(dtype), chunks=chunks)
+                    numbers = rounded(rows) if kind == bfloat16.NAME else rows.astype(kind)
+                    halved = dtype == bfloat16.NAME
+                    held = numbers if halved else numbers.astype(dtype)
+                    write_rows(file, "nodes/features", held, lambda: None, None, 8, halved)
     comm.barrier()
     return paths
 
@@ -89,3 +98,21 @@ def test_a_narrow_aggregate(comm, files, caplog, dtype, most):
         torch.testing.assert_close(a, b, rtol=0.05, atol=0.02)
     with pytest.raises(ConfigError, match="keep_input_dtype"):
         build_trainer(comm, configure(files["float16"][0], keep_input_dtype=dtype, aggregator="max", **options))
+
+
+@pytest.mark.parametrize("name", ["int8, signed", "bfloat16"])
+def test_rows_travel_in_16_bits(comm, files, name):
+    """The features are sent once: in half the bytes where neither factors, sums of rows, nor entries travel."""
+    sent, made = [], []
+    options = {"model": "sage", "hidden": 16, "layers": 2, "halo": "rows", "keep_input": "always"}
+    for path in files[name]:
+        trainer = build_trainer(comm, configure(path, **options), "metis")
+        comm.ledger.take()
+        trainer.step(0)
+        sent.append(comm.ledger.take())
+        made.append(trainer.constants["input aggregate"])
+        assert trainer.local.compact is None
+    assert torch.equal(*made)
+    narrow, wide = (sum(each.bytes_sent for kind, each in of.items() if kind in KINDS) for of in sent)
+    rows = trainer.local.inward.plan.num_boundary * FEATURES
+    assert wide - narrow == 2 * rows

@@ -56,6 +56,29 @@ def test_several_types(folder):
     assert set(relations) == {"paper___cites___paper", "author___writes___paper"}
 
 
+@pytest.mark.parametrize("ends", [False, True])
+def test_old_books_and_names_of_sar(folder, ends):
+    """Maps without types, of pairs or of ends. SAR's scripts name node data `features` and `labels`."""
+    import_graph(folder / "one", folder / "expected.h5")
+    book = folder / "one" / "one.json"
+    told = json.loads(book.read_text())
+    for name in ("node_map", "edge_map"):
+        ((kind, ranges),) = told[name].items()
+        told[name] = {kind: [last for _, last in ranges]} if ends else ranges
+    book.write_text(json.dumps(told))
+    for part in (folder / "one").glob("part*/node_feat.dgl"):
+        renamed = part.read_bytes()
+        for old, new in ((b"_N/feat", b"_N/features"), (b"_N/label", b"_N/labels")):
+            length = len(old).to_bytes(8, "little")
+            assert renamed.count(length + old) == 1
+            renamed = renamed.replace(length + old, len(new).to_bytes(8, "little") + new)
+        part.write_bytes(renamed)
+    import_graph(folder / "one", folder / "graph.h5")
+    with GraphFile(folder / "expected.h5") as expected, GraphFile(folder / "graph.h5") as file:
+        for name in (*STRUCTURE, "nodes/features", "nodes/labels", "nodes/split", "clusters/offsets"):
+            np.testing.assert_array_equal(file.read(name), expected.read(name))
+
+
 def test_damage_is_one_line(folder):
     part = folder / "one" / "part1"
     graph = (part / "graph.dgl").read_bytes()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
+import torch
 from partition_helpers import edge_list, node_data, odd_graph, save_npz, view
 
 from hpcgnn.errors import GraphError
@@ -73,6 +74,22 @@ def test_npz_weights_types_and_sparse_features(tmp_path):
     seen, dense = view(tmp_path / "n.h5"), rows.toarray()
     np.testing.assert_allclose(seen.features, dense / np.maximum(dense.sum(1, keepdims=True), 1e-30), rtol=1e-6)
     assert not seen.meta.weighted
+
+
+def test_bf16_features(cli, tmp_path):
+    """The nearest numbers, in two bytes each; HDF5 itself reads them, in the order of the file."""
+    x = np.random.default_rng(5).standard_normal((5, 3)).astype(np.float32)
+    np.savez(tmp_path / "g.npz", edge_index=np.array([[0, 1, 2, 3], [1, 2, 3, 4]]), x=x)
+    cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--feature-dtype", "bf16")
+    with GraphFile(tmp_path / "g.h5") as file:
+        assert file.meta.feature_type == "bfloat16"
+        order, dataset = file.read("nodes/original_id"), file.file["nodes/features"]
+        expected = torch.from_numpy(x).bfloat16()[order]
+        assert dataset.id.get_type().get_size() == 2
+        assert np.array_equal(dataset[:], expected.float().numpy())
+        assert np.array_equal(file.read("nodes/features"), expected.float().numpy())
+        bits = file.read("nodes/features", dtype=np.uint16)
+        assert torch.equal(torch.from_numpy(bits.view(np.int16)), expected.view(torch.int16))
 
 
 def test_row_normalize_and_fp16_of_dense_features(cli, tmp_path):

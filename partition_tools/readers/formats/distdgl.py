@@ -42,8 +42,10 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         raise FormatError(f"{path} has no .json with {', '.join(_KEYS)}; expected a folder of DGL's partition_graph")
     book = json.loads(book_path.read_text(encoding="utf-8"))
     count, folder = int(book["num_parts"]), book_path.parent
-    starts = {kind: _ranges(book_path, kind, found, count) for kind, found in book["node_map"].items()}
-    edge_ranges = {kind: _ranges(book_path, kind, found, count) for kind, found in book["edge_map"].items()}
+    starts, edge_ranges = (
+        {kind: _ranges(book_path, kind, found, count) for kind, found in _by_type(book[name], only).items()}
+        for name, only in (("node_map", _ONE_TYPE), ("edge_map", ":".join(_ONE_RELATION)))
+    )
     parts = [_Part(folder, book, number, starts) for number in range(count)]
     nodes = {kind: _joined_rows([each.node_rows(kind) for each in parts], kind) for kind in starts}
     for kind, ranges in starts.items():
@@ -78,6 +80,11 @@ def _book(path: Path) -> Path | None:
     return None
 
 
+def _by_type(found: Any, only: str) -> Mapping[str, Any]:
+    """A map by types. Old versions of DGL leave the type out where there is one."""
+    return found if isinstance(found, dict) else {only: found}
+
+
 def _ranges(book: Path, kind: str, found: Any, count: int) -> np.ndarray:
     """int64 (parts, 2): the numbers of a type's nodes or edges in each part."""
     if isinstance(found, str):
@@ -86,6 +93,8 @@ def _ranges(book: Path, kind: str, found: Any, count: int) -> np.ndarray:
             "partition the graph again with DGL 1.0 or later"
         )
     ranges = np.asarray(found)
+    if ranges.shape == (count,):  # old versions have the ends alone
+        ranges = np.stack([np.concatenate([[0], ranges[:-1]]), ranges], 1)
     if ranges.shape != (count, 2) or ranges.dtype.kind != "i" or (np.diff(ranges) < 0).any():
         raise FormatError(f"{book}: expected a pair of numbers for each of {count} parts of {kind}, got {found}")
     return ranges
@@ -143,7 +152,8 @@ class _Part:
         return self._rows_of(self._edge_data, kind, None)
 
     def _rows_of(self, data: Mapping[str, np.ndarray], kind: str, count: int | None) -> dict[str, np.ndarray]:
-        rows = {name.rpartition("/")[2]: rows for name, rows in data.items() if name.rpartition("/")[0] == kind}
+        # Old versions of DGL do not name the type where there is one.
+        rows = {name.rpartition("/")[2]: rows for name, rows in data.items() if name.rpartition("/")[0] in ("", kind)}
         for name, found in rows.items():
             if count is not None and len(found) != count:
                 raise FormatError(f"part {self.number}: {kind}/{name} has {len(found)} rows, expected {count}")
