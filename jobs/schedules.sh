@@ -38,11 +38,12 @@ declare -A variant=(
     [bns]="--schedule bns"
     [stale]="--schedule stale"
     [historical]="--schedule historical"
+    [batches]="--schedule batches"
     [tma-super-nodes]="--schedule tma --average-steps 10 --assignment super-nodes"
     [tma-metis]="--schedule tma --average-steps 10"
     [tma-random-nodes]="--schedule tma --average-steps 10 --assignment random-nodes"
 )
-names=(sar sar-bf16 sar-int8 sar-int4 sar-int2 sar-auto lazy bns stale historical tma-super-nodes tma-metis tma-random-nodes)
+names=(sar sar-bf16 sar-int8 sar-int4 sar-int2 sar-auto lazy bns stale historical batches tma-super-nodes tma-metis tma-random-nodes)
 only=""
 study_option() {
     case $1 in

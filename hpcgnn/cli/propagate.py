@@ -56,7 +56,12 @@ def add_propagate(commands: Commands, choices: Choices | None) -> None:
         help="part of the features that each hop of ppr takes back (default: 0.1)",
     )
     command.add_argument(
-        "--keep", choices=("all", "last"), default="all", help="all hops, or the last one of each operator alone"
+        # `keep` is a key of the configuration.
+        "--keep",
+        dest="hops_kept",
+        choices=("all", "last"),
+        default="all",
+        help="all hops, or the last one of each operator alone",
     )
     command.add_argument("-o", "--output", metavar="FILE", required=True, help="the graph file to write")
     command.add_argument("--force", action="store_true", help="replace the file if it exists")
@@ -69,7 +74,7 @@ def process_propagate(arguments: argparse.Namespace, choices: Choices) -> int:
     from hpcgnn.app.propagate import Request, propagate_features
     from hpcgnn.comm.launch.run import run
 
-    last = arguments.keep == "last"
+    last = arguments.hops_kept == "last"
     # The words of this command alone: an option of `train` has one of these names as well.
     taken = (arguments.output, arguments.operators, arguments.hops, arguments.teleport, last, arguments.force)
     given = {name: value for name, value in given_options(arguments).items() if name not in ("hops", "teleport")}
