@@ -86,6 +86,7 @@ class ScheduleTraits:
         pairwise: two ranks exchange messages while the others do something else.
         keeps_halo: a rank keeps copies of the halo of all layers from epoch to epoch (`--stale-epochs` + 1).
         by_shares: an epoch has `--steps` steps, each of which computes some of the rows.
+        last_rows_alone: the last layer computes some of its rows alone, in every step.
     """
 
     exact_epochs: bool = False
@@ -96,6 +97,7 @@ class ScheduleTraits:
     pairwise: bool = False
     keeps_halo: bool = False
     by_shares: bool = False
+    last_rows_alone: bool = False
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def check_keep(config: Config, spec: ModelSpec) -> None:
     if not able or not Selection(config).schedule.exact_epochs:
         raise ConfigError.on_all(
             f"--keep {asked}: expected --model gcn, sage with the mean, gin or gat without features of edges, "
-            "--jumping none or cat, --precision fp32 or fp64 (remade: or mixed), and --schedule sar; got --model "
+            "no --jumping max, --precision fp32 or fp64 (remade: or mixed), and --schedule sar; got --model "
             f"{spec.model}, --aggregator {spec.aggregator}, --jumping {spec.jumping}, --precision "
             f"{config.run.precision}, --schedule {config.schedule.schedule}; use --keep exact"
         )

@@ -112,15 +112,21 @@ def plan(config: Config, meta: GraphMeta, ranks: int, learns: bool = True) -> Ru
     if learns:
         check_keep(config, spec)
         check_privacy(config, spec)
-        check_steps(config, meta)
+        check_steps(config, meta, spec)
     check_halo(config, spec)
     return RunPlan.of(config, spec)
 
 
-def check_steps(config: Config, meta: GraphMeta) -> None:
-    """Raise ConfigError for more steps in an epoch than the graph file has clusters."""
-    options = config.schedule
-    if Selection(config).schedule.by_shares and options.steps > meta.num_clusters:
+def check_steps(config: Config, meta: GraphMeta, spec: ModelSpec) -> None:
+    """Raise ConfigError for steps that the clusters of the graph file or the last layer of the model do not allow."""
+    options, traits = config.schedule, Selection(config).schedule
+    alone = MODELS[spec.model].traits(spec).prunable or (spec.layers == 1 and spec.keeps_input)
+    if traits.last_rows_alone and options.steps > 1 and not alone:
+        raise ConfigError(
+            f"--schedule {options.schedule} computes the training nodes of a share alone, and the last layer of "
+            f"--model {spec.model} computes all nodes: expected another model, or --schedule sar"
+        )
+    if traits.by_shares and options.steps > meta.num_clusters:
         raise ConfigError(
             f"--steps {options.steps}: each step computes whole clusters of {config.data.graph}, and it has "
             f"{meta.num_clusters:,}: expected at most {meta.num_clusters:,}, or a file that is partitioned into more "

@@ -12,7 +12,6 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
-from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.transforms.pruning import prune
@@ -41,13 +40,8 @@ class StepsOfBatches(AllreduceEveryStep):
         self._batches: list[tuple[Graph, torch.Tensor]] = []
 
     def extend(self, model: Model) -> None:
-        """Nothing is added; the model is noted. Raises ConfigError if its last layer must compute all rows."""
+        """Nothing is added; the model is noted."""
         self._model = model
-        if not model.prunable_layers:
-            raise ConfigError(
-                f"--schedule batches computes the training nodes of a share alone, and the last layer of --model "
-                f"{model.spec.model} computes all nodes: expected another model, or --schedule sar"
-            )
 
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """A step for each share."""
@@ -86,4 +80,4 @@ def build_batches(
     return Schedule(halo, StepsOfBatches(local, halo, comm, config, random))
 
 
-SCHEDULE = ScheduleEntry(build_batches, ScheduleTraits(by_shares=True))
+SCHEDULE = ScheduleEntry(build_batches, ScheduleTraits(by_shares=True, last_rows_alone=True))
