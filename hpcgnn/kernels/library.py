@@ -172,9 +172,9 @@ class _Watched:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         function = getattr(self._served, name)
 
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any, **codes: int) -> Any:
             with self._watch(name, arguments):
-                return function(*arguments)
+                return function(*arguments, **codes)
 
         setattr(self, name, call)
         return call

@@ -27,7 +27,6 @@ from .interface import (
     pointer,
     rows_of,
 )
-from .scores_native import NativeScores
 
 #: Of the library; returns whether it had no memory.
 Function = Callable[..., int]
@@ -43,7 +42,7 @@ def _may_round() -> bool:
     return torch.get_float32_matmul_precision() == "medium"
 
 
-class Native(NativeBatchNorm, NativeScores):
+class Native(NativeBatchNorm):
     """The functions of `reference.py`, compiled, on one vector path."""
 
     def __init__(

@@ -72,7 +72,7 @@ def _call(
     rule = dropout_rule(scores.dropout, num, source.shape[0], forward=True)
     given = tensors | whole_rows | {"attention": scores.attention}
     native = cast(Native, kernels())  # `scores_rows` holds, or who watches it
-    native.attend_scores(function, sums, indptr, given, heads, float(scores.slope), rule, scores.kind)
+    native.attend(function, sums, indptr, given, heads, float(scores.slope), rule, score=scores.kind)
 
 
 def score_forward(

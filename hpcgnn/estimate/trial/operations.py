@@ -103,7 +103,7 @@ def _attend(name: str, arguments: tuple[Any, ...]) -> Told:
 
 
 def _attend_scores(name: str, arguments: tuple[Any, ...]) -> Told:
-    """attend_scores(function, sums, indptr, tensors, heads, …)."""
+    """attend(function, sums, indptr, tensors, heads, …)."""
     function, sums, indptr, _, heads = arguments[:5]
     kind = "score_backward" if "backward" in function else "score_forward"
     edges = int(indptr[-1] - indptr[0])
@@ -155,7 +155,7 @@ _KERNELS: dict[str, Callable[[str, tuple[Any, ...]], Told]] = {
     "decode": _narrow,
     "attend_forward": _attend,
     "attend_backward": _attend,
-    "attend_scores": _attend_scores,
+    "attend": _attend_scores,
     "drop_edges": _drop_edges,
     "multiply": _multiply,
     "project": _project,

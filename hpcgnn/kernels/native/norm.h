@@ -31,9 +31,9 @@
         const element *from = (const element *)x;                                                                      \
         const type *restrict m = (const type *)mean;                                                                   \
         if (m)                                                                                                         \
-            HG_SUM_ROWS(element, type, widen, HG_DISTANCE)                                                               \
+            HG_SUM_ROWS(element, type, widen, HG_DISTANCE)                                                             \
         else                                                                                                           \
-            HG_SUM_ROWS(element, type, widen, HG_NUMBER)                                                                \
+            HG_SUM_ROWS(element, type, widen, HG_NUMBER)                                                               \
     }                                                                                                                  \
     /* sums (2 F) += the rows of gy | gy times x as it is normalised. */                                               \
     static void gradient_sums_##name(double *restrict sums, const void *gy, int64_t gy_stride, const void *x,          \
