@@ -177,19 +177,25 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("graph, model", CASES)
-def test_against_a_serial_program(comm, session_path, graph, model):
+def compared(comm, session_path, graph, model, schedule, oracle):
+    """(serial, trainer) after some epochs on each of two maps, when losses and parameters were found to be the same."""
     path = stored(comm, session_path, graph)[2]
     options = {"keep_input": "never", "hidden": 6, "layers": 2, **MODELS[model], "model": model.split(",")[0]}
     still = {"dropout": 0.0, "precision": "fp64", "optimizer": "sgd", "momentum": 0.0, "lr": RATE}
-    config = configure(path, schedule="historical", steps=3, **still, **options)
+    config = configure(path, schedule=schedule, steps=3, **still, **options)
     for map_name in ("dealt", "one empty"):
-        serial = Serial(build_trainer(comm, config), path, 3)
+        serial = oracle(build_trainer(comm, config), path, 3)
         trainer = build_trainer(comm, config, map_name)
         for epoch in range(EPOCHS):
             assert trainer.step(epoch) == pytest.approx(serial.epoch(epoch), rel=1e-10)
         for ours, theirs in zip(trainer.model.parameters(), serial.model.parameters(), strict=True):
             np.testing.assert_allclose(ours.detach(), theirs.detach(), rtol=0, atol=1e-10)
+        yield serial, trainer
+
+
+@pytest.mark.parametrize("graph, model", CASES)
+def test_against_a_serial_program(comm, session_path, graph, model):
+    for serial, trainer in compared(comm, session_path, graph, model, "historical", Serial):
         halo, local = trainer.schedule.halo, trainer.local
         ids = torch.cat([local.original_id, halo._facts.inward_ids])
         for history, (layer, expected) in zip(halo.histories, sorted(serial.histories.items()), strict=True):
@@ -202,17 +208,8 @@ def test_against_a_serial_program(comm, session_path, graph, model):
 
 @pytest.mark.parametrize("graph, model", CASES)
 def test_batches_against_a_serial_program(comm, session_path, graph, model):
-    path = stored(comm, session_path, graph)[2]
-    options = {"keep_input": "never", "hidden": 6, "layers": 2, **MODELS[model], "model": model.split(",")[0]}
-    still = {"dropout": 0.0, "precision": "fp64", "optimizer": "sgd", "momentum": 0.0, "lr": RATE}
-    config = configure(path, schedule="batches", steps=3, **still, **options)
-    for map_name in ("dealt", "one empty"):
-        serial = Exact(build_trainer(comm, config), path, 3)
-        trainer = build_trainer(comm, config, map_name)
-        for epoch in range(EPOCHS):
-            assert trainer.step(epoch) == pytest.approx(serial.epoch(epoch), rel=1e-10)
-        for ours, theirs in zip(trainer.model.parameters(), serial.model.parameters(), strict=True):
-            np.testing.assert_allclose(ours.detach(), theirs.detach(), rtol=0, atol=1e-10)
+    for _ in compared(comm, session_path, graph, model, "batches", Exact):
+        pass
 
 
 @pytest.fixture(scope="module")
