@@ -6,6 +6,7 @@ import tarfile
 import dgl_parts
 import numpy as np
 import pytest
+import torch
 
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.storage import GraphFile
@@ -16,8 +17,9 @@ STRUCTURE = ("topology/indptr", "topology/indices", "edges/weight")
 
 @pytest.fixture
 def folder(tmp_path):
-    with tarfile.open(dgl_parts.ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
+    for path in (dgl_parts.ARCHIVE, dgl_parts.GRAPHBOLT):
+        with tarfile.open(path) as archive:
+            archive.extractall(tmp_path, filter="data")
     return tmp_path
 
 
@@ -39,8 +41,28 @@ def test_one_type(folder):
     np.testing.assert_array_equal(cluster_to_rank, [0, 1, 2])
 
 
-def test_several_types(folder):
-    import_graph(folder / "several" / "several.json", folder / "graph.h5")
+def test_graphs_of_graphbolt_without_ids_of_edges(folder):
+    """The edges are those that were partitioned. Data of edges would belong to none, and are refused."""
+    import_graph(folder / "graphbolt-one", folder / "graph.h5")
+    with GraphFile(folder / "graph.h5") as file:
+        indptr, src, number = (file.read(name) for name in (*STRUCTURE[:2], "nodes/features"))
+        labels, number = file.read("nodes/labels"), number[:, 0].astype(int)
+        assert file.cluster_map("distdgl", 3)[0].tolist() == [0, 1, 2]
+    dst = np.repeat(np.arange(dgl_parts.NODES), np.diff(indptr))
+    expected = np.stack(dgl_parts.ends(np.arange(dgl_parts.EDGES), dgl_parts.NODES, dgl_parts.NODES))
+    found = np.stack([number[src], number[dst]])
+    np.testing.assert_array_equal(found[:, np.lexsort(found)], expected[:, np.lexsort(expected)])
+    np.testing.assert_array_equal(labels, number % 3)
+    for part in range(3):
+        name = f"part{part}/edge_feat.dgl"
+        (folder / "graphbolt-one" / name).write_bytes((folder / "one" / name).read_bytes())
+    with pytest.raises(FormatError, match=r"part 0 has w of edges and no edge ids.*store_eids=True"):
+        import_graph(folder / "graphbolt-one", folder / "again.h5")
+
+
+@pytest.mark.parametrize("name", ["several", "graphbolt-several"])
+def test_several_types(folder, name):
+    import_graph(folder / name / "several.json", folder / "graph.h5")
     with GraphFile(folder / "graph.h5") as file:
         indptr, src, weight = (file.read(name) for name in STRUCTURE)
         kind, number = file.read("edges/type"), file.read("nodes/features")[:, 0].astype(int)
@@ -94,9 +116,16 @@ def test_damage_is_one_line(folder):
     (part / "node_feat.dgl").unlink()
     with pytest.raises(FormatError, match=r"cannot read .*node_feat\.dgl"):
         import_graph(folder / "one", folder / "graph.h5")
+    part = folder / "graphbolt-one" / "part0" / "fused_csc_sampling_graph.pt"
+    part.write_bytes(part.read_bytes()[:-300])
+    with pytest.raises(FormatError, match=r"fused_csc_sampling_graph\.pt is not a readable file"):
+        import_graph(folder / "graphbolt-one", folder / "graph.h5")
+    torch.save({"indptr": torch.zeros(3)}, part)
+    with pytest.raises(FormatError, match=r"fused_csc_sampling_graph\.pt is not a FusedCSCSamplingGraph"):
+        import_graph(folder / "graphbolt-one", folder / "graph.h5")
     book = folder / "one" / "one.json"
     told = json.loads(book.read_text())
-    told["part-0"] = {"part_graph_graphbolt": "part0/fused_csc_sampling_graph.pt"}
+    del told["part-0"]["part_graph"]
     book.write_text(json.dumps(told))
-    with pytest.raises(FormatError, match="part 0 has no part_graph but a graph of GraphBolt"):
+    with pytest.raises(FormatError, match="part 0 has no part_graph, such as part0/graph.dgl"):
         import_graph(folder / "one", folder / "graph.h5")
