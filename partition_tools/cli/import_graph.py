@@ -145,6 +145,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="arrays to leave out, separated by commas; such as edge_label, which is refused as it would be lost",
     )
     archives.add_argument(
+        "--rename",
+        metavar="OLD=NEW",
+        type=_pairs,
+        default=(),
+        help="names of arrays, separated by commas, such as venue=label,emb=feat",
+    )
+    archives.add_argument(
         "--split-column",
         type=int,
         metavar="K",
@@ -212,6 +219,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
+
+
+def _pairs(text: str) -> tuple[tuple[str, str], ...]:
+    pairs = [tuple(part.strip() for part in pair.split("=")) for pair in text.split(",")]
+    if not all(len(pair) == 2 and all(pair) for pair in pairs):
+        raise argparse.ArgumentTypeError(f"expected OLD=NEW, such as venue=label, got {text}")
+    return tuple((old, new) for old, new in pairs)
 
 
 def _columns_or_file(text: str) -> Path | tuple[str, ...]:

@@ -1,7 +1,10 @@
 """Folders that DGL itself partitioned (dgl_parts.py) become the graph that was partitioned, with its parts as a map."""
 
+import copy
 import json
+import re
 import tarfile
+from dataclasses import replace
 
 import dgl_parts
 import numpy as np
@@ -10,7 +13,10 @@ import torch
 
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.storage import GraphFile
+from partition_tools.__main__ import main
 from partition_tools.cli.import_graph import import_graph
+from partition_tools.readers.tables.tables import TableOptions
+from partition_tools.workspace.progress import Reporter
 
 STRUCTURE = ("topology/indptr", "topology/indices", "edges/weight")
 
@@ -78,6 +84,39 @@ def test_several_types(folder, name):
     assert set(relations) == {"paper___cites___paper", "author___writes___paper"}
 
 
+def test_names_of_graphstorm(folder):
+    """Features of a type side by side, its labels, the masks of their task; masks of edges are no masks of nodes."""
+    book, config = folder / "graphstorm", folder / "graphstorm" / "data_transform_new.json"
+    with pytest.raises(FormatError, match=r"acm\.json holds edge_train_mask, which is not read"):
+        import_graph(book, folder / "graph.h5")
+    tables = TableOptions(ignore=("edge_train_mask",))
+    data = import_graph(book, folder / "graph.h5", tables=tables)
+    of_papers = data.node_type == data.type_names["nodes"].index("paper")
+    number = data.features[:, 0].astype(int)
+    np.testing.assert_array_equal(data.features[:, 1:], np.repeat(of_papers[:, None], 2, 1))
+    np.testing.assert_array_equal(data.labels, np.where(of_papers, number % 2, -1))
+    np.testing.assert_array_equal(data.split, np.where(of_papers, number % 3 + 1, 0))
+    two = copy.deepcopy(dgl_parts.GRAPHSTORM)
+    two["nodes"][0]["labels"].append({"label_col": "size", "task_type": "regression"})
+    del two["nodes"][0]["features"][1]
+    config.write_text(json.dumps(two))
+    told = Reporter()
+    with pytest.raises(FormatError, match="train_m"):
+        import_graph(book, folder / "graph2.h5", tables=tables, reporter=told)
+    (remedy,) = re.findall(r"2 tasks \(venue, size\).* --rename (\S+)", " ".join(told.warnings))
+    assert remedy == "venue=label,train_m=train_mask,val_m=val_mask,test_m=test_mask"
+    pairs = tuple(tuple(pair.split("=")) for pair in remedy.split(","))
+    again = import_graph(book, folder / "graph3.h5", tables=replace(tables, rename=pairs), reporter=Reporter())
+    np.testing.assert_array_equal((again.labels, again.split), (data.labels, data.split))
+    assert again.features.shape[1] == 1
+    config.write_text("[]")
+    with pytest.raises(FormatError, match="as GraphStorm writes it"):
+        import_graph(book, folder / "graph4.h5")
+    config.unlink()
+    with pytest.raises(FormatError, match=r"no array nothing to --rename; it has .*label"):
+        import_graph(folder / "one", folder / "graph4.h5", tables=TableOptions(rename=(("nothing", "label"),)))
+
+
 @pytest.mark.parametrize("ends", [False, True])
 def test_old_books_and_names_of_sar(folder, ends):
     """Maps without types, of pairs or of ends. SAR's scripts name node data `features` and `labels`."""
@@ -129,3 +168,13 @@ def test_damage_is_one_line(folder):
     book.write_text(json.dumps(told))
     with pytest.raises(FormatError, match="part 0 has no part_graph, such as part0/graph.dgl"):
         import_graph(folder / "one", folder / "graph.h5")
+
+
+def test_arrays_of_an_archive_are_renamed(tmp_path):
+    arrays = {"edge_index": np.array([[0, 1], [1, 2]]), "x": np.eye(3), "venue": np.arange(3), "y": np.zeros(3)}
+    np.savez(tmp_path / "g.npz", **arrays)
+    words = ["import", str(tmp_path / "g.npz"), "-o", str(tmp_path / "g.h5"), "--ignore", "old", "--rename"]
+    assert main([*words, "venue=y"]) == 1
+    assert main([*words, "y=old,venue=y"]) == 0
+    with GraphFile(tmp_path / "g.h5") as file:
+        np.testing.assert_array_equal(file.read("nodes/labels"), [0, 1, 2])

@@ -24,8 +24,9 @@ from partition_tools.canonical.features import check_turned
 from partition_tools.graph.counts import largest, stated, warn_of_gaps
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.arrays.archives import Arrays
-from partition_tools.readers.arrays.in_memory import as_links, plain_ids
+from partition_tools.readers.arrays.in_memory import InMemory, as_links, plain_ids
 from partition_tools.readers.arrays.npz_names import held_out, meaning_of, refuse_unread, split_of, splits
+from partition_tools.readers.arrays.renamed import Renamed
 from partition_tools.readers.tables.node_tables import label_numbers
 from partition_tools.readers.tables.tables import TableOptions
 from partition_tools.workspace.progress import Reporter
@@ -46,6 +47,10 @@ def graph_of(archive: Arrays, tables: TableOptions, reporter: Reporter) -> RawGr
     read.
     """
     path = archive.path
+    if tables.rename:
+        if isinstance(archive, InMemory) and "node_type_names" in archive.files:
+            raise FormatError(f"{path}: --rename is for graphs of one type; rename in the program that wrote the file")
+        archive = Renamed(archive, dict(tables.rename))
     names = [name for name in archive.files if name not in tables.ignore]
     if unknown := [name for name in tables.ignore if name not in archive.files]:
         raise FormatError(f"{path} has no array {unknown[0]} to --ignore; it has {', '.join(archive.files)}")

@@ -7,6 +7,7 @@ nodes and edges. Each node and each edge is taken from the part that owns it. Th
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,17 @@ from partition_tools.readers.arrays.graph_objects import of_dgl
 from partition_tools.readers.arrays.in_memory import InMemory
 from partition_tools.readers.arrays.joined_types import joined
 from partition_tools.readers.arrays.named_arrays import graph_of
+from partition_tools.readers.arrays.renamed import joined_columns, refuse_unknown
 from partition_tools.readers.formats.dgl_binary import StoredGraph, read_graph, read_tensors
 from partition_tools.readers.formats.graphbolt import read_sampling_graph
+from partition_tools.readers.formats.graphstorm import meanings
 from partition_tools.readers.tables.tables import OF_ARCHIVES, TableOptions
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 NAME = "distdgl"
-#: Where a part names its graph of GraphBolt, in several versions of DGL.
-_GRAPHBOLT = ("part_graph_graphbolt", "gb_part_graph")
+#: Where a part names its graph: that of DGL, and that of GraphBolt in two versions.
+_GRAPHS = ("part_graph", "part_graph_graphbolt", "gb_part_graph")
 _KEYS = ("num_parts", "node_map", "edge_map", "part-0")
 #: The types of a graph that has one of each.
 _ONE_TYPE, _ONE_RELATION = "_N", ("_N", "_E", "_N")
@@ -51,6 +54,13 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
     )
     parts = [_Part(folder, book, number, starts) for number in range(count)]
     nodes = {kind: _joined_rows([each.node_rows(kind) for each in parts], kind) for kind in starts}
+    named = dict(tables.rename)
+    refuse_unknown(book_path, named, list(dict.fromkeys(name for of_type in nodes.values() for name in of_type)))
+    told = meanings(folder, reporter)
+    for kind, rows in nodes.items():
+        free = {old: new for old, new in told.get(kind, {}).items() if new not in named.values()}
+        found = joined_columns(rows, free | named)
+        nodes[kind] = {name: one.astype(bool) if name.endswith("_mask") else one for name, one in found.items()}
     for kind, ranges in starts.items():
         nodes[kind]["num_nodes"] = int(np.diff(ranges).sum())
     edges = {}
@@ -65,7 +75,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         for of_type in nodes.values():
             of_type.pop("n_id", None)  # ids within the types, which are not distinct
         arrays = joined(str(book_path), nodes, edges, reporter)
-    raw = graph_of(InMemory(str(book_path), arrays), tables, reporter)
+    raw = graph_of(InMemory(str(book_path), arrays), replace(tables, rename=()), reporter)
     raw.parts = np.concatenate([np.repeat(np.arange(count), np.diff(ranges)[:, 0]) for ranges in starts.values()])
     raw.source = str(book.get("graph_name", book_path.stem))
     return raw
@@ -129,14 +139,12 @@ class _Part:
     def __init__(self, folder: Path, book: Mapping[str, Any], number: int, starts: Mapping[str, np.ndarray]) -> None:
         self.number, self._starts = number, starts
         files = book.get(f"part-{number}", {})
-        graphbolt = next((files[name] for name in _GRAPHBOLT if name in files), None)
-        if "part_graph" not in files and graphbolt is None:
+        name = next((name for name in _GRAPHS if name in files and (folder / files[name]).exists()), None)
+        name = name or next((name for name in _GRAPHS if name in files), None)
+        if name is None:
             raise FormatError(f"{folder}: part {number} has no part_graph, such as part{number}/graph.dgl")
-        self._graph: StoredGraph
-        if "part_graph" in files and (graphbolt is None or (folder / files["part_graph"]).exists()):
-            self._graph = read_graph(folder / files["part_graph"])
-        else:
-            self._graph = read_sampling_graph(folder / graphbolt)
+        reader = read_graph if name == _GRAPHS[0] else read_sampling_graph
+        self._graph: StoredGraph = reader(folder / files[name])
         self._node_data, self._edge_data = (
             read_tensors(folder / files[name]) if name in files else {} for name in ("node_feats", "edge_feats")
         )
@@ -163,7 +171,7 @@ class _Part:
         for name, found in rows.items():
             if count is not None and len(found) != count:
                 raise FormatError(f"part {self.number}: {kind}/{name} has {len(found)} rows, expected {count}")
-        return {name: found.astype(bool) if name.endswith("_mask") else found for name, found in rows.items()}
+        return rows
 
     def edges(self, numbers: np.ndarray, relation: tuple[str, str, str]) -> np.ndarray:
         """int64 (2, E): a relation's own edges in the order of their numbers, between nodes numbered within types."""

@@ -32,7 +32,7 @@ _STANDING_IN = {
 
 
 def read_sampling_graph(path: Path) -> StoredGraph:
-    """The graph of a part. edges: "_ID" where edge ids were stored, and "type" with several types. Raises FormatError."""
+    """The graph of a part; its edges have "_ID" where ids were stored, and "type" of several. Raises FormatError."""
     found = load_torch_file(path, _STANDING_IN, "; convert the folder with DGL's partition_graph(use_graphbolt=False)")
     try:
         held = found._c_csc_graph.held

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Fields of `TableOptions` that tables beside a graph are described by, and those of archives.
 OF_TABLES = ("features", "labels", "splits", "node_types", "rows")
-OF_ARCHIVES = ("ignore", "split_column")
+OF_ARCHIVES = ("ignore", "rename", "split_column")
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class TableOptions:
         node_ids: a file with the id of each row, for tables without a column of ids.
         heading: whether the edge list has one; None to recognise it.
         ignore: arrays of an .npz to leave out.
+        rename: (old, new) names of its arrays.
         split_column: the split, if masks have a column for each of several.
         rows: one of `row_keys.ROWS`.
     """
@@ -54,6 +55,7 @@ class TableOptions:
     node_ids: Path | None = None
     heading: bool | None = None
     ignore: tuple[str, ...] = ()
+    rename: tuple[tuple[str, str], ...] = ()
     split_column: int | None = None
     edge_features: Path | tuple[str, ...] | None = None
     rows: str = AUTO
