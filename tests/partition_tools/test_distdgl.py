@@ -174,7 +174,7 @@ def test_arrays_of_an_archive_are_renamed(tmp_path):
     arrays = {"edge_index": np.array([[0, 1], [1, 2]]), "x": np.eye(3), "venue": np.arange(3), "y": np.zeros(3)}
     np.savez(tmp_path / "g.npz", **arrays)
     words = ["import", str(tmp_path / "g.npz"), "-o", str(tmp_path / "g.h5"), "--ignore", "old", "--rename"]
-    assert main([*words, "venue=y"]) == 1
+    assert main([*words, "venue=y"]) == 2
     assert main([*words, "y=old,venue=y"]) == 0
     with GraphFile(tmp_path / "g.h5") as file:
         np.testing.assert_array_equal(file.read("nodes/labels"), [0, 1, 2])
