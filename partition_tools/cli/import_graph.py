@@ -18,6 +18,7 @@ from partition_tools.graph.writing import summary, write_with_bar
 from partition_tools.readers.datasets import listing, named
 from partition_tools.readers.datasets.dataset import Dataset, Reader
 from partition_tools.readers.formats import SOURCES, guess
+from partition_tools.readers.tables.packed import refuse_packed
 from partition_tools.readers.tables.row_keys import AUTO, ROWS
 from partition_tools.readers.tables.tables import TableOptions
 from partition_tools.readers.tables.text import check_readable_twice
@@ -324,6 +325,7 @@ def import_graph(  # noqa: PLR0913 - callers name them
     check_outputs({"-o": output}, _files_read(inputs, tables), force)
     for each in _files_read(inputs, tables):
         check_readable_twice(Path(each))
+        refuse_packed(Path(each))
     with claimed(output):
         if known is None:
             name = _format(path, format)

@@ -86,6 +86,7 @@ def graph_of(archive: Arrays, tables: TableOptions, reporter: Reporter) -> RawGr
     else:
         raise FormatError(
             f"{path} has neither edge_index nor src and dst; it has {', '.join(archive.files) or 'nothing'}"
+            "; --rename OLD=NEW gives arrays the names that are read"
         )
     labels, features = get(*LABELS), _features(path, get)
     members = {name: get(name) for name in names if split_of(name)}

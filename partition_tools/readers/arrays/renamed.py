@@ -15,7 +15,9 @@ def refuse_unknown(what: object, names: Mapping[str, str], there: Sequence[str])
         if old not in there:
             raise FormatError(f"{what} has no array {old} to --rename; it has {', '.join(there)}")
         if new in there and new not in names:
-            raise FormatError(f"{what} holds {new}, and {old} cannot have its name; rename both: --rename {new}=other,{old}={new}")
+            raise FormatError(
+                f"{what} holds {new}, and {old} cannot have its name; rename both: --rename {new}=other,{old}={new}"
+            )
 
 
 class Renamed:
