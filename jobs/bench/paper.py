@@ -67,8 +67,6 @@ def why_not(section, listed, options):
         return listed["reason"]
     if options.only and section.name not in options.only:
         return "not asked for (--only)"
-    if options.quick and "quick" not in listed:
-        return "it has no quick form"
     missing = [name for name in listed.get("inputs", ()) if not (options.inputs / name).exists()]
     if missing and not options.quick:
         return f"{', '.join(missing)} not in {options.inputs} (--inputs)"
@@ -187,13 +185,8 @@ def summary(rows, listed, options):
     """Write summary.csv and summary.md: what was made, and all rows of the page that were not."""
     write_csv(options.out / "summary.csv", rows)
     lines = [f"# {TITLE}\n", f"{time.strftime('%Y-%m-%d %H:%M')}; {options.machine}"]
-    lines += (
-        [
-            "**Quick: graphs and repetitions are smaller, small graphs stand in for data sets, so no figure is one of the page.**"
-        ]
-        if options.quick
-        else []
-    )
+    if options.quick:
+        lines.append("**Quick: graphs and repetitions are smaller, and small graphs stand in for data sets.**")
     lines += ["", markdown(rows), "## Rows that were not made again\n"]
     for row in rows:
         gone = [row["reason"]] if row["state"] != "made" else listed[row["section"]].get("not_made", [])
@@ -225,7 +218,7 @@ def main():
     if options.list:
         for section in pages:
             state = listed["sections"][section.name]
-            kind = state.get("reason") or ("also --quick" if "quick" in state else "not --quick")
+            kind = state.get("reason") or "made by commands, also with --quick"
             print(f"{section.name:45} {len(section.tables)} tables  {kind}")
         return 0
     options.out = options.out.resolve()
