@@ -6,6 +6,7 @@ import lzma
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from hpcgnn.errors import FormatError, GraphError
 from partition_tools.cli.import_graph import import_graph
@@ -49,7 +50,10 @@ def test_a_table_with_decimal_commas_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
-        ({"x": np.eye(5)[:4, :3]}, "features have 4 rows, expected one for each of the 5 nodes that labels and masks have"),
+        (
+            {"x": np.eye(5)[:4, :3]},
+            "features have 4 rows, expected one for each of the 5 nodes that labels and masks have",
+        ),
         ({"x": np.ones((2, 5))}, "turn them: features.T"),
         ({"edge_index": np.array([[1, 2], [2, 5]])}, "they seem to count from 1: subtract 1"),
         ({"edges": None}, "neither edge_index.*--rename OLD=NEW"),
@@ -63,3 +67,32 @@ def test_arrays_are_refused_by_what_is_wrong(tmp_path, changed, expected):
     np.savez(tmp_path / "g.npz", **arrays)
     with pytest.raises((FormatError, GraphError), match=expected):
         import_graph(tmp_path / "g.npz", tmp_path / "g.h5")
+
+
+def test_archives_of_matrices(tmp_path):
+    """adj_ and attr_ in CSR form, as Shchur et al. publish their data sets, are the graph of plain arrays."""
+    weights = np.array([1.0, 2.0, 1.0])
+    csr = sparse.csr_matrix((weights, ([0, 0, 2], [1, 2, 1])), (3, 3))
+    x = sparse.csr_matrix(np.array([[0, 1.5], [2, 0], [0, 0]]))
+    for name, of in (("weighted", csr), ("plain", (csr > 0).astype(float))):
+        parts = {
+            f"{what}_{part}": getattr(matrix, part)
+            for what, matrix in (("adj", of), ("attr", x))
+            for part in ("indptr", "indices", "data", "shape")
+        }
+        np.savez(tmp_path / f"{name}.npz", **parts, labels=np.arange(3))
+        given = {"edge_weight": weights} if name == "weighted" else {}
+        np.savez(tmp_path / "e.npz", edge_index=[[0, 0, 2], [1, 2, 1]], x=x.toarray(), y=np.arange(3), **given)
+        found, expected = (
+            import_graph(tmp_path / f"{each}.npz", tmp_path / f"{each}-{name}.h5") for each in (name, "e")
+        )
+        for part in ("indptr", "indices", "weight"):
+            np.testing.assert_array_equal(getattr(found.edges, part), getattr(expected.edges, part))
+        dense = sparse.csr_matrix(
+            (found.features.data, found.features.indices, found.features.indptr), (3, 2)
+        ).toarray()
+        np.testing.assert_array_equal(dense, expected.features[0:3])
+        np.testing.assert_array_equal(found.labels, expected.labels)
+    np.savez(tmp_path / "bad.npz", **parts | {"adj_shape": (3, 2)})
+    with pytest.raises(FormatError, match="a square matrix by rows, got 3 rows, 2 columns, 3 entries"):
+        import_graph(tmp_path / "bad.npz", tmp_path / "bad.h5")
