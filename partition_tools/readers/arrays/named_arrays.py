@@ -122,6 +122,7 @@ def graph_of(archive: Arrays, tables: TableOptions, reporter: Reporter) -> RawGr
     if ids is not None:
         ids = _ids(path, ids, "n_id" not in used)
     masks = [array for name, array in members.items() if meaning_of(name)[1] == "mask" or array.dtype == bool]
+    check_turned(features, (labels, node_type, *masks))
     n = _count_nodes(src, dst, features, (labels, node_type, ids, *masks), num_nodes, reporter)
     return RawGraph(
         src=src,
@@ -218,8 +219,6 @@ def _count_nodes(
     reporter: Reporter,
 ) -> int:
     """Stated, or the length of the first per-node array there is, or one more than the largest id."""
-    others = list(others)
-    check_turned(features, others)
     if num_nodes is not None:
         return num_nodes
     if features is not None:
