@@ -27,13 +27,18 @@ from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, row_tiles, tile_rows
 if TYPE_CHECKING:
     from hpcgnn.ops.linear_operator import LinearOperator
 
-#: Columns of the second output that are there at a time: 64 would be more memory, and as many turns with 256 as 52.
-BLOCK = 56
+#: Columns of the second output that are there at a time, and of one in 16 bits: the fewer, the less memory and the more
+#: arithmetic.
+BLOCK, NARROW_BLOCK = 56, 40
 
 
 def twice_bytes(width: int, dtype: torch.dtype) -> int:
     """Bytes of a step for a node, with a third output of this width."""
-    return 2 * BLOCK * dtype.itemsize + 2 * width * dtype.itemsize
+    return 2 * _columns(dtype) * dtype.itemsize + 2 * width * dtype.itemsize
+
+
+def _columns(kept: torch.dtype) -> int:
+    return NARROW_BLOCK if kept.itemsize == 2 else BLOCK
 
 
 @dataclass(frozen=True)
@@ -141,7 +146,8 @@ class _Columns:
         self._first_bias, self._first_weights = weights[6], [each for each in weights[7:] if each is not None]
         width = neighbour.shape[1]
         self.rows = second.operator.num_outputs
-        self.all = [slice(start, min(start + BLOCK, width)) for start in range(0, width, BLOCK)]
+        step = _columns(second.kept)
+        self.all = [slice(start, min(start + step, width)) for start in range(0, width, step)]
 
     def make(self, k: slice) -> torch.Tensor:
         """The second output's columns k after the activation: (m, k). Collective."""

@@ -55,10 +55,16 @@ def check_keep(config: Config, spec: ModelSpec) -> None:
             f"(--keep-input), --norm none, --jumping none and no --residual; got --model {spec.model}, --norm "
             f"{spec.norm}, --jumping {spec.jumping}; use --keep int8, or exact"
         )
-    able = traits.codes and spec.jumping != "max" and (asked in REMAKING or config.run.precision != "mixed")
+    able = (
+        traits.codes
+        and not spec.edge_features
+        and spec.jumping != "max"
+        and (asked in REMAKING or config.run.precision != "mixed")
+    )
     if not able or not Selection(config).schedule.exact_epochs:
         raise ConfigError.on_all(
-            f"--keep {asked}: expected --model gcn, sage with the mean, gin or gat without features of edges, "
+            f"--keep {asked}: expected --model gcn, sage with the mean, gin, or gat, gatv2 or transformer without "
+            "features of edges, "
             "no --jumping max, --precision fp32 or fp64 (remade, least: or mixed), and --schedule sar; got --model "
             f"{spec.model}, --aggregator {spec.aggregator}, --jumping {spec.jumping}, --precision "
             f"{config.run.precision}, --schedule {config.schedule.schedule}; use --keep exact"
