@@ -65,12 +65,13 @@ def test_mixed(comm, graphs, layers, keep):
 
 @pytest.mark.ranks(2)
 def test_memory(comm, session_path):
-    """A step has the second output, and neither the first nor its gradient."""
+    """A step has the second output, and neither the first nor its gradient; with `least` not the second either."""
     graph = make_graphs(comm, session_path, nodes=6_000)["undirected"]
-    configs = [configure(graph, model="sage", hidden=256, keep=keep) for keep in ("exact", "remade", "int8")]
-    (exact, own), (remade, _), (coded, _) = (taken(comm, config) for config in configs)
+    configs = [configure(graph, model="sage", hidden=256, keep=keep) for keep in ("exact", "remade", "int8", "least")]
+    (exact, own), (remade, _), (coded, _), (least, _) = (taken(comm, config) for config in configs)
     assert exact - remade >= own * 4 * (256 - 64) - 2**19
     assert remade == coded
+    assert remade - least >= own * 4 * (256 - 2 * 56) - 2**19
 
 
 @pytest.mark.ranks(2)
