@@ -43,7 +43,8 @@ class LayerTraits:
         input_in_tiles: the layer reads a constant input some rows at a time (ConstantRows).
         drops_bias: the layer has `drop_bias`.
         activation: operator class of the activation that the layer applies to a Handover, or None.
-        codes: the gradients are linear in what the layer keeps of numbers, apart from zeros and signs (`--keep int8`).
+        codes: the gradients are linear in what the layer keeps of numbers, apart from zeros and signs, or smooth
+            (`--keep int8`).
         remakes: the layer can make its output of constants again for the gradient (ops/remade.py).
         takes_handover: the layer below may hand its output over (ops/handover.py).
     """

@@ -14,19 +14,21 @@ class Constants(dict[str, Any]):
     The ledger books the traffic of a computation as `input`.
 
     Attributes:
-        trim: called after each computation, to release the source of the features.
+        trims: called after each computation, to release the source of the features, and memory that training would cut
+            into pieces.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__()
         self._ledger = ledger
-        self.trim: Callable[[], object] = lambda: None
+        self.trims: list[Callable[[], object]] = []
 
     def __call__(self, name: str, compute: Callable[[], torch.Tensor]) -> torch.Tensor:
         if name not in self:
             with torch.no_grad(), self._ledger.booked_as("input"):
                 self[name] = compute()
-            self.trim()
+            for trim in self.trims:
+                trim()
         return self[name]
 
     def named(self, suffix: str) -> Callable[[str, Callable[[], torch.Tensor]], torch.Tensor]:

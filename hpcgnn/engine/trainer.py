@@ -64,7 +64,7 @@ class Trainer:
             self.model = MODELS[plan.spec.model].build(plan.spec)
             self.views = make_views(local, plan, self.model, comm, buffers, learns, part)
             if self.views.in_place is not None:
-                self.constants.trim = self.views.in_place.trim
+                self.constants.trims.append(self.views.in_place.trim)
             self.local, self.plan = self.views.local, plan.deciding(self.views.in_place is not None)
             trained_on, schedule = self.views.trained_on, SCHEDULES[config.schedule.schedule]
             self.schedule = schedule.build(trained_on, comm, buffers, config, self.random)

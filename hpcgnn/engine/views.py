@@ -124,6 +124,7 @@ class Views:
         """(the Graph of evaluation, the Graph of training). halo: of the schedule; changing: input columns that change
         from step to step.
         """
+        constants.trims.append(buffers.arena.trim)
         verbs = comm.total, random, constants, buffers.arena
         exact = halo if self.subgraph is None else FullHalo(self.local, comm, buffers)
         whole = Graph(self.local, exact, *verbs, changing)

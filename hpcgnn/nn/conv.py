@@ -18,6 +18,7 @@ from hpcgnn.ops.draws import Purpose
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.operators import Linear
 from hpcgnn.ops.remade import First, convolve_remade
+from hpcgnn.ops.remade_twice import Above, convolve_remade_twice
 from hpcgnn.traits import LayerTraits
 
 #: (W_n (d_in, d_out), W_s (d_in, d_out) or None, b (d_out,) or None).
@@ -166,27 +167,49 @@ class LinearConv(Conv):
         parts: list[Part] = [(aggregate, neighbour, Purpose.DROPOUT_AGGREGATE)]
         return parts if own is None else [*parts, (x, own, Purpose.DROPOUT)]
 
-    def of_constants(self, above: "LinearConv", first: Inputs, graph: Graph, p: float) -> torch.Tensor | None:
-        """The output (m, d_out) of the layer above this one, whose own output of constants is never there as a whole
-        (ops/remade.py). Collective. None where that cannot be.
+    def of_constants(
+        self, first: Inputs, above: "list[tuple[LinearConv, Graph]]", p: float
+    ) -> tuple[torch.Tensor, int] | None:
+        """The output (m, d_out) of a layer above this one, and how many are above: outputs of this layer, and of the
+        next with two above, are never there as a whole (ops/remade.py). Collective. None where that cannot be.
 
         Args:
-            above: the next layer, which applies its activation.
             first: this layer's inputs.
-            graph: of the layer above.
-            p: rate of dropout before it.
+            above: one or two layers above with their graphs, which apply their activations.
+            p: rate of dropout before them.
         """
         below, aggregate, x, p_first, scaled = first
-        dtype = above.weights()[0].dtype
-        sent, kept = self.kept or dtype, above.kept or dtype
-        operator = graph.operator(Linear(above.norm, sent))
-        wide = above.d_out > above.d_in or operator.convolution(above.d_in, above.d_out) is not Convolve
-        if wide or isinstance(aggregate, OnDisk) or isinstance(x, OnDisk):
+        if isinstance(aggregate, OnDisk) or isinstance(x, OnDisk):
             return None
-        parts = self._parts(aggregate, x)
-        constants = below.constants(parts, p_first, 0, scaled=scaled)
-        remade, weights = First(constants, graph.activation(ReluDropout, p, 1)), [weight for _, weight, _ in parts]
-        return convolve_remade(remade, self.weights()[2], weights, above.weights(), operator, (sent, kept))
+        found: list[tuple[Above, Weights]] = []
+        sent = self.kept
+        for number, (conv, graph) in enumerate(above, start=1):
+            one, sent = conv._of_remade(graph, graph.activation(ReluDropout, p, number), sent), conv.kept
+            if one is None:
+                break
+            found.append((one, conv.weights()))
+        if not found:
+            return None
+        parts, bias = self._parts(aggregate, x), self.weights()[2]
+        first_weights = [weight for _, weight, _ in parts]
+        (second, weights), *more = found
+        assert second.activation is not None, "comes before every layer above"
+        remade = First(below.constants(parts, p_first, 0, scaled=scaled), second.activation)
+        if not more:
+            types = second.sent, second.kept
+            return convolve_remade(remade, bias, first_weights, weights, second.operator, types), 1
+        ((third, of_third),) = more
+        return convolve_remade_twice(remade, second, third, bias, first_weights, (weights, of_third)), 2
+
+    def _of_remade(self, graph: Graph, activation: ReluDropout, sent: torch.dtype | None) -> Above | None:
+        """This layer above one that is made again, or None where it cannot be. sent: type of its input (None: as of
+        weights).
+        """
+        dtype = self.weights()[0].dtype
+        operator = graph.operator(Linear(self.norm, sent or dtype))
+        if self.d_out > self.d_in or operator.convolution(self.d_in, self.d_out) is not Convolve:
+            return None
+        return Above(operator, sent or dtype, self.kept or dtype, activation)
 
     def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         neighbour, own, bias = self.weights()

@@ -37,7 +37,7 @@ class GINConv(Conv):
 
     def combine(self, aggregate: torch.Tensor, x: torch.Tensor | None) -> torch.Tensor:
         assert x is not None, "this convolution uses its input"
-        return self.second(torch.relu(self.first(aggregate + (1 + self.eps) * x)))
+        return self.second(torch.relu_(self.first(aggregate + (1 + self.eps) * x)))
 
     def combine_constants(
         self,
@@ -53,12 +53,12 @@ class GINConv(Conv):
         weight = self.first.weight
         own = (1 + self.eps) * weight
         parts: list[Part] = [(aggregate, weight, Purpose.DROPOUT_AGGREGATE), (x, own, Purpose.DROPOUT)]
-        return self.second(torch.relu(graph.combine(parts, self.first.bias, p, layer, scaled=scaled)))
+        return self.second(torch.relu_(graph.combine(parts, self.first.bias, p, layer, scaled=scaled)))
 
     def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         z = x @ self.first.weight
         assert self.first.bias is not None, "nobody drops it"
-        return self.second(torch.relu(graph.aggregate(z, self.norm) + (1 + self.eps) * graph.own(z) + self.first.bias))
+        return self.second(torch.relu_(graph.aggregate(z, self.norm) + (1 + self.eps) * graph.own(z) + self.first.bias))
 
 
 MODEL = ModelEntry(stacked(GINConv), lambda spec: GINConv, LINEAR)

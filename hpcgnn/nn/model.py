@@ -19,6 +19,8 @@ UNKNOWN = LayerTraits()
 
 #: With `--keep int8` the first output of no more layers is made again: more layers keep more than two whole matrices.
 MOST_REMADE = 3
+#: How many outputs are made again, by `--keep`.
+REMAKING = {"remade": 1, "least": 2}
 
 Activation = Callable[[torch.Tensor], torch.Tensor]
 #: How a map in the end sees the outputs of layers, by `--jumping`.
@@ -102,9 +104,8 @@ class Model(nn.Module):
             return self._jumping(whole, self.jump)
         before: torch.Tensor | None = None
         # Rows, or a Handover for a layer that takes over.
-        h: Any = self._two_layers(whole) if self._remakes else None
-        done = 1 if h is None else 2
-        h = self._input_layer(whole.at(0)) if h is None else h
+        h: Any
+        h, done = (self._remade(whole) if self._remakes else None) or (self._input_layer(whole.at(0)), 1)
         conv: Any
         for layer, (conv, norm) in enumerate(zip(self.convs[done:], self.norms[done - 1 :], strict=False), start=done):
             graph = whole.at(layer)
@@ -136,13 +137,18 @@ class Model(nn.Module):
     def _remakes(self) -> bool:
         """Whether the first output is made again for the gradient, where the first input can be read so."""
         spec = self.spec
-        asked = spec.keep == "remade" or (spec.keep == "int8" and len(self.convs) <= MOST_REMADE)
+        asked = spec.keep in REMAKING or (spec.keep == "int8" and len(self.convs) <= MOST_REMADE)
         return asked and self._hand_over and traits_of(self.convs[0]).remakes and remakes(spec)
 
-    def _two_layers(self, whole: Graph) -> torch.Tensor | None:
-        """The output of the second layer, without that of the first as a whole, or None where that cannot be."""
+    def _remade(self, whole: Graph) -> tuple[torch.Tensor, int] | None:
+        """(the output of the second or third layer, how many layers these are), without those of the layers below as a
+        whole, or None where that cannot be.
+        """
         below: Any = self.convs[0]
-        return below.of_constants(self.convs[1], self._inputs(whole.at(0), below), whole.at(1), self._p)
+        count = REMAKING.get(self.spec.keep, 1)
+        above = [(conv, whole.at(layer)) for layer, conv in enumerate(self.convs[1 : 1 + count], start=1)]
+        made = below.of_constants(self._inputs(whole.at(0), below), above, self._p)
+        return None if made is None else (made[0], made[1] + 1)
 
     def _takes_over(self, conv: nn.Module) -> bool:
         """Whether a layer takes its input over with its memory (see ops/handover.py)."""

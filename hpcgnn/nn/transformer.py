@@ -27,7 +27,7 @@ class TransformerConv(nn.Module):
     is made by itself needs neither.
     """
 
-    traits = LayerTraits(input_rows="never", edge_data="features", weights=False, edge_features=True)
+    traits = LayerTraits(input_rows="never", edge_data="features", weights=False, edge_features=True, codes=True)
 
     def __init__(
         self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0

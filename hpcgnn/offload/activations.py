@@ -31,7 +31,7 @@ from hpcgnn.memory.shelf import OnDisk, Shelf
 from hpcgnn.nn.model import traits_of
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.offload.limits import Limit, Portion, portion
-from hpcgnn.offload.toy import NODES, toy_step
+from hpcgnn.offload.toy import NODES, largest_at_work, toy_step
 from hpcgnn.plan.run_plan import RunPlan
 
 log = logging.getLogger("hpcgnn")
@@ -324,8 +324,7 @@ def toy_of(plan: RunPlan) -> Toy:
     parameters = sum(p.nbytes for p in model.parameters())
     return Toy(
         per_node=-(-sum(sizes) // NODES),
-        largest=-(-max(sizes, default=0) // NODES)
-        * (1 if plan.config.model.keep == "exact" else plan.spec.dtype.itemsize),
+        largest=largest_at_work(plan.spec, max(sizes, default=0), AT_WORK),
         beside=_BESIDE + 3 * parameters,
         parameters=parameters,
         in_tiles=traits_of(model.convs[0]).constants_in_tiles,

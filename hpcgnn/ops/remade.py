@@ -64,7 +64,7 @@ def convolve_remade(
     return _Remade.apply(first, operator, types, *weights, first_bias, *first_weights)
 
 
-class _Maker:
+class Maker:
     """Makes some rows of x at a time."""
 
     def __init__(
@@ -102,61 +102,107 @@ class _Remade(torch.autograd.Function):
         ctx.weights, ctx.first_weights, ctx.first_bias = (neighbour, own), list(first_weights), first_bias
         count, width, dtype = first.constants.count, neighbour.shape[1], neighbour.dtype
         y = operator.empty_streamed(operator.num_outputs, width, types[1], transposed=True)
-        picked = _Picked(operator, neighbour.shape[0], dtype)
+        picked = Picked(operator, neighbour.shape[0], dtype)
         with contextlib.ExitStack() as files:
-            make = _Maker(first, ctx.first_weights, first_bias, files)
+            make = Maker(first, ctx.first_weights, first_bias, files)
             for start in range(0, width, BLOCK):
                 k = slice(start, min(start + BLOCK, width))
                 of_columns = neighbour[:, k], None if own is None else own[:, k], None if bias is None else bias[k]
                 z = operator.empty_streamed(count, k.stop - k.start, types[0])
-                _write_columns(y[:, k], z, make, picked, operator, of_columns)
+                write_columns(y[:, k], z, make, picked, operator, of_columns)
                 del z  # its memory is the next one's
         return y
 
     @staticmethod
     def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        first, operator, (neighbour, own), gy = ctx.first, ctx.operator, ctx.weights, in_rows(gy)
-        g_neighbour, g_own = torch.zeros_like(neighbour), None if own is None else torch.zeros_like(own)
-        g_bias = torch.zeros_like(neighbour[0]) if ctx.has_bias else None
-        g_first_bias = None if ctx.first_bias is None else torch.zeros_like(ctx.first_bias)
-        g_first = [torch.zeros_like(weight) for weight in ctx.first_weights]
-        wider = gy.element_size() > ctx.sent.itemsize
-        sent = operator.empty_streamed(*gy.shape, ctx.sent, transposed=True).copy_(gy) if wider else gy
-        parts = operator.parts(sent, transposed=True)
-        arena, dtype = operator.arena, neighbour.dtype
-        picked, gradients = _Picked(operator, neighbour.shape[0], dtype), Cast(arena, gy, dtype)
-        shape = _tile(first.constants.count, neighbour.shape[0])
-        spare, apart = _of(arena, shape, dtype), _of(arena, shape, dtype) if picked.some else None
-        if g_bias is not None:
-            for rows in row_tiles(len(gy)):
-                kernels.bias_gradient(g_bias, gradients.read(gy[rows]))
-        with contextlib.ExitStack() as files:
-            make = _Maker(first, ctx.first_weights, ctx.first_bias, files)
-            for rows, t in (tile for part in parts for tile in part.tiles()):
-                x = make(rows)
-                gx = spare[: len(x)]
-                kernels.project_backward(gx, g_neighbour, x, t, neighbour)
-                if own is not None and g_own is not None:  # both or none
-                    mine, chosen = picked(rows, x)
-                    g = gradients.read(gy[mine])
-                    if apart is None or picked.places is None:  # likewise
-                        kernels.project_backward(gx, g_own, chosen, g, own, add=True)
-                    else:
-                        kernels.project_backward(apart[: len(chosen)], g_own, chosen, g, own)
-                        kernels.add_rows(gx, picked.places, apart[: len(chosen)], distinct=True)
-                first.activation.gradient(gx, x, out=gx)
-                summed = g_first_bias  # once
-                for part, g_weight, weight in zip(make.parts, g_first, ctx.first_weights, strict=True):
-                    kernels.project_backward(None, g_weight, part, gx, weight, y_sums=summed)
-                    summed = None
-        return None, None, None, g_neighbour, g_own, g_bias, g_first_bias, *g_first
+        into = Gradients.of(ctx.weights, ctx.has_bias, ctx.first_weights, ctx.first_bias)
+        weights = ctx.first_weights, ctx.first_bias, ctx.weights
+        pass_back(ctx.first, ctx.operator, ctx.sent, in_rows(gy), weights, into)
+        return None, None, None, into.neighbour, into.own, into.bias, into.first_bias, *into.first
 
 
-def _write_columns(
+@dataclass(frozen=True)
+class Gradients:
+    """Where gradients of the weights are added to: as `convolve_remade` has the weights."""
+
+    neighbour: torch.Tensor
+    own: torch.Tensor | None
+    bias: torch.Tensor | None
+    first: list[torch.Tensor]
+    first_bias: torch.Tensor | None
+
+    @staticmethod
+    def of(
+        weights: tuple[torch.Tensor, torch.Tensor | None],
+        has_bias: bool,
+        first: list[torch.Tensor],
+        first_bias: torch.Tensor | None,
+    ) -> "Gradients":
+        """Zeros."""
+        neighbour, own = weights
+        return Gradients(
+            neighbour.new_zeros(neighbour.shape),
+            None if own is None else own.new_zeros(own.shape),
+            torch.zeros_like(neighbour[0]) if has_bias else None,
+            [torch.zeros_like(weight) for weight in first],
+            None if first_bias is None else torch.zeros_like(first_bias),
+        )
+
+
+def pass_back(
+    first: First,
+    operator: "LinearOperator",
+    narrowest: torch.dtype,
+    gy: torch.Tensor,
+    weights: tuple[list[torch.Tensor], torch.Tensor | None, tuple[torch.Tensor, torch.Tensor | None]],
+    into: Gradients,
+) -> None:
+    """Add the gradients of all weights for that of the second output, gy (m, d_out). Collective.
+
+    Args:
+        first, operator: as of `convolve_remade`.
+        narrowest: dtype of what is sent.
+        gy: rows contiguous.
+        weights: (W_k, b of the first convolution, (W_n, W_s)).
+        into: where to add.
+    """
+    first_weights, first_bias, (neighbour, own) = weights
+    wider = gy.element_size() > narrowest.itemsize
+    sent = operator.empty_streamed(len(gy), gy.shape[1], narrowest, transposed=True).copy_(gy) if wider else gy
+    parts = operator.parts(sent, transposed=True)
+    arena, dtype = operator.arena, neighbour.dtype
+    picked, gradients = Picked(operator, neighbour.shape[0], dtype), Cast(arena, gy, dtype)
+    shape = _tile(first.constants.count, neighbour.shape[0])
+    spare, apart = _of(arena, shape, dtype), _of(arena, shape, dtype) if picked.some else None
+    if into.bias is not None:
+        for rows in row_tiles(len(gy)):
+            kernels.bias_gradient(into.bias, gradients.read(gy[rows]))
+    with contextlib.ExitStack() as files:
+        make = Maker(first, first_weights, first_bias, files)
+        for rows, t in (tile for part in parts for tile in part.tiles()):
+            x = make(rows)
+            gx = spare[: len(x)]
+            kernels.project_backward(gx, into.neighbour, x, t, neighbour)
+            if own is not None and into.own is not None:  # both or none
+                mine, chosen = picked(rows, x)
+                g = gradients.read(gy[mine])
+                if apart is None or picked.places is None:  # likewise
+                    kernels.project_backward(gx, into.own, chosen, g, own, add=True)
+                else:
+                    kernels.project_backward(apart[: len(chosen)], into.own, chosen, g, own)
+                    kernels.add_rows(gx, picked.places, apart[: len(chosen)], distinct=True)
+            first.activation.gradient(gx, x, out=gx)
+            summed = into.first_bias  # once
+            for part, g_weight, weight in zip(make.parts, into.first, first_weights, strict=True):
+                kernels.project_backward(None, g_weight, part, gx, weight, y_sums=summed)
+                summed = None
+
+
+def write_columns(
     y: torch.Tensor,
     z: torch.Tensor,
-    make: _Maker,
-    picked: "_Picked",
+    make: Maker,
+    picked: "Picked",
     operator: "LinearOperator",
     weights: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None],
 ) -> None:
@@ -180,7 +226,7 @@ def _write_columns(
             torch.add(sums, bias, out=y[rows])
 
 
-class _Picked:
+class Picked:
     """The rows of a tile of x that an operator computes."""
 
     def __init__(self, operator: "LinearOperator", width: int, dtype: torch.dtype) -> None:

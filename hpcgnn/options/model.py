@@ -72,8 +72,9 @@ class ModelConfig:
         "format of what layers keep for the gradient",
         details="int8: kept inputs, outputs and projections are rounded at random, in blocks of 256 columns with a "
         "scale each. The forward pass is unchanged, and gradients are right in the mean. remade: the first layer's "
-        "output is made again from the kept aggregate. int8 does that too with up to 3 layers.",
-        choices=("exact", "remade", "int8"),
+        "output is made again from the kept aggregate. int8 does that too with up to 3 layers. least: the second "
+        "layer's output is made again as well, with its messages.",
+        choices=("exact", "remade", "least", "int8"),
         needs={"layers": AtLeast(2), "jumping": ("cat",)},
         strict=True,
         on_resume="same",

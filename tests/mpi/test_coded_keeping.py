@@ -21,8 +21,12 @@ CASES = {
     "gin": {"model": "gin", "dropout": 0.3},
     "gin, layer norm": {"model": "gin", "norm": "layer", "jumping": "cat"},
     "gat": {"model": "gat", "heads": 2, "dropout": 0.3, "attention_dropout": 0.2},
+    "gatv2": {"model": "gatv2", "heads": 2, "dropout": 0.3, "attention_dropout": 0.2},
+    "transformer": {"model": "transformer", "heads": 2, "norm": "layer"},
     "gat, averaged": {"model": "gat", "heads": 2, "out_heads": 2, "norm": "layer"},
 }
+# Its LeakyReLU is of sums of two rounded rows, and rounding moves some across 0.
+LARGEST = {"gatv2": 0.1}
 
 
 @pytest.fixture(scope="module")
@@ -58,12 +62,12 @@ def test_right_in_the_mean(comm, graph, name):
         errors.append(found - wanted)
         sizes.append(wanted.norm())
     errors, size = torch.stack(errors), torch.stack(sizes).mean()
-    assert 0 < errors.norm(dim=1).max() < 0.02 * size
+    assert 0 < errors.norm(dim=1).max() < LARGEST.get(name, 0.02) * size
     by_chance = (errors.var(0).sum() / DRAWS).sqrt()
     assert errors.mean(0).norm() < 1.5 * by_chance
 
 
-@pytest.mark.parametrize("name", ["sage", "gcn, pruned", "gin", "gat"])
+@pytest.mark.parametrize("name", ["sage", "gcn, pruned", "gin", "gat", "gatv2"])
 def test_the_same_draws_on_any_number_of_ranks(comm, graph, name):
     """In fp64 rounding of sums moves no number across a level: one rank alone has the same gradient."""
     options = {"precision": "fp64", "prune": "none"}

@@ -14,6 +14,9 @@ CASES = {
     "sage, two layers": {"model": "sage", "layers": 2, "dropout": 0.4},
     "gcn": {"model": "gcn", "input_dropout": "aggregate", "dropout": 0.3},
     "sage, tiny buffer": {"model": "sage", "halo_buffer": 0.01},
+    "sage, four layers": {"model": "sage", "layers": 4, "dropout": 0.4, "keep": "least"},
+    "sage, least": {"model": "sage", "dropout": 0.4, "keep": "least"},
+    "gcn, least, tiny buffer": {"model": "gcn", "keep": "least", "halo_buffer": 0.01},
     "gcn, fewest rows": {"model": "gcn", "halo": "least"},
 }
 CASES = {f"{name}, {prune}": {**case, "prune": prune} for name, case in CASES.items() for prune in ("none", "auto")}
@@ -30,16 +33,15 @@ def graphs(comm, session_path):
 
 
 ALL = [(name, kind) for name in CASES for kind in ("undirected", "directed multi-label")]
-ALL += [(f"{name}, none", kind) for name in ("sage", "gcn") for kind in ("star", "random")]
+ALL += [(f"{name}, none", kind) for name in ("sage", "gcn", "sage, least") for kind in ("star", "random")]
 
 
 @pytest.mark.parametrize("name, kind", ALL)
 def test_the_same_numbers(comm, graphs, name, kind):
     """Loss, evaluation and gradients, in fp64; 100 columns take two turns."""
-    options = {"hidden": 100, "precision": "fp64", "keep_input": "always", **CASES[name]}
-    exact, remade = (
-        build_trainer(comm, configure(graphs[kind], keep=k, **options), MAPS[kind]) for k in ("exact", "remade")
-    )
+    options = {"hidden": 100, "precision": "fp64", "keep_input": "always", "keep": "remade", **CASES[name]}
+    configs = [configure(graphs[kind], **{**options, **more}) for more in ({"keep": "exact"}, {})]
+    exact, remade = (build_trainer(comm, config, MAPS[kind]) for config in configs)
     assert any(exact.views.shares) == ("auto" in name)
     for epoch in (0, 1):
         (loss, wanted), (same, found) = gradient(exact, epoch), gradient(remade, epoch)
@@ -51,11 +53,11 @@ def test_the_same_numbers(comm, graphs, name, kind):
 
 
 @pytest.mark.ranks(2)
-@pytest.mark.parametrize("layers", [2, 3])
-def test_mixed(comm, graphs, layers):
+@pytest.mark.parametrize("layers, keep", [(2, "remade"), (3, "remade"), (3, "least")])
+def test_mixed(comm, graphs, layers, keep):
     """Within the rounding of bfloat16."""
     options = {"model": "sage", "layers": layers, "hidden": 100, "precision": "mixed"}
-    configs = [configure(graphs["undirected"], keep=keep, **options) for keep in ("exact", "remade")]
+    configs = [configure(graphs["undirected"], keep=each, **options) for each in ("exact", keep)]
     (loss, wanted), (near, found) = (gradient(build_trainer(comm, config, "metis"), 0) for config in configs)
     assert abs(loss - near) < 2**-8 * loss
     assert (found - wanted).norm() < 2**-6 * wanted.norm()
@@ -63,12 +65,13 @@ def test_mixed(comm, graphs, layers):
 
 @pytest.mark.ranks(2)
 def test_memory(comm, session_path):
-    """A step has the second output, and neither the first nor its gradient."""
+    """A step has the second output, and neither the first nor its gradient; with `least` not the second either."""
     graph = make_graphs(comm, session_path, nodes=6_000)["undirected"]
-    configs = [configure(graph, model="sage", hidden=256, keep=keep) for keep in ("exact", "remade", "int8")]
-    (exact, own), (remade, _), (coded, _) = (taken(comm, config) for config in configs)
+    configs = [configure(graph, model="sage", hidden=256, keep=keep) for keep in ("exact", "remade", "int8", "least")]
+    (exact, own), (remade, _), (coded, _), (least, _) = (taken(comm, config) for config in configs)
     assert exact - remade >= own * 4 * (256 - 64) - 2**19
     assert remade == coded
+    assert remade - least >= own * 4 * (256 - 2 * 56) - 2**19
 
 
 @pytest.mark.ranks(2)

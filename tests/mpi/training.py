@@ -105,7 +105,7 @@ def outputs_and_gradients(trainer, graph):
     summed gradients in the parameters. Collective.
     """
     mine = trainer.model(graph)
-    share = trainer.objective.local_loss(mine)
+    share = trainer.objective.local_loss(mine.view_as(mine))  # which stay as they are
     share.backward()
     trainer.schedule.sync.reduce(trainer.gradients.flat)
     return (
