@@ -31,7 +31,6 @@ from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.traits import LayerTraits
 
-
 _SLOPE = 0.2
 
 
