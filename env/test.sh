@@ -97,7 +97,8 @@ third() {
     part python -m pytest tests/faults "$@" || code=$?
     parallel 3 "$@" || code=$?
     heading "three nodes of two ranks"
-    over 6 tests/mpi/test_node_buffers.py -k small "$@" || code=$?
+    over 6 tests/mpi/test_node_buffers.py tests/mpi/test_in_place_layers.py tests/mpi/test_estimated_nodes.py \
+        -k "small or layers and star or odd and directed and dealt" "$@" || code=$?
     # A library of the other family: tags, threads and progress differ, and so does the launcher. Small files of messages, and whole jobs.
     time bash env/test-mpi.sh openmpi --ranks 2 --tests communicator,opening,stream,tma,curves,resume,evaluate -- \
         -k "$one_kind" "$@" || code=$?

@@ -1,6 +1,7 @@
 """How every command starts on a graph: compare ranks, open the file, choose the map, plan, probe, load the share."""
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -22,12 +23,14 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.opening import open_graph
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.offload.activations import Toy, toy_of
-from hpcgnn.offload.features import shelving
+from hpcgnn.offload.features import fits, shelving
 from hpcgnn.offload.limits import Limit, memory_limit
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.run_plan import RunPlan, plan
 from hpcgnn.tasks.link_training import link_split
 from hpcgnn.tasks.registry import task_traits
+
+log = logging.getLogger("hpcgnn")
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,16 @@ class BringUp:
             clusters=self.learns and decided.schedule.by_shares,
         )
 
+    def plan_on(self, local: LocalGraph) -> RunPlan:
+        """The plan for a loaded share: --intra-node auto is messages where scratch files may be needed. Collective."""
+        decided, limit = self.plan, self.limit
+        if limit is None or not decided.may_read_in_place:
+            return decided
+        if fits(decided, self.probe, limit, self.learns, self.session.comm, local):
+            return decided
+        log.info("--intra-node auto: messages; this job may need scratch files, and shared memory never goes there")
+        return decided.deciding(False)
+
 
 @contextlib.contextmanager
 def bring_up(
@@ -131,14 +144,29 @@ def bring_up(
     with opened(config, comm, needs_labels, adapt=adapt) as (config, graph):
         with comm.together("planning the run"):
             decided = plan(config, graph.file.meta, comm.size, learns)
-        if config.schedule.intra_node == "auto" and decided.in_place and not _maps_memory(comm):
-            decided = decided.changed(intra_node="messages")
+        if config.schedule.intra_node == "auto" and not _may_read_in_place(decided, comm):
+            decided = decided.deciding(False)
         decided = decided.on(graph.map_name if graph.map_name not in MADE_MAPS else "", session.threads)
         agree(comm, facts_of_graph(graph.file.meta, graph.map_name, graph.clusters, decided.spec))
         with comm.together("trying the model on a toy graph"):
             probe, limit = toy_of(decided), memory_limit(decided.config, session)
         buffers = make_buffers(max(probe.row_bytes, row_bytes(decided)), decided.config)
         yield BringUp(session, graph, decided, probe, limit, buffers, learns)
+
+
+def _may_read_in_place(decided: RunPlan, comm: Communicator) -> bool:
+    """Whether it can pay that ranks of a node read each other's rows in place: there are several nodes, and several
+    ranks on one of them. Logs what else is in the way. Collective.
+    """
+    memory = comm.node_memory()
+    if memory is None or max(comm.allgather_object(len(memory.ranks))) in (1, comm.size):
+        return False
+    if not decided.may_read_in_place:
+        log.info("--intra-node auto: messages; --schedule, --task, --memory, --keep or --edge-dropout needs them")
+    elif not _maps_memory(comm):
+        log.info("--intra-node auto: messages; the ranks of a node cannot map each other's memory")
+        return False
+    return decided.may_read_in_place
 
 
 def _maps_memory(comm: Communicator) -> bool:

@@ -13,7 +13,7 @@ from hpcgnn.comm.launch.launcher import job_end_time
 from hpcgnn.config import Config
 from hpcgnn.engine.matmul import bf16_instructions
 from hpcgnn.engine.trainer import Trainer
-from hpcgnn.exchange.plan import HaloPlan
+from hpcgnn.engine.views import Crossing
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
@@ -70,13 +70,12 @@ def log_start(ready: BringUp) -> None:
         )
 
 
-def log_trainer(trainer: Trainer, quality: dict[str, Any], of_ranks: HaloPlan | None) -> None:
+def log_trainer(trainer: Trainer, quality: dict[str, Any]) -> None:
     """Log the model, its messages, and the nodes that training sees. Collective.
 
     Args:
         trainer: the trainer.
         quality: the facts of `partition_quality`.
-        of_ranks: the plan of messages between ranks if --intra-node was to choose, else None.
     """
     local, comm, model = trainer.local, trainer.comm, trainer.model
     if quality["imbalance_nodes"] > IMBALANCE_WARNING:
@@ -86,8 +85,8 @@ def log_trainer(trainer: Trainer, quality: dict[str, Any], of_ranks: HaloPlan | 
             quality["imbalance_nodes"],
             IMBALANCE_WARNING,
         )
-    if of_ranks is not None and comm.size > 1:
-        log.info("--intra-node auto: %s", _on_nodes(trainer, of_ranks))
+    if trainer.views.crossing is not None:
+        log.info("--intra-node auto: %s", _on_nodes(trainer, trainer.views.crossing))
     log.info(
         "%s: %s parameters; halo %s rows%s in %d rounds; run directory %s",
         trainer.plan.spec.model,
@@ -106,21 +105,21 @@ def log_trainer(trainer: Trainer, quality: dict[str, Any], of_ranks: HaloPlan | 
         log.info("pruned: of %s rows the layers compute %s in training", f"{local.num_nodes:,}", in_turn(rows))
 
 
-def _on_nodes(trainer: Trainer, of_ranks: HaloPlan) -> str:
-    """What --intra-node auto came to, and why. Collective. of_ranks: the plan of messages between ranks."""
-    if not trainer.plan.in_place:
+def _on_nodes(trainer: Trainer, counts: Crossing) -> str:
+    """What --intra-node auto came to, and why. Collective. counts: those that decided it."""
+    plan = trainer.local.inward.plan
+    nodes = f"{plan.size} nodes"
+    if not counts.saved:
         return (
-            "messages; --schedule, --task, --memory, --edge-dropout or --comm needs rows of ranks one by one, or ranks "
-            "of a node cannot map each other's memory"
+            f"messages; as many rows of ranks cross between nodes ({counts.of_ranks:,}) as would for whole nodes "
+            f"({counts.of_nodes:,}), but for a twentieth"
         )
-    if trainer.views.in_place is None:
-        return "messages; every node has one rank"
-    near, now = trainer.views.in_place.ranks, trainer.local.inward.plan
-    needed = sum(int(rows) for k, rows in enumerate(of_ranks.receive_counts) if of_ranks.source(k + 1) not in near)
-    rows, less = trainer.comm.total(torch.tensor([needed, now.num_halo * (now.peers.place == 0)]), "plan").tolist()
+    less = int(trainer.comm.total(torch.tensor([plan.num_halo * (plan.peers.place == 0)]), "plan"))
+    sent = "" if plan.sending.sums is None else f", {less:,} with sums,"
     return (
-        f"shared, {'with' if huge_pages() else 'without'} huge pages of shared memory: in an exchange {less:,} rows or "
-        f"sums cross between {now.size} nodes, {less / now.size:,.0f} into a node, where ranks would need {rows:,} rows"
+        f"shared, {'with' if huge_pages() else 'without'} huge pages of shared memory: in an exchange "
+        f"{counts.of_nodes:,} rows{sent} cross between {nodes}, {less / plan.size:,.0f} into a node, where ranks would "
+        f"need {counts.of_ranks:,} rows"
     )
 
 

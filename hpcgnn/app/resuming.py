@@ -22,7 +22,7 @@ from hpcgnn.tasks.registry import task_traits
 _NOT_COMPARED = ("run_dir", "resume", "plugin")
 # Options that belong to the machine of the training, not to the model, and options that the graph file sets again.
 _OF_THE_MACHINE = ("threads", "spare_core")
-_NOT_KEPT = (*_OF_THE_MACHINE, "partition", "assignment", "comm", "task", "loss")
+_NOT_KEPT = (*_OF_THE_MACHINE, "partition", "assignment", "comm", "intra_node", "task", "loss")
 _RULES = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
 
 
@@ -53,6 +53,7 @@ def options_to_continue(given: Mapping[str, Any], rank_counts: Sequence[int] | N
     saved = {name: value for name, value in read_toml(path).items() if name not in _OF_THE_MACHINE}
     saved.setdefault("halo", "rows")  # all that runs of earlier versions sent
     saved.setdefault("initial_weights", "glorot")  # all that they began with
+    saved.setdefault("intra_node", "messages")  # all that they had
     if saved.get("plugin") and path.with_name(COPY).exists():  # runs of earlier versions have no copy
         saved["plugin"] = str(path.with_name(COPY))  # the directory may have been moved
     if not _has_map({**saved, **given}, rank_counts or [expected_ranks()[1]]):

@@ -42,7 +42,7 @@ def train(config: Config, session: Session, remarks: Iterable[str] = (), notes: 
     stop.set_deadline(job_end_time(), config.run.stop_before)
     config = config.replace(run_dir=comm.broadcast_object(config.run.run_dir or _default_run_dir(config, comm)))
     with contextlib.ExitStack() as stack:
-        ready, asked = stack.enter_context(bring_up(config, session)), config.schedule.intra_node
+        ready = stack.enter_context(bring_up(config, session))
         learned_features.check_transport(ready.plan.spec, comm)
         config, run_dir = ready.plan.config, None
         with comm.together("opening the run directory"):
@@ -54,28 +54,26 @@ def train(config: Config, session: Session, remarks: Iterable[str] = (), notes: 
                 stack.enter_context(contextlib.closing(run_dir))
                 log_options(config, notes, warnings)
         comm.show_heartbeats(config.run.run_dir)
-        return _train(ready, plugins, run_dir, stop, asked == "auto")
+        return _train(ready, plugins, run_dir, stop)
 
 
-def _train(ready: BringUp, plugins: Plugins, run_dir: RunDir | None, stop: StopRequest, chose: bool) -> int:
-    """chose: whether --intra-node left it to the plan how ranks of a node exchange rows."""
-    config, comm, started = ready.plan.config, ready.session.comm, time.perf_counter()
+def _train(ready: BringUp, plugins: Plugins, run_dir: RunDir | None, stop: StopRequest) -> int:
+    comm, started = ready.session.comm, time.perf_counter()
     log_start(ready)
     watch = combined(each.watch for each in plugins if each.watch is not None)
     local = ready.load(watch)
     check_weights(local, ready.plan.spec, comm)
     quality = partition_quality(local, ready.graph.map_name, comm)
     plugins.loaded()
-    trainer = Trainer(local, ready.plan, comm, ready.buffers, make_plugins, watch)
+    trainer = Trainer(local, ready.plan_on(local), comm, ready.buffers, make_plugins, watch)
+    config = trainer.plan.config
     for plugin in plugins:
         trainer.plugins.add(plugin)
     check_splits(trainer.evaluator.counts, config, comm.rank, trainer.evaluator.task.judged)
-    messages = local.inward.plan if chose else None
     del local  # the trainer has its own
     trim_heap()
     progress, best_state = resume(trainer, run_dir, ready.graph.file.meta)
-    log_trainer(trainer, quality, messages)
-    del messages
+    log_trainer(trainer, quality)
     hold_within(trainer, ready.probe, config, ready.session, ready.limit)
     seconds_loading, begun = time.perf_counter() - started, progress.epoch
     with stop.of_ctrl_c(speaks=comm.rank == 0), trainer.plugins.run(trainer):

@@ -54,7 +54,7 @@ class Trainer:
         """make_plugins: makes the optional behaviour (plugins/registry.py). watch: gets the phases (clock.py). learns:
         whether anything is trained; if not, the graph needs no labels. part: makes the part that training sees.
         """
-        config, self.plan, self.comm, self.buffers = plan.config, plan, comm, buffers
+        config, self.comm, self.buffers = plan.config, comm, buffers
         task = TRAINING[config.task.task]
         self.clock, self.random = Clock(watch, comm.heartbeat, Tally(comm.ledger)), Randomness(config.run.seed)
         self.constants = Constants(comm.ledger)
@@ -65,7 +65,7 @@ class Trainer:
             self.views = make_views(local, plan, self.model, comm, buffers, learns, part)
             if self.views.in_place is not None:
                 self.constants.trim = self.views.in_place.trim
-            self.local = self.views.local
+            self.local, self.plan = self.views.local, plan.deciding(self.views.in_place is not None)
             trained_on, schedule = self.views.trained_on, SCHEDULES[config.schedule.schedule]
             self.schedule = schedule.build(trained_on, comm, buffers, config, self.random)
             self.schedule.sync.extend(self.model)

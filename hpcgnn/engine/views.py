@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 
@@ -10,10 +10,11 @@ from hpcgnn.comm import Communicator
 from hpcgnn.engine.constants import Constants
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.node_rows import NodeRows
+from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.transforms.inductive import training_subgraph
 from hpcgnn.graph.transforms.pruning import WORTHWHILE, prune, training_nodes
-from hpcgnn.graph.transforms.vertex_cover import least_rows
+from hpcgnn.graph.transforms.vertex_cover import least_rows, saves
 from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import traits_of
@@ -21,6 +22,27 @@ from hpcgnn.ops.draws import Randomness
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.schedules.base import HaloPolicy, PrunableHalo
 from hpcgnn.schedules.full_halo import FullHalo
+
+
+class Crossing(NamedTuple):
+    """Rows that cross between nodes in an exchange: where ranks send each other rows, and where nodes do."""
+
+    of_ranks: int
+    of_nodes: int
+
+    @classmethod
+    def of(cls, ranks: HaloPlan, nodes: HaloPlan, comm: Communicator) -> "Crossing":
+        """Count them. Collective. ranks, nodes: the plans of all rows, for ranks and for nodes."""
+        near = nodes.peers.ranks
+        needed = sum(int(rows) for k, rows in enumerate(ranks.receive_counts) if ranks.source(k + 1) not in near)
+        # All ranks of a node have the plan of the node.
+        counts = torch.tensor([needed, nodes.num_halo * (nodes.peers.place == 0)])
+        return cls(*comm.total(counts, "plan").tolist())
+
+    @property
+    def saved(self) -> bool:
+        """Whether nodes send so much less that it is worth it."""
+        return saves(self.of_ranks, self.of_nodes)
 
 
 class TrainingPart:
@@ -37,10 +59,20 @@ class TrainingPart:
     def read_in_place(self, views: "Views", plan: RunPlan, comm: Communicator, buffers: HaloBuffers) -> None:
         """Let the share read rows of ranks of the same node in place."""
         memory = comm.node_memory()
-        if memory is None or max(comm.allgather_object(len(memory.ranks))) == 1:
-            return  # where each node has one rank, all is sent
-        rows = NodeRows(memory)
-        views.share_rows(rows, buffers, lambda graph: within_node(graph, rows, comm, plan.returns, plan.narrows))
+        most = 1 if memory is None else max(comm.allgather_object(len(memory.ranks)))
+        if memory is None or most == 1 or (plan.may_read_in_place and most == comm.size):
+            return  # all is sent where each node has one rank; and unasked, where nothing crosses between nodes
+        rows, whole = NodeRows(memory), views.local
+        read = within_node(whole, rows, comm, plan.returns, plan.narrows)
+        if plan.may_read_in_place:
+            views.crossing = Crossing.of(whole.inward.plan, read.inward.plan, comm)
+            if not views.crossing.saved:
+                return
+
+        def make(graph: LocalGraph) -> LocalGraph:
+            return read if graph is whole else within_node(graph, rows, comm, plan.returns, plan.narrows)
+
+        views.share_rows(rows, buffers, make)
 
 
 @dataclass
@@ -53,6 +85,7 @@ class Views:
         shares: the part that each layer computes in training, None for all; [] if no layer is pruned.
         nodes: the training nodes alone, for a model without neighbours, or None.
         in_place: rows of other ranks of the node that are read in place, or None.
+        crossing: the counts that decided it (--intra-node auto), or None.
     """
 
     local: LocalGraph
@@ -60,6 +93,7 @@ class Views:
     shares: list[LocalGraph | None] = field(default_factory=list)
     nodes: LocalGraph | None = None
     in_place: NodeRows | None = None
+    crossing: "Crossing | None" = None
 
     @property
     def trained_on(self) -> LocalGraph:
@@ -145,7 +179,7 @@ def make_views(
         views.subgraph = part.subgraph(local, comm)
     elif learns and plan.prunes:
         views.shares = part.shares(local, model, comm)
-    if comm.size > 1 and plan.in_place:
+    if comm.size > 1 and (plan.in_place or plan.may_read_in_place):
         part.read_in_place(views, plan, comm, buffers)
     if comm.size > 1 and plan.halo != "rows":
         always = plan.halo == "least"

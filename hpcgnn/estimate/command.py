@@ -25,6 +25,7 @@ from hpcgnn.estimate.results import Place, as_values, draw, size_in_words, table
 from hpcgnn.estimate.seconds import seconds
 from hpcgnn.estimate.trial.offloading import within, within_table
 from hpcgnn.graphfile.storage import GraphFile, replacing
+from hpcgnn.listing import in_turn
 from hpcgnn.memory.resident import file_bytes, resident_bytes
 from hpcgnn.options.memory_size import said_memory
 from hpcgnn.output_files import check_outputs
@@ -180,13 +181,14 @@ def _remarks(
 def _of_nodes(rows: list[dict[str, Any]], config: Config, place: Place) -> Iterator[str]:
     """What nodes send each other."""
     counted = [row for row in rows if row["sent_by_nodes"] and row["nodes"] > 1]
-    if config.schedule.intra_node != "messages" and not counted:
+    in_place = [row["ranks"] for row in counted if row["intra_node"] == "shared"]
+    if config.schedule.intra_node == "shared" and not counted:
         yield (
             "as --intra-node messages: ranks of a node send each other their rows in these figures; of a file and a "
             "model whose rows can be read in place, --ranks-per-node N counts what nodes send"
         )
-    if config.schedule.intra_node == "shared" and counted:
-        yield f"--intra-node shared, {place.ranks_per_node} ranks on a node: only nodes send"
+    if in_place:
+        yield f"--intra-node shared on {in_turn(in_place)} ranks, {place.ranks_per_node} on a node: only nodes send"
     for row in counted:
         sent = row["sent_by_nodes"]
         yield (

@@ -74,6 +74,7 @@ def as_values(
         "node_bytes": on_node,
         "fits": None if place.memory is None else on_node <= (1 - SPARE) * place.memory,
         "halo_bytes_per_epoch": sum(int(each.bytes.sum()) for each in forecast.halo.values()),
+        "intra_node": forecast.experiment.config.schedule.intra_node,
         "sent_by_nodes": _sent_by_nodes(forecast, place.ranks_per_node),
         "halo_messages_per_epoch": sum(int(each.messages.sum()) for each in forecast.halo.values()),
         "allreduce_bytes_per_epoch": ranks * forecast.others.get("allreduce", (0, 0))[1],

@@ -22,7 +22,7 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.kernels import RowScores
+from hpcgnn.kernels import RowMessages, RowScores
 from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import initialise
 from hpcgnn.nn.model import traits_of
@@ -219,7 +219,7 @@ class TrainingGraph(Graph):
         edge: torch.Tensor | None = None,
         dropout: float = 0.0,
         layer: int = 0,
-        scores: RowScores | None = None,
+        scores: RowScores | RowMessages | None = None,
     ) -> torch.Tensor:
         """See `Graph.propagate`."""
         if traits_of(getattr(message, "__self__", None)).self_loops == "add" and not self._loaded.stated:

@@ -22,6 +22,7 @@ from .extreme import gather_largest, gather_matching
 from .library import describe, watched
 from .loss import cross_entropy
 from .masking import dropout, dropout_entries, kept_scale
+from .messages import RowMessages, message_backward, message_forward, reduces_messages
 from .narrowing import narrow, widen
 from .products import multiply
 from .projection import Elu, one_pass, project, project_backward
@@ -37,6 +38,7 @@ __all__ = [
     "Columns",
     "Elu",
     "Gathering",
+    "RowMessages",
     "RowScores",
     "add_rows",
     "attend_backward",
@@ -62,6 +64,8 @@ __all__ = [
     "gather_matching",
     "kept_scale",
     "least_cover",
+    "message_backward",
+    "message_forward",
     "multiply",
     "narrow",
     "norm_columns",
@@ -72,6 +76,7 @@ __all__ = [
     "project",
     "project_backward",
     "random_words",
+    "reduces_messages",
     "relu_gradient",
     "score_backward",
     "score_forward",

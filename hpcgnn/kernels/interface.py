@@ -103,6 +103,8 @@ BLOCK_FAULTS = {_CONSTANTS["HG_VALID"]: ""} | {
 EDGE_ENDS = _codes("rows_are_destinations", "rows_are_sources", "rows_are_either")
 #: {how attention's scores are made of whole rows: code}.
 SCORES = {"sum": _CONSTANTS["HG_SCORE_SUM"], "product": _CONSTANTS["HG_SCORE_PRODUCT"]}
+#: {how messages are reduced: code}.
+REDUCTIONS = {"sum": _CONSTANTS["HG_REDUCE_SUM"], "moments": _CONSTANTS["HG_REDUCE_MOMENTS"]}
 SUMMED_ROWS, SUMMED_SHARES = _CONSTANTS["HG_SUMMED_ROWS"], _CONSTANTS["HG_SUMMED_SHARES"]
 FLOAT_PRODUCTS, ROUNDED_PRODUCTS = _CONSTANTS["HG_FLOAT_PRODUCTS"], _CONSTANTS["HG_ROUNDED_PRODUCTS"]
 

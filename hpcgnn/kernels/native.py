@@ -27,6 +27,7 @@ from .interface import (
     pointer,
     rows_of,
 )
+from .messages_native import NativeMessages
 
 #: Of the library; returns whether it had no memory.
 Function = Callable[..., int]
@@ -42,7 +43,7 @@ def _may_round() -> bool:
     return torch.get_float32_matmul_precision() == "medium"
 
 
-class Native(NativeBatchNorm):
+class Native(NativeBatchNorm, NativeMessages):
     """The functions of `reference.py`, compiled, on one vector path."""
 
     def __init__(

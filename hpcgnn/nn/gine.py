@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from hpcgnn.errors import GraphError
+from hpcgnn.kernels import RowMessages
 from hpcgnn.nn.entry import STACK, ModelEntry, stacked
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
@@ -40,7 +41,9 @@ class GINEConv(nn.Module):
         return torch.relu(source + self.edge(edge))
 
     def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
-        total = graph.propagate(self.message, "sum", x_src=x, edge=graph.edge_features)
+        edge = graph.edge_features
+        how = RowMessages(relu=True, weight=self.edge.weight, bias=self.edge.bias, edge=edge)
+        total = graph.propagate(self.message, "sum", x_src=x, edge=edge, scores=how)
         return self.second(torch.relu(self.first(total + (1 + self.eps) * x)))
 
 

@@ -18,7 +18,7 @@ from hpcgnn.errors import GraphError
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.split import EdgeList
-from hpcgnn.kernels import RowScores
+from hpcgnn.kernels import RowMessages, RowScores
 from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.ops.activation_dropout import EluDropout, ReluDropout
@@ -30,6 +30,7 @@ from hpcgnn.ops.dropout import Drop, dropout, dropped_means, dropped_rows
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Made, Messages, Operator, Relational
 from hpcgnn.ops.propagate import Rule
+from hpcgnn.ops.row_messages import RowReduction
 from hpcgnn.ops.row_tiles import sum_type
 from hpcgnn.ops.scored_attention import ScoredAttention
 from hpcgnn.ops.sparse import sparse_product
@@ -317,7 +318,7 @@ class Graph:
         edge: torch.Tensor | None = None,
         dropout: float = 0.0,
         layer: int = 0,
-        scores: RowScores | None = None,
+        scores: RowScores | RowMessages | None = None,
     ) -> torch.Tensor:
         """Reduce the messages of each owned node's in-edges to (n_p, F). Differentiable, collective.
 
@@ -336,7 +337,8 @@ class Graph:
             edge: (E_p, …), rows of the in-edges.
             dropout: rate of dropped softmax weights, drawn by epoch, layer, edge and head, independent of the ranks.
             layer: number of the layer.
-            scores: how the logits follow from whole rows. Where the kernels can do that, `message` is not called.
+            scores: how the logits follow from whole rows, or the messages from a source's row and the edge's features.
+                Where the kernels can do that, `message` is not called.
 
         Raises:
             ValueError: an argument does not fit.
@@ -350,7 +352,9 @@ class Graph:
                 f"own nodes, got {len(edge)}"
             )
         x_src, operator = _dense(x_src), self.operator(Messages())
-        if scores is not None and x_dst is not None and edge is None and kernels.scores_rows(x_src, x_dst):
+        if isinstance(scores, RowMessages) and kernels.reduces_messages(x_src):
+            return RowReduction(operator)(rule, scores, x_src)
+        if isinstance(scores, RowScores) and x_dst is not None and edge is None and kernels.scores_rows(x_src, x_dst):
             return ScoredAttention(operator)(rule, scores, x_src, x_dst)
         return operator(rule, x_src, x_dst, edge)
 

@@ -12,14 +12,14 @@ from functools import partial
 import torch
 from torch import nn
 
+from hpcgnn.kernels import RowMessages
 from hpcgnn.nn.entry import STACK, ModelEntry, stacked
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.ops.row_messages import MOMENTS
 from hpcgnn.traits import LayerTraits
-
-AGGREGATORS = ("mean", "max", "min", "std")
 
 
 class PNAConv(nn.Module):
@@ -30,7 +30,7 @@ class PNAConv(nn.Module):
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None, edge_features: int = 0) -> None:
         super().__init__()
         self.edge = Linear(edge_features, d_in, bias=False, dtype=dtype) if edge_features else None
-        wide = len(AGGREGATORS) * d_in
+        wide = len(MOMENTS) * d_in
         summed = d_in + 3 * wide  # PyG has one map of all of these
         self.own = Linear(d_in, d_out, dtype=dtype, fan_in=summed)
         self.scaled = nn.ModuleList(Linear(wide, d_out, False, dtype, fan_in=summed) for _ in range(3))
@@ -45,7 +45,8 @@ class PNAConv(nn.Module):
 
     def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
         edge = None if self.edge is None else graph.edge_features
-        aggregate = graph.propagate(self.message, AGGREGATORS, x_src=x, edge=edge)
+        how = RowMessages(moments=True, weight=None if self.edge is None else self.edge.weight, edge=edge)
+        aggregate = graph.propagate(self.message, MOMENTS, x_src=x, edge=edge, scores=how)
         average = graph.constant("mean log degree", lambda: graph.total(_size(graph).sum()) / graph.num_nodes)
         relative = (_size(graph) / average.clamp(min=1e-12)).to(aggregate.dtype).unsqueeze(1)
         plain, amplified, attenuated = (linear(aggregate) for linear in self.scaled)

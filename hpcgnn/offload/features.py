@@ -25,7 +25,7 @@ from hpcgnn.graph.transforms.filtering import FilteredSize
 from hpcgnn.graph.transforms.pruning import pruned_size
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.memory.scratch import REQUEST, THREADS, Scratch
-from hpcgnn.memory.shelf import Shelf
+from hpcgnn.memory.shelf import OnDisk, Shelf
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.offload.activations import (
     AT_WORK,
@@ -146,14 +146,11 @@ def _shelve(
     columns: int,
 ) -> Shelf | None:
     config, spec, rows = plan.config, plan.spec, local.num_owned
-    sees = learns and plan.prunes and not config.data.inductive
+    sees = _sees_shares(plan, learns)
     sizes, kept = bytes_on_disk(spec, rows, columns), toy.per_node * rows if learns else 0
-    lasting = resident_bytes() + toy.beside + rows * _OF_NODE + int(config.schedule.halo_buffer * 2**20)
-    lasting += 2 * toy.parameters  # parameters and gradients, both not allocated yet
-    at_work = AT_WORK * toy.largest * rows
+    lasting, at_work = _lasting(plan, toy, rows), AT_WORK * toy.largest * rows
     if not limit.said:
-        # Shares of layers have each edge at most once in each direction.
-        most = lasting + at_work + kept + sum(sizes) + sees * 4 * toy.pruning[1] * local.inward.structure_nbytes
+        most = lasting + at_work + kept + sum(sizes) + _most_pruned(sees, toy, local)
         if portion(limit, comm, most).fits:
             return None
     pruned = pruned_size(local, *toy.pruning, spec.keeps_input, comm) if sees else FilteredSize(0, 0)
@@ -179,6 +176,35 @@ def _shelve(
         check_space(folder, written, limit.ranks)
     log.info("memory: the features%s are on disk, in %s", " and their aggregate" if aggregate else "", folder)
     return replace(shelf, columns=min(width, columns), results=bool(aggregate))
+
+
+def fits(plan: RunPlan, toy: Toy, limit: Limit, learns: bool, comm: Communicator, local: LocalGraph) -> bool:
+    """Whether a run surely stays within its limit without scratch files. Collective. local: the share, loaded.
+
+    Other arguments as of `shelving`.
+    """
+    if isinstance(local.features, OnDisk):
+        return False
+    rows, kept = local.num_owned, toy.per_node * local.num_owned if learns else 0
+    aggregate = bytes_on_disk(plan.spec, rows, plan.spec.d_in)[1]
+    most = _lasting(plan, toy, rows) + AT_WORK * toy.largest * rows + kept + aggregate
+    return portion(limit, comm, most + _most_pruned(_sees_shares(plan, learns), toy, local)).fits
+
+
+def _lasting(plan: RunPlan, toy: Toy, rows: int) -> int:
+    """Bytes of a rank from step to step: what is there now, and what is not allocated yet but for its features."""
+    buffers = int(plan.config.schedule.halo_buffer * 2**20)
+    return resident_bytes() + toy.beside + rows * _OF_NODE + buffers + 2 * toy.parameters  # and their gradients
+
+
+def _sees_shares(plan: RunPlan, learns: bool) -> bool:
+    """Whether layers may see parts of the graph."""
+    return learns and plan.prunes and not plan.config.data.inductive
+
+
+def _most_pruned(sees: bool, toy: Toy, local: LocalGraph) -> int:
+    """The most bytes of these parts: they have each edge at most once in each direction."""
+    return sees * 4 * toy.pruning[1] * local.inward.structure_nbytes
 
 
 def _check_pruned(limit: Limit, comm: Communicator, lasting: int, at_work: int, pruned: FilteredSize) -> None:

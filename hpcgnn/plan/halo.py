@@ -56,11 +56,9 @@ def reads_in_place(config: Config, spec: ModelSpec) -> bool:
 
 
 def intra_node_of(config: Config, spec: ModelSpec) -> str:
-    """'messages' or 'shared', of --intra-node."""
+    """'messages' or 'shared', of --intra-node; 'auto' where rows could be read in place, and counts decide."""
     asked = config.schedule.intra_node
-    if asked != "auto":
-        return asked
-    return "shared" if reads_in_place(config, spec) else "messages"
+    return "messages" if asked == "auto" and not reads_in_place(config, spec) else asked
 
 
 def check_halo(config: Config, spec: ModelSpec) -> None:

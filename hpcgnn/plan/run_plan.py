@@ -27,12 +27,13 @@ class RunPlan:
     """The decisions of a run.
 
     Attributes:
-        config: the configuration, with the task, the metric, the loss, the self loops and --intra-node decided.
+        config: the configuration, with the task, the metric, the loss and the self loops decided.
         spec: the ModelSpec.
         halo: 'rows', 'auto' (sums where they are fewer) or 'least'.
         sends_features: rows of the features themselves are exchanged, as sums where these are fewer.
         prunes: layers may compute some of their rows only in training.
         in_place: ranks of a node read each other's rows in place.
+        may_read_in_place: they do if that saves enough between nodes (--intra-node auto): see `deciding`.
         reads_edges: layers read features of edges.
     """
 
@@ -42,6 +43,7 @@ class RunPlan:
     sends_features: bool
     prunes: bool
     in_place: bool
+    may_read_in_place: bool
     reads_edges: bool
 
     @classmethod
@@ -54,6 +56,7 @@ class RunPlan:
             sends_features=features_travel(config, spec),
             prunes=prunes(config),
             in_place=config.schedule.intra_node == "shared",
+            may_read_in_place=config.schedule.intra_node == "auto",
             reads_edges=MODELS[spec.model].reads_edges(spec),
         )
 
@@ -75,6 +78,12 @@ class RunPlan:
     def changed(self, **options: Any) -> "RunPlan":
         """The plan of the same model with other options, by their flat names."""
         return RunPlan.of(self.config.replace(**options), self.spec)
+
+    def deciding(self, in_place: bool) -> "RunPlan":
+        """The same plan, where --intra-node auto has come to a decision; any other plan as it is."""
+        if not self.may_read_in_place:
+            return self
+        return self.changed(intra_node="shared" if in_place else "messages")
 
     @property
     def rehearsed(self) -> "RunPlan":

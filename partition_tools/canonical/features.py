@@ -28,19 +28,25 @@ def slabs(array: Rows) -> Iterator[np.ndarray]:
 
 
 def check_turned(features: Rows | Csr | None, others: Iterable[np.ndarray | None], what: str = "features") -> None:
-    """Raise GraphError for features (F, n): dense ones whose columns, and not rows, are as many as labels or masks.
+    """Raise GraphError for dense features with another number of rows than labels or masks, such as (F, n).
 
     others: arrays with a value for each node, or None.
     """
     if features is None or isinstance(features, Csr) or len(features.shape) != 2:
         return
     rows, columns = features.shape
+    others = list(others)
     for other in others:
         if other is not None and other.ndim and rows != len(other) == columns:
             raise GraphError(
                 f"{what} of shape ({rows}, {columns}): expected a row for each of the {columns} nodes that labels and "
                 "masks have; turn them: features.T"
             )
+    lengths = {len(other) for other in others if other is not None and other.ndim}
+    if len(lengths) == 1 and (nodes := lengths.pop()) != rows:
+        raise GraphError(
+            f"{what} have {rows} rows, expected one for each of the {nodes} nodes that labels and masks have"
+        )
 
 
 class RowMap:

@@ -18,6 +18,7 @@ from partition_tools.graph.writing import summary, write_with_bar
 from partition_tools.readers.datasets import listing, named
 from partition_tools.readers.datasets.dataset import Dataset, Reader
 from partition_tools.readers.formats import SOURCES, guess
+from partition_tools.readers.tables.packed import refuse_packed
 from partition_tools.readers.tables.row_keys import AUTO, ROWS
 from partition_tools.readers.tables.tables import TableOptions
 from partition_tools.readers.tables.text import check_readable_twice
@@ -145,6 +146,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="arrays to leave out, separated by commas; such as edge_label, which is refused as it would be lost",
     )
     archives.add_argument(
+        "--rename",
+        metavar="OLD=NEW",
+        type=_pairs,
+        default=(),
+        help="names of arrays, separated by commas, such as venue=label,emb=feat",
+    )
+    archives.add_argument(
         "--split-column",
         type=int,
         metavar="K",
@@ -212,6 +220,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
+
+
+def _pairs(text: str) -> tuple[tuple[str, str], ...]:
+    pairs = [tuple(part.strip() for part in pair.split("=")) for pair in text.split(",")]
+    if not all(len(pair) == 2 and all(pair) for pair in pairs):
+        raise argparse.ArgumentTypeError(f"expected OLD=NEW, such as venue=label, got {text}")
+    return tuple((old, new) for old, new in pairs)
 
 
 def _columns_or_file(text: str) -> Path | tuple[str, ...]:
@@ -310,6 +325,7 @@ def import_graph(  # noqa: PLR0913 - callers name them
     check_outputs({"-o": output}, _files_read(inputs, tables), force)
     for each in _files_read(inputs, tables):
         check_readable_twice(Path(each))
+        refuse_packed(Path(each))
     with claimed(output):
         if known is None:
             name = _format(path, format)

@@ -36,9 +36,11 @@ def check_endpoints(src: np.ndarray, dst: np.ndarray, num_nodes: int, before: in
             raise GraphError(f"edge {role}s must be integers, got {ids.dtype}")
         if len(ids) and (ids.min() < 0 or ids.max() >= num_nodes):
             edge = int(np.argmax((ids < 0) | (ids >= num_nodes)))
+            from_one = not before and min(src.min(), dst.min()) == 1 and max(src.max(), dst.max()) == num_nodes
             raise GraphError(
                 f"edge {before + edge} has {role} {ids[edge]}, outside the nodes 0..{num_nodes - 1}; node ids must "
                 f"be contiguous from 0 (those of arrays: numpy.unique(edge_index, return_inverse=True))"
+                f"{'; they seem to count from 1: subtract 1' if from_one else ''}"
             )
 
 

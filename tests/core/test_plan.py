@@ -96,22 +96,27 @@ def test_pairs(model, schedule):
 
 
 def test_ranks_of_a_node():
-    """--intra-node auto is shared where rows can be read in place."""
+    """--intra-node auto, the default, is left to counts where rows could be read in place, and messages elsewhere."""
     for options, expected in (
-        ({"model": "gcn"}, "messages"),  # with --memory auto, the default, as without this option
-        ({"model": "gcn", "memory": "none"}, "messages"),
-        ({"intra_node": "auto", "model": "gcn"}, "shared"),
-        ({"intra_node": "auto", "model": "gat", "memory": "none"}, "shared"),
-        ({"intra_node": "auto", "model": "gcn", "memory": "1G"}, "messages"),
-        ({"intra_node": "auto", "model": "gatv2"}, "shared"),
-        ({"intra_node": "auto", "model": "gcn", "schedule": "lazy"}, "shared"),
-        ({"intra_node": "auto", "model": "gat", "schedule": "lazy"}, "messages"),
-        ({"intra_node": "auto", "model": "gat", "schedule": "lazy", "frozen_halo": "refetch"}, "shared"),
-        ({"intra_node": "auto", "model": "gcn", "schedule": "stale"}, "messages"),
-        ({"intra_node": "auto", "model": "gcn", "edge_dropout": 0.1}, "messages"),
+        ({"model": "gcn"}, "auto"),  # with --memory auto, the default
+        ({"model": "gat", "memory": "none"}, "auto"),
+        ({"model": "gcn", "memory": "1G"}, "messages"),
+        ({"model": "gatv2"}, "auto"),
+        ({"model": "gcn", "schedule": "lazy"}, "auto"),
+        ({"model": "gat", "schedule": "lazy"}, "messages"),
+        ({"model": "gat", "schedule": "lazy", "frozen_halo": "refetch"}, "auto"),
+        ({"model": "gcn", "schedule": "stale"}, "messages"),
+        ({"model": "gcn", "edge_dropout": 0.1}, "messages"),
+        ({"model": "gcn", "intra_node": "messages"}, "messages"),
+        ({"model": "gcn", "intra_node": "shared"}, "shared"),
     ):
         decided = plan(configuration(**options), META, 4)
-        assert decided.config.schedule.intra_node == expected and decided.in_place == (expected == "shared")
+        assert decided.config.schedule.intra_node == expected
+        assert (decided.in_place, decided.may_read_in_place) == (expected == "shared", expected == "auto")
+        for in_place in (False, True):
+            settled = decided.deciding(in_place)
+            assert not settled.may_read_in_place
+            assert settled.in_place == (in_place if expected == "auto" else decided.in_place)
 
 
 def test_no_other_file_compares_names():

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 
+import numpy as np
 import pytest
 
 from .test_links import ROOT
@@ -77,3 +78,13 @@ def test_a_section_is_made_in_its_folder(tmp_path):
     summary = (tmp_path / "paper" / "summary.md").read_text()
     assert "| posting-messages | made |" in summary and "messages-hidden-behind-computing: `overlap`" in summary
     assert "* posting-messages: the figures of Open MPI" in summary
+
+
+def test_every_section_with_commands_has_a_quick_form(paper, listed, tmp_path):
+    """So that --quick tries all commands. A small graph stands in for a data set."""
+    assert all(("quick" in of_section) != ("reason" in of_section) for of_section in listed["sections"].values())
+    paper.stand_in(tmp_path / "cora.npz")
+    with np.load(tmp_path / "cora.npz") as found:
+        assert (found["train_mask"].astype(int) + found["val_mask"] + found["test_mask"] == 1).all()
+        same = found["y"][found["edge_index"]]
+        assert 0.5 < (same[0] == same[1]).mean() < 0.75 and set(found["y"]) == {0, 1, 2, 3}

@@ -97,6 +97,7 @@ def test_every_exported_function_is_in_the_interface():
 def test_compiled_and_reference_kernels_take_the_same_arguments():
     # With nothing to compare with; `convolve` makes steps of others (test_convolution.py compares it with them), and
     # `attend` is what attend_forward and others fill the arguments for (test_scores.py compares scores with torch).
+    # The general rule does in torch what `messages` does (test_messages.py).
     alone = {
         "project",
         "project_backward",
@@ -105,6 +106,7 @@ def test_compiled_and_reference_kernels_take_the_same_arguments():
         "supported_paths",
         "convolve",
         "attend",
+        "messages",
     }
     functions = {name: f for name, f in vars(reference).items() if isinstance(f, types.FunctionType) and name[0] != "_"}
     members = {name: f for kind in reversed(Native.__mro__) for name, f in vars(kind).items()}

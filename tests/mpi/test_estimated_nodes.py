@@ -4,10 +4,13 @@ and message for message.
 
 import pytest
 
+from hpcgnn.estimate.counts.sources import CountedGraph
+from hpcgnn.graphfile.storage import GraphFile
+
 from .nodes import emulated
 from .small import stored
 from .test_estimated import MAP, ODD, check, paths  # noqa: F401  (a fixture)
-from .training import configure
+from .training import build_trainer, configure
 
 pytestmark = pytest.mark.ranks(4)
 
@@ -78,5 +81,20 @@ def test_inductive(comm, paths, per_node):  # noqa: F811
 def test_odd_graphs(comm, session_path, per_node, name, map_name):
     """Ranks without nodes, nodes without edges, hubs, maps that cut nothing."""
     path = stored(comm, session_path, name)[2]
-    for halo in ("rows", "least"):
-        _check(comm, configure(path, intra_node="shared", halo=halo), map_name, per_node)
+    for options in ({"halo": "rows"}, {"halo": "least"}, {"model": "gat", "heads": 2, "halo_buffer": 0.02}):
+        _check(comm, configure(path, intra_node="shared", **options), map_name, per_node)
+
+
+@pytest.mark.parametrize("name", ["no edges", "random directed weighted"])
+def test_the_choice_is_that_of_the_run(comm, session_path, per_node, name):
+    """--intra-node auto, by the same counts."""
+    config = configure(stored(comm, session_path, name)[2])
+    trainer, made = build_trainer(comm, config, "dealt"), None
+    with comm.together("estimating", on_one=True), GraphFile(config.data.graph) as file:
+        if comm.rank == 0:
+            source = CountedGraph(file, per_node=per_node)
+            made = source.forecast(config.replace(partition="dealt"), comm.size)
+    forecast = comm.broadcast_object(made)
+    assert forecast.experiment.plan.in_place == trainer.plan.in_place == (name != "no edges")
+    if trainer.views.crossing is not None and trainer.plan.in_place:
+        assert forecast.shares.crossing == trainer.views.crossing

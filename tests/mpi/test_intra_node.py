@@ -171,6 +171,22 @@ def test_the_same_bits_again(comm, session_path, node):
         assert (first == again).all()
 
 
+def test_the_choice(comm, session_path, node):
+    """Unasked, ranks read in place where whole nodes need fewer rows of each other, and send messages elsewhere."""
+    several = 1 < max(comm.allgather_object(len(node.ranks))) < comm.size
+    for options in (CURVES["gcn"][1], CURVES["gat"][1]):
+        config = configure(make_graphs(comm, session_path)["undirected"], **options)
+        trainer = build_trainer(comm, config, "random-clusters")
+        assert (trainer.views.in_place is not None) == trainer.plan.in_place == several
+        assert trainer.plan.config.schedule.intra_node == ("shared" if several else "messages")
+        if several:
+            assert 0 < trainer.views.crossing.of_nodes < trainer.views.crossing.of_ranks
+        told = curve(comm, config.replace(intra_node="shared" if several else "messages"), "random-clusters", None, 3)
+        assert (curve(comm, config, "random-clusters", None, 3) == told).all()
+    path = small.stored(comm, session_path, "no edges")[2]
+    assert not build_trainer(comm, configure(path, model="gcn"), "dealt").plan.in_place  # nothing is to be saved
+
+
 def test_what_cannot_be_read_in_place(comm, session_path):
     path = make_graphs(comm, session_path)["undirected"]
     for options in ({"schedule": "stale"}, {"model": "gat", "schedule": "lazy"}, {"comm": "torch"}):

@@ -1,23 +1,31 @@
 """Folders that DGL itself partitioned (dgl_parts.py) become the graph that was partitioned, with its parts as a map."""
 
+import copy
 import json
+import re
 import tarfile
+from dataclasses import replace
 
 import dgl_parts
 import numpy as np
 import pytest
+import torch
 
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.storage import GraphFile
+from partition_tools.__main__ import main
 from partition_tools.cli.import_graph import import_graph
+from partition_tools.readers.tables.tables import TableOptions
+from partition_tools.workspace.progress import Reporter
 
 STRUCTURE = ("topology/indptr", "topology/indices", "edges/weight")
 
 
 @pytest.fixture
 def folder(tmp_path):
-    with tarfile.open(dgl_parts.ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
+    for path in (dgl_parts.ARCHIVE, dgl_parts.GRAPHBOLT):
+        with tarfile.open(path) as archive:
+            archive.extractall(tmp_path, filter="data")
     return tmp_path
 
 
@@ -39,8 +47,28 @@ def test_one_type(folder):
     np.testing.assert_array_equal(cluster_to_rank, [0, 1, 2])
 
 
-def test_several_types(folder):
-    import_graph(folder / "several" / "several.json", folder / "graph.h5")
+def test_graphs_of_graphbolt_without_ids_of_edges(folder):
+    """The edges are those that were partitioned. Data of edges would belong to none, and are refused."""
+    import_graph(folder / "graphbolt-one", folder / "graph.h5")
+    with GraphFile(folder / "graph.h5") as file:
+        indptr, src, number = (file.read(name) for name in (*STRUCTURE[:2], "nodes/features"))
+        labels, number = file.read("nodes/labels"), number[:, 0].astype(int)
+        assert file.cluster_map("distdgl", 3)[0].tolist() == [0, 1, 2]
+    dst = np.repeat(np.arange(dgl_parts.NODES), np.diff(indptr))
+    expected = np.stack(dgl_parts.ends(np.arange(dgl_parts.EDGES), dgl_parts.NODES, dgl_parts.NODES))
+    found = np.stack([number[src], number[dst]])
+    np.testing.assert_array_equal(found[:, np.lexsort(found)], expected[:, np.lexsort(expected)])
+    np.testing.assert_array_equal(labels, number % 3)
+    for part in range(3):
+        name = f"part{part}/edge_feat.dgl"
+        (folder / "graphbolt-one" / name).write_bytes((folder / "one" / name).read_bytes())
+    with pytest.raises(FormatError, match=r"part 0 has w of edges and no edge ids.*store_eids=True"):
+        import_graph(folder / "graphbolt-one", folder / "again.h5")
+
+
+@pytest.mark.parametrize("name", ["several", "graphbolt-several"])
+def test_several_types(folder, name):
+    import_graph(folder / name / "several.json", folder / "graph.h5")
     with GraphFile(folder / "graph.h5") as file:
         indptr, src, weight = (file.read(name) for name in STRUCTURE)
         kind, number = file.read("edges/type"), file.read("nodes/features")[:, 0].astype(int)
@@ -54,6 +82,39 @@ def test_several_types(folder):
         np.testing.assert_array_equal((number[src[those]], number[dst[those]]), expected)
         assert len(set(of_node[src[those]])) == 1
     assert set(relations) == {"paper___cites___paper", "author___writes___paper"}
+
+
+def test_names_of_graphstorm(folder):
+    """Features of a type side by side, its labels, the masks of their task; masks of edges are no masks of nodes."""
+    book, config = folder / "graphstorm", folder / "graphstorm" / "data_transform_new.json"
+    with pytest.raises(FormatError, match=r"acm\.json holds edge_train_mask, which is not read"):
+        import_graph(book, folder / "graph.h5")
+    tables = TableOptions(ignore=("edge_train_mask",))
+    data = import_graph(book, folder / "graph.h5", tables=tables)
+    of_papers = data.node_type == data.type_names["nodes"].index("paper")
+    number = data.features[:, 0].astype(int)
+    np.testing.assert_array_equal(data.features[:, 1:], np.repeat(of_papers[:, None], 2, 1))
+    np.testing.assert_array_equal(data.labels, np.where(of_papers, number % 2, -1))
+    np.testing.assert_array_equal(data.split, np.where(of_papers, number % 3 + 1, 0))
+    two = copy.deepcopy(dgl_parts.GRAPHSTORM)
+    two["nodes"][0]["labels"].append({"label_col": "size", "task_type": "regression"})
+    del two["nodes"][0]["features"][1]
+    config.write_text(json.dumps(two))
+    told = Reporter()
+    with pytest.raises(FormatError, match="train_m"):
+        import_graph(book, folder / "graph2.h5", tables=tables, reporter=told)
+    (remedy,) = re.findall(r"2 tasks \(venue, size\).* --rename (\S+)", " ".join(told.warnings))
+    assert remedy == "venue=label,train_m=train_mask,val_m=val_mask,test_m=test_mask"
+    pairs = tuple(tuple(pair.split("=")) for pair in remedy.split(","))
+    again = import_graph(book, folder / "graph3.h5", tables=replace(tables, rename=pairs), reporter=Reporter())
+    np.testing.assert_array_equal((again.labels, again.split), (data.labels, data.split))
+    assert again.features.shape[1] == 1
+    config.write_text("[]")
+    with pytest.raises(FormatError, match="as GraphStorm writes it"):
+        import_graph(book, folder / "graph4.h5")
+    config.unlink()
+    with pytest.raises(FormatError, match=r"no array nothing to --rename; it has .*label"):
+        import_graph(folder / "one", folder / "graph4.h5", tables=TableOptions(rename=(("nothing", "label"),)))
 
 
 @pytest.mark.parametrize("ends", [False, True])
@@ -94,9 +155,26 @@ def test_damage_is_one_line(folder):
     (part / "node_feat.dgl").unlink()
     with pytest.raises(FormatError, match=r"cannot read .*node_feat\.dgl"):
         import_graph(folder / "one", folder / "graph.h5")
+    part = folder / "graphbolt-one" / "part0" / "fused_csc_sampling_graph.pt"
+    part.write_bytes(part.read_bytes()[:-300])
+    with pytest.raises(FormatError, match=r"fused_csc_sampling_graph\.pt is not a readable file"):
+        import_graph(folder / "graphbolt-one", folder / "graph.h5")
+    torch.save({"indptr": torch.zeros(3)}, part)
+    with pytest.raises(FormatError, match=r"fused_csc_sampling_graph\.pt is not a FusedCSCSamplingGraph"):
+        import_graph(folder / "graphbolt-one", folder / "graph.h5")
     book = folder / "one" / "one.json"
     told = json.loads(book.read_text())
-    told["part-0"] = {"part_graph_graphbolt": "part0/fused_csc_sampling_graph.pt"}
+    del told["part-0"]["part_graph"]
     book.write_text(json.dumps(told))
-    with pytest.raises(FormatError, match="part 0 has no part_graph but a graph of GraphBolt"):
+    with pytest.raises(FormatError, match="part 0 has no part_graph, such as part0/graph.dgl"):
         import_graph(folder / "one", folder / "graph.h5")
+
+
+def test_arrays_of_an_archive_are_renamed(tmp_path):
+    arrays = {"edge_index": np.array([[0, 1], [1, 2]]), "x": np.eye(3), "venue": np.arange(3), "y": np.zeros(3)}
+    np.savez(tmp_path / "g.npz", **arrays)
+    words = ["import", str(tmp_path / "g.npz"), "-o", str(tmp_path / "g.h5"), "--ignore", "old", "--rename"]
+    assert main([*words, "venue=y"]) == 2
+    assert main([*words, "y=old,venue=y"]) == 0
+    with GraphFile(tmp_path / "g.h5") as file:
+        np.testing.assert_array_equal(file.read("nodes/labels"), [0, 1, 2])

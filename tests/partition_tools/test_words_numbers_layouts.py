@@ -91,7 +91,7 @@ def test_text_that_is_none(fails, tmp_path, name):
     (tmp_path / name).write_bytes((tmp_path / name).read_text().encode("utf-16"))
     assert "UTF-16" in fails(*run(tmp_path, "e.csv", "--labels", tmp_path / "y.csv"))
     (tmp_path / name).write_bytes(b"0;1\n1;2\n2;0\n")
-    assert "separated by ;" in fails(*run(tmp_path, "e.csv", "--labels", tmp_path / "y.csv"))
+    assert "separated by ';'" in fails(*run(tmp_path, "e.csv", "--labels", tmp_path / "y.csv"))
     (tmp_path / name).write_bytes(b"0,1\n1,\0\n2,0\n")
     assert "byte 0" in fails(*run(tmp_path, "e.csv", "--labels", tmp_path / "y.csv"))
 

@@ -52,6 +52,7 @@ class Shares:
         seen: the training subgraph (`--inductive`), or None.
         held: held-out edges and their negatives by name, see `PairCounts`.
         between: (inward, outward) between nodes, if their ranks read each other's rows in place and only these travel.
+        crossing: rows that cross between these nodes in an exchange where ranks send them, and where nodes do.
     """
 
     nodes: np.ndarray
@@ -72,6 +73,7 @@ class Shares:
     column_locality: Locality = NONE
     seen: "Shares | None" = None
     between: tuple[HaloCounts, HaloCounts] | None = None
+    crossing: tuple[int, int] = (0, 0)
     held: Mapping[str, PairCounts] = field(default_factory=dict)
 
     @property
@@ -161,8 +163,10 @@ class Counter:
             elif ranges:
                 train[rank] = np.count_nonzero(file.read("nodes/split", ranges, np.uint8) == SPLITS["train"])
         counted, back = self._travelling(inward, inward if file.meta.undirected else outward)
-        between = None
+        between, crossing = None, (0, 0)
         if self._between is not None:
+            apart = inward.counts().crossing(self._between.per_node)
+            crossing = int(apart.rows.sum()), int(into_nodes.counts().rows.sum())
             between = self._travelling(into_nodes, into_nodes if file.meta.undirected else out_of_nodes)
             between = between[0], between[0] if file.meta.undirected else between[1]
         largest = int(nodes.argmax())
@@ -180,6 +184,7 @@ class Counter:
             entry_locality=features[0],
             column_locality=features[1],
             between=between,
+            crossing=crossing,
         )
 
     def _locality(self, rank: int) -> Locality:

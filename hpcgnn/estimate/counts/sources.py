@@ -14,6 +14,7 @@ from hpcgnn.estimate.counts.shares import Counter, Shares
 from hpcgnn.estimate.forecast import Forecast, Forecaster
 from hpcgnn.estimate.trial.trial import Experiment
 from hpcgnn.graph.opening import check_trainable
+from hpcgnn.graph.transforms.vertex_cover import saves
 from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.options.link_split import GIVEN, link_shares
@@ -50,8 +51,11 @@ class CountedGraph:
         between = self._between(decided, ranks)
         if decided.in_place and between is None:
             decided = decided.changed(intra_node="messages")
+        counter, shares = self._count(decided.config, ranks, decided.halo, between)
+        decided = decided.deciding(between is not None and saves(*shares.crossing))
+        if between is not None and not decided.in_place:
+            counter, shares = self._count(decided.config, ranks, decided.halo, None)
         config, keeps_input = decided.config, decided.spec.keeps_input
-        counter, shares = self._count(config, ranks, decided.halo, between)
         given = decided.task.splits_edges and config.task.link_split == GIVEN
         compared_with = self._file.meta.negatives if given else ""
         return self._forecaster(decided, compared_with).forecast(
@@ -59,9 +63,10 @@ class CountedGraph:
         )
 
     def _between(self, decided: RunPlan, ranks: int) -> Nodes | None:
-        """The Nodes that exchange rows, where their ranks read each other's in place."""
+        """The Nodes that exchange rows, where their ranks read each other's in place, or may."""
         per_node = min(ranks, self._per_node or 1)
-        if not decided.in_place or per_node == 1:
+        pays = decided.in_place or (decided.may_read_in_place and per_node < ranks)
+        if not pays or per_node == 1:
             return None
         return Nodes(ranks, per_node, decided.returns, decided.narrows)
 
@@ -105,7 +110,7 @@ class AssumedGraph:
 
     def forecast(self, config: Config, ranks: int) -> Forecast:
         """See Source."""
-        decided = plan(config, assumed_meta(self._stats, config.task.task), ranks)
+        decided = plan(config, assumed_meta(self._stats, config.task.task), ranks).deciding(False)
         config, fewest = decided.config, decided.halo == "least"
         forecaster = self._forecaster(decided)
         shares = assumed_shares(self._stats, ranks, *self._shares, fewest)

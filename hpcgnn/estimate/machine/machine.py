@@ -26,6 +26,7 @@ LANES = 16
 AS = dict.fromkeys(("dropout_entries", "drop_edges", "random_words", "narrow", "widen", "encode", "decode"), "dropout")
 AS |= dict.fromkeys((ENTRIES, COLUMNS), "gather") | {"add_rows": "pack", "column_sums": "bias_gradient"}
 AS |= {"score_forward": "attend_forward", "score_backward": "attend_backward", "norm_columns": "normalise"}
+AS |= {"message_forward": "gather_largest", "message_backward": "gather_matching"}
 AS |= dict.fromkeys(("norm_gradient_sums", "norm_columns_gradient"), "elu_gradient")
 
 

@@ -143,7 +143,7 @@ def _experiment(options: dict[str, object], choices: Choices, classes: int = 40,
     types = 3 if Selection(config).layers.relational else 0
     plain = assumed_meta(Stats(ROWS, ROWS * max(DEGREES), features=ROWS if sparse else 128, classes=classes))
     meta = replace(plain, typed=types > 0, num_edge_types=types, sparse_features=sparse)
-    return Experiment.of(plan(config, meta, 1))
+    return Experiment.of(plan(config, meta, 1).deciding(False))
 
 
 def _prepared(experiment: Experiment, degree: int, rows: int = ROWS) -> Prepared:

@@ -33,6 +33,7 @@ class Operation(NamedTuple):
 #: Kernels whose unit is an edge, for which a row is read at random. A product's unit is a row, all others' a number.
 EDGE_KERNELS = {"gather", "gather_largest", "gather_matching", "attend_forward", "attend_backward"}
 EDGE_KERNELS |= {"attend_forward_complete", "attend_backward_complete", "score_forward", "score_backward"}
+EDGE_KERNELS |= {"message_forward", "message_backward"}
 #: Gathers along sparse features: of rows of weights for the stored entries of a node, and of gradients for a column's.
 ENTRIES, COLUMNS = "gather_entries", "gather_columns"
 EDGE_KERNELS |= {ENTRIES, COLUMNS}
@@ -110,6 +111,13 @@ def _attend_scores(name: str, arguments: tuple[Any, ...]) -> Told:
     return Operation(kind, _type(sums), sums.shape[1], heads), (len(indptr) - 1, edges)
 
 
+def _messages(name: str, arguments: tuple[Any, ...]) -> Told:
+    """messages(function, tensors, …)."""
+    function, tensors = arguments[:2]
+    x, indptr = tensors["x"], tensors["indptr"]
+    return Operation(function.removeprefix("hg_"), _type(x), x.shape[1]), (len(indptr) - 1, int(indptr[-1] - indptr[0]))
+
+
 def _multiply(name: str, arguments: tuple[Any, ...]) -> Told:
     _, x, weight = arguments[:3]
     return Operation(name, _type(x), weight.shape[1], weight.shape[0]), (len(x), 0.0)
@@ -156,6 +164,7 @@ _KERNELS: dict[str, Callable[[str, tuple[Any, ...]], Told]] = {
     "attend_forward": _attend,
     "attend_backward": _attend,
     "attend": _attend_scores,
+    "messages": _messages,
     "drop_edges": _drop_edges,
     "multiply": _multiply,
     "project": _project,

@@ -32,6 +32,7 @@ typedef struct {
     hg_task *tasks;
     hg_hub *hubs;
     int64_t num_tasks, num_chunks, num_hubs;
+    int64_t most_tasks;                 /* of a wave */
     int64_t row, edge;                  /* where the next wave starts */
     int64_t size;                       /* bytes of an element */
     int64_t partial_width;
@@ -84,6 +85,7 @@ static inline int begin_walk(hg_walk *w, int path, int num_threads, const hg_att
     w->kernels = &table->attention[a->type];
     w->size = hg_size_of(a->type);
     w->edge = a->indptr[0];
+    w->most_tasks = HG_WAVE_TASKS;
     w->partial_width = a->heads * (a->head_width + extra);
     w->num_threads = num_edges * a->heads * a->head_width < HG_SMALL_BLOCK ? 1 : num_threads;
     const int64_t each = carve(a, w->size, NULL, NULL);
@@ -126,7 +128,7 @@ static inline int next_wave(hg_walk *w, int64_t edges)
     const int64_t *indptr = a->indptr, stop = w->edge + edges;
     w->num_tasks = w->num_chunks = w->num_hubs = 0;
     w->number ^= 1;
-    while (w->row < a->num_rows && w->num_tasks < HG_WAVE_TASKS && w->edge < stop) {
+    while (w->row < a->num_rows && w->num_tasks < w->most_tasks && w->edge < stop) {
         const int64_t i = w->row, end = indptr[i + 1];
         if (end - indptr[i] > HG_HUB_EDGES) {
             if (w->num_chunks == HG_WAVE_CHUNKS)

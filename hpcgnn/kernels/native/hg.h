@@ -89,6 +89,12 @@ static inline void *hg_kept(hg_memory *memory, int64_t bytes)
     return memory->at;
 }
 
+/* The place of a block's edge among those that have features. */
+static inline int64_t hg_place(const hg_message_args *a, int64_t e)
+{
+    return a->place_bytes == 8 ? ((const int64_t *)a->places)[e] : ((const int32_t *)a->places)[e];
+}
+
 static inline int64_t hg_least(int64_t a, int64_t b)
 {
     return a < b ? a : b;

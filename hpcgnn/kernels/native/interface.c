@@ -24,9 +24,11 @@ HG_EXPORT int64_t hg_value(const char *name)
         HG_CONSTANT(HG_ROW_RANGE), HG_CONSTANT(HG_ROW_ORDER), HG_CONSTANT(HG_INDEX_RANGE),
         HG_CONSTANT(HG_ROWS_ARE_DESTINATIONS), HG_CONSTANT(HG_ROWS_ARE_SOURCES), HG_CONSTANT(HG_ROWS_ARE_EITHER),
         HG_CONSTANT(HG_SCORE_HALVES), HG_CONSTANT(HG_SCORE_SUM), HG_CONSTANT(HG_SCORE_PRODUCT),
+        HG_CONSTANT(HG_REDUCE_SUM), HG_CONSTANT(HG_REDUCE_MOMENTS),
         HG_CONSTANT(HG_SUMMED_ROWS), HG_CONSTANT(HG_SUMMED_SHARES),
         HG_STRUCTURE(hg_gather_args), HG_STRUCTURE(hg_extreme_args), HG_STRUCTURE(hg_attention_args),
         HG_STRUCTURE(hg_projection_args), HG_STRUCTURE(hg_edge_dropout_args), HG_STRUCTURE(hg_convolution_args),
+        HG_STRUCTURE(hg_message_args),
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(name, known[i].name) == 0)

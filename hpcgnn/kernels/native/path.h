@@ -45,6 +45,7 @@
 #define HG_I int32_t
 #define HG_FULL HG_F32_LANES
 #include "extreme.h"
+#include "messages.h"
 #include "attention_weights.h"
 #include "narrow.h"
 #define HG_LANES 1
@@ -71,6 +72,7 @@
 #define HG_I int64_t
 #define HG_FULL HG_F64_LANES
 #include "extreme.h"
+#include "messages.h"
 #include "attention_weights.h"
 #include "narrow.h"
 #define HG_LANES 1
@@ -102,6 +104,8 @@
     {forward_rows_##type, forward_chunk_##type, forward_merge_##type, backward_rows_##type, backward_chunk_##type,      \
      backward_merge_##type, score_rows_##type, score_chunk_##type, score_merge_##type, score_return_##type,            \
      score_add_##type}
+#define HG_MESSAGES(type)                                                                                              \
+    {message_rows_##type, message_chunk_##type, message_merge_##type, message_task_##type, message_return_##type}
 #define HG_BETWEEN_LAYERS(type) {elu_##type, elu_gradient_##type, normalise_##type, bias_gradient_##type}
 
 const hg_kernels HG_TABLE = {
@@ -112,6 +116,7 @@ const hg_kernels HG_TABLE = {
     },
     .largest = {[HG_F32] = largest_rows_f32, [HG_F64] = largest_rows_f64},
     .matching = {[HG_F32] = matching_rows_f32, [HG_F64] = matching_rows_f64},
+    .messages = {[HG_F32] = HG_MESSAGES(f32), [HG_F64] = HG_MESSAGES(f64)},
     .copy_row = {
         [HG_F32] = {[HG_F32] = copy_f32, [HG_BF16] = copy_f32_bf16},
         [HG_F64] = {[HG_F64] = copy_f64},

@@ -46,6 +46,17 @@ typedef struct {
     void (*score_add)(void *sums, const void *more, int64_t num);
 } hg_attention_kernels;
 
+/* Messages of edges, reduced by row (messages.h). memory, gradient: a row each to work in. */
+typedef struct {
+    void (*rows)(const hg_message_args *a, void *memory, int64_t first, int64_t last);
+    void (*chunk)(const hg_message_args *a, void *memory, int64_t first, int64_t last, void *partial);
+    void (*merge)(const hg_message_args *a, int64_t i, const void *partial, int64_t num);
+    void (*task)(const hg_message_args *a, void *memory, void *gradient, int64_t row, int64_t last_row, int64_t first,
+                 int64_t last, int32_t *rows, void *of_map, int64_t stride);
+    void (*back)(const hg_message_args *a, void *memory, void *gradient, const int32_t *rows, int64_t first,
+                 const int32_t *order, int64_t num);
+} hg_message_kernels;
+
 /* What is done to rows between two layers, row by row. */
 typedef struct {
     /* One row of ELU. */
@@ -102,6 +113,7 @@ struct hg_kernels {
     /* Rows [first, last) of the block; see kernels/extreme.py. */
     void (*largest[HG_COMPUTED])(const hg_extreme_args *a, int64_t first, int64_t last);
     void (*matching[HG_COMPUTED])(const hg_extreme_args *a, int64_t first, int64_t last);
+    hg_message_kernels messages[HG_COMPUTED];
     /* out[c] = scale * x[c] for one row; [x type][out type], NULL where there is no such conversion. */
     void (*copy_row[HG_TYPES][HG_TYPES])(void *out, const void *x, int64_t width, double scale);
     /* out[c] += scale * x[c] for one row. */

@@ -12,6 +12,7 @@ from hpcgnn.config import SECTION_OF, make_config
 from hpcgnn.engine.clock import unwatched
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.errors import ConfigError, HpcgnnError
+from hpcgnn.nn.plugin import load_plugin
 from hpcgnn.plugins.registry import make_plugins
 
 HEAD_WIDTH, WIDTH = 64, 256
@@ -34,6 +35,9 @@ def usual_config(graph, model, more=()):
     """The Config of the work that is compared with peers (three layers, no dropout, no evaluation), with options of
     `hpcgnn train` in `more` that override it. Raises ConfigError.
     """
+    more = list(map(str, more))
+    if "--plugin" in more:  # its models are choices of --model
+        load_plugin(more[more.index("--plugin") + 1])
     choices = registry_choices()
     options = ["--graph", graph, "--model", model, "--layers", 3, "--hidden", HEAD_WIDTH if model == "gat" else WIDTH]
     options += ["--dropout", 0, "--eval-every", 0, "--auto-partition", *more]

@@ -70,7 +70,8 @@ def refuse_unread(path: Path, unread: Sequence[str], reporter: Reporter) -> None
         raise FormatError(
             f"{path} holds {', '.join(wrong)}, which {'are' if len(wrong) > 1 else 'is'} not "
             f"read{''.join(f' ({hint})' for hint in hints)}; a graph without would mean something else: "
-            f"rename what has another name here, or leave out by intent with --ignore {','.join(wrong)}"
+            "rename what has another name here (--rename OLD=NEW), or leave out by intent with --ignore "
+            f"{','.join(wrong)}"
         )
     if unread:
         reporter.warn(f"{path}: not read: {', '.join(unread)}")

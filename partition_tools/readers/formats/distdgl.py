@@ -7,6 +7,7 @@ nodes and edges. Each node and each edge is taken from the part that owns it. Th
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,17 @@ from partition_tools.readers.arrays.graph_objects import of_dgl
 from partition_tools.readers.arrays.in_memory import InMemory
 from partition_tools.readers.arrays.joined_types import joined
 from partition_tools.readers.arrays.named_arrays import graph_of
+from partition_tools.readers.arrays.renamed import joined_columns, refuse_unknown
 from partition_tools.readers.formats.dgl_binary import StoredGraph, read_graph, read_tensors
+from partition_tools.readers.formats.graphbolt import read_sampling_graph
+from partition_tools.readers.formats.graphstorm import meanings
 from partition_tools.readers.tables.tables import OF_ARCHIVES, TableOptions
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 NAME = "distdgl"
+#: Where a part names its graph: that of DGL, and that of GraphBolt in two versions.
+_GRAPHS = ("part_graph", "part_graph_graphbolt", "gb_part_graph")
 _KEYS = ("num_parts", "node_map", "edge_map", "part-0")
 #: The types of a graph that has one of each.
 _ONE_TYPE, _ONE_RELATION = "_N", ("_N", "_E", "_N")
@@ -48,6 +54,13 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
     )
     parts = [_Part(folder, book, number, starts) for number in range(count)]
     nodes = {kind: _joined_rows([each.node_rows(kind) for each in parts], kind) for kind in starts}
+    named = dict(tables.rename)
+    refuse_unknown(book_path, named, list(dict.fromkeys(name for of_type in nodes.values() for name in of_type)))
+    told = meanings(folder, reporter)
+    for kind, rows in nodes.items():
+        free = {old: new for old, new in told.get(kind, {}).items() if new not in named.values()}
+        found = joined_columns(rows, free | named)
+        nodes[kind] = {name: one.astype(bool) if name.endswith("_mask") else one for name, one in found.items()}
     for kind, ranges in starts.items():
         nodes[kind]["num_nodes"] = int(np.diff(ranges).sum())
     edges = {}
@@ -62,7 +75,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         for of_type in nodes.values():
             of_type.pop("n_id", None)  # ids within the types, which are not distinct
         arrays = joined(str(book_path), nodes, edges, reporter)
-    raw = graph_of(InMemory(str(book_path), arrays), tables, reporter)
+    raw = graph_of(InMemory(str(book_path), arrays), replace(tables, rename=()), reporter)
     raw.parts = np.concatenate([np.repeat(np.arange(count), np.diff(ranges)[:, 0]) for ranges in starts.values()])
     raw.source = str(book.get("graph_name", book_path.stem))
     return raw
@@ -126,16 +139,17 @@ class _Part:
     def __init__(self, folder: Path, book: Mapping[str, Any], number: int, starts: Mapping[str, np.ndarray]) -> None:
         self.number, self._starts = number, starts
         files = book.get(f"part-{number}", {})
-        if "part_graph" not in files:
-            raise FormatError(
-                f"{folder}: part {number} has no part_graph{' but a graph of GraphBolt' if files else ''}; "
-                "expected graph.dgl, as DGL's partition_graph writes with use_graphbolt=False"
-            )
-        self._graph: StoredGraph = read_graph(folder / files["part_graph"])
+        name = next((name for name in _GRAPHS if name in files and (folder / files[name]).exists()), None)
+        name = name or next((name for name in _GRAPHS if name in files), None)
+        if name is None:
+            raise FormatError(f"{folder}: part {number} has no part_graph, such as part{number}/graph.dgl")
+        reader = read_graph if name == _GRAPHS[0] else read_sampling_graph
+        self._graph: StoredGraph = reader(folder / files[name])
         self._node_data, self._edge_data = (
             read_tensors(folder / files[name]) if name in files else {} for name in ("node_feats", "edge_feats")
         )
-        self._ids = self._graph.nodes["_ID"]
+        self._ids = self._graph.nodes["_ID"].astype(np.int64)
+        self._types: Mapping[str, int] = book.get("etypes", {})
 
     def node_rows(self, kind: str) -> dict[str, np.ndarray]:
         """{name: rows} of this type's own nodes, in the order of their numbers."""
@@ -157,22 +171,39 @@ class _Part:
         for name, found in rows.items():
             if count is not None and len(found) != count:
                 raise FormatError(f"part {self.number}: {kind}/{name} has {len(found)} rows, expected {count}")
-        return {name: found.astype(bool) if name.endswith("_mask") else found for name, found in rows.items()}
+        return rows
 
     def edges(self, numbers: np.ndarray, relation: tuple[str, str, str]) -> np.ndarray:
         """int64 (2, E): a relation's own edges in the order of their numbers, between nodes numbered within types."""
-        found = self._graph.edges["_ID"]
-        own = np.flatnonzero(
-            self._graph.edges["inner_edge"].astype(bool) & (found >= numbers[0]) & (found < numbers[1])
-        )
-        own = own[np.argsort(found[own])]
-        if not np.array_equal(found[own], np.arange(*numbers)):
+        own = self._own_edges(numbers, ":".join(relation))
+        if len(own) != numbers[1] - numbers[0]:
             raise FormatError(
                 f"part {self.number}: expected the edges {numbers[0]} to {numbers[1]} of {':'.join(relation)}, "
                 f"got {len(own)}"
             )
         ends = (self._ids[self._graph.src[own]], self._ids[self._graph.dst[own]])
         return np.stack([self._within(each, kind) for each, kind in zip(ends, relation[::2], strict=True)])
+
+    def _own_edges(self, numbers: np.ndarray, kind: str) -> np.ndarray:
+        """The places of a relation's own edges, in the order of their numbers where these are stored."""
+        data = self._graph.edges
+        if "_ID" in data:
+            found = data["_ID"]
+            own = np.flatnonzero((found >= numbers[0]) & (found < numbers[1]))
+            if "inner_edge" in data:
+                own = own[data["inner_edge"][own].astype(bool)]
+            own = own[np.argsort(found[own])]
+            return own if len(np.unique(found[own])) == len(own) else own[:0]
+        if rows := self.edge_rows(kind):
+            raise FormatError(
+                f"part {self.number} has {', '.join(rows)} of edges and no edge ids, so nothing says whose they are; "
+                "convert the folder again with dgl.distributed.dgl_partition_to_graphbolt(…, store_eids=True)"
+            )
+        owners = np.zeros(len(self._ids), bool)  # an edge is its destination's part's
+        for ranges in self._starts.values():
+            owners |= (self._ids >= ranges[self.number, 0]) & (self._ids < ranges[self.number, 1])
+        own = owners[self._graph.dst]
+        return np.flatnonzero(own & (data["type"] == self._types.get(kind, -1)) if "type" in data else own)
 
     def _within(self, numbers: np.ndarray, kind: str) -> np.ndarray:
         """The numbers of nodes within their type."""

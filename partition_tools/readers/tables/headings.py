@@ -114,7 +114,7 @@ def columns_of(names: Sequence[Any], path: Path, features: Collection[str] = ())
     twice = [found for found in COLUMNS[:-2] if roles.count(found) > 1]
     if missing or unknown or twice:
         what = [f"no column of the heading is known as {' or '.join(missing)}"] if missing else []
-        what += [f"what {', '.join(unknown)} means is not known"] if unknown else []
+        what += [f"what {', '.join(name or '(no name)' for name in unknown)} means is not known"] if unknown else []
         what += [f"two columns are known as {' and as '.join(twice)}"] if twice else []
         raise FormatError(
             f"{path} has the columns {', '.join(map(str, names))}: {'; '.join(what)}. Say what they are, in "

@@ -7,7 +7,9 @@ does the parsing (an extra, since most users never import text). It is fast enou
 import contextlib
 import csv
 import re
+import shlex
 import tokenize
+import warnings
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 # Fields of `TableOptions` that tables beside a graph are described by, and those of archives.
 OF_TABLES = ("features", "labels", "splits", "node_types", "rows")
-OF_ARCHIVES = ("ignore", "split_column")
+OF_ARCHIVES = ("ignore", "rename", "split_column")
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class TableOptions:
         node_ids: a file with the id of each row, for tables without a column of ids.
         heading: whether the edge list has one; None to recognise it.
         ignore: arrays of an .npz to leave out.
+        rename: (old, new) names of its arrays.
         split_column: the split, if masks have a column for each of several.
         rows: one of `row_keys.ROWS`.
     """
@@ -54,6 +57,7 @@ class TableOptions:
     node_ids: Path | None = None
     heading: bool | None = None
     ignore: tuple[str, ...] = ()
+    rename: tuple[tuple[str, str], ...] = ()
     split_column: int | None = None
     edge_features: Path | tuple[str, ...] | None = None
     rows: str = AUTO
@@ -113,8 +117,8 @@ def layout(
     fields = _fields(first, separator)
     if len(fields) == 1 and (mark := next((mark for mark in ";|" if mark in fields[0]), None)):
         raise FormatError(
-            f"{path} has one column ({fields[0][:40]}), whose fields seem to be separated by {mark}; expected a comma, "
-            "a tab or blanks"
+            f"{path} has one column ({fields[0][:40]}), whose fields seem to be separated by '{mark}'; expected a "
+            f"comma, a tab or blanks: tr '{mark}' ',' < {shlex.quote(str(path))} > commas.csv"
         )
     if header is None:
         header = not any(is_number(field) for field in fields) or (known is not None and known(fields))
@@ -183,19 +187,22 @@ def parse(path: str | Path, source: Any, shape: Layout, **options: Any) -> "pd.D
     options: of pandas.read_csv. Raises FormatError for rows with too many columns, and pandas' own errors.
     """
     pandas = _pandas()
-    frame = pandas.read_csv(
-        source,
-        sep=shape.separator,
-        skipinitialspace=True,
-        skip_blank_lines=len(shape.fields) > 1,
-        encoding="utf-8",
-        **options,
-    )
-    if not isinstance(frame.index, pandas.RangeIndex):  # pandas takes the columns without a name for names of rows
-        raise FormatError(
-            f"{path}: the rows have more columns than the heading ({', '.join(shape.fields)}); name them all"
-        )
-    return frame
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pandas.errors.ParserWarning)
+        try:
+            return pandas.read_csv(
+                source,
+                sep=shape.separator,
+                skipinitialspace=True,
+                skip_blank_lines=len(shape.fields) > 1,
+                encoding="utf-8",
+                index_col=False,  # else pandas takes columns without a name for names of rows, and moves the others
+                **options,
+            )
+        except pandas.errors.ParserWarning as error:
+            raise FormatError(
+                f"{path}: the rows have more columns than the heading ({', '.join(shape.fields)}); name them all"
+            ) from error
 
 
 def _first_row(path: Path, blank_is_row: bool) -> tuple[int, str, str]:
