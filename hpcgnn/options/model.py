@@ -144,10 +144,12 @@ class ModelConfig:
         details="GraphSAGE and transformer layers have such a map already.",
         by_model=True,
     )
-    hop_attention: bool = option(
-        False,
+    hop_attention: str = option(
+        "none",
         "sign: sum of hops with learned weights by node",
-        details="The weights are those of SAGN: a softmax over the hops. Without it, hops are joined.",
+        details="A softmax over the hops, each compared with the features (first, as SAGN), with the hops before "
+        "(recursive) or with all hops (jk, both as GAMLP). none: hops are joined.",
+        choices=("none", "first", "recursive", "jk"),
         by_model=True,
         needs={"layers": AtLeast(2)},
     )

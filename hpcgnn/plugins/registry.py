@@ -7,7 +7,18 @@ from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.engine.hooks import Plugin, Plugins
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.plugins import averages, coded_keeping, energy, label_reuse, learned_features, memory_use, trace, watching
+from hpcgnn.plugins import (
+    averages,
+    coded_keeping,
+    consistency,
+    distillation,
+    energy,
+    label_reuse,
+    learned_features,
+    memory_use,
+    trace,
+    watching,
+)
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
@@ -17,6 +28,8 @@ MAKERS: tuple[Callable[["Trainer", bool], Plugin | None], ...] = (
     learned_features.make,
     label_reuse.make,
     averages.make,
+    consistency.make,
+    distillation.make,
     coded_keeping.make,
 )
 #: make(config, session, buffers) -> Plugin, or None. A training job makes them before it reads the graph; their hooks

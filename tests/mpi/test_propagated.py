@@ -74,16 +74,23 @@ def test_hops_beside_dense_matrices(comm, odd, shared_path, last):
         comm.barrier()
 
 
-def attended(hops, weight):
-    """SAGN's sum over hops (n, K, d), one node after another."""
+def attended(hops, kind, weight, reference):
+    """The sum over hops (n, K, d) by SAGN and GAMLP, one node after another. reference: the map of `jk`."""
     rows = []
     for node in hops:
-        scores = torch.stack([node[0] @ weight[:, 0] + hop @ weight[:, 1] for hop in node])
-        rows.append(torch.nn.functional.leaky_relu(scores, 0.2).softmax(0) @ node)
+        logits = []
+        for hop in node:
+            compared = node[0]
+            if kind == "recursive" and logits:
+                compared = torch.stack(logits).softmax(0) @ node[: len(logits)]
+            elif kind == "jk":
+                compared = torch.relu(reference(node.flatten()))
+            logits.append(torch.nn.functional.leaky_relu(torch.cat([compared, hop]) @ weight.T.flatten(), 0.2))
+        rows.append(torch.stack(logits).softmax(0) @ node)
     return torch.stack(rows)
 
 
-@pytest.mark.parametrize("layers, attention", [(1, False), (3, False), (3, True)])
+@pytest.mark.parametrize("layers, attention", [(1, "none"), (3, "none"), (3, "first"), (3, "recursive"), (3, "jk")])
 def test_outputs_gradients_and_nothing_sent(comm, odd, shared_path, layers, attention):
     for graph, path in odd[:2]:
         file = propagated(comm, path, shared_path, operators=("sym", "mean"), hops=HOPS)
@@ -101,8 +108,10 @@ def test_outputs_gradients_and_nothing_sent(comm, odd, shared_path, layers, atte
         h = x
         if layers > 1:
             parts = [linear(f"convs.0.linears.{k}", part) for k, part in enumerate(x.chunk(1 + 2 * HOPS, 1))]
-            scores = parameters.get("convs.0.scores.weight")
-            first = attended(torch.stack(parts, 1), scores) if attention else torch.cat(parts, 1)
+            first = torch.cat(parts, 1)
+            if attention != "none":
+                weights = parameters["convs.0.scores.weight"], lambda y: linear("convs.0.reference", y)
+                first = attended(torch.stack(parts, 1), attention, *weights)
             h = torch.relu(linear("convs.1.linear", torch.relu(first)))
         expected = linear(f"convs.{layers - 1}.linear", h)
         labels, nodes = torch.from_numpy(graph.labels), torch.from_numpy((graph.split == 1) & (graph.labels >= 0))

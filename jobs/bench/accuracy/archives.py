@@ -53,14 +53,14 @@ def of_graph_file(path):
     return {"edge_index": edges, "x": nodes["features"].astype(np.float32), "y": nodes["labels"], **masks}
 
 
-def import_graph(arrays, folder, ranks):
-    """The graph file of the arrays, by hpcgnn's own tools."""
+def import_graph(arrays, folder, ranks, clusters=None):
+    """The graph file of the arrays, by hpcgnn's own tools. clusters: their number (None: as partition_tools has it)."""
     path = folder / "graph.h5"
     if not path.exists():
         np.savez(folder / "graph.npz", **arrays)
         tool = [sys.executable, "-m", "partition_tools"]
         quietly([*tool, "import", folder / "graph.npz", "-o", path])
-        quietly([*tool, "partition", path, "--ranks", ranks])
+        quietly([*tool, "partition", path, "--ranks", ranks, *(["--clusters", clusters] if clusters else [])])
     return path
 
 

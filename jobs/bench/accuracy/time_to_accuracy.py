@@ -87,7 +87,7 @@ class Graph:
         self.folder = options.out / path.stem
         self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.folder / "graph.h5").exists():
-            import_graph(read_graph(path, options.columns), self.folder, options.ranks)
+            import_graph(read_graph(path, options.columns), self.folder, options.ranks, options.clusters)
         self.name = path.stem
 
     def train(self, entry, ours, seed, options, python):
@@ -242,6 +242,7 @@ def parse():
     parser.add_argument("--every", type=int, default=1, help="epochs between evaluations (default: 1)")
     parser.add_argument("--ranks", type=int, default=1, help="of hpcgnn (default: 1)")
     parser.add_argument("--threads", type=int, default=1, help="of a rank, and of a peer (default: 1)")
+    parser.add_argument("--clusters", type=int, metavar="K", help="of hpcgnn's graph file (default: partition's)")
     add_shape(parser)
     parser.add_argument("--timeout", type=float, default=3600, help="seconds of a run (default: 3600)")
     parser.add_argument("--environments", type=Path, default=ROOT / "build" / "bench-envs", help="of the peers")
