@@ -82,5 +82,7 @@ class Objective:
             targets = targets[place[rows]]
         if counted is not None:
             rows, targets = counted if rows is None else rows[counted], targets[counted]
-        loss = self._task.loss(logits, rows, targets, self._loss, self._arena) / self._weight
+        # The gradient is written over logits that nobody else has; terms read them after it.
+        given = logits.view_as(logits) if self.terms else logits
+        loss = self._task.loss(given, rows, targets, self._loss, self._arena) / self._weight
         return sum((term(logits) for term in self.terms), loss)
