@@ -3,14 +3,16 @@
     python jobs/bench/same.py --before ../before                          this checkout beside another one
     python jobs/bench/same.py --before ../before --ranks 1,2 --only gat   some cases on some numbers of ranks
 
-For changes that are to change nothing. Each checkout runs in its own environment (.venv), all cases of a number of
-ranks in one MPI job: every kind of layer, schedule, precision and way of sending rows, on a small directed graph with
-hubs, weights, types and isolated nodes, and on an undirected one with sparse entries. What is compared is all of
-metrics.jsonl but seconds and memory, and the last checkpoint. Exit code 0: the same; 1: not.
+For changes that are to change nothing. Each checkout's own package runs, in its environment (.venv, which may be a link
+to the other's): all cases of a number of ranks in one MPI job, every kind of layer, schedule, precision and way of
+sending rows, on a small directed graph with hubs, weights, types and isolated nodes, and on an undirected one with
+sparse entries. What is compared is all of metrics.jsonl but seconds and memory, and the last checkpoint. Exit code 0:
+the same; 1: not.
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -81,11 +83,15 @@ def write_raw_graphs(folder):
 
 def train_cases(names, folder):
     """Train the cases one after another, on the ranks of the MPI job that this process belongs to."""
+    import hpcgnn
     from hpcgnn.__main__ import build_parser, registry_choices
     from hpcgnn.app.train import train
     from hpcgnn.comm.launch.run import run
     from hpcgnn.config import SECTION_OF, make_config
 
+    package = Path(hpcgnn.__file__).resolve()
+    if not package.is_relative_to(os.environ["PYTHONPATH"]):
+        sys.exit(f"expected the package of {os.environ['PYTHONPATH']}, got {package}")
     sys.modules["matplotlib"] = None  # pictures of the curves would take half the time
     choices = registry_choices()
     parser = build_parser(choices)
@@ -109,10 +115,16 @@ def prepare(checkout, folder):
     for name, more in (("directed", []), ("undirected", ["--undirected"])):
         path = str(folder / f"{name}.h5")
         tool = [python, "-m", "partition_tools"]
-        subprocess.run(
-            [*tool, "import", str(folder / f"{name}.npz"), "-o", path, *more], check=True, capture_output=True
-        )
-        subprocess.run([*tool, "partition", path, "--ranks", "2,3,4"], check=True, capture_output=True)
+        for command in (
+            ["import", str(folder / f"{name}.npz"), "-o", path, *more],
+            ["partition", path, "--ranks", "2,3,4"],
+        ):
+            subprocess.run([*tool, *command], check=True, capture_output=True, env=environment(checkout))
+
+
+def environment(checkout):
+    """The variables of a process that is to import a checkout's packages, wherever its .venv was set up."""
+    return os.environ | {"PYTHONPATH": str(checkout)}
 
 
 def measure(checkout, ranks, names, folder):
@@ -131,7 +143,9 @@ def measure(checkout, ranks, names, folder):
         "--only",
         ",".join(names),
     ]
-    done = subprocess.run(list(map(str, command)), cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        list(map(str, command)), cwd=folder, env=environment(checkout), capture_output=True, text=True
+    )
     if done.returncode:
         sys.exit(
             f"{checkout} at {ranks} ranks: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
