@@ -134,8 +134,7 @@ class TrainingGraph(Graph):
         Raises:
             GraphError: no node is for training.
         """
-        mine = logits.view_as(logits)  # which stay as they are
-        return _Shown.apply(self._objective.local_loss(mine), self._loaded.comm)
+        return _Shown.apply(self._objective.local_loss(logits), self._loaded.comm)
 
     def mean(self, values: torch.Tensor) -> torch.Tensor:
         """Return the mean of all ranks' values, for custom losses. Collective.
