@@ -109,7 +109,7 @@ def own_products():
 def test_two_copies_foretell_the_rank(kind, monkeypatch):
     """Memory in all, that of the large parts, and work, within 2 %."""
     config = configure(**KINDS[kind])
-    forecaster, degrees = Forecaster(Experiment.of(plan(config, META, 1))), np.array([4, 7, 10])
+    forecaster, degrees = Forecaster(Experiment.of(plan(config, META, 1).deciding(False))), np.array([4, 7, 10])
     monkeypatch.setattr(forecast, "NODES", WHOLE.nodes)
     whole, _ = forecaster.rank(WHOLE, degrees)
     monkeypatch.setattr(forecast, "NODES", WHOLE.nodes // 2)
@@ -132,7 +132,7 @@ def test_two_copies_foretell_the_rank(kind, monkeypatch):
 def test_calls_are_those_of_tiles_as_long_as_the_ranks(monkeypatch):
     """Copies are worked on some 2,048 rows at a time, and a rank of four threads 16,384."""
     config = configure(model="gcn", threads=4)
-    forecaster, degrees = Forecaster(Experiment.of(plan(config, META, 1))), np.array([3])
+    forecaster, degrees = Forecaster(Experiment.of(plan(config, META, 1).deciding(False))), np.array([3])
     size = Size(2, 20_000, 6_000, 2_000, Direction(56_000, 4_000, 2_000, 2_000, 2_000), None)
     calls = []
     for nodes in (size.nodes, 8_000):
@@ -145,7 +145,7 @@ def test_calls_are_those_of_tiles_as_long_as_the_ranks(monkeypatch):
 def test_a_rank_without_training_nodes_is_tried_out():
     config = configure(model="sage")
     size = Size(3, 50, 0, 40, Direction(100, 60, 35, 25, 40), None)
-    rank, _ = Forecaster(Experiment.of(plan(config, META, 1))).rank(size, np.array([4]))
+    rank, _ = Forecaster(Experiment.of(plan(config, META, 1).deciding(False))).rank(size, np.array([4]))
     assert rank.growth > rank.parts["gradients"] > 0
 
 

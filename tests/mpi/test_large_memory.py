@@ -38,10 +38,11 @@ def test_the_arena_changes_nothing(comm, paths, name, monkeypatch):
         config = configure(paths["undirected"], precision="fp64", **{"epochs": 4, **CASES[name]})
         trainer = build_trainer(comm, config, "metis")
         found = [trainer.step(epoch) for epoch in range(2)]
-        return [*found, *trainer.evaluate().values()], trainer.buffers.arena
+        taken = trainer.buffers.arena.nbytes  # a constant of the evaluation gives free memory back
+        return [*found, *trainer.evaluate().values()], taken
 
     expected, none = losses()
     monkeypatch.setattr(arena, "SMALL", 0)
     found, used = losses()
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=0)
-    assert used.nbytes > 0 == none.nbytes
+    assert used > 0 == none

@@ -133,6 +133,7 @@ def test_config_gives_the_same_run_again(finished):
         "self_loops": "add",
         "task": "classification",
         "loss": "cross-entropy",
+        "intra_node": "messages",
     }
     if summary["ranks"] > 1:  # one rank needs no map
         decided["partition"] = "metis"
