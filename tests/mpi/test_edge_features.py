@@ -56,7 +56,7 @@ def rows_of(graph):
 def files(comm, session_path):
     """{name: path} of the graphs with features of edges, partitioned by METIS."""
     paths = {name: session_path / f"edge-features-{name.replace(' ', '-')}.h5" for name in GRAPHS}
-    if comm.rank == 0:
+    if comm.rank == 0 and not any(path.exists() for path in paths.values()):  # another file of tests has them, too
         for name, graph in GRAPHS.items():
             split = {which: graph.split == code for which, code in (("train", 1), ("val", 2), ("test", 3))}
             split = {which: members & (graph.labels >= 0) for which, members in split.items()}
