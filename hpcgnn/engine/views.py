@@ -93,7 +93,7 @@ class Views:
     shares: list[LocalGraph | None] = field(default_factory=list)
     nodes: LocalGraph | None = None
     in_place: NodeRows | None = None
-    crossing: "Crossing | None" = None
+    crossing: Crossing | None = None
 
     @property
     def trained_on(self) -> LocalGraph:

@@ -185,12 +185,7 @@ def pass_back(
             kernels.project_backward(gx, into.neighbour, x, t, neighbour)
             if own is not None and into.own is not None:  # both or none
                 mine, chosen = picked(rows, x)
-                g = gradients.read(gy[mine])
-                if apart is None or picked.places is None:  # likewise
-                    kernels.project_backward(gx, into.own, chosen, g, own, add=True)
-                else:
-                    kernels.project_backward(apart[: len(chosen)], into.own, chosen, g, own)
-                    kernels.add_rows(gx, picked.places, apart[: len(chosen)], distinct=True)
+                picked.project(gx, (own, into.own), chosen, gradients.read(gy[mine]), apart)
             first.activation.gradient(gx, x, out=gx)
             summed = into.first_bias  # once
             for part, g_weight, weight in zip(make.parts, into.first, first_weights, strict=True):
@@ -217,6 +212,13 @@ def write_columns(
         if own is not None:
             mine, chosen = picked(rows, x)
             results.write(y[mine], lambda out, x=chosen: kernels.multiply(out, x, own, bias))  # type: ignore[misc]
+    add_sums(y, z, operator, own, bias)
+
+
+def add_sums(
+    y: torch.Tensor, z: torch.Tensor, operator: "LinearOperator", own: torch.Tensor | None, bias: torch.Tensor | None
+) -> None:
+    """y += A(z) where own rows are in y already, else y = A(z) + b. Collective."""
     for rows, sums in (tile for part in operator.parts(z) for tile in part.tiles()):
         if own is not None:
             y[rows] += sums
@@ -240,6 +242,29 @@ class Picked:
         if self.places is None or self._memory is None:  # both or none
             return mine, x
         return mine, torch.index_select(x, 0, self.places, out=self._memory[: len(self.places)])
+
+    def project(
+        self,
+        gx: torch.Tensor,
+        own: tuple[torch.Tensor, torch.Tensor],
+        chosen: torch.Tensor,
+        gy: torch.Tensor,
+        apart: torch.Tensor | None,
+    ) -> None:
+        """Add what the rows of the last call have of gradients: to gx of the tile, and to that of W_s.
+
+        Args:
+            gx: gradients of the tile, added to.
+            own: (W_s, its gradient, added to).
+            chosen, gy: the rows, and the gradients of their results.
+            apart: memory of a tile, or None where all rows are computed.
+        """
+        weight, g_weight = own
+        if apart is None or self.places is None:  # both or none
+            kernels.project_backward(gx, g_weight, chosen, gy, weight, add=True)
+        else:
+            kernels.project_backward(apart[: len(chosen)], g_weight, chosen, gy, weight)
+            kernels.add_rows(gx, self.places, apart[: len(chosen)], distinct=True)
 
 
 def _tile(rows: int, width: int) -> tuple[int, int]:

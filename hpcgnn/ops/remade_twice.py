@@ -21,7 +21,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.memory.arena import Arena
 from hpcgnn.ops.activation_dropout import ReluDropout
-from hpcgnn.ops.remade import First, Gradients, Maker, Picked, pass_back, write_columns
+from hpcgnn.ops.remade import First, Gradients, Maker, Picked, add_sums, pass_back, write_columns
 from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, row_tiles, tile_rows
 
 if TYPE_CHECKING:
@@ -83,13 +83,7 @@ class _Twice(torch.autograd.Function):
         products, results = _Sum(operator.arena, s, dtype), _Sum(operator.arena, y, dtype)
         for k in ctx.columns.all:
             _add_products(ctx.columns.make(k), k, ctx.weights, operator, (s, products), (y, results))
-        for rows, sums in (tile for part in operator.parts(s) for tile in part.tiles()):
-            if own is not None:
-                y[rows] += sums
-            elif bias is None:
-                y[rows] = sums
-            else:
-                torch.add(sums, bias, out=y[rows])
+        add_sums(y, s, operator, own, bias)
         return y
 
     @staticmethod
@@ -276,11 +270,6 @@ def _through(
         kernels.project_backward(gx, neighbour[1], read, t[rows], neighbour[0])
         if own is not None:
             mine, chosen = picked(rows, read)
-            g = gradients.read(gy[mine])
-            if apart is None or picked.places is None:  # both or none
-                kernels.project_backward(gx, own[1], chosen, g, own[0], add=True)
-            else:
-                kernels.project_backward(apart[: len(chosen)], own[1], chosen, g, own[0])
-                kernels.add_rows(gx, picked.places, apart[: len(chosen)], distinct=True)
+            picked.project(gx, own, chosen, gradients.read(gy[mine]), apart)
         activation.gradient(gx, read, read)
         inputs.store(x[rows], read)
