@@ -48,6 +48,14 @@ def kernels(request, set_precision):
     library.use(before)
 
 
+@pytest.fixture(params=["baseline", "avx2", "avx512"])
+def path(request):
+    """A vector path serves, for kernels that have no reference."""
+    before = library.use(loaded(request.param))
+    yield request.param
+    library.use(before)
+
+
 @pytest.fixture
 def set_precision():
     """torch.set_float32_matmul_precision, until the test ends."""

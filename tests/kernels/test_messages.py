@@ -11,17 +11,6 @@ pytestmark = pytest.mark.skipif(library.load().reason is not None, reason="only 
 EPSILON = 1e-5
 
 
-@pytest.fixture(params=["baseline", "avx2", "avx512"])
-def path(request):
-    """A vector path that this processor has serves."""
-    loaded = library.load()
-    if request.param not in loaded.kernels.supported_paths():
-        pytest.skip(f"the processor has no {request.param}")
-    before = library.use(loaded.on(request.param))
-    yield request.param
-    library.use(before)
-
-
 class Case:
     """Edges by destination, then source, some of them twice; rows of both, and features of the edges.
 

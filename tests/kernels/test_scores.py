@@ -19,17 +19,6 @@ COMPILED = pytest.mark.skipif(library.load().reason is not None, reason="only th
 pytestmark = COMPILED
 
 
-@pytest.fixture(params=["baseline", "avx2", "avx512"])
-def path(request):
-    """A vector path that this processor has serves."""
-    loaded = library.load()
-    if request.param not in loaded.kernels.supported_paths():
-        pytest.skip(f"the processor has no {request.param}")
-    before = library.use(loaded.on(request.param))
-    yield request.param
-    library.use(before)
-
-
 @dataclass
 class Case:
     """Edges by destination, then source; rows of both; the gradient of the result."""
