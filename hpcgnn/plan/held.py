@@ -65,7 +65,7 @@ def check_keep(config: Config, spec: ModelSpec) -> None:
         raise ConfigError.on_all(
             f"--keep {asked}: expected --model gcn, sage with the mean, gin, or gat, gatv2 or transformer without "
             "features of edges, "
-            "no --jumping max, --precision fp32 or fp64 (remade, least: or mixed), and --schedule sar; got --model "
+            "no --jumping max, --precision fp32 or fp64 (again, remade, least: or mixed), and --schedule sar; got --model "
             f"{spec.model}, --aggregator {spec.aggregator}, --jumping {spec.jumping}, --precision "
             f"{config.run.precision}, --schedule {config.schedule.schedule}; use --keep exact"
         )
