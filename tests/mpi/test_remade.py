@@ -35,7 +35,9 @@ def graphs(comm, session_path):
 
 
 ALL = [(name, kind) for name in CASES for kind in ("undirected", "directed multi-label")]
-ALL += [(f"{name}, none", kind) for name in ("sage", "gcn", "sage, again", "sage, least") for kind in ("star", "random")]
+ALL += [
+    (f"{name}, none", kind) for name in ("sage", "gcn", "sage, again", "sage, least") for kind in ("star", "random")
+]
 
 
 @pytest.mark.parametrize("name, kind", ALL)
