@@ -7,6 +7,7 @@ message (docs/performance.md, overlap).
 
 import itertools
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Generic
 
 import torch
@@ -33,12 +34,17 @@ class OwnEdges(Generic[EdgesT]):
             ends = torch.linspace(int(indptr[0]), int(indptr[-1]), number + 1, dtype=torch.float64)
             bounds = torch.searchsorted(indptr, ends.long()).tolist()
             bounds[0], bounds[-1] = 0, len(indptr) - 1
-            rows = torch.arange(bounds[-1], dtype=torch.int32) if self.block.rows is None else self.block.rows
+            rows = self._all_rows if self.block.rows is None else self.block.rows
             self._pieces[number] = [
                 self.block.of_rows(indptr[first : last + 1], rows[first:last])
                 for first, last in itertools.pairwise(bounds)
             ]
         return self._pieces[number]
+
+    @cached_property
+    def _all_rows(self) -> torch.Tensor:
+        """Of a block that stores all rows; all numbers of pieces share them."""
+        return torch.arange(len(self.block.indptr) - 1, dtype=torch.int32)
 
     def parts(self, block: EdgesT) -> list[tuple[EdgesT, slice, bool]]:
         """[(block, the slice of its own rows, whether it has all edges of these)] of the own block, of a piece of it,

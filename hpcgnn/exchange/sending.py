@@ -6,7 +6,6 @@ graph/transforms/vertex_cover.py chooses the edges of each. Both are rows of a s
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 
@@ -14,6 +13,8 @@ from hpcgnn import kernels
 
 # Numbers that are summed at a time before they are narrowed.
 _PIECE = 1 << 15
+# Rows that are packed at a time beside sums: their places take little memory then.
+_ROWS = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,12 @@ class Sums:
     """Sums of own rows, among sent own rows.
 
     Attributes:
-        at, rows_at: int32 (m,) and (k,), increasing, the places of the sums and of the rows among the sent rows.
+        at, rows_at: int32 (m,) and (k,), increasing, the places of the sums and of the rows among the sent rows, plus
+            `first`. So all parts of a plan share the memory of its places.
         indptr: int64 (m + 1,).
         indices: int32, own rows.
         weight: of the computing dtype, or None for ones.
+        first: of the sent rows, among those that the places count.
     """
 
     at: torch.Tensor
@@ -32,6 +35,7 @@ class Sums:
     indptr: torch.Tensor
     indices: torch.Tensor
     weight: torch.Tensor | None
+    first: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -60,11 +64,12 @@ class Sending:
         sums = self.sums
         if sums is None:
             return Sending(self.rows[first:last])
-        ends = torch.tensor([first, last], dtype=torch.int32)
+        first += sums.first
+        ends = torch.tensor([first, last + sums.first], dtype=torch.int32)
         low, high = torch.searchsorted(sums.rows_at, ends).tolist()
         begin, end = torch.searchsorted(sums.at, ends).tolist()
-        at, rows_at = sums.at[begin:end] - first, sums.rows_at[low:high] - first
-        return Sending(self.rows[low:high], Sums(at, rows_at, sums.indptr[begin : end + 1], sums.indices, sums.weight))
+        at, rows_at, indptr = sums.at[begin:end], sums.rows_at[low:high], sums.indptr[begin : end + 1]
+        return Sending(self.rows[low:high], Sums(at, rows_at, indptr, sums.indices, sums.weight, first))
 
     def pack(self, out: torch.Tensor, x: torch.Tensor, scale: torch.Tensor | None, within: torch.Tensor | None) -> None:
         """out (count, F) = S x of own rows x (n_p, F). scale: (n_p,) factors of rows that go as they are. within:
@@ -74,8 +79,11 @@ class Sending:
         if sums is None:
             kernels.pack(out, x, self.rows, scale)
             return
-        kernels.gather(out, x, self._ones, self.rows, rows=sums.rows_at, source_scale=scale)
-        kernels.gather(out, x, sums.indptr, sums.indices, rows=sums.at, weight=sums.weight, source_scale=within)
+        ones = torch.arange(min(_ROWS, len(self.rows)) + 1)
+        for rows, places in zip(self.rows.split(_ROWS), sums.rows_at.split(_ROWS), strict=True):
+            kernels.gather(out, x, ones[: len(rows) + 1], rows, rows=places - sums.first, source_scale=scale)
+        where = sums.at - sums.first
+        kernels.gather(out, x, sums.indptr, sums.indices, rows=where, weight=sums.weight, source_scale=within)
 
     def pieces(
         self, x: torch.Tensor, scale: torch.Tensor | None, within: torch.Tensor | None
@@ -94,21 +102,16 @@ class Sending:
         if sums is None:
             kernels.add_rows(total, self.rows, rows, distinct=True)
             return
-        kernels.add_rows(total, self.rows, rows, place=sums.rows_at, distinct=True)
+        kernels.add_rows(total, self.rows, rows, place=sums.rows_at - sums.first, distinct=True)
         begin, end = int(sums.indptr[0]), int(sums.indptr[-1])
-        place = torch.repeat_interleave(sums.at, torch.diff(sums.indptr))
+        place = torch.repeat_interleave(sums.at - sums.first, torch.diff(sums.indptr))
         weight = None if sums.weight is None else sums.weight[begin:end]
         kernels.add_rows(total, sums.indices[begin:end], rows, place=place, weight=weight)
-
-    @cached_property
-    def _ones(self) -> torch.Tensor:
-        """indptr of rows of one entry each."""
-        return torch.arange(len(self.rows) + 1)
 
     def factors(self, scale: torch.Tensor) -> torch.Tensor:
         """(count,): of the factors of own rows (n_p,) the ones of rows that go as they are; ones for sums."""
         if self.sums is None:
             return scale[self.rows]
         found = scale.new_ones(self.count)
-        found[self.sums.rows_at.long()] = scale[self.rows]
+        found[(self.sums.rows_at - self.sums.first).long()] = scale[self.rows]
         return found

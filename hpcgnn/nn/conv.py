@@ -168,15 +168,16 @@ class LinearConv(Conv):
         return parts if own is None else [*parts, (x, own, Purpose.DROPOUT)]
 
     def of_constants(
-        self, first: Inputs, above: "list[tuple[LinearConv, Graph]]", p: float
+        self, first: Inputs, above: "list[tuple[LinearConv, Graph]]", p: float, whole: bool
     ) -> tuple[torch.Tensor, int] | None:
         """The output (m, d_out) of a layer above this one, and how many are above: outputs of this layer, and of the
-        next with two above, are never there as a whole (ops/remade.py). Collective. None where that cannot be.
+        next with two above, are not kept (ops/remade.py). Collective. None where that cannot be.
 
         Args:
             first: this layer's inputs.
             above: one or two layers above with their graphs, which apply their activations.
             p: rate of dropout before them.
+            whole: with one layer above, whether the forward pass has this layer's output as a whole.
         """
         below, aggregate, x, p_first, scaled = first
         if isinstance(aggregate, OnDisk) or isinstance(x, OnDisk):
@@ -197,7 +198,7 @@ class LinearConv(Conv):
         remade = First(below.constants(parts, p_first, 0, scaled=scaled), second.activation)
         if not more:
             types = second.sent, second.kept
-            return convolve_remade(remade, bias, first_weights, weights, second.operator, types), 1
+            return convolve_remade(remade, bias, first_weights, weights, second.operator, types, whole), 1
         ((third, of_third),) = more
         return convolve_remade_twice(remade, second, third, bias, first_weights, (weights, of_third)), 2
 

@@ -20,7 +20,7 @@ UNKNOWN = LayerTraits()
 #: With `--keep int8` the first output of no more layers is made again: more layers keep more than two whole matrices.
 MOST_REMADE = 3
 #: How many outputs are made again, by `--keep`.
-REMAKING = {"remade": 1, "least": 2}
+REMAKING = {"again": 1, "remade": 1, "least": 2}
 
 Activation = Callable[[torch.Tensor], torch.Tensor]
 #: How a map in the end sees the outputs of layers, by `--jumping`.
@@ -147,7 +147,7 @@ class Model(nn.Module):
         below: Any = self.convs[0]
         count = REMAKING.get(self.spec.keep, 1)
         above = [(conv, whole.at(layer)) for layer, conv in enumerate(self.convs[1 : 1 + count], start=1)]
-        made = below.of_constants(self._inputs(whole.at(0), below), above, self._p)
+        made = below.of_constants(self._inputs(whole.at(0), below), above, self._p, self.spec.keep == "again")
         return None if made is None else (made[0], made[1] + 1)
 
     def _takes_over(self, conv: nn.Module) -> bool:

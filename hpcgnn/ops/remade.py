@@ -9,6 +9,9 @@ columns k at a time:
 So z is all that must be there as a whole. x is made once for every BLOCK columns, and once for the gradients, which are
 those of convolution.py: a tile of x, its gradient, and what goes from there to the first weights. Where a step keeps an
 output of the first convolution, another second matrix, and its gradient, here are y and its gradient alone.
+
+Or the forward pass makes x as a whole, as any convolution, and forgets it. So x is made once more, for the gradients
+alone. The most that there is then is x and y, or y's gradient and the sums for rows with edges to other ranks.
 """
 
 import contextlib
@@ -22,6 +25,7 @@ from hpcgnn import kernels
 from hpcgnn.memory.arena import Arena
 from hpcgnn.ops.activation_dropout import ReluDropout
 from hpcgnn.ops.constants import Constants
+from hpcgnn.ops.convolution import Convolve
 from hpcgnn.ops.row_tiles import Cast, in_rows, row_tiles, tile_rows
 
 if TYPE_CHECKING:
@@ -51,6 +55,7 @@ def convolve_remade(
     weights: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None],
     operator: "LinearOperator",
     types: tuple[torch.dtype, torch.dtype],
+    whole: bool = False,
 ) -> torch.Tensor:
     """y (m, d_out) = A(x) W_n + x W_s + b, differentiable in all weights. Collective.
 
@@ -60,8 +65,9 @@ def convolve_remade(
         weights: (W_n (d, d_out), W_s or None, b or None).
         operator: A.
         types: dtypes of what is sent, and of y.
+        whole: whether the forward pass has x as a whole.
     """
-    return _Remade.apply(first, operator, types, *weights, first_bias, *first_weights)
+    return _Remade.apply(first, operator, types, whole, *weights, first_bias, *first_weights)
 
 
 class Maker:
@@ -92,6 +98,7 @@ class _Remade(torch.autograd.Function):
         first: First,
         operator: "LinearOperator",
         types: tuple[torch.dtype, torch.dtype],
+        whole: bool,
         neighbour: torch.Tensor,
         own: torch.Tensor | None,
         bias: torch.Tensor | None,
@@ -101,6 +108,9 @@ class _Remade(torch.autograd.Function):
         ctx.first, ctx.operator, ctx.has_bias, ctx.sent = first, operator, bias is not None, types[0]
         ctx.weights, ctx.first_weights, ctx.first_bias = (neighbour, own), list(first_weights), first_bias
         count, width, dtype = first.constants.count, neighbour.shape[1], neighbour.dtype
+        if whole:
+            x = _whole(first, ctx.first_weights, first_bias, operator, types[0])
+            return Convolve.apply(x, neighbour, own, bias, operator, None, types[1])
         y = operator.empty_streamed(operator.num_outputs, width, types[1], transposed=True)
         picked = Picked(operator, neighbour.shape[0], dtype)
         with contextlib.ExitStack() as files:
@@ -118,7 +128,7 @@ class _Remade(torch.autograd.Function):
         into = Gradients.of(ctx.weights, ctx.has_bias, ctx.first_weights, ctx.first_bias)
         weights = ctx.first_weights, ctx.first_bias, ctx.weights
         pass_back(ctx.first, ctx.operator, ctx.sent, in_rows(gy), weights, into)
-        return None, None, None, into.neighbour, into.own, into.bias, into.first_bias, *into.first
+        return None, None, None, None, into.neighbour, into.own, into.bias, into.first_bias, *into.first
 
 
 @dataclass(frozen=True)
@@ -191,6 +201,22 @@ def pass_back(
             for part, g_weight, weight in zip(make.parts, into.first, first_weights, strict=True):
                 kernels.project_backward(None, g_weight, part, gx, weight, y_sums=summed)
                 summed = None
+
+
+def _whole(
+    first: First,
+    weights: list[torch.Tensor],
+    bias: torch.Tensor | None,
+    operator: "LinearOperator",
+    dtype: torch.dtype,
+) -> torch.Tensor:
+    """x (n_p, d) in a type."""
+    x = operator.empty_streamed(first.constants.count, weights[0].shape[1], dtype)
+    with contextlib.ExitStack() as files:
+        make = Maker(first, weights, bias, files)
+        for rows in row_tiles(len(x)):
+            x[rows] = make(rows)
+    return x
 
 
 def write_columns(

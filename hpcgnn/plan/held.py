@@ -64,10 +64,9 @@ def check_keep(config: Config, spec: ModelSpec) -> None:
     if not able or not Selection(config).schedule.exact_epochs:
         raise ConfigError.on_all(
             f"--keep {asked}: expected --model gcn, sage with the mean, gin, or gat, gatv2 or transformer without "
-            "features of edges, "
-            "no --jumping max, --precision fp32 or fp64 (remade, least: or mixed), and --schedule sar; got --model "
-            f"{spec.model}, --aggregator {spec.aggregator}, --jumping {spec.jumping}, --precision "
-            f"{config.run.precision}, --schedule {config.schedule.schedule}; use --keep exact"
+            "features of edges, no --jumping max, --precision fp32 or fp64 (again, remade, least: or mixed), and "
+            f"--schedule sar; got --model {spec.model}, --aggregator {spec.aggregator}, --jumping {spec.jumping}, "
+            f"--precision {config.run.precision}, --schedule {config.schedule.schedule}; use --keep exact"
         )
 
 

@@ -110,11 +110,9 @@ class MpiCommunicator(Transport):
         Libraries may sum in another order in the blocking call. The bits of a run would then depend on whether ranks
         share cores. Long sums begin during the backward pass anyway.
         """
-        result = torch.empty_like(numbers)
-        for part, out in zip(numbers.split(mpi_buffers.MOST_COUNT), result.split(mpi_buffers.MOST_COUNT), strict=True):
-            request = self._comm.Iallreduce(as_numbers(part), as_numbers(out), _OPS[op])
+        for part in numbers.split(mpi_buffers.MOST_COUNT):
+            request = self._comm.Iallreduce(MPI.IN_PLACE, as_numbers(part), _OPS[op])
             self._collective([request], kind, part.nbytes)
-        numbers.copy_(result)
 
     def prepare_sums(self) -> bool:
         """Give sums a communicator of their own. On a common one, all ranks would have to begin all collective calls in
