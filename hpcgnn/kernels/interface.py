@@ -102,7 +102,7 @@ BLOCK_FAULTS = {_CONSTANTS["HG_VALID"]: ""} | {
 #: {the end of the edges that a block's rows are: code}.
 EDGE_ENDS = _codes("rows_are_destinations", "rows_are_sources", "rows_are_either")
 #: {how attention's scores are made of whole rows: code}.
-SCORES = {"sum": _CONSTANTS["HG_SCORE_SUM"], "product": _CONSTANTS["HG_SCORE_PRODUCT"]}
+SCORES = {name: _CONSTANTS[f"HG_SCORE_{name.upper()}"] for name in ("sum", "product", "mixed")}
 #: {how messages are reduced: code}.
 REDUCTIONS = {"sum": _CONSTANTS["HG_REDUCE_SUM"], "moments": _CONSTANTS["HG_REDUCE_MOMENTS"]}
 SUMMED_ROWS, SUMMED_SHARES = _CONSTANTS["HG_SUMMED_ROWS"], _CONSTANTS["HG_SUMMED_SHARES"]

@@ -154,13 +154,12 @@ class Native(NativeBatchNorm, NativeMessages):
             tensors | {"sums": sums, "indptr": indptr, "row_ids": row_ids, "column_ids": column_ids},
             num_rows=indptr.numel() - 1,
             heads=heads,
-            head_width=sums.shape[1] // heads,
             slope=slope,
             scale=scale,
             key=key,
             threshold=threshold,
             type=ELEMENT_CODES[sums.dtype],
-            **more,
+            **({"head_width": sums.shape[1] // heads} | more),
         )
         if getattr(self._library, function)(*self._how(), arguments):
             raise MemoryError("attention: no memory for the partial results of a block")

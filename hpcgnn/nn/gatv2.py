@@ -2,7 +2,7 @@
 
 α_ij = softmax_j a·LeakyReLU(W_src x_j + W_dst x_i + W_edge e_ij), with the last term if the graph has edge features.
 Unlike GAT's, the score is not a sum of two halves. So the gradient fetches the rows again, and returns its sums. A halo
-row costs F numbers forwards and 2F backwards (F = heads × width). With edge features the layer uses the general rule.
+row costs F numbers forwards and 2F backwards (F = heads × width). Features of edges do not travel.
 """
 
 from typing import Any
@@ -68,7 +68,7 @@ class GATv2Conv(nn.Module):
 
     def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         p = self.attention_dropout if self.training else 0.0
-        edge = None if self.edge is None else graph.edge_features
+        edge, weight = (None, None) if self.edge is None else (graph.edge_features, self.edge.weight)
         y = graph.propagate(
             self.message,
             "softmax",
@@ -77,7 +77,7 @@ class GATv2Conv(nn.Module):
             edge=edge,
             dropout=p,
             layer=self.layer,
-            scores=RowScores(self.heads, self.attention, self.slope),
+            scores=RowScores(self.heads, self.attention, self.slope, weight=weight, edge=edge),
         )
         y = y.unflatten(1, (self.heads, self.width)).mean(1) if self.average else y
         return y if self.bias is None else y + self.bias

@@ -354,7 +354,7 @@ class Graph:
         x_src, operator = _dense(x_src), self.operator(Messages())
         if isinstance(scores, RowMessages) and kernels.reduces_messages(x_src):
             return RowReduction(operator)(rule, scores, x_src)
-        if isinstance(scores, RowScores) and x_dst is not None and edge is None and kernels.scores_rows(x_src, x_dst):
+        if isinstance(scores, RowScores) and x_dst is not None and kernels.scores_rows(x_src, x_dst):
             return ScoredAttention(operator)(rule, scores, x_src, x_dst)
         return operator(rule, x_src, x_dst, edge)
 

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn.functional import leaky_relu
 
+from hpcgnn.kernels import RowScores
 from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive
 from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
@@ -90,6 +91,7 @@ class RGATConv(nn.Module):
             edge=relation.unsqueeze(1),
             dropout=p,
             layer=self.layer,
+            scores=RowScores(self.heads, slope=self.slope, weight=self.coefficients, edge=relation, mixed=True),
         )
         return self.own(x) + (y.unflatten(1, (self.heads, self.width)).mean(1) if self.average else y)
 

@@ -3,7 +3,7 @@ head.
 
 If the graph has edge features, W_e e_ij is added to k_j and to v_j (its eq. 3 with edges). A halo row carries [k | v],
 so that it costs 2F numbers forwards. The gradient needs 4F: it fetches them again, and returns their gradients (F =
-heads × width). With edge features the layer uses the general rule.
+heads × width). Features of edges do not travel.
 """
 
 import math
@@ -59,7 +59,7 @@ class TransformerConv(nn.Module):
 
     def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         p = self.attention_dropout if self.training else 0.0
-        edge = None if self.edge is None else graph.edge_features
+        edge, weight = (None, None) if self.edge is None else (graph.edge_features, self.edge.weight)
         y = graph.propagate(
             self.message,
             "softmax",
@@ -68,7 +68,7 @@ class TransformerConv(nn.Module):
             edge=edge,
             dropout=p,
             layer=self.layer,
-            scores=RowScores(self.heads),
+            scores=RowScores(self.heads, weight=weight, edge=edge),
         )
         return self.own(x) + (y.unflatten(1, (self.heads, self.width)).mean(1) if self.average else y)
 

@@ -1,4 +1,5 @@
-"""Attention by whole rows (gatv2, transformer) against a softmax over an edge list in float64, differentiated by torch.
+"""Attention by whole rows (gatv2, transformer, rgat) against a softmax over an edge list in float64, which torch
+differentiates.
 
 Its dropout is drawn edge by edge from numbers that are made here, as the general rule makes them.
 """
@@ -13,7 +14,8 @@ from hpcgnn import kernels as front
 from hpcgnn.kernels import library
 
 KEY, SLOPE = 0x0123_4567_89AB_CDEF, 0.2
-KINDS = ["sum", "product"]
+KINDS = ["sum", "product", "sum of edges", "product of edges", "mixed"]
+DEPTH, TYPES, BASES = 6, 5, 3  # features of an edge; relations and their bases
 SHAPES = [(1, 40), (4, 64), (8, 8), (3, 5), (2, 1), (5, 7), (2, 19), (9, 16)]  # (H, D)
 COMPILED = pytest.mark.skipif(library.load().reason is not None, reason="only the compiled library has these kernels")
 pytestmark = COMPILED
@@ -32,10 +34,22 @@ class Case:
     gy: torch.Tensor
     ids: tuple[torch.Tensor, torch.Tensor]
     rate: float = 0.0
+    weight: torch.Tensor | None = None
+    edge: torch.Tensor | None = None  # a row for each of these, wherever the edges are
+    mixed: bool = False
 
     def scores(self, dtype, flat):
         dropout = (self.rate, KEY, *self.ids) if self.rate else None
-        return front.RowScores(self.heads, None if flat is None else flat.to(dtype), SLOPE, dropout)
+        edge = self.edge if self.mixed or self.edge is None else self.edge.to(dtype)
+        weight = None if self.weight is None else self.weight.to(dtype)
+        return front.RowScores(
+            self.heads, None if flat is None else flat.to(dtype), SLOPE, dropout, weight, edge, mixed=self.mixed
+        )
+
+    @property
+    def places(self):
+        """Which row of `edge` each edge has."""
+        return (torch.arange(len(self.dst)) * 7) % 101
 
 
 def make_case(kind, heads, width, edges=300, num_dst=23, num_src=31, seed=0, rate=0.0, scale=1.0):
@@ -51,12 +65,17 @@ def make_case(kind, heads, width, edges=300, num_dst=23, num_src=31, seed=0, rat
         return scale * torch.randn(*shape, generator=draw, dtype=torch.float64).float().double()
 
     ids = torch.from_numpy(random.choice(2**45, num_dst + num_src, replace=False))
-    of_sum = kind == "sum"
-    source, attention = normal(num_src, f if of_sum else 2 * f), normal(f) if of_sum else None
+    of_sum, mixed = kind.startswith("sum"), kind == "mixed"
+    columns = BASES * (f + heads) if mixed else f if of_sum else 2 * f
+    source, attention = normal(num_src, columns), normal(f) if of_sum else None
     ends = [torch.from_numpy(each[order]) for each in (dst, src)]
-    return Case(
-        heads, *ends, normal(num_dst, f), source, attention, normal(num_dst, f), ids.split([num_dst, num_src]), rate
-    )
+    x = normal(num_dst, BASES * heads if mixed else f)
+    case = Case(heads, *ends, x, source, attention, normal(num_dst, f), ids.split([num_dst, num_src]), rate)
+    if mixed:
+        types = torch.randint(TYPES, (101,), generator=draw, dtype=torch.int32)
+        return replace(case, weight=normal(TYPES, BASES), edge=types, mixed=True)
+    # Smaller: logits, and what rounding makes of their exponentials, are then about as large as without.
+    return replace(case, weight=normal(DEPTH, f) / 4, edge=normal(101, DEPTH)) if kind.endswith("edges") else case
 
 
 def masks(case):
@@ -72,33 +91,44 @@ def masks(case):
 
 
 def expected(case):
-    """y, and the gradients of x, source and attention."""
-    leaves = [t.clone().requires_grad_() for t in (case.x, case.source, case.attention) if t is not None]
-    x, source, *vectors = leaves
-    f, heads, n = x.shape[1], case.heads, len(x)
-    if vectors:
-        score = torch.nn.functional.leaky_relu(x[case.dst] + source[case.src], SLOPE) * vectors[0]
+    """y, and the gradients of x, source, attention and weight."""
+    x, source, attention, weights = leaves = [
+        None if t is None else t.clone().requires_grad_() for t in (case.x, case.source, case.attention, case.weight)
+    ]
+    f, heads, n, leaky = case.gy.shape[1], case.heads, len(x), torch.nn.functional.leaky_relu
+    of_edge = 0 if weights is None else case.edge[case.places]
+    if case.mixed:
+        share, values, halves = weights[of_edge.long()][:, :, None], source[:, : BASES * f], source[:, BASES * f :]
+        value = (share * values[case.src].unflatten(1, (BASES, f))).sum(1)
+        score = leaky((share * (halves[case.src] + x[case.dst]).unflatten(1, (BASES, heads))).sum(1), SLOPE)
+    elif attention is not None:
+        more = 0 if weights is None else of_edge @ weights
+        score = leaky(x[case.dst] + source[case.src] + more, SLOPE) * attention
         value = source[case.src]
     else:
-        score, value = x[case.dst] * source[case.src, :f], source[case.src, f:]
+        more = 0 if weights is None else of_edge @ weights
+        score, value = x[case.dst] * (source[case.src, :f] + more), source[case.src, f:] + more
     logit = score.unflatten(1, (heads, -1)).sum(-1)
     top = torch.full((n, heads), -torch.inf, dtype=torch.float64).scatter_reduce(
         0, case.dst[:, None].expand_as(logit), logit.detach(), "amax"
     )
     weight = (logit - top[case.dst]).exp()
     alpha = weight / torch.zeros_like(top).index_add(0, case.dst, weight)[case.dst] * masks(case)
-    y = torch.zeros_like(x).index_add(0, case.dst, (value.unflatten(1, (heads, -1)) * alpha[..., None]).flatten(1))
+    y = torch.zeros_like(case.gy).index_add(
+        0, case.dst, (value.unflatten(1, (heads, -1)) * alpha[..., None]).flatten(1)
+    )
     y.backward(case.gy)
-    return [y.detach(), *(leaf.grad for leaf in leaves)]
+    return [y.detach(), *(leaf.grad for leaf in leaves if leaf is not None)]
 
 
 def block(case, chosen, hypersparse):
-    """(indptr, indices, rows) of some edges."""
+    """(indptr, indices, rows) of some edges, and the places of their data, of either type."""
     dst, src = case.dst[chosen], case.src[chosen].int()
     counts = torch.bincount(dst, minlength=len(case.x))
     rows = counts.nonzero().squeeze(1).int() if hypersparse else None
     counts = counts[counts > 0] if hypersparse else counts
-    return torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)]), src.contiguous(), rows
+    places = None if case.edge is None else case.places[chosen].to(torch.int32 if hypersparse else torch.int64)
+    return torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)]), src.contiguous(), rows, places
 
 
 def found(case, dtype, pieces=1, moved=None):
@@ -107,20 +137,21 @@ def found(case, dtype, pieces=1, moved=None):
     flat = None if case.attention is None else case.attention.to(dtype)
     scores, n = case.scores(dtype, flat), len(x)
     blocks = [block(case, case.src % pieces == k, pieces > 1) for k in range(pieces)]
-    sums = torch.zeros_like(x), x.new_full((n, case.heads), -torch.inf), x.new_zeros(n, case.heads)
-    for indptr, indices, rows in blocks:
-        front.score_forward(scores, sums, x, source, indptr, indices, rows)
+    sums = torch.zeros_like(gy), x.new_full((n, case.heads), -torch.inf), x.new_zeros(n, case.heads)
+    for indptr, indices, rows, places in blocks:
+        front.score_forward(scores.at(places), sums, x, source, indptr, indices, rows)
     y, top, total = sums
     share = torch.empty_like(total)
     front.attend_finish(y, top, total, top, None, share)
     g_x, g_source = torch.zeros_like(x), torch.zeros_like(source)
-    g_attention = None if flat is None else torch.zeros_like(flat)
-    for indptr, indices, rows in blocks:
+    g_attention, g_weight = (None if t is None else torch.zeros_like(t) for t in (flat, scores.weight))
+    gradients = g_x, g_source, g_attention, g_weight
+    for indptr, indices, rows, places in blocks:
         returns = None if moved is None else moved[indices.long()].contiguous()
         front.score_backward(
-            scores, (g_x, g_source, g_attention), (x, gy, y, top, share), source, indptr, indices, rows, returns
+            scores.at(places), gradients, (x, gy, y, top, share), source, indptr, indices, rows, returns
         )
-    return [y, *(t for t in (g_x, g_source, g_attention) if t is not None)]
+    return [y, *(t for t in gradients if t is not None)]
 
 
 def check(case, dtype, tolerance, **how):
@@ -132,6 +163,7 @@ def check(case, dtype, tolerance, **how):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-12), (torch.float32, 3e-6)], ids=["f64", "f32"])
 def test_every_width(path, threads, kind, dtype, tolerance):
+    tolerance *= 2 if kind.endswith("edges") else 1  # the key is rounded as well
     for heads, width in SHAPES:
         check(make_case(kind, heads, width), dtype, tolerance)
         check(make_case(kind, heads, width, rate=0.4, seed=1), dtype, tolerance, pieces=3)
@@ -162,13 +194,15 @@ def test_one_edge_that_outweighs_the_others_has_no_gradient_of_its_score(path, k
     """However large the features are: what is left of a difference of large numbers would be noise."""
     case = make_case(kind, 2, 19, rate=rate, scale=2e3)
     case.gy /= 2e3
+    case.edge = case.edge / 2e3 if case.edge is not None and not case.mixed else case.edge
     case.dst, case.src = torch.unique(torch.stack([case.dst, case.src]), dim=1)  # three equal edges would share y
     of_x = found(case, torch.float32)[1]
     assert of_x.abs().max() == 0 and expected(case)[1].abs().max() == 0
 
 
-def test_returns_go_where_they_are_told(threads):
-    case = make_case("sum", 2, 5)
+@pytest.mark.parametrize("kind", KINDS)
+def test_returns_go_where_they_are_told(threads, kind):
+    case = make_case(kind, 2, 5)
     count = len(case.source)
     usual, moved = found(case, torch.float32), torch.randperm(count, generator=torch.Generator().manual_seed(1)).int()
     told = found(case, torch.float32, moved=moved)
@@ -180,7 +214,10 @@ def test_wrong_arguments_are_refused():
     scores, x = case.scores(torch.float64, case.attention), case.x
     sums = torch.zeros_like(x), x.new_zeros(len(x), 2), x.new_zeros(len(x), 2)
     edges = block(case, slice(None), False)[:2]
+    of_edges = make_case("sum of edges", 2, 3).scores(torch.float64, case.attention)
     for changed, source, message in (
+        (of_edges, case.source, "places: expected"),
+        (replace(of_edges, edge=case.x[:, :4]), case.source, "edge: expected shape"),
         (replace(scores, attention=case.attention[:4]), case.source, "attention: expected shape"),
         (replace(scores, attention=None), case.source, "source: expected shape"),
         (scores, case.source.float(), "source: expected torch.float64"),

@@ -23,6 +23,7 @@ typedef struct {
     void *sums;                 /* (F, padded to whole vectors per head) */
     void *z;                    /* the same: z', backwards */
     void *bias;                 /* the same */
+    void *rows;                 /* (HG_TILE, hg_made_width): rows that edges' data change, or NULL */
 } hg_attention_scratch;
 
 /* Backwards, of attention by whole rows: where a task leaves what its edges return, edge e at e - base. */
@@ -30,7 +31,27 @@ typedef struct {
     void *coefficient, *derivative;     /* (edges, H): m alpha, and the gradients of the scores */
     int32_t *rows;                      /* own rows of the edges; NULL: the task returns at once */
     int64_t base;
-    void *g_attention;                  /* (F): the task's sum, or NULL */
+    void *g_attention, *g_weight;       /* (F), and as of weight: the task's sums, or NULL */
 } hg_score_edges;
+
+/* A sum whose values are not what is scored: edges' data change one of them. */
+#define HG_SCORE_APART 4
+
+static inline int hg_score_kind(const hg_attention_args *a)
+{
+    return a->score == HG_SCORE_SUM && a->weight ? HG_SCORE_APART : a->score;
+}
+
+/* Columns of a row that edges' data change: [key | value], or of mixed ones the value. */
+static inline int64_t hg_made_width(const hg_attention_args *a)
+{
+    return a->heads * a->head_width * (a->score == HG_SCORE_MIXED ? 1 : 2);
+}
+
+/* Columns of an own row, of its gradient, and of a row that returns to a source. */
+static inline int64_t hg_own_width(const hg_attention_args *a)
+{
+    return a->heads * (a->score == HG_SCORE_MIXED ? a->weight_columns : a->head_width);
+}
 
 #endif

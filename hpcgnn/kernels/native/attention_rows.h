@@ -72,6 +72,19 @@ HG_INLINE void HG_IN_UNITS(find)(const hg_attention_args *a, int64_t e, const in
     }
 }
 
+/* The same, where edges' data may have made them anew: t is the place of edge e in its tile. */
+HG_INLINE void HG_IN_UNITS(find_made)(const hg_attention_args *a, const hg_attention_scratch *s, int64_t e, int64_t t,
+                                      const int num, int64_t ahead, int64_t readable, const HG_E **row, const HG_E **next)
+{
+    if (!s->rows) {
+        HG_IN_UNITS(find)(a, e, num, ahead, readable, row, next);
+        return;
+    }
+    HG_UNROLL
+    for (int k = 0; k < num; k++)
+        row[k] = next[k] = (const HG_E *)s->rows + (t + k) * hg_made_width(a);
+}
+
 /* The lines of the rows to come that start within the columns [from, to). */
 HG_INLINE void HG_IN_UNITS(prefetch)(const HG_E **next, const int num, int64_t from, int64_t to)
 {
@@ -89,8 +102,9 @@ HG_INLINE void HG_IN_UNITS(forward_group)(const hg_attention_args *a, const hg_a
 {
     const int64_t units = single ? 1 : HG_PADDED(a->head_width) / HG_LANES, heads = a->heads, width = a->head_width;
     const HG_E *row[HG_GROUP], *next[HG_GROUP], *coefficients = (const HG_E *)s->coefficient + t * heads;
-    const int64_t value = a->score == HG_SCORE_PRODUCT ? heads * width : 0;
-    HG_IN_UNITS(find)(a, e, num, ahead, readable, row, next);
+    const int kind = hg_score_kind(a);
+    const int64_t value = kind == HG_SCORE_PRODUCT || kind == HG_SCORE_APART ? heads * width : 0;
+    HG_IN_UNITS(find_made)(a, s, e, t, num, ahead, readable, row, next);
     for (int64_t h = 0; h < heads; h++, sums += units * HG_LANES) {
         HG_E coefficient[HG_GROUP];
         if (!a->score)

@@ -67,6 +67,11 @@ static inline int64_t carve(const hg_attention_args *a, int64_t size, char *at, 
     for (int k = 0; k < 4 && a->row_ids; k++, used += rounded(groups * 4))
         if (s)
             s->counters[k] = (uint32_t *)(at + used);
+    if (a->weight) {
+        if (s)
+            s->rows = at + used;
+        used += rounded(HG_TILE * hg_made_width(a) * size);
+    }
     if (a->row_ids) {
         if (s)
             s->words = (uint32_t *)(at + used);

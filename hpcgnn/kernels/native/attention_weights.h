@@ -378,7 +378,7 @@ static void HG_T(score_add)(void *sums, const void *more, int64_t num)
 
 static void HG_T(score_merge)(const hg_attention_args *a, int64_t i, const void *partial, int64_t num)
 {
-    const int64_t width = a->heads * a->head_width, r = a->rows ? a->rows[i] : i;
+    const int64_t width = hg_own_width(a), r = a->rows ? a->rows[i] : i;
     for (int64_t k = 0; k < num; k++)
         HG_T(add)((HG_E *)a->sums + r * a->sums_stride, (const HG_E *)partial + k * width, width);
 }

@@ -59,11 +59,12 @@
         const int64_t head_width = a->head_width;                                                                      \
         HG_BY_HEAD_##type(score_chunk, a, s, i, first, last, partial, edges)                                           \
     }                                                                                                                  \
-    static void score_return_##type(const hg_attention_args *a, const void *coefficients, const void *derivatives,     \
-                                    const int32_t *rows, int64_t r, int64_t first, const int32_t *order, int64_t num)  \
+    static void score_return_##type(const hg_attention_args *a, hg_attention_scratch *s, const void *coefficients,         \
+                                    const void *derivatives, const int32_t *rows, int64_t r, int64_t first,            \
+                                    const int32_t *order, int64_t num)                                                 \
     {                                                                                                                  \
         const int64_t head_width = a->head_width;                                                                      \
-        HG_BY_HEAD_##type(score_return, a, coefficients, derivatives, rows, r, first, order, num)                      \
+        HG_BY_HEAD_##type(score_return, a, s, coefficients, derivatives, rows, r, first, order, num)                   \
     }
 HG_ENTRIES(f32)
 HG_ENTRIES(f64)

@@ -90,9 +90,9 @@ static inline void *hg_kept(hg_memory *memory, int64_t bytes)
 }
 
 /* The place of a block's edge among those that have features. */
-static inline int64_t hg_place(const hg_message_args *a, int64_t e)
+static inline int64_t hg_place(const void *places, int bytes, int64_t e)
 {
-    return a->place_bytes == 8 ? ((const int64_t *)a->places)[e] : ((const int32_t *)a->places)[e];
+    return bytes == 8 ? ((const int64_t *)places)[e] : ((const int32_t *)places)[e];
 }
 
 static inline int64_t hg_least(int64_t a, int64_t b)

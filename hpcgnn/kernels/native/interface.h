@@ -19,7 +19,7 @@ enum { HG_BASELINE = 0, HG_AVX2 = 1, HG_AVX512 = 2 };
 
 /* What a processor can multiply, as bits: float32, and factors rounded to bfloat16. */
 /* Scores of attention: halves that are made before, GATv2's of sums of rows, or products of rows. */
-enum { HG_SCORE_HALVES = 0, HG_SCORE_SUM = 1, HG_SCORE_PRODUCT = 2 };
+enum { HG_SCORE_HALVES = 0, HG_SCORE_SUM = 1, HG_SCORE_PRODUCT = 2, HG_SCORE_MIXED = 3 };
 /* How messages are reduced: summed, or [mean | largest | least | squared distances from the mean]. */
 enum { HG_REDUCE_SUM = 0, HG_REDUCE_MOMENTS = 1 };
 enum { HG_FLOAT_PRODUCTS = 1, HG_ROUNDED_PRODUCTS = 2 };
@@ -88,7 +88,11 @@ typedef struct {
  * With HG_SCORE_SUM or HG_SCORE_PRODUCT the scores are made of whole rows (score_rows.h): `own` is (n, F), streamed (columns,
  * F), or (columns, 2 F) of products, whose values stand behind. Backwards (scores.c) rows are destinations too: sums is the
  * gradient of `own`, ga_dst that of streamed or NULL; maximum and denominator are the final maximum and the inverse of the
- * final denominator. */
+ * final denominator.
+ *
+ * With `weight` the data of edges take part (attention_edges.h): to the sources' rows, values included where they stand
+ * behind, e W is added. With HG_SCORE_MIXED the rows of own and streamed are those of B bases, own (n, B H), streamed (columns,
+ * B F + B H), and an edge has the row of `weight` of its type to mix them; then scores are as with HG_SCORE_HALVES. */
 typedef struct {
     const int64_t *indptr;      /* (num_rows + 1), may start above 0 */
     const int32_t *indices;
@@ -110,6 +114,10 @@ typedef struct {
     const void *gy;             /* of whole rows, backwards: (n, F) */
     const void *y;              /* the same */
     void *g_attention;          /* of HG_SCORE_SUM, backwards: (F), added to */
+    const void *edge;           /* with weight: (all edges, weight_rows), or of mixed int32 (all edges), their types */
+    const void *places;         /* with weight: per edge, its row there */
+    const void *weight;         /* (weight_rows, F), or of mixed (types, B); contiguous, or NULL */
+    void *g_weight;             /* backwards: as weight, added to, or NULL */
     int64_t num_rows;
     int64_t heads;
     int64_t head_width;
@@ -124,6 +132,9 @@ typedef struct {
     int64_t ga_dst_stride;
     int64_t edge_term_stride;
     int64_t g_edge_term_stride;
+    int64_t edge_stride;
+    int64_t weight_rows;
+    int64_t weight_columns;
     double slope;
     double scale;               /* of what dropout keeps */
     uint64_t key;
@@ -132,6 +143,7 @@ typedef struct {
     int32_t complete;           /* all edges of all rows are here, so that a row is begun and ended at once */
     int32_t type;               /* HG_F32 or HG_F64 */
     int32_t score;              /* HG_SCORE_... */
+    int32_t place_bytes;        /* of a number in places: 4 or 8 */
 } hg_attention_args;
 
 /* A block, and messages of its edges: m = z + e W + b, and ReLU of it if asked for (messages.h). Both directions walk the

@@ -22,11 +22,11 @@ static __attribute__((noinline)) const HG_E *HG_T(message)(const hg_message_args
         memcpy(out, x, (size_t)width * sizeof(HG_E));
     }
     if (depth) {
-        const int64_t place = hg_place(a, e);
+        const int64_t place = hg_place(a->places, a->place_bytes, e);
         const HG_E *restrict of = (const HG_E *)a->edge + place * a->edge_stride, *restrict w = (const HG_E *)a->weight;
         int64_t k = 0;
         if (ahead >= 0)
-            hg_prefetch_row((const HG_E *)a->edge + hg_place(a, ahead) * a->edge_stride, depth * (int64_t)sizeof(HG_E));
+            hg_prefetch_row((const HG_E *)a->edge + hg_place(a->places, a->place_bytes, ahead) * a->edge_stride, depth * (int64_t)sizeof(HG_E));
         for (; k + 4 <= depth; k += 4, w += 4 * width) {
             const HG_E f0 = of[k], f1 = of[k + 1], f2 = of[k + 2], f3 = of[k + 3];
             HG_INDEPENDENT
@@ -191,7 +191,7 @@ HG_INLINE void HG_T(message_back)(const hg_message_args *a, HG_E *memory, HG_E *
             to[c] += from[c];
     }
     if (of_map) {
-        const HG_E *restrict of = a->weight ? (const HG_E *)a->edge + hg_place(a, e) * a->edge_stride : NULL;
+        const HG_E *restrict of = a->weight ? (const HG_E *)a->edge + hg_place(a->places, a->place_bytes, e) * a->edge_stride : NULL;
         const HG_E *restrict from = gradient;
         HG_E *restrict to = of_map;
         for (int64_t k = 0; k < a->depth; k++, to += stride) {

@@ -47,6 +47,7 @@
 #include "extreme.h"
 #include "messages.h"
 #include "attention_weights.h"
+#include "attention_edges.h"
 #include "narrow.h"
 #define HG_LANES 1
 #include "units.h"
@@ -74,6 +75,7 @@
 #include "extreme.h"
 #include "messages.h"
 #include "attention_weights.h"
+#include "attention_edges.h"
 #include "narrow.h"
 #define HG_LANES 1
 #include "units.h"

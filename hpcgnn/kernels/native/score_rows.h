@@ -1,5 +1,6 @@
 /* Template, a part of units.h: attention whose scores are made of whole rows, a head at a time. Of a destination's row x and
- * a source's row z it is <attention, LeakyReLU(x + z)> (GATv2), or <x, z> with the values behind z (transformers).
+ * a source's row z it is <attention, LeakyReLU(x + z)> (GATv2), or <x, z> with the values behind z (transformers). Where the
+ * data of edges take part, z is a row that attention_edges.h has made for the edge.
  *
  * Heads are not padded. In the last unit of a head, the columns that it shares with the one before are 0 in one factor of all
  * products that are summed.
@@ -23,34 +24,39 @@ HG_INLINE HG_IN_UNITS(vec) HG_IN_UNITS(at)(const HG_E *p)
 #define HG_ADD(p, c, v) (*(HG_IN_UNITS(loose) *)((p) + (c)) = HG_AT(p, c) + (v))
 #define HG_OF_ROWS                                                                                                     \
     const int64_t heads = a->heads, width = a->head_width, units = HG_PADDED(width) / HG_LANES;                        \
-    const int64_t shared = units * HG_LANES - width, value = product ? heads * width : 0;                              \
+    const int product = kind == HG_SCORE_PRODUCT, apart = product || kind == HG_SCORE_APART;                           \
+    const int64_t shared = units * HG_LANES - width;                                                                   \
+    const int64_t value = apart ? heads * width : 0;                                                                   \
     const HG_IN_UNITS(vec) zero = {0}, one = zero + 1, below = zero + (HG_E)a->slope;                                  \
-    (void)shared, (void)value, (void)one, (void)below;
+    (void)shared, (void)value, (void)one, (void)below, (void)product;
 
 /* Scores of num edges, t being the first one's place in the tile, to coefficient; with gy <gy, m z'> of their values to dots. */
 HG_INLINE void HG_IN_UNITS(score_group)(const hg_attention_args *a, const hg_attention_scratch *s, const HG_E *x,
                                         const HG_E *gy, int64_t e, int64_t t, int64_t ahead, int64_t readable, const int num,
-                                        const int product)
+                                        const int kind)
 {
     HG_OF_ROWS
     const HG_E *row[HG_GROUP], *next[HG_GROUP], *attention = (const HG_E *)a->attention;
     const HG_E scale = (HG_E)a->scale;
-    HG_IN_UNITS(find)(a, e, num, ahead, readable, row, next);
+    HG_IN_UNITS(find_made)(a, s, e, t, num, ahead, readable, row, next);
     for (int64_t h = 0; h < heads; h++) {
         HG_IN_UNITS(vec) score[HG_GROUP] = {0}, dot[HG_GROUP] = {0};
-        HG_IN_UNITS(prefetch)(next, num, h * width, (h + 1) * width);
-        if (product)
+        if (!s->rows)
+            HG_IN_UNITS(prefetch)(next, num, h * width, (h + 1) * width);
+        if (!s->rows && product)
             HG_IN_UNITS(prefetch)(next, num, value + h * width, value + (h + 1) * width);
         for (int64_t u = 0; u < units; u++) {
             const int64_t at = h * width + HG_COLUMN(u);
-            const HG_IN_UNITS(vec) own = HG_AT(x, at), factor = HG_ONCE(product ? own : HG_AT(attention, at));
+            const HG_IN_UNITS(vec) own = kind == HG_SCORE_MIXED ? zero : HG_AT(x, at);
+            const HG_IN_UNITS(vec) factor = kind == HG_SCORE_MIXED ? zero : HG_ONCE(product ? own : HG_AT(attention, at));
             const HG_IN_UNITS(vec) g = gy ? HG_ONCE(HG_AT(gy, at)) : zero;
             HG_UNROLL
             for (int k = 0; k < num; k++) {
                 const HG_IN_UNITS(vec) z = HG_AT(row[k], at), sum = own + z;
-                score[k] += factor * (product ? z : HG_PICK(sum > zero, sum, sum * below));
+                if (kind != HG_SCORE_MIXED)
+                    score[k] += factor * (product ? z : HG_PICK(sum > zero, sum, sum * below));
                 if (gy) {
-                    HG_IN_UNITS(vec) alone = product ? HG_AT(row[k], value + at) : z;
+                    HG_IN_UNITS(vec) alone = apart ? HG_AT(row[k], value + at) : z;
                     if (a->row_ids) {           /* rounded as y is, where one edge outweighs the others */
                         alone *= scale;
                         HG_ROUNDED(alone);
@@ -59,7 +65,8 @@ HG_INLINE void HG_IN_UNITS(score_group)(const hg_attention_args *a, const hg_att
                 }
             }
         }
-        HG_IN_UNITS(sum_lanes)((HG_E *)s->coefficient + t * heads + h, heads, score, num);
+        if (kind != HG_SCORE_MIXED)
+            HG_IN_UNITS(sum_lanes)((HG_E *)s->coefficient + t * heads + h, heads, score, num);
         if (gy)
             HG_IN_UNITS(sum_lanes)((HG_E *)s->dots + t * heads + h, heads, dot, num);
     }
@@ -67,11 +74,11 @@ HG_INLINE void HG_IN_UNITS(score_group)(const hg_attention_args *a, const hg_att
 
 /* Adds what num edges give to the gradients of the row x and of the attention vectors. */
 HG_INLINE void HG_IN_UNITS(score_own)(const hg_attention_args *a, const hg_attention_scratch *s, const HG_E *x, HG_E *gx,
-                                      HG_E *g_attention, int64_t e, int64_t t, const int num, const int product)
+                                      HG_E *g_attention, int64_t e, int64_t t, const int num, const int kind)
 {
     HG_OF_ROWS
     const HG_E *row[HG_GROUP], *next[HG_GROUP], *derivative = (const HG_E *)s->derivative + t * heads;
-    HG_IN_UNITS(find)(a, e, num, 0, 0, row, next);
+    HG_IN_UNITS(find_made)(a, s, e, t, num, 0, 0, row, next);
     for (int64_t h = 0; h < heads; h++) {
         HG_E of[HG_GROUP];
         HG_UNROLL
@@ -99,9 +106,9 @@ HG_INLINE void HG_IN_UNITS(score_own)(const hg_attention_args *a, const hg_atten
 
 /* Adds what edges give to the rows that return: `order` (NULL: all) of num edges from `first` on, whose coefficients,
  * derivatives and own rows (NULL: all r) begin at theirs. */
-HG_INLINE void HG_IN_UNITS(return_rows)(const hg_attention_args *a, const HG_E *coefficients, const HG_E *derivatives,
-                                        const int32_t *rows, int64_t r, int64_t first, const int32_t *order, int64_t num,
-                                        const int product)
+HG_INLINE void HG_IN_UNITS(return_rows)(const hg_attention_args *a, hg_attention_scratch *s, const HG_E *coefficients,
+                                        const HG_E *derivatives, const int32_t *rows, int64_t r, int64_t first,
+                                        const int32_t *order, int64_t num, const int kind)
 {
     HG_OF_ROWS
     const int32_t *to = (a->returns ? a->returns : a->indices) + first, *from = a->indices + first;
@@ -114,7 +121,13 @@ HG_INLINE void HG_IN_UNITS(return_rows)(const hg_attention_args *a, const HG_E *
         HG_E *g = back + to[e] * a->ga_dst_stride;
         if (k + 2 < num)
             hg_prefetch_row(back + to[order ? order[k + 2] : k + 2] * a->ga_dst_stride,
-                            (value + heads * width) * (int64_t)sizeof(HG_E));
+                            (kind == HG_SCORE_MIXED ? 512 : (product ? 2 : 1) * heads * width * (int64_t)sizeof(HG_E)));
+        if (kind == HG_SCORE_MIXED) {
+            HG_T(return_mixed)(a, first + e, coefficient, derivative, gy, g);
+            continue;
+        }
+        if (kind == HG_SCORE_APART)
+            z = HG_T(made_row)(a, first + e, k + 1 < num ? first + (order ? order[k + 1] : k + 1) : -1, (HG_E *)s->rows);
         for (int64_t h = 0; h < heads; h++)
             for (int64_t u = 0; u < units; u++) {
                 const int64_t at = h * width + HG_COLUMN(u);
@@ -134,7 +147,7 @@ HG_INLINE void HG_IN_UNITS(return_rows)(const hg_attention_args *a, const HG_E *
 /* D = <gy, y> of a row's heads, summed as the dots are. */
 HG_INLINE void HG_IN_UNITS(score_shift)(const hg_attention_args *a, HG_E *out, const HG_E *gy, const HG_E *y)
 {
-    const int product = 0;
+    const int kind = HG_SCORE_SUM;
     HG_OF_ROWS
     for (int64_t h = 0; h < heads; h++) {
         HG_IN_UNITS(vec) dot[HG_GROUP] = {0};
@@ -146,50 +159,60 @@ HG_INLINE void HG_IN_UNITS(score_shift)(const hg_attention_args *a, HG_E *out, c
     }
 }
 
-#define HG_GROUPS(call)                                                                                                \
+#define HG_GROUPS(kind)                                                                                                \
     for (; t + HG_GROUP <= num; t += HG_GROUP)                                                                         \
-        call(HG_GROUP);                                                                                                \
+        HG_OF_EDGES(HG_GROUP, kind);                                                                                   \
     for (; t < num; t++)                                                                                               \
-        call(1);
+        HG_OF_EDGES(1, kind)
+/* The kind is a constant in each case. */
+#define HG_BY_KIND(call)                                                                                               \
+    switch (hg_score_kind(a)) {                                                                                        \
+    case HG_SCORE_PRODUCT: call(HG_SCORE_PRODUCT); break;                                                              \
+    case HG_SCORE_APART: call(HG_SCORE_APART); break;                                                                  \
+    case HG_SCORE_MIXED: call(HG_SCORE_MIXED); break;                                                                  \
+    default: call(HG_SCORE_SUM);                                                                                       \
+    }
 
 /* The scores of a tile, and the dots if gy is there. */
-static __attribute__((noinline)) void HG_IN_UNITS(scores)(const hg_attention_args *a, const hg_attention_scratch *s,
-                                                          const HG_E *x, const HG_E *gy, int64_t e, int64_t num)
+static __attribute__((noinline)) void HG_IN_UNITS(scores)(const hg_attention_args *a, hg_attention_scratch *s, const HG_E *x,
+                                                          const HG_E *gy, int64_t e, int64_t num)
 {
     const int64_t readable = a->indptr[a->num_rows], ahead = 2 * HG_GROUP;
     int64_t t = 0;
-#define HG_OF_EDGES(n)                                                                                                 \
-    if (a->score == HG_SCORE_PRODUCT)                                                                                  \
-        HG_IN_UNITS(score_group)(a, s, x, gy, e + t, t, ahead, readable, n, 1);                                        \
-    else                                                                                                               \
-        HG_IN_UNITS(score_group)(a, s, x, gy, e + t, t, ahead, readable, n, 0)
-    HG_GROUPS(HG_OF_EDGES)
+    if (a->weight)
+        HG_T(made_rows)(a, s, x, e, num);
+    if (a->score == HG_SCORE_MIXED && !gy)
+        return;
+#define HG_OF_EDGES(n, kind) HG_IN_UNITS(score_group)(a, s, x, gy, e + t, t, ahead, readable, n, kind)
+    HG_BY_KIND(HG_GROUPS)
 #undef HG_OF_EDGES
 }
 
-static __attribute__((noinline)) void HG_IN_UNITS(score_own_rows)(const hg_attention_args *a, const hg_attention_scratch *s,
-                                                                  const HG_E *x, HG_E *gx, HG_E *g_attention, int64_t e,
-                                                                  int64_t num)
+static __attribute__((noinline)) void HG_IN_UNITS(score_own_rows)(const hg_attention_args *a, hg_attention_scratch *s,
+                                                                  const HG_E *x, const HG_E *gy, HG_E *gx,
+                                                                  const hg_score_edges *edges, int64_t e, int64_t num)
 {
+    HG_E *g_attention = (HG_E *)edges->g_attention;
     int64_t t = 0;
-#define HG_OF_EDGES(n)                                                                                                 \
-    if (a->score == HG_SCORE_PRODUCT)                                                                                  \
-        HG_IN_UNITS(score_own)(a, s, x, gx, NULL, e + t, t, n, 1);                                                     \
-    else                                                                                                               \
-        HG_IN_UNITS(score_own)(a, s, x, gx, g_attention, e + t, t, n, 0)
-    HG_GROUPS(HG_OF_EDGES)
+    if (a->weight)
+        HG_T(edges_own)(a, s, x, gy, gx, (HG_E *)edges->g_weight, e, num);
+    if (a->score == HG_SCORE_MIXED)
+        return;
+#define HG_OF_EDGES(n, kind) HG_IN_UNITS(score_own)(a, s, x, gx, g_attention, e + t, t, n, kind)
+    HG_BY_KIND(HG_GROUPS)
 #undef HG_OF_EDGES
 }
 
 /* One function for tiles and for waves: the compiler then rounds both alike. */
-static __attribute__((noinline)) void HG_IN_UNITS(score_return)(const hg_attention_args *a, const void *coefficients,
-                                                                const void *derivatives, const int32_t *rows, int64_t r,
-                                                                int64_t first, const int32_t *order, int64_t num)
+static __attribute__((noinline)) void HG_IN_UNITS(score_return)(const hg_attention_args *a, hg_attention_scratch *s,
+                                                                const void *coefficients, const void *derivatives,
+                                                                const int32_t *rows, int64_t r, int64_t first,
+                                                                const int32_t *order, int64_t num)
 {
-    if (a->score == HG_SCORE_PRODUCT)
-        HG_IN_UNITS(return_rows)(a, (const HG_E *)coefficients, (const HG_E *)derivatives, rows, r, first, order, num, 1);
-    else
-        HG_IN_UNITS(return_rows)(a, (const HG_E *)coefficients, (const HG_E *)derivatives, rows, r, first, order, num, 0);
+    const HG_E *coefficient = (const HG_E *)coefficients, *derivative = (const HG_E *)derivatives;
+#define HG_OF_KIND(kind) HG_IN_UNITS(return_rows)(a, s, coefficient, derivative, rows, r, first, order, num, kind)
+    HG_BY_KIND(HG_OF_KIND)
+#undef HG_OF_KIND
 }
 
 /* Edges [first, last) of row i; gx: where its gradient is added. */
@@ -203,11 +226,11 @@ static void HG_IN_UNITS(score_row)(const hg_attention_args *a, hg_attention_scra
         const int64_t num = last - e < HG_TILE ? last - e : HG_TILE, bytes = num * heads * (int64_t)sizeof(HG_E);
         HG_IN_UNITS(scores)(a, s, x, gy, e, num);
         HG_T(score_weights)(a, s, i, e, num);
-        HG_IN_UNITS(score_own_rows)(a, s, x, gx, (HG_E *)edges->g_attention, e, num);
+        HG_IN_UNITS(score_own_rows)(a, s, x, gy, gx, edges, e, num);
         if (!a->ga_dst)
             continue;
         if (!edges->rows) {
-            HG_IN_UNITS(score_return)(a, s->coefficient, s->derivative, NULL, r, e, NULL, num);
+            HG_IN_UNITS(score_return)(a, s, s->coefficient, s->derivative, NULL, r, e, NULL, num);
             continue;
         }
         memcpy((HG_E *)edges->coefficient + (e - edges->base) * heads, s->coefficient, (size_t)bytes);
@@ -231,7 +254,7 @@ static __attribute__((noinline)) void HG_IN_UNITS(score_chunk)(const hg_attentio
                                                                int64_t first, int64_t last, void *partial,
                                                                const hg_score_edges *edges)
 {
-    memset(partial, 0, (size_t)(a->heads * a->head_width) * sizeof(HG_E));
+    memset(partial, 0, (size_t)hg_own_width(a) * sizeof(HG_E));
     HG_IN_UNITS(score_row)(a, s, i, first, last, (HG_E *)partial, edges);
 }
 
@@ -240,3 +263,4 @@ static __attribute__((noinline)) void HG_IN_UNITS(score_chunk)(const hg_attentio
 #undef HG_ADD
 #undef HG_OF_ROWS
 #undef HG_GROUPS
+#undef HG_BY_KIND

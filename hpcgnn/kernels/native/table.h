@@ -41,8 +41,8 @@ typedef struct {
                         void *partial, const hg_score_edges *edges);
     void (*score_merge)(const hg_attention_args *a, int64_t i, const void *partial, int64_t num);
     /* Adds what the listed ones (NULL: all) of num edges return. coefficients, derivatives and rows begin at edge `first`. */
-    void (*score_return)(const hg_attention_args *a, const void *coefficients, const void *derivatives, const int32_t *rows,
-                         int64_t r, int64_t first, const int32_t *order, int64_t num);
+    void (*score_return)(const hg_attention_args *a, hg_attention_scratch *s, const void *coefficients, const void *derivatives,
+                         const int32_t *rows, int64_t r, int64_t first, const int32_t *order, int64_t num);
     void (*score_add)(void *sums, const void *more, int64_t num);
 } hg_attention_kernels;
 
