@@ -19,10 +19,9 @@ TILE_ROWS = 2048
 # tile one by one, which is serial work: tiles are larger there (see kernels.convolves).
 MOST_ROWS, MOST_ROWS_STEPWISE = 1 << 14, 1 << 17
 # What the rows of an edge tile take together: enough to hide the cost of calls, little enough to stay in the cache.
-# With FEW_THREADS or more it is that for each of FEW_THREADS, however many there are: waking threads costs more than
-# fresh pages of larger tensors. But some five tensors of a tile exist at a time, so that larger ones would be most of
-# a rank's memory.
-EDGE_TILE_BYTES, FEW_THREADS = 1 << 21, 8
+# With so many threads or more it is that for each of them: waking these costs more than fresh pages of larger tensors.
+# The most bounds the memory.
+EDGE_TILE_BYTES, FEW_THREADS, MOST_EDGE_SHARES = 1 << 21, 8, 64
 # Set by those who try out what a process of other threads would hold.
 _SET: ContextVar[int | None] = ContextVar("tile rows", default=None)
 
@@ -41,7 +40,8 @@ def edge_tile_bytes() -> int:
     """Bytes that the rows of an edge tile take together, which all threads work on. Each of the many operations of a
     tile wakes all threads once.
     """
-    return EDGE_TILE_BYTES * (1 if torch.get_num_threads() < FEW_THREADS else FEW_THREADS)
+    threads = torch.get_num_threads()
+    return EDGE_TILE_BYTES * (1 if threads < FEW_THREADS else min(threads, MOST_EDGE_SHARES))
 
 
 @contextlib.contextmanager

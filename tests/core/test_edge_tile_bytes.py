@@ -8,8 +8,8 @@ from hpcgnn.ops.row_tiles import EDGE_TILE_BYTES, edge_tile_bytes
 from hpcgnn.ops.softmax import Softmax
 
 
-@pytest.mark.parametrize("threads, shares", [(1, 1), (2, 1), (7, 1), (8, 8), (48, 8), (128, 8)])
-def test_tiles_of_many_threads_are_larger_and_do_not_grow_with_them(threads, shares):
+@pytest.mark.parametrize("threads, shares", [(1, 1), (2, 1), (7, 1), (8, 8), (48, 48), (64, 64), (128, 64)])
+def test_few_threads_share_a_tile_and_many_have_one_each(threads, shares):
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
