@@ -1,8 +1,12 @@
 """More steps in an epoch (GNNAutoScale, GAS: Fey et al., ICML'21): historical halo × all-reduce.
 
 An epoch is `--steps` K optimizer steps, each on a share of the clusters with all of its in-neighbours. Rows of the
-share are fresh, all others are of the last time they were computed. No edge is left out, and each row is computed once
-in an epoch. The activations of a step are those of 1/K of the rows.
+share are fresh, all others are of the last time they were computed. No edge into a training node is left out, and each
+row is computed once in an epoch. The activations of a step are those of 1/K of the rows.
+
+A share computes no row that the loss never sees: the last layer computes its training nodes alone, the layer before
+also its rows that training nodes of any share depend on, and so on. GAS and LMC compute all rows of a share in every
+layer. What training reads is the same.
 
 Draws deal the clusters out to shares of about equal size, once in a run: blocks of edges are made once, too. The order
 of the shares is drawn anew for each epoch. All draws follow from the seed and the numbers of the clusters, so the
@@ -20,7 +24,8 @@ of the initial parameters. Checkpoints hold the histories of each rank. With oth
 anew, from the parameters of the checkpoint.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +37,7 @@ from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.historical import HistoricalGradients, HistoricalRows, History
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.transforms.shares import Share, deal, split_in_shares
+from hpcgnn.graph.transforms.shares import Share, deal, rows_of_layers, split_in_shares
 from hpcgnn.nn.graph import Graph, Operators
 from hpcgnn.nn.model import Model
 from hpcgnn.ops.draws import Purpose, Randomness
@@ -51,7 +56,8 @@ class HistoricalHalo(FullHalo):
     shares; key: of their draws.
 
     Attributes:
-        shares: the Shares, which all have nodes on some rank.
+        num_shares: how many have nodes on some rank.
+        shares: for each layer, the Shares.
         histories: one for each aggregation of the model, in the order of the calls.
         filled: whether they hold rows.
     """
@@ -62,24 +68,46 @@ class HistoricalHalo(FullHalo):
         self.has_state, self.filled = True, False
         cluster = torch.zeros(local.num_owned, dtype=torch.int32) if local.cluster is None else local.cluster
         self._dealt, self.num_shares = deal(cluster, steps, key, comm)
-        self.shares: list[Share] = []
+        self.shares: list[list[Share]] = []
         self.histories: list[History] = []
-        self.policies: list[ShareHalo] = []
+        self._call = 0
 
-    def split(self, features: bool) -> None:
-        """Make the shares. Collective. features: whether they need their rows of these."""
-        local = self._local
+    def split(self, model: Model) -> list[dict[int, tuple[LocalGraph, Operators]]]:
+        """Make the shares. Collective. Returns for each {layer: (its LocalGraph, its policy)}."""
+        local, comm, layers, kept = self._local, self._comm, len(model.convs), model.spec.keeps_input
+        sets = rows_of_layers(local, layers, model.prunable_layers, comm)
         ids = torch.cat([local.original_id, self._facts.inward_ids])
-        self.shares = split_in_shares(local, self._dealt, self.num_shares, self._comm, features)
-        verbs = self._comm, self._buffers, self._facts
-        self.policies = [ShareHalo(share, self.history, ids, *verbs) for share in self.shares]
+        views: list[dict[int, tuple[LocalGraph, Operators]]] = [{} for _ in range(self.num_shares)]
+        for layer, (taken, computed) in enumerate(itertools.pairwise(sets)):
+            shares = self._alike(layer, sets)
+            if shares is None:
+                features = layer == 0 and not kept
+                shares = split_in_shares(local, self._dealt, self.num_shares, comm, (taken, computed), features)
+            self.shares.append(shares)
+            for view, share in zip(views, shares, strict=True):
+                if layer == 0 and kept:  # it reads rows of a kept aggregate
+                    view[layer] = replace(local, outputs=share.computed.int()), self
+                else:
+                    view[layer] = share.local, ShareHalo(share, self, ids, self._comm, self._buffers, self._facts)
+        return views
 
-    def view(self, number: int, keeps_input: bool) -> tuple[LocalGraph, Operators]:
-        """(a share's LocalGraph, its policy), or those of a layer that reads rows of a kept aggregate."""
-        share = self.shares[number]
-        if keeps_input:
-            return replace(self._local, outputs=share.rows.int()), self
-        return share.local, self.policies[number]
+    def _alike(self, layer: int, sets: list[torch.Tensor]) -> list[Share] | None:
+        """The shares of the layer before, if this one takes and computes the same rows. Collective."""
+        if layer < 2 or (self._differ(sets[layer - 1], sets[layer]) or self._differ(sets[layer], sets[layer + 1])):
+            return None
+        return self.shares[layer - 1]
+
+    def _differ(self, one: torch.Tensor, other: torch.Tensor) -> bool:
+        return bool(self._comm.total((one != other).sum().view(1), "plan"))
+
+    def begin(self) -> None:
+        """Called before each forward pass: aggregations are told apart by their number in it."""
+        self._call = 0
+
+    def next_history(self) -> tuple[int, History]:
+        """(number, History) of the next aggregation of a pass."""
+        number, self._call = self._call, self._call + 1
+        return number, self.history(number)
 
     def history(self, number: int) -> History:
         """The History of an aggregation."""
@@ -90,7 +118,8 @@ class HistoricalHalo(FullHalo):
     @property
     def kept_bytes(self) -> int:
         """Bytes of the histories and of the shares, on this rank."""
-        return sum(each.rows.nbytes for each in self.histories) + sum(each.nbytes for each in self.shares)
+        shares = {id(each): each.nbytes for of_layer in self.shares for each in of_layer}
+        return sum(each.rows.nbytes for each in self.histories) + sum(shares.values())
 
     def state(self) -> dict[str, torch.Tensor]:
         """{name: tensor} of the histories."""
@@ -104,33 +133,32 @@ class HistoricalHalo(FullHalo):
 
 
 class ShareHalo(PushedHalo):
-    """Fresh rows of one share, and historical ones of all others. ids: int64, original ids of own nodes and halo."""
+    """Fresh rows of one share in one layer, and historical ones of all others. ids: original ids of all columns."""
 
     name = "historical"
 
     def __init__(
         self,
         share: Share,
-        history: Callable[[int], History],
+        whole: HistoricalHalo,
         ids: torch.Tensor,
         comm: Communicator,
         buffers: HaloBuffers,
         facts: Facts,
     ) -> None:
-        self._share, self._history, self._ids = share, history, ids
+        self._share, self._whole, self._ids = share, whole, ids
         self._comm, self._buffers, self._facts = comm, buffers, facts
-        self._operators: list[tuple[Operator[Any], Any]] = []
-        self.calls = 0
+        self._operators: dict[int, tuple[Operator[Any], Any]] = {}
 
     def _make(self, description: Operator[Made]) -> Made:
-        number, self.calls = self.calls, self.calls + 1
-        if number == len(self._operators):
-            share, own, history = self._share, self._share.local.inward.own, self._history(number)
+        number, history = self._whole.next_history()
+        if number not in self._operators:
+            share, (inward, outward) = self._share, (self._share.local.inward, self._share.local.outward)
             both = self._comm, self._buffers
-            used = HistoricalRows(history, share.crossing, own, share.block, *both)
-            push = HistoricalGradients(history, share.crossing, own, share.near, lambda: share.back, *both)
+            used = HistoricalRows(history, share.crossing, inward.own, share.block, *both)
+            push = HistoricalGradients(history, share.crossing, outward.own, share.near, lambda: share.back, *both)
             site = PushedSite(share.local, used, push, self._facts, self._ids, old=True)
-            self._operators.append((description, description.pushed(site)))
+            self._operators[number] = description, description.pushed(site)
         known, operator = self._operators[number]
         assert known == description, "a model must call the same operators in the same order in every step"
         return operator
@@ -145,41 +173,33 @@ class StepsOfShares(AllreduceEveryStep):
         self._graphs: list[Graph] = []
 
     def extend(self, model: Model) -> None:
-        """Nothing is added; the layers and their input are noted."""
-        self._layers, self._keeps_input = len(model.convs), model.spec.keeps_input
+        """Nothing is added; the model is noted."""
+        self._model = model
 
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """A step for each share."""
+        halo = self._halo
         if not self._graphs:
-            self._split(graph)
-        if not self._halo.filled:
+            self._graphs = [graph.pruned(views) for views in halo.split(self._model)]
+        if not halo.filled:
             self._fill(stage)
         count = len(self._graphs)
         key = self._random.key(Purpose.SHARE_ORDER, 0)
         for number in torch.argsort(kernels.random_words(key, torch.arange(count), 1)[:, 0]).tolist():
-            self._halo.policies[number].calls = 0
-            yield Step(self._graphs[number], self._as_whole, nodes=self._halo.shares[number].rows)
+            halo.begin()
+            yield Step(self._graphs[number], self._as_whole, nodes=halo.shares[-1][number].computed)
 
     def _as_whole(self, gradients: torch.Tensor) -> None:
         self.reduce(gradients)
         gradients.mul_(len(self._graphs))
-
-    def _split(self, graph: Graph) -> None:
-        """Make the graph of each share. Its first layer reads the kept aggregate of the features where there is one."""
-        halo, kept = self._halo, self._keeps_input
-        halo.split(features=not kept)
-        self._graphs = [
-            graph.pruned({layer: halo.view(number, kept and layer == 0) for layer in range(self._layers)})
-            for number in range(halo.num_shares)
-        ]
 
     def _fill(self, stage: Stage) -> None:
         """Compute the rows of all histories without gradients. Those of an aggregation need those before it."""
         halo, passes = self._halo, 1
         while passes:
             with torch.no_grad(), self._comm.ledger.booked_as("input"):
-                for policy, graph in zip(halo.policies, self._graphs, strict=True):
-                    policy.calls = 0
+                for graph in self._graphs:
+                    halo.begin()
                     stage.module(graph)
             passes = len(halo.histories) - 1 if not halo.filled else passes - 1
             halo.filled = True

@@ -68,6 +68,9 @@ class Serial:
         )
         self.share, self.count = shares_of(path, steps)
         self.histories = {}
+        self.reach = [self.train]  # bool (n,): rows of the features and of each layer that the loss depends on
+        for _ in self.model.convs:
+            self.reach.insert(0, self.reach[0] | (self.counts[self.reach[0]] > 0).any(0))
 
     def epoch(self, epoch):
         """The loss of an epoch."""
@@ -199,11 +202,19 @@ def test_against_a_serial_program(comm, session_path, graph, model):
         halo, local = trainer.schedule.halo, trainer.local
         ids = torch.cat([local.original_id, halo._facts.inward_ids])
         for history, (layer, expected) in zip(halo.histories, sorted(serial.histories.items()), strict=True):
+            # Own rows that some training node depends on, and remote ones with an edge to an own row of these.
+            computed, made = serial.reach[layer + 1], serial.reach[layer][ids].clone()
+            made[local.num_owned :] &= (serial.counts[local.original_id][computed[local.original_id]] > 0).any(0)[
+                ids[local.num_owned :]
+            ]
+            assert not history.rows[~made].any()
             scale = 1.0
             if getattr(trainer.model.convs[layer], "norm", "") == "sym":
                 degree = serial.a.sum(0)
                 scale = torch.where(degree > 0, degree**-0.5, 0.0)[ids, None]
-            np.testing.assert_allclose(history.rows, expected[ids] * scale, rtol=0, atol=1e-10)
+            np.testing.assert_allclose(history.rows[made], (expected[ids] * scale)[made], rtol=0, atol=1e-10)
+        of_loss = [sum(len(each.computed) for each in of_layer) for of_layer in halo.shares]
+        assert comm.total(torch.tensor(of_loss), "plan").tolist() == [int(each.sum()) for each in serial.reach[1:]]
 
 
 @pytest.mark.parametrize("graph, model", CASES)
@@ -257,9 +268,11 @@ def edges_of_file(path):
 
 
 def test_bytes_and_activations_of_an_epoch(comm, path):
-    """A halo row crosses once forwards, whatever the number of steps, and once backwards if its own share uses it."""
+    """A halo row that the loss depends on crosses once forwards, whatever the number of steps, and once backwards if
+    its own share uses it.
+    """
     options = {"layers": 2, "hidden": 16, "keep_input": "never", "dropout": 0.0}
-    widths, src, dst = 16 + CLASSES, *edges_of_file(path)
+    src, dst = edges_of_file(path)
     taken = []
     for steps in (1, 4):
         trainer = build_trainer(comm, configure(path, schedule="historical", steps=steps, **options), "metis")
@@ -273,11 +286,18 @@ def test_bytes_and_activations_of_an_epoch(comm, path):
     for rank, ids in enumerate(comm.allgather_object(trainer.local.original_id.numpy())):
         owner[ids] = rank
     share, _ = shares_of(path, 4)
-    cut = (owner[src] != owner[dst]) & (share[src] == share[dst]) & (owner[dst] == comm.rank)
-    assert taken[1].tolist() == [
-        4 * widths * trainer.local.inward.plan.num_boundary,
-        4 * widths * len(np.unique(src[cut])),
-    ]
+    train = np.zeros(len(owner), bool)
+    for ids in comm.allgather_object(trainer.local.original_id[trainer.local.mask("train")].numpy()):
+        train[ids] = True
+    read = train.copy()
+    read[src[train[dst]]] = True
+    expected = np.zeros(2, int)
+    for width, reads in ((16, read), (CLASSES, train)):
+        cut = (owner[src] != owner[dst]) & reads[dst]
+        crossing = np.unique(np.stack([src, owner[dst]])[:, cut & (owner[src] == comm.rank)], axis=1)
+        back = np.unique(src[cut & (share[src] == share[dst]) & (owner[dst] == comm.rank)])
+        expected += 4 * width * np.array([crossing.shape[1], len(back)])
+    assert taken[1].tolist() == expected.tolist()
     full, shares = (sum(comm.allgather_object(int(each.sum()))) for each in taken)
     assert shares <= 1.3 * full
     assert trainer.schedule.halo.kept_bytes > 0
