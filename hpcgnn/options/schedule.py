@@ -163,3 +163,13 @@ class ScheduleConfig:
         schedules=("historical", "batches"),
         on_resume="same",
     )
+    anew: float = option(
+        0.0,
+        "historical: rows of other shares that a step computes anew, as a part of the share's own",
+        details="Those with most edges to the share's rows. Gradients reach their edges, too, and an epoch computes "
+        "this part more rows (docs/schedules-measured.md).",
+        least=0.0,
+        most=100.0,
+        schedules=("historical",),
+        on_resume="same",
+    )

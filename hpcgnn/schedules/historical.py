@@ -8,6 +8,9 @@ A share computes no row that the loss never sees: the last layer computes its tr
 also its rows that training nodes of any share depend on, and so on. GAS and LMC compute all rows of a share in every
 layer. What training reads is the same.
 
+`--set schedule.anew=X` computes rows of other shares anew as well, those with most edges to the rows of the step, X
+times as many as its own. Then gradients reach most edges with few more rows, for graphs have hubs.
+
 Draws deal the clusters out to shares of about equal size, once in a run: blocks of edges are made once, too. The order
 of the shares is drawn anew for each epoch. All draws follow from the seed and the numbers of the clusters, so the
 result does not depend on the number of ranks or on the map.
@@ -37,12 +40,14 @@ from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.historical import HistoricalGradients, HistoricalRows, History
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.transforms.shares import Share, deal, rows_of_layers, split_in_shares
+from hpcgnn.graph.transforms.share_rows import rows_of_layers, rows_of_shares
+from hpcgnn.graph.transforms.shares import Share, deal, split_in_shares
 from hpcgnn.nn.graph import Graph, Operators
 from hpcgnn.nn.model import Model
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.ops.site import Facts, PushedSite
+from hpcgnn.options import ScheduleConfig
 from hpcgnn.schedules.base import Optimizer, Schedule, ScheduleEntry, Stage, Step
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.pushed_halo import PushedHalo
@@ -52,22 +57,26 @@ from hpcgnn.traits import ScheduleTraits
 
 
 class HistoricalHalo(FullHalo):
-    """A FullHalo for evaluation, with the shares and histories of training. Made collectively. steps: number of
-    shares; key: of their draws.
+    """A FullHalo for evaluation, with the shares and histories of training. Made collectively. options: with the
+    number of shares; random: for their draws.
 
     Attributes:
         num_shares: how many have nodes on some rank.
-        shares: for each layer, the Shares.
+        shares: the Shares, once for layers that take and compute the same rows.
+        computed: int64, the own rows of each share in the last layer, once they are made.
         histories: one for each aggregation of the model, in the order of the calls.
         filled: whether they hold rows.
     """
 
-    def __init__(self, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, steps: int, key: int) -> None:
+    def __init__(
+        self, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, options: ScheduleConfig, random: Randomness
+    ) -> None:
         self._facts = Facts(local, comm)
         super().__init__(local, comm, buffers, facts=self._facts)
         self.has_state, self.filled = True, False
         cluster = torch.zeros(local.num_owned, dtype=torch.int32) if local.cluster is None else local.cluster
-        self._dealt, self.num_shares = deal(cluster, steps, key, comm)
+        self._dealt, self.num_shares = deal(cluster, options.steps, random.key(Purpose.SHARE, 0), comm)
+        self._anew, self._random = options.anew, random
         self.shares: list[list[Share]] = []
         self.histories: list[History] = []
         self._call = 0
@@ -75,30 +84,28 @@ class HistoricalHalo(FullHalo):
     def split(self, model: Model) -> list[dict[int, tuple[LocalGraph, Operators]]]:
         """Make the shares. Collective. Returns for each {layer: (its LocalGraph, its policy)}."""
         local, comm, layers, kept = self._local, self._comm, len(model.convs), model.spec.keeps_input
-        sets = rows_of_layers(local, layers, model.prunable_layers, comm)
+        reach = rows_of_layers(local, layers, model.prunable_layers, comm)
+        dealt = self._dealt, self.num_shares, reach, model.prunable_layers, comm
+        rows = rows_of_shares(local, *dealt, self._anew, lambda layer: self._random.key(Purpose.SHARE, 1 + layer))
+        self.computed = rows[-1]
         ids = torch.cat([local.original_id, self._facts.inward_ids])
         views: list[dict[int, tuple[LocalGraph, Operators]]] = [{} for _ in range(self.num_shares)]
-        for layer, (taken, computed) in enumerate(itertools.pairwise(sets)):
-            shares = self._alike(layer, sets)
-            if shares is None:
-                features = layer == 0 and not kept
-                shares = split_in_shares(local, self._dealt, self.num_shares, comm, (taken, computed), features)
-            self.shares.append(shares)
-            for view, share in zip(views, shares, strict=True):
-                if layer == 0 and kept:  # it reads rows of a kept aggregate
-                    view[layer] = replace(local, outputs=share.computed.int()), self
-                else:
-                    view[layer] = share.local, ShareHalo(share, self, ids, self._comm, self._buffers, self._facts)
+        for layer, (taken, computed) in enumerate(itertools.pairwise(rows)):
+            if layer == 0 and kept:  # it reads rows of a kept aggregate
+                for view, numbers in zip(views, computed, strict=True):
+                    view[layer] = replace(local, outputs=numbers.int()), self
+                continue
+            if not self.shares or self._differ(rows[layer - 1 : layer + 1], rows[layer : layer + 2]):
+                self.shares.append(split_in_shares(local, taken, computed, comm, layer == 0))
+            for view, share in zip(views, self.shares[-1], strict=True):
+                view[layer] = share.local, ShareHalo(share, self, ids, comm, self._buffers, self._facts)
         return views
 
-    def _alike(self, layer: int, sets: list[torch.Tensor]) -> list[Share] | None:
-        """The shares of the layer before, if this one takes and computes the same rows. Collective."""
-        if layer < 2 or (self._differ(sets[layer - 1], sets[layer]) or self._differ(sets[layer], sets[layer + 1])):
-            return None
-        return self.shares[layer - 1]
-
-    def _differ(self, one: torch.Tensor, other: torch.Tensor) -> bool:
-        return bool(self._comm.total((one != other).sum().view(1), "plan"))
+    def _differ(self, before: list[list[torch.Tensor]], now: list[list[torch.Tensor]]) -> bool:
+        """Whether two layers take or compute other rows, on any rank. Collective."""
+        pairs = zip(itertools.chain(*before), itertools.chain(*now), strict=True)
+        differ = any(not torch.equal(one, other) for one, other in pairs)
+        return bool(self._comm.total(torch.tensor([int(differ)]), "plan"))
 
     def begin(self) -> None:
         """Called before each forward pass: aggregations are told apart by their number in it."""
@@ -118,8 +125,8 @@ class HistoricalHalo(FullHalo):
     @property
     def kept_bytes(self) -> int:
         """Bytes of the histories and of the shares, on this rank."""
-        shares = {id(each): each.nbytes for of_layer in self.shares for each in of_layer}
-        return sum(each.rows.nbytes for each in self.histories) + sum(shares.values())
+        shares = sum(each.nbytes for alike in self.shares for each in alike)
+        return sum(each.rows.nbytes for each in self.histories) + shares
 
     def state(self) -> dict[str, torch.Tensor]:
         """{name: tensor} of the histories."""
@@ -187,7 +194,7 @@ class StepsOfShares(AllreduceEveryStep):
         key = self._random.key(Purpose.SHARE_ORDER, 0)
         for number in torch.argsort(kernels.random_words(key, torch.arange(count), 1)[:, 0]).tolist():
             halo.begin()
-            yield Step(self._graphs[number], self._as_whole, nodes=halo.shares[-1][number].computed)
+            yield Step(self._graphs[number], self._as_whole, nodes=halo.computed[number])
 
     def _as_whole(self, gradients: torch.Tensor) -> None:
         self.reduce(gradients)
@@ -212,7 +219,7 @@ def build_historical(
     options = config.schedule
     if options.steps == 1:
         return build_sar(local, comm, buffers, config, random)
-    halo = HistoricalHalo(local, comm, buffers, options.steps, random.key(Purpose.SHARE, 0))
+    halo = HistoricalHalo(local, comm, buffers, options, random)
     return Schedule(halo, StepsOfShares(comm, halo, random, options.reduce_dtype))
 
 

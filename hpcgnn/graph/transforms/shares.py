@@ -4,8 +4,7 @@ A share has whole clusters of the graph file. Draws for their numbers deal them 
 every number of ranks and every map. The columns of its edges are all own nodes and then the whole halo, for its sums
 read rows of other shares as well.
 
-A share computes the rows that a whole pass would (pruning.py): its training nodes in the last layer, and before that
-its rows that training nodes of any share depend on. Rows of a history that nobody reads are never made.
+share_rows.py says which rows each layer takes and computes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,8 +21,8 @@ from hpcgnn.exchange.plan import gather_halo, parts
 from hpcgnn.graph.blocks import Block, sampled, transposed
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.transforms.inductive import rows_of
-from hpcgnn.graph.transforms.pruning import with_in_neighbours
 from hpcgnn.graph.transforms.subgraphs import edges_of
+from hpcgnn.graphfile.ranges import segments
 from hpcgnn.memory.shelf import OnDisk
 
 # As in pruning.py.
@@ -85,56 +84,37 @@ def deal(
     return share_of[cluster.long()], len(used)
 
 
-def rows_of_layers(local: LocalGraph, layers: int, prunable: int, comm: Communicator) -> list[torch.Tensor]:
-    """[bool (n_p,)]: own rows of the features, and of the output of each layer, that the loss depends on. Collective.
-
-    prunable: number of the last layers that may compute some of their rows alone; the others compute all.
-    """
-    found = [local.mask("train") if prunable else torch.ones(local.num_owned, dtype=torch.bool)]
-    for layer in reversed(range(layers)):
-        if layer == 0 or layers - layer < prunable:
-            found.append(with_in_neighbours(local, found[-1], comm))
-        else:
-            found.append(torch.ones_like(found[-1]))
-    return found[::-1]
-
-
 def split_in_shares(
-    local: LocalGraph,
-    share: torch.Tensor,
-    count: int,
-    comm: Communicator,
-    rows: tuple[torch.Tensor, torch.Tensor],
-    features: bool,
+    local: LocalGraph, taken: list[torch.Tensor], computed: list[torch.Tensor], comm: Communicator, features: bool
 ) -> list[Share]:
     """The Shares of a rank for some layers. Collective.
 
-    share: int64 (n_p,), below `count`; rows: bool (n_p,) each, the own rows of all shares that the layers take and
-    compute; features: whether they need their own of these.
+    taken, computed: int64, increasing, the own rows of each share that the layers take and compute (share_rows.py);
+    features: whether they need their own of these.
     """
     plan, n = local.inward.plan, local.num_owned
-    of_columns = torch.cat([share, gather_halo(plan, share, comm)])
-    taken, computed = ([torch.nonzero(each & (share == k)).squeeze(1) for k in range(count)] for each in rows)
     blocks = _blocks(local.inward, computed)
-    read = torch.zeros(len(of_columns), dtype=torch.bool)
+    read = torch.zeros(n + plan.num_halo, dtype=torch.bool)
     for block in blocks:
         read[block.indices.long()] = True
     halo = [(plan.source(k), torch.arange(n + at, n + at + size)) for k, at, size in parts(plan.receive_counts)]
     rows_to = [(plan.dest(k), plan.rows_to(k)) for k, _, _ in parts(plan.send_counts)]
     halo, rows_to = _both(halo, [read[columns] for _, columns in halo], rows_to, comm)
     made = []
-    for number, block in enumerate(blocks):
-        near = transposed(sampled(block, of_columns == number, 0, renumber=False))
-        sent = _nonempty((rank, to[share[to.long()] == number]) for rank, to in rows_to)
-        received = _nonempty((rank, columns[of_columns[columns] == number].int()) for rank, columns in halo)
+    for rows, outputs, block in zip(taken, computed, blocks, strict=True):
+        own_fresh = torch.zeros(n, dtype=torch.bool)
+        own_fresh[rows] = True
+        fresh = torch.cat([own_fresh, gather_halo(plan, own_fresh, comm)])
+        near = transposed(sampled(block, fresh, 0, renumber=False))
+        sent = _nonempty((rank, to[own_fresh[to.long()]]) for rank, to in rows_to)
+        received = _nonempty((rank, columns[fresh[columns]].int()) for rank, columns in halo)
         assert near.rows is not None, "a transposed block says which rows it stores"
         used, asked = _both(received, [torch.isin(columns, near.rows) for _, columns in received], sent, comm)
         returned = [(rank, torch.searchsorted(near.rows, columns).int()) for rank, columns in _nonempty(used)]
-        places = [(rank, torch.searchsorted(taken[number], to.long()).int()) for rank, to in _nonempty(asked)]
-        own = torch.searchsorted(taken[number], near.rows[near.rows < n].long()).int()
-        crossing = Crossing(taken[number], sent, received, near.rows.long(), own, returned, places)
-        part = _local(local, taken[number], computed[number], block, features)
-        made.append(Share(crossing, computed[number], part, replace(near, rows=None)))
+        places = [(rank, torch.searchsorted(rows, to.long()).int()) for rank, to in _nonempty(asked)]
+        own = torch.searchsorted(rows, near.rows[near.rows < n].long()).int()
+        crossing = Crossing(rows, sent, received, near.rows.long(), own, returned, places)
+        made.append(Share(crossing, outputs, _local(local, rows, outputs, block, features), replace(near, rows=None)))
     return made
 
 
@@ -157,29 +137,24 @@ def _nonempty(found: Iterable[Part]) -> list[Part]:
 
 
 def _blocks(adjacency: Adjacency, members: Sequence[torch.Tensor]) -> list[Block]:
-    """The Block of all edges of each of these sets of own rows, which have none in common."""
-    (rows, columns, weight, edge), of_all = edges_of(adjacency), torch.cat(list(members))
-    place = torch.full((adjacency.own.num_rows,), len(of_all), dtype=torch.int32)
-    place[of_all] = torch.arange(len(of_all), dtype=torch.int32)
-    to = place[rows]
-    order = torch.argsort(to, stable=True)
-    counts = torch.bincount(to, minlength=len(of_all) + 1)[:-1]
-    columns = columns[order].int()
-    weight, edge = (None if each is None else each[order] for each in (weight, edge))
-    made, first = [], 0
-    for of_row in counts.split([len(each) for each in members]):
-        filled = of_row > 0
-        indptr = torch.cat([torch.zeros(1, dtype=torch.int64), of_row[filled].cumsum(0)])
-        part = slice(first, first + int(indptr[-1]))
-        first = part.stop
+    """The Block of all edges of each of these sets of own rows."""
+    rows, columns, weight, edge = edges_of(adjacency)
+    order = torch.argsort(rows, stable=True)
+    counts = torch.bincount(rows, minlength=adjacency.own.num_rows)
+    begins, columns = torch.cumsum(counts, 0) - counts, columns.int()
+    made = []
+    for each in members:
+        filled = counts[each] > 0
+        of_row, first = counts[each][filled], begins[each][filled]
+        part = order[torch.from_numpy(segments(first.numpy(), of_row.numpy()))]
         made.append(
             Block(
-                indptr,
-                columns[part].clone(),
+                torch.cat([torch.zeros(1, dtype=torch.int64), of_row.cumsum(0)]),
+                columns[part],
                 torch.nonzero(filled).squeeze(1).int(),
-                None if weight is None else weight[part].clone(),
+                None if weight is None else weight[part],
                 0,
-                None if edge is None else edge[part].clone(),
+                None if edge is None else edge[part],
             )
         )
     return made
