@@ -3,7 +3,7 @@
 A share computes the rows that a whole pass would (pruning.py): its training nodes in the last layer, and before that
 its rows that training nodes of any share depend on. Rows of a history that nobody reads are never made.
 
-Besides, it may compute some rows of other shares anew: those with most edges to the rows that the next layer computes.
+It may also compute some rows of other shares anew, namely the ones with most edges to the rows that the next layer computes.
 Then these edges have fresh rows, and gradients. The draws of ties depend on nodes alone, and so does the choice.
 """
 
@@ -64,7 +64,7 @@ def rows_of_shares(
 def _nearest(
     local: LocalGraph, read: torch.Tensor, left_out: torch.Tensor, most: float, key: int, comm: Communicator
 ) -> torch.Tensor:
-    """bool (n_p,): about `most` own rows, over all ranks, of those with most edges to rows `read`. Collective."""
+    """bool (n_p,): about `most` own rows, over all ranks, the ones with most edges to rows `read`. Collective."""
     counts = edges_to(local, read, comm)
     counts[left_out] = 0
     largest = int(comm.allreduce_(counts.max().view(1) if len(counts) else torch.zeros(1).long(), "plan", "max"))
@@ -81,7 +81,7 @@ def _nearest(
 
 
 def edges_to(local: LocalGraph, rows: torch.Tensor, comm: Communicator) -> torch.Tensor:
-    """int64 (n_p,): edges from each own node to nodes of any rank that are among own `rows` (n_p,) bool. Collective."""
+    """int64 (n_p,): edges from each own node to nodes in `rows`, bool (n_p,) on every rank. Collective."""
     remote, result = gather_halo(local.outward.plan, rows, comm), torch.zeros(len(rows), dtype=torch.int64)
     for block in (local.outward.own, *local.outward.halo):
         columns = rows if block.first_column is None else remote[block.first_column :]

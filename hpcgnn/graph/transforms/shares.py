@@ -4,7 +4,7 @@ A share has whole clusters of the graph file. Draws for their numbers deal them 
 every number of ranks and every map. The columns of its edges are all own nodes and then the whole halo, for its sums
 read rows of other shares as well.
 
-share_rows.py says which rows each layer takes and computes.
+share_rows.py chooses the rows that each layer takes and computes.
 """
 
 from collections.abc import Iterable, Sequence
