@@ -165,8 +165,8 @@ class ScheduleConfig:
     )
     anew: float = option(
         0.0,
-        "historical: rows of other shares that a step computes anew, as a part of the share's own",
-        details="Those with most edges to the share's rows. Gradients reach their edges, too, and an epoch computes "
+        "historical: other shares' rows computed anew, as a part of own ones",
+        details="They have most edges to the rows of the step. Gradients reach their edges, too, and an epoch computes "
         "this part more rows (docs/schedules-measured.md).",
         least=0.0,
         most=100.0,

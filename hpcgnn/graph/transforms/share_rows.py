@@ -1,10 +1,10 @@
 """Which rows each layer computes in the step of a share (shares.py).
 
-A share computes the rows that a whole pass would (pruning.py): its training nodes in the last layer, and before that
-its rows that training nodes of any share depend on. Rows of a history that nobody reads are never made.
+A share computes the rows that a whole pass would (pruning.py). In the last layer these are its training nodes. Before
+that they are its rows that training nodes of any share depend on. Rows of a history that nobody reads are never made.
 
-It may also compute some rows of other shares anew, namely the ones with most edges to the rows that the next layer computes.
-Then these edges have fresh rows, and gradients. The draws of ties depend on nodes alone, and so does the choice.
+It may also compute some rows of other shares anew. These have most edges to the rows that the next layer computes.
+Then the edges have fresh rows, and gradients. The draws of ties depend on nodes alone, and so does the choice.
 """
 
 from collections.abc import Callable
