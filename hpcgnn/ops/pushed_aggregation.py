@@ -24,12 +24,12 @@ from hpcgnn.ops.stale_convolution import ConvolveStale
 
 
 class PushedAggregation(LinearOperator):
-    """The operator R A S, remote columns times `site.factor`. site: PushedSite; row_scale (R), source_scale (S): (n_p,)
-    or None.
+    """The operator R A S, remote columns times `site.factor`. site: PushedSite; row_scale (R), source_scale (S): (m,)
+    and (n_p,), or None.
     """
 
     def __init__(self, site: PushedSite, row_scale: torch.Tensor | None, source_scale: torch.Tensor | None) -> None:
-        super().__init__(site.used)
+        super().__init__(site.used, site.local.outputs)
         self._site, self.row_scale, self.source_scale = site, row_scale, source_scale
 
     def convolution(self, d_in: int, d_out: int) -> type[torch.autograd.Function]:
@@ -42,14 +42,16 @@ class PushedAggregation(LinearOperator):
         return iter([Part(slice(0, len(whole)), whole)])
 
     def multiply(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
-        y, x = self.arena.empty_like(x) if out is None else out, x.contiguous()
+        y = self.arena.empty(self.num_outputs, x.shape[1], dtype=x.dtype) if out is None else out
+        x = x.contiguous()
         rows = Rows(x, self.source_scale, self._enlarged(self.source_scale, x))
         for block, source, scale, _ in self._site.used(rows, "halo_forward"):
             block.multiply(source, y, scale, self.row_scale, accumulate=block.first_column is not None)
         return y
 
     def multiply_transposed(self, gy: torch.Tensor) -> torch.Tensor:
-        total, gy = self.arena.empty_like(gy), gy.contiguous()
+        total = self.arena.empty(self._site.local.num_owned, gy.shape[1], dtype=gy.dtype)
+        gy = gy.contiguous()
         remote_scale = self._enlarged(self.row_scale, gy)
         for block, _, _, back in self._site.push(Rows(gy[:, :0]), "halo_backward", Returns(total, gy.shape[1])):
             remote = block.first_column is not None

@@ -22,7 +22,7 @@ class PushedAttention(AdditiveAttention):
         edges = local.inward.edges, local.outward.edges
         # `from_bundle` below is all that streams backwards, and it gives Returns.
         push = cast(RowStream, site.push)
-        super().__init__(site.used, push, local.original_id, ids, ids, edges)
+        super().__init__(site.used, push, local.original_id, ids, ids, edges, local.outputs)
         self.remote_logit = site.added
 
     def shares(self, shape: AttentionShape) -> bool:
@@ -50,7 +50,7 @@ class PushedAttention(AdditiveAttention):
         n, f, h = len(projected), shape.columns, shape.heads
         top, lowered = sent[:, -2 * h : -h], False
         gradient = torch.zeros_like(projected)
-        total, ga_dst = projected.new_zeros(n, f + h), projected.new_zeros(n, h)
+        total, ga_dst = projected.new_zeros(n, f + h), projected.new_zeros(len(sent), h)
         g_terms = None if terms is None else torch.zeros_like(terms)
         old = Rows(projected[:, : f + h], narrow=f)
         for block, rows, _, back in self.backward_stream(old, "halo_backward", Returns(total, f)):
@@ -58,8 +58,9 @@ class PushedAttention(AdditiveAttention):
             if remote and not lowered:  # the own block came first
                 top -= self.remote_logit
                 lowered = True
-            dropout = (p, key, self.ids, column_ids(block, self.ids, self.backward_ids, len(rows))) if p else None
+            columns = column_ids(block, self.ids, self.backward_ids, len(rows))
+            dropout = (p, key, self.output_ids, columns) if p else None
             edges = self.forward_edges if remote else self.backward_edges
             self._spread(back, ga_dst, rows, sent, block, edges, shape, dropout, terms, g_terms, bias=bias)
-        gradient[:, : f + h], gradient[:, f + h :] = total, ga_dst
+        gradient[:, : f + h], gradient[:, f + h :] = total, self._placed(ga_dst, n)
         return (gradient,), g_terms

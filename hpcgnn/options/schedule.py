@@ -163,3 +163,13 @@ class ScheduleConfig:
         schedules=("historical", "batches"),
         on_resume="same",
     )
+    anew: float = option(
+        0.0,
+        "historical: other shares' rows computed anew, as a part of own ones",
+        details="They have most edges to the rows of the step. Gradients reach their edges, too, and an epoch computes "
+        "this part more rows (docs/schedules-measured.md).",
+        least=0.0,
+        most=100.0,
+        schedules=("historical",),
+        on_resume="same",
+    )

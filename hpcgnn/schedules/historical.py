@@ -1,8 +1,15 @@
 """More steps in an epoch (GNNAutoScale, GAS: Fey et al., ICML'21): historical halo × all-reduce.
 
 An epoch is `--steps` K optimizer steps, each on a share of the clusters with all of its in-neighbours. Rows of the
-share are fresh, all others are of the last time they were computed. No edge is left out, and each row is computed once
-in an epoch. The activations of a step are those of 1/K of the rows.
+share are fresh, all others are of the last time they were computed. No edge into a training node is left out, and each
+row is computed once in an epoch. The activations of a step are those of 1/K of the rows.
+
+A share computes no row that the loss never sees: the last layer computes its training nodes alone, the layer before
+also its rows that training nodes of any share depend on, and so on. GAS and LMC compute all rows of a share in every
+layer. What training reads is the same.
+
+`--set schedule.anew=X` computes rows of other shares anew as well, those with most edges to the rows of the step, X
+times as many as its own. Then gradients reach most edges with few more rows, for graphs have hubs.
 
 Draws deal the clusters out to shares of about equal size, once in a run: blocks of edges are made once, too. The order
 of the shares is drawn anew for each epoch. All draws follow from the seed and the numbers of the clusters, so the
@@ -20,7 +27,8 @@ of the initial parameters. Checkpoints hold the histories of each rank. With oth
 anew, from the parameters of the checkpoint.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,12 +40,14 @@ from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.historical import HistoricalGradients, HistoricalRows, History
 from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graph.transforms.share_rows import rows_of_layers, rows_of_shares
 from hpcgnn.graph.transforms.shares import Share, deal, split_in_shares
 from hpcgnn.nn.graph import Graph, Operators
 from hpcgnn.nn.model import Model
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.ops.site import Facts, PushedSite
+from hpcgnn.options import ScheduleConfig
 from hpcgnn.schedules.base import Optimizer, Schedule, ScheduleEntry, Stage, Step
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.pushed_halo import PushedHalo
@@ -47,39 +57,64 @@ from hpcgnn.traits import ScheduleTraits
 
 
 class HistoricalHalo(FullHalo):
-    """A FullHalo for evaluation, with the shares and histories of training. Made collectively. steps: number of
-    shares; key: of their draws.
+    """A FullHalo for evaluation, with the shares and histories of training. Made collectively. options: with the
+    number of shares; random: for their draws.
 
     Attributes:
-        shares: the Shares, which all have nodes on some rank.
+        num_shares: how many have nodes on some rank.
+        shares: the Shares, once for layers that take and compute the same rows.
+        computed: int64, the own rows of each share in the last layer, once they are made.
         histories: one for each aggregation of the model, in the order of the calls.
         filled: whether they hold rows.
     """
 
-    def __init__(self, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, steps: int, key: int) -> None:
+    def __init__(
+        self, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, options: ScheduleConfig, random: Randomness
+    ) -> None:
         self._facts = Facts(local, comm)
         super().__init__(local, comm, buffers, facts=self._facts)
         self.has_state, self.filled = True, False
         cluster = torch.zeros(local.num_owned, dtype=torch.int32) if local.cluster is None else local.cluster
-        self._dealt, self.num_shares = deal(cluster, steps, key, comm)
-        self.shares: list[Share] = []
+        self._dealt, self.num_shares = deal(cluster, options.steps, random.key(Purpose.SHARE, 0), comm)
+        self._anew, self._random = options.anew, random
+        self.shares: list[list[Share]] = []
         self.histories: list[History] = []
-        self.policies: list[ShareHalo] = []
+        self._call = 0
 
-    def split(self, features: bool) -> None:
-        """Make the shares. Collective. features: whether they need their rows of these."""
-        local = self._local
+    def split(self, model: Model) -> list[dict[int, tuple[LocalGraph, Operators]]]:
+        """Make the shares. Collective. Returns for each {layer: (its LocalGraph, its policy)}."""
+        local, comm, layers, kept = self._local, self._comm, len(model.convs), model.spec.keeps_input
+        reach = rows_of_layers(local, layers, model.prunable_layers, comm)
+        dealt = self._dealt, self.num_shares, reach, model.prunable_layers, comm
+        rows = rows_of_shares(local, *dealt, self._anew, lambda layer: self._random.key(Purpose.SHARE, 1 + layer))
+        self.computed = rows[-1]
         ids = torch.cat([local.original_id, self._facts.inward_ids])
-        self.shares = split_in_shares(local, self._dealt, self.num_shares, self._comm, features)
-        verbs = self._comm, self._buffers, self._facts
-        self.policies = [ShareHalo(share, self.history, ids, *verbs) for share in self.shares]
+        views: list[dict[int, tuple[LocalGraph, Operators]]] = [{} for _ in range(self.num_shares)]
+        for layer, (taken, computed) in enumerate(itertools.pairwise(rows)):
+            if layer == 0 and kept:  # it reads rows of a kept aggregate
+                for view, numbers in zip(views, computed, strict=True):
+                    view[layer] = replace(local, outputs=numbers.int()), self
+                continue
+            if not self.shares or self._differ(rows[layer - 1 : layer + 1], rows[layer : layer + 2]):
+                self.shares.append(split_in_shares(local, taken, computed, comm, layer == 0))
+            for view, share in zip(views, self.shares[-1], strict=True):
+                view[layer] = share.local, ShareHalo(share, self, ids, comm, self._buffers, self._facts)
+        return views
 
-    def view(self, number: int, keeps_input: bool) -> tuple[LocalGraph, Operators]:
-        """(a share's LocalGraph, its policy), or those of a layer that reads rows of a kept aggregate."""
-        share = self.shares[number]
-        if keeps_input:
-            return replace(self._local, outputs=share.rows.int()), self
-        return share.local, self.policies[number]
+    def _differ(self, before: list[list[torch.Tensor]], now: list[list[torch.Tensor]]) -> bool:
+        """Whether two layers take or compute other rows, on any rank. Collective."""
+        pairs = zip(itertools.chain(*before), itertools.chain(*now), strict=True)
+        differ = any(not torch.equal(one, other) for one, other in pairs)
+        return bool(self._comm.total(torch.tensor([int(differ)]), "plan"))
+
+    def begin(self) -> None:
+        """Called before each forward pass: aggregations are told apart by their number in it."""
+        self._call = 0
+
+    def next_history(self) -> tuple[int, History]:
+        """(number, History) of the next aggregation of a pass."""
+        number, self._call = self._call, self._call + 1
+        return number, self.history(number)
 
     def history(self, number: int) -> History:
         """The History of an aggregation."""
@@ -90,7 +125,8 @@ class HistoricalHalo(FullHalo):
     @property
     def kept_bytes(self) -> int:
         """Bytes of the histories and of the shares, on this rank."""
-        return sum(each.rows.nbytes for each in self.histories) + sum(each.nbytes for each in self.shares)
+        shares = sum(each.nbytes for alike in self.shares for each in alike)
+        return sum(each.rows.nbytes for each in self.histories) + shares
 
     def state(self) -> dict[str, torch.Tensor]:
         """{name: tensor} of the histories."""
@@ -104,33 +140,32 @@ class HistoricalHalo(FullHalo):
 
 
 class ShareHalo(PushedHalo):
-    """Fresh rows of one share, and historical ones of all others. ids: int64, original ids of own nodes and halo."""
+    """Fresh rows of one share in one layer, and historical ones of all others. ids: original ids of all columns."""
 
     name = "historical"
 
     def __init__(
         self,
         share: Share,
-        history: Callable[[int], History],
+        whole: HistoricalHalo,
         ids: torch.Tensor,
         comm: Communicator,
         buffers: HaloBuffers,
         facts: Facts,
     ) -> None:
-        self._share, self._history, self._ids = share, history, ids
+        self._share, self._whole, self._ids = share, whole, ids
         self._comm, self._buffers, self._facts = comm, buffers, facts
-        self._operators: list[tuple[Operator[Any], Any]] = []
-        self.calls = 0
+        self._operators: dict[int, tuple[Operator[Any], Any]] = {}
 
     def _make(self, description: Operator[Made]) -> Made:
-        number, self.calls = self.calls, self.calls + 1
-        if number == len(self._operators):
-            share, own, history = self._share, self._share.local.inward.own, self._history(number)
+        number, history = self._whole.next_history()
+        if number not in self._operators:
+            share, (inward, outward) = self._share, (self._share.local.inward, self._share.local.outward)
             both = self._comm, self._buffers
-            used = HistoricalRows(history, share.crossing, own, share.block, *both)
-            push = HistoricalGradients(history, share.crossing, own, share.near, lambda: share.back, *both)
+            used = HistoricalRows(history, share.crossing, inward.own, share.block, *both)
+            push = HistoricalGradients(history, share.crossing, outward.own, share.near, lambda: share.back, *both)
             site = PushedSite(share.local, used, push, self._facts, self._ids, old=True)
-            self._operators.append((description, description.pushed(site)))
+            self._operators[number] = description, description.pushed(site)
         known, operator = self._operators[number]
         assert known == description, "a model must call the same operators in the same order in every step"
         return operator
@@ -145,41 +180,33 @@ class StepsOfShares(AllreduceEveryStep):
         self._graphs: list[Graph] = []
 
     def extend(self, model: Model) -> None:
-        """Nothing is added; the layers and their input are noted."""
-        self._layers, self._keeps_input = len(model.convs), model.spec.keeps_input
+        """Nothing is added; the model is noted."""
+        self._model = model
 
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """A step for each share."""
+        halo = self._halo
         if not self._graphs:
-            self._split(graph)
-        if not self._halo.filled:
+            self._graphs = [graph.pruned(views) for views in halo.split(self._model)]
+        if not halo.filled:
             self._fill(stage)
         count = len(self._graphs)
         key = self._random.key(Purpose.SHARE_ORDER, 0)
         for number in torch.argsort(kernels.random_words(key, torch.arange(count), 1)[:, 0]).tolist():
-            self._halo.policies[number].calls = 0
-            yield Step(self._graphs[number], self._as_whole, nodes=self._halo.shares[number].rows)
+            halo.begin()
+            yield Step(self._graphs[number], self._as_whole, nodes=halo.computed[number])
 
     def _as_whole(self, gradients: torch.Tensor) -> None:
         self.reduce(gradients)
         gradients.mul_(len(self._graphs))
-
-    def _split(self, graph: Graph) -> None:
-        """Make the graph of each share. Its first layer reads the kept aggregate of the features where there is one."""
-        halo, kept = self._halo, self._keeps_input
-        halo.split(features=not kept)
-        self._graphs = [
-            graph.pruned({layer: halo.view(number, kept and layer == 0) for layer in range(self._layers)})
-            for number in range(halo.num_shares)
-        ]
 
     def _fill(self, stage: Stage) -> None:
         """Compute the rows of all histories without gradients. Those of an aggregation need those before it."""
         halo, passes = self._halo, 1
         while passes:
             with torch.no_grad(), self._comm.ledger.booked_as("input"):
-                for policy, graph in zip(halo.policies, self._graphs, strict=True):
-                    policy.calls = 0
+                for graph in self._graphs:
+                    halo.begin()
                     stage.module(graph)
             passes = len(halo.histories) - 1 if not halo.filled else passes - 1
             halo.filled = True
@@ -192,7 +219,7 @@ def build_historical(
     options = config.schedule
     if options.steps == 1:
         return build_sar(local, comm, buffers, config, random)
-    halo = HistoricalHalo(local, comm, buffers, options.steps, random.key(Purpose.SHARE, 0))
+    halo = HistoricalHalo(local, comm, buffers, options, random)
     return Schedule(halo, StepsOfShares(comm, halo, random, options.reduce_dtype))
 
 

@@ -49,7 +49,7 @@ def order_of(epoch, count):
 class Serial:
     """The method on a whole graph, by autograd on dense matrices. trainer: on one rank, for data and parameters."""
 
-    def __init__(self, trainer, path, steps):
+    def __init__(self, trainer, path, steps, anew=0.0):
         local, self.model = trainer.local, copy.deepcopy(trainer.model)
         self.keeps_input = trainer.plan.spec.keeps_input
         n = self.n = local.num_nodes
@@ -68,18 +68,41 @@ class Serial:
         )
         self.share, self.count = shares_of(path, steps)
         self.histories = {}
+        self.reach = [self.train]  # bool (n,): rows of the features and of each layer that the loss depends on
+        for _ in self.model.convs:
+            self.reach.insert(0, self.reach[0] | (self.counts[self.reach[0]] > 0).any(0))
+
+        self.rows = [self.rows_of(torch.from_numpy(self.share == number), anew) for number in range(self.count)]
+
+    def rows_of(self, mine, anew):
+        """[int64: the rows of the features and of each layer that a share computes]. anew: of other shares, times."""
+        last = len(self.model.convs)
+        found = [mine & self.reach[last]]
+        for layer in reversed(range(last)):
+            rows = (mine & self.reach[layer]) | found[0]
+            edges = self.counts[found[0]].sum(0).long().where(~rows, 0)
+            most, chosen = anew * int(rows.sum()), torch.zeros_like(rows)
+            words = oracle.random_words(oracle.stream_key(SEED, 0, 1 + layer, SHARE), np.arange(self.n), 1)[:, 0]
+            for count in sorted(set(edges.tolist()) - {0}, reverse=True):
+                ties, left = edges == count, most - int(chosen.sum())
+                if ties.sum() > left:
+                    chosen |= ties & torch.from_numpy(words < left / int(ties.sum()) * 2**32)
+                    break
+                chosen |= ties
+            found.insert(0, rows | chosen)
+        return [torch.nonzero(each).squeeze(1) for each in found]
 
     def epoch(self, epoch):
         """The loss of an epoch."""
         if epoch == 0:
             with torch.no_grad():
                 for _, number in itertools.product(self.model.convs, range(self.count)):
-                    self.forward(torch.from_numpy(np.flatnonzero(self.share == number)))
+                    self.forward(self.rows[number])
         total = 0.0
         for number in order_of(epoch, self.count):
-            rows = torch.from_numpy(np.flatnonzero(self.share == number))
+            rows = self.rows[number]
             self.model.zero_grad()
-            loss = self.loss(self.forward(rows), rows)
+            loss = self.loss(self.forward(rows), rows[-1])
             loss.backward()
             with torch.no_grad():
                 for each in self.model.parameters():
@@ -94,46 +117,49 @@ class Serial:
         return functional.cross_entropy(logits, labels, reduction="sum") / count
 
     def forward(self, rows):
-        h, last = self.x[rows], len(self.model.convs) - 1
+        h, last = self.x[rows[0]], len(self.model.convs) - 1
         for layer, conv in enumerate(self.model.convs):
-            h = self.layer(layer, conv, h, rows)
+            h = self.layer(layer, conv, h, *rows[layer : layer + 2])
             if layer < last:
                 h = functional.elu(h) if hasattr(conv, "att_src") else torch.relu(h)
         return h
 
-    def used(self, layer, fresh, rows):
+    def used(self, layer, fresh, taken):
         """All rows: fresh ones of the share, the last ones of others."""
         if layer == 0 and self.keeps_input:
             return self.x
         known = self.histories.setdefault(layer, torch.zeros(self.n, fresh.shape[1], dtype=torch.float64))
-        self.histories[layer] = known.index_copy(0, rows, fresh.detach())
-        return known.index_copy(0, rows, fresh)
+        self.histories[layer] = known.index_copy(0, taken, fresh.detach())
+        return known.index_copy(0, taken, fresh)
 
-    def layer(self, layer, conv, x, rows):
+    def layer(self, layer, conv, x, taken, rows):
+        """The rows `rows` of a layer from its input x, rows `taken`."""
+        own = torch.searchsorted(taken, rows)
         if hasattr(conv, "att_src"):
-            return self.attention(layer, conv, x, rows)
+            return self.attention(layer, conv, x, taken, rows)
         matrix = torch.from_numpy(oracle.operator(self.a.numpy(), conv.norm))[rows]
         if hasattr(conv, "eps"):
             weight = conv.first.weight
             if conv.d_out < conv.d_in:
                 z = x @ weight
-                inner = matrix @ self.used(layer, z, rows) + (1 + conv.eps) * z
+                inner = matrix @ self.used(layer, z, taken) + (1 + conv.eps) * z[own]
             else:
-                inner = (matrix @ self.used(layer, x, rows) + (1 + conv.eps) * x) @ weight
+                inner = (matrix @ self.used(layer, x, taken) + (1 + conv.eps) * x[own]) @ weight
             return conv.second(torch.relu(inner + conv.first.bias))
-        weight, own, bias = conv.weights()
+        weight, of_own, bias = conv.weights()
         if conv.d_out < conv.d_in and not (layer == 0 and self.keeps_input):
-            y = matrix @ self.used(layer, x @ weight, rows)
+            y = matrix @ self.used(layer, x @ weight, taken)
         else:
-            y = matrix @ self.used(layer, x, rows) @ weight
-        return y + bias + (0 if own is None else x @ own)
+            y = matrix @ self.used(layer, x, taken) @ weight
+        return y + bias + (0 if of_own is None else x[own] @ of_own)
 
-    def attention(self, layer, conv, x, rows):
+    def attention(self, layer, conv, x, taken, rows):
         shape, projected = conv.shape, x @ conv.with_halves()
         f, h = shape.columns, shape.heads
-        used = self.used(layer, projected[:, : f + h], rows)
+        used = self.used(layer, projected[:, : f + h], taken)
         z, a_src = used[:, :f].view(self.n, h, -1), used[:, f:]
-        logits = functional.leaky_relu(projected[:, None, f + h :] + a_src[None], shape.slope)  # (rows, n, h)
+        a_dst = projected[torch.searchsorted(taken, rows), None, f + h :]
+        logits = functional.leaky_relu(a_dst + a_src[None], shape.slope)  # (rows, n, h)
         weight = torch.exp(logits) * self.counts[rows][:, :, None]
         alpha = weight / weight.sum(1, keepdim=True).clamp_min(1e-300)
         y = torch.einsum("ijh,jhw->ihw", alpha, z)
@@ -152,7 +178,7 @@ class Exact(Serial):
         for number in order_of(epoch, self.count):
             rows = torch.from_numpy(np.flatnonzero((self.share == number) & self.train.numpy()))
             self.model.zero_grad()
-            loss = self.loss(self.forward(self.ids)[rows], rows)
+            loss = self.loss(self.forward([self.ids] * (len(self.model.convs) + 1))[rows], rows)
             loss.backward()
             with torch.no_grad():
                 for each in self.model.parameters():
@@ -177,14 +203,14 @@ CASES = [
 ]
 
 
-def compared(comm, session_path, graph, model, schedule, oracle):
+def compared(comm, session_path, graph, model, schedule, oracle, **more):
     """(serial, trainer) after some epochs on each of two maps, when losses and parameters were found to be the same."""
     path = stored(comm, session_path, graph)[2]
     options = {"keep_input": "never", "hidden": 6, "layers": 2, **MODELS[model], "model": model.split(",")[0]}
     still = {"dropout": 0.0, "precision": "fp64", "optimizer": "sgd", "momentum": 0.0, "lr": RATE}
-    config = configure(path, schedule=schedule, steps=3, **still, **options)
+    config = configure(path, schedule=schedule, steps=3, **still, **options, **more)
     for map_name in ("dealt", "one empty"):
-        serial = oracle(build_trainer(comm, config), path, 3)
+        serial = oracle(build_trainer(comm, config), path, 3, **more)
         trainer = build_trainer(comm, config, map_name)
         for epoch in range(EPOCHS):
             assert trainer.step(epoch) == pytest.approx(serial.epoch(epoch), rel=1e-10)
@@ -193,17 +219,27 @@ def compared(comm, session_path, graph, model, schedule, oracle):
         yield serial, trainer
 
 
-@pytest.mark.parametrize("graph, model", CASES)
-def test_against_a_serial_program(comm, session_path, graph, model):
-    for serial, trainer in compared(comm, session_path, graph, model, "historical", Serial):
+@pytest.mark.parametrize(
+    "graph, model, anew", [*[(*case, 0.0) for case in CASES], *[(*CASES[at], 0.4) for at in (1, 3, 5)]]
+)
+def test_against_a_serial_program(comm, session_path, graph, model, anew):
+    for serial, trainer in compared(comm, session_path, graph, model, "historical", Serial, anew=anew):
         halo, local = trainer.schedule.halo, trainer.local
         ids = torch.cat([local.original_id, halo._facts.inward_ids])
         for history, (layer, expected) in zip(halo.histories, sorted(serial.histories.items()), strict=True):
+            # Own rows that some training node depends on, and remote ones with an edge to an own row of these.
+            computed, made = serial.reach[layer + 1], serial.reach[layer][ids].clone()
+            made[local.num_owned :] &= (serial.counts[local.original_id][computed[local.original_id]] > 0).any(0)[
+                ids[local.num_owned :]
+            ]
+            assert not history.rows[~made].any()
             scale = 1.0
             if getattr(trainer.model.convs[layer], "norm", "") == "sym":
                 degree = serial.a.sum(0)
                 scale = torch.where(degree > 0, degree**-0.5, 0.0)[ids, None]
-            np.testing.assert_allclose(history.rows, expected[ids] * scale, rtol=0, atol=1e-10)
+            np.testing.assert_allclose(history.rows[made], (expected[ids] * scale)[made], rtol=0, atol=1e-10)
+        counts = comm.total(torch.tensor([len(each) for each in halo.computed]), "plan")
+        assert counts.tolist() == [len(rows[-1]) for rows in serial.rows]
 
 
 @pytest.mark.parametrize("graph, model", CASES)
@@ -257,9 +293,11 @@ def edges_of_file(path):
 
 
 def test_bytes_and_activations_of_an_epoch(comm, path):
-    """A halo row crosses once forwards, whatever the number of steps, and once backwards if its own share uses it."""
+    """A halo row that the loss depends on crosses once forwards, whatever the number of steps, and once backwards if
+    its own share uses it.
+    """
     options = {"layers": 2, "hidden": 16, "keep_input": "never", "dropout": 0.0}
-    widths, src, dst = 16 + CLASSES, *edges_of_file(path)
+    src, dst = edges_of_file(path)
     taken = []
     for steps in (1, 4):
         trainer = build_trainer(comm, configure(path, schedule="historical", steps=steps, **options), "metis")
@@ -273,11 +311,18 @@ def test_bytes_and_activations_of_an_epoch(comm, path):
     for rank, ids in enumerate(comm.allgather_object(trainer.local.original_id.numpy())):
         owner[ids] = rank
     share, _ = shares_of(path, 4)
-    cut = (owner[src] != owner[dst]) & (share[src] == share[dst]) & (owner[dst] == comm.rank)
-    assert taken[1].tolist() == [
-        4 * widths * trainer.local.inward.plan.num_boundary,
-        4 * widths * len(np.unique(src[cut])),
-    ]
+    train = np.zeros(len(owner), bool)
+    for ids in comm.allgather_object(trainer.local.original_id[trainer.local.mask("train")].numpy()):
+        train[ids] = True
+    read = train.copy()
+    read[src[train[dst]]] = True
+    expected = np.zeros(2, int)
+    for width, reads in ((16, read), (CLASSES, train)):
+        cut = (owner[src] != owner[dst]) & reads[dst]
+        crossing = np.unique(np.stack([src, owner[dst]])[:, cut & (owner[src] == comm.rank)], axis=1)
+        back = np.unique(src[cut & (share[src] == share[dst]) & (owner[dst] == comm.rank)])
+        expected += 4 * width * np.array([crossing.shape[1], len(back)])
+    assert taken[1].tolist() == expected.tolist()
     full, shares = (sum(comm.allgather_object(int(each.sum()))) for each in taken)
     assert shares <= 1.3 * full
     assert trainer.schedule.halo.kept_bytes > 0

@@ -3,6 +3,8 @@
 A share has whole clusters of the graph file. Draws for their numbers deal them out, so the shares are the same for
 every number of ranks and every map. The columns of its edges are all own nodes and then the whole halo, for its sums
 read rows of other shares as well.
+
+share_rows.py chooses the rows that each layer takes and computes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,6 +22,7 @@ from hpcgnn.graph.blocks import Block, sampled, transposed
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.transforms.inductive import rows_of
 from hpcgnn.graph.transforms.subgraphs import edges_of
+from hpcgnn.graphfile.ranges import segments
 from hpcgnn.memory.shelf import OnDisk
 
 # As in pruning.py.
@@ -28,22 +31,19 @@ _NOT_NEEDED: Any = None
 
 @dataclass(frozen=True)
 class Share:
-    """A share of a rank's rows.
+    """A share of a rank's rows, as some layers see it.
 
     Attributes:
-        crossing: the rows, and the messages about them.
+        crossing: the rows that these layers take, and the messages about them.
+        computed: int64 (m,), increasing, the own rows that they compute, all of them among the rows that they take.
         local: their LocalGraph. Its in-edges are one halo block, whose columns are own nodes and then the halo.
         near: the transposed block of the edges from rows of the share, on any rank, with a row for each that has any.
     """
 
     crossing: Crossing
+    computed: torch.Tensor
     local: LocalGraph
     near: Block
-
-    @property
-    def rows(self) -> torch.Tensor:
-        """int64 (b,), increasing: the own rows."""
-        return self.crossing.rows
 
     @property
     def block(self) -> Block:
@@ -61,7 +61,8 @@ class Share:
         features, back = self.local.features, self.__dict__.get("back")
         copied = features.nbytes if isinstance(features, torch.Tensor) else 0
         transposes = self.near.nbytes + (0 if back is None else back.nbytes)
-        return self.block.nbytes + transposes + self.rows.nbytes + copied
+        numbers = self.crossing.rows.nbytes + self.computed.nbytes
+        return self.block.nbytes + transposes + numbers + copied
 
 
 def deal(
@@ -84,38 +85,51 @@ def deal(
 
 
 def split_in_shares(
-    local: LocalGraph, share: torch.Tensor, count: int, comm: Communicator, features: bool
+    local: LocalGraph, taken: list[torch.Tensor], computed: list[torch.Tensor], comm: Communicator, features: bool
 ) -> list[Share]:
-    """The Shares of a rank. Collective. share: int64 (n_p,), below `count`; features: whether they need their own."""
+    """The Shares of a rank for some layers. Collective.
+
+    taken, computed: int64, increasing, the own rows of each share that the layers take and compute (share_rows.py);
+    features: whether they need their own of these.
+    """
     plan, n = local.inward.plan, local.num_owned
-    of_halo = gather_halo(plan, share, comm)
-    of_columns = torch.cat([share, of_halo])
+    blocks = _blocks(local.inward, computed)
+    read = torch.zeros(n + plan.num_halo, dtype=torch.bool)
+    for block in blocks:
+        read[block.indices.long()] = True
+    halo = [(plan.source(k), torch.arange(n + at, n + at + size)) for k, at, size in parts(plan.receive_counts)]
     rows_to = [(plan.dest(k), plan.rows_to(k)) for k, _, _ in parts(plan.send_counts)]
-    members = [torch.nonzero(share == number).squeeze(1) for number in range(count)]
+    halo, rows_to = _both(halo, [read[columns] for _, columns in halo], rows_to, comm)
     made = []
-    for number, (rows, block) in enumerate(zip(members, _blocks(local.inward, members), strict=True)):
-        near = transposed(sampled(block, of_columns == number, 0, renumber=False))
-        sent = _nonempty((rank, to[share[to.long()] == number]) for rank, to in rows_to)
-        received = _nonempty(
-            (plan.source(k), (n + first + torch.nonzero(of_halo[first : first + size] == number).squeeze(1)).int())
-            for k, first, size in parts(plan.receive_counts)
-        )
+    for rows, outputs, block in zip(taken, computed, blocks, strict=True):
+        own_fresh = torch.zeros(n, dtype=torch.bool)
+        own_fresh[rows] = True
+        fresh = torch.cat([own_fresh, gather_halo(plan, own_fresh, comm)])
+        near = transposed(sampled(block, fresh, 0, renumber=False))
+        sent = _nonempty((rank, to[own_fresh[to.long()]]) for rank, to in rows_to)
+        received = _nonempty((rank, columns[fresh[columns]].int()) for rank, columns in halo)
         assert near.rows is not None, "a transposed block says which rows it stores"
-        used = [(rank, torch.isin(columns, near.rows).byte()) for rank, columns in received]
-        asked = [(rank, torch.empty(len(to), dtype=torch.uint8)) for rank, to in sent]
-        comm.exchange(used, asked, "plan").finish()
-        returned = _nonempty(
-            (r, torch.searchsorted(near.rows, columns[kept > 0]).int())
-            for (r, columns), (_, kept) in zip(received, used, strict=True)
-        )
-        places = _nonempty(
-            (r, torch.searchsorted(rows, to[kept > 0].long()).int())
-            for (r, to), (_, kept) in zip(sent, asked, strict=True)
-        )
+        used, asked = _both(received, [torch.isin(columns, near.rows) for _, columns in received], sent, comm)
+        returned = [(rank, torch.searchsorted(near.rows, columns).int()) for rank, columns in _nonempty(used)]
+        places = [(rank, torch.searchsorted(rows, to.long()).int()) for rank, to in _nonempty(asked)]
         own = torch.searchsorted(rows, near.rows[near.rows < n].long()).int()
         crossing = Crossing(rows, sent, received, near.rows.long(), own, returned, places)
-        made.append(Share(crossing, _local(local, rows, block, features), replace(near, rows=None)))
+        made.append(Share(crossing, outputs, _local(local, rows, outputs, block, features), replace(near, rows=None)))
     return made
+
+
+def _both(
+    columns: list[Part], wanted: list[torch.Tensor], sent: list[Part], comm: Communicator
+) -> tuple[list[Part], list[Part]]:
+    """(columns, sent), of which the receiving rank wants some alone: bool, for each of `columns`. Collective."""
+    chosen = [(rank, kept.byte()) for (rank, _), kept in zip(columns, wanted, strict=True)]
+    asked = [(rank, torch.empty(len(to), dtype=torch.uint8)) for rank, to in sent]
+    comm.exchange(chosen, asked, "plan").finish()
+
+    def of(parts: list[Part], kept: list[Part]) -> list[Part]:
+        return [(rank, each[which > 0]) for (rank, each), (_, which) in zip(parts, kept, strict=True)]
+
+    return of(columns, chosen), of(sent, asked)
 
 
 def _nonempty(found: Iterable[Part]) -> list[Part]:
@@ -124,41 +138,37 @@ def _nonempty(found: Iterable[Part]) -> list[Part]:
 
 def _blocks(adjacency: Adjacency, members: Sequence[torch.Tensor]) -> list[Block]:
     """The Block of all edges of each of these sets of own rows."""
-    (rows, columns, weight, edge), n = edges_of(adjacency), adjacency.own.num_rows
-    place = torch.empty(n, dtype=torch.int32)
-    place[torch.cat(list(members))] = torch.arange(n, dtype=torch.int32)
-    to = place[rows]
-    order = torch.argsort(to, stable=True)
-    counts = torch.bincount(to, minlength=n)
-    columns = columns[order].int()
-    weight, edge = (None if each is None else each[order] for each in (weight, edge))
-    made, first = [], 0
-    for of_row in counts.split([len(each) for each in members]):
-        filled = of_row > 0
-        indptr = torch.cat([torch.zeros(1, dtype=torch.int64), of_row[filled].cumsum(0)])
-        part = slice(first, first + int(indptr[-1]))
-        first = part.stop
+    rows, columns, weight, edge = edges_of(adjacency)
+    order = torch.argsort(rows, stable=True)
+    counts = torch.bincount(rows, minlength=adjacency.own.num_rows)
+    begins, columns = torch.cumsum(counts, 0) - counts, columns.int()
+    made = []
+    for each in members:
+        filled = counts[each] > 0
+        of_row, first = counts[each][filled], begins[each][filled]
+        part = order[torch.from_numpy(segments(first.numpy(), of_row.numpy()))]
         made.append(
             Block(
-                indptr,
-                columns[part].clone(),
+                torch.cat([torch.zeros(1, dtype=torch.int64), of_row.cumsum(0)]),
+                columns[part],
                 torch.nonzero(filled).squeeze(1).int(),
-                None if weight is None else weight[part].clone(),
+                None if weight is None else weight[part],
                 0,
-                None if edge is None else edge[part].clone(),
+                None if edge is None else edge[part],
             )
         )
     return made
 
 
-def _local(local: LocalGraph, rows: torch.Tensor, block: Block, features: bool) -> LocalGraph:
+def _local(local: LocalGraph, rows: torch.Tensor, computed: torch.Tensor, block: Block, features: bool) -> LocalGraph:
     """The LocalGraph of a share."""
-    edge = None if block.edge is None else block.edge[:0]
-    nothing = Block(torch.zeros(len(rows) + 1, dtype=torch.int64), block.indices[:0], edge=edge)
-    inward = replace(local.inward, own=nothing, halo=[block], degree=local.inward.degree[rows])
+    some = len(computed) < len(rows)
+    degree = local.inward.degree[computed]
+    inward = replace(local.inward, own=_nothing(block, len(computed)), halo=[block], degree=degree)
     outward = inward
-    if local.outward is not local.inward:
-        outward = replace(local.outward, own=nothing, halo=[], degree=local.outward.degree[rows])
+    if some or local.outward is not local.inward:
+        degree = local.outward.degree[rows]
+        outward = replace(local.outward, own=_nothing(block, len(rows)), halo=[], degree=degree)
     taken = torch.zeros(local.num_owned, dtype=torch.bool)
     taken[rows] = True
     assert not isinstance(local.features, OnDisk), "they stay in memory under a schedule without --memory"
@@ -171,6 +181,13 @@ def _local(local: LocalGraph, rows: torch.Tensor, block: Block, features: bool) 
         split=_NOT_NEEDED,
         node_type=None if local.node_type is None else local.node_type[rows],
         original_id=local.original_id[rows],
+        outputs=torch.searchsorted(rows, computed).int() if some else None,
         cluster=None,
         compact=None,
     )
+
+
+def _nothing(block: Block, rows: int) -> Block:
+    """A block of these rows without edges."""
+    edge = None if block.edge is None else block.edge[:0]
+    return Block(torch.zeros(rows + 1, dtype=torch.int64), block.indices[:0], edge=edge)
