@@ -75,7 +75,7 @@ def pytest_addoption(parser):
     parser.addoption("--transport", choices=TRANSPORTS, default="polite", help="what the program's messages go through")
     parser.addoption("--by-marks", action="store_true", help="leave out tests whose mark `ranks` has other numbers")
     parser.addoption(
-        "--share-cases", action="store_true", help="run each case of a test of three or more at 3 or at 4 ranks"
+        "--share-cases", action="store_true", help="run each case of a test of three or more at one number above 1"
     )
 
 
@@ -111,22 +111,24 @@ def pytest_report_header(config):
 def pytest_collection_modifyitems(config, items):
     """With --by-marks, leave out tests that are marked for other numbers of ranks.
 
-    With --share-cases, leave out the cases of each test that the other number of ranks has, unless its mark says
-    `every_case`.
+    With --share-cases, a test still runs at each of its numbers of ranks, but each of its cases at only one of those
+    above 1, unless its mark says `every_case`. Tests of one or two cases run as they are.
     """
     ranks, left = config.stash[RANKS].size, set()
     of_test = {item: _marked(item) for item in items}
     if config.getoption("--by-marks"):
         left.update(item for item, (numbers, _) in of_test.items() if ranks not in numbers)
     if config.getoption("--share-cases"):
-        assert ranks in (3, 4), "cases are shared by 3 and 4 ranks"
         cases = {}
         for item, (numbers, every_case) in of_test.items():
-            if {3, 4} <= set(numbers) and not every_case:
-                cases.setdefault((item.path, item.function.__name__), []).append(item)
-        for each in cases.values():
+            sharing = sorted(set(numbers) & {2, 3, 4})
+            if ranks in sharing and len(sharing) > 1 and not every_case:
+                cases.setdefault((item.path, item.function.__name__), (sharing, []))[1].append(item)
+        for sharing, each in cases.values():
             if len(each) > 2:
-                left.update(sorted(each, key=lambda item: zlib.crc32(item.nodeid.encode()))[ranks % 2 :: 2])
+                each.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
+                mine = each[sharing.index(ranks) :: len(sharing)]
+                left.update(set(each) - set(mine))
     config.hook.pytest_deselected(items=list(left))
     items[:] = [item for item in items if item not in left]
 
