@@ -10,7 +10,7 @@ a halo in each direction, filtered from the rank's one structure. Matrices hold 
 in the order of the nodes. A layer that would compute most rows anyway is left as it is, and with it those before.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -118,19 +118,35 @@ def training_nodes(local: LocalGraph, comm: Communicator) -> LocalGraph | None:
 
 def with_in_neighbours(local: LocalGraph, needed: torch.Tensor, comm: Communicator) -> torch.Tensor:
     """bool (n_p,): own nodes that are needed (n_p,) or have an edge to a node of any rank that is. Collective."""
-    remote, result = gather_halo(local.outward.plan, needed, comm), needed.clone()
+    result = needed.clone()
+    for rows, counts in _edges_to(local, needed, comm):
+        result[rows] |= counts > 0
+    return result
+
+
+def edges_to(local: LocalGraph, rows: torch.Tensor, comm: Communicator) -> torch.Tensor:
+    """int64 (n_p,): edges from each own node to nodes in `rows`, bool (n_p,) on every rank. Collective."""
+    result = torch.zeros(len(rows), dtype=torch.int64)
+    for at, counts in _edges_to(local, rows, comm):
+        result[at] += counts
+    return result
+
+
+def _edges_to(
+    local: LocalGraph, nodes: torch.Tensor, comm: Communicator
+) -> Iterator[tuple[slice | torch.Tensor, torch.Tensor]]:
+    """Some own rows at a time, and how many edges of a block each has to `nodes`, bool (n_p,). Collective: all ranks
+    must take all. A row may come once for each block.
+    """
+    remote = gather_halo(local.outward.plan, nodes, comm)
     for block in (local.outward.own, *local.outward.halo):
-        columns = needed if block.first_column is None else remote[block.first_column :]
+        columns = nodes if block.first_column is None else remote[block.first_column :]
         for first, last in row_blocks(block.indptr.numpy()):
             bounds = block.indptr[first : last + 1]
             hits = torch.zeros(int(bounds[-1] - bounds[0]) + 1, dtype=torch.int64)
             torch.cumsum(columns[block.indices[bounds[0] : bounds[-1]]], 0, out=hits[1:])
-            hit = hits[bounds[1:] - bounds[0]] > hits[bounds[:-1] - bounds[0]]
-            if block.rows is None:
-                result[first:last] |= hit
-            else:
-                result[block.rows[first:last][hit].long()] = True
-    return result
+            rows = slice(first, last) if block.rows is None else block.rows[first:last].long()
+            yield rows, hits[bounds[1:] - bounds[0]] - hits[bounds[:-1] - bounds[0]]
 
 
 def _share(local: LocalGraph, inputs: torch.Tensor, outputs: torch.Tensor, comm: Communicator) -> LocalGraph:

@@ -13,9 +13,8 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
-from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.transforms.pruning import with_in_neighbours
+from hpcgnn.graph.transforms.pruning import edges_to, with_in_neighbours
 
 
 def rows_of_layers(local: LocalGraph, layers: int, prunable: int, comm: Communicator) -> list[torch.Tensor]:
@@ -39,13 +38,13 @@ def rows_of_shares(
     reach: list[torch.Tensor],
     prunable: int,
     comm: Communicator,
-    anew: float = 0.0,
+    extra: float = 0.0,
     key: Callable[[int], int] = int,
 ) -> list[list[torch.Tensor]]:
     """[of the features and each layer: [int64, increasing: the own rows of each share]]. Collective.
 
-    share: int64 (n_p,), below `count`; reach: of `rows_of_layers`; anew: rows of other shares that a share computes, as
-    a part of its own; key: of the draws for a layer.
+    share: int64 (n_p,), below `count`; reach: of `rows_of_layers`; extra: rows of other shares that a share computes,
+    as a part of its own; key: of the draws for a layer.
     """
     found: list[list[torch.Tensor]] = [[] for _ in reach]
     for number in range(count):
@@ -54,8 +53,8 @@ def rows_of_shares(
         found[-1].append(torch.nonzero(rows).squeeze(1))
         for layer in reversed(range(len(reach) - 1)):
             read, rows = rows, (reach[layer] & mine) | rows
-            if anew and len(reach) - 1 - layer <= prunable:
-                most = anew * float(comm.total(rows.sum().view(1), "plan"))
+            if extra and len(reach) - 1 - layer <= prunable:
+                most = extra * float(comm.total(rows.sum().view(1), "plan"))
                 rows = rows | _nearest(local, read, rows, most, key(layer), comm)
             found[layer].append(torch.nonzero(rows).squeeze(1))
     return found
@@ -78,13 +77,3 @@ def _nearest(
         words = kernels.random_words(key, local.original_id, 1)[:, 0]
         chosen |= (counts == least - 1) & (words < left * 2**32)
     return chosen
-
-
-def edges_to(local: LocalGraph, rows: torch.Tensor, comm: Communicator) -> torch.Tensor:
-    """int64 (n_p,): edges from each own node to nodes in `rows`, bool (n_p,) on every rank. Collective."""
-    remote, result = gather_halo(local.outward.plan, rows, comm), torch.zeros(len(rows), dtype=torch.int64)
-    for block in (local.outward.own, *local.outward.halo):
-        columns = rows if block.first_column is None else remote[block.first_column :]
-        hits = columns[block.indices[: block.num_edges].long()]
-        result += torch.bincount(block.edge_rows[hits].long(), minlength=len(rows))
-    return result
