@@ -12,7 +12,7 @@ from pathlib import Path
 class Measured:
     """A run directory. summary: of summary.json; last: the record of its last epoch; processor, wall: processor seconds
     of an epoch on all ranks together, and seconds of an epoch: the least of the epochs after the first. seconds:
-    {phase: seconds of the slowest rank}, the median of those epochs.
+    {phase: seconds of the slowest rank}, the median of those epochs. losses: those of these epochs.
     """
 
     summary: dict
@@ -20,6 +20,7 @@ class Measured:
     processor: float
     wall: float
     seconds: dict
+    losses: list
 
 
 def parallel(ranks, *command):
@@ -53,4 +54,5 @@ def measured(run_dir):
             phase: statistics.median(record["seconds"][phase]["max"] for record in records)
             for phase in records[0]["seconds"]
         },
+        [record["loss"] for record in records],
     )

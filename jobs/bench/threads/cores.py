@@ -53,14 +53,13 @@ def run(options, model, ranks, threads, folder):
     words += ["--auto-partition", "--run-dir", folder / "run", "--eval-every", 0]
     quietly(parallel(ranks, "-m", "hpcgnn", *words))
     done = measured(folder / "run")
-    records = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()][1:]
     growth = done.summary["training_growth_bytes"]
     return {
         "seconds": done.wall,
         "processor": done.processor,
         "rank": growth["max"] / 2**20,
         "sum": growth["sum"] / 2**20,
-        "losses": [record["loss"] for record in records],
+        "losses": done.losses,
     }
 
 
