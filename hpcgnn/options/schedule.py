@@ -163,9 +163,9 @@ class ScheduleConfig:
         schedules=("historical", "batches"),
         on_resume="same",
     )
-    anew: float = option(
+    extra_rows: float = option(
         0.0,
-        "historical: other shares' rows computed anew, as a part of own ones",
+        "historical: computed rows of other shares, as a part of own ones",
         details="They have most edges to the rows of the step. Gradients reach their edges, too, and an epoch computes "
         "this part more rows (docs/schedules-measured.md).",
         least=0.0,

@@ -8,7 +8,7 @@ A share computes no row that the loss never sees: the last layer computes its tr
 also its rows that training nodes of any share depend on, and so on. GAS and LMC compute all rows of a share in every
 layer. What training reads is the same.
 
-`--set schedule.anew=X` computes rows of other shares anew as well, those with most edges to the rows of the step, X
+`--set schedule.extra_rows=X` computes rows of other shares as well, those with most edges to the rows of the step, X
 times as many as its own. Then gradients reach most edges with few more rows, for graphs have hubs.
 
 Draws deal the clusters out to shares of about equal size, once in a run: blocks of edges are made once, too. The order
@@ -76,7 +76,7 @@ class HistoricalHalo(FullHalo):
         self.has_state, self.filled = True, False
         cluster = torch.zeros(local.num_owned, dtype=torch.int32) if local.cluster is None else local.cluster
         self._dealt, self.num_shares = deal(cluster, options.steps, random.key(Purpose.SHARE, 0), comm)
-        self._anew, self._random = options.anew, random
+        self._extra, self._random = options.extra_rows, random
         self.shares: list[list[Share]] = []
         self.histories: list[History] = []
         self._call = 0
@@ -86,7 +86,7 @@ class HistoricalHalo(FullHalo):
         local, comm, layers, kept = self._local, self._comm, len(model.convs), model.spec.keeps_input
         reach = rows_of_layers(local, layers, model.prunable_layers, comm)
         dealt = self._dealt, self.num_shares, reach, model.prunable_layers, comm
-        rows = rows_of_shares(local, *dealt, self._anew, lambda layer: self._random.key(Purpose.SHARE, 1 + layer))
+        rows = rows_of_shares(local, *dealt, self._extra, lambda layer: self._random.key(Purpose.SHARE, 1 + layer))
         self.computed = rows[-1]
         ids = torch.cat([local.original_id, self._facts.inward_ids])
         views: list[dict[int, tuple[LocalGraph, Operators]]] = [{} for _ in range(self.num_shares)]

@@ -49,7 +49,7 @@ def order_of(epoch, count):
 class Serial:
     """The method on a whole graph, by autograd on dense matrices. trainer: on one rank, for data and parameters."""
 
-    def __init__(self, trainer, path, steps, anew=0.0):
+    def __init__(self, trainer, path, steps, extra_rows=0.0):
         local, self.model = trainer.local, copy.deepcopy(trainer.model)
         self.keeps_input = trainer.plan.spec.keeps_input
         n = self.n = local.num_nodes
@@ -72,16 +72,16 @@ class Serial:
         for _ in self.model.convs:
             self.reach.insert(0, self.reach[0] | (self.counts[self.reach[0]] > 0).any(0))
 
-        self.rows = [self.rows_of(torch.from_numpy(self.share == number), anew) for number in range(self.count)]
+        self.rows = [self.rows_of(torch.from_numpy(self.share == number), extra_rows) for number in range(self.count)]
 
-    def rows_of(self, mine, anew):
-        """[int64: the rows of the features and of each layer that a share computes]. anew: of other shares, times."""
+    def rows_of(self, mine, extra_rows):
+        """[int64: the rows of the features and of each layer that a share computes], times extra_rows of others."""
         last = len(self.model.convs)
         found = [mine & self.reach[last]]
         for layer in reversed(range(last)):
             rows = (mine & self.reach[layer]) | found[0]
             edges = self.counts[found[0]].sum(0).long().where(~rows, 0)
-            most, chosen = anew * int(rows.sum()), torch.zeros_like(rows)
+            most, chosen = extra_rows * int(rows.sum()), torch.zeros_like(rows)
             words = oracle.random_words(oracle.stream_key(SEED, 0, 1 + layer, SHARE), np.arange(self.n), 1)[:, 0]
             for count in sorted(set(edges.tolist()) - {0}, reverse=True):
                 ties, left = edges == count, most - int(chosen.sum())
@@ -220,10 +220,10 @@ def compared(comm, session_path, graph, model, schedule, oracle, **more):
 
 
 @pytest.mark.parametrize(
-    "graph, model, anew", [*[(*case, 0.0) for case in CASES], *[(*CASES[at], 0.4) for at in (1, 3, 5)]]
+    "graph, model, extra_rows", [*[(*case, 0.0) for case in CASES], *[(*CASES[at], 0.4) for at in (1, 3, 5)]]
 )
-def test_against_a_serial_program(comm, session_path, graph, model, anew):
-    for serial, trainer in compared(comm, session_path, graph, model, "historical", Serial, anew=anew):
+def test_against_a_serial_program(comm, session_path, graph, model, extra_rows):
+    for serial, trainer in compared(comm, session_path, graph, model, "historical", Serial, extra_rows=extra_rows):
         halo, local = trainer.schedule.halo, trainer.local
         ids = torch.cat([local.original_id, halo._facts.inward_ids])
         for history, (layer, expected) in zip(halo.histories, sorted(serial.histories.items()), strict=True):
