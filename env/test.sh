@@ -38,8 +38,8 @@ parallel() {
     local ranks=$1 chosen=(--by-marks)
     shift
     heading "parallel tests, $ranks rank$([ "$ranks" = 1 ] || echo s)"
-    # Each test runs at 2, 3 and 4 ranks, and each case of its parameters at one of them; HPCGNN_TEST_ALL=1 runs all cases at all.
-    [ "$ranks" -lt 2 ] || [ -n "${HPCGNN_TEST_ALL:-}" ] || chosen+=(--share-cases)
+    # Each test runs at 1, 2, 3 and 4 ranks, and each case of its parameters at one of them; HPCGNN_TEST_ALL=1 runs all cases at all.
+    [ -n "${HPCGNN_TEST_ALL:-}" ] || chosen+=(--share-cases)
     over "$ranks" tests/mpi "${chosen[@]}" "$@"
 }
 # Of what hangs on the transport: one kind of run is resumed, that with batch norm, whose sums travel too.
