@@ -179,7 +179,9 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
             f"{config.run.run_dir} has learned features (--features {config.task.features}), which belong to the nodes "
             f"of its own graph, and {path} is another one; leave --graph out"
         )
-    wanted = {"features": (inputs.columns(meta.num_features, int(identity["classes"])), "d_in")}
+    wanted: dict[str, tuple[object, str]] = {
+        "features": (inputs.columns(meta.num_features, int(identity["classes"])), "d_in")
+    }
     labels = task_traits(config.task.task).labels
     if meta.num_classes and labels:
         wanted["classes"] = (meta.num_classes, "classes")
@@ -190,6 +192,9 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
         wanted["edge features"] = (meta.num_edge_features, "edge_features")
     if MODELS[model.model].reads_hops:
         wanted["hops and operators side by side"] = (meta.num_feature_parts, "parts")
+        if "part_widths" in identity:
+            widths = meta.part_widths if meta.num_label_parts else ()
+            wanted["widths of hops (none: equal ones)"] = (widths, "part_widths")
     if reads_types:
         wanted["types of nodes"] = (meta.num_node_types, "node_types")
     if model.edge_term == "weight":

@@ -5,7 +5,7 @@ of range can reach a kernel, and no NaN a sum), and never holds more than the ra
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import cast
@@ -70,9 +70,11 @@ def read_indptr(file: GraphFile, group: str, ranges: list[tuple[int, int]]) -> t
     return indptr, spans
 
 
-def read_edges(file: GraphFile, suffix: str, ranges: list[tuple[int, int]], typed: bool) -> Edges:
+def read_edges(
+    file: GraphFile, suffix: str, ranges: list[tuple[int, int]], typed: bool, relations: Sequence[int] = ()
+) -> Edges:
     """The edges of the own slabs of one direction ('' for in-edges, '_out' for out-edges), with indptr from 0. typed:
-    with their types, if the file has any.
+    with their types, if the file has any. relations: the types of the edges that are wanted, none of them for all.
     """
     indptr, spans = read_indptr(file, f"topology{suffix}", ranges)
     weight = file.read(f"edges{suffix}/weight", spans, np.float32) if file.meta.weighted else None
@@ -80,8 +82,10 @@ def read_edges(file: GraphFile, suffix: str, ranges: list[tuple[int, int]], type
         raise GraphError(
             f"{file.path}: edge weights hold NaN or infinite values; clean them and import the graph again"
         )
-    kinds = read_types(file, f"edges{suffix}/type", spans, file.meta.num_edge_types) if typed else None
-    return Edges(indptr, file.read(f"topology{suffix}/indices", spans), weight, kinds)
+    wanted = typed or len(relations) > 0
+    kinds = read_types(file, f"edges{suffix}/type", spans, file.meta.num_edge_types) if wanted else None
+    edges = Edges(indptr, file.read(f"topology{suffix}/indices", spans), weight, kinds)
+    return edges.of_types(relations) if relations else edges
 
 
 def read_types(
@@ -196,6 +200,7 @@ def load_local_graph(
     shelve: Shelve = lambda local, columns: None,
     feature_type: torch.dtype | None = None,
     clusters: bool = False,
+    relations: Sequence[int] = (),
 ) -> LocalGraph:
     """Read this rank's share of an open GraphFile. Collective.
 
@@ -205,7 +210,7 @@ def load_local_graph(
     (a GivenSplit: those that come with the file), or None for none. edge_features: whether to keep those of the file
     too; only with keep_edges.
     shelve: see `Shelve`. feature_type: of the file's dense features in memory; None: `dtype`. clusters:
-    whether to keep the clusters of own nodes.
+    whether to keep the clusters of own nodes. relations: as of `read_edges`.
     watch(phase): entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all ranks together, for
     corrupted files and contents that cannot be trained on.
     """
@@ -222,7 +227,9 @@ def load_local_graph(
             ranges = ownership.ranges(comm.rank)
             cluster = None if stored is None else _clusters(stored, ranges)
             suffixes = [""] if file.meta.undirected else ["", "_out"]
-            directions = [find_ends(read_edges(file, suffix, ranges, keep_edges), ownership) for suffix in suffixes]
+            directions = [
+                find_ends(read_edges(file, suffix, ranges, keep_edges, relations), ownership) for suffix in suffixes
+            ]
             del offsets, ownership, stored
             drawn = links if isinstance(links, LinkSplit) else None
             ids = read_original_id(file, ranges).numpy() if drawn else None

@@ -17,6 +17,7 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
     """The ModelSpec of a configuration on a graph."""
     text = inputs_text(config.task)
     options, inputs = config.model, inputs_of(text)
+    reads_hops = MODELS[options.model].reads_hops
     check_features(config, inputs, meta)
     spec = ModelSpec(
         model=options.model,
@@ -50,7 +51,8 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         kept=torch.bfloat16 if config.run.precision == "mixed" else None,
         inputs=text,
         edge_features=_edge_features(config, meta),
-        parts=meta.num_feature_parts if MODELS[options.model].reads_hops else 1,
+        parts=meta.num_feature_parts if reads_hops else 1,
+        part_widths=meta.part_widths if reads_hops and meta.num_label_parts else (),
         edge_dropout=options.edge_dropout,
         linear_residual=options.linear_residual,
         hop_attention=options.hop_attention,
