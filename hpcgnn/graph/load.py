@@ -18,7 +18,7 @@ from hpcgnn.cores.domains import over_own_domains
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.exchange.compact import agree_on_compact
 from hpcgnn.graph.dense_rows import NUMPY, check_finite, read_dense
-from hpcgnn.graph.edge_features import carrying, read_edge_features
+from hpcgnn.graph.edge_features import carrying, edge_means, read_edge_features
 from hpcgnn.graph.given_pairs import GivenPairs, GivenSplit, read_given
 from hpcgnn.graph.held_out import LinkSplit, hold_out
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
@@ -131,10 +131,13 @@ def make_features(
     order: LocalOrder,
     inputs: Inputs,
     inward: Adjacency,
+    remaining: np.ndarray | None = None,
 ) -> torch.Tensor | SparseRows:
-    """The columns of own nodes that do not change, in the local order: (n_p, F), of the file and of degrees, or ones.
+    """The columns of own nodes that do not change, in the local order: (n_p, F), of the file, of degrees and of edges,
+    or ones.
 
-    inward: the in-edges of own nodes, added self loops included. Sparse features of the file stand by themselves.
+    inward: the in-edges of own nodes, added self loops included. remaining: see `read_edge_features`. Sparse features
+    of the file stand by themselves.
     """
     if inputs == Inputs():
         return read_features(file, ranges, dtype, order)
@@ -148,6 +151,10 @@ def make_features(
         parts.append(torch.ones(len(counts), 1, dtype=dtype))
     if inputs.degree:
         parts.append(torch.log1p(counts.double()).to(dtype)[:, None])
+    if inputs.edges:
+        means = torch.from_numpy(edge_means(file, *read_indptr(file, "topology", ranges), order, remaining)).to(dtype)
+        check_finite(file, means, "edge")
+        parts.append(means)
     return torch.cat(parts, 1)
 
 
@@ -237,7 +244,7 @@ def load_local_graph(
         if drawn and ids is not None:
             aside, remaining = hold_out(directions, ids, file.meta.num_nodes, drawn, cap, comm)
             directions += aside
-            remaining = remaining if edge_features else None
+            remaining = remaining if edge_features or inputs.edges else None
             del ids
         with comm.together("reading the graph"):
             order = interior_last(directions, comm.rank)
@@ -283,7 +290,7 @@ def load_local_graph(
     with watch("load"), comm.together("reading the graph"):
         features: torch.Tensor | SparseRows | OnDisk
         if shelf is None:
-            features = make_features(file, ranges, feature_type or dtype, order, inputs, inward)
+            features = make_features(file, ranges, feature_type or dtype, order, inputs, inward, remaining)
         else:
             features = shelve_features(file, ranges, feature_type or dtype, order, shelf)
         if edge_features:
