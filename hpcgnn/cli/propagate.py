@@ -4,11 +4,15 @@ The function imports torch, so that `--help` stays fast.
 """
 
 import argparse
+from typing import TYPE_CHECKING
 
 from hpcgnn.app.correction import part, steps
 from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, given_options, means_of, whole
 from hpcgnn.cli.trained_runs import Commands
 from hpcgnn.config import Choices, make_config
+
+if TYPE_CHECKING:
+    from hpcgnn.app.hops import Request
 
 _OPTIONS = ("graph", "partition", "auto_partition", "self_loops", "halo_buffer", "threads", "precision", "watchdog")
 _NAMES = ("sym", "mean", "ppr")
@@ -107,20 +111,24 @@ def add_propagate(commands: Commands, choices: Choices | None) -> None:
     command.set_defaults(process=process_propagate)
 
 
+def request_of(arguments: argparse.Namespace) -> "Request":
+    """The Request of parsed arguments: words of this command alone, for an option of `train` has one of these names."""
+    from hpcgnn.app.hops import Request
+
+    last = arguments.hops_kept == "last"
+    taken = (arguments.output, arguments.operators, arguments.hops, arguments.teleport, last, arguments.force)
+    return Request(*taken, arguments.label_hops, arguments.label_folds, arguments.relations)
+
+
 def process_propagate(arguments: argparse.Namespace, choices: Choices) -> int:
     """Propagate features."""
-    from hpcgnn.app.hops import Request
     from hpcgnn.app.propagate import propagate_features
     from hpcgnn.comm.launch.run import run
 
-    last = arguments.hops_kept == "last"
-    # The words of this command alone: an option of `train` has one of these names as well.
-    taken = (arguments.output, arguments.operators, arguments.hops, arguments.teleport, last, arguments.force)
-    others = (arguments.label_hops, arguments.label_folds, arguments.relations)
     given = {name: value for name, value in given_options(arguments).items() if name not in ("hops", "teleport")}
     config = make_config(given, choices)
     return run(
-        lambda session: propagate_features(config, session, Request(*taken, *others)),
+        lambda session: propagate_features(config, session, request_of(arguments)),
         config.run.threads or None,
         watchdog=config.run.watchdog,
         means=means_of(vars(config.run)),

@@ -133,8 +133,9 @@ def make_features(
     inward: Adjacency,
     remaining: np.ndarray | None = None,
 ) -> torch.Tensor | SparseRows:
-    """The columns of own nodes that do not change, in the local order: (n_p, F), of the file, of degrees and of edges,
-    or ones.
+    """The columns of own nodes that do not change, in the local order: (n_p, F).
+
+    They are of the file, of degrees and of edges, or ones.
 
     inward: the in-edges of own nodes, added self loops included. remaining: see `read_edge_features`. Sparse features
     of the file stand by themselves.

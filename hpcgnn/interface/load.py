@@ -91,8 +91,8 @@ def load(  # noqa: PLR0913 - callers name them
         raise ConfigError("hpcgnn.load: expected precision 'fp32' or 'fp64', and self_loops 'add', 'keep' or none")
     if inputs_of(features).learned:
         raise ConfigError(
-            f"hpcgnn.load: features {features!r} are learned, which `hpcgnn train` does; expected file, none, degree or "
-            "edges"
+            f"hpcgnn.load: features {features!r} are learned, which `hpcgnn train` does; expected file, none, degree "
+            "or edges"
         )
     session = session_of_script(config.run.threads or None, config.run.watchdog)
     torch.set_num_threads(session.threads)
