@@ -74,7 +74,8 @@ def read_edges(
     file: GraphFile, suffix: str, ranges: list[tuple[int, int]], typed: bool, relations: Sequence[int] = ()
 ) -> Edges:
     """The edges of the own slabs of one direction ('' for in-edges, '_out' for out-edges), with indptr from 0. typed:
-    with their types, if the file has any. relations: the types of the edges that are wanted, none of them for all.
+    with their types, if the file has any.
+    relations: the types of the edges that are wanted, none of them for all.
     """
     indptr, spans = read_indptr(file, f"topology{suffix}", ranges)
     weight = file.read(f"edges{suffix}/weight", spans, np.float32) if file.meta.weighted else None
@@ -137,8 +138,8 @@ def make_features(
 
     They are of the file, of degrees and of edges, or ones.
 
-    inward: the in-edges of own nodes, added self loops included. remaining: see `read_edge_features`. Sparse features
-    of the file stand by themselves.
+    inward: the in-edges of own nodes, added self loops included. Sparse features of the file stand by themselves.
+    remaining: see `read_edge_features`.
     """
     if inputs == Inputs():
         return read_features(file, ranges, dtype, order)
