@@ -102,8 +102,10 @@ def edge_means(
 
 
 def _cut(starts: np.ndarray, ends: np.ndarray, begin: int, end: int) -> list[tuple[int, int]]:
-    """The rows of the file of own edges begin … end. starts: where each span begins in the file; ends: int64, where it
-    ends among the own edges.
+    """The rows of the file that own edges begin … end are.
+
+    starts: where each span begins in the file.
+    ends: int64, where it ends among the own edges.
     """
     found = []
     for span in range(int(np.searchsorted(ends, begin, side="right")), int(np.searchsorted(ends, end)) + 1):
