@@ -38,9 +38,9 @@ __all__ = ["FORMAT", "SLAB_ROWS", "SPLITS", "VERSION", "Csr", "Edges", "GraphDat
 __all__ += ["add_partitionings", "replacing", "write_graph"]
 
 FORMAT = "hpcgnn-graph"
-# Version 3 added a task, version 4 features of edges. A graph that fits an older version is written as that version, so
-# that older programs can read it.
-READABLE = 2, 3, 4
+# Version 3 added a task, version 4 features of edges, version 5 hops of labels. A graph that fits an older version is
+# written as that version, so that older programs can read it.
+READABLE = 2, 3, 4, 5
 VERSION = READABLE[-1]
 # Size of one read: large enough for full speed, small enough to show progress.
 PIECE_BYTES = 64 << 20
@@ -55,6 +55,11 @@ def replacing(path: str | Path) -> Iterator[str]:
     """
     with writing(path), replaced_by(path) as temporary:
         yield temporary
+
+
+def _newer(data: GraphData) -> dict[int, bool]:
+    """{format version: whether the graph needs it}, newest first."""
+    return {5: data.num_label_parts > 0, 4: data.edge_features is not None, 3: data.task == REGRESSION}
 
 
 def write_graph(
@@ -78,7 +83,7 @@ def write_graph(
         write_attributes(
             file,
             format=FORMAT,
-            format_version=4 if data.edge_features is not None else 3 if data.task == REGRESSION else 2,
+            format_version=next((version for version, needed in _newer(data).items() if needed), 2),
             uuid=data.uuid,
             num_nodes=n,
             num_edges=int(data.edges.indptr[-1]),
@@ -91,6 +96,7 @@ def write_graph(
             **({"task": data.task} if data.task == REGRESSION else {}),
             **({} if data.edge_features is None else {"num_edge_features": data.edge_features.shape[1]}),
             **({} if data.num_feature_parts == 1 else {"num_feature_parts": data.num_feature_parts}),
+            **({"num_label_parts": data.num_label_parts} if data.num_label_parts else {}),
             **({"negatives": data.negatives} if data.links else {}),
             sparse_features=isinstance(features, Csr),
             weighted=data.edges.weight is not None,
