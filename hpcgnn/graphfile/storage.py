@@ -29,6 +29,7 @@ from hpcgnn.graphfile.given_links import stored_links
 from hpcgnn.graphfile.labels import MULTILABEL, REGRESSION
 from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT
 from hpcgnn.graphfile.ranges import MOST_CHUNKS, pieces
+from hpcgnn.graphfile.scales import SCALES
 from hpcgnn.graphfile.schema import SPLITS, Csr, Edges, GraphData, GraphMeta, Words, meta_of
 from hpcgnn.graphfile.structure import check_dataset
 from hpcgnn.graphfile.writing import writing, written_file
@@ -38,9 +39,9 @@ __all__ = ["FORMAT", "SLAB_ROWS", "SPLITS", "VERSION", "Csr", "Edges", "GraphDat
 __all__ += ["add_partitionings", "replacing", "write_graph"]
 
 FORMAT = "hpcgnn-graph"
-# Version 3 added a task, version 4 features of edges. A graph that fits an older version is written as that version, so
-# that older programs can read it.
-READABLE = 2, 3, 4
+# Version 3 added a task, version 4 features of edges, version 5 factors of features. A graph that fits an older version
+# is written as that version, so that older programs can read it.
+READABLE = 2, 3, 4, 5
 VERSION = READABLE[-1]
 # Size of one read: large enough for full speed, small enough to show progress.
 PIECE_BYTES = 64 << 20
@@ -78,7 +79,7 @@ def write_graph(
         write_attributes(
             file,
             format=FORMAT,
-            format_version=4 if data.edge_features is not None else 3 if data.task == REGRESSION else 2,
+            format_version=_version(data),
             uuid=data.uuid,
             num_nodes=n,
             num_edges=int(data.edges.indptr[-1]),
@@ -117,6 +118,8 @@ def write_graph(
             write_csr(file, "nodes/features_csr", features, "data", check, progress, clusters)
         elif features is not None:
             write_rows(file, "nodes/features", features, check, progress, clusters, data.bfloat16)
+            if data.feature_scales is not None:
+                write_rows(file, SCALES, data.feature_scales, check)
         write_rows(file, "nodes/labels", data.labels, check, progress, clusters)
         write_rows(file, "nodes/split", data.split, check, progress, clusters)
         write_rows(file, "nodes/original_id", data.original_id, check, progress, clusters)
@@ -133,6 +136,13 @@ def write_graph(
         if data.cluster_graph is not None:
             write_csr(file, "clusters/graph", data.cluster_graph, "weight", check)
         _write_partitionings(file, partitionings, check)
+
+
+def _version(data: GraphData) -> int:
+    """The oldest format that has all of the graph."""
+    if data.feature_scales is not None:
+        return 5
+    return 4 if data.edge_features is not None else 3 if data.task == REGRESSION else 2
 
 
 def _write_partitionings(file: Any, partitionings: Iterable[Partitioning], check: Callable[[], None]) -> None:

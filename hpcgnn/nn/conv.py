@@ -191,7 +191,7 @@ class LinearConv(Conv):
             found.append((one, conv.weights()))
         if not found:
             return None
-        parts, bias = self._parts(aggregate, x), self.weights()[2]
+        parts, bias = below.scaled(self._parts(aggregate, x)), self.weights()[2]
         first_weights = [weight for _, weight, _ in parts]
         (second, weights), *more = found
         assert second.activation is not None, "comes before every layer above"

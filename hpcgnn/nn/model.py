@@ -9,6 +9,7 @@ from torch import nn
 
 from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.nn.graph import Graph
+from hpcgnn.nn.kept import kept
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.norm import NORM_LAYERS, Identity
 from hpcgnn.nn.spec import ModelSpec
@@ -198,7 +199,7 @@ class Model(nn.Module):
 
     def _kept(self, graph: Graph, aggregate: torch.Tensor | OnDisk) -> torch.Tensor | OnDisk:
         dtype = self.spec.aggregate
-        return aggregate.to(dtype) if self.spec.keep_input_dtype == "auto" else graph.kept(aggregate, dtype)
+        return aggregate.to(dtype) if self.spec.keep_input_dtype == "auto" else kept(graph, aggregate, dtype)
 
     def _normalised(self, graph: Graph, norm: nn.Module, h: torch.Tensor) -> torch.Tensor:
         """Return the norm of h, computed in the parameters' precision and rounded to h's."""

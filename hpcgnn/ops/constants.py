@@ -103,17 +103,26 @@ class Constants:
 class ConstantRows:
     """One such matrix (n_p, F); all rows are read. shape: as of a tensor. dtype: of the yielded rows.
     `rows @ weight` is differentiable in the weight, as with DroppedRows.
+
+    scales: (F,), factors of the columns, or None. Tiles are without them: whoever multiplies tiles with a weight takes
+    `scaled(weight)`.
     """
 
-    def __init__(self, x: torch.Tensor | OnDisk, drop: Drop | None, arena: Arena) -> None:
+    def __init__(
+        self, x: torch.Tensor | OnDisk, drop: Drop | None, arena: Arena, scales: torch.Tensor | None = None
+    ) -> None:
         self.shape, self.dtype = x.shape, sum_type(x.dtype)
-        self._x, self._drop, self._arena = x, drop, arena
+        self._x, self._drop, self._arena, self._scales = x, drop, arena, scales
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __matmul__(self, weight: torch.Tensor) -> torch.Tensor:
-        return combine([(self._x, weight, self._drop)], None, self._arena)
+        return combine([(self._x, self.scaled(weight), self._drop)], None, self._arena)
+
+    def scaled(self, weight: torch.Tensor) -> torch.Tensor:
+        """The weight (F, d) with the factors of the columns in it. Differentiable."""
+        return weight if self._scales is None else weight * self._scales[:, None]
 
     def tiles(self) -> Iterator[tuple[slice, torch.Tensor]]:
         """Yield (rows, these rows after dropout); valid only until the next."""
