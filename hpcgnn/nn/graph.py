@@ -366,8 +366,9 @@ class Graph:
             isinstance(x, torch.Tensor) and x.dtype == sum_type(x.dtype) and (x.requires_grad or p == 0)
         ):
             return self.dropout(x, p, layer)
-        drop = dropped_rows(self.ids, self._random.key(Purpose.DROPOUT, layer), p) if p else None
-        return ConstantRows(x, drop, self._arena, self._local.feature_scales)
+        key, local = self._random.key(Purpose.DROPOUT, layer), self._local
+        drops = [dropped_rows(ids, key, p) if p else None for ids in (self.ids, local.output_id)]
+        return ConstantRows(x, (drops[0], drops[1]), self._arena, local.feature_scales, local.outputs)
 
 
 def _dense(x: torch.Tensor | SparseRows | DroppedRows) -> torch.Tensor:

@@ -35,7 +35,8 @@ class SAGEMaxConv(Conv):
     def combine(self, aggregate: torch.Tensor, x: torch.Tensor | DroppedRows | None) -> torch.Tensor:
         return torch.addmm(self.own(x), aggregate, self.neighbour.weight)
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
+    # ConstantRows are for layers with `input_in_tiles`.
+    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:  # type: ignore[override]
         return self.combine(self.gather(graph, x), x)
 
 

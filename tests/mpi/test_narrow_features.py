@@ -73,6 +73,30 @@ def test_the_bits_of_widened_features(comm, files, name, kind):
     assert all(torch.equal(a, b) for a, b in zip(held[2], wide[2], strict=True))
 
 
+WIDE = {
+    "gcn": {"model": "gcn"},
+    "gcn, dropped": {"model": "gcn", "dropout": 0.3},
+    "sage": {"model": "sage", "dropout": 0.5, "prune": "auto"},
+    "sage, mixed": {"model": "sage", "precision": "mixed", "dropout": 0.5},
+    "gin": {"model": "gin", "prune": "auto"},
+    "sgc": {"model": "sgc", "hidden": 1},
+}
+
+
+@pytest.mark.parametrize("kind", ["float16", "int8, scaled"])
+@pytest.mark.parametrize("name", WIDE)
+def test_transformed_before_aggregated(comm, files, name, kind):
+    """Features wider than the layer's output are multiplied with its weights first, some rows at a time."""
+    options = {"hidden": 3, "layers": 2, "keep_input": "never", **WIDE[name]}
+    held, wide = (trained(comm, configure(path, **options)) for path in files[kind])
+    assert held[3].local.features.dtype == TYPES[kind] and wide[3].local.features.dtype == torch.float32
+    if name not in ("gin", "sgc"):  # whose products of whole matrices are torch's
+        assert held[:2] == wide[:2]
+    for a, b in zip(held[2], wide[2], strict=True):
+        assert torch.equal(a, b) or name in ("gin", "sgc")
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["sage", "gat"])
 def test_narrow_on_disk(comm, files, tmp_path, name):
     options = {"hidden": 16, "layers": 2, "keep_input": "always", **CASES[name]}
@@ -87,7 +111,11 @@ def test_narrow_on_disk(comm, files, tmp_path, name):
 def test_others_are_widened(comm, files):
     """Where a layer reads rows out of order, and where sums are made in float64."""
     for kind in ("float16", "int8, scaled"):
-        for options in ({"model": "pna"}, {"model": "sage", "precision": "fp64"}, {"keep_input": "never"}):
+        for options in (
+            {"model": "pna"},
+            {"model": "sage", "precision": "fp64"},
+            {"keep_input": "never", "hidden": 99},
+        ):
             held, wide = (build_trainer(comm, configure(path, **options), "metis") for path in files[kind])
             assert held.local.features.dtype == held.model.spec.dtype and held.local.feature_scales is None
             assert torch.equal(held.local.features, wide.local.features)
