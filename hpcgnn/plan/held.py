@@ -25,7 +25,7 @@ def reads_in_tiles(config: Config, spec: ModelSpec, in_tiles: bool, input_in_til
         input_in_tiles: whether the layer can read its input alone so.
     """
     schedule = Selection(config).schedule
-    if spec.sparse_input or spec.changing or config.data.inductive or not schedule.within_memory:
+    if spec.sparse_input or spec.changing or not schedule.within_memory:
         return False
     if not spec.constant_input:  # layer by layer, a copy of the halo stays in memory with the own rows
         return input_in_tiles and not schedule.layer_by_layer and not spec.edge_features
@@ -84,7 +84,7 @@ def _transforms_first(config: Config, spec: ModelSpec, alone: bool) -> bool:
     rows at a time, but in no order. alone: whether it can read its input so.
     """
     schedule = Selection(config).schedule
-    if spec.sparse_input or spec.changing or config.data.inductive or not schedule.within_memory:
+    if spec.sparse_input or spec.changing or not schedule.within_memory:
         return False
     return (
         alone

@@ -28,6 +28,8 @@ CASES = {
     "gat": {"model": "gat", "heads": 2},
     "sage, made again": {"model": "sage", "keep": "remade", "dropout": 0.5},
     "gat, dropped": {"model": "gat", "heads": 2, "dropout": 0.5},
+    "sage, inductive": {"model": "sage", "inductive": True, "dropout": 0.5},
+    "gat, inductive": {"model": "gat", "heads": 2, "inductive": True},
     "lazy": {"model": "sage", "schedule": "lazy", "epochs": 2},
 }
 
@@ -78,6 +80,7 @@ WIDE = {
     "gcn, dropped": {"model": "gcn", "dropout": 0.3},
     "sage": {"model": "sage", "dropout": 0.5, "prune": "auto"},
     "sage, mixed": {"model": "sage", "precision": "mixed", "dropout": 0.5},
+    "sage, inductive": {"model": "sage", "inductive": True},
     "gin": {"model": "gin", "prune": "auto"},
     "sgc": {"model": "sgc", "hidden": 1},
 }

@@ -105,8 +105,9 @@ def test_row_normalize_and_fp16_of_dense_features(cli, tmp_path):
     np.testing.assert_array_equal(seen.features, expected.astype(np.float16))
 
 
-def test_int8_of_whole_numbers(cli, tmp_path):
-    counts = np.random.default_rng(3).integers(-128, 128, (N, 3)).astype(np.float32)
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, bool])
+def test_int8_of_whole_numbers(cli, tmp_path, dtype):
+    counts = np.random.default_rng(3).integers(-128, 128, (N, 3)).astype(dtype)
     save_npz(tmp_path / "g.npz", *odd_graph(), N, x=counts)
     cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--feature-dtype", "int8")
     cli("verify", tmp_path / "g.h5")
