@@ -95,8 +95,6 @@ class Conv(nn.Module):
 
     def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
         """Output (m, d_out), of the nodes that the graph computes: all own ones unless rows are pruned. Collective."""
-        if isinstance(x, ConstantRows) and not x.narrow:
-            x = x.whole()
         if self.d_out < self.d_in or not isinstance(x, torch.Tensor):
             return self.transform_first(graph, x)
         return self.combine(self.gather(graph, x), graph.own(x) if self.traits.reads_self else None)

@@ -24,7 +24,7 @@ class GINConv(Conv):
         input_rows="narrower",
         prunable=True,
         constants_in_tiles=True,
-        input_in_tiles=True,
+        linear_input=True,
         codes=True,
     )
 

