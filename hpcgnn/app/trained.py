@@ -179,17 +179,24 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
             f"{config.run.run_dir} has learned features (--features {config.task.features}), which belong to the nodes "
             f"of its own graph, and {path} is another one; leave --graph out"
         )
-    wanted = {"features": (inputs.columns(meta.num_features, int(identity["classes"])), "d_in")}
+    wanted: dict[str, tuple[object, str]] = {
+        "features": (inputs.columns(meta.num_features, meta.num_edge_features, int(identity["classes"])), "d_in")
+    }
     labels = task_traits(config.task.task).labels
     if meta.num_classes and labels:
         wanted["classes"] = (meta.num_classes, "classes")
     if reads_types or model.edge_term == "type":
         wanted["types of edges"] = (meta.num_edge_types, "edge_types")
-    edge_features = int(identity.get("edge_features", 0))
+    num_edge_features = edge_features = int(identity.get("edge_features", 0))
     if edge_features:
         wanted["edge features"] = (meta.num_edge_features, "edge_features")
+    if inputs.edges:
+        num_edge_features = meta.num_edge_features
     if MODELS[model.model].reads_hops:
         wanted["hops and operators side by side"] = (meta.num_feature_parts, "parts")
+        if "part_widths" in identity:
+            widths = meta.part_widths if meta.num_label_parts else ()
+            wanted["widths of hops (none: equal ones)"] = (widths, "part_widths")
     if reads_types:
         wanted["types of nodes"] = (meta.num_node_types, "node_types")
     if model.edge_term == "weight":
@@ -207,7 +214,7 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
     task = task_of_metric(config.run.metric)
     if meta.num_classes and meta.task != task.name:
         raise GraphError(f"{path} does not fit the model of {config.run.run_dir}, which was trained on {task.said}")
-    return replace(meta, task=task.name, num_classes=int(identity["classes"]), num_edge_features=edge_features)
+    return replace(meta, task=task.name, num_classes=int(identity["classes"]), num_edge_features=num_edge_features)
 
 
 def _weights(

@@ -4,11 +4,15 @@ The function imports torch, so that `--help` stays fast.
 """
 
 import argparse
+from typing import TYPE_CHECKING
 
 from hpcgnn.app.correction import part, steps
-from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, given_options, means_of
+from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, given_options, means_of, whole
 from hpcgnn.cli.trained_runs import Commands
 from hpcgnn.config import Choices, make_config
+
+if TYPE_CHECKING:
+    from hpcgnn.app.hops import Request
 
 _OPTIONS = ("graph", "partition", "auto_partition", "self_loops", "halo_buffer", "threads", "precision", "watchdog")
 _NAMES = ("sym", "mean", "ppr")
@@ -21,6 +25,9 @@ parameters. With --keep last and `--model sign --layers 1` it is SGC. A is, by -
     mean  the mean of the in-neighbours
     ppr   personalised PageRank: each hop is (1 - T) sym Z + T X, as appnp has it
 
+--label-hops appends hops of the training nodes' labels, for `--model sign` (as of SAGN and GAMLP). --relations makes
+hops along the edges of some types, each set as a graph of its own (as of NARS).
+
 Self loops are added unless --self-loops keep is given. Exact, on any number of ranks, which hold rows of their own
 nodes alone:
 
@@ -32,6 +39,20 @@ def _operators(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     if len(set(names)) < len(names) or set(names) - set(_NAMES):
         raise argparse.ArgumentTypeError(f"expected some of {', '.join(_NAMES)}, joined by commas, got {text!r}")
+    return names
+
+
+def _folds(text: str) -> int:
+    count = whole(text)
+    if not 2 <= count <= 1000:
+        raise argparse.ArgumentTypeError(f"expected 2 to 1000, got {text!r}")
+    return count
+
+
+def _relations(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if not all(name for each in names for name in each.split("+")) or len(set(names)) < len(names):
+        raise argparse.ArgumentTypeError(f"expected each, or sets of types such as 0+1,2, got {text!r}")
     return names
 
 
@@ -63,24 +84,51 @@ def add_propagate(commands: Commands, choices: Choices | None) -> None:
         default="all",
         help="all hops, or the last one of each operator alone",
     )
+    command.add_argument(
+        "--label-hops",
+        type=steps,
+        metavar="K",
+        default=0,
+        help="hops of the training nodes' labels, with a column for each class (default: none)",
+    )
+    command.add_argument(
+        "--label-folds",
+        type=_folds,
+        metavar="G",
+        default=5,
+        help="a training node sees the labels of G - 1 of G groups, never of its own (default: 5)",
+    )
+    command.add_argument(
+        "--relations",
+        type=_relations,
+        metavar="SETS",
+        default=(),
+        help="hops along edges of some types: each, or sets of types joined by + as in 0+1,2 (default: all together)",
+    )
     command.add_argument("-o", "--output", metavar="FILE", required=True, help="the graph file to write")
     command.add_argument("--force", action="store_true", help="replace the file if it exists")
     add_declared(command, (*_OPTIONS, *RANK_OPTIONS), choices)
     command.set_defaults(process=process_propagate)
 
 
-def process_propagate(arguments: argparse.Namespace, choices: Choices) -> int:
-    """Propagate features."""
-    from hpcgnn.app.propagate import Request, propagate_features
-    from hpcgnn.comm.launch.run import run
+def request_of(arguments: argparse.Namespace) -> "Request":
+    """The Request of parsed arguments: words of this command alone, for an option of `train` has one of these names."""
+    from hpcgnn.app.hops import Request
 
     last = arguments.hops_kept == "last"
-    # The words of this command alone: an option of `train` has one of these names as well.
     taken = (arguments.output, arguments.operators, arguments.hops, arguments.teleport, last, arguments.force)
+    return Request(*taken, arguments.label_hops, arguments.label_folds, arguments.relations)
+
+
+def process_propagate(arguments: argparse.Namespace, choices: Choices) -> int:
+    """Propagate features."""
+    from hpcgnn.app.propagate import propagate_features
+    from hpcgnn.comm.launch.run import run
+
     given = {name: value for name, value in given_options(arguments).items() if name not in ("hops", "teleport")}
     config = make_config(given, choices)
     return run(
-        lambda session: propagate_features(config, session, Request(*taken)),
+        lambda session: propagate_features(config, session, request_of(arguments)),
         config.run.threads or None,
         watchdog=config.run.watchdog,
         means=means_of(vars(config.run)),

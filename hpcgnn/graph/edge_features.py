@@ -15,6 +15,9 @@ from hpcgnn.graphfile.ranges import row_blocks, segments
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.placement.order import LocalOrder
 
+#: Edges whose features exist at a time while means are made.
+_TILE_EDGES = 1 << 18
+
 
 def read_edge_features(
     file: GraphFile,
@@ -65,6 +68,52 @@ def _fill_loops(features: np.ndarray, stops: np.ndarray, lonely: np.ndarray) -> 
         sums = np.add.reduceat(features[starts[0] : stops[last - 1]], starts - starts[0], dtype=np.float64)
         others = np.maximum(np.diff(indptr[first : last + 1]) - 1, 1)
         features[stops[first:last][filled] - 1] = sums[filled] / others[filled, None]
+
+
+def edge_means(
+    file: GraphFile,
+    indptr: np.ndarray,
+    spans: list[tuple[int, int]],
+    order: LocalOrder,
+    remaining: np.ndarray | None = None,
+) -> np.ndarray:
+    """float64 (n_p, F): the means of the features of each own node's in-edges, in the local order; zeros without any.
+
+    Added self loops have no part in them. Edges are read some rows at a time. Arguments as of `read_edge_features`.
+    """
+    place = np.arange(len(indptr) - 1) if order.number is None else order.number
+    means = np.zeros((len(indptr) - 1, file.meta.num_edge_features))
+    starts = np.array([start for start, _ in spans], np.int64)
+    ends = np.cumsum(
+        [stop - start for start, stop in spans], dtype=np.int64
+    )  # of the own edges, one span after another
+    for first, last in row_blocks(indptr, _TILE_EDGES):
+        begin, end = int(indptr[first]), int(indptr[last])
+        rows = file.read("edges/features", _cut(starts, ends, begin, end), np.float64)
+        of_row = np.repeat(np.arange(last - first), np.diff(indptr[first : last + 1]))
+        if remaining is not None:
+            rows, of_row = rows[remaining[begin:end]], of_row[remaining[begin:end]]
+        counts = np.bincount(of_row, minlength=last - first)
+        some = counts > 0
+        begins = np.cumsum(counts) - counts
+        if len(rows):
+            means[place[first:last][some]] = np.add.reduceat(rows, begins[some]) / counts[some, None]
+    return means
+
+
+def _cut(starts: np.ndarray, ends: np.ndarray, begin: int, end: int) -> list[tuple[int, int]]:
+    """The rows of the file that own edges begin … end are.
+
+    starts: where each span begins in the file.
+    ends: int64, where it ends among the own edges.
+    """
+    found = []
+    for span in range(int(np.searchsorted(ends, begin, side="right")), int(np.searchsorted(ends, end)) + 1):
+        if span < len(ends):
+            before = int(ends[span - 1]) if span else 0
+            start = int(starts[span]) - before
+            found.append((start + max(begin, before), start + min(end, int(ends[span]))))
+    return found
 
 
 def carrying(adjacency: Adjacency, features: torch.Tensor) -> Adjacency:

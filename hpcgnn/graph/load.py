@@ -5,7 +5,7 @@ of range can reach a kernel, and no NaN a sum), and never holds more than the ra
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import cast
@@ -18,7 +18,7 @@ from hpcgnn.cores.domains import over_own_domains
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.exchange.compact import agree_on_compact
 from hpcgnn.graph.dense_rows import NUMPY, check_finite, read_dense
-from hpcgnn.graph.edge_features import carrying, read_edge_features
+from hpcgnn.graph.edge_features import carrying, edge_means, read_edge_features
 from hpcgnn.graph.given_pairs import GivenPairs, GivenSplit, read_given
 from hpcgnn.graph.held_out import LinkSplit, hold_out
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
@@ -71,9 +71,12 @@ def read_indptr(file: GraphFile, group: str, ranges: list[tuple[int, int]]) -> t
     return indptr, spans
 
 
-def read_edges(file: GraphFile, suffix: str, ranges: list[tuple[int, int]], typed: bool) -> Edges:
+def read_edges(
+    file: GraphFile, suffix: str, ranges: list[tuple[int, int]], typed: bool, relations: Sequence[int] = ()
+) -> Edges:
     """The edges of the own slabs of one direction ('' for in-edges, '_out' for out-edges), with indptr from 0. typed:
     with their types, if the file has any.
+    relations: the types of the edges that are wanted, none of them for all.
     """
     indptr, spans = read_indptr(file, f"topology{suffix}", ranges)
     weight = file.read(f"edges{suffix}/weight", spans, np.float32) if file.meta.weighted else None
@@ -81,8 +84,10 @@ def read_edges(file: GraphFile, suffix: str, ranges: list[tuple[int, int]], type
         raise GraphError(
             f"{file.path}: edge weights hold NaN or infinite values; clean them and import the graph again"
         )
-    kinds = read_types(file, f"edges{suffix}/type", spans, file.meta.num_edge_types) if typed else None
-    return Edges(indptr, file.read(f"topology{suffix}/indices", spans), weight, kinds)
+    wanted = typed or len(relations) > 0
+    kinds = read_types(file, f"edges{suffix}/type", spans, file.meta.num_edge_types) if wanted else None
+    edges = Edges(indptr, file.read(f"topology{suffix}/indices", spans), weight, kinds)
+    return edges.of_types(relations) if relations else edges
 
 
 def read_types(
@@ -128,10 +133,14 @@ def make_features(
     order: LocalOrder,
     inputs: Inputs,
     inward: Adjacency,
+    remaining: np.ndarray | None = None,
 ) -> torch.Tensor | SparseRows:
-    """The columns of own nodes that do not change, in the local order: (n_p, F), of the file and of degrees, or ones.
+    """The columns of own nodes that do not change, in the local order: (n_p, F).
+
+    They are of the file, of degrees and of edges, or ones.
 
     inward: the in-edges of own nodes, added self loops included. Sparse features of the file stand by themselves.
+    remaining: see `read_edge_features`.
     """
     if inputs == Inputs():
         return read_features(file, ranges, dtype, order)
@@ -145,6 +154,10 @@ def make_features(
         parts.append(torch.ones(len(counts), 1, dtype=dtype))
     if inputs.degree:
         parts.append(torch.log1p(counts.double()).to(dtype)[:, None])
+    if inputs.edges:
+        means = torch.from_numpy(edge_means(file, *read_indptr(file, "topology", ranges), order, remaining)).to(dtype)
+        check_finite(file, means, "edge")
+        parts.append(means)
     return torch.cat(parts, 1)
 
 
@@ -197,6 +210,7 @@ def load_local_graph(
     shelve: Shelve = lambda local, columns: None,
     feature_type: torch.dtype | None = None,
     clusters: bool = False,
+    relations: Sequence[int] = (),
 ) -> LocalGraph:
     """Read this rank's share of an open GraphFile. Collective.
 
@@ -206,7 +220,7 @@ def load_local_graph(
     (a GivenSplit: those that come with the file), or None for none. edge_features: whether to keep those of the file
     too; only with keep_edges.
     shelve: see `Shelve`. feature_type: of the file's dense features in memory; None: `dtype`. clusters:
-    whether to keep the clusters of own nodes.
+    whether to keep the clusters of own nodes. relations: as of `read_edges`.
     watch(phase): entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all ranks together, for
     corrupted files and contents that cannot be trained on.
     """
@@ -223,7 +237,9 @@ def load_local_graph(
             ranges = ownership.ranges(comm.rank)
             cluster = None if stored is None else _clusters(stored, ranges)
             suffixes = [""] if file.meta.undirected else ["", "_out"]
-            directions = [find_ends(read_edges(file, suffix, ranges, keep_edges), ownership) for suffix in suffixes]
+            directions = [
+                find_ends(read_edges(file, suffix, ranges, keep_edges, relations), ownership) for suffix in suffixes
+            ]
             del offsets, ownership, stored
             drawn = links if isinstance(links, LinkSplit) else None
             ids = read_original_id(file, ranges).numpy() if drawn else None
@@ -231,7 +247,7 @@ def load_local_graph(
         if drawn and ids is not None:
             aside, remaining = hold_out(directions, ids, file.meta.num_nodes, drawn, cap, comm)
             directions += aside
-            remaining = remaining if edge_features else None
+            remaining = remaining if edge_features or inputs.edges else None
             del ids
         with comm.together("reading the graph"):
             order = interior_last(directions, comm.rank)
@@ -278,7 +294,7 @@ def load_local_graph(
         features: torch.Tensor | SparseRows | OnDisk
         scales = read_scales(file) if feature_type == torch.int8 else None
         if shelf is None:
-            features = make_features(file, ranges, feature_type or dtype, order, inputs, inward)
+            features = make_features(file, ranges, feature_type or dtype, order, inputs, inward, remaining)
         else:
             features = shelve_features(file, ranges, feature_type or dtype, order, shelf)
         if edge_features:

@@ -85,6 +85,14 @@ class Edges:
     type: np.ndarray | None = None
     row: np.ndarray | None = None
 
+    def of_types(self, types: Sequence[int]) -> "Edges":
+        """The edges of these types, without edge features."""
+        assert self.type is not None and self.row is None, "edges have types, and no features are read with them"
+        kept = np.isin(self.type, types)
+        indptr = np.concatenate([[0], np.cumsum(kept)])[self.indptr]
+        weight = None if self.weight is None else self.weight[kept]
+        return Edges(indptr, self.indices[kept], weight, self.type[kept])
+
 
 @dataclass
 class GraphData:
@@ -107,7 +115,9 @@ class GraphData:
             the nodes' numbers.
         edge_features: float32 (E, F_e), a row for each of `edges`, or None. An edge and its reverse may have different
             ones in any graph.
-        num_feature_parts: number of equally wide groups of feature columns: the hops of `hpcgnn propagate`.
+        num_feature_parts: number of groups of feature columns: the hops of `hpcgnn propagate`.
+        num_label_parts: how many of them, the last ones, are hops of labels, with a column for each class. The others
+            are equally wide.
         links: {"val", "test": held-out edges outside of `edges`}, if they come with the graph. All splits have
             negatives of one kind (see given_links.py).
         bfloat16: whether the features, float32 here, are stored in bfloat16.
@@ -133,6 +143,7 @@ class GraphData:
     ids: Rows | Words | None = None
     edge_features: Rows | None = None
     num_feature_parts: int = 1
+    num_label_parts: int = 0
     links: Mapping[str, GivenLinks] = field(default_factory=dict)
     bfloat16: bool = False
     feature_scales: np.ndarray | None = None
@@ -182,7 +193,7 @@ class GraphMeta:
         num_classes: number of a model's outputs: classes, 0/1 labels, or targets.
         num_edge_types, num_node_types: numbers of types in the whole graph, 0 without types.
         num_edge_features: columns of the edge features, 0 without any.
-        type_names, num_feature_parts, negatives: see `GraphData`.
+        type_names, num_feature_parts, num_label_parts, negatives: see `GraphData`.
         feature_type: type of the dense features' numbers in the file (`GraphFile.number_type`); not an attribute.
     """
 
@@ -206,8 +217,16 @@ class GraphMeta:
     type_names: dict[str, list[str]]
     num_edge_features: int = 0
     num_feature_parts: int = 1
+    num_label_parts: int = 0
     negatives: str = ""
     feature_type: str = "float32"
+
+    @property
+    def part_widths(self) -> tuple[int, ...]:
+        """Columns of each group of the features."""
+        labels = self.num_label_parts
+        each = (self.num_features - labels * self.num_classes) // (self.num_feature_parts - labels)
+        return (each,) * (self.num_feature_parts - labels) + (self.num_classes,) * labels
 
 
 def meta_of(attributes: Mapping[str, Any], feature_type: str = "float32") -> GraphMeta:
@@ -230,6 +249,7 @@ def meta_of(attributes: Mapping[str, Any], feature_type: str = "float32") -> Gra
     attributes = {
         "num_edge_features": 0,
         "num_feature_parts": 1,
+        "num_label_parts": 0,
         "negatives": "",
         **attributes,
         "feature_type": feature_type,

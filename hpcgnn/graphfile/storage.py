@@ -39,9 +39,9 @@ __all__ = ["FORMAT", "SLAB_ROWS", "SPLITS", "VERSION", "Csr", "Edges", "GraphDat
 __all__ += ["add_partitionings", "replacing", "write_graph"]
 
 FORMAT = "hpcgnn-graph"
-# Version 3 added a task, version 4 features of edges, version 5 factors of features. A graph that fits an older version
-# is written as that version, so that older programs can read it.
-READABLE = 2, 3, 4, 5
+# Version 3 added a task, version 4 features of edges, version 5 hops of labels, version 6 factors of features. A graph
+# that fits an older version is written as that version, so that older programs can read it.
+READABLE = 2, 3, 4, 5, 6
 VERSION = READABLE[-1]
 # Size of one read: large enough for full speed, small enough to show progress.
 PIECE_BYTES = 64 << 20
@@ -56,6 +56,12 @@ def replacing(path: str | Path) -> Iterator[str]:
     """
     with writing(path), replaced_by(path) as temporary:
         yield temporary
+
+
+def _newer(data: GraphData) -> dict[int, bool]:
+    """{format version: whether the graph needs it}, newest first."""
+    older = {5: data.num_label_parts > 0, 4: data.edge_features is not None, 3: data.task == REGRESSION}
+    return {6: data.feature_scales is not None, **older}
 
 
 def write_graph(
@@ -79,7 +85,7 @@ def write_graph(
         write_attributes(
             file,
             format=FORMAT,
-            format_version=_version(data),
+            format_version=next((version for version, needed in _newer(data).items() if needed), 2),
             uuid=data.uuid,
             num_nodes=n,
             num_edges=int(data.edges.indptr[-1]),
@@ -92,6 +98,7 @@ def write_graph(
             **({"task": data.task} if data.task == REGRESSION else {}),
             **({} if data.edge_features is None else {"num_edge_features": data.edge_features.shape[1]}),
             **({} if data.num_feature_parts == 1 else {"num_feature_parts": data.num_feature_parts}),
+            **({"num_label_parts": data.num_label_parts} if data.num_label_parts else {}),
             **({"negatives": data.negatives} if data.links else {}),
             sparse_features=isinstance(features, Csr),
             weighted=data.edges.weight is not None,
@@ -136,13 +143,6 @@ def write_graph(
         if data.cluster_graph is not None:
             write_csr(file, "clusters/graph", data.cluster_graph, "weight", check)
         _write_partitionings(file, partitionings, check)
-
-
-def _version(data: GraphData) -> int:
-    """The oldest format that has all of the graph."""
-    if data.feature_scales is not None:
-        return 5
-    return 4 if data.edge_features is not None else 3 if data.task == REGRESSION else 2
 
 
 def _write_partitionings(file: Any, partitionings: Iterable[Partitioning], check: Callable[[], None]) -> None:

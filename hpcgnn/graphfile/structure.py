@@ -35,10 +35,16 @@ def check_structure(file: "GraphFile") -> None:
         _within(file, name, getattr(meta, name), _MOST_ROWS)
     for name in ("num_classes", "num_features", "num_edge_types", "num_node_types", "num_edge_features"):
         _within(file, name, getattr(meta, name), _MOST_COLUMNS)
-    if meta.num_feature_parts < 1 or meta.num_features % meta.num_feature_parts:
+    labels = meta.num_label_parts
+    if (
+        not 0 <= labels < meta.num_feature_parts
+        or min(meta.part_widths) < 0
+        or sum(meta.part_widths) != meta.num_features
+    ):
         raise FormatError(
             f"{file.path}: root attribute num_feature_parts is {meta.num_feature_parts}, expected a divisor of the "
-            f"{meta.num_features} columns of features; the file is corrupted"
+            f"{meta.num_features} columns of features (without {labels} hops of {meta.num_classes} classes); the file "
+            "is corrupted"
         )
     if meta.num_nodes == 0:
         raise GraphError(f"{file.path} has no nodes; expected a graph with at least one")

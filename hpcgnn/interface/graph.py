@@ -82,7 +82,7 @@ class TrainingGraph(Graph):
         self.labels, self.task = local.labels, local.task
         self.num_classes, self.num_features = (
             loaded.meta.num_classes,
-            inputs_of(config.task.features).fixed(loaded.meta.num_features),
+            inputs_of(config.task.features).fixed(loaded.meta.num_features, loaded.meta.num_edge_features),
         )
         self.train_mask, self.val_mask, self.test_mask = (local.mask(split) for split in ("train", "val", "test"))
         self._views: dict[str, Graph] = {config.data.self_loops: self}

@@ -91,7 +91,8 @@ def load(  # noqa: PLR0913 - callers name them
         raise ConfigError("hpcgnn.load: expected precision 'fp32' or 'fp64', and self_loops 'add', 'keep' or none")
     if inputs_of(features).learned:
         raise ConfigError(
-            f"hpcgnn.load: features {features!r} are learned, which `hpcgnn train` does; expected file, none or degree"
+            f"hpcgnn.load: features {features!r} are learned, which `hpcgnn train` does; expected file, none, degree "
+            "or edges"
         )
     session = session_of_script(config.run.threads or None, config.run.watchdog)
     torch.set_num_threads(session.threads)
@@ -115,7 +116,9 @@ def load_graph(
             keep = meta.weighted or meta.typed or featured if edges is None else edges
             dtype, inputs = DTYPES[config.run.precision], inputs_of(config.task.features)
             check_features(config, inputs, meta)
-            width = 0 if meta.sparse_features and inputs.file else inputs.fixed(meta.num_features)
+            width = (
+                0 if meta.sparse_features and inputs.file else inputs.fixed(meta.num_features, meta.num_edge_features)
+            )
             cap = _rows_of_a_round(buffers, widest, width, dtype)
             local = load_local_graph(
                 *(graph.file, graph.clusters, comm, cap, self_loops, dtype, keep),

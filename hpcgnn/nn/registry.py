@@ -42,7 +42,7 @@ def ignored(spec: ModelSpec, num_edge_features: int) -> list[str]:
         remedy = entry.weights_remedy or "--model gat --edge-term weight, or gcn, sage, gin or sgc"
         lines.append(what.format("the weights", remedy))
     typed = entry.traits(spec).relational or entry.uses is None or spec.edge_term == "type"
-    if spec.edge_types and not typed:
+    if spec.edge_types and not typed and spec.parts == 1:
         lines.append(what.format(f"the {spec.edge_types} types", "rgcn, rgat, or --model gat --edge-term type,"))
     if num_edge_features and not spec.edge_features:
         reads = entry.reads_edge_features(spec)

@@ -16,6 +16,7 @@ The last two are those of GAMLP (Zhang et al., KDD'22).
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -35,14 +36,14 @@ _SLOPE = 0.2
 
 
 class HopsLayer(nn.Module):
-    """The first layer: a linear map of each of `parts` groups of columns, joined."""
+    """The first layer: a linear map of each of the groups of columns, joined. widths: of the groups."""
 
     traits = LayerTraits(self_loops="add", input_rows="never", weights=False, local=True)
 
-    def __init__(self, d_in: int, d_out: int, parts: int, dtype: torch.dtype | None = None) -> None:
+    def __init__(self, widths: Sequence[int], d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()
-        self.d_in, self.d_out = d_in, d_out
-        self.linears = nn.ModuleList(Linear(d_in // parts, d_out // parts, dtype=dtype) for _ in range(parts))
+        self.d_in, self.d_out, self._widths = sum(widths), d_out, list(widths)
+        self.linears = nn.ModuleList(Linear(width, d_out // len(widths), dtype=dtype) for width in widths)
 
     def drop_bias(self) -> None:
         """As of any layer."""
@@ -53,16 +54,14 @@ class HopsLayer(nn.Module):
         """Own rows x (n_p, d_in) -> (n_p, d_out)."""
         if not isinstance(x, torch.Tensor):  # sparse features come in one part
             return self.linears[0](x)
-        return torch.cat(
-            [linear(part) for linear, part in zip(self.linears, x.chunk(len(self.linears), 1), strict=True)], 1
-        )
+        return torch.cat([linear(part) for linear, part in zip(self.linears, x.split(self._widths, 1), strict=True)], 1)
 
 
 class HopAttention(HopsLayer):
     """The first layer: the sum of linear maps of the groups of columns, with learned weights by node."""
 
-    def __init__(self, d_in: int, d_out: int, parts: int, dtype: torch.dtype | None = None) -> None:
-        super().__init__(d_in, d_out * parts, parts, dtype)
+    def __init__(self, widths: Sequence[int], d_out: int, dtype: torch.dtype | None = None) -> None:
+        super().__init__(widths, d_out * len(widths), dtype)
         self.d_out = d_out
         self.scores = Linear(d_out, 2, bias=False, dtype=dtype)
 
@@ -91,9 +90,9 @@ class RecursiveAttention(HopAttention):
 class JumpingAttention(HopAttention):
     """Each hop is compared with a map of all."""
 
-    def __init__(self, d_in: int, d_out: int, parts: int, dtype: torch.dtype | None = None) -> None:
-        super().__init__(d_in, d_out, parts, dtype)
-        self.reference = Linear(d_out * parts, d_out, dtype=dtype)
+    def __init__(self, widths: Sequence[int], d_out: int, dtype: torch.dtype | None = None) -> None:
+        super().__init__(widths, d_out, dtype)
+        self.reference = Linear(d_out * len(widths), d_out, dtype=dtype)
 
     def weigh(self, hops: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """As above."""
@@ -118,7 +117,8 @@ def _build(spec: ModelSpec) -> Model:
     widths = spec.widths
     layers: list[OwnLayer | HopsLayer] = [OwnLayer(a, b, spec.dtype) for a, b in itertools.pairwise(widths)]
     if spec.layers > 1:  # a single one is a linear map of all columns
-        layers[0] = FIRST[spec.hop_attention](widths[0], widths[1], spec.parts, spec.dtype)
+        parts = spec.part_widths or (widths[0] // spec.parts,) * spec.parts
+        layers[0] = FIRST[spec.hop_attention](parts, widths[1], spec.dtype)
     return Model(replace(spec, residual=False), layers, widths[1:-1])
 
 

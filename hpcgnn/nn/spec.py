@@ -28,6 +28,7 @@ class ModelSpec:
         inputs: the inputs by --features and --label-reuse.
         edge_features: number of edge feature columns that the model reads.
         parts: number of column groups in sign's features.
+        part_widths: their widths, where these differ.
         edge_dropout: rate of dropped edges in training.
         linear_residual: whether each layer adds a linear map of its input.
         hop_attention: how sign weighs the groups of columns by node ('none': it joins them).
@@ -69,6 +70,7 @@ class ModelSpec:
     inputs: str = "file"
     edge_features: int = 0
     parts: int = 1
+    part_widths: tuple[int, ...] = ()
     edge_dropout: float = 0.0
     linear_residual: bool = False
     hop_attention: str = "none"

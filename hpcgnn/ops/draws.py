@@ -33,6 +33,7 @@ class Purpose(IntEnum):
     SHARE = 15
     SHARE_ORDER = 16
     KEPT = 17
+    LABEL_FOLD = 18
 
 
 class Randomness:

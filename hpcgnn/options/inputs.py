@@ -1,4 +1,4 @@
-"""The input columns of nodes, from `--features` and `--label-reuse`: file, degree, learned, or labels."""
+"""The input columns of nodes, from `--features` and `--label-reuse`: file, degree, edges, learned, or labels."""
 
 import re
 from dataclasses import dataclass
@@ -10,42 +10,44 @@ _WIDEST = 1 << 16
 #: The word for the labels in the text of all inputs, after the words of --features.
 LABELS = "+labels"
 # A word, and after `learned` a width.
-_PART = re.compile("(file|degree|learned)(?:(?<=learned):([0-9]{1,5}))?")
+_PART = re.compile("(file|degree|edges|learned)(?:(?<=learned):([0-9]{1,5}))?")
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The input columns of nodes. Without file, degree and learned columns there is one column of ones.
+    """The input columns of nodes. Without file, degree, edges and learned columns there is one column of ones.
 
     Attributes:
         file: whether the columns of the graph file are inputs.
         degree: whether 1 and log(1 + in-degree) are inputs.
+        edges: whether the means of in-edges' features are inputs.
         learned: number of learned columns, with a row for each node.
         labels: whether labels of training nodes are inputs, with a column for each class.
     """
 
     file: bool = True
     degree: bool = False
+    edges: bool = False
     learned: int = 0
     labels: bool = False
 
-    def fixed(self, num_features: int) -> int:
-        """How many columns do not change. num_features: of the file."""
-        return num_features * self.file + self.ones + self.degree
+    def fixed(self, num_features: int, num_edge_features: int) -> int:
+        """How many columns do not change. num_features, num_edge_features: of the file."""
+        return num_features * self.file + self.ones + self.degree + num_edge_features * self.edges
 
     @property
     def ones(self) -> bool:
         """Whether one of them is of ones."""
-        return self.degree or not (self.file or self.learned)
+        return self.degree or not (self.file or self.edges or self.learned)
 
     @property
     def changing(self) -> bool:
         """Whether some of the columns change from step to step."""
         return self.labels or self.learned > 0
 
-    def columns(self, num_features: int, classes: int) -> int:
+    def columns(self, num_features: int, num_edge_features: int, classes: int) -> int:
         """How many there are in all."""
-        return self.fixed(num_features) + self.learned + classes * self.labels
+        return self.fixed(num_features, num_edge_features) + self.learned + classes * self.labels
 
 
 def inputs_text(options: TaskConfig) -> str:
@@ -64,7 +66,7 @@ def inputs_of(text: str) -> Inputs:
     too_narrow = "learned" in given and learned == 0
     if not all(parts) or len(given) < len(parts) or too_narrow or learned > _WIDEST:
         raise ConfigError(
-            f"--features: expected file, none, degree, learned:D with D from 1 to {_WIDEST}, or several of file, "
-            f"degree and learned:D joined by +, such as file+learned:32, got {text!r}"
+            f"--features: expected file, none, degree, edges, learned:D with D from 1 to {_WIDEST}, or several of "
+            f"file, degree, edges and learned:D joined by +, such as file+learned:32, got {text!r}"
         )
-    return Inputs("file" in given, "degree" in given, learned, labels)
+    return Inputs("file" in given, "degree" in given, "edges" in given, learned, labels)

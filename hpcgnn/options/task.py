@@ -21,9 +21,10 @@ class TaskConfig:
     )
     features: str = option(
         "file",
-        "inputs: file, none, degree, learned:D, or several joined by +",
+        "inputs: file, none, degree, edges, learned:D, or several joined by +",
         details="file: the features of the graph file. none: a column of ones. degree: that column and log(1 + "
-        "in-degree). learned:D: D learned columns for each node. Example: file+learned:32.",
+        "in-degree). edges: the mean of the features of a node's in-edges. learned:D: D learned columns for each node. "
+        "Example: file+learned:32.",
     )
     edge_features: str = option(
         "file",
@@ -135,6 +136,14 @@ class TaskConfig:
         details="Nodes below are left out.",
         least=0.0,
         most=1.0,
+        needs={"consistency": Above(0)},
+        on_resume="same",
+    )
+    consistency_warmup: int = option(
+        0,
+        "epochs before consistency begins",
+        details="Before that the teacher knows little, but may be confident.",
+        least=0,
         needs={"consistency": Above(0)},
         on_resume="same",
     )

@@ -17,10 +17,11 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
     """The ModelSpec of a configuration on a graph."""
     text = inputs_text(config.task)
     options, inputs = config.model, inputs_of(text)
+    reads_hops = MODELS[options.model].reads_hops
     check_features(config, inputs, meta)
     spec = ModelSpec(
         model=options.model,
-        d_in=inputs.columns(meta.num_features, meta.num_classes),
+        d_in=inputs.columns(meta.num_features, meta.num_edge_features, meta.num_classes),
         classes=options.hidden if task_traits(config.task.task).embeds else meta.num_classes,
         layers=options.layers,
         hidden=options.hidden,
@@ -50,7 +51,8 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         kept=torch.bfloat16 if config.run.precision == "mixed" else None,
         inputs=text,
         edge_features=_edge_features(config, meta),
-        parts=meta.num_feature_parts if MODELS[options.model].reads_hops else 1,
+        parts=meta.num_feature_parts if reads_hops else 1,
+        part_widths=meta.part_widths if reads_hops and meta.num_label_parts else (),
         edge_dropout=options.edge_dropout,
         linear_residual=options.linear_residual,
         hop_attention=options.hop_attention,
@@ -78,6 +80,11 @@ def check_features(config: Config, inputs: Inputs, meta: GraphMeta) -> None:
         raise GraphError.on_all(
             f"{config.data.graph} has no node features; import it with a feature table (--features), or train with "
             "--features degree, or learned:64"
+        )
+    if inputs.edges and not meta.num_edge_features:
+        raise GraphError.on_all(
+            f"--features {config.task.features}: the edges of {config.data.graph} have no features; import it with a "
+            "table of them, or leave edges out"
         )
     if inputs.file and inputs != Inputs() and meta.sparse_features:
         reused = f" with --label-reuse {config.task.label_reuse:g}" if inputs.labels else ""

@@ -223,6 +223,13 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
+        lambda of: of.config.data.inductive and inputs_of(of.config.task.features).edges,
+        lambda of: (
+            f"--inductive trains without the edges of other nodes, and {_features(of)} is a mean over all in-edges; "
+            "leave one of them out"
+        ),
+    ),
+    Rule(
         lambda of: of.config.data.inductive and of.task.splits_edges,
         lambda of: (
             f"--inductive trains on training nodes alone, and --task {of.config.task.task} on training edges; leave "

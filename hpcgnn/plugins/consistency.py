@@ -3,6 +3,7 @@
 The teacher is an average of the parameters over the steps before. It predicts all nodes without dropout, in one more
 forward pass of each step. The loss gets a term: the mean squared difference between the probabilities of the model and
 those of the teacher, sharpened, over the nodes that are no training nodes and of whose class the teacher is confident.
+It begins after `consistency_warmup` epochs, and the average with it.
 The mean is over all ranks' nodes, so the curve does not depend on the number of ranks.
 """
 
@@ -29,6 +30,7 @@ class Consistency(Plugin):
     def __init__(self, trainer: "Trainer") -> None:
         options, self._trainer = trainer.plan.config.task, trainer
         self._weight, self._confidence = options.consistency, options.consistency_confidence
+        self._warmup = options.consistency_warmup
         self._teacher = Averages(trainer.model, options.consistency_decay)
         self._others = ~trainer.local.mask("train")
         self._rows, self._wanted, self._count = torch.zeros(0, dtype=torch.int64), torch.zeros(0, 0), 0.0
@@ -40,6 +42,8 @@ class Consistency(Plugin):
     def before_step(self) -> None:
         """The teacher's predictions. Collective."""
         trainer, model = self._trainer, self._trainer.model
+        if not self._on:
+            return
         if not self._begun:  # the objective is made after the plugins
             cast(Objective, trainer.objective).terms.append(self.term)
             self._begun = True
@@ -60,7 +64,13 @@ class Consistency(Plugin):
         return self._weight * apart.square().sum() / max(self._count, 1.0)
 
     def after_step(self, factor: float) -> None:
-        self._teacher.after_step(factor)
+        if self._on:
+            self._teacher.after_step(factor)
+
+    @property
+    def _on(self) -> bool:
+        """Whether the epoch has the term."""
+        return self._trainer.random.epoch >= self._warmup
 
     def tensors(self) -> Tensors:
         """As of `Averages`."""

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 POINTS_PER_INCH = 72
 
 
+def lay_out(figure: "Figure") -> None:
+    """Give the axes of a figure their places on the sheet."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+
+
 def merge_coinciding(axis: "Axes", series: Mapping[str, list[Any]]) -> list[str]:
     """Remove lines that coincide with an earlier one within the drawn width, and give that one their names.
 
@@ -26,16 +33,14 @@ def merge_coinciding(axis: "Axes", series: Mapping[str, list[Any]]) -> list[str]
     line. A line stays if all its points lie on a longer one, and its label then names that one.
 
     Args:
-        axis: an axis with final limits and scales.
+        axis: an axis with final limits and scales, laid out (`lay_out`).
         series: {name: [Line2D, its bars and bands]}.
 
     Returns:
         sentences about the merged lines.
     """
     said, lines = [], {name: artists[0] for name, artists in series.items()}
-    figure = axis.figure
-    figure.draw_without_rendering()  # lays the axis out, so that its size is known
-    places = {name: _places(line, figure) for name, line in lines.items()}
+    places = {name: _places(line) for name, line in lines.items()}
     left: dict[str, list[str]] = {}
     for name, line in lines.items():
         same = next((first for first in left if _same(places[first], places[name], line.get_linewidth())), None)
@@ -60,10 +65,10 @@ def merge_coinciding(axis: "Axes", series: Mapping[str, list[Any]]) -> list[str]
     return said
 
 
-def _places(line: "Line2D", figure: "Figure") -> np.ndarray:
+def _places(line: "Line2D") -> np.ndarray:
     """Return the drawn points of a line on the sheet, float64 (n, 2) in points of 1/72 inch."""
     places = line.axes.transData.transform(np.column_stack([np.asarray(x, float) for x in line.get_data()]))
-    return places[np.isfinite(places).all(1)] * (POINTS_PER_INCH / figure.dpi)
+    return places[np.isfinite(places).all(1)] * (POINTS_PER_INCH / line.axes.figure.dpi)
 
 
 def _same(one: np.ndarray, other: np.ndarray, width: float) -> bool:

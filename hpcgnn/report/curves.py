@@ -20,11 +20,11 @@ def draw_curves(run_dir: str | Path) -> Path | None:
     its path, or None without matplotlib.
     """
     try:
-        import matplotlib
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
     except ImportError:
         return None
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from hpcgnn.report.coincide import lay_out, merge_coinciding
 
     run_dir = Path(run_dir)
     lines = (run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
@@ -33,24 +33,28 @@ def draw_curves(run_dir: str | Path) -> Path | None:
     evaluated = any(record.get(split) is not None for record in records for split in COLOURS)
     costs = _costs(Run(run_dir, run_dir.name, summary, records, [])) if evaluated else {}
     rows, columns = (2, 2) if costs else (1, 1)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(5 * columns + 0.5, 3.8 * rows), squeeze=False, layout="constrained"
-    )
+    figure = Figure(figsize=(5 * columns + 0.5, 3.8 * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False)
     loss, *others = axes.flat
     loss.plot(*_curve(records, "loss", [record["epoch"] for record in records]), color="tab:blue", linewidth=1.4)
     loss.set(xlabel="epoch", ylabel="training loss (with dropout)", title="loss")
     for axis in axes.flat:
         axis.grid(alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
+    metrics = {}
     for axis, (name, spent) in zip(others, costs.items(), strict=False):
-        _draw_metrics(axis, records, spent, summary)
+        metrics[axis] = _draw_metrics(axis, records, spent, summary)
         axis.set_xlabel(name)
     for axis in others[len(costs) :]:
         axis.remove()
     figure.suptitle(f"{summary['model']}, {summary['schedule']}, {summary['ranks']} ranks", fontsize=11)
+    lay_out(figure)
+    for axis, series in metrics.items():
+        merge_coinciding(axis, series)
+        axis.legend(frameon=False)
     with replaced_by(run_dir / "curves.png") as temporary:
         figure.savefig(temporary, dpi=140, format="png")
-    plt.close(figure)
     return run_dir / "curves.png"
 
 
@@ -70,9 +74,10 @@ def _curve(records: list[dict[str, Any]], name: str, spent: list[float]) -> tupl
     return [cost for cost, _ in known], [value for _, value in known]
 
 
-def _draw_metrics(axis: "Axes", records: list[dict[str, Any]], spent: list[float], summary: dict[str, Any]) -> None:
-    from hpcgnn.report.coincide import merge_coinciding
-
+def _draw_metrics(
+    axis: "Axes", records: list[dict[str, Any]], spent: list[float], summary: dict[str, Any]
+) -> dict[str, list[Any]]:
+    """Returns {split: [its line]}."""
     curves = {split: _curve(records, split, spent) for split in COLOURS}
     series = {
         split: axis.plot(*curve, color=COLOURS[split], linewidth=1.4, label=split)
@@ -88,6 +93,4 @@ def _draw_metrics(axis: "Axes", records: list[dict[str, Any]], spent: list[float
     elif summary["best_val"] is None and summary["test_at_end"] is not None:
         title = f"test {summary['test_at_end']:.4f} after the last epoch; no validation"
     axis.set(ylabel=named(summary), title=title)
-    axis.legend(frameon=False)
-    merge_coinciding(axis, series)
-    axis.legend(frameon=False)
+    return series

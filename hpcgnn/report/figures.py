@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcgnn.report import learning, memory_tables, plots, timeline
 from hpcgnn.report.captions import caption
-from hpcgnn.report.coincide import merge_coinciding
+from hpcgnn.report.coincide import lay_out, merge_coinciding
 from hpcgnn.report.remarks import remarks
 from hpcgnn.report.study import Study
 from hpcgnn.report.style import Series, drawing, legend
@@ -87,6 +87,7 @@ def _drawn(figure: Figure, study: Study, plt: Any) -> Drawn:
     picture, axis = plt.subplots(figsize=(7.4 if figure.wide else 4.8, 3.5))
     series = figure.draw(study, axis) or {}
     legend(axis, figure.wide)  # takes its room, so that the axis is as large as it will be
+    lay_out(picture)
     notes = merge_coinciding(axis, series)
     legend(axis, figure.wide, always=bool(notes))
     text = " ".join([caption(figure.name, study), *notes, *(remarks(study) if figure.timed else [])])

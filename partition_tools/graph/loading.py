@@ -91,6 +91,7 @@ def load_graph(file: GraphFile, stored_edges: bool = False) -> GraphData:
         ids=_load_ids(file),
         edge_features=StoredRows(file, "edges/features") if meta.num_edge_features else None,
         num_feature_parts=meta.num_feature_parts,
+        num_label_parts=meta.num_label_parts,
         links=_load_links(file),
         bfloat16=meta.feature_type == BFLOAT16,
         feature_scales=read_scales(file),

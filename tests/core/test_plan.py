@@ -33,6 +33,7 @@ BREAKS = (
     {"label_reuse": 0.5, "keep_input": "always"},
     {"edge_dropout": 0.5, "keep_input": "always"},
     {"inductive": True, "label_reuse": 0.5},
+    {"inductive": True, "features": "edges"},
     {"inductive": True, "task": "links"},
     {"schedule": "stale", "consistency": 1.0},
     {"inductive": True, "distill": "teacher.npy"},

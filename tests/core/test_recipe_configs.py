@@ -8,16 +8,20 @@ import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from hpcgnn.__main__ import build_parser
 from hpcgnn.app.dry_run import check_training
-from hpcgnn.app.propagate import Request, propagate_features
+from hpcgnn.app.propagate import propagate_features
 from hpcgnn.app.train import train
+from hpcgnn.cli.arguments import given_options
+from hpcgnn.cli.propagate import request_of
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import make_config, read_toml
 from hpcgnn.effects import without_effect
 from hpcgnn.plan.choices import registry_choices
+from partition_tools import save_graph
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
@@ -31,20 +35,41 @@ pytestmark = pytest.mark.skipif(not CONFIGS, reason="there are no job scripts be
 
 @pytest.fixture(scope="module")
 def graphs(tmp_path_factory):
-    """{whether edges have types: a graph file}."""
+    """{"plain", "types" of edges, or "features" of edges and several labels: a graph file}."""
     folder = tmp_path_factory.mktemp("graphs")
-    for typed in (False, True):
-        path, kind = folder / f"{typed}.h5", {"edge_types": 8} if typed else {}
+    for name, kind in {"plain": {}, "types": {"edge_types": 8}}.items():
+        path = folder / f"{name}.h5"
         generate_graph("planted", path, Spec(nodes=200, degree=6, features=12, classes=4, seed=1, **kind))
         partition_graph(path, [1, 2], num_clusters=16)
-    return {typed: folder / f"{typed}.h5" for typed in (False, True)}
+    draw = np.random.default_rng(1)
+    edges, labels, split = draw.integers(0, 200, (2, 900)), draw.integers(0, 2, (200, 4)), np.full(200, "train")
+    split[:80:2], split[1:80:2] = "val", "test"
+    what = {"labels": labels, "split": split, "edge_features": draw.random((900, 8), np.float32), "ranks": [1, 2]}
+    save_graph(folder / "features.h5", edges, **what)
+    return {name: folder / f"{name}.h5" for name in ("plain", "types", "features")}
+
+
+def kind_of(filed, head=""):
+    """Which of the graphs is as that of a configuration. head: with the commands that make hops."""
+    if filed["model"] == "rgcn" or "--relations" in head:
+        return "types"
+    return "features" if filed.get("features") == "edges" else "plain"
+
+
+def teacher_of(filed, folder):
+    """The file of a teacher's outputs for a configuration that has one."""
+    if "distill" not in filed:
+        return {}
+    np.save(folder / "teacher.npy", np.random.default_rng(0).standard_normal((200, 4)))
+    return {"distill": str(folder / "teacher.npy")}
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_a_job_would_start_with_it(path, graphs, tmp_path, capsys):
     filed, choices = read_toml(path), registry_choices()
     assert not filed.keys() & {"graph", "run_dir", "seed"}, "these are the command's"
-    graph = graphs[filed["model"] == "rgcn"]
+    filed |= teacher_of(filed, tmp_path)
+    graph = graphs[kind_of(filed)]
     config = make_config({**filed, "graph": str(graph), "run_dir": str(tmp_path / "run")}, choices, str(path))
     assert without_effect(config, {}, filed, choices["models"]) is None
     check_training(config, [1, 2])
@@ -56,15 +81,17 @@ def test_a_job_runs_with_it(path, graphs, tmp_path, monkeypatch):
     """Two epochs on one rank, after the propagation that its head tells of."""
     monkeypatch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)  # takes longer than training
     filed, choices, session = read_toml(path), registry_choices(), SimpleNamespace(comm=SoloCommunicator(), **HERE)
-    graph = graphs[filed["model"] == "rgcn"]
+    filed |= teacher_of(filed, tmp_path)
+    graph = graphs[kind_of(filed, path.read_text())]
     words = shlex.split(path.read_text().split("# Graph: ")[1].splitlines()[0])
     if "propagate" in words:
-        operators, hops = (words[words.index(name) + 1] for name in ("--operators", "--hops"))
-        request = Request(str(tmp_path / "hops.h5"), tuple(operators.split(",")), int(hops))
-        propagate_features(make_config({"graph": str(graph)}, choices), session, request)
-        graph = request.output
+        arguments = build_parser(choices).parse_args(words[words.index("propagate") :])
+        arguments.output = str(tmp_path / "hops.h5")
+        given = {"graph": str(graph), "self_loops": given_options(arguments).get("self_loops", "auto")}
+        propagate_features(make_config(given, choices), session, request_of(arguments))
+        graph = arguments.output
     values = {**filed, "graph": str(graph), "run_dir": str(tmp_path / "run"), "epochs": 2, "eval_every": 1}
-    values["warmup_epochs"] = 0
+    values |= {name: 0 for name in ("warmup_epochs", "consistency_warmup") if name in values}
     assert train(make_config(values, choices, str(path)), session) == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     records = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()

@@ -75,7 +75,7 @@ def pytest_addoption(parser):
     parser.addoption("--transport", choices=TRANSPORTS, default="polite", help="what the program's messages go through")
     parser.addoption("--by-marks", action="store_true", help="leave out tests whose mark `ranks` has other numbers")
     parser.addoption(
-        "--share-cases", action="store_true", help="run each case of a test of three or more at one number above 1"
+        "--share-cases", action="store_true", help="run each case of a test of three or more at one number of ranks"
     )
 
 
@@ -111,8 +111,8 @@ def pytest_report_header(config):
 def pytest_collection_modifyitems(config, items):
     """With --by-marks, leave out tests that are marked for other numbers of ranks.
 
-    With --share-cases, a test still runs at each of its numbers of ranks, but each of its cases at only one of those
-    above 1, unless its mark says `every_case`. Tests of one or two cases run as they are.
+    With --share-cases, a test still runs at each of its numbers of ranks, but each of its cases at only one of them,
+    unless its mark says `every_case`. Tests of one or two cases run as they are.
     """
     ranks, left = config.stash[RANKS].size, set()
     of_test = {item: _marked(item) for item in items}
@@ -121,7 +121,7 @@ def pytest_collection_modifyitems(config, items):
     if config.getoption("--share-cases"):
         cases = {}
         for item, (numbers, every_case) in of_test.items():
-            sharing = sorted(set(numbers) & {2, 3, 4})
+            sharing = sorted(set(numbers) & {1, 2, 3, 4})
             if ranks in sharing and len(sharing) > 1 and not every_case:
                 cases.setdefault((item.path, item.function.__name__), (sharing, []))[1].append(item)
         for sharing, each in cases.values():

@@ -31,11 +31,14 @@ LARGE = 300_000
 
 
 def pytest_generate_tests(metafunc):
-    """A new transport is one more entry of TRANSPORTS. SoloCommunicator is a transport of one rank alone."""
+    """A new transport is one more entry of TRANSPORTS. SoloCommunicator is a transport of one rank alone. oneCCL, which
+    waits by spinning and takes the cores of all other tests, runs in launches over it.
+    """
     if "verbs" in metafunc.fixturenames:
         solo = [] if "among_ranks" in metafunc.fixturenames or MPI.COMM_WORLD.size > 1 else ["solo"]
         pairless = ["all-to-all", "oneccl"] if "by_pairs" in metafunc.fixturenames else []
-        names = [name for name in (*TRANSPORTS, *solo) if name not in pairless]
+        elsewhere = [] if metafunc.config.getoption("--transport") == "oneccl" else ["oneccl"]
+        names = [name for name in (*TRANSPORTS, *solo) if name not in (*pairless, *elsewhere)]
         metafunc.parametrize("verbs", names, indirect=True)
 
 

@@ -218,7 +218,10 @@ def test_a_graph_without_features_says_what_to_do(comm, planted, shared_path):
 @pytest.mark.parametrize(
     "options, text",
     [
-        *[({"features": each}, "expected file, none, degree, learned:D") for each in ("", "learned", "learned:0")],
+        *[
+            ({"features": each}, "expected file, none, degree, edges, learned:D")
+            for each in ("", "learned", "learned:0")
+        ],
         *[({"features": each}, "expected file, none") for each in ("none+degree", "file+file", "degree:3", "file:2")],
         ({"features": "learned:8", "schedule": "lazy"}, "--schedule lazy needs an input that does not"),
         ({"features": "learned:8", "schedule": "tma", "average_steps": 2}, "expected sar or bns or stale"),

@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from hpcgnn.__main__ import build_parser
+from hpcgnn.app.hops import OPERATORS, Request
 from hpcgnn.app.predict import Request as Prediction
 from hpcgnn.app.predict import predict
-from hpcgnn.app.propagate import OPERATORS, Request, propagate_features
+from hpcgnn.app.propagate import propagate_features
 from hpcgnn.app.resuming import options_of_run
 from hpcgnn.app.train import train
 from hpcgnn.cli.propagate import _NAMES

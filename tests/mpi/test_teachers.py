@@ -18,7 +18,7 @@ WEIGHT, DECAY, SURE = 3.0, 0.6, 0.4
 TEACHER, TEMPERATURE = 0.5, 2.0
 
 
-def oracle_run(graph, parameters, teacher, epochs, lr):
+def oracle_run(graph, parameters, teacher, epochs, lr, warmup):
     """The losses of two layers of sage."""
     a = oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight)
     x, labels = torch.from_numpy(graph.features).double(), torch.from_numpy(graph.labels)
@@ -29,16 +29,18 @@ def oracle_run(graph, parameters, teacher, epochs, lr):
     def outputs(of):
         return oracle.model(a, x, of, kind="sage", layers=2)
 
-    for _ in range(epochs):
+    for epoch in range(epochs):
         with torch.no_grad():
             wanted = outputs(average or parameters).softmax(1)
         sure = ~train & (wanted.amax(1) >= SURE)
-        sure_ones.append(int(sure.sum()))
+        sure_ones += [int(sure.sum())] * (epoch >= warmup)
         wanted = wanted**SHARPNESS
         wanted /= wanted.sum(1, keepdim=True)
         logits = outputs(parameters)
         loss = oracle.loss(logits, labels, train)
-        loss = loss + WEIGHT * ((logits.softmax(1) - wanted)[sure] ** 2).sum() / max(1, int(sure.sum()))
+        loss = loss + WEIGHT * (epoch >= warmup) * ((logits.softmax(1) - wanted)[sure] ** 2).sum() / max(
+            1, int(sure.sum())
+        )
         soft = (teacher / TEMPERATURE).softmax(1)
         apart = (soft * (soft.log() - (logits / TEMPERATURE).log_softmax(1))).sum()
         loss = loss + TEACHER * TEMPERATURE**2 * apart / len(labels)
@@ -47,13 +49,15 @@ def oracle_run(graph, parameters, teacher, epochs, lr):
         optimizer.step()
         losses.append(float(loss.detach()))
         now = {name: tensor.detach().clone() for name, tensor in parameters.items()}
+        if epoch < warmup:
+            continue
         average = average and {name: DECAY * old + (1 - DECAY) * now[name] for name, old in average.items()} or now
     assert 0 < min(sure_ones) and max(sure_ones) < int((~train).sum())
     return losses
 
 
-@pytest.mark.parametrize("make", [graphs.random_undirected, graphs.random_directed])
-def test_the_curve_of_a_serial_oracle(comm, session_path, make):
+@pytest.mark.parametrize("make, warmup", [(graphs.random_undirected, 0), (graphs.random_directed, 2)])
+def test_the_curve_of_a_serial_oracle(comm, session_path, make, warmup):
     graph, _, path = written(comm, session_path, graphs.with_task(make(weighted=True)), "teachers")
     teacher = np.random.default_rng(3).standard_normal((graph.num_nodes, 3))
     file = session_path / f"teacher-{graph.num_nodes}-{make.__name__}.npy"
@@ -62,10 +66,11 @@ def test_the_curve_of_a_serial_oracle(comm, session_path, make):
     comm.barrier()
     options = {"model": "sage", "layers": 2, "dropout": 0.0, "precision": "fp64", "lr": 0.02, "hidden": 6}
     options |= {"consistency": WEIGHT, "consistency_decay": DECAY, "consistency_confidence": SURE, "prune": "auto"}
+    options |= {"consistency_warmup": warmup}
     options |= {"distill": str(file), "distill_weight": TEACHER, "distill_temperature": TEMPERATURE}
     trainer = build_trainer(comm, configure(path, **options), "one empty", 7)
     initial = {name: tensor.detach().clone() for name, tensor in trainer.model.named_parameters()}
-    expected = oracle_run(graph, initial, torch.from_numpy(teacher), 6, 0.02)
+    expected = oracle_run(graph, initial, torch.from_numpy(teacher), 6, 0.02, warmup)
     np.testing.assert_allclose([trainer.step(epoch) for epoch in range(6)], expected, rtol=1e-6)
     with pytest.raises(ConfigError, match="expected floating-point numbers"):
         build_trainer(comm, configure(path, model="sage", distill=str(wrong_file(comm, session_path))), "random")

@@ -136,7 +136,7 @@ def test_int8_of_real_numbers(cli, tmp_path, options):
             codes, exact = file.read("nodes/features"), wide.read("nodes/features")[order]
             everything = [(0, N)]
             held, numbers = (read_dense(file, everything, dtype) for dtype in (torch.int8, torch.float32))
-            assert file.file.attrs["format_version"] == 5
+            assert file.file.attrs["format_version"] == 6
         assert codes.dtype == np.int8 and np.array_equal(held, codes) and np.array_equal(numbers, codes * scales)
         assert (np.abs(codes * scales - exact) <= scales / 2).all() and codes.min() >= -127
         filled = np.abs(exact).max(axis=0) > 0

@@ -83,7 +83,7 @@ def test_a_file_keeps_what_is_given(cli, files, kind, tmp_path):
     with GraphFile(path) as file:
         assert not np.array_equal(file.read("nodes/original_id"), np.arange(N)), "the nodes are in another order"
         check_structure(file)
-        with with_other_features(file, tmp_path / "copy.h5", 1, 1) as put:
+        with with_other_features(file, tmp_path / "copy.h5", [1]) as put:
             put(0, np.zeros((N, 1), np.float32), 0)
     for each in (path, tmp_path / "copy.h5"):
         code, out, err = cli("verify", each)
