@@ -41,6 +41,8 @@ class LayerTraits:
         reads_self: the layer reads a node's own row besides the aggregate.
         constants_in_tiles: the layer reads a constant input and its aggregate some rows at a time.
         input_in_tiles: the layer reads a constant input some rows at a time (ConstantRows).
+        linear_input: all that the layer does with its input, or all where it narrows it and keeps no aggregate, is
+            `x @ weight`.
         drops_bias: the layer has `drop_bias`.
         activation: operator class of the activation that the layer applies to a Handover, or None.
         codes: the gradients are linear in what the layer keeps of numbers, apart from zeros and signs, or smooth
@@ -66,6 +68,7 @@ class LayerTraits:
     reads_self: bool = True
     constants_in_tiles: bool = False
     input_in_tiles: bool = False
+    linear_input: bool = False
     drops_bias: bool = True
     activation: Any = None
     codes: bool = False

@@ -81,6 +81,7 @@ class CompactStream(Generic[EdgesT]):
     def __init__(self, stream: Stream[EdgesT], compact: Compact) -> None:
         self._stream, self._compact = stream, compact
         self.own, self.plan, self.edges = stream.own, stream.plan, stream.edges
+        self.wire, self.copies = stream.wire, False
 
     def __call__(
         self, rows: Rows, kind: str, returns: Returns | None = None, pieces: bool = False
@@ -98,24 +99,28 @@ class CompactStream(Generic[EdgesT]):
     ) -> torch.Tensor:
         """The halo's rows of a round, dense."""
         comm, plan, packed, incoming = self._stream.comm, self.plan, [], []
+        # Of what travels: rows in a narrow type are widened before.
+        like = x.new_empty(0, x.shape[1], dtype=torch.promote_types(x.dtype, torch.float32))
         for segment in segments:
             first, last = plan.sent(segment)
             if last > first:
-                packed.append((plan.dest(segment.offset), *self._pack(x, scale, plan.send_rows[first:last].long())))
+                packed.append(
+                    (plan.dest(segment.offset), *self._pack(x, scale, plan.send_rows[first:last].long(), like.dtype))
+                )
             if count := plan.received(segment):
-                header = torch.empty(count * self._header_bytes(x, scale is not None), dtype=torch.uint8)
+                header = torch.empty(count * self._header_bytes(like, scale is not None), dtype=torch.uint8)
                 incoming.append((plan.source(segment.offset), count, header))
         headers = [(source, header) for source, _, header in incoming]
         comm.exchange([(dest, header) for dest, header, _ in packed], headers, kind).finish()
         bodies = [
-            torch.empty(self._body_bytes(x, self._lengths(x, scale is not None, header)), dtype=torch.uint8)
+            torch.empty(self._body_bytes(like, self._lengths(like, scale is not None, header)), dtype=torch.uint8)
             for _, _, header in incoming
         ]
         outgoing = [(dest, body) for dest, _, body in packed if len(body)]
         comm.exchange(
             outgoing, [(s, body) for (s, _, _), body in zip(incoming, bodies, strict=True) if len(body)], kind
         ).finish()
-        rows = x.new_zeros(sum(count for _, count, _ in incoming), x.shape[1])
+        rows = like.new_zeros(sum(count for _, count, _ in incoming), x.shape[1])
         for part, (_, _, header), body in zip(
             rows.split([count for _, count, _ in incoming]), incoming, bodies, strict=True
         ):
@@ -123,13 +128,13 @@ class CompactStream(Generic[EdgesT]):
         return rows
 
     def _pack(
-        self, x: torch.Tensor, scale: torch.Tensor | None, sent: torch.Tensor
+        self, x: torch.Tensor, scale: torch.Tensor | None, sent: torch.Tensor, dtype: torch.dtype
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """(header, body) of these own rows, as bytes."""
-        rows = x[sent]
+        """(header, body) of these own rows, as bytes. dtype: as of the numbers."""
+        rows = x[sent].to(dtype)
         present = rows != 0
         lengths = present.sum(1).to(torch.int32)
-        entry = _entry_bytes(x.element_size(), self._compact.value is not None)
+        entry = _entry_bytes(rows.element_size(), self._compact.value is not None)
         if int(lengths.sum()) * entry < rows.nbytes:
             values = [] if self._compact.value is not None else [rows[present]]
             body = [*values, present.nonzero()[:, 1].to(torch.int32)]

@@ -36,6 +36,8 @@ class NodeStream(Stream[EdgesT]):
     plan: of the other nodes'. near: Neighbours.
     """
 
+    copies = True
+
     def __init__(
         self,
         own: EdgesT,

@@ -86,13 +86,15 @@ class Sending:
         kernels.gather(out, x, sums.indptr, sums.indices, rows=where, weight=sums.weight, source_scale=within)
 
     def pieces(
-        self, x: torch.Tensor, scale: torch.Tensor | None, within: torch.Tensor | None
+        self, x: torch.Tensor, scale: torch.Tensor | None, within: torch.Tensor | None, dtype: torch.dtype
     ) -> Iterator[tuple[int, torch.Tensor]]:
-        """Yield (the number of the first, rows (m, F)) of S x, a few rows at a time; arguments as of `pack`."""
+        """Yield (the number of the first, rows (m, F) of a type) of S x, a few rows at a time; arguments as of
+        `pack`.
+        """
         step = max(1, _PIECE // max(1, x.shape[1]))
         for first in range(0, self.count, step):
             piece = self.part(first, min(first + step, self.count))
-            rows = x.new_empty(piece.count, x.shape[1])
+            rows = x.new_empty(piece.count, x.shape[1], dtype=dtype)
             piece.pack(rows, x, scale, within)
             yield first, rows
 

@@ -42,6 +42,7 @@ class Rows:
         summed_scale: (columns,), of Stream.of_columns, factors of rows in the plan's sums, if they have others.
         narrow: the number of columns, from the first, that may be narrowed on the way (None: all).
         draw: key of the rounding; the same key rounds the same rows alike (None: the stream's next).
+        sent: type of the rows on their way, if x is in a narrower one (None: that of x).
     """
 
     x: torch.Tensor
@@ -50,6 +51,7 @@ class Rows:
     summed_scale: torch.Tensor | None = None
     narrow: int | None = None
     draw: int | None = None
+    sent: torch.dtype | None = None
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,10 @@ class Stream(Generic[EdgesT]):
     """Streams rows along one direction of the edges.
 
     own: the block of edges between own nodes. halo: one block per round. wire: the Wire that packs rows (default: rows
-    as they are). uses: {use: its count}.
+    as they are). uses: {use: its count}. copies: whether own rows are copied that `empty` did not give.
     """
+
+    copies = False
 
     def __init__(
         self,
@@ -168,7 +172,7 @@ class Stream(Generic[EdgesT]):
 
     def _forms(self, rows: Rows, returns: Returns | None) -> tuple[Form, Form]:
         """The Forms of the rows and of the returns."""
-        width, dtype = rows.x.shape[1], rows.x.dtype
+        width, dtype = rows.x.shape[1], rows.sent or rows.x.dtype
         form = self.wire.form(width, width if rows.narrow is None else rows.narrow, dtype)
         if returns is None:
             return form, self.wire.form(0, 0, dtype)

@@ -200,7 +200,7 @@ class Wire:
             self.encode(message, form, x, sent.rows, scale, draw, ids=ids)
             return
         key = kernels.stream_key(draw, *place)
-        for first, rows in sent.pieces(x, scale, within):
+        for first, rows in sent.pieces(x, scale, within, form.dtype):
             self.encode(message, form, rows, None, None, key, sent.count, first)
 
     def _narrowed(self, x: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
@@ -274,5 +274,10 @@ def _round(
         return
     for start in range(0, len(index), _ROWS):
         piece = slice(start, min(start + _ROWS, len(index)))
-        taken = ids[index[piece].long()]
-        kernels.narrow(narrow[piece], factors[piece], x, taken, draw, bits, index[piece], scale)
+        rows, at, factor = x, index[piece], scale
+        taken = ids[at.long()]
+        if x.dtype not in kernels.FLOATS or x.dtype == torch.bfloat16:
+            rows = x.new_empty(len(at), x.shape[1], dtype=torch.float32)
+            kernels.pack(rows, x, at)
+            at, factor = torch.arange(len(at), dtype=torch.int32), None if scale is None else scale[at]
+        kernels.narrow(narrow[piece], factors[piece], rows, taken, draw, bits, at, factor)

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from hpcgnn.errors import GraphError
+from hpcgnn.graphfile.scales import read_scales
 from hpcgnn.graphfile.storage import GraphFile
 
 #: uint16 is the bits of bfloat16, which numpy has not.
@@ -23,11 +24,14 @@ def read_dense(
 ) -> torch.Tensor:
     """Dense features of the nodes in `ranges`, (m, F), in a type of NUMPY. number: as GraphFile.read has it.
 
+    In int8 they are codes where the file has factors of them (graphfile/scales.py), and numbers in all other types.
     Raises GraphError for NaN and infinity.
     """
     found = file.read("nodes/features", ranges, NUMPY[dtype], number)  # float64 may overflow here
     rows = torch.from_numpy(found.view(np.int16) if dtype == torch.bfloat16 else found).view(dtype)
     check_finite(file, rows, "node")
+    if dtype.is_floating_point and (scales := read_scales(file)) is not None:
+        rows.mul_(torch.from_numpy(scales))
     return rows
 
 

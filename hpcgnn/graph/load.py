@@ -27,6 +27,7 @@ from hpcgnn.graph.shelving import shelve_features
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.labels import LABELS
+from hpcgnn.graphfile.scales import read_scales
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.shelf import OnDisk, Shelf
@@ -291,6 +292,7 @@ def load_local_graph(
     shelf = shelve(local, file.meta.num_features if inputs == Inputs() and not file.meta.sparse_features else 0)
     with watch("load"), comm.together("reading the graph"):
         features: torch.Tensor | SparseRows | OnDisk
+        scales = read_scales(file) if feature_type == torch.int8 else None
         if shelf is None:
             features = make_features(file, ranges, feature_type or dtype, order, inputs, inward, remaining)
         else:
@@ -305,4 +307,5 @@ def load_local_graph(
     with watch("plan"):
         travels = isinstance(features, torch.Tensor) and not inputs.changing
         compact = agree_on_compact(cast(torch.Tensor, features), inward.plan, comm) if travels else None
-    return replace(local, inward=inward, outward=outward, features=features, compact=compact)
+    factors = None if scales is None else torch.from_numpy(scales)
+    return replace(local, inward=inward, outward=outward, features=features, compact=compact, feature_scales=factors)

@@ -81,7 +81,8 @@ class LocalGraph:
     graphfile/labels.py). node_type: int32 (n_p,) or None. cluster: int32 (n_p,), the nodes' clusters of the graph file,
     or None where no schedule asks for them.
     split: uint8 (n_p,). original_id: int64 (n_p,), the ids that randomness is keyed by. num_nodes: over all ranks.
-    compact: how dense features travel, if that is not as rows.
+    compact: how dense features travel, if that is not as rows. feature_scales: float32 (F,), powers of two that the
+    columns of features in int8 are to be multiplied by, or None.
     feature_rows: the structure along which features travel, where it is not `inward`: that one sends sums then.
     outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see
     graph/transforms/pruning.py); what such a layer does not need is None.
@@ -102,6 +103,7 @@ class LocalGraph:
     node_type: torch.Tensor | None = None
     cluster: torch.Tensor | None = None
     compact: Compact | None = None
+    feature_scales: torch.Tensor | None = None
     feature_rows: Adjacency | None = None
     outputs: torch.Tensor | None = None
     held: Mapping[str, Adjacency] = field(default_factory=dict)

@@ -11,7 +11,7 @@ import numpy as np
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.attributes import read_attributes, write_attributes
 from hpcgnn.graphfile.chunks import CHUNK_BYTES
-from hpcgnn.graphfile.storage import VERSION, GraphFile, replacing
+from hpcgnn.graphfile.storage import GraphFile, replacing
 from hpcgnn.graphfile.writing import written_file
 
 _FEATURES = "nodes/features"
@@ -54,7 +54,7 @@ def with_other_features(
         about = {"num_features": ends[-1], "num_feature_parts": len(widths), "sparse_features": False}
         known.pop("num_label_parts", None)
         if labels:
-            about |= {"num_label_parts": labels, "format_version": VERSION}
+            about |= {"num_label_parts": labels, "format_version": max(5, int(known["format_version"]))}
         write_attributes(copy, **{**known, **about, **attributes})
         rows = max(1, min(file.meta.num_nodes, CHUNK_BYTES // (4 * ends[-1])))
         shape = file.meta.num_nodes, ends[-1]

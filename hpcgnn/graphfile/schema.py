@@ -121,6 +121,7 @@ class GraphData:
         links: {"val", "test": held-out edges outside of `edges`}, if they come with the graph. All splits have
             negatives of one kind (see given_links.py).
         bfloat16: whether the features, float32 here, are stored in bfloat16.
+        feature_scales: the factors of features in int8 (see scales.py), or None.
     """
 
     edges: Edges
@@ -145,6 +146,7 @@ class GraphData:
     num_label_parts: int = 0
     links: Mapping[str, GivenLinks] = field(default_factory=dict)
     bfloat16: bool = False
+    feature_scales: np.ndarray | None = None
 
     @property
     def num_nodes(self) -> int:

@@ -29,6 +29,7 @@ from hpcgnn.graphfile.given_links import stored_links
 from hpcgnn.graphfile.labels import MULTILABEL, REGRESSION
 from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT
 from hpcgnn.graphfile.ranges import MOST_CHUNKS, pieces
+from hpcgnn.graphfile.scales import SCALES
 from hpcgnn.graphfile.schema import SPLITS, Csr, Edges, GraphData, GraphMeta, Words, meta_of
 from hpcgnn.graphfile.structure import check_dataset
 from hpcgnn.graphfile.writing import writing, written_file
@@ -38,9 +39,9 @@ __all__ = ["FORMAT", "SLAB_ROWS", "SPLITS", "VERSION", "Csr", "Edges", "GraphDat
 __all__ += ["add_partitionings", "replacing", "write_graph"]
 
 FORMAT = "hpcgnn-graph"
-# Version 3 added a task, version 4 features of edges, version 5 hops of labels. A graph that fits an older version is
-# written as that version, so that older programs can read it.
-READABLE = 2, 3, 4, 5
+# Version 3 added a task, version 4 features of edges, version 5 hops of labels, version 6 factors of features. A graph
+# that fits an older version is written as that version, so that older programs can read it.
+READABLE = 2, 3, 4, 5, 6
 VERSION = READABLE[-1]
 # Size of one read: large enough for full speed, small enough to show progress.
 PIECE_BYTES = 64 << 20
@@ -59,7 +60,8 @@ def replacing(path: str | Path) -> Iterator[str]:
 
 def _newer(data: GraphData) -> dict[int, bool]:
     """{format version: whether the graph needs it}, newest first."""
-    return {5: data.num_label_parts > 0, 4: data.edge_features is not None, 3: data.task == REGRESSION}
+    older = {5: data.num_label_parts > 0, 4: data.edge_features is not None, 3: data.task == REGRESSION}
+    return {6: data.feature_scales is not None, **older}
 
 
 def write_graph(
@@ -123,6 +125,8 @@ def write_graph(
             write_csr(file, "nodes/features_csr", features, "data", check, progress, clusters)
         elif features is not None:
             write_rows(file, "nodes/features", features, check, progress, clusters, data.bfloat16)
+            if data.feature_scales is not None:
+                write_rows(file, SCALES, data.feature_scales, check)
         write_rows(file, "nodes/labels", data.labels, check, progress, clusters)
         write_rows(file, "nodes/split", data.split, check, progress, clusters)
         write_rows(file, "nodes/original_id", data.original_id, check, progress, clusters)

@@ -12,6 +12,7 @@ from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.given_links import given_shapes
 from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT
+from hpcgnn.graphfile.scales import SCALES
 
 if TYPE_CHECKING:
     from hpcgnn.graphfile.storage import GraphFile
@@ -106,6 +107,8 @@ def _expected(file: "GraphFile") -> dict[str, tuple[tuple[int, ...], str]]:
         wanted["nodes/features_csr/data"] = entries, _REAL
     elif meta.num_features or "nodes/features" in file:
         wanted["nodes/features"] = (nodes, meta.num_features), _NUMBERS
+        if SCALES in file:
+            wanted[SCALES] = (meta.num_features,), _REAL
     labels = LABELS[meta.task]
     wanted["nodes/labels"] = labels.shape(nodes, meta.num_classes), labels.storage
     wanted["nodes/split"] = wanted["nodes/original_id"] = (nodes,), _WHOLE

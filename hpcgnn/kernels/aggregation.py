@@ -43,7 +43,8 @@ def gather(
     check index ranges (see `check_block`). Raises ValueError for a wrong dtype, shape or layout, MemoryError.
 
     Args:
-        y: (n_dst, F) float32 with float32 x, float64 with float64 x, bfloat16 or float32 with bfloat16 x.
+        y: (n_dst, F) float32 with float32, float16 or int8 x, float64 with float64 x, bfloat16 or float32 with
+            bfloat16 x.
         x: (n_src, F); each row of x and y contiguous, rows any distance apart; must not overlap y.
         indptr: (R + 1,) int64; may start above 0, as a slice of a longer one does.
         indices: (E,) int32, E >= indptr[R].
@@ -51,8 +52,8 @@ def gather(
         weight, source_scale, row_scale: (E,), (n_src,), (n_dst,), or None; float64 with float64 x, else float32.
         accumulate: whether to add to y.
     """
-    checks.matrix("x", x, checks.FLOATS)
-    y_dtypes = (torch.bfloat16, torch.float32) if x.dtype == torch.bfloat16 else (x.dtype,)
+    checks.matrix("x", x, checks.READ)
+    y_dtypes = (torch.bfloat16, torch.float32) if x.dtype == torch.bfloat16 else (checks.accumulation_dtype(x.dtype),)
     checks.matrix("y", y, y_dtypes, columns=x.shape[1])
     num_stored = checks.row_pointer(indptr)
     checks.vector("indices", indices, torch.int32, None)
@@ -68,14 +69,16 @@ def gather(
 
 
 def pack(out: torch.Tensor, x: torch.Tensor, index: torch.Tensor, scale: torch.Tensor | None = None) -> None:
-    """out[i] = scale[index[i]] * x[index[i]]: rows to send, scaled, and narrowed if `out` is bfloat16 and x float32.
+    """out[i] = scale[index[i]] * x[index[i]]: rows to send, scaled, and rounded or widened if `out` has another type.
 
-    out (m, F) and x (n, F) are of one dtype (float32, float64, bfloat16), or out is bfloat16 and x float32. index is
-    (m,) int32 in [0, n), not checked. scale is (n,) float64 with float64 x, else float32. Raises ValueError for a wrong
-    dtype, shape or layout.
+    out (m, F) and x (n, F) are of one dtype (float32, float64, bfloat16; without scale also float16, int8). Or out is
+    bfloat16 and x float32, or out is float32 and x narrower. index is (m,) int32 in [0, n), not checked. scale is (n,)
+    float64 with float64 x, else float32. Raises ValueError for a wrong dtype, shape or layout.
     """
-    checks.matrix("x", x, checks.FLOATS)
-    out_dtypes = (torch.float32, torch.bfloat16) if x.dtype == torch.float32 else (x.dtype,)
+    checks.matrix("x", x, checks.READ)
+    out_dtypes = {torch.float32: (torch.float32, torch.bfloat16), torch.float64: (torch.float64,)}.get(
+        x.dtype, (torch.float32,) if scale is not None and x.dtype not in checks.FLOATS else (x.dtype, torch.float32)
+    )
     checks.vector("index", index, torch.int32, None)
     checks.matrix("out", out, out_dtypes, rows=index.shape[0], columns=x.shape[1])
     checks.vector("scale", scale, checks.accumulation_dtype(x.dtype), x.shape[0], optional=True)

@@ -10,6 +10,8 @@ from collections.abc import Collection
 import torch
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16)
+#: Of rows that are only read: float32 has all numbers of the others, and they are widened in registers.
+READ = (*FLOATS, torch.float16, torch.int8)
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -90,7 +90,11 @@ def _codes(*names: str) -> dict[str, int]:
 
 #: {type or name: code}; vector paths, the narrowest first; {code: name} of a block's faults.
 ELEMENT_CODES = dict(
-    zip((torch.float32, torch.float64, torch.bfloat16), _codes("f32", "f64", "bf16").values(), strict=True)
+    zip(
+        (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int8),
+        _codes("f32", "f64", "bf16", "f16", "i8").values(),
+        strict=True,
+    )
 )
 VECTOR_PATHS = _codes("baseline", "avx2", "avx512")
 BLOCK_FAULTS = {_CONSTANTS["HG_VALID"]: ""} | {

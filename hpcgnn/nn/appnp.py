@@ -16,6 +16,7 @@ from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.ops.constants import ConstantRows
 from hpcgnn.traits import LayerTraits
 
 
@@ -23,7 +24,13 @@ class OwnLayer(nn.Module):
     """x W + b of own rows."""
 
     traits = LayerTraits(
-        self_loops="add", fixed_sums=True, input_rows="never", normalisation="sym", layerwise=False, local=True
+        self_loops="add",
+        fixed_sums=True,
+        input_rows="never",
+        normalisation="sym",
+        layerwise=False,
+        local=True,
+        linear_input=True,
     )
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
@@ -35,7 +42,7 @@ class OwnLayer(nn.Module):
         """As of any layer."""
         self.linear.bias = None
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
+    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
         """Own rows x (n_p, d_in) -> (n_p, d_out)."""
         return self.linear(x)
 
@@ -48,7 +55,7 @@ class PropagatedLayer(OwnLayer):
         self.hops, self.teleport = hops, teleport
         self.traits = replace(self.traits, local=hops == 0)
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
+    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
         """Own rows x (n_p, d_in) -> (n_p, d_out). Collective."""
         h = z = super().forward(graph, x)
         for _ in range(self.hops):

@@ -13,6 +13,8 @@ from torch import nn
 from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.nn.graph import DroppedRows, Graph, Part
 from hpcgnn.ops.activation_dropout import ReluDropout
+from hpcgnn.ops.constant_convolution import convolve_constants
+from hpcgnn.ops.constants import ConstantRows
 from hpcgnn.ops.convolution import Convolve
 from hpcgnn.ops.draws import Purpose
 from hpcgnn.ops.handover import Handover
@@ -87,13 +89,13 @@ class Conv(nn.Module):
             graph.own(graph.dropout(x, p, layer)) if self.traits.reads_self else None,
         )
 
-    def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
-        """The same output from aggregating transformed rows of width d_out; x may be `DroppedRows`. Collective."""
+    def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
+        """The same output from aggregating transformed rows of width d_out. Collective."""
         raise NotImplementedError
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
+    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
         """Output (m, d_out), of the nodes that the graph computes: all own ones unless rows are pruned. Collective."""
-        if self.d_out < self.d_in or isinstance(x, DroppedRows):
+        if self.d_out < self.d_in or not isinstance(x, torch.Tensor):
             return self.transform_first(graph, x)
         return self.combine(self.gather(graph, x), graph.own(x) if self.traits.reads_self else None)
 
@@ -113,6 +115,7 @@ class LinearConv(Conv):
         prunable=True,
         reads_self=False,
         constants_in_tiles=True,
+        input_in_tiles=True,
         activation=ReluDropout,
         codes=True,
         remakes=True,
@@ -127,10 +130,15 @@ class LinearConv(Conv):
         """See the function `begin_as`."""
         begin_as(*self.weights(), weight, bias)
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | Handover) -> torch.Tensor:
+    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows | Handover) -> torch.Tensor:
         """Output (m, d_out). Collective. x: also a Handover, whose activation is done first, in the place of its
         rows.
         """
+        if isinstance(x, ConstantRows):
+            operator = graph.operator(Linear(self.norm, x.dtype))
+            if self.d_out < self.d_in and operator.convolution(self.d_in, self.d_out) is Convolve:
+                return convolve_constants(x, *self.weights(), operator, self.kept)
+            x = x.whole()
         activation, (x, _) = (x.activation, x.take()) if isinstance(x, Handover) else (None, (x, None))
         if isinstance(x, torch.Tensor) and self.d_out <= self.d_in:
             operator = graph.operator(Linear(self.norm, x.dtype))
@@ -191,7 +199,7 @@ class LinearConv(Conv):
             found.append((one, conv.weights()))
         if not found:
             return None
-        parts, bias = self._parts(aggregate, x), self.weights()[2]
+        parts, bias = below.scaled(self._parts(aggregate, x)), self.weights()[2]
         first_weights = [weight for _, weight, _ in parts]
         (second, weights), *more = found
         assert second.activation is not None, "comes before every layer above"
@@ -212,7 +220,7 @@ class LinearConv(Conv):
             return None
         return Above(operator, sent or dtype, self.kept or dtype, activation)
 
-    def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
+    def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
         neighbour, own, bias = self.weights()
         y = graph.aggregate(x @ neighbour, self.norm)
         y = y if own is None else y.add_(graph.own(x @ own))

@@ -11,6 +11,7 @@ from hpcgnn.nn.conv import Conv
 from hpcgnn.nn.entry import LINEAR, ModelEntry, stacked
 from hpcgnn.nn.graph import DroppedRows, Graph, Part
 from hpcgnn.nn.linear import Linear
+from hpcgnn.ops.constants import ConstantRows
 from hpcgnn.ops.draws import Purpose
 from hpcgnn.traits import LayerTraits
 
@@ -23,6 +24,7 @@ class GINConv(Conv):
         input_rows="narrower",
         prunable=True,
         constants_in_tiles=True,
+        linear_input=True,
         codes=True,
     )
 
@@ -55,7 +57,7 @@ class GINConv(Conv):
         parts: list[Part] = [(aggregate, weight, Purpose.DROPOUT_AGGREGATE), (x, own, Purpose.DROPOUT)]
         return self.second(torch.relu_(graph.combine(parts, self.first.bias, p, layer, scaled=scaled)))
 
-    def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
+    def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
         z = x @ self.first.weight
         assert self.first.bias is not None, "nobody drops it"
         return self.second(torch.relu_(graph.aggregate(z, self.norm) + (1 + self.eps) * graph.own(z) + self.first.bias))

@@ -4,8 +4,6 @@ A schedule makes this object, and decides how `aggregate` gets remote rows (stre
 """
 
 import copy
-import logging
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,9 +33,6 @@ from hpcgnn.ops.row_tiles import sum_type
 from hpcgnn.ops.scored_attention import ScoredAttention
 from hpcgnn.ops.sparse import sparse_product
 
-log = logging.getLogger("hpcgnn")
-# Rows that are rounded at a time: copies of them in float64 are small.
-_FEW = 128
 Activated = TypeVar("Activated", ReluDropout, EluDropout)
 #: total(tensor): its sum over ranks. constant(name, compute): the result of compute(), made once.
 Total = Callable[[torch.Tensor], torch.Tensor]
@@ -215,28 +210,6 @@ class Graph:
             return x.mapped(lambda columns: self.aggregate(columns, norm))
         return self.operator(Linear(norm, x.dtype))(x)
 
-    def kept(self, aggregate: torch.Tensor | OnDisk, dtype: torch.dtype) -> torch.Tensor | OnDisk:
-        """Rows that are kept for the whole run, rounded to a type. The log has the error. Collective.
-
-        Raises:
-            GraphError: on all ranks, if a number is too large for the type.
-        """
-        if aggregate.dtype == dtype or isinstance(aggregate, OnDisk):
-            return aggregate.to(dtype)
-        out, sums = self._arena.empty(*aggregate.shape, dtype=dtype), torch.zeros(2, dtype=torch.float64)
-        for exact, rounded in zip(aggregate.split(_FEW), out.split(_FEW), strict=True):
-            error = rounded.copy_(exact).double() - exact
-            sums += torch.stack([error.square().sum(), exact.double().square().sum()])
-        lost, size = self.total(sums).tolist()
-        if not math.isfinite(lost):
-            raise GraphError.on_all(
-                f"the kept aggregate has numbers that {dtype} does not hold; expected "
-                "--set model.keep_input_dtype=bf16, or auto"
-            )
-        if lost:  # not where the model is tried on a toy
-            log.info("kept aggregate: %s, with a relative error of %.1e", dtype, math.sqrt(lost / (size or 1)))
-        return out
-
     def combine(
         self,
         parts: Sequence[Part],
@@ -250,8 +223,14 @@ class Graph:
         """Σ dropout_p(x) W + b of constants; see ops/constants.py. scaled: whether dropout of an aggregate has the
         noise of a mean of rows.
         """
+        parts = self.scaled(parts) if layer == 0 else parts
         found = [(x, weight, self._drop(purpose, p, layer, scaled)) for x, weight, purpose in parts]
         return combine(found, bias, self._arena, self._local.outputs, kept)
+
+    def scaled(self, parts: Sequence[Part]) -> Sequence[Part]:
+        """The parts of the first layer, with the factors of features in codes in their weights."""
+        scales = self._local.feature_scales
+        return parts if scales is None else [(x, weight * scales[:, None], purpose) for x, weight, purpose in parts]
 
     def constants(self, parts: Sequence[Part], p: float, layer: int, *, scaled: bool = False) -> Constants:
         """The same inputs with their dropout, to be read."""
@@ -295,11 +274,12 @@ class Graph:
     ) -> torch.Tensor | Handover:
         """attend(x W) + bias as one operator; see ops/attention_layer.py."""
         key = self._random.key(Purpose.DROPOUT_ATTENTION, layer)
+        weight = x.scaled(weight) if isinstance(x, ConstantRows) else weight
         return attention_layer(
             x, weight, bias, terms, self.operator(Attention(shape)), shape, key, p, hand_over=hand_over
         )
 
-    def largest(self, x: torch.Tensor | SparseRows | DroppedRows) -> torch.Tensor:
+    def largest(self, x: torch.Tensor | SparseRows | DroppedRows | ConstantRows) -> torch.Tensor:
         """The largest of the in-neighbours' rows x (n_p, F), by column; zeros where there are none. Collective."""
         x = _dense(x)
         return self.operator(Largest())(x)
@@ -386,11 +366,12 @@ class Graph:
             isinstance(x, torch.Tensor) and x.dtype == sum_type(x.dtype) and (x.requires_grad or p == 0)
         ):
             return self.dropout(x, p, layer)
-        drop = dropped_rows(self.ids, self._random.key(Purpose.DROPOUT, layer), p) if p else None
-        return ConstantRows(x, drop, self._arena)
+        key, local = self._random.key(Purpose.DROPOUT, layer), self._local
+        drops = [dropped_rows(ids, key, p) if p else None for ids in (self.ids, local.output_id)]
+        return ConstantRows(x, (drops[0], drops[1]), self._arena, local.feature_scales, local.outputs)
 
 
-def _dense(x: torch.Tensor | SparseRows | DroppedRows) -> torch.Tensor:
+def _dense(x: torch.Tensor | SparseRows | DroppedRows | ConstantRows) -> torch.Tensor:
     if not isinstance(x, torch.Tensor):
         raise GraphError(
             "this layer needs rows of numbers, and the features are sparse; use a model that transforms them first, or "

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from hpcgnn.nn.graph import DroppedRows
+from hpcgnn.ops.constants import ConstantRows
 from hpcgnn.ops.draws import Randomness
 
 #: (parameter of two dimensions, fan in, fan out).
@@ -54,7 +55,7 @@ class Linear(nn.Module):
         found: list[Bounded] = [(self.weight, bound if self._start == "torch" else glorot_bound(*self.weight.shape))]
         return found if self.bias is None or self._start == "glorot" else [*found, (self.bias, bound)]
 
-    def forward(self, x: torch.Tensor | DroppedRows) -> torch.Tensor:
+    def forward(self, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
         if self.bias is None:
             return x @ self.weight
         if isinstance(x, torch.Tensor):

@@ -9,6 +9,7 @@ from torch import nn
 
 from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.nn.graph import Graph
+from hpcgnn.nn.kept import kept
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.norm import NORM_LAYERS, Identity
 from hpcgnn.nn.spec import ModelSpec
@@ -183,7 +184,7 @@ class Model(nn.Module):
         x: Any = graph.features  # of numbers where the aggregate is kept
         p = 0.0 if self.spec.input_dropout == "none" else self._p
         if not self.spec.keeps_input:
-            x = graph.constant_rows(x, p, 0) if self.input_in_tiles else graph.dropout(x, p, 0)
+            x = graph.constant_rows(x, p, 0) if self.input_in_tiles or self.spec.held else graph.dropout(x, p, 0)
             return conv(graph, x if self.before is None else self.before(graph, x))
         _, aggregate, x, p, scaled = self._inputs(graph, conv)
         return conv.combine_constants(graph, aggregate, x, p, scaled=scaled)
@@ -198,7 +199,7 @@ class Model(nn.Module):
 
     def _kept(self, graph: Graph, aggregate: torch.Tensor | OnDisk) -> torch.Tensor | OnDisk:
         dtype = self.spec.aggregate
-        return aggregate.to(dtype) if self.spec.keep_input_dtype == "auto" else graph.kept(aggregate, dtype)
+        return aggregate.to(dtype) if self.spec.keep_input_dtype == "auto" else kept(graph, aggregate, dtype)
 
     def _normalised(self, graph: Graph, norm: nn.Module, h: torch.Tensor) -> torch.Tensor:
         """Return the norm of h, computed in the parameters' precision and rounded to h's."""

@@ -11,6 +11,7 @@ from hpcgnn.nn.graph import DroppedRows, Graph, Part
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.ops.constants import ConstantRows
 from hpcgnn.ops.draws import Purpose
 from hpcgnn.traits import LayerTraits
 
@@ -25,6 +26,7 @@ class SGCConv(Conv):
         normalisation="sym",
         reads_self=False,
         constants_in_tiles=True,
+        linear_input=True,
     )
 
     def __init__(self, d_in: int, d_out: int, hops: int, dtype: torch.dtype | None = None) -> None:
@@ -54,7 +56,7 @@ class SGCConv(Conv):
         parts: list[Part] = [(aggregate, self.linear.weight, Purpose.DROPOUT_AGGREGATE)]
         return graph.combine(parts, self.linear.bias, p, layer, scaled=scaled)
 
-    def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
+    def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
         assert self.linear.bias is not None, "nobody drops it"
         return self.gather(graph, x @ self.linear.weight).add_(self.linear.bias)
 

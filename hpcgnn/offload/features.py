@@ -88,7 +88,8 @@ def bytes_read_at_a_time(shelf: Shelf, spec: ModelSpec, rows: int, columns: int)
 
 def can_lie_on_disk(plan: RunPlan, toy: Toy) -> bool:
     """Whether the first layer reads its inputs in order, some rows at a time."""
-    return reads_in_tiles(plan.config, plan.spec, toy.in_tiles, toy.input_in_tiles)
+    in_order = reads_in_tiles(plan.config, plan.spec, toy.in_tiles, toy.input_in_tiles)
+    return in_order and not plan.config.data.inductive
 
 
 def types_on_disk(spec: ModelSpec) -> tuple[torch.dtype, ...]:

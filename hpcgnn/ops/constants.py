@@ -14,7 +14,7 @@ from hpcgnn import kernels
 from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.shelf import OnDisk, Reading
 from hpcgnn.ops.dropout import Drop
-from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, sum_type, tiles_or_all
+from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, sum_type, tile_rows, tiles_or_all
 
 
 @dataclass(frozen=True)
@@ -103,22 +103,61 @@ class Constants:
 class ConstantRows:
     """One such matrix (n_p, F); all rows are read. shape: as of a tensor. dtype: of the yielded rows.
     `rows @ weight` is differentiable in the weight, as with DroppedRows.
+
+    drops: functions that drop entries of all rows, and of the rows `outputs` int32 (m,) (None: all), or None. scales:
+    (F,), factors of the columns, or None. Rows are read without these: whoever multiplies them with a weight takes
+    `scaled(weight)`.
     """
 
-    def __init__(self, x: torch.Tensor | OnDisk, drop: Drop | None, arena: Arena) -> None:
+    def __init__(
+        self,
+        x: torch.Tensor | OnDisk,
+        drops: tuple[Drop | None, Drop | None],
+        arena: Arena,
+        scales: torch.Tensor | None = None,
+        outputs: torch.Tensor | None = None,
+    ) -> None:
         self.shape, self.dtype = x.shape, sum_type(x.dtype)
-        self._x, self._drop, self._arena = x, drop, arena
+        self.narrow, self.outputs = x.dtype != self.dtype, outputs
+        self._x, self._drops, self._arena, self._scales = x, drops, arena, scales
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __matmul__(self, weight: torch.Tensor) -> torch.Tensor:
-        return combine([(self._x, weight, self._drop)], None, self._arena)
+        return combine([(self._x, self.scaled(weight), self._drops[0])], None, self._arena)
+
+    def scaled(self, weight: torch.Tensor) -> torch.Tensor:
+        """The weight (F, d) with the factors of the columns in it. Differentiable."""
+        return weight if self._scales is None else weight * self._scales[:, None]
+
+    def whole(self) -> torch.Tensor:
+        """All rows after dropout, as a matrix in memory; not of narrow rows."""
+        x, drop = self._x, self._drops[0]
+        assert isinstance(x, torch.Tensor) and not self.narrow, "others are read some rows at a time"
+        if drop is None:
+            return x
+        out = torch.empty_like(x)
+        drop(x, slice(0, len(x)), out)
+        return out
 
     def tiles(self) -> Iterator[tuple[slice, torch.Tensor]]:
         """Yield (rows, these rows after dropout); valid only until the next."""
-        for rows, (part,) in Constants((self._x,), (self._drop,), None, self.dtype, self._arena, True).dropped():
+        for rows, (part,) in Constants((self._x,), (self._drops[0],), None, self.dtype, self._arena, True).dropped():
             yield rows, part
+
+    def reader(self, outputs: bool, dtype: torch.dtype, files: contextlib.ExitStack) -> Callable[[slice], torch.Tensor]:
+        """read(rows) -> these rows after dropout, a tile at most; valid until the next call. They are in memory.
+
+        Args:
+            outputs: whether rows are counted among the computed ones.
+            dtype: to compute with.
+            files: closes what is opened.
+        """
+        found = self.outputs if outputs else None
+        constants = Constants((self._x,), (self._drops[outputs],), found, dtype, self._arena)
+        read = constants.reader(min(tile_rows(), constants.count), files)
+        return lambda rows: read(rows)[0]
 
 
 def combine(

@@ -18,12 +18,12 @@ from hpcgnn.exchange.compact import CompactStream
 from hpcgnn.exchange.plan import halo_factors
 from hpcgnn.exchange.stream import Rows, Stream
 from hpcgnn.ops.linear_operator import LinearOperator, Part
-from hpcgnn.ops.row_tiles import sum_type, tile_rows
+from hpcgnn.ops.row_tiles import in_rows, sum_type, tile_rows
 from hpcgnn.ops.streams import EdgeStream
 from hpcgnn.ops.work import Work, work
 
-# Columns that are widened at a time: two lines of the cache of each row.
-_COLUMNS = 32
+# Columns that are read at a time where rows have to be copied.
+_COLUMNS = 64
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class Direction:
             self.halo_scales[known] = halo_factors(stream.plan, self.source_scale, stream.comm)
         return self.halo_scales[known]
 
-    def work(self, x: torch.Tensor) -> Iterator[Work]:
-        """The Work (see work.py) for own rows x (n_p, F). Collective.
+    def work(self, x: torch.Tensor, sent: torch.dtype | None = None) -> Iterator[Work]:
+        """The Work (see work.py) for own rows x (n_p, F). Collective. sent: see Rows; rows with it are scaled before.
 
         Rows of half precision travel unscaled. Scaling before sending would round the rows of others once more than the
         own. The curve would depend on the map then. Sums of them are scaled, and rounded once.
         """
-        if self.source_scale is None or x.dtype == sum_type(x.dtype):
-            yield from work(self.stream, Rows(x, self.source_scale), self.kind, pieces=True)
+        if self.source_scale is None or sent is not None or x.dtype == sum_type(x.dtype):
+            yield from work(self.stream, Rows(x, self.source_scale, sent=sent), self.kind, pieces=True)
             return
         own, halo = cast(Stream, self.stream).of_columns(self.source_scale), self.halo_scale
         for now in work(self.stream, Rows(x, summed_scale=own), self.kind, pieces=True):
@@ -102,23 +102,23 @@ class LinearAggregation(LinearOperator):
         if self._constant is not None and x is self._constant[0]:
             way = replace(way, stream=self._constant[1])
         if x.dtype not in kernels.FLOATS or (x is self._features and x.dtype == torch.bfloat16):
-            return self._widened(way, x)
+            return self._of_features(way, x)
         return super().__call__(x) if way is self.forward else self._sum(way, x)
 
-    def _widened(self, way: Direction, x: torch.Tensor) -> torch.Tensor:
-        """R A S x, without a gradient, of features in a narrow type, some columns at a time.
+    def _of_features(self, way: Direction, x: torch.Tensor) -> torch.Tensor:
+        """R A S x, without a gradient, of features in a narrow type, which kernels widen in registers.
 
-        The bits are those of widened rows. Kernels widen bfloat16 in registers, and it has all numbers of int8: such
-        rows travel in 16 bits. Scaled rows and sums of rows would be rounded. They travel in float32.
+        The bits are those of widened rows. Rows travel as they are, but scaled rows, sums of rows and entries, and
+        rows that are narrowed on the way, in float32.
         """
-        dtype = sum_type(x.dtype)
-        plain = way.source_scale is None and way.stream is self.forward.stream and way.stream.plan.sending.sums is None
-        narrow = torch.bfloat16 if plain and x.dtype in (torch.bfloat16, torch.int8) else dtype
-        y = self.arena.empty(way.stream.own.num_rows, x.shape[1], dtype=dtype)
-        for first in range(0, x.shape[1], _COLUMNS):
-            columns = slice(first, min(first + _COLUMNS, x.shape[1]))
-            part = self.arena.empty(len(x), columns.stop - first, dtype=narrow)
-            self._sum(way, part.copy_(x[:, columns]), y[:, columns])
+        dtype, stream = sum_type(x.dtype), cast(Stream, way.stream)
+        whole = stream is self.forward.stream and stream.plan.sending.sums is None and stream.wire.kind is None
+        sent = x.dtype if whole and way.source_scale is None else dtype
+        y = self.arena.empty(stream.own.num_rows, x.shape[1], dtype=dtype)
+        step = _COLUMNS if stream.copies else max(1, x.shape[1])
+        for first in range(0, x.shape[1], step):
+            columns = slice(first, min(first + step, x.shape[1]))
+            self._sum(way, x[:, columns], y[:, columns], sent)
         return y
 
     def empty_streamed(self, rows: int, width: int, dtype: torch.dtype, transposed: bool = False) -> torch.Tensor:
@@ -133,11 +133,13 @@ class LinearAggregation(LinearOperator):
         """S A^T R gy without autograd."""
         return self._sum(self.adjoint, gy)
 
-    def _sum(self, way: Direction, x: torch.Tensor, y: torch.Tensor | None = None) -> torch.Tensor:
-        stream, x = way.stream, x.contiguous()
+    def _sum(
+        self, way: Direction, x: torch.Tensor, y: torch.Tensor | None = None, sent: torch.dtype | None = None
+    ) -> torch.Tensor:
+        stream, x = way.stream, in_rows(x)
         y = self.arena.empty(stream.own.num_rows, x.shape[1], dtype=sum_type(x.dtype)) if y is None else y
         y[: stream.edges.first_interior].zero_()
-        for now in way.work(x):
+        for now in way.work(x, sent):
             now.block.multiply(now.rows, y[now.at], now.scale, way.scale_of(now.at), accumulate=not now.complete)
         return y
 

@@ -25,7 +25,7 @@ def reads_in_tiles(config: Config, spec: ModelSpec, in_tiles: bool, input_in_til
         input_in_tiles: whether the layer can read its input alone so.
     """
     schedule = Selection(config).schedule
-    if spec.sparse_input or spec.changing or config.data.inductive or not schedule.within_memory:
+    if spec.sparse_input or spec.changing or not schedule.within_memory:
         return False
     if not spec.constant_input:  # layer by layer, a copy of the halo stays in memory with the own rows
         return input_in_tiles and not schedule.layer_by_layer and not spec.edge_features
@@ -75,5 +75,24 @@ def held_type(meta: GraphMeta, config: Config, spec: ModelSpec) -> torch.dtype |
     traits = MODELS[spec.model].traits(spec)
     alone = traits.input_in_tiles and not spec.node_types
     fits = inputs_of(spec.inputs) == Inputs() and spec.dtype == torch.float32
-    fits = fits and reads_in_tiles(config, spec, traits.constants_in_tiles, alone)
+    fits = fits and (
+        reads_in_tiles(config, spec, traits.constants_in_tiles, alone)
+        or _multiplies(config, spec, alone, traits.linear_input and not spec.node_types)
+    )
     return _NARROW.get(meta.feature_type) if fits else None
+
+
+def _multiplies(config: Config, spec: ModelSpec, alone: bool, linear: bool) -> bool:
+    """Whether the first layer multiplies its constant inputs with its weights, and sums no rows of them: it reads them
+    some rows at a time, but in no order.
+
+    Args:
+        config: the configuration.
+        spec: the model.
+        alone: whether it can read its input some rows at a time.
+        linear: whether it only multiplies it.
+    """
+    schedule = Selection(config).schedule
+    if spec.sparse_input or spec.changing or not schedule.within_memory or schedule.layer_by_layer or spec.keeps_input:
+        return False
+    return (alone or linear) and spec.d_in > spec.first_width if spec.constant_input else linear

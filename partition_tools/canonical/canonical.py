@@ -19,11 +19,13 @@ from hpcgnn.graphfile.given_links import stored_links
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.own_ids import packed
 from hpcgnn.graphfile.schema import SPLITS, Csr, GraphData, Rows
+from partition_tools.canonical.codes import Codes
 from partition_tools.canonical.edge_features import GatheredRows, canonical_edge_features
-from partition_tools.canonical.features import RowMap, canonical_features, slabs
+from partition_tools.canonical.features import canonical_features
 from partition_tools.canonical.imported_edges import imported_edges
 from partition_tools.canonical.labels import canonical_labels, label_warnings
 from partition_tools.canonical.links import canonical_links, count_among, say_among
+from partition_tools.canonical.rows import RowMap, slabs
 from partition_tools.canonical.splits import canonical_split
 from partition_tools.canonical.targets import canonical_targets
 from partition_tools.canonical.typed import canonical_names, canonical_types, type_warnings
@@ -138,6 +140,7 @@ def canonical(
         edge_features=featured,
         links=links,
         bfloat16=options.feature_dtype == "bf16" and isinstance(features, RowMap),
+        feature_scales=features.scales if isinstance(features, Codes) else None,
     )
     for text in (*label_warnings(data), *type_warnings(data)):
         reporter.warn(text)
@@ -183,6 +186,8 @@ def content_uuid(data: GraphData, identity: bytes | None = None) -> str:
             add(f"features_{name}", getattr(data.features, name))
     elif data.features is not None:
         add("features", data.features)
+        if data.feature_scales is not None:
+            add("feature_scales", data.feature_scales)
     add("labels", data.labels)
     add("split", data.split)
     if data.node_type is not None:

@@ -10,8 +10,8 @@ import numpy as np
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Rows
 from hpcgnn.graphfile.storage import SLAB_ROWS
-from partition_tools.canonical.features import RowMap, slabs
 from partition_tools.canonical.precision import PrecisionLoss
+from partition_tools.canonical.rows import RowMap, slabs
 from partition_tools.workspace.progress import Reporter
 
 

@@ -4,7 +4,7 @@ Features are most of the bytes of a graph. They may be generated or memory-mappe
 time. Wide sparse ones (bags of words) stay sparse.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 import scipy.sparse
@@ -12,19 +12,15 @@ import scipy.sparse
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.bfloat16 import rounded
 from hpcgnn.graphfile.schema import Rows
-from hpcgnn.graphfile.storage import SLAB_ROWS, Csr
+from hpcgnn.graphfile.storage import Csr
+from partition_tools.canonical.codes import in_bytes
 from partition_tools.canonical.column_scales import scale_warning, standard_of
 from partition_tools.canonical.precision import PrecisionLoss
+from partition_tools.canonical.rows import RowMap, slabs
 from partition_tools.workspace.progress import Reporter
 
 #: As arrays have them: numbers for bfloat16 are float32 that bfloat16 has.
 DTYPES = {"fp32": np.float32, "fp16": np.float16, "bf16": np.float32, "int8": np.int8}
-
-
-def slabs(array: Rows) -> Iterator[np.ndarray]:
-    """The rows of an array-like, at most SLAB_ROWS at a time."""
-    for start in range(0, array.shape[0], SLAB_ROWS):
-        yield array[start : start + SLAB_ROWS]
 
 
 def check_turned(features: Rows | Csr | None, others: Iterable[np.ndarray | None], what: str = "features") -> None:
@@ -49,25 +45,6 @@ def check_turned(features: Rows | Csr | None, others: Iterable[np.ndarray | None
         )
 
 
-class RowMap:
-    """An array-like (n, F) whose rows are `function(rows of source)`, computed when sliced. columns: F, if the
-    source has another.
-    """
-
-    def __init__(
-        self,
-        source: Rows,
-        function: Callable[[np.ndarray], np.ndarray],
-        dtype: np.typing.DTypeLike,
-        columns: int | None = None,
-    ) -> None:
-        self.source, self.function, self.dtype = source, function, np.dtype(dtype)
-        self.shape = tuple(source.shape) if columns is None else (source.shape[0], columns)
-
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        return self.function(self.source[rows])
-
-
 def canonical_features(
     features: Rows | Csr | None,
     num_nodes: int,
@@ -77,11 +54,11 @@ def canonical_features(
     standardize: np.ndarray | None = None,
 ) -> Rows | Csr | None:
     """Features as `write_graph` takes them: an array-like of a type of DTYPES (n, F), a `Csr` with float32 data, or
-    None.
+    None. Numbers that int8 does not have become `Codes`.
 
     row_normalize: divide each row by the sum of its absolute values (rows of zeros stay). standardize: bool (n,), the
     training nodes; their mean and deviation standardise each column. None: columns stay. GraphError for NaN or
-    infinity, also where fp16 makes one, and for numbers that int8 does not have.
+    infinity, also where fp16 makes one.
     """
     if features is None:
         return None
@@ -104,21 +81,18 @@ def canonical_features(
         raise GraphError(f"features must be numbers, got {features.dtype}")
     if features.shape[1] == 0:
         raise GraphError("the features have no columns; leave them out, or give each node at least one")
-    target = DTYPES[dtype]
+    target = np.dtype(np.float32 if dtype == "int8" else DTYPES[dtype])
     changes = row_normalize or standardize is not None
     halved = dtype == "bf16"
-    if target == np.int8 and changes:
-        raise ConfigError(
-            "--feature-dtype int8 is for whole numbers, and --row-normalize and --standardize make fractions; expected "
-            "fp16 or fp32 with them"
-        )
-    loss = None if changes or target == np.int8 else PrecisionLoss("features", "node", features.shape[1], target)
+    loss = None if changes or dtype == "int8" else PrecisionLoss("features", "node", features.shape[1], target)
     source = features
     if standardize is not None:
         standard = standard_of(source, standardize)
         features = RowMap(source, lambda rows: _convert(standard(rows), target, False, halved), target)
-    elif row_normalize or halved or features.dtype != target:
+    elif row_normalize or halved or (dtype != "int8" and features.dtype != target):
         features = RowMap(features, lambda rows: _convert(rows, target, row_normalize, halved), target)
+    if dtype == "int8":
+        return in_bytes(features, lambda rows, first: _check_rows(rows, first, target), reporter)
     _check_finite(source, features, loss)
     if loss is not None:
         loss.tell(reporter)
@@ -142,21 +116,21 @@ def _check_finite(source: Rows, features: Rows, loss: PrecisionLoss | None) -> N
     row = 0
     for before in slabs(source):
         slab = features.function(before) if isinstance(features, RowMap) and features.source is source else before
-        finite = np.isfinite(slab).all(axis=1)
-        if not finite.all():
-            hint = " (the largest fp16 number is 65504)" if features.dtype == np.float16 else ""
-            raise GraphError(
-                f"node {row + int(np.argmin(finite))} has a feature that is NaN or infinite as "
-                f"{features.dtype}{hint}; mend or remove it first"
-            )
+        _check_rows(slab, row, features.dtype)
         if loss is not None:
             loss.add(before, slab)
-        elif features.dtype == np.int8 and not (same := (before == slab).all(axis=1)).all():
-            raise GraphError(
-                f"node {row + int(np.argmin(same))} has a feature that int8 does not hold; expected whole numbers from "
-                "-128 to 127 (one-hot rows, counts); use --feature-dtype fp16 or fp32"
-            )
         row += len(slab)
+
+
+def _check_rows(rows: np.ndarray, first: int, dtype: np.typing.DTypeLike) -> None:
+    """Raise GraphError for NaN and infinity in the rows of nodes `first`, ... that have become numbers of a type."""
+    finite = np.isfinite(rows).all(axis=1)
+    if not finite.all():
+        hint = " (the largest fp16 number is 65504)" if dtype == np.float16 else ""
+        raise GraphError(
+            f"node {first + int(np.argmin(finite))} has a feature that is NaN or infinite as {np.dtype(dtype)}{hint}; "
+            "mend or remove it first"
+        )
 
 
 def _sparse(features: Csr, num_nodes: int, row_normalize: bool, reporter: Reporter) -> Csr:

@@ -11,7 +11,7 @@ import numpy as np
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import GraphData
-from partition_tools.canonical.features import slabs
+from partition_tools.canonical.rows import slabs
 
 MAX_TYPES = 1 << 16
 REVERSED = "{} reversed"

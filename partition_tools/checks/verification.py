@@ -14,6 +14,7 @@ from hpcgnn.errors import HpcgnnError
 from hpcgnn.graphfile.given_links import given_shapes
 from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT, doubled_ids, kind_of_ids
+from hpcgnn.graphfile.scales import SCALES, are_scales
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
 from partition_tools.checks.verify_links import check_links
@@ -91,6 +92,8 @@ class Verification:
             expected |= {f"{base}/indptr": (n + 1,), f"{base}/indices": None, f"{base}/data": None}
         elif meta.num_features or "nodes/features" in self.file:
             expected["nodes/features"] = (n, meta.num_features)
+            if SCALES in self.file:
+                expected[SCALES] = (meta.num_features,)
         if meta.num_node_types or "nodes/type" in self.file:
             expected["nodes/type"] = (n,)
         expected |= {
@@ -210,6 +213,12 @@ class Verification:
             )
         elif "nodes/features" in self.file:
             self.check("finite features", ("nodes/features",), lambda: self._finite("nodes/features", "node"))
+            if SCALES in self.file:
+                self.check(
+                    "factors of features",
+                    (SCALES,),
+                    lambda: _first(~are_scales(read(SCALES)), "that of column {} is no power of two"),
+                )
         self.check("labels in classes", ("nodes/labels",), self._labels)
         self.check("split values", ("nodes/split",), lambda: _range(read("nodes/split"), 0, len(SPLITS) + 1, "node"))
 

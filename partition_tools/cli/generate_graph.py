@@ -11,6 +11,7 @@ from hpcgnn.graphfile.schema import GraphData
 from hpcgnn.output_files import check_outputs
 from hpcgnn.terminal import tell
 from partition_tools.canonical.canonical import ImportOptions, canonical, versions
+from partition_tools.canonical.features import DTYPES
 from partition_tools.generators import GENERATORS
 from partition_tools.generators.spec import Spec
 from partition_tools.graph.writing import summary, write_with_bar
@@ -65,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             help="validation fraction (default 0.2); the rest is the test split",
         )
         sub.add_argument("--self-loops", choices=("keep", "add"), default="keep", help="add: one to each node")
-        sub.add_argument("--feature-dtype", choices=("fp32", "fp16"), default="fp32")
+        sub.add_argument("--feature-dtype", choices=tuple(DTYPES), default="fp32")
         sub.add_argument("--force", action="store_true", help="overwrite an existing file")
         add_memory_options(sub)
         module.configure(sub)

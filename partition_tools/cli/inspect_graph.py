@@ -12,6 +12,7 @@ from tabulate import tabulate
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.given_links import EACH, SHARED, summary
 from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
+from hpcgnn.graphfile.scales import read_scales
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
 from hpcgnn.terminal import tell
@@ -128,7 +129,8 @@ def _targets(labels: np.ndarray) -> list[dict[str, float]]:
 
 def _dtype(file: GraphFile) -> str | None:
     name = "nodes/features_csr/data" if file.meta.sparse_features else "nodes/features"
-    return file.number_type(name) if name in file else None
+    found = file.number_type(name) if name in file else None
+    return found if read_scales(file) is None else f"{found} with a factor for each column"
 
 
 def _type_sizes(file: GraphFile, what: str, count: int) -> dict[str, int]:

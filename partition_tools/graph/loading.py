@@ -11,6 +11,7 @@ from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.bfloat16 import NAME as BFLOAT16
 from hpcgnn.graphfile.given_links import AMONG, EDGES, HELD, NEGATIVES, TARGETS, name_of
 from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT, kind_of_ids
+from hpcgnn.graphfile.scales import read_scales
 from hpcgnn.graphfile.schema import GivenLinks, Rows, Words
 from hpcgnn.graphfile.storage import Csr, Edges, GraphData, GraphFile
 
@@ -93,6 +94,7 @@ def load_graph(file: GraphFile, stored_edges: bool = False) -> GraphData:
         num_label_parts=meta.num_label_parts,
         links=_load_links(file),
         bfloat16=meta.feature_type == BFLOAT16,
+        feature_scales=read_scales(file),
     )
     check_shape(file.path, data)
     return data

@@ -11,7 +11,13 @@ PAIRS = [
     (torch.float64, torch.float64),
     (torch.bfloat16, torch.bfloat16),
     (torch.float32, torch.bfloat16),
+    (torch.float16, torch.float32),
+    (torch.int8, torch.float32),
+    (torch.bfloat16, torch.float32),
+    (torch.float16, torch.float16),
+    (torch.int8, torch.int8),
 ]
+AS_THEY_ARE = [(torch.float16, torch.float16), (torch.int8, torch.int8)]
 
 
 @pytest.mark.parametrize("x_dtype, out_dtype", PAIRS)
@@ -23,7 +29,11 @@ def test_pack(kernels, threads, x_dtype, out_dtype, width, scaled):
     index = torch.randint(50, (600,), generator=generator, dtype=torch.int32)
     acc = torch.float64 if x_dtype == torch.float64 else torch.float32
     scale = torch.randn(50, generator=generator, dtype=acc) if scaled else None
-    storage = torch.full((600, width + 5), 7.0, dtype=out_dtype)
+    storage = torch.full((600, width + 5), 7.0, dtype=torch.float32).to(out_dtype)
+    if scaled and (x_dtype, out_dtype) in AS_THEY_ARE:
+        with pytest.raises(ValueError, match=r"out: expected torch.float32, got"):
+            pack(storage[:, :width], x, index, scale)
+        return
     pack(storage[:, :width], x, index, scale)
     expected = x[index.long()].to(acc)
     if scaled:
@@ -47,7 +57,8 @@ def test_rounding_to_bfloat16_is_torchs(kernels):
 @pytest.mark.parametrize("scaled", [False, True])
 def test_pack_nothing(kernels, threads, x_dtype, out_dtype, scaled):
     """No rows, or no columns: what lies around them stays as it is."""
-    storage, x = torch.full((4, 3), 7.0, dtype=out_dtype), torch.ones(5, 3, dtype=x_dtype)
+    scaled = scaled and (x_dtype, out_dtype) not in AS_THEY_ARE
+    storage, x = torch.full((4, 3), 7.0).to(out_dtype), torch.ones(5, 3, dtype=x_dtype)
     scale = torch.ones(5, dtype=torch.float64 if x_dtype == torch.float64 else torch.float32) if scaled else None
     pack(storage[2:2], x, torch.zeros(0, dtype=torch.int32), scale)
     pack(storage[2:2], x[:0], torch.zeros(0, dtype=torch.int32), None if scale is None else scale[:0])

@@ -95,10 +95,9 @@ def test_too_large_for_fp16(fails, tmp_path):
     assert "fp16" in fails("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--feature-dtype", "fp16")
 
 
-@pytest.mark.parametrize("value", [0.5, 128])
-def test_not_of_int8(fails, tmp_path, value):
+def test_no_number_for_int8(fails, tmp_path):
     whole = np.zeros((N, 3), np.float32)
-    whole[4, 2] = value
+    whole[4, 2] = np.inf
     save_npz(tmp_path / "g.npz", SRC, DST, N, x=whole)
     assert "node 4" in fails("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--feature-dtype", "int8")
 

@@ -3,6 +3,7 @@
 import gzip
 from dataclasses import replace
 
+import h5py
 import numpy as np
 import pytest
 import scipy.io
@@ -10,7 +11,9 @@ import scipy.sparse
 import torch
 from partition_helpers import edge_list, node_data, odd_graph, save_npz, view
 
-from hpcgnn.errors import GraphError
+from hpcgnn.errors import FormatError, GraphError
+from hpcgnn.graph.dense_rows import read_dense
+from hpcgnn.graphfile.scales import SCALES, read_scales
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical.canonical import ImportOptions, canonical
 from partition_tools.cli.import_graph import import_graph
@@ -102,14 +105,49 @@ def test_row_normalize_and_fp16_of_dense_features(cli, tmp_path):
     np.testing.assert_array_equal(seen.features, expected.astype(np.float16))
 
 
-def test_int8_of_whole_numbers(cli, tmp_path):
-    counts = np.random.default_rng(3).integers(-128, 128, (N, 3)).astype(np.float32)
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, bool])
+def test_int8_of_whole_numbers(cli, tmp_path, dtype):
+    counts = np.random.default_rng(3).integers(-128, 128, (N, 3)).astype(dtype)
     save_npz(tmp_path / "g.npz", *odd_graph(), N, x=counts)
     cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--feature-dtype", "int8")
     cli("verify", tmp_path / "g.h5")
     seen = view(tmp_path / "g.h5")
     assert seen.features.dtype == np.int8
     np.testing.assert_array_equal(seen.features, counts)
+    with GraphFile(tmp_path / "g.h5") as file:
+        assert read_scales(file) is None and file.file.attrs["format_version"] == 2
+
+
+@pytest.mark.parametrize("options", [(), ("--row-normalize",), ("--standardize",)])
+def test_int8_of_real_numbers(cli, tmp_path, options):
+    """A byte for each, within half of its column's factor: a power of two, the least that holds the largest number."""
+    x = np.random.default_rng(3).standard_normal((N, 5)).astype(np.float32) * [1e-3, 1, 1, 300, 0]
+    x[:, 2] = np.where(x[:, 2] > 0, 127, -64)
+    save_npz(tmp_path / "g.npz", *odd_graph(), N, x=x)
+    for name in ("fp32", "int8"):
+        made = tmp_path / f"{name}.h5"
+        said = cli("import", tmp_path / "g.npz", "-o", made, "--feature-dtype", name, *options)[2]
+    assert "relative error" in said
+    cli("partition", made, "--ranks", 2, "--clusters", 4, "--method", "random-clusters", "-o", tmp_path / "parts.h5")
+    for path in (made, tmp_path / "parts.h5"):
+        assert cli("verify", path)[0] == 0
+        with GraphFile(path) as file, GraphFile(tmp_path / "fp32.h5") as wide:
+            order, scales = file.read("nodes/original_id"), read_scales(file)
+            codes, exact = file.read("nodes/features"), wide.read("nodes/features")[order]
+            everything = [(0, N)]
+            held, numbers = (read_dense(file, everything, dtype) for dtype in (torch.int8, torch.float32))
+            assert file.file.attrs["format_version"] == 6
+        assert codes.dtype == np.int8 and np.array_equal(held, codes) and np.array_equal(numbers, codes * scales)
+        assert (np.abs(codes * scales - exact) <= scales / 2).all() and codes.min() >= -127
+        filled = np.abs(exact).max(axis=0) > 0
+        assert (np.abs(exact).max(axis=0) > 127 / 2 * scales)[filled].all() and (scales[~filled] == 1).all()
+        assert options or scales[2] == 1
+    with h5py.File(made, "r+") as file:
+        file[SCALES][1] = 3
+    code, said, _ = cli("verify", made)
+    assert code != 0 and "column 1 is no power of two" in said
+    with GraphFile(made) as file, pytest.raises(FormatError, match="powers of two"):
+        read_scales(file)
 
 
 def test_features_as_integers_and_multi_label(tmp_path):

@@ -1,7 +1,20 @@
 /* What this processor can run, and the table of each vector path. The library may be compiled on one kind of node and run on
  * another, so the question is asked at run time; the answer's owner is the caller, which passes the path to every call. */
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "products.h"
 #include "table.h"
+
+#if defined(__x86_64__)
+/* F16C, which not every compiler has a name for. */
+static int converts_halves(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & (1u << 29));
+}
+#endif
 
 HG_EXPORT int hg_supports(int path)
 {
@@ -10,11 +23,11 @@ HG_EXPORT int hg_supports(int path)
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (path == HG_AVX2)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && converts_halves();
     if (path == HG_AVX512)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
             && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
-            && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+            && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && converts_halves();
 #endif
     return 0;
 }

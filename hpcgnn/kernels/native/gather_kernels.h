@@ -8,6 +8,8 @@
 #define HG_PLAIN 0
 #define HG_PAIR 1               /* bfloat16, two columns per lane */
 #define HG_SINGLE 2             /* bfloat16, one column: width 1 only */
+#define HG_HALF 3               /* float16, which is widened as it is loaded */
+#define HG_BYTE 4               /* int8, likewise */
 
 /* Edges ahead of the sum at which rows are prefetched: a narrow row is summed many times faster than one comes from memory.
  * Wide rows need less: those of 1024 bytes are prefetched one group of 4 ahead, those of 512 two, others 16 edges (12 and
@@ -40,55 +42,15 @@
 HG_FINISH(float)
 HG_FINISH(double)
 
-#define HG_TAG f32_1
-#define HG_KIND HG_PLAIN
-#define HG_LANES 1
-#define HG_A float
-#define HG_IS_FULL 0
-#include "gather_unit.h"
-#include "gather_narrow.h"
-#include "gather_undefine.h"
-
-#define HG_TAG f32_2
-#define HG_KIND HG_PLAIN
-#define HG_LANES 2
-#define HG_A float
-#define HG_IS_FULL 0
-#include "gather_unit.h"
-#include "gather_narrow.h"
-#include "gather_undefine.h"
-
-#if HG_F32_LANES > 4
-#define HG_TAG f32_4
-#define HG_KIND HG_PLAIN
-#define HG_LANES 4
-#define HG_A float
-#define HG_IS_FULL 0
-#include "gather_unit.h"
-#include "gather_narrow.h"
-#include "gather_undefine.h"
-#endif
-
-#if HG_F32_LANES > 8
-#define HG_TAG f32_8
-#define HG_KIND HG_PLAIN
-#define HG_LANES 8
-#define HG_A float
-#define HG_IS_FULL 0
-#include "gather_unit.h"
-#include "gather_narrow.h"
-#include "gather_undefine.h"
-#endif
-
-#define HG_TAG f32_full
-#define HG_KIND HG_PLAIN
-#define HG_LANES HG_F32_LANES
-#define HG_A float
-#define HG_IS_FULL 1
-#include "gather_unit.h"
-#include "gather_narrow.h"
-#include "gather_wide.h"
-#include "gather_undefine.h"
+#define HG_OF f32
+#define HG_OF_KIND HG_PLAIN
+#include "gather_floats.h"
+#define HG_OF f16
+#define HG_OF_KIND HG_HALF
+#include "gather_floats.h"
+#define HG_OF i8
+#define HG_OF_KIND HG_BYTE
+#include "gather_floats.h"
 
 #define HG_TAG f64_1
 #define HG_KIND HG_PLAIN
@@ -197,14 +159,18 @@ HG_FINISH(double)
 #define HG_IF_OVER_8(statement)
 #endif
 
-#define HG_BY_WIDTH_f32(name, ...)                                                                                     \
+#define HG_BY_FLOATS(type, name, ...)                                                                                  \
     const int64_t width = a->width, full = HG_F32_LANES;                                                               \
-    if (width > 8 * full) gather_wide_##name##_f32_full(__VA_ARGS__);                                                  \
-    else if (width >= full) gather_##name##_f32_full(__VA_ARGS__);                                                     \
-    else HG_IF_OVER_8(if (width >= 8) gather_##name##_f32_8(__VA_ARGS__);)                                             \
-    HG_IF_OVER_4(if (width >= 4) gather_##name##_f32_4(__VA_ARGS__);)                                                  \
-    if (width >= 2) gather_##name##_f32_2(__VA_ARGS__);                                                                \
-    else gather_##name##_f32_1(__VA_ARGS__);
+    if (width > 8 * full) gather_wide_##name##_##type##_full(__VA_ARGS__);                                             \
+    else if (width >= full) gather_##name##_##type##_full(__VA_ARGS__);                                                \
+    else HG_IF_OVER_8(if (width >= 8) gather_##name##_##type##_8(__VA_ARGS__);)                                        \
+    HG_IF_OVER_4(if (width >= 4) gather_##name##_##type##_4(__VA_ARGS__);)                                             \
+    if (width >= 2) gather_##name##_##type##_2(__VA_ARGS__);                                                           \
+    else gather_##name##_##type##_1(__VA_ARGS__);
+
+#define HG_BY_WIDTH_f32(name, ...) HG_BY_FLOATS(f32, name, __VA_ARGS__)
+#define HG_BY_WIDTH_f16(name, ...) HG_BY_FLOATS(f16, name, __VA_ARGS__)
+#define HG_BY_WIDTH_i8(name, ...) HG_BY_FLOATS(i8, name, __VA_ARGS__)
 
 #define HG_BY_WIDTH_f64(name, ...)                                                                                     \
     const int64_t width = a->width, full = HG_F64_LANES;                                                               \
@@ -236,3 +202,5 @@ HG_FINISH(double)
 HG_GATHER(f32)
 HG_GATHER(f64)
 HG_GATHER(bf16)
+HG_GATHER(f16)
+HG_GATHER(i8)

@@ -74,7 +74,7 @@ HG_INLINE void HG_TAGGED(narrow_rows)(const hg_gather_args *a, int64_t first, in
             for (int k = 0; k < num_units * HG_VECTORS; k++)
                 sums[k] *= factor;
         }
-#if HG_KIND != HG_PLAIN
+#if HG_KIND == HG_PAIR || HG_KIND == HG_SINGLE
         if (a->y_type == HG_BF16) {
             uint16_t *y = (uint16_t *)a->y + r * a->y_stride;
             if (a->accumulate) {

@@ -1,6 +1,6 @@
 /* Template: the unit of columns that a register, or a pair of them, sums.
  *
- * Included with HG_TAG (suffix of the names), HG_KIND, HG_LANES and, for plain elements, HG_A; defines for the
+ * Included with HG_TAG (suffix of the names), HG_KIND, HG_LANES and, but for bfloat16, HG_A; defines for the
  * templates that follow: HG_X (stored element), HG_A (accumulation element), HG_COLUMNS (columns of a unit), the type
  * unit_TAG and its verbs. gather_undefine.h clears it all.
  *
@@ -13,6 +13,12 @@
 
 #if HG_KIND == HG_PLAIN
 #define HG_X HG_A
+#define HG_COLUMNS HG_LANES
+#elif HG_KIND == HG_HALF
+#define HG_X uint16_t
+#define HG_COLUMNS HG_LANES
+#elif HG_KIND == HG_BYTE
+#define HG_X int8_t
 #define HG_COLUMNS HG_LANES
 #else
 #define HG_A float
@@ -36,13 +42,17 @@ typedef uint32_t HG_TAGGED(loose_bits) __attribute__((vector_size(HG_LANES * 4),
  * registers, but an array of structs of vectors on the stack. */
 #define HG_VECTORS (HG_KIND == HG_PAIR ? 2 : 1)
 
-#if HG_KIND == HG_PAIR
+#if HG_KIND == HG_PAIR || HG_KIND == HG_HALF
 HG_INLINE HG_TAGGED(vec) HG_TAGGED(floats)(HG_TAGGED(bits) bits)
 {
     HG_TAGGED(vec) values;
     memcpy(&values, &bits, sizeof values);
     return values;
 }
+#endif
+
+#if HG_KIND == HG_HALF || HG_KIND == HG_BYTE
+#include "gather_widen.h"
 #endif
 
 /* u += coefficient * p[0 .. HG_COLUMNS), the coefficient left out (not 1: a product costs) where `scaled` is 0. */
@@ -56,7 +66,11 @@ HG_INLINE void HG_TAGGED(add)(HG_TAGGED(vec) *u, const HG_X *p, HG_A coefficient
 #elif HG_KIND == HG_SINGLE
     u[0] += scaled ? coefficient * hg_float_of_bf16(*p) : hg_float_of_bf16(*p);
 #else
+#if HG_KIND == HG_PLAIN
     HG_TAGGED(vec) values = *(const HG_TAGGED(loose) *)p;
+#else
+    HG_TAGGED(vec) values = HG_TAGGED(widened)(p);
+#endif
     u[0] += scaled ? coefficient * values : values;
 #endif
 }
@@ -116,7 +130,7 @@ HG_INLINE void HG_TAGGED(store_result)(HG_A *y, const HG_TAGGED(vec) *u)
 #endif
 }
 
-#if HG_KIND != HG_PLAIN
+#if HG_KIND == HG_PAIR || HG_KIND == HG_SINGLE
 HG_INLINE void HG_TAGGED(store_bf16)(uint16_t *y, const HG_TAGGED(vec) *u)
 {
 #if HG_KIND == HG_PAIR && HG_LANES > 1

@@ -14,14 +14,15 @@
 
 #include "interface.h"
 
-/* How many element types there are, and of them those that are computed with: they come first. */
+/* How many element types are gathered. The first of them are those of results, and of these the first are computed with. */
+#define HG_GATHERED 5
 #define HG_TYPES 3
 #define HG_COMPUTED 2
 
 /* Bytes of an element. */
 static inline int64_t hg_size_of(int type)
 {
-    return type == HG_F64 ? 8 : type == HG_F32 ? 4 : 2;
+    return type == HG_F64 ? 8 : type == HG_F32 ? 4 : type == HG_I8 ? 1 : 2;
 }
 
 #define HG_ROW_COST 4           /* a row's own work (its pointer, its store), in edges */

@@ -12,7 +12,7 @@
 #define HG_EXPORT __attribute__((visibility("default")))
 
 /* Element types. */
-enum { HG_F32 = 0, HG_F64 = 1, HG_BF16 = 2 };
+enum { HG_F32 = 0, HG_F64 = 1, HG_BF16 = 2, HG_F16 = 3, HG_I8 = 4 };
 
 /* Vector paths, the narrowest first. */
 enum { HG_BASELINE = 0, HG_AVX2 = 1, HG_AVX512 = 2 };
@@ -53,7 +53,7 @@ typedef struct {
     int64_t x_stride;
     int64_t y_stride;
     int32_t x_type;
-    int32_t y_type;             /* equal to x_type, or HG_F32 for bfloat16 sources */
+    int32_t y_type;             /* equal to x_type, or HG_F32 for sources of 16 or 8 bits */
     int32_t accumulate;
 } hg_gather_args;
 

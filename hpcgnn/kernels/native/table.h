@@ -109,13 +109,13 @@ typedef struct {
 } hg_product_kernels;
 
 struct hg_kernels {
-    hg_gather_kernels gather[HG_TYPES];
+    hg_gather_kernels gather[HG_GATHERED];
     /* Rows [first, last) of the block; see kernels/extreme.py. */
     void (*largest[HG_COMPUTED])(const hg_extreme_args *a, int64_t first, int64_t last);
     void (*matching[HG_COMPUTED])(const hg_extreme_args *a, int64_t first, int64_t last);
     hg_message_kernels messages[HG_COMPUTED];
     /* out[c] = scale * x[c] for one row; [x type][out type], NULL where there is no such conversion. */
-    void (*copy_row[HG_TYPES][HG_TYPES])(void *out, const void *x, int64_t width, double scale);
+    void (*copy_row[HG_GATHERED][HG_GATHERED])(void *out, const void *x, int64_t width, double scale);
     /* out[c] += scale * x[c] for one row. */
     void (*add_row[HG_TYPES])(void *out, const void *x, int64_t width, double scale);
     /* Philox of num counters held as four arrays; words[4 * i + k] is word k of counter i. The arrays must be

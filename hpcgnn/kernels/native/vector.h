@@ -50,4 +50,25 @@ HG_INLINE uint16_t hg_bf16_of_float(float value)
     return (uint16_t)(value != value ? 0x7fc0u : rounded);
 }
 
+/* IEEE's half precision. Its smallest numbers, which have no leading one, get that and lose it again: so no step makes a
+ * number that a processor may flush to zero. */
+#define HG_F16_REBIAS (112u << 23)
+#define HG_F16_TINY (1u << 23)
+#define HG_F16_ONE (113u << 23)
+#define HG_F16_LOST 0x1p-14f
+#define HG_F16_INFINITE (0x7c00u << 13)
+
+HG_INLINE float hg_float_of_f16(uint16_t h)
+{
+    const uint32_t bits = (uint32_t)(h & 0x7fffu) << 13, sign = (uint32_t)(h & 0x8000u) << 16;
+    uint32_t whole = bits < HG_F16_TINY ? bits + HG_F16_ONE : bits + HG_F16_REBIAS;
+    float value;
+    memcpy(&value, &whole, 4);
+    value = bits < HG_F16_TINY ? value - HG_F16_LOST : value;
+    memcpy(&whole, &value, 4);
+    whole |= sign | (bits >= HG_F16_INFINITE ? 0x7f800000u : 0);
+    memcpy(&value, &whole, 4);
+    return value;
+}
+
 #endif

@@ -24,7 +24,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.storage import SLAB_ROWS
-from partition_tools.canonical.features import slabs
+from partition_tools.canonical.rows import slabs
 from partition_tools.graph.counts import blocks
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.arrays.joined_types import SEPARATOR, say_widths

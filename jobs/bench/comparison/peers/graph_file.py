@@ -37,6 +37,8 @@ def read_graph(path, order="original", self_loops=False):
         indptr = file["topology/indptr"][:].astype(np.int64)
         source = file["topology/indices"][:].astype(np.int64)
         features = file["nodes/features"][:].astype(np.float32, copy=False)
+        if "nodes/features_scale" in file:
+            features *= file["nodes/features_scale"][:]
         labels, split = file["nodes/labels"][:].astype(np.int64), file["nodes/split"][:]
         original, classes = file["nodes/original_id"][:], int(file.attrs["num_classes"])
     nodes = len(indptr) - 1
