@@ -17,10 +17,13 @@ import numpy as np
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Csr
-from hpcgnn.placement.refinement import Graph, refined
+from hpcgnn.placement.grouping import groups_of
+from hpcgnn.placement.links import Graph
+from hpcgnn.placement.refinement import is_far, refined
 
 SAVING, TOLERATED = 0.05, 1.3
 EDGES_PER_NODE = 64  # edges that are gathered in the time of a node's products, in layers of common widths
+MOST_CUT = 0.7  # of the edges, by runs of consecutive clusters: a graph with hubs, where all maps cut nearly as many
 WHOLE = 1 << 30  # METIS takes whole numbers: what all clusters weigh together
 
 
@@ -42,11 +45,23 @@ def map_clusters(sizes: np.ndarray, cluster_graph: Csr, num_ranks: int, seed: in
     return refined(starts(shares, graph, num_ranks, seed), shares, graph, num_ranks, seed).astype(np.int32)
 
 
-def starts(shares: np.ndarray, graph: Graph, num_ranks: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two maps to refine, int64 (K,): the one of METIS for the sum of the weights, and runs of consecutive clusters."""
+def starts(shares: np.ndarray, graph: Graph, num_ranks: int, seed: int) -> list[np.ndarray]:
+    """The maps to refine, int64 (K,): the one of METIS for the sum of the weights, and runs of consecutive clusters.
+
+    METIS splits groups of clusters where the graph is large (`grouping`) and runs are near balance. Then the better of
+    the two is enough. Far from balance it has to split the clusters, unless any map cuts most edges.
+    """
     together = shares.sum(axis=1)
-    whole = np.rint(together * (WHOLE / together.sum())).astype(np.int64)
-    return metis(*graph, num_ranks, seed, vertex_weights=whole), _runs(together, num_ranks)
+    whole, runs = np.rint(together * (WHOLE / together.sum())).astype(np.int64), _runs(together, num_ranks)
+    far, cut_of_runs = is_far(shares, runs, num_ranks), _cut(Csr(*graph), runs, num_ranks)[0]
+    grouped = groups_of(graph, num_ranks)
+    if grouped is not None and far and cut_of_runs > MOST_CUT * graph[2].sum():
+        return [runs]  # many clusters have to move, and most edges are cut anyway: the start matters little
+    if grouped is None or far:
+        return [metis(*graph, num_ranks, seed, vertex_weights=whole), runs]
+    group, groups = grouped
+    found = metis(*groups, num_ranks, seed, vertex_weights=np.bincount(group, whole).astype(np.int64))[group]
+    return [found if _cut(Csr(*graph), found, num_ranks)[0] < cut_of_runs else runs]
 
 
 def economical_map(
@@ -168,5 +183,7 @@ def without_diagonal(graph: Csr) -> Graph:
     row = np.repeat(np.arange(len(graph.indptr) - 1), np.diff(graph.indptr))
     weights = np.ones(len(row), np.int64) if graph.data is None else np.asarray(graph.data, np.int64)
     keep = (np.asarray(graph.indices) != row) & (weights > 0)
+    if keep.all():
+        return np.asarray(graph.indptr, np.int64), np.asarray(graph.indices, np.int64), weights
     indptr = np.concatenate([[0], np.cumsum(np.bincount(row[keep], minlength=len(graph.indptr) - 1))]).astype(np.int64)
     return indptr, np.asarray(graph.indices)[keep].astype(np.int64), weights[keep]

@@ -14,31 +14,30 @@ Where several ranks are on a node, an edge between nodes counts for two: once be
 A node is in balance where its ranks are.
 """
 
+import functools
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from hpcgnn.graphfile.ranges import segments
+from hpcgnn.placement.grouping import MANY_EDGES
+from hpcgnn.placement.links import Graph, Links
 
 MAX_IMBALANCE = 1.03  # of a weight alone, and of the first of several
 LOOSE_IMBALANCE = 1.095  # of the others
 MARGIN = 0.01  # the price begins a little inside the bound
 RATES = 0.1, 0.5, 2.0, 8.0, 32.0, 128.0  # of an excess of a whole share squared, in mean edges of a rank
 PASSES = 10
+FAR = 1.5  # load of the heaviest rank, in shares; from there a second refinement finds better places
 FEW_MOVES = 1 / 256  # of the clusters: a pass with fewer is the last of its kind
 BATCHES, MOST_LOOKED_AT = 64, 1 << 18  # batches of a pass; clusters times ranks of a batch
 MOST_PAIRS = 1 << 21  # of clusters that are looked at for one swap
 
-Graph = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""indptr int64 (K + 1,), indices int64 (nnz,), edge weights int64 (nnz,): symmetric, without a diagonal."""
+_Loads = list[float]
 
 
 class Assignment:
-    """A map, the loads of its ranks and its improvements.
-
-    Connections are computed on request, so memory stays O(K + edges of the cluster graph + ranks).
-    """
+    """A map, the loads of its ranks and its improvements. Memory: that of the graph, and of `Links`."""
 
     def __init__(
         self,
@@ -58,7 +57,8 @@ class Assignment:
         allowance: part of the usual imbalance that is allowed.
         """
         self.parts, self.sizes, self.num_ranks, self.per_node = parts, sizes, num_ranks, per_node
-        self.indptr, self.indices, self.weights = graph
+        self.num_edges = int(graph[2].sum())
+        self.links = Links(graph, parts, num_ranks, per_node)
         self.loads = np.stack([np.bincount(parts, column, num_ranks) for column in sizes.T], axis=1)
         self.members = np.bincount(parts, minlength=num_ranks)
         largest = sizes.max(axis=0)
@@ -71,22 +71,8 @@ class Assignment:
         """The order of maps: (excess of the heaviest rank over the limit, edges between ranks). Edges between nodes
         count for two.
         """
-        mine = np.repeat(self.parts, np.diff(self.indptr))
-        others = self.parts[self.indices]
-        cut = self.weights[mine != others].sum()
-        if self.per_node > 1:
-            cut += self.weights[mine // self.per_node != others // self.per_node].sum()
-        return max(float((self.loads / self.limit).max()), 1.0 + 1e-9), int(cut)
-
-    def connections(self, clusters: np.ndarray) -> np.ndarray:
-        """Edges from clusters (B,) to each rank, plus those to all ranks of its node: float64 (B, P)."""
-        counts = self.indptr[clusters + 1] - self.indptr[clusters]
-        edges = segments(self.indptr[clusters], counts)
-        cells = np.repeat(np.arange(len(clusters)) * self.num_ranks, counts) + self.parts[self.indices[edges]]
-        found = np.bincount(cells, self.weights[edges], len(clusters) * self.num_ranks).astype(np.float64, copy=False)
-        if self.per_node > 1:
-            found += np.repeat(found.reshape(-1, self.per_node).sum(axis=1), self.per_node)
-        return found.reshape(-1, self.num_ranks)
+        cut = self.num_edges * (1 if self.per_node == 1 else 2) - self.links.within()
+        return max(float((self.loads / self.limit).max()), 1.0 + 1e-9), cut
 
     def _batches(self, random: np.random.Generator) -> Iterator[np.ndarray]:
         """All clusters in random order, some at a time: int64 (B,)."""
@@ -103,6 +89,28 @@ class Assignment:
         self.members[old] -= 1
         self.members[rank] += 1
         self.parts[cluster] = rank
+        self.links.update(np.array([cluster]), np.array([old]))
+
+    def _move_all(self, clusters: np.ndarray, ranks: np.ndarray, pays: Callable[[int, _Loads, _Loads], bool]) -> int:
+        """Give clusters (B,) to ranks (B,), one after another. No rank loses its last one. Returns how many moved.
+
+        pays(i, loads of its present rank, loads of its new rank) -> whether move i is still right.
+        """
+        homes, sizes = self.parts[clusters].tolist(), self.sizes[clusters].tolist()
+        loads, members, moved = self.loads.tolist(), self.members.tolist(), []
+        for one, (home, rank, size) in enumerate(zip(homes, ranks.tolist(), sizes, strict=True)):
+            if members[home] == 1 or not pays(one, loads[home], loads[rank]):
+                continue
+            loads[home] = [load - each for load, each in zip(loads[home], size, strict=True)]
+            loads[rank] = [load + each for load, each in zip(loads[rank], size, strict=True)]
+            members[home] -= 1
+            members[rank] += 1
+            moved.append(one)
+        self.loads[:], self.members[:] = loads, members
+        left = self.parts[clusters[moved]]
+        self.parts[clusters[moved]] = ranks[moved]
+        self.links.update(clusters[moved], left)
+        return len(moved)
 
     def fill_empty_ranks(self) -> None:
         """Give each rank without a cluster the lightest one of the rank with the most clusters."""
@@ -112,29 +120,52 @@ class Assignment:
 
     def settle(self, random: np.random.Generator) -> None:
         """Passes over the clusters in random order with balance as a price."""
-        unit = self.weights.sum() / self.num_ranks or 1.0
+        unit = self.num_edges / self.num_ranks or 1.0
         for rate in RATES:
             for _ in range(2):
                 if self._pass_with_price(random, rate * unit) <= FEW_MOVES * len(self.sizes):
                     break
 
     def _pass_with_price(self, random: np.random.Generator, price: float) -> int:
-        moved = 0
-        for clusters in self._batches(random):
-            gains, homes, every = self.connections(clusters), self.parts[clusters], np.arange(len(clusters))
-            here = gains[every, homes]
-            gains -= here[:, None]
-            linked = gains.copy()
-            gains -= price * (self._excess_with(clusters) - _excess(self.loads, self.soft))
-            gains[every, homes] = -np.inf
-            best = np.argmax(gains, axis=1)
+        total = 0
+        for batch in self._batches(random):
+            links, homes = self.links.of(batch), self.parts[batch]
+            here = links[np.arange(len(batch)), homes]
             left = _excess(self.loads[homes], self.soft)
-            left -= _excess(self.loads[homes] - self.sizes[clusters], self.soft)
-            least = 1e-9 * np.abs(here) + 1e-300
-            wanted = np.flatnonzero(gains[every, best] + price * left > least)
-            for one in wanted:
-                moved += self._move_if_it_pays(clusters[one], best[one], linked[one, best[one]], price, least[one])
-        return moved
+            left -= _excess(self.loads[homes] - self.sizes[batch], self.soft)
+            # Only more edges elsewhere, or an excess at home, can pay for a move.
+            some = np.flatnonzero((links.max(axis=1) > here) | (left > 0))
+            if len(some):
+                total += self._move_for_price(batch[some], links[some].astype(np.float64), left[some], price)
+        return total
+
+    def _move_for_price(self, clusters: np.ndarray, gains: np.ndarray, left: np.ndarray, price: float) -> int:
+        """Move the clusters (B,) whose gain in edges pays. Returns how many moved.
+
+        gains: their edges to each rank, float64 (B, P), which are changed. left: the excess that they take with them.
+        """
+        homes, every = self.parts[clusters], np.arange(len(clusters))
+        here = gains[every, homes]
+        gains -= here[:, None]
+        linked = gains.copy()
+        gains -= price * (self._excess_with(clusters) - _excess(self.loads, self.soft))
+        gains[every, homes] = -np.inf
+        best = np.argmax(gains, axis=1)
+        least = 1e-9 * np.abs(here) + 1e-300
+        wanted = np.flatnonzero(gains[every, best] + price * left > least)
+        if not len(wanted):
+            return 0
+        gain, need = linked[wanted, best[wanted]].tolist(), least[wanted].tolist()
+        sizes, bounds = self.sizes[clusters[wanted]].tolist(), self.soft.tolist()
+
+        def pays(one: int, mine: _Loads, others: _Loads) -> bool:
+            change = 0.0
+            for size, soft, home, there in zip(sizes[one], bounds, mine, others, strict=True):
+                change += max(there + size - soft, 0.0) ** 2 - max(there - soft, 0.0) ** 2
+                change += max(home - size - soft, 0.0) ** 2 - max(home - soft, 0.0) ** 2
+            return gain[one] - price * change > need[one]
+
+        return self._move_all(clusters[wanted], best[wanted], pays)
 
     def _excess_with(self, clusters: np.ndarray) -> np.ndarray:
         """The excess of each rank if it had each of these clusters too: float64 (B, P)."""
@@ -144,20 +175,6 @@ class Assignment:
             np.maximum(above, 0, out=above)
             found += np.square(above, out=above)
         return found
-
-    def _move_if_it_pays(self, cluster: np.integer, rank: np.integer, links: float, price: float, least: float) -> bool:
-        """Move a cluster if the gain in edges pays the price at the present loads. Returns whether it moved."""
-        home, change = self.parts[cluster], 0.0
-        if self.members[home] == 1:
-            return False
-        columns = self.sizes[cluster], self.soft, self.loads[home], self.loads[rank]
-        for size, soft, mine, others in zip(*(column.tolist() for column in columns), strict=True):
-            change += max(others + size - soft, 0.0) ** 2 - max(others - soft, 0.0) ** 2
-            change += max(mine - size - soft, 0.0) ** 2 - max(mine - soft, 0.0) ** 2
-        if links - price * change <= least:
-            return False
-        self.move(cluster, rank)
-        return True
 
     def balance(self) -> None:
         """Move, or else swap, clusters of the heaviest rank until it is within the limit or cannot be made lighter.
@@ -187,7 +204,7 @@ class Assignment:
             if least >= (self.loads[heavy, weight] / self.limit[weight]) * (1 - 1e-9):
                 return False
             fits = after <= least
-        gains = self.connections(clusters)
+        gains = self.links.of(clusters)
         gains -= gains[:, [heavy]]
         gains = np.where(fits, gains / self.sizes[clusters, weight, None], -np.inf)
         best = int(np.argmax(gains))
@@ -224,20 +241,20 @@ class Assignment:
         allows.
         """
         limit = np.maximum(self.limit, self.loads.max(axis=0))
+        bounds = limit.tolist()
         for _ in range(PASSES):
             moved = 0
-            for clusters in self._batches(random):
-                links, homes, every = self.connections(clusters), self.parts[clusters], np.arange(len(clusters))
-                here = links[every, homes]
+            for batch in self._batches(random):
+                links, homes = self.links.of(batch), self.parts[batch]
+                here = links[np.arange(len(batch)), homes]
+                some = np.flatnonzero(links.max(axis=1) > here)
+                clusters, links, homes, here = batch[some], links[some], homes[some], here[some]
                 for column, most in enumerate(limit):
                     links[self.sizes[clusters, column, None] > most - self.loads[:, column]] = -1
                 best = np.argmax(links, axis=1)
-                for one in np.flatnonzero((links[every, best] > here) & (best != homes)):
-                    cluster, rank = clusters[one], best[one]
-                    fits = (self.loads[rank] + self.sizes[cluster] <= limit).all()
-                    if fits and self.members[homes[one]] > 1:
-                        self.move(cluster, rank)
-                        moved += 1
+                wanted = np.flatnonzero((links[np.arange(len(some)), best] > here) & (best != homes))
+                fits = functools.partial(_fits, self.sizes[clusters[wanted]].tolist(), bounds)
+                moved += self._move_all(clusters[wanted], best[wanted], fits)
             if moved <= FEW_MOVES * len(self.sizes):
                 break
 
@@ -261,18 +278,30 @@ def refined(
         random = np.random.Generator(np.random.PCG64(seed))
         state = Assignment(start.copy(), sizes, graph, num_ranks, per_node, allowance)
         state.fill_empty_ranks()
-        if settle:
-            state.settle(random)
-        state.balance()
-        state.reduce_cut(random)
-        cost = state.cost()
-        if best is None or cost < best[0]:
-            best = cost, state.parts
+        again = settle and len(graph[1]) > MANY_EDGES and is_far(sizes, start, num_ranks)
+        for _ in range(1 + again):
+            if settle:
+                state.settle(random)
+            state.balance()
+            state.reduce_cut(random)
+            cost = state.cost()
+            if best is None or cost < best[0]:
+                best = cost, state.parts.copy()
     assert best is not None
     return best[1]
+
+
+def is_far(sizes: np.ndarray, parts: np.ndarray, num_ranks: int) -> bool:
+    """Whether a map is far from balance in one of its weights. sizes: as for `Assignment`."""
+    return bool(max(np.bincount(parts, column, num_ranks).max() for column in sizes.T) > FAR)
 
 
 def _excess(loads: np.ndarray, limit: np.ndarray) -> np.ndarray:
     """Excess of loads (..., m) over the limit, squared and summed: (...)."""
     above = np.maximum(loads - limit, 0)
     return np.einsum("...m,...m->...", above, above)
+
+
+def _fits(sizes: list[_Loads], bounds: _Loads, one: int, mine: _Loads, others: _Loads) -> bool:
+    """Whether a cluster, number `one` of some, fits the bounds of the rank that gets it."""
+    return all(load + size <= bound for load, size, bound in zip(others, sizes[one], bounds, strict=True))

@@ -15,13 +15,13 @@ from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.schema import Csr, GraphData
 from hpcgnn.graphfile.storage import GraphFile, add_partitionings
 from hpcgnn.output_files import check_outputs
-from hpcgnn.placement.clusters import economical_map
+from hpcgnn.placement.clusters import economical_map, without_diagonal
 from hpcgnn.placement.nested import nested_map
 from hpcgnn.placement.skew import is_skewed
 from hpcgnn.terminal import tell
 from partition_tools.canonical.canonical import versions
 from partition_tools.graph.compute_nodes import check_grouping, node_attributes, node_table
-from partition_tools.graph.loading import load_graph
+from partition_tools.graph.loading import hold_neighbours, load_graph
 from partition_tools.graph.quality import cluster_graph, cluster_sizes, hub_warning, partition_quality
 from partition_tools.graph.writing import write_with_bar
 from partition_tools.partitioners import METHODS
@@ -38,6 +38,7 @@ HELP = "cluster the graph and map its clusters to ranks"
 AUTO = "auto"
 BALANCES = (AUTO, "both", "nodes", "edges", "train")
 WARN_IMBALANCE = {"nodes": 1.05, "in-edges": 1.10}
+HELD_BYTES = 32  # of memory for each edge that is read at once; otherwise each map reads the edges rank by rank
 CLUSTERS_PER_RANK, NODES_PER_CLUSTER, SMALLEST_CLUSTER = 64, 1000, 4
 MOST_CLUSTERS = 8192  # unless the ranks need more: the cluster graph of a skewed graph grows with their square
 DESCRIPTION = (
@@ -219,7 +220,10 @@ def _partition(wanted: _Wanted, reporter: Reporter) -> dict[int, dict[str, Any]]
                 write_with_bar(output or path, data, [(name, p, *maps[p]) for p in maps], reporter)
         else:
             fresh = False
-            maps = _maps(load_graph(file, stored_edges=True), maker, *how)
+            data = load_graph(file, stored_edges=True)
+            if len(data.edges.indices) * HELD_BYTES <= memory_budget(wanted.memory):
+                hold_neighbours(data)
+            maps = _maps(data, maker, *how)
     if not fresh:
         add_partitionings(path, [(name, p, *maps[p]) for p in maps], output)
     return {p: attributes for p, (_, attributes) in maps.items()}
@@ -283,6 +287,7 @@ def _maps(
         graph = data.cluster_graph = cluster_graph(parts, len(sizes), data.edges, data.edges_out is not None)
     if balance == AUTO and is_skewed(np.diff(data.edges.indptr)):
         balance = "both"
+    graph = Csr(*without_diagonal(graph), len(sizes))
     maps = {}
     for count in ranks:
         reporter.stage(f"mapping {len(sizes):,} clusters to {count} ranks")

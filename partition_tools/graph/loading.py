@@ -51,6 +51,13 @@ def load_edges(file: GraphFile, suffix: str = "", stored: bool = False) -> Edges
     )
 
 
+def hold_neighbours(data: GraphData) -> None:
+    """Read the neighbours of edges that stayed in the file. Clusters of a rank lie all over it: many small reads."""
+    for edges in (data.edges, data.edges_out):
+        if edges is not None:
+            edges.indices = edges.indices[:]
+
+
 def load_cluster_graph(file: GraphFile) -> Csr | None:
     """The weighted cluster graph, or None for a file that has none."""
     if "clusters/graph" not in file:

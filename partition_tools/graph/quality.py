@@ -16,6 +16,7 @@ from hpcgnn.graphfile.storage import Csr
 from hpcgnn.placement.clusters import imbalance
 
 BLOCK = 1 << 24
+FEW = 8  # nodes for each edge of a rank: its edges are then looked through in place of the nodes
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def cluster_graph(parts: np.ndarray, num_clusters: int, edges: Edges, directed: 
 def partition_quality(
     cluster_to_rank: np.ndarray, num_ranks: int, offsets: np.ndarray, edges: Edges, edges_out: Edges | None = None
 ) -> Quality:
-    """The `Quality` of a map. Exact, from the edges. Memory: 6 bytes per node beyond the arguments; O(P n + E) time."""
+    """The `Quality` of a map. Exact, from the edges. Memory: 10 bytes per node beyond the arguments."""
     offsets = np.asarray(offsets, np.int64)
     rank_of = np.repeat(cluster_to_rank, np.diff(offsets))
     nodes = np.bincount(cluster_to_rank, np.diff(offsets), num_ranks)
@@ -149,13 +150,24 @@ def _halo(
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """(rows that each rank receives int64 (P,), and sends, edges cut)."""
     rows, sent, cut = np.zeros(num_ranks, np.int64), np.zeros(num_ranks, np.int64), 0
-    needed = np.zeros(len(rank_of), bool)
+    edge_loads = np.bincount(cluster_to_rank, np.diff(edges.indptr[offsets]), num_ranks)
+    needed, last_place = np.zeros(len(rank_of), bool), np.zeros(len(rank_of), np.int32)
     for rank in range(num_ranks):
-        needed[:] = False
-        for sources in _sources(cluster_to_rank == rank, offsets, edges):
-            needed[sources] = True
-            cut += int(np.count_nonzero(rank_of[sources] != rank))
-        owners = np.bincount(rank_of[needed], minlength=num_ranks)
+        if edge_loads[rank] * FEW < len(rank_of):  # looking through all nodes would take most of the time
+            pieces = list(_sources(cluster_to_rank == rank, offsets, edges))
+            sources = np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
+            places = np.arange(len(sources), dtype=np.int32)
+            last_place[sources] = places
+            of_edges = rank_of[sources]
+            cut += int(np.count_nonzero(of_edges != rank))
+            owned = of_edges[last_place[sources] == places]
+        else:
+            needed[:] = False
+            for sources in _sources(cluster_to_rank == rank, offsets, edges):
+                needed[sources] = True
+                cut += int(np.count_nonzero(rank_of[sources] != rank))
+            owned = rank_of[needed]
+        owners = np.bincount(owned, minlength=num_ranks)
         owners[rank] = 0
         rows[rank] = owners.sum()
         sent += owners

@@ -8,8 +8,10 @@ import pytest
 import scipy.sparse
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graphfile.storage import Csr
-from hpcgnn.placement.clusters import deal_clusters, imbalance, map_clusters, metis
+from hpcgnn.graphfile.storage import Csr, Edges
+from hpcgnn.placement import grouping, links, refinement
+from hpcgnn.placement.clusters import deal_clusters, imbalance, map_clusters, metis, without_diagonal
+from partition_tools.graph import quality
 
 
 def ring(count, seed=0):
@@ -88,6 +90,90 @@ def test_without_pymetis(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pymetis", None)
     with pytest.raises(GraphError, match="pip install pymetis"):
         metis([0, 1, 2], [1, 0], None, 2)
+
+
+@pytest.mark.parametrize("most_kept", [0, 1 << 25])
+def test_links_follow_moves(monkeypatch, most_kept):
+    """Edges to ranks and nodes after moves, kept or counted anew, are those of a dense count."""
+    monkeypatch.setattr(links, "MOST_KEPT", most_kept)
+    _, graph = ring(64)
+    bare, random = without_diagonal(graph), np.random.default_rng(1)
+    parts = random.integers(0, 6, 64)
+    found = links.Links(bare, parts, 6, per_node=3)
+    for size in (1, 20, 64):
+        moved = random.permutation(64)[:size]
+        left = parts[moved]
+        parts[moved] = random.integers(0, 6, size)
+        found.update(moved, left)
+    dense = scipy.sparse.csr_matrix((bare[2], bare[1], bare[0]), shape=(64, 64)).toarray()
+    to_rank = dense @ np.eye(6, dtype=np.int64)[parts]
+    to_node = to_rank.reshape(64, 2, 3).sum(axis=2)
+    some = random.permutation(64)[:9]
+    np.testing.assert_array_equal(found.of(some), (to_rank + np.repeat(to_node, 3, axis=1))[some])
+    assert found.within() == sum(to_rank[c, r] + to_node[c, r // 3] for c, r in enumerate(parts))
+
+
+def test_groups_of_clusters_in_order(monkeypatch):
+    """The graph of groups is that of a dense count. Clusters in no order, and few of them, are not grouped."""
+    monkeypatch.setattr(grouping, "MANY_EDGES", 0)
+    monkeypatch.setattr(grouping, "GROUPS", 10)
+    monkeypatch.setattr(grouping, "CELLS", 30)
+    count = 64
+    ends = [(c + np.arange(1, 4)) % count for c in range(count)]
+    row = np.repeat(np.arange(count), 3)
+    matrix = scipy.sparse.csr_matrix((row % 5 + 1, (row, np.concatenate(ends))), shape=(count, count))
+    matrix = (matrix + matrix.T).tocsr()
+    group, (indptr, indices, weights) = grouping.groups_of((matrix.indptr, matrix.indices, matrix.data), 2)
+    assert (np.diff(group) >= 0).all() and set(np.bincount(group)) == {6, 7}
+    member = np.eye(10, dtype=np.int64)[group]
+    expected = member.T @ matrix.toarray() @ member
+    np.fill_diagonal(expected, 0)
+    np.testing.assert_array_equal(
+        scipy.sparse.csr_matrix((weights, indices, indptr), shape=(10, 10)).toarray(), expected
+    )
+    shuffle = np.random.default_rng(3).permutation(count)
+    mixed = matrix[shuffle][:, shuffle].tocsr()
+    assert grouping.groups_of((mixed.indptr, mixed.indices, mixed.data), 2) is None
+    assert grouping.groups_of((matrix.indptr, matrix.indices, matrix.data), 9) is None
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_maps_of_large_graphs_are_as_good(monkeypatch, far):
+    """By groups, or by two refinements where runs are far from balance, a map is balanced and its cut as small."""
+    _, graph = ring(512)
+    matrix = scipy.sparse.csr_matrix((graph.data, graph.indices, graph.indptr), shape=(512, 512))
+    place = np.random.default_rng(0).permutation(512)  # of `ring`: now clusters follow the ring
+    matrix = matrix[place][:, place].tocsr()
+    matrix.sort_indices()
+    along = Csr(matrix.indptr, matrix.indices, matrix.data, 512)
+    sizes = np.stack([np.full(512, 10), np.where(np.arange(512) < 200, 50, 1 if far else 45)], axis=1)
+    before = map_clusters(sizes, along, 8)
+    for module, name, value in ((grouping, "MANY_EDGES", 0), (refinement, "MANY_EDGES", 0), (grouping, "GROUPS", 64)):
+        monkeypatch.setattr(module, name, value)
+    parts = map_clusters(sizes, along, 8)
+    assert sorted(set(parts)) == list(range(8))
+    for column, bound in zip(sizes.T, (1.031, 1.096)):
+        assert imbalance(np.bincount(parts, column)) <= bound
+    assert cut(along, parts) <= 1.05 * cut(along, before)
+
+
+def test_quality_by_edges_and_by_nodes(monkeypatch):
+    """Halo rows and cut are the same whether a rank's nodes or its edges are looked through, and those of a count."""
+    random = np.random.default_rng(5)
+    pattern = scipy.sparse.random(200, 200, 0.02, "csr", random_state=5)
+    edges, offsets = Edges(pattern.indptr.astype(np.int64), pattern.indices), np.arange(0, 201, 10)
+    ranks = random.integers(0, 5, 20)
+    ranks[ranks == 3] = 4  # rank 3 is empty
+    of_node = np.repeat(ranks, 10)
+    row = np.repeat(np.arange(200), np.diff(pattern.indptr))
+    apart = of_node[row] != of_node[pattern.indices]
+    pairs = np.unique(np.stack([of_node[row], pattern.indices])[:, apart], axis=1)
+    for few in (0, 1):
+        monkeypatch.setattr(quality, "FEW", few)
+        found = quality.partition_quality(ranks, 5, offsets, edges)
+        assert found.edge_cut == apart.sum()
+        assert found.halo_rows_by_rank == np.bincount(pairs[0], minlength=5).tolist()
+        assert found.sent_rows_by_rank == np.bincount(of_node[pairs[1]], minlength=5).tolist()
 
 
 def calls_of(function):
