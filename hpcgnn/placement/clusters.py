@@ -1,7 +1,7 @@
 """Which rank gets which cluster: the map that turns one clustered graph file into a partition for any number of ranks.
 
 Clusters are many times more numerous than ranks. So a partition of the small weighted cluster graph is nearly as good
-as one of the graph itself. It takes seconds (minutes for hundreds of ranks), and can be made when a job starts. Several
+as one of the graph itself. It takes seconds, and can be made when a job starts. Several
 weights may have to balance: a rank's memory grows with its nodes, its time with its edges too. METIS alone leaves them
 out of balance, because the clusters are coarse weights for it. It does not know either that runs of consecutive
 clusters may be a good partition already (they come from nested dissection). So both are tried as a start, for the sum
