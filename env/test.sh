@@ -97,9 +97,11 @@ third() {
     heading "faults"
     part python -m pytest tests/faults "$@" || code=$?
     parallel 3 "$@" || code=$?
-    heading "three nodes of two ranks"
+    heading "nodes of two and of three ranks: 3 × 2, 2 × 3, 4 × 2"
     over 6 tests/mpi/test_node_buffers.py tests/mpi/test_in_place_layers.py tests/mpi/test_estimated_nodes.py \
-        -k "small or layers and star or odd and directed and dealt" "$@" || code=$?
+        -k "small and not alone or layers and star or odd and directed and dealt" "$@" || code=$?
+    over 8 tests/mpi/test_node_buffers.py tests/mpi/test_estimated_nodes.py \
+        -k "pairs-1 or odd and 2-random and directed and dealt" "$@" || code=$?
     # A library of the other family: tags, threads and progress differ, and so does the launcher. Small files of messages, and whole jobs.
     time bash env/test-mpi.sh openmpi --ranks 2 --tests communicator,opening,stream,tma,curves,resume,evaluate -- \
         -k "$one_kind" "$@" || code=$?

@@ -22,10 +22,12 @@ from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.opening import open_graph
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.memory.available import huge_pages
 from hpcgnn.offload.activations import Toy, toy_of
 from hpcgnn.offload.features import fits, shelving
 from hpcgnn.offload.limits import Limit, memory_limit
 from hpcgnn.options.inputs import inputs_of
+from hpcgnn.plan.halo import MANY_RANKS, rows_in_place_pay
 from hpcgnn.plan.run_plan import RunPlan, plan
 from hpcgnn.tasks.link_training import link_split
 from hpcgnn.tasks.registry import task_traits
@@ -159,10 +161,20 @@ def _may_read_in_place(decided: RunPlan, comm: Communicator) -> bool:
     ranks on one of them. Logs what else is in the way. Collective.
     """
     memory = comm.node_memory()
-    if memory is None or max(comm.allgather_object(len(memory.ranks))) in (1, comm.size):
+    if memory is None:
+        return False
+    on_nodes, huge = zip(*comm.allgather_object((len(memory.ranks), huge_pages())), strict=True)
+    if max(on_nodes) in (1, comm.size):
         return False
     if not decided.may_read_in_place:
         log.info("--intra-node auto: messages; --schedule, --task, --memory, --keep or --edge-dropout needs them")
+    elif not rows_in_place_pay(max(on_nodes), all(huge)):
+        log.info(
+            "--intra-node auto: messages; shared memory has no huge pages, and nodes have fewer than %d ranks: rows in "
+            "place pay on links below about 10 Gbit/s (--intra-node shared)",
+            MANY_RANKS,
+        )
+        return False
     elif not _maps_memory(comm):
         log.info("--intra-node auto: messages; the ranks of a node cannot map each other's memory")
         return False

@@ -8,6 +8,8 @@ from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.memory_size import said_memory
 from hpcgnn.plan.rules import Selection
 
+MANY_RANKS = 8  # of a node: see `rows_in_place_pay`
+
 
 def prunes(config: Config) -> bool:
     """Whether layers may compute some of their rows only in training (graph/transforms/pruning.py)."""
@@ -59,6 +61,19 @@ def intra_node_of(config: Config, spec: ModelSpec) -> str:
     """'messages' or 'shared', of --intra-node; 'auto' where rows could be read in place, and counts decide."""
     asked = config.schedule.intra_node
     return "messages" if asked == "auto" and not reads_in_place(config, spec) else asked
+
+
+def rows_in_place_pay(ranks_on_node: int, huge_pages: bool) -> bool:
+    """Whether --intra-node auto may read rows in place.
+
+    Without huge pages a rank takes more time for a row of another one. A node's saved bytes grow with its ranks, so
+    many ranks still gain on a fast network (docs/performance.md, "Ranks of one node").
+
+    Args:
+        ranks_on_node: the most ranks of a node.
+        huge_pages: whether shared memory has huge pages on all nodes.
+    """
+    return huge_pages or ranks_on_node >= MANY_RANKS
 
 
 def check_halo(config: Config, spec: ModelSpec) -> None:

@@ -86,13 +86,17 @@ def test_odd_graphs(comm, session_path, per_node, name, map_name):
 
 
 @pytest.mark.parametrize("name", ["no edges", "random directed weighted"])
-def test_the_choice_is_that_of_the_run(comm, session_path, per_node, name):
-    """--intra-node auto, by the same counts."""
+def test_the_choice_is_that_of_the_run(comm, session_path, per_node, name, monkeypatch):
+    """--intra-node auto, by the same counts where shared memory has huge pages. Without, few ranks send messages."""
+    monkeypatch.setattr("hpcgnn.estimate.counts.sources.huge_pages", lambda: huge)
     config = configure(stored(comm, session_path, name)[2])
     trainer, made = build_trainer(comm, config, "dealt"), None
     with comm.together("estimating", on_one=True), GraphFile(config.data.graph) as file:
         if comm.rank == 0:
             source = CountedGraph(file, per_node=per_node)
+            huge = False
+            assert not source.forecast(config.replace(partition="dealt"), comm.size).experiment.plan.in_place
+            huge = True
             made = source.forecast(config.replace(partition="dealt"), comm.size)
     forecast = comm.broadcast_object(made)
     assert forecast.experiment.plan.in_place == trainer.plan.in_place == (name != "no edges")

@@ -9,6 +9,7 @@ import torch
 from asking import attend
 from mpi4py import MPI
 
+from hpcgnn.app import bring_up
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.node_rows import NodeRows
@@ -19,6 +20,7 @@ from hpcgnn.memory.scratch import rounded
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.plan.halo import check_halo
 from hpcgnn.plan.model_spec import model_spec
+from hpcgnn.plan.run_plan import plan
 from hpcgnn.schedules.full_halo import FullHalo
 
 from . import small
@@ -185,6 +187,26 @@ def test_the_choice(comm, session_path, node):
         assert (curve(comm, config, "random-clusters", None, 3) == told).all()
     path = small.stored(comm, session_path, "no edges")[2]
     assert not build_trainer(comm, configure(path, model="gcn"), "dealt").plan.in_place  # nothing is to be saved
+
+
+def test_where_it_may_pay(comm, session_path, node, monkeypatch, caplog):
+    """With huge pages of shared memory on all nodes, or with many ranks of a node, between nodes."""
+    several = 1 < max(comm.allgather_object(len(node.ranks))) < comm.size
+    caplog.set_level("INFO")
+    path = make_graphs(comm, session_path)["undirected"]
+    with GraphFile(path) as file:
+        decided = plan(configure(path, model="gcn"), file.meta, comm.size)
+    for of_rank_0, of_others, many, pays in (
+        (True, True, 8, True),
+        (False, True, 8, False),
+        (False, False, 8, False),
+        (False, False, 2, True),
+    ):
+        monkeypatch.setattr(bring_up, "huge_pages", lambda: of_rank_0 if comm.rank == 0 else of_others)
+        monkeypatch.setattr("hpcgnn.plan.halo.MANY_RANKS", many)
+        caplog.clear()
+        assert bring_up._may_read_in_place(decided, comm) == (several and pays)
+        assert ("no huge pages" in caplog.text) == (several and not pays)
 
 
 def test_what_cannot_be_read_in_place(comm, session_path):

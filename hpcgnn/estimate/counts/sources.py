@@ -17,7 +17,9 @@ from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graph.transforms.vertex_cover import saves
 from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.memory.available import huge_pages
 from hpcgnn.options.link_split import GIVEN, link_shares
+from hpcgnn.plan.halo import rows_in_place_pay
 from hpcgnn.plan.run_plan import RunPlan, plan
 from hpcgnn.tasks.registry import task_traits
 
@@ -65,7 +67,8 @@ class CountedGraph:
     def _between(self, decided: RunPlan, ranks: int) -> Nodes | None:
         """The Nodes that exchange rows, where their ranks read each other's in place, or may."""
         per_node = min(ranks, self._per_node or 1)
-        pays = decided.in_place or (decided.may_read_in_place and per_node < ranks)
+        may = decided.may_read_in_place and per_node < ranks and rows_in_place_pay(per_node, huge_pages())
+        pays = decided.in_place or may
         if not pays or per_node == 1:
             return None
         return Nodes(ranks, per_node, decided.returns, decided.narrows)
