@@ -98,8 +98,8 @@ third() {
     part python -m pytest tests/faults "$@" || code=$?
     parallel 3 "$@" || code=$?
     heading "nodes of two and of three ranks: 3 × 2, 2 × 3, 4 × 2"
-    over 6 tests/mpi/test_node_buffers.py tests/mpi/test_in_place_layers.py tests/mpi/test_estimated_nodes.py \
-        -k "small and not alone or layers and star or odd and directed and dealt" "$@" || code=$?
+    local some="small and not alone or layers and star or odd and directed and dealt or (rgcn or rgat) and weighted and not averaged"
+    over 6 tests/mpi/test_{node_buffers,in_place_layers,message_layers,estimated_nodes}.py -k "$some" "$@" || code=$?
     over 8 tests/mpi/test_node_buffers.py tests/mpi/test_estimated_nodes.py \
         -k "pairs-1 or odd and 2-random and directed and dealt" "$@" || code=$?
     # A library of the other family: tags, threads and progress differ, and so does the launcher. Small files of messages, and whole jobs.

@@ -32,6 +32,5 @@ def kept(graph: Graph, aggregate: torch.Tensor | OnDisk, dtype: torch.dtype) -> 
             f"the kept aggregate has numbers that {dtype} does not hold; expected "
             "--set model.keep_input_dtype=bf16, or auto"
         )
-    if lost:  # not where the model is tried on a toy
-        log.info("kept aggregate: %s, with a relative error of %.1e", dtype, math.sqrt(lost / (size or 1)))
+    log.info("kept aggregate: %s, with a relative error of %.1e", dtype, math.sqrt(lost / (size or 1)))
     return out

@@ -157,11 +157,11 @@ def restarts(cluster, job):
 
 
 def test_slurm_warns_before_the_wall_time(cluster, graph, endless):
-    """A limit of two minutes and a warning 100 s before: SLURM signals after some 20 s, the job stops and is
+    """A limit of two minutes and a warning 80 s before: SLURM signals after some 40 s, the job stops and is
     requeued.
     """
     job = cluster.submit(
-        f"{SIZE} --time=2 --signal=B:USR1@100 jobs/train.sbatch --graph {graph} --run-dir warned -- {endless}"
+        f"{SIZE} --time=2 --signal=B:USR1@80 jobs/train.sbatch --graph {graph} --run-dir warned -- {endless}"
     )
     end = time.monotonic() + LIMIT_SECONDS
     while restarts(cluster, job) == 0:

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from mpi4py import MPI
 
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.node_rows import NodeRows
@@ -78,15 +79,15 @@ def files(comm, session_path):
                 ),
             )
             for method in ("metis", "random-clusters"):
-                partition_graph(paths[name], [1, 2, 3, 4], method=method, num_clusters=24)
+                partition_graph(paths[name], [1, 2, 3, 4, 6], method=method, num_clusters=24)
     comm.barrier()
     return paths
 
 
-@pytest.fixture(scope="module")
-def pairs(comm):
-    """The NodeMemory of nodes of two ranks."""
-    with emulated(comm, comm.rank // 2) as memory:
+@pytest.fixture(scope="module", params=[2, 3] if MPI.COMM_WORLD.size > 4 else [2])
+def node(request, comm):
+    """The NodeMemory of nodes of two ranks; at 6 ranks (see env/test.sh) of three as well."""
+    with emulated(comm, comm.rank // request.param) as memory:
         yield memory
 
 
@@ -175,7 +176,7 @@ def right(name, p, x, edges):
 
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("file", ["undirected", "directed weighted"])
-def test_layer(comm, files, pairs, monkeypatch, file, name):
+def test_layer(comm, files, node, monkeypatch, file, name):
     if name == "gat weights" and file == "undirected":
         pytest.skip("this graph has no weights")
     monkeypatch.setattr(additive_attention, "TILE_EDGES", 50)
@@ -194,11 +195,11 @@ def test_layer(comm, files, pairs, monkeypatch, file, name):
     for map_name, rows, in_place in (("metis", 40, False), ("random-clusters", 7, False), ("random-clusters", 7, True)):
         with GraphFile(files[file]) as opened:
             owner, _ = opened.cluster_map(map_name, comm.size)
-            if in_place:  # nodes of two ranks, of which the second one is empty
+            if in_place:  # the second rank is empty
                 owner = np.where(owner == 1, 0, owner)
             local = load_local_graph(opened, owner, comm, rows, "keep", torch.float64, keep_edges=True)
             if in_place:
-                local = within_node(local, NodeRows(pairs), comm, returns=True)
+                local = within_node(local, NodeRows(node), comm, returns=True)
         buffers = HaloBuffers(4 * rows * 8 * 8 * HEADS * WIDTH)
         graph = Graph(
             local,
