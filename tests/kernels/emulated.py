@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from thinned import keep_every_third
 
 from hpcgnn.kernels import library
 from hpcgnn.kernels.interface import INTERFACE
@@ -200,14 +201,8 @@ def pytest_load_initial_conftests():
 
 @pytest.hookimpl(trylast=True)  # after -k
 def pytest_collection_modifyitems(config, items):
-    """Every third case of each test, since a call takes a hundred times as long here; HPCGNN_TEST_ALL=1 runs all."""
-    cases = {}
-    for item in items:
-        cases.setdefault((item.path, item.function.__name__), []).append(item)
-    if not os.environ.get("HPCGNN_TEST_ALL"):
-        chosen = {item for each in cases.values() for item in each[::3]}
-        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-        items[:] = [item for item in items if item in chosen]
+    """A call takes a hundred times as long here."""
+    keep_every_third(config, items)
 
 
 def pytest_terminal_summary(terminalreporter):
