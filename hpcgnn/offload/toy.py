@@ -91,7 +91,7 @@ def toy_step(plan: RunPlan, prepare: Callable[[Trainer], None] = lambda trainer:
 
 @contextlib.contextmanager
 def _without_facts() -> Iterator[None]:
-    """Log no facts meanwhile: those of a toy are not those of the run."""
+    """Log no facts meanwhile: the toy has other ones than the run."""
     log = logging.getLogger("hpcgnn")
     before = log.level
     log.setLevel(logging.WARNING)
