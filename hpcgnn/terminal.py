@@ -6,8 +6,10 @@ may be full. What is printed is shown as well as can be, and what is left to be 
 
 import codecs
 import contextlib
+import logging
 import os
 import sys
+from collections.abc import Iterator
 from typing import TextIO
 
 from hpcgnn.errors import ConfigError
@@ -81,3 +83,15 @@ def _leave(stream: TextIO) -> None:
         number, null = stream.fileno(), os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, number)
         os.close(null)
+
+
+@contextlib.contextmanager
+def logged_from(level: int) -> Iterator[None]:
+    """Log nothing below a level (of `logging`) in the body: a trial is not the run. A stricter level stays."""
+    log = logging.getLogger("hpcgnn")
+    before = log.level
+    log.setLevel(max(before, level))
+    try:
+        yield
+    finally:
+        log.setLevel(before)

@@ -4,7 +4,6 @@ Each is an estimate of its own. Some leave the results as they are. Others round
 another way; then accuracy needs a check as well (docs/schedules.md).
 """
 
-import contextlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from hpcgnn.estimate.counts.sources import Source
 from hpcgnn.estimate.machine.machine import Machine
 from hpcgnn.estimate.results import Place, as_values, size_in_words
 from hpcgnn.estimate.seconds import seconds
+from hpcgnn.terminal import logged_from
 
 #: The effects of an alternative on the results.
 SAME, ROUNDED, OTHER = "the same", "rounded", "another way to train"
@@ -70,7 +70,7 @@ def alternatives(
         try:
             threads = config.run.threads if node is None else node.threads
             changed = make_config({**_flat(config), "threads": threads, **each.options}, choices)
-            with _silent():
+            with logged_from(logging.ERROR):
                 forecast = source.forecast(changed, ranks)
         except (ConfigError, GraphError, TrainingError):
             continue
@@ -95,18 +95,6 @@ def _candidates(config: Config, row: Mapping[str, Any], machine: Machine | None)
         alike = all(chosen[name] == value for name, value in options.items())
         if not alike and (several or "precision" in options):
             yield Alternative(options, results)
-
-
-@contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    """Suppress the warnings of trials in the body."""
-    log = logging.getLogger("hpcgnn")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
 
 
 def _flat(config: Config) -> dict[str, Any]:

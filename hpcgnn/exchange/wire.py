@@ -276,7 +276,7 @@ def _round(
         piece = slice(start, min(start + _ROWS, len(index)))
         rows, at, factor = x, index[piece], scale
         taken = ids[at.long()]
-        if x.dtype not in kernels.FLOATS or x.dtype == torch.bfloat16:
+        if x.dtype not in (torch.float32, torch.float64):
             rows = x.new_empty(len(at), x.shape[1], dtype=torch.float32)
             kernels.pack(rows, x, at)
             at, factor = torch.arange(len(at), dtype=torch.int32), None if scale is None else scale[at]

@@ -39,8 +39,7 @@ __all__ = ["FORMAT", "SLAB_ROWS", "SPLITS", "VERSION", "Csr", "Edges", "GraphDat
 __all__ += ["add_partitionings", "replacing", "write_graph"]
 
 FORMAT = "hpcgnn-graph"
-# Version 3 added a task, version 4 features of edges, version 5 hops of labels, version 6 factors of features. A graph
-# that fits an older version is written as that version, so that older programs can read it.
+# Each added: 3 a task, 4 edge features, 5 hops of labels, 6 feature factors. Older programs can read older versions.
 READABLE = 2, 3, 4, 5, 6
 VERSION = READABLE[-1]
 # Size of one read: large enough for full speed, small enough to show progress.
@@ -58,10 +57,11 @@ def replacing(path: str | Path) -> Iterator[str]:
         yield temporary
 
 
-def _newer(data: GraphData) -> dict[int, bool]:
-    """{format version: whether the graph needs it}, newest first."""
-    older = {5: data.num_label_parts > 0, 4: data.edge_features is not None, 3: data.task == REGRESSION}
-    return {6: data.feature_scales is not None, **older}
+def _version(data: GraphData) -> int:
+    """The oldest format version that has all that the graph has."""
+    has = data.task == REGRESSION, data.edge_features is not None, data.num_label_parts > 0
+    needed = zip((3, 4, 5, 6), (*has, data.feature_scales is not None), strict=True)
+    return max((version for version, present in needed if present), default=2)
 
 
 def write_graph(
@@ -85,7 +85,7 @@ def write_graph(
         write_attributes(
             file,
             format=FORMAT,
-            format_version=next((version for version, needed in _newer(data).items() if needed), 2),
+            format_version=_version(data),
             uuid=data.uuid,
             num_nodes=n,
             num_edges=int(data.edges.indptr[-1]),

@@ -68,6 +68,15 @@ def gather(
     checks.written(y)
 
 
+def _packed_dtypes(dtype: torch.dtype, scaled: bool) -> tuple[torch.dtype, ...]:
+    """The dtypes in which rows of a dtype can be sent. float16 and int8 are only moved or widened."""
+    if dtype == torch.float64:
+        return (torch.float64,)
+    if dtype == torch.float32:
+        return torch.float32, torch.bfloat16
+    return (torch.float32,) if scaled and dtype not in checks.FLOATS else (dtype, torch.float32)
+
+
 def pack(out: torch.Tensor, x: torch.Tensor, index: torch.Tensor, scale: torch.Tensor | None = None) -> None:
     """out[i] = scale[index[i]] * x[index[i]]: rows to send, scaled, and rounded or widened if `out` has another type.
 
@@ -76,9 +85,7 @@ def pack(out: torch.Tensor, x: torch.Tensor, index: torch.Tensor, scale: torch.T
     float64 with float64 x, else float32. Raises ValueError for a wrong dtype, shape or layout.
     """
     checks.matrix("x", x, checks.READ)
-    out_dtypes = {torch.float32: (torch.float32, torch.bfloat16), torch.float64: (torch.float64,)}.get(
-        x.dtype, (torch.float32,) if scale is not None and x.dtype not in checks.FLOATS else (x.dtype, torch.float32)
-    )
+    out_dtypes = _packed_dtypes(x.dtype, scale is not None)
     checks.vector("index", index, torch.int32, None)
     checks.matrix("out", out, out_dtypes, rows=index.shape[0], columns=x.shape[1])
     checks.vector("scale", scale, checks.accumulation_dtype(x.dtype), x.shape[0], optional=True)

@@ -4,9 +4,8 @@ It finds mistakes in a model before the real graph is read. It also gives the wi
 how the halo is cut into rounds. And with it, the memory baseline includes the needs of every process.
 """
 
-import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -27,6 +26,7 @@ from hpcgnn.placement.ownership import Ownership
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.tasks.registry import TASKS
+from hpcgnn.terminal import logged_from
 
 NODES = 256
 
@@ -79,7 +79,7 @@ def toy_step(plan: RunPlan, prepare: Callable[[Trainer], None] = lambda trainer:
     buffers = HaloBuffers(0)
     # One step of a round.
     plan = plan.changed(average_steps=1, average_seconds=0.0, correct_every=0).rehearsed
-    with _without_facts():
+    with logged_from(logging.WARNING):
         trainer = Trainer(toy_graph(plan.spec, plan.config.task.task), plan, SoloCommunicator(), buffers, make_plugins)
         for stage in range(len(trainer.stages)):
             trainer.begin_stage(stage, 0)
@@ -87,18 +87,6 @@ def toy_step(plan: RunPlan, prepare: Callable[[Trainer], None] = lambda trainer:
             trainer.step(0)
             trainer.evaluate()
     return buffers.widest_row
-
-
-@contextlib.contextmanager
-def _without_facts() -> Iterator[None]:
-    """Log no facts meanwhile: the toy has other ones than the run."""
-    log = logging.getLogger("hpcgnn")
-    before = log.level
-    log.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
 
 
 def largest_at_work(spec: ModelSpec, largest: int, count: int) -> int:
