@@ -58,7 +58,17 @@ class Kernels(Protocol):
     def widen(self, out: Tensor, narrow: Tensor, factors: Tensor, bits: int) -> None: ...
     def encode(self, codes: Tensor, steps: Tensor, x: Tensor, ids: Tensor, key: int) -> None: ...
     def decode(self, out: Tensor, codes: Tensor, steps: Tensor) -> None: ...
-    def dropout(self, out: Tensor, x: Tensor, ids: Tensor, key: int, threshold: int, scale: float) -> None: ...
+    def dropout(
+        self,
+        out: Tensor,
+        x: Tensor,
+        ids: Tensor,
+        key: int,
+        threshold: int,
+        scale: float,
+        index: Tensor | None,
+        part: Tensor | None,
+    ) -> None: ...
     def dropout_entries(
         self,
         out: Tensor,

@@ -10,6 +10,9 @@ from . import checks
 from .library import kernels
 from .randomness import checked_key
 
+#: The types that may become rows of a type, if not that type alone.
+_READ = {torch.float32: tuple(each for each in checks.READ if each != torch.float64)}
+
 
 def rule(p: float) -> tuple[int, float]:
     """(threshold, scale): a word >= threshold keeps. The scale belongs to the rate that the threshold really has."""
@@ -24,25 +27,48 @@ def kept_scale(p: float) -> float:
     return rule(p)[1]
 
 
-def dropout(out: torch.Tensor, x: torch.Tensor, ids: torch.Tensor, key: int, p: float) -> None:
+def dropout(
+    out: torch.Tensor,
+    x: torch.Tensor,
+    ids: torch.Tensor,
+    key: int,
+    p: float,
+    index: torch.Tensor | None = None,
+    part: torch.Tensor | None = None,
+) -> None:
     """out[i, c] = x[i, c] / (1 - p) where the random word of (ids[i], c) keeps it, else 0.
 
-    out and x are (n, F) of one dtype, float32, float64 or bfloat16, rows contiguous. out may be x itself, but must not
-    overlap it otherwise. ids (n,) int64: the original node ids. key: from `stream_key`. p is rounded to a multiple of
-    2**-32; p = 0 copies and p = 1 gives zeros. Raises ValueError for a wrong dtype, shape, layout, key or p.
+    With `index` row i is of x[index[i]], and with `part` out[i] is part[i] times that and 1 - part[i] times the row as
+    it was: rounded as torch's mul_ and addcmul_ round it.
+
+    Args:
+        out: (n, F), float32, float64 or bfloat16, rows contiguous. It may be x itself, without index, but must not
+            overlap it otherwise.
+        x: (n, F), or (m, F) with index; of out's dtype, or narrower if out is float32.
+        ids: int64 (n,), original node ids.
+        key: from `stream_key`.
+        p: is rounded to a multiple of 2**-32; 0 drops nothing and 1 all.
+        index: int32 (n,) in [0, m), not checked.
+        part: (n,) of out's dtype.
+
+    Raises:
+        ValueError: a wrong dtype, shape, layout, key or p.
     """
-    checks.matrix("x", x, checks.FLOATS)
-    checks.matrix("out", out, (x.dtype,), rows=x.shape[0], columns=x.shape[1])
-    checks.vector("ids", ids, torch.int64, x.shape[0])
+    checks.matrix("out", out, checks.FLOATS)
+    n, width = out.shape
+    checks.matrix("x", x, _READ.get(out.dtype, (out.dtype,)), rows=n if index is None else None, columns=width)
+    checks.vector("ids", ids, torch.int64, n)
+    checks.vector("index", index, torch.int32, n, optional=True)
+    checks.vector("part", part, out.dtype, n, optional=True)
     threshold, scale = rule(p)
-    if threshold == 0:
-        if out.data_ptr() != x.data_ptr():
-            out.copy_(x)
-    elif threshold == 2**32:
-        out.zero_()
-    else:
-        kernels().dropout(out, x, ids, checked_key(key), threshold, scale)
+    if 0 < threshold < 2**32:
+        kernels().dropout(out, x, ids, checked_key(key), threshold, scale, index, part)
         checks.written(out)
+        return
+    if index is not None or out.data_ptr() != x.data_ptr():
+        out.copy_(x if index is None else x[index])
+    if threshold:
+        out.mul_(0 if part is None else 1 - part[:, None])
 
 
 def dropout_entries(

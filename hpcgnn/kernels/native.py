@@ -254,21 +254,18 @@ class Native(NativeBatchNorm, NativeMessages):
     def decode(self, out: Tensor, codes: Tensor, steps: Tensor) -> None:
         self._library.hg_decode(*self._how(out.dtype), *rows_of(out), *rows_of(codes), pointer(steps), *out.shape)
 
-    def dropout(self, out: Tensor, x: Tensor, ids: Tensor, key: int, threshold: int, scale: float) -> None:
-        rule = key, threshold, scale, ELEMENT_CODES[x.dtype]
-        self._library.hg_dropout(*self._how(), *rule, *rows_of(out), *rows_of(x), pointer(ids), *x.shape)
+    def dropout(
+        self, out: Tensor, x: Tensor, ids: Tensor, key: int, threshold: int, scale: float, index: Tensor | None,
+        part: Tensor | None,
+    ) -> None:  # fmt: skip
+        rule, of = (key, threshold, scale, ELEMENT_CODES[out.dtype]), (*rows_of(x), ELEMENT_CODES[x.dtype])
+        where = pointer(index), pointer(part), pointer(ids)
+        self._library.hg_dropout(*self._how(), *rule, *rows_of(out), *of, *where, *out.shape)
 
     def dropout_entries(
-        self,
-        out: Tensor,
-        data: Tensor,
-        indptr: Tensor,
-        ids: Tensor,
-        columns: Tensor,
-        key: int,
-        threshold: int,
+        self, out: Tensor, data: Tensor, indptr: Tensor, ids: Tensor, columns: Tensor, key: int, threshold: int,
         scale: float,
-    ) -> None:
+    ) -> None:  # fmt: skip
         rule = key, threshold, scale, ELEMENT_CODES[data.dtype]
         pointers = [pointer(tensor) for tensor in (out, data, indptr, ids, columns)]
         self._library.hg_dropout_entries(*self._how(), *rule, *pointers, ids.numel())

@@ -186,11 +186,25 @@ def _drop(x: Tensor, words: Tensor, threshold: int, scale: float) -> Tensor:
     return torch.where(words >= threshold, (x.to(acc_dtype) * scale).to(x.dtype), torch.zeros((), dtype=x.dtype))
 
 
-def dropout(out: Tensor, x: Tensor, ids: Tensor, key: int, threshold: int, scale: float) -> None:
+def dropout(
+    out: Tensor,
+    x: Tensor,
+    ids: Tensor,
+    key: int,
+    threshold: int,
+    scale: float,
+    index: Tensor | None,
+    part: Tensor | None,
+) -> None:
     step = max(1, PIECE // (8 * max(1, x.shape[1])))
     for first in range(0, ids.numel(), step):
         piece = slice(first, first + step)
-        out[piece] = _drop(x[piece], random_words(key, ids[piece], x.shape[1]), threshold, scale)
+        rows = (x[piece] if index is None else x[index[piece]]).to(out.dtype)
+        left = _drop(rows, random_words(key, ids[piece], x.shape[1]), threshold, scale)
+        if part is not None:
+            mine = part[piece, None]
+            left.mul_(mine).addcmul_(rows, 1 - mine)
+        out[piece] = left
 
 
 def dropout_entries(

@@ -64,15 +64,18 @@ class Constants:
             most: rows of a call, at most.
             files: closes what is opened.
         """
-        casts = [Cast(self.arena, x, dtype) for x, dtype in zip(self.inputs, self._types, strict=True)]
-        spares = [
-            self.arena.empty(most, x.shape[1], dtype=x.dtype)
-            if self.outputs is not None or (drop and x.dtype == self.dtype)
-            else None
-            for x, drop in zip(self.inputs, self.drops, strict=True)
-        ]
+        casts, spares = [], []
+        for x, drop, dtype in zip(self.inputs, self.drops, self._types, strict=True):
+            at_once = self._at_once(x, drop)
+            casts.append(Cast(self.arena, x, x.dtype if at_once else dtype))
+            apart = at_once or self.outputs is not None or (drop and x.dtype == dtype)
+            spares.append(self.arena.empty(most, x.shape[1], dtype=dtype if at_once else x.dtype) if apart else None)
         inputs = [self._in_order(x, files) for x in self.inputs]
         return lambda rows: [self._part(rows, *each) for each in zip(inputs, self.drops, casts, spares, strict=True)]
+
+    def _at_once(self, x: torch.Tensor | OnDisk | Reading, drop: Drop | None) -> bool:
+        """Whether one call picks rows, widens them and drops their entries."""
+        return bool(drop) and isinstance(x, torch.Tensor) and self.dtype in (x.dtype, torch.float32)
 
     def _in_order(self, x: torch.Tensor | OnDisk, files: contextlib.ExitStack) -> torch.Tensor | Reading:
         """x, or its reader up to the last computed row."""
@@ -85,6 +88,12 @@ class Constants:
         self, rows: slice, x: torch.Tensor | Reading, drop: Drop | None, cast: Cast, spare: torch.Tensor | None
     ) -> torch.Tensor:
         spare = None if spare is None else spare[: rows.stop - rows.start]
+        if drop and spare is not None and isinstance(x, torch.Tensor) and self._at_once(x, drop):
+            if self.outputs is None:
+                drop(x[rows], rows, spare)
+            else:
+                drop(x, rows, spare, self.outputs[rows])
+            return spare
         if self.outputs is None:
             part = x[rows]
         elif isinstance(x, Reading):

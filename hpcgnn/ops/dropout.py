@@ -1,14 +1,19 @@
 """Dropout whose mask is recomputed in the backward pass instead of stored."""
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from hpcgnn import kernels
 
-#: drop(x, rows, out): writes what dropout leaves of the rows `rows` (a slice) of a matrix, given as x, to `out`.
-Drop = Callable[[torch.Tensor, slice, torch.Tensor], None]
+
+class Drop(Protocol):
+    """Dropout of some rows of a matrix at a time, without a gradient."""
+
+    def __call__(self, x: torch.Tensor, rows: slice, out: torch.Tensor, index: torch.Tensor | None = None) -> None:
+        """Write what dropout leaves of the rows `rows` to `out`. x: these rows, or those that `index` int32 picks of
+        it; narrower than `out` if that is float32.
+        """
 
 
 class _Dropout(torch.autograd.Function):
@@ -40,8 +45,8 @@ def dropout(x: torch.Tensor, ids: torch.Tensor, key: int, p: float) -> torch.Ten
 def dropped_rows(ids: torch.Tensor, key: int, p: float) -> Drop:
     """Dropout of some rows of a matrix at a time, without a gradient."""
 
-    def drop(x: torch.Tensor, rows: slice, out: torch.Tensor) -> None:
-        kernels.dropout(out, x, ids[rows], key, p)
+    def drop(x: torch.Tensor, rows: slice, out: torch.Tensor, index: torch.Tensor | None = None) -> None:
+        kernels.dropout(out, x, ids[rows], key, p, index)
 
     return drop
 
@@ -58,10 +63,7 @@ def dropped_means(ids: torch.Tensor, counts: torch.Tensor, key: int, p: float) -
         p: the rate.
     """
 
-    def drop(x: torch.Tensor, rows: slice, out: torch.Tensor) -> None:
-        part = counts[rows].clamp(min=1).to(x.dtype).rsqrt_().unsqueeze(1)
-        whole = x.clone() if out.data_ptr() == x.data_ptr() else x
-        kernels.dropout(out, x, ids[rows], key, p)
-        out.mul_(part).addcmul_(whole, 1 - part)
+    def drop(x: torch.Tensor, rows: slice, out: torch.Tensor, index: torch.Tensor | None = None) -> None:
+        kernels.dropout(out, x, ids[rows], key, p, index, counts[rows].clamp(min=1).to(out.dtype).rsqrt_())
 
     return drop

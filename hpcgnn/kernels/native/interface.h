@@ -330,8 +330,8 @@ HG_EXPORT void hg_philox(int path, uint64_t key, const uint32_t *counters, int64
 HG_EXPORT void hg_random_words(int path, int num_threads, uint64_t key, const int64_t *ids, int64_t num,
                                int64_t columns, int64_t *words);
 HG_EXPORT void hg_dropout(int path, int num_threads, uint64_t key, uint32_t threshold, double scale, int type,
-                          void *out, int64_t out_stride, const void *x, int64_t x_stride, const int64_t *ids,
-                          int64_t num, int64_t width);
+                          void *out, int64_t out_stride, const void *x, int64_t x_stride, int x_type,
+                          const int32_t *index, const void *part, const int64_t *ids, int64_t num, int64_t width);
 HG_EXPORT void hg_dropout_entries(int path, int num_threads, uint64_t key, uint32_t threshold, double scale, int type,
                                   void *out, const void *data, const int64_t *indptr, const int64_t *ids,
                                   const int32_t *columns, int64_t num_rows);

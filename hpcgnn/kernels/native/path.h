@@ -132,6 +132,7 @@ const hg_kernels HG_TABLE = {
     .philox_blocks = philox_blocks,
     .philox_row = philox_row,
     .drop = {[HG_F32] = drop_f32, [HG_F64] = drop_f64, [HG_BF16] = drop_bf16},
+    .drop_part = {[HG_F32] = drop_part_f32, [HG_F64] = drop_part_f64, [HG_BF16] = drop_part_bf16},
     .relu_gradient = {[HG_F32] = relu_f32, [HG_F64] = relu_f64, [HG_BF16] = relu_bf16},
     .probe = probe,
     .attention = {[HG_F32] = HG_ATTENTION(f32), [HG_F64] = HG_ATTENTION(f64)},

@@ -102,9 +102,11 @@ typedef struct {
     int64_t *words;             /* (num, width), or NULL */
     char *out;                  /* else elements of `type` */
     const char *x;
+    const int32_t *index;       /* the rows of x, or NULL: one after the other */
+    const char *part;           /* of each row, elements of `type`; or NULL: 1 */
     int64_t out_stride, x_stride, width;
     int64_t group;              /* the group of four columns that the rows begin with */
-    int type;
+    int type, x_type;
 } hg_row_job;
 
 static void use_words(const hg_row_job *job, int64_t i, int64_t column, int64_t num, const uint32_t *words)
@@ -114,9 +116,18 @@ static void use_words(const hg_row_job *job, int64_t i, int64_t column, int64_t 
             job->words[i * job->width + column + c] = words[c];
         return;
     }
-    const int64_t size = hg_size_of(job->type);
-    job->mask.table->drop[job->type](job->out + (i * job->out_stride + column) * size,
-                                job->x + (i * job->x_stride + column) * size, words, num, &job->mask.rule);
+    const hg_kernels *table = job->mask.table;
+    const int64_t size = hg_size_of(job->type), row = job->index ? job->index[i] : i;
+    const char *x = job->x + (row * job->x_stride + column) * hg_size_of(job->x_type);
+    char *out = job->out + (i * job->out_stride + column) * size;
+    if (job->x_type != job->type) {
+        table->copy_row[job->x_type][job->type](out, x, num, 1);
+        x = out;
+    }
+    if (job->part)
+        table->drop_part[job->type](out, x, words, num, &job->mask.rule, job->part + i * size);
+    else
+        table->drop[job->type](out, x, words, num, &job->mask.rule);
 }
 
 /* Wide rows: the lanes of a register are neighbouring groups of one row. */
@@ -183,7 +194,7 @@ void hg_mask_rows(const hg_mask *mask, int type, void *x, int64_t stride, const 
                   int64_t width)
 {
     const hg_row_job job = {.mask = *mask, .out = x, .x = x, .out_stride = stride, .x_stride = stride, .width = width,
-                            .group = column / 4, .type = type};
+                            .group = column / 4, .type = type, .x_type = type};
     if (width > 0)
         some_rows(&job, ids, 0, num);
 }
@@ -196,13 +207,14 @@ HG_EXPORT void hg_random_words(int path, int num_threads, uint64_t key, const in
     run_rows(&job, num_threads, ids, num);
 }
 
-/* out[i, c] = x[i, c] * scale where the word of (ids[i], c) is at least threshold, else 0. */
+/* out[i, c] = part[i] * dropped + (1 - part[i]) * x[j, c]; dropped is x[j, c] * scale where the word of (ids[i], c) is at
+ * least threshold, else 0. j: index[i], or i; part may be NULL, for 1. x is of the type of out and part, or narrower. */
 HG_EXPORT void hg_dropout(int path, int num_threads, uint64_t key, uint32_t threshold, double scale, int type,
-                          void *out, int64_t out_stride, const void *x, int64_t x_stride, const int64_t *ids,
-                          int64_t num, int64_t width)
+                          void *out, int64_t out_stride, const void *x, int64_t x_stride, int x_type,
+                          const int32_t *index, const void *part, const int64_t *ids, int64_t num, int64_t width)
 {
-    hg_row_job job = {.mask = hg_mask_of(path, key, threshold, scale), .out = out, .x = x, .out_stride = out_stride,
-                      .x_stride = x_stride, .width = width, .type = type};
+    hg_row_job job = {.mask = hg_mask_of(path, key, threshold, scale), .out = out, .x = x, .index = index, .part = part,
+                      .out_stride = out_stride, .x_stride = x_stride, .width = width, .type = type, .x_type = x_type};
     run_rows(&job, num_threads, ids, num);
 }
 

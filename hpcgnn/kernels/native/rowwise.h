@@ -93,3 +93,36 @@ HG_RELU(relu_bf16, uint16_t, uint16_t, float, hg_float_of_bf16, hg_bf16_of_float
 HG_DROP(drop_f32, float, uint32_t, float, HG_SAME, HG_SAME)
 HG_DROP(drop_f64, double, uint64_t, double, HG_SAME, HG_SAME)
 HG_DROP(drop_bf16, uint16_t, uint16_t, float, hg_float_of_bf16, hg_bf16_of_float)
+
+/* a * b + c, rounded once wherever the processor can: torch's addcmul_ does so there. */
+#if defined(__x86_64__) && HG_VECTOR_BYTES == 16
+#define HG_FUSED_float(a, b, c) ((a) * (b) + (c))
+#define HG_FUSED_double(a, b, c) ((a) * (b) + (c))
+#else
+#define HG_FUSED_float(a, b, c) __builtin_fmaf(a, b, c)
+#define HG_FUSED_double(a, b, c) __builtin_fma(a, b, c)
+#endif
+
+#define HG_DROP_PART(name, element, bits, type, widen, narrow)                                                         \
+    static void name(void *out, const void *x, const uint32_t *words, int64_t num, const hg_dropout_rule *rule,        \
+                     const void *part)                                                                                 \
+    {                                                                                                                  \
+        const element *source = (const element *)x;                                                                    \
+        element *target = (element *)out;                                                                              \
+        const uint32_t threshold = rule->threshold;                                                                    \
+        const type factor = (type)rule->scale, mine = widen(*(const element *)part), rest = widen(narrow(1 - mine));   \
+        HG_INDEPENDENT                                                                                                 \
+        for (int64_t c = 0; c < num; c++) {                                                                            \
+            const type value = widen(source[c]);                                                                       \
+            element kept = narrow(factor * value);                                                                     \
+            bits chosen;                                                                                               \
+            memcpy(&chosen, &kept, sizeof kept);                                                                       \
+            chosen &= (bits)-(bits)(words[c] >= threshold);                                                            \
+            memcpy(&kept, &chosen, sizeof kept);                                                                       \
+            target[c] = narrow(HG_FUSED_##type(rest, value, widen(narrow(mine * widen(kept)))));                       \
+        }                                                                                                              \
+    }
+
+HG_DROP_PART(drop_part_f32, float, uint32_t, float, HG_SAME, HG_SAME)
+HG_DROP_PART(drop_part_f64, double, uint64_t, double, HG_SAME, HG_SAME)
+HG_DROP_PART(drop_part_bf16, uint16_t, uint16_t, float, hg_float_of_bf16, hg_bf16_of_float)

@@ -126,6 +126,9 @@ struct hg_kernels {
     void (*philox_row)(const hg_round_keys *keys, int64_t id, uint32_t first_group, int64_t num, uint32_t *words);
     /* out[c] = words[c] >= threshold ? scale * x[c] : 0; out may be x. */
     void (*drop[HG_TYPES])(void *out, const void *x, const uint32_t *words, int64_t num, const hg_dropout_rule *rule);
+    /* out[c] = *part * that + (1 - *part) * x[c], rounded as by torch's mul_ and addcmul_; part is of x's type. */
+    void (*drop_part[HG_TYPES])(void *out, const void *x, const uint32_t *words, int64_t num,
+                                const hg_dropout_rule *rule, const void *part);
     /* out[c] = y[c] <= 0 ? 0 : scale * gradient[c], which may be one of them; gradient is of the accumulation type. */
     void (*relu_gradient[HG_TYPES])(void *out, const void *gradient, const void *y, int64_t width, double scale);
     /* Sums num edges' whole rows into registers: the reading of gather with nothing else. */
