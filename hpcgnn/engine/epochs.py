@@ -78,6 +78,7 @@ def run_epochs(
     )
     pace, tally, plugins = Pace(every.log_every, progress.epoch), trainer.clock.tally, trainer.plugins
     last = stopping = False
+    trainer.schedule.sync.prepare(trainer.training_graph)
     while not (stopping or last):
         if _over(trainer, progress):
             if progress.stage + 1 == len(trainer.stages):

@@ -166,6 +166,9 @@ class SyncPolicy(Protocol):
         best of before is still to be beaten (the model is the same predictor).
         """
 
+    def prepare(self, graph: Graph) -> None:
+        """Make what the steps need of the graph, before the first epoch. Collective."""
+
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """The steps of an epoch. Resumed after each step, and then run to its end."""
 

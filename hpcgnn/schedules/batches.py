@@ -43,11 +43,15 @@ class StepsOfBatches(AllreduceEveryStep):
         """Nothing is added; the model is noted."""
         self._model = model
 
+    def prepare(self, graph: Graph) -> None:
+        """Make the batches."""
+        train = self._local.mask("train")
+        self._batches = [self._batch(graph, train & (self._dealt == number)) for number in range(self._count)]
+
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """A step for each share."""
         if not self._batches:
-            train = self._local.mask("train")
-            self._batches = [self._batch(graph, train & (self._dealt == number)) for number in range(self._count)]
+            self.prepare(graph)
         key = self._random.key(Purpose.SHARE_ORDER, 0)
         for number in torch.argsort(kernels.random_words(key, torch.arange(self._count), 1)[:, 0]).tolist():
             batch, nodes = self._batches[number]

@@ -183,11 +183,15 @@ class StepsOfShares(AllreduceEveryStep):
         """Nothing is added; the model is noted."""
         self._model = model
 
+    def prepare(self, graph: Graph) -> None:
+        """Make the shares."""
+        self._graphs = [graph.pruned(views) for views in self._halo.split(self._model)]
+
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """A step for each share."""
         halo = self._halo
         if not self._graphs:
-            self._graphs = [graph.pruned(views) for views in halo.split(self._model)]
+            self.prepare(graph)
         if not halo.filled:
             self._fill(stage)
         count = len(self._graphs)

@@ -41,6 +41,9 @@ class AllreduceEveryStep:
         """There is no second stage."""
         return True
 
+    def prepare(self, graph: Graph) -> None:
+        """A step takes the graph as it is."""
+
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """One step on the whole graph."""
         yield Step(graph, self.reduce, begin=self.begin)

@@ -41,6 +41,8 @@ class Objective:
         self._task = task_to_learn(local.task, options, self._labels, local.num_classes, comm)
         self._loss, self._comm = fitting_loss(options.loss, self._task), comm
         self._counted: torch.Tensor | None = None
+        # By the tensors themselves: a schedule gives the same few in every epoch.
+        self._among: dict[torch.Tensor, tuple[torch.Tensor, torch.Tensor]] = {}
         counts = torch.tensor([len(self._rows), self._task.weight(self._labels)], dtype=torch.float64)
         num_train, self._weight = comm.total(counts, "plan").tolist()
         self.num_train = int(num_train)
@@ -70,6 +72,14 @@ class Objective:
         place[self._rows] = torch.arange(len(self._rows))
         return place
 
+    def _trained_among(self, nodes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(int64: which of some own nodes are for training, their targets); known again for the same tensor."""
+        if nodes not in self._among:
+            place = self._place[nodes]
+            rows = torch.nonzero(place >= 0).squeeze(1)
+            self._among[nodes] = rows, self._targets[place[rows]]
+        return self._among[nodes]
+
     def local_loss(self, logits: torch.Tensor, nodes: torch.Tensor | None = None) -> torch.Tensor:
         """This rank's share of the mean loss: a scalar of the logits' dtype; the shares of all ranks add up to the
         loss.
@@ -79,9 +89,7 @@ class Objective:
         """
         rows, targets, counted = None if len(logits) == len(self._rows) else self._rows, self._targets, self._counted
         if nodes is not None:
-            place = self._place[nodes]
-            rows = torch.nonzero(place >= 0).squeeze(1)
-            targets = targets[place[rows]]
+            rows, targets = self._trained_among(nodes)
         if counted is not None:
             rows, targets = counted if rows is None else rows[counted], targets[counted]
         given = logits if self.gives_away and not self.terms else logits.view_as(logits)
