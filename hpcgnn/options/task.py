@@ -168,3 +168,13 @@ class TaskConfig:
         needs={"distill": Named("FILE")},
         on_resume="same",
     )
+    distill_confidence: float = option(
+        0.0,
+        "least probability of the teacher's class; 0: all nodes count",
+        details="RLU of GAMLP: nodes outside of the training split count, by that probability. Their sum is divided by "
+        "the number of training nodes. 0.85 is published for ogbn-products.",
+        least=0.0,
+        most=1.0,
+        needs={"distill": Named("FILE")},
+        on_resume="same",
+    )

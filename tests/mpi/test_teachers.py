@@ -18,8 +18,8 @@ WEIGHT, DECAY, SURE = 3.0, 0.6, 0.4
 TEACHER, TEMPERATURE = 0.5, 2.0
 
 
-def oracle_run(graph, parameters, teacher, epochs, lr, warmup):
-    """The losses of two layers of sage."""
+def oracle_run(graph, parameters, teacher, epochs, lr, warmup, reliable):
+    """The losses of two layers of sage. reliable: least probability of the teacher's class, 0: all nodes count."""
     a = oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight)
     x, labels = torch.from_numpy(graph.features).double(), torch.from_numpy(graph.labels)
     train = torch.from_numpy(graph.split == graphs.TRAIN) & (labels >= 0)
@@ -42,8 +42,14 @@ def oracle_run(graph, parameters, teacher, epochs, lr, warmup):
             1, int(sure.sum())
         )
         soft = (teacher / TEMPERATURE).softmax(1)
-        apart = (soft * (soft.log() - (logits / TEMPERATURE).log_softmax(1))).sum()
-        loss = loss + TEACHER * TEMPERATURE**2 * apart / len(labels)
+        apart = (soft * (soft.log() - (logits / TEMPERATURE).log_softmax(1))).sum(1)
+        if reliable:
+            p = teacher.softmax(1).amax(1)
+            counts = ~train & (p >= reliable)
+            assert 0 < int(counts.sum()) < int((~train).sum())
+            loss = loss + TEACHER * TEMPERATURE**2 * (p * apart)[counts].sum() / int(train.sum())
+        else:
+            loss = loss + TEACHER * TEMPERATURE**2 * apart.sum() / len(labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -56,8 +62,10 @@ def oracle_run(graph, parameters, teacher, epochs, lr, warmup):
     return losses
 
 
-@pytest.mark.parametrize("make, warmup", [(graphs.random_undirected, 0), (graphs.random_directed, 2)])
-def test_the_curve_of_a_serial_oracle(comm, session_path, make, warmup):
+@pytest.mark.parametrize(
+    "make, warmup, reliable", [(graphs.random_undirected, 0, 0.0), (graphs.random_directed, 2, 0.5)]
+)
+def test_the_curve_of_a_serial_oracle(comm, session_path, make, warmup, reliable):
     graph, _, path = written(comm, session_path, graphs.with_task(make(weighted=True)), "teachers")
     teacher = np.random.default_rng(3).standard_normal((graph.num_nodes, 3))
     file = session_path / f"teacher-{graph.num_nodes}-{make.__name__}.npy"
@@ -66,11 +74,11 @@ def test_the_curve_of_a_serial_oracle(comm, session_path, make, warmup):
     comm.barrier()
     options = {"model": "sage", "layers": 2, "dropout": 0.0, "precision": "fp64", "lr": 0.02, "hidden": 6}
     options |= {"consistency": WEIGHT, "consistency_decay": DECAY, "consistency_confidence": SURE, "prune": "auto"}
-    options |= {"consistency_warmup": warmup}
+    options |= {"consistency_warmup": warmup, "distill_confidence": reliable}
     options |= {"distill": str(file), "distill_weight": TEACHER, "distill_temperature": TEMPERATURE}
     trainer = build_trainer(comm, configure(path, **options), "one empty", 7)
     initial = {name: tensor.detach().clone() for name, tensor in trainer.model.named_parameters()}
-    expected = oracle_run(graph, initial, torch.from_numpy(teacher), 6, 0.02, warmup)
+    expected = oracle_run(graph, initial, torch.from_numpy(teacher), 6, 0.02, warmup, reliable)
     np.testing.assert_allclose([trainer.step(epoch) for epoch in range(6)], expected, rtol=1e-6)
     with pytest.raises(ConfigError, match="expected floating-point numbers"):
         build_trainer(comm, configure(path, model="sage", distill=str(wrong_file(comm, session_path))), "random")
