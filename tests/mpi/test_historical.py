@@ -332,7 +332,7 @@ def run(comm, path, run_dir, **options):
     config = configure(
         path,
         **{"run_dir": str(run_dir), "partition": "metis", "eval_every": 3, "checkpoint_every": 4, "model": "sage"},
-        **{"hidden": 8, "schedule": "historical", "steps": 4, **options},
+        **{"hidden": 8, "schedule": "historical", "steps": 4, "extra_rows": 0.3, **options},
     )
     assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
     comm.barrier()
@@ -341,7 +341,7 @@ def run(comm, path, run_dir, **options):
 @pytest.mark.ranks(2)
 @pytest.mark.usefixtures("no_pictures")
 def test_a_pause_leaves_no_seam(comm, path, shared_path):
-    """Every rank saves its histories."""
+    """Every rank saves its histories, and ties of extra rows are those of the whole run."""
     run(comm, path, shared_path / "whole", epochs=8)
     run(comm, path, shared_path / "run", epochs=3)
     run(comm, path, shared_path / "run", epochs=8, resume=True)
