@@ -1,7 +1,7 @@
 """One import for all ranks of a node: `HPCGNN_FORK_SERVER=1`.
 
-Of what a process takes after its imports, some 150 MiB are its own: torch registers operators on the heap, and makes
-modules of Python. Here the first rank of a node forks a server, which imports, and forks the ranks. So the pages are
+After its imports a process has some 150 MiB of its own: torch registers operators on the heap, and makes modules of
+Python. Here the first rank of a node forks a server, which imports, and forks the ranks. So the pages are
 shared, and one process of a node opens the files. The processes that the launcher has started stay as proxies
 (`proxy.py`): they pass signals on, and end as their ranks do.
 """
@@ -21,7 +21,7 @@ def enter(load: Callable[[], None], listen: Callable[[], None]) -> None:
     """Return in the rank: in this process, or in a fork of the server's, where HPCGNN_FORK_SERVER=1 asks for one.
 
     Args:
-        load: imports what a rank imports, without starting anything.
+        load: imports the modules of a rank, and starts nothing.
         listen: has the rank note signals.
     """
     plan = fork_plan()

@@ -15,7 +15,7 @@ import struct
 import sys
 import time
 
-# What the server sends first: that the rank runs (with a handle of its process), or why it forks none.
+# The server's first byte: the rank runs (a handle of its process comes along), or is refused for a reason.
 FORKED, REFUSED = b"+", b"-"
 LENGTH, STATUS = struct.Struct("<Q"), struct.Struct("<i")
 PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
@@ -75,7 +75,7 @@ def _connect(name: str) -> socket.socket:
 
 
 def _ask(connection: socket.socket, arguments: list[str]) -> None:
-    """Send what the rank needs. Its own copy of the launcher's channel stays open: some end a rank that closes it."""
+    """Send the request. The proxy's copy of the launcher's channel stays open: some end a rank that closes it."""
     channel = os.environ.get("PMI_FD", "")
     descriptors = [0, 1, 2] + ([int(channel)] if channel.isdigit() else [])
     text = marshal.dumps((dict(os.environ), os.getcwd(), arguments, os.getppid()))

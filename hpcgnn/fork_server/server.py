@@ -1,4 +1,4 @@
-"""The server: one process of a node, which imports what a rank imports, and forks a rank for each proxy."""
+"""The server: one process of a node, which imports the modules of a rank, and forks a rank for each proxy."""
 
 import contextlib
 import ctypes
@@ -36,7 +36,7 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class Request:
-    """What a proxy asks for: a rank with this environment, folder and arguments.
+    """The request of a proxy: a rank with this environment, folder and arguments.
 
     Attributes:
         parent: the proxy's parent process, the launcher.
@@ -53,7 +53,7 @@ class Request:
 
 
 def read_request(connection: socket.socket) -> Request | None:
-    """What a proxy says; None for one that has ended, or is another user's."""
+    """Read the request of a proxy; None if it has ended, or is another user's."""
     pid, user = owner(connection)
     data, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 16)
     while len(data) < LENGTH.size or len(data) < LENGTH.size + LENGTH.unpack_from(data)[0]:
@@ -187,7 +187,7 @@ class ForkServer:
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
 
     def _forget(self) -> None:
-        """In a rank: close what belongs to the server, and to other ranks."""
+        """In a rank: close the files of the server and of other ranks."""
         self._selector.close()
         self._listening.close()
         for handle, connection in self._ranks.items():

@@ -28,8 +28,10 @@ rank = world.rank
 pages = open("/proc/self/smaps_rollup").read()
 private = sum(map(int, re.findall(r"Private_\\\\w+:\\\\s+(\\\\d+)", pages))) / 1024
 forked = os.getpid() != started
-parents = world.allgather(os.getppid())
-said = world.allgather((world.rank, forked, private, sys.argv[1:], len(set(parents)), len(os.sched_getaffinity(0))))
+from hpcgnn.memory.resident import common_bytes
+parents, common = world.allgather(os.getppid()), common_bytes() / 2**20
+facts = forked, private, common, sys.argv[1:], len(set(parents)), len(os.sched_getaffinity(0))
+said = world.allgather((world.rank, *facts))
 print(said, flush=True) if world.rank == 0 else None
 {act}
 MPI.Finalize()
@@ -71,9 +73,9 @@ def test_ranks_share_what_is_imported_hear_signals_and_return_their_code():
     """By themselves each has some 150 MiB of its own; MPI has some 10 once it has begun."""
     result = program(3, "first", "second", act=SIGNALS, TEST_MARK="this one")
     assert result.code == 7, result.err
-    for number, (rank, forked, private, arguments, parents, cores) in enumerate(ranks_of(result)):
-        assert rank == number and forked and arguments == ["first", "second"] and parents == 1 and cores > 0
-        assert private < 60
+    for number, (rank, is_fork, private, common, arguments, parents, cores) in enumerate(ranks_of(result)):
+        assert rank == number and is_fork and arguments == ["first", "second"] and parents == 1 and cores > 0
+        assert private < 60 and common > 100
     assert "heard 3" in result.out
 
 
@@ -95,14 +97,14 @@ def test_a_rank_with_other_variables_imports_by_itself():
     """Libraries read them when they load."""
     result = program(2, before='os.environ["OMP_DYNAMIC"] = "false" if rank else "true"')
     assert result.code == 0, result.err
-    assert sorted(forked for _, forked, *_ in ranks_of(result)) == [False, True]
+    assert sorted(is_fork for _, is_fork, *_ in ranks_of(result)) == [False, True]
     assert result.err.count("no fork server: OMP_DYNAMIC differs between the ranks of this node") == 1
 
 
 def test_bound_threads_need_imports_of_their_own():
     result = program(2, OMP_PROC_BIND="close")
     assert result.code == 0, result.err
-    assert [forked for _, forked, *_ in ranks_of(result)] == [False, False]
+    assert [is_fork for _, is_fork, *_ in ranks_of(result)] == [False, False]
     assert result.err.count("OMP_PROC_BIND is set, so OpenMP would bind all ranks to the cores of the first") == 1
 
 

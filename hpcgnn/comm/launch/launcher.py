@@ -169,8 +169,9 @@ def fork_plan() -> ForkPlan | str | None:
         return f"{bound} is set, so OpenMP would bind all ranks to the cores of the first"
     if ranks is None:
         return "the launcher does not say how many ranks this node has"
-    job = launch().job or _launcher_process()
-    return ForkPlan(f"@hpcgnn {os.getuid()} {job}", ranks) if job else "the launcher's process is not known"
+    here = launch()
+    job = here.job or _launcher_process()
+    return ForkPlan(f"@hpcgnn {os.getuid()} {here.node} {job}", ranks) if job else "the launcher's process is not known"
 
 
 def _launcher_process() -> str:
