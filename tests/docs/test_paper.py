@@ -46,6 +46,15 @@ def test_every_table_has_a_command_or_a_reason(paper, listed):
         assert bool(section.blocks) != ("reason" in of_section), section.name
 
 
+def test_tables_of_other_pages_have_commands_or_a_reason(paper, listed):
+    for page, reasons in listed["pages"].items():
+        found = paper.sections((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"))
+        assert [section.name for section in found if not section.blocks] == list(reasons), page
+    assert "* docs/kernels.md: by commands aarch64, whose-products. Without: layers: rules" in "\n".join(
+        paper.of_other_pages(listed["pages"])
+    )
+
+
 def test_graphs_that_a_section_names_are_made(paper, listed):
     for section in paper.sections(paper.PAGE.read_text(encoding="utf-8")):
         of_section = listed["sections"][section.name]
