@@ -68,6 +68,18 @@ def test_graphs_that_a_section_names_are_made(paper, listed):
         assert f"`{line.removeprefix('python -m partition_tools ')}`" in page
 
 
+def test_a_graph_is_made_before_it_is_read(paper, listed):
+    """In the order of a section's blocks, whose first commands may stand far above the others."""
+    for section in paper.sections(paper.PAGE.read_text(encoding="utf-8")):
+        of_section = listed["sections"][section.name]
+        there = {*of_section.get("graphs", ()), *of_section.get("inputs", ())}
+        for line in "".join(section.blocks).replace("\\\n", " ").splitlines():
+            read = re.search(r"--graph((?: [\w.-]+\.h5)+)", line)
+            assert set(read[1].split() if read else ()) <= there, f"{section.name}: {line}"
+            for name in re.findall(r'(?:-o |save_graph\()"?([\w.$-]+\.h5)', line):
+                there |= {name.replace("$kind", kind) for kind in ("rmat", "planted")}
+
+
 def test_quick_changes_meet_their_commands(paper, listed):
     """A change of nothing is a mistake; of those for all sections each meets some command."""
     found = {section.name: "".join(section.blocks) for section in paper.sections(paper.PAGE.read_text("utf-8"))}

@@ -77,7 +77,7 @@ _REMEDIES = {
 def _refused(path: Path, what: str, remedy: str, why: str = "which is not read here") -> FormatError:
     return FormatError(
         f"{path} is a file of {what}, {why}; convert it in Python and import what that writes: "
-        f"{remedy.replace('FILE', str(path))}"
+        + remedy.replace("'FILE'", repr(str(path)))
     )
 
 
