@@ -5,6 +5,7 @@ import struct
 import tarfile
 
 import dgl_parts
+import graphstorm_parts
 import numpy as np
 import pandas as pd
 import pytest
@@ -58,7 +59,32 @@ def ids_and_numbers(path):
         return kinds, read_ids(file, np.arange(len(order))), number
 
 
-def test_id_maps_of_graphstorm(folder, tmp_path):
+def test_a_folder_of_graphstorm_itself(tmp_path):
+    """Ids, names, edges and splits as they are: nothing is said of it. A part has one author, whose feature is one."""
+    with tarfile.open(graphstorm_parts.ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    import_graph(tmp_path / "acm", tmp_path / "g.h5")
+    kinds, ids, numbers = ids_and_numbers(tmp_path / "g.h5")
+    assert ids.tolist() == [graphstorm_parts.word(kind, number) for kind, number in zip(kinds, numbers)]
+    with GraphFile(tmp_path / "g.h5") as file:
+        order = file.read("nodes/original_id")
+        papers = kinds[order] == "paper"
+        np.testing.assert_array_equal(file.read("nodes/labels"), np.where(papers, numbers[order] % 3, -1))
+        parts = [read_tensors(tmp_path / "acm" / f"part{part}" / "node_feat.dgl") for part in range(2)]
+        masks = [np.concatenate([each[f"paper/{name}_mask"] for each in parts]) for name in ("train", "val", "test")]
+        split = np.zeros(len(order), np.int64)
+        split[kinds == "paper"] = np.stack(masks, 1) @ [1, 2, 3]
+        np.testing.assert_array_equal(file.read("nodes/split"), split[order])
+        assert np.bincount(split).tolist() == [1 + graphstorm_parts.AUTHORS, 7, 3, 3]
+        src, indptr, kind = (file.read(name) for name in ("topology/indices", "topology/indptr", "edges/type"))
+        dst = np.repeat(np.arange(len(order)), np.diff(indptr))
+        for place, name in enumerate(file.meta.type_names["edges"]):
+            found = numbers[order][np.stack([src, dst])[:, kind == place]]
+            expected = np.stack(graphstorm_parts.ends(name.split("___")[1]))
+            np.testing.assert_array_equal(found[:, np.lexsort(found)], expected[:, np.lexsort(expected)])
+
+
+def test_id_maps_in_other_columns_and_places(folder, tmp_path):
     write_mapping(folder)
     for kind, columns in (("paper", ("orig", "new")), ("author", ("node_str_id", "node_int_id"))):
         write_raw(folder, kind, [f"{kind[0]}{7 * number}" for number in range(COUNTS[kind])], columns)

@@ -140,7 +140,16 @@ def _joined_rows(parts: list[Mapping[str, np.ndarray]], kind: str) -> dict[str, 
     names = list(parts[0])
     if other := next((number for number, each in enumerate(parts) if set(each) != set(names)), None):
         raise FormatError(f"part {other} has {sorted(parts[other])} of {kind}, and part 0 has {sorted(names)}")
-    return {name: np.concatenate([each[name] for each in parts]) for name in names}
+    joined_rows = {}
+    for name in names:
+        rows = [each[name] for each in parts]
+        if len({one.ndim for one in rows}) > 1:  # DGL writes one column of one node as a single number
+            rows = [one.reshape(len(one), -1) for one in rows]
+        if other := next((number for number, one in enumerate(rows) if one.shape[1:] != rows[0].shape[1:]), None):
+            got, expected = (list(rows[number].shape[1:]) for number in (other, 0))
+            raise FormatError(f"part {other}: rows of {kind}/{name} have shape {got}, and those of part 0 {expected}")
+        joined_rows[name] = np.concatenate(rows)
+    return joined_rows
 
 
 def _once(rows: Mapping[str, Any], ignored: Collection[str]) -> dict[str, Any]:
