@@ -5,12 +5,12 @@ It is the fork server of the program (`hpcgnn/fork_server`), for many jobs in pl
 besides `hpcgnn`. To the launcher and to the rest of the job its proxies are the ranks.
 """
 
+import atexit
 import ctypes
 import os
 import runpy
 import signal
 import sys
-import traceback
 
 import matplotlib.pyplot  # noqa: F401
 from inject import main as run_with_fault
@@ -21,9 +21,13 @@ from hpcgnn.fork_server.server import ForkServer, become_rank, listen
 
 
 def run(arguments):
-    """What the proxy was started with: `-m hpcgnn …` or `-c PROGRAM …`, read as Python reads them, or a fault and its
-    job.
+    """What the proxy was started with: `-m hpcgnn …`, `-c PROGRAM …` or `SCRIPT.py …`, read as Python reads them, or a
+    fault and its job.
     """
+    if arguments[0].endswith(".py"):
+        sys.path[0], sys.argv = os.path.dirname(arguments[0]), arguments
+        runpy.run_path(arguments[0], run_name="__main__")
+        return 0
     if arguments[0] not in ("-m", "-c"):
         return run_with_fault(arguments)
     sys.path[0], sys.argv = os.getcwd(), [arguments[0], *arguments[2:]]
@@ -35,18 +39,27 @@ def run(arguments):
     return 0
 
 
+def code_of(leaving):
+    """What a SystemExit returns."""
+    return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+
+
 def live(request, server):
-    """Be the rank; never returns."""
+    """Be the rank, and end it as Python does, without taking its modules apart; never returns."""
     code = 1
     try:
         become_rank(request, server)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
         code = run(request.arguments) or 0
-    except SystemExit as error:
-        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except SystemExit as leaving:
+        code = code_of(leaving)
     except BaseException:
-        traceback.print_exc()
+        try:
+            sys.excepthook(*sys.exc_info())
+        except SystemExit as leaving:
+            code = code_of(leaving)
     finally:
+        atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
         # Not _exit: MPICH takes its leave of the launcher in a handler of the C library's.
@@ -56,6 +69,7 @@ def live(request, server):
 def serve(path):
     """Fork a rank for every proxy that asks, until standard input is closed."""
     hpcgnn.__main__.load_all()
+    atexit._clear()  # a rank has no part in the end of this process
     server = os.getpid()
     live(ForkServer(listen(path), None, until=sys.stdin).serve(), server)
 
