@@ -92,7 +92,6 @@ def row_pointer(indptr: torch.Tensor) -> int:
     return indptr.numel() - 1
 
 
-def written(tensor: torch.Tensor) -> None:
-    """Marks `tensor` as written for autograd, so that a stale saved tensor is an error, not a wrong gradient."""
-    if not tensor.is_inference():
-        torch.autograd.graph.increment_version(tensor)
+def written(*tensors: torch.Tensor | None) -> None:
+    """Marks tensors as written for autograd, so that a stale saved tensor is an error, not a wrong gradient."""
+    torch.autograd.graph.increment_version([each for each in tensors if each is not None and not each.is_inference()])
