@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import torch
 
+
 class FlatGradients:
     """Makes every parameter's `.grad` a view into one vector `flat` (total,), of the parameters' common dtype."""
 
