@@ -5,11 +5,12 @@ and the waiting policy of OpenMP are set: its libraries bind the main thread, an
 """
 
 import argparse
+import contextlib
 import os
 import sys
 from typing import NoReturn
 
-from hpcgnn import __version__, bytecode
+from hpcgnn import __version__, bytecode, fork_server
 from hpcgnn.cli.arguments import (
     RANK_OPTIONS,
     about_unknown,
@@ -130,7 +131,7 @@ def process_doctor(arguments: argparse.Namespace, choices: Choices) -> int:
 def main(argv: list[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     prepare_streams()
-    listen_to_signals()
+    fork_server.enter(load_all, listen_to_signals) if argv is None else listen_to_signals()
     set_process_policies()
     files_only = (sys.argv[1:] if argv is None else argv)[:1] in [[name] for name in FILES_ONLY]
     try:
@@ -164,6 +165,18 @@ def load(argv: list[str] | None) -> Choices:
         return registry_choices()
     except SystemExit as error:  # or this rank would leave, and the others wait for it
         raise RuntimeError(f"what is imported asked to exit with code {error.code}") from error
+
+
+def load_all() -> None:
+    """Import what a rank that trains imports, and start nothing."""
+    set_process_policies()
+    load([])
+    import hpcgnn.app.train
+    from hpcgnn.comm.launch.start_mpi import load_mpi
+
+    with contextlib.suppress(ImportError, RuntimeError):  # ranks without MPI do not need it, and others say so
+        load_mpi()
+        import hpcgnn.comm.transports.mpi  # noqa: F401
 
 
 def _is_first_rank() -> bool:

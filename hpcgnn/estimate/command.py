@@ -26,7 +26,7 @@ from hpcgnn.estimate.seconds import seconds
 from hpcgnn.estimate.trial.offloading import within, within_table
 from hpcgnn.graphfile.storage import GraphFile, replacing
 from hpcgnn.listing import in_turn
-from hpcgnn.memory.resident import file_bytes, resident_bytes
+from hpcgnn.memory.resident import common_bytes, resident_bytes
 from hpcgnn.options.memory_size import said_memory
 from hpcgnn.output_files import check_outputs
 from hpcgnn.plan.run_plan import check_memory
@@ -127,7 +127,7 @@ def place_of(machine: Machine | None, ranks_per_node: int | None = None) -> Plac
         ranks_per_node: the number if it is known without a machine.
     """
     if machine is None:
-        return Place(resident_bytes() + _MPI, file_bytes(), ranks_per_node, None)
+        return Place(resident_bytes() + _MPI, common_bytes(), ranks_per_node, None)
     return Place(machine.libraries, machine.shared, machine.ranks, machine.memory)
 
 

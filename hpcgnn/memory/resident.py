@@ -27,9 +27,17 @@ def resident_bytes() -> int:
     return status("VmRSS:")
 
 
-def file_bytes() -> int:
-    """Return the resident bytes of files: program code, shared by all processes of a node."""
-    return status("RssFile:")
+def common_bytes() -> int:
+    """Return the resident bytes that all ranks of a node share.
+
+    That is program code, and in a rank that a fork server has made all that was imported before.
+    """
+    forked = 0
+    with contextlib.suppress(OSError), open("/proc/self/smaps_rollup") as file:
+        forked = sum(
+            int(line.split()[1]) * 1024 for line in file if line.startswith(("Shared_Clean:", "Shared_Dirty:"))
+        )
+    return max(status("RssFile:"), forked - shared_bytes())
 
 
 def shared_bytes() -> int:

@@ -9,7 +9,7 @@ from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.engine.hooks import Plugin
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.memory.resident import file_bytes, resident_bytes, shared_bytes
+from hpcgnn.memory.resident import common_bytes, resident_bytes, shared_bytes
 from hpcgnn.plugins.account import make_account
 from hpcgnn.plugins.live_tensors import LiveTensors
 from hpcgnn.plugins.memory_profile import MemoryProfile, PeakMemory, trim_heap
@@ -27,7 +27,7 @@ class MemoryUse(Plugin):
     def __init__(self, config: Config, session: Session, buffers: HaloBuffers) -> None:
         trim_heap()
         self._peak, self._session = PeakMemory(), session
-        self._libraries, self._shared, self._code = resident_bytes(), shared_bytes(), file_bytes()
+        self._libraries, self._shared, self._code = resident_bytes(), shared_bytes(), common_bytes()
         self._baseline, self._facts = 0, dict[str, Any]()
         self._profile = None
         if config.run.profile_memory:

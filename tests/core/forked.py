@@ -7,13 +7,10 @@ rank imports (`tests/faults/nursery.py`). Not for what is decided while that is 
 import atexit
 import contextlib
 import functools
-import sys
 
 from faults import harness
 
 from . import launching
-
-STUB = (sys.executable, "-ISs", harness.HERE / "stub.py")
 
 
 @functools.cache
@@ -26,7 +23,7 @@ def server():
 
 def start(ranks, *arguments, **options):
     """`launching.start`; arguments: `-m hpcgnn …` or `-c PROGRAM …`."""
-    return launching.start(ranks, *arguments, python=STUB, FAULT_NURSERY=server(), **options)
+    return launching.start(ranks, *arguments, python=harness.proxy(server()), **options)
 
 
 def train(ranks, *options, **environment):

@@ -17,7 +17,7 @@ TOOL_FILES = sorted(TOOLS.rglob("*.py"))
 FLOORS = [
     ["bytecode", "cores", "declaring", "errors", "listing", "memory", "offering", "traits"],
     ["comm", "kernels", "options", "output_files", "records", "terminal"],
-    ["effects", "exchange", "graphfile", "report", "suggestions"],
+    ["effects", "exchange", "fork_server", "graphfile", "report", "suggestions"],
     ["config", "placement"],
     ["graph", "outputs"],
     ["ops"],
@@ -76,6 +76,7 @@ MAY_IMPORT = {
         "comm/launch/start_oneccl.py",
         "cores/__init__.py",
         "cores/domains.py",
+        "fork_server/server.py",
     },
 }
 # Imported by functions of start_mpi.py when MPI is wanted, and by no other file at its top.
@@ -89,10 +90,13 @@ AT_THE_TOP = {
 # What importing the package loads.
 OF_THE_PACKAGE = {"typing", "hpcgnn.offering"}
 # The doctor only asks for versions; launcher.py must decide how MPI starts before it is imported.
-# oneCCL takes its settings from there.
+# oneCCL takes its settings from there; a fork server hands the whole of it on.
 MAY_READ_ENVIRONMENT = {
     "comm/launch/launcher.py",
     "comm/transports/oneccl_library.py",
+    "fork_server/__init__.py",
+    "fork_server/proxy.py",
+    "fork_server/server.py",
     "kernels/library.py",
     "__main__.py",
     "engine/rundir.py",

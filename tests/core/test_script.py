@@ -9,7 +9,9 @@ from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
 
-from .launching import ROOT, start, train
+from . import launching
+from .forked import start, train
+from .launching import ROOT
 
 PAGE = ROOT / "docs" / "python.md"
 
@@ -43,7 +45,7 @@ def trained(folder):
 @pytest.mark.parametrize("ranks", [0, 2])
 def test_the_script_of_the_page_learns_what_hpcgnn_train_learns(folder, tmp_path, trained, ranks):
     (tmp_path / "script.py").write_text(blocks("python")[0])
-    done = start(ranks, tmp_path / "script.py", cwd=folder)
+    done = launching.start(ranks, tmp_path / "script.py", cwd=folder)
     assert done.code == 0, done.err
     lines = re.findall(r"^(\d+) loss (\S+) val (\S+)$", done.out, re.MULTILINE)
     assert [int(epoch) for epoch, _, _ in lines] == list(range(1, 21))
@@ -102,6 +104,6 @@ def test_two_graphs_in_one_script(folder):
     body = """
 other = hpcgnn.load("graph.h5", self_loops="add", precision="fp64")
 a, b = graph.aggregate(graph.features, "sum"), other.aggregate(other.features, "sum")
-torch.testing.assert_close(a.double() + graph.features.double(), b, atol=1e-4, rtol=0)
+assert torch.allclose(a.double() + graph.features.double(), b, atol=1e-4, rtol=0)
 """
     assert ended(folder, body).code == 0

@@ -79,6 +79,11 @@ def nursery():
             server.wait(LIMIT_SECONDS)
 
 
+def proxy(server):
+    """The beginning of a command whose ranks a server of `nursery` forks: what follows is told to it."""
+    return (sys.executable, "-ISs", ROOT / "hpcgnn" / "fork_server" / "proxy.py", server, "0")
+
+
 def start(injection, graph, run_dir, server, *options, limit=LIMIT_SECONDS, stop_seconds=3, per_node=None):
     """Run `hpcgnn train` with the fault, resuming what the run directory has. server: of `nursery()`. per_node: ranks
     of a node, for --intra-node shared (None: all are on one).
@@ -88,14 +93,11 @@ def start(injection, graph, run_dir, server, *options, limit=LIMIT_SECONDS, stop
         str(LAUNCHER if LAUNCHER.exists() else "mpiexec"),
         "-n",
         injection.ranks,
-        sys.executable,
-        "-ISs",
-        HERE / "stub.py",
+        *proxy(server),
     ]
     command += [injection.stage, injection.fault, injection.rank, injection.times, "--", "train", "--graph", graph]
     command += ["--run-dir", run_dir, "--resume", "--watchdog", WATCHDOG, *TRAINING, *options]
     environment = clean_environment() | {
-        "FAULT_NURSERY": str(server),
         "FAULT_MARK": mark.name,
         "FAULT_STOP_SECONDS": str(stop_seconds),
     }

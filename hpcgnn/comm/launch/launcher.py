@@ -6,6 +6,7 @@ The only reader of the variables of launchers (SLURM_*, OMPI_*, PMI_*, torchrun'
 import os
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 
 # The variable that selects MPICH's network module.
@@ -22,6 +23,9 @@ _LARGE_PAGES, MANY_THREADS = "THP_MEM_ALLOC_ENABLE", 8
 _WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 # A core that is spared of fewer would cost more than helper threads take.
 FEWEST_TO_SPARE = 4
+# Variables by which OpenMP binds threads when it loads.
+_BINDING_VARIABLES = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
+FORK_SERVER = "HPCGNN_FORK_SERVER"
 # torchrun's names are so common that they count only together with this one.
 _TORCHRUN = "TORCHELASTIC_RUN_ID"
 
@@ -136,6 +140,52 @@ def launched_rank() -> int:
     """The rank that the launcher gave this process, before MPI is started; 0 if there was no launcher."""
     names = (*(["RANK"] if _TORCHRUN in os.environ else []), *_RANK_VARIABLES)
     return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), 0)
+
+
+@dataclass(frozen=True)
+class ForkPlan:
+    """How the ranks of a node are forked.
+
+    Attributes:
+        socket: name of the server's socket: the same for all ranks of this node and job, and for no others.
+        ranks: their number.
+    """
+
+    socket: str
+    ranks: int
+
+
+def fork_plan() -> ForkPlan | str | None:
+    """How the ranks of this node are forked from one process; None if they are not, or why they cannot be.
+
+    HPCGNN_FORK_SERVER=1 asks for it.
+    """
+    ranks = local_ranks()
+    if _word(FORK_SERVER) != "1" or ranks == 1:
+        return None
+    if not hasattr(os, "pidfd_open"):
+        return "this system has no handles of processes (pidfd, Linux 5.3)"
+    if bound := next((name for name in _BINDING_VARIABLES if name in os.environ), None):
+        return f"{bound} is set, so OpenMP would bind all ranks to the cores of the first"
+    if ranks is None:
+        return "the launcher does not say how many ranks this node has"
+    here = launch()
+    job = here.job or _launcher_process()
+    return ForkPlan(f"@hpcgnn {os.getuid()} {here.node} {job}", ranks) if job else "the launcher's process is not known"
+
+
+def _launcher_process() -> str:
+    """The number of the process of Hydra that has started the ranks of this node; empty if there is none."""
+    pid = os.getppid()
+    while pid > 1:
+        try:
+            name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
+        except OSError:
+            break
+        if name.startswith("hydra"):
+            return str(pid)
+        pid = int(rest.split()[1])
+    return ""
 
 
 def job_end_time() -> int | None:

@@ -29,7 +29,7 @@ from hpcgnn.estimate.machine.thread_curve import thread_curves
 from hpcgnn.estimate.trial.operations import EDGE_KERNELS, PAGES, Operation
 from hpcgnn.estimate.trial.scaled_rank import Direction, Size
 from hpcgnn.estimate.trial.trial import CODE, Experiment, Prepared, looking, pages_of_process
-from hpcgnn.memory.resident import file_bytes, resident_bytes
+from hpcgnn.memory.resident import common_bytes, resident_bytes
 from hpcgnn.ops.row_tiles import TILE_ROWS, tiles_of
 from hpcgnn.plan.rules import Selection
 from hpcgnn.plan.run_plan import plan
@@ -75,7 +75,7 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
     torch.set_num_threads(1)
     first = reference(choices)  # which makes a step on a toy graph, as a job does before it loads its own
     trim_heap()
-    libraries, shared = resident_bytes(), file_bytes()
+    libraries, shared = resident_bytes(), common_bytes()
     experiments = [first, *(_experiment(options, choices) for options in MODELS[1:])]
     experiments += [_experiment(options, choices, FEW_CLASSES, sparse) for options, sparse in FEW]
     page = _page(comm)

@@ -1,0 +1,127 @@
+"""The process that a launcher starts as a rank, where the rank itself is forked by `server.py`.
+
+    python -ISs proxy.py SOCKET SKIP COMMAND…
+
+It hands its files, environment, folder and COMMAND (without the first SKIP words) to the server, passes signals on to
+the rank, and ends as the rank does: with the same code or by the same signal. Where there is no server, or the server
+refuses, it becomes COMMAND. A rank pays for it with some MiB, so it imports little.
+"""
+
+import marshal
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+
+# The server's first byte: the rank runs (a handle of its process comes along), or is refused for a reason.
+FORKED, REFUSED = b"+", b"-"
+LENGTH, STATUS = struct.Struct("<Q"), struct.Struct("<i")
+PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+# The first rank of a node may start later than the others.
+_SECONDS_TO_LISTEN = 60.0
+
+
+def address(name: str) -> str:
+    """The socket's address: `@NAME` is one without a file."""
+    return "\0" + name[1:] if name.startswith("@") else name
+
+
+def owner(connection: socket.socket) -> tuple[int, int]:
+    """(process, user) at the other end."""
+    pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return pid, uid
+
+
+class _Rank:
+    """The rank's process, once it is known; signals that come before wait for it."""
+
+    def __init__(self) -> None:
+        self._handle: int | None = None
+        self._waiting: list[int] = []
+
+    def signal(self, number: int, frame: object) -> None:
+        if self._handle is None:
+            self._waiting.append(number)
+            return
+        try:
+            signal.pidfd_send_signal(self._handle, number)
+        except ProcessLookupError:  # it has just ended
+            pass
+
+    def has(self, handle: int) -> None:
+        self._handle = handle
+        for number in self._waiting:
+            self.signal(number, None)
+
+
+def _connect(name: str) -> socket.socket:
+    """Raises OSError where no server of this user listens."""
+    end = time.monotonic() + _SECONDS_TO_LISTEN
+    while True:
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(address(name))
+            break
+        except (ConnectionRefusedError, FileNotFoundError):
+            connection.close()
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.02)
+    if owner(connection)[1] != os.getuid():
+        raise PermissionError("the server is another user's")
+    return connection
+
+
+def _ask(connection: socket.socket, arguments: list[str]) -> None:
+    """Send the request. The proxy's copy of the launcher's channel stays open: some end a rank that closes it."""
+    channel = os.environ.get("PMI_FD", "")
+    descriptors = [0, 1, 2] + ([int(channel)] if channel.isdigit() else [])
+    text = marshal.dumps((dict(os.environ), os.getcwd(), arguments, os.getppid()))
+    text = LENGTH.pack(len(text)) + text
+    connection.sendall(text[socket.send_fds(connection, [text], descriptors) :])
+
+
+def _end_like(status: int) -> None:
+    if os.WIFSIGNALED(status):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the rank has left one
+        number = os.WTERMSIG(status)
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(os.waitstatus_to_exitcode(status))
+
+
+def main(name: str, skip: str, *command: str) -> None:
+    rank, mask = _Rank(), signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
+    for number in PASSED_ON:
+        signal.signal(number, rank.signal)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask.difference(PASSED_ON))
+    reason = "it ended before the rank was forked"
+    try:
+        connection = _connect(name)
+        _ask(connection, list(command[int(skip) :]))
+        first, handles, _, _ = socket.recv_fds(connection, 4096, 1)
+    except OSError as error:
+        first, reason = b"", str(error)
+    if first[:1] == FORKED:
+        rank.has(handles[0])
+        status = connection.recv(STATUS.size, socket.MSG_WAITALL)
+        # A server that is killed takes its ranks with it.
+        _end_like(STATUS.unpack(status)[0] if len(status) == STATUS.size else signal.SIGKILL)
+    reason = first[1:].decode() or reason
+    os.write(2, f"hpcgnn: warning: no fork server: {reason}; this rank imports its modules itself\n".encode())
+    os.environ["HPCGNN_FORK_SERVER"] = "0"
+    waiting = [number for number in PASSED_ON if number in rank._waiting]
+    for number in PASSED_ON:
+        signal.signal(number, signal.SIG_DFL)
+    for number in waiting:
+        os.kill(os.getpid(), number)
+    os.execv(command[0], command)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,218 @@
+"""The server: one process of a node, which imports the modules of a rank, and forks a rank for each proxy."""
+
+import contextlib
+import ctypes
+import gc
+import marshal
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from typing import TextIO
+
+from hpcgnn import cores
+from hpcgnn.fork_server.proxy import FORKED, LENGTH, PASSED_ON, REFUSED, STATUS, address, owner
+
+# Libraries read variables with these beginnings when they load, so that all ranks must have the same.
+_READ_AT_IMPORT = (
+    "OMP_",
+    "GOMP_",
+    "KMP_",
+    "MKL_",
+    "OPENBLAS_",
+    "MALLOC_",
+    "GLIBC_",
+    "LD_",
+    "PYTHON",
+    "MPI4PY_",
+    "THP_",
+)
+_SECONDS_TO_COME = 60.0
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Request:
+    """The request of a proxy: a rank with this environment, folder and arguments.
+
+    Attributes:
+        parent: the proxy's parent process, the launcher.
+        affinity: cores of the proxy.
+        descriptors: standard input, output and error, and the launcher's channel if there is one.
+    """
+
+    environment: dict[str, str]
+    folder: str
+    arguments: list[str]
+    parent: int
+    affinity: frozenset[int]
+    descriptors: list[int]
+
+
+def read_request(connection: socket.socket) -> Request | None:
+    """Read the request of a proxy; None if it has ended, or is another user's."""
+    pid, user = owner(connection)
+    data, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 16)
+    while len(data) < LENGTH.size or len(data) < LENGTH.size + LENGTH.unpack_from(data)[0]:
+        more = connection.recv(1 << 20)
+        if not more:
+            break
+        data += more
+    else:
+        if user == os.getuid():
+            with contextlib.suppress(ProcessLookupError):
+                environment, folder, arguments, parent = marshal.loads(data[LENGTH.size :])
+                affinity = frozenset(os.sched_getaffinity(pid))
+                return Request(environment, folder, arguments, parent, affinity, descriptors)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return None
+
+
+def difference(theirs: dict[str, str], ours: dict[str, str] | None) -> str | None:
+    """The first variable that libraries read when they load and that differs, or None."""
+    if ours is None:
+        return None
+    names = sorted(name for name in theirs.keys() | ours.keys() if name.startswith(_READ_AT_IMPORT))
+    return next((name for name in names if theirs.get(name) != ours.get(name)), None)
+
+
+def listen(name: str) -> socket.socket:
+    """The socket of a server. Raises OSError where another process has it."""
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(address(name))
+    listening.listen(1024)
+    return listening
+
+
+class ForkServer:
+    """Forks ranks.
+
+    Args:
+        listening: of `listen`.
+        environment: variables with which modules were imported; a proxy with others of _READ_AT_IMPORT is refused.
+            None: any will do.
+        expected: number of proxies, after whose end the server ends; None: it serves until `until` is closed.
+        until: a pipe.
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        environment: dict[str, str] | None,
+        expected: int | None = None,
+        until: TextIO | None = None,
+    ) -> None:
+        self._listening, self._environment = listening, environment
+        self._expected, self._until = expected, until
+        self._came = 0
+        self._last = time.monotonic() + _SECONDS_TO_COME
+        # A rank's handle of its process, and the connection to its proxy.
+        self._ranks: dict[int, socket.socket] = {}
+        self._pids: dict[int, int] = {}
+        self._selector = selectors.DefaultSelector()
+
+    def serve(self) -> Request:
+        """Return in each rank, with the request of its proxy. In the server it does not return."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # which are for the ranks
+        self._selector.register(self._listening, selectors.EVENT_READ)
+        if self._until is not None:
+            self._selector.register(self._until, selectors.EVENT_READ)
+        gc.collect()
+        gc.freeze()  # or each rank copies all pages at its first collection
+        while not self._done():
+            for key, _ in self._selector.select(None if self._expected is None else 1.0):
+                if key.fileobj is self._listening:
+                    if (request := self._fork()) is not None:
+                        return request
+                elif key.fileobj is self._until:
+                    self._kill()
+                    os._exit(0)
+                elif isinstance(key.fileobj, int):
+                    self._tell_end(key.fileobj)
+                elif key.data in self._ranks:  # its proxy was killed, and so is the rank
+                    self._selector.unregister(key.fileobj)
+                    signal.pidfd_send_signal(key.data, signal.SIGKILL)
+        os._exit(0)
+
+    def _done(self) -> bool:
+        if self._expected is None or self._ranks:
+            return False
+        return self._came >= self._expected or time.monotonic() > self._last
+
+    def _fork(self) -> Request | None:
+        """Fork a rank for the next proxy. Returns its request in the rank, and None in the server."""
+        connection, _ = self._listening.accept()
+        self._came += 1
+        request = read_request(connection)
+        if request is None:
+            connection.close()
+            return None
+        if differs := difference(request.environment, self._environment):
+            connection.sendall(REFUSED + f"{differs} differs between the ranks of this node".encode())
+            connection.close()
+        elif pid := os.fork():
+            handle = os.pidfd_open(pid)
+            self._ranks[handle], self._pids[handle] = connection, pid
+            self._selector.register(handle, selectors.EVENT_READ)
+            self._selector.register(connection, selectors.EVENT_READ, handle)
+            with contextlib.suppress(OSError):  # a proxy that has ended: its connection shows it
+                socket.send_fds(connection, [FORKED], [handle])
+        else:
+            connection.close()
+            self._forget()
+            return request
+        for descriptor in request.descriptors:
+            os.close(descriptor)
+        return None
+
+    def _tell_end(self, handle: int) -> None:
+        """Reap a rank, and send its status to the proxy."""
+        connection = self._ranks.pop(handle)
+        _, status = os.waitpid(self._pids.pop(handle), 0)
+        self._selector.unregister(handle)
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(connection)
+        with contextlib.suppress(OSError):
+            connection.sendall(STATUS.pack(status))
+        connection.close()
+        os.close(handle)
+
+    def _kill(self) -> None:
+        for handle in self._ranks:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+
+    def _forget(self) -> None:
+        """In a rank: close the files of the server and of other ranks."""
+        self._selector.close()
+        self._listening.close()
+        for handle, connection in self._ranks.items():
+            os.close(handle)
+            connection.close()
+
+
+def become_rank(request: Request, server: int) -> None:
+    """Take over files, environment, folder, cores and arguments of a request. server: the process that forked this one.
+
+    Signals stay blocked until the rank listens to them.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != server:  # it ended before that
+        os._exit(1)
+    os.setpgid(0, 0)  # signals come by the proxy, once
+    for number, descriptor in enumerate(request.descriptors[:3]):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(request.environment)
+    if len(request.descriptors) > 3:
+        os.environ["PMI_FD"] = str(request.descriptors[3])
+    os.chdir(request.folder)
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, request.affinity)
+    cores.begin(request.parent)
+    sys.argv[1:] = request.arguments
