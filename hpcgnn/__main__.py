@@ -28,7 +28,7 @@ from hpcgnn.config import Choices, read_toml
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.report import command as report_command
-from hpcgnn.terminal import prepare_streams, tell
+from hpcgnn.terminal import check_directory, prepare_streams, tell
 
 # Commands that read files only and must run where neither torch nor MPI is installed.
 FILES_ONLY = ("report",)
@@ -135,6 +135,7 @@ def main(argv: list[str] | None = None) -> int:
     set_process_policies()
     files_only = (sys.argv[1:] if argv is None else argv)[:1] in [[name] for name in FILES_ONLY]
     try:
+        check_directory()
         choices = None if files_only else load(argv)
         arguments, unknown = build_parser(choices).parse_known_args(argv)
         if unknown:

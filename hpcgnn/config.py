@@ -83,6 +83,8 @@ def _checked(declared: Field[Any], value: Any, choices: Choices, origin: str) ->
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[kind]
         raise ConfigError(f"{flag}: expected {wanted}, got {value!r} ({origin})")
+    if isinstance(value, str) and not value.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise ConfigError(f"{flag}: {value} is no text in UTF-8, which records of a run are; give it another name")
     allowed = choices[rules["choices"]] if isinstance(rules["choices"], str) else rules["choices"]
     if allowed is not None and value not in allowed:
         raise ConfigError(f"{flag}: expected one of {', '.join(allowed)}, got {value!r} ({origin})")
@@ -147,11 +149,12 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     valid one.
     """
     try:
-        with open(path, "rb") as file:
-            document = tomllib.load(file)
+        document = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))  # editors of Windows mark UTF-8
     except OSError as error:
         raise ConfigError(f"cannot read the configuration {path}: {error.strerror}; expected a TOML file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is no text in UTF-8: {error}; convert it: iconv -f utf-16 -t utf-8") from error
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
     values = {}
     for section, entries in document.items():

@@ -52,6 +52,14 @@ def prepare_streams() -> None:
                 stream.reconfigure(errors=ERRORS)
 
 
+def check_directory() -> None:
+    """ConfigError where the current directory was removed: libraries end the process for it, or fail anywhere."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise ConfigError(f"the current directory is gone ({error.strerror}); change to another: cd ~") from error
+
+
 def tell(text: str, stream: TextIO | None = None, needed: bool = False) -> None:
     """Print a text, now, on standard output or another stream. Where that cannot be, go on without it.
 

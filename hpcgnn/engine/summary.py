@@ -52,6 +52,8 @@ CONTENTS = {
     "scratch_written": "nothing leaves the node: what a step keeps, written to the scratch file",
     "scratch_read": "nothing leaves the node: what a step keeps, read from the scratch file",
 }
+# Of so many ranks the libraries take more than 1 GiB, most of which a fork server would save.
+MANY_RANKS = 8
 PACKAGES = ("torch", "numpy", "h5py", "mpi4py", "pymetis")
 
 
@@ -258,6 +260,12 @@ def _without_harm(what: str) -> Iterator[None]:
         log.warning("no %s: %s: %s", what, type(error).__name__, " ".join(str(error).split()))
 
 
+def _worth_forking(summary: dict[str, Any]) -> bool:
+    """Whether many ranks have most of their libraries to themselves."""
+    libraries, code = summary["libraries_rss_bytes"], summary["libraries_code_bytes"]
+    return bool(summary["ranks"] >= MANY_RANKS and 2 * code["mean"] < libraries["mean"])
+
+
 def _result_table(summary: dict[str, Any]) -> str:
     """The result for people."""
     mib = 2**20
@@ -298,7 +306,7 @@ def _result_table(summary: dict[str, Any]) -> str:
         (
             "  libraries in it, per rank",
             f"{libraries['mean'] / mib:.0f} MiB; {code['mean'] / mib:.0f} MiB of them are shared by the ranks of a "
-            "node",
+            f"node{' (more with HPCGNN_FORK_SERVER=1)' if _worth_forking(summary) else ''}",
         ),
         (
             "halo",

@@ -19,7 +19,7 @@ def write_attributes(place: Any, **attributes: Any) -> None:
     """Set texts, numbers or lists of numbers on an open file, group or dataset."""
     for name, value in attributes.items():
         if isinstance(value, str):
-            encoded = value.encode()
+            encoded = value.encode(errors="replace")  # of a file's name that is no text
             value = np.array(encoded, dtype=h5py.string_dtype("utf-8", max(1, len(encoded))))
         place.attrs[name] = value
 

@@ -29,7 +29,7 @@ from typing import Any, cast
 import torch
 
 from hpcgnn.cores import openmp_runtimes
-from hpcgnn.errors import HpcgnnError
+from hpcgnn.errors import ConfigError, HpcgnnError
 
 from . import reference
 from .functions import Kernels
@@ -98,12 +98,12 @@ def choose(file: Path | None = None, check_sources: bool = True) -> Loaded:
         check_sources: whether to compare its hash with the sources; another rank of the node may have done that.
 
     Raises:
-        ValueError: an environment variable has a wrong value.
+        ConfigError: an environment variable has a wrong value.
         LibraryError: HPCGNN_KERNELS=native without a library, or a library of other sources.
     """
     wanted = os.environ.get("HPCGNN_KERNELS", "auto")
     if wanted not in ("auto", "native", "reference"):
-        raise ValueError(f"HPCGNN_KERNELS must be auto, native or reference, not {wanted!r}")
+        raise ConfigError(f"HPCGNN_KERNELS must be auto, native or reference, not {wanted!r}")
     if wanted == "reference":
         return Loaded(reference, reason="HPCGNN_KERNELS=reference")
     path = FILE if file is None else file
@@ -215,5 +215,5 @@ def _vector_path(library: ctypes.CDLL) -> str:
     if forced is None:
         return supported[-1]
     if forced not in supported:
-        raise ValueError(f"HPCGNN_VECTOR must be one of {', '.join(supported)} on this processor, not {forced!r}")
+        raise ConfigError(f"HPCGNN_VECTOR must be one of {', '.join(supported)} on this processor, not {forced!r}")
     return forced

@@ -181,7 +181,18 @@ def make(section, listed, graphs, options):
     return row
 
 
-def summary(rows, listed, options):
+def of_other_pages(others):
+    """A line for each page: its sections that their own commands make again, and the others with the reason."""
+    lines = []
+    for page, reasons in others.items():
+        path = PAGE.with_name(f"{page}.md")
+        made = [section.name for section in sections(path.read_text(encoding="utf-8")) if section.name not in reasons]
+        without = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        lines.append(f"* docs/{path.name}: by commands {', '.join(made)}. Without: {without}.")
+    return lines
+
+
+def summary(rows, listed, others, options):
     """Write summary.csv and summary.md: what was made, and all rows of the page that were not."""
     write_csv(options.out / "summary.csv", rows)
     lines = [f"# {TITLE}\n", f"{time.strftime('%Y-%m-%d %H:%M')}; {options.machine}"]
@@ -191,6 +202,7 @@ def summary(rows, listed, options):
     for row in rows:
         gone = [row["reason"]] if row["state"] != "made" else listed[row["section"]].get("not_made", [])
         lines += [f"* {row['section']}: {reason}." for reason in gone]
+    lines += ["", "## Other pages, whose commands paper.sh does not run\n", *of_other_pages(others)]
     (options.out / "summary.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -220,6 +232,7 @@ def main():
             state = listed["sections"][section.name]
             kind = state.get("reason") or "made by commands, also with --quick"
             print(f"{section.name:45} {len(section.tables)} tables  {kind}")
+        print("\n".join(of_other_pages(listed["pages"])))
         return 0
     options.out = options.out.resolve()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -235,8 +248,8 @@ def main():
         print(f"{section.name} ...", flush=True)
         rows.append(make(section, of_section, graphs, options))
         print(f"{section.name}: {rows[-1]['state']} {rows[-1]['reason']} ({rows[-1]['seconds']} s)", flush=True)
-        summary(rows, listed["sections"], options)
-    summary(rows, listed["sections"], options)
+        summary(rows, listed["sections"], listed["pages"], options)
+    summary(rows, listed["sections"], listed["pages"], options)
     print(f"{options.out}/summary.md has what was made, and the rows that were not")
     return int(any(row["state"] == "failed" for row in rows))
 

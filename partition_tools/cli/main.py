@@ -9,7 +9,7 @@ import argparse
 import sys
 
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.terminal import prepare_streams, tell
+from hpcgnn.terminal import check_directory, prepare_streams, tell
 from partition_tools.cli import generate_graph, import_graph, inspect_graph, partition_graph, verify_graph
 from partition_tools.workspace.progress import Reporter
 
@@ -51,6 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     prepare_streams()
     arguments = build_parser().parse_args(argv)
     try:
+        check_directory()
         return arguments.run(arguments, Reporter(sys.stderr))
     except HpcgnnError as error:
         tell("partition_tools: error: " + " ".join(str(error).split()), sys.stderr)

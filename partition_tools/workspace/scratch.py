@@ -165,5 +165,5 @@ def fingerprint(path: str | Path) -> list[Any]:
     digest = hashlib.sha256()
     for each in files:
         found = each.stat()
-        digest.update(f"{each.relative_to(path.parent)} {found.st_size} {found.st_mtime_ns};".encode())
+        digest.update(os.fsencode(each.relative_to(path.parent)) + f" {found.st_size} {found.st_mtime_ns};".encode())
     return [str(path.resolve()), len(files), digest.hexdigest()]

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,4 +41,4 @@ def filled(
 
 def key_of(path: Path) -> str:
     """A name in the scratch directory for arrays of an input file."""
-    return f"{path.name.split('.')[0]}-{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
+    return f"{path.name.split('.')[0]}-{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:12]}"

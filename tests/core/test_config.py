@@ -102,8 +102,12 @@ def test_files_that_are_no_toml(tmp_path):
     with pytest.raises(ConfigError, match="cannot read"):
         read_toml(tmp_path / "absent.toml")
     (tmp_path / "c.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="not valid TOML"):
+    with pytest.raises(ConfigError, match="no text in UTF-8.*iconv"):
         read_toml(tmp_path / "c.toml")
+    (tmp_path / "c.toml").write_bytes(b"\xef\xbb\xbf[model]\r\nhidden = 3\r\n")  # as editors of Windows do
+    assert read_toml(tmp_path / "c.toml") == {"hidden": 3}
+    with pytest.raises(ConfigError, match="--graph: .* is no text in UTF-8"):
+        make_config({"graph": "g\udcff.h5"}, CHOICES)
 
 
 def test_the_command_line_overrides_the_file(tmp_path, monkeypatch):

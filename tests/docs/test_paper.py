@@ -46,6 +46,15 @@ def test_every_table_has_a_command_or_a_reason(paper, listed):
         assert bool(section.blocks) != ("reason" in of_section), section.name
 
 
+def test_tables_of_other_pages_have_commands_or_a_reason(paper, listed):
+    for page, reasons in listed["pages"].items():
+        found = paper.sections((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"))
+        assert [section.name for section in found if not section.blocks] == list(reasons), page
+    assert "* docs/kernels.md: by commands aarch64, whose-products. Without: layers: rules" in "\n".join(
+        paper.of_other_pages(listed["pages"])
+    )
+
+
 def test_graphs_that_a_section_names_are_made(paper, listed):
     for section in paper.sections(paper.PAGE.read_text(encoding="utf-8")):
         of_section = listed["sections"][section.name]
@@ -57,6 +66,18 @@ def test_graphs_that_a_section_names_are_made(paper, listed):
     for name in ("g1.h5", "g2.h5"):
         line = next(line for line in listed["graphs"][name]["make"].splitlines() if "generate" in line)
         assert f"`{line.removeprefix('python -m partition_tools ')}`" in page
+
+
+def test_a_graph_is_made_before_it_is_read(paper, listed):
+    """In the order of a section's blocks, whose first commands may stand far above the others."""
+    for section in paper.sections(paper.PAGE.read_text(encoding="utf-8")):
+        of_section = listed["sections"][section.name]
+        there = {*of_section.get("graphs", ()), *of_section.get("inputs", ())}
+        for line in "".join(section.blocks).replace("\\\n", " ").splitlines():
+            read = re.search(r"--graph((?: [\w.-]+\.h5)+)", line)
+            assert set(read[1].split() if read else ()) <= there, f"{section.name}: {line}"
+            for name in re.findall(r'(?:-o |save_graph\()"?([\w.$-]+\.h5)', line):
+                there |= {name.replace("$kind", kind) for kind in ("rmat", "planted")}
 
 
 def test_quick_changes_meet_their_commands(paper, listed):

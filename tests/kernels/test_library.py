@@ -156,13 +156,13 @@ def test_vector_path_can_be_forced(monkeypatch):
     monkeypatch.setenv("HPCGNN_VECTOR", "baseline")
     assert library.choose().vector_path == "baseline"
     monkeypatch.setenv("HPCGNN_VECTOR", "avx1024")
-    with pytest.raises(ValueError, match="HPCGNN_VECTOR must be one of baseline.* not 'avx1024'"):
+    with pytest.raises(HpcgnnError, match="HPCGNN_VECTOR must be one of baseline.* not 'avx1024'"):
         library.choose()
 
 
 def test_wrong_choice_of_kernels(monkeypatch):
     monkeypatch.setenv("HPCGNN_KERNELS", "fast")
-    with pytest.raises(ValueError, match="must be auto, native or reference, not 'fast'"):
+    with pytest.raises(HpcgnnError, match="must be auto, native or reference, not 'fast'"):
         library.choose()
 
 

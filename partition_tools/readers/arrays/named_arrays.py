@@ -42,6 +42,9 @@ RENUMBER = (
 EDGE_FEATURES = ("edge_attr", "edge_feat", "edge_feats", "edge_features", "efeat")
 IDS = ("n_id", "node_ids", "node_id", "nid", "original_id", "original_ids", "ids", "id")
 LABELS = ("y", "label", "labels", "node_label")
+_MATRICES = ("adj", "adjacency", "adj_matrix", "adj_mat", "a")
+_OF_MATRIX = "; of a matrix with a row and a column for each node: edge_index = numpy.stack(numpy.nonzero({}))"
+_RENAME = "; --rename OLD=NEW gives arrays the names that are read"
 
 
 def graph_of(archive: Arrays, tables: TableOptions, reporter: Reporter) -> RawGraph:
@@ -80,10 +83,9 @@ def graph_of(archive: Arrays, tables: TableOptions, reporter: Reporter) -> RawGr
     if "edge_index" in names:
         ends = get("edge_index")
         if ends.ndim != 2 or ends.shape[0] != 2:
-            raise FormatError(
-                f"{path}: edge_index must have shape (2, E), got {ends.shape}"
-                f"{'; turn it: edge_index.T' if ends.ndim == 2 and ends.shape[1] == 2 else ''}"
-            )
+            turned, square = (ends.ndim == 2 and wanted == ends.shape[1] for wanted in (2, ends.shape[0]))
+            hint = "; turn it: edge_index.T" if turned else _OF_MATRIX.format("edge_index") if square else ""
+            raise FormatError(f"{path}: edge_index must have shape (2, E), got {ends.shape}{hint}")
         src, dst = ends
     elif {"src", "dst"} <= set(names):
         src, dst = get("src"), get("dst")
@@ -92,8 +94,10 @@ def graph_of(archive: Arrays, tables: TableOptions, reporter: Reporter) -> RawGr
     else:
         raise FormatError(
             f"{path} has neither edge_index nor src and dst; it has {', '.join(archive.files) or 'nothing'}"
-            "; --rename OLD=NEW gives arrays the names that are read"
+            f"{next((_OF_MATRIX.format(name) for name in names if name.lower() in _MATRICES), _RENAME)}"
         )
+    if src.dtype.kind not in "iu" or dst.dtype.kind not in "iu":
+        raise FormatError(f"{path}: ends of edges must be integers, got {src.dtype}; edge_index.astype(numpy.int64)")
     labels, features = get(*LABELS), _features(path, get)
     members = {name: get(name) for name in names if split_of(name)}
     links: dict[str, dict[str, np.ndarray]] = {}

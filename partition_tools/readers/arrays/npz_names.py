@@ -136,7 +136,8 @@ def _members(path: Path, name: str, array: np.ndarray, num_nodes: int, column: i
         return array
     if kind == "mask":
         if array.dtype.kind not in "iu" or array.ndim != 1 or not np.isin(array, (0, 1)).all():
-            raise FormatError(f"{path}: {name} must be a vector of booleans, got {array.dtype}{array.shape}")
+            hint = f": {name}.astype(bool), where it is 0 and 1" if array.dtype.kind == "f" and array.ndim == 1 else ""
+            raise FormatError(f"{path}: {name} must be a vector of booleans, got {array.dtype}{array.shape}{hint}")
         return array.astype(bool)
     if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
         raise FormatError(

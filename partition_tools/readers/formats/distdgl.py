@@ -2,11 +2,11 @@
 
 Nodes are numbered as DGL numbers them after its partitioning, type by type. A part also holds copies of other parts'
 nodes and edges. Each node and each edge is taken from the part that owns it. The assignment of nodes to parts is
-`RawGraph.parts`.
+`RawGraph.parts`. Ids from before the partitioning are read where the folder has them (`partition_ids`).
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,12 @@ from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.arrays.graph_objects import of_dgl
 from partition_tools.readers.arrays.in_memory import InMemory
 from partition_tools.readers.arrays.joined_types import joined
-from partition_tools.readers.arrays.named_arrays import graph_of
+from partition_tools.readers.arrays.named_arrays import FEATURES, LABELS, graph_of
 from partition_tools.readers.arrays.renamed import joined_columns, refuse_unknown
 from partition_tools.readers.formats.dgl_binary import StoredGraph, read_graph, read_tensors
 from partition_tools.readers.formats.graphbolt import read_sampling_graph
 from partition_tools.readers.formats.graphstorm import meanings
+from partition_tools.readers.formats.partition_ids import ids_before
 from partition_tools.readers.tables.tables import OF_ARCHIVES, TableOptions
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
@@ -33,6 +34,8 @@ _GRAPHS = ("part_graph", "part_graph_graphbolt", "gb_part_graph")
 _KEYS = ("num_parts", "node_map", "edge_map", "part-0")
 #: The types of a graph that has one of each.
 _ONE_TYPE, _ONE_RELATION = "_N", ("_N", "_E", "_N")
+#: Edge data with the number of the relation, which OGB's graphs have and a relation says by itself.
+_NUMBER = "reltype"
 
 
 def matches(path: Path) -> bool:
@@ -60,7 +63,8 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
     for kind, rows in nodes.items():
         free = {old: new for old, new in told.get(kind, {}).items() if new not in named.values()}
         found = joined_columns(rows, free | named)
-        nodes[kind] = {name: one.astype(bool) if name.endswith("_mask") else one for name, one in found.items()}
+        found = {name: one.astype(bool) if name.endswith("_mask") else one for name, one in found.items()}
+        nodes[kind] = _once(found, tables.ignore)
     for kind, ranges in starts.items():
         nodes[kind]["num_nodes"] = int(np.diff(ranges).sum())
     edges = {}
@@ -68,13 +72,19 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         relation = _relation(book_path, kind)
         pairs = [each.edges(ranges[each.number], relation) for each in parts]
         rows = _joined_rows([each.edge_rows(kind) for each in parts], kind)
+        if len(edge_ranges) > 1 and len(np.unique(rows.get(_NUMBER, ()))) == 1:
+            del rows[_NUMBER]
         edges[relation] = {"edge_index": np.concatenate(pairs, 1), **of_dgl(rows, True)}
+    counts = {kind: of_type["num_nodes"] for kind, of_type in nodes.items()}
+    ids = ids_before(folder, [each.folder for each in parts], counts, reporter)
     if list(starts) == [_ONE_TYPE] and list(edges) == [_ONE_RELATION]:
         arrays: dict[str, Any] = {**nodes[_ONE_TYPE], **edges[_ONE_RELATION]}
     else:
         for of_type in nodes.values():
             of_type.pop("n_id", None)  # ids within the types, which are not distinct
         arrays = joined(str(book_path), nodes, edges, reporter)
+    if ids is not None:
+        arrays["n_id"] = ids
     raw = graph_of(InMemory(str(book_path), arrays), replace(tables, rename=()), reporter)
     raw.parts = np.concatenate([np.repeat(np.arange(count), np.diff(ranges)[:, 0]) for ranges in starts.values()])
     raw.source = str(book.get("graph_name", book_path.stem))
@@ -130,7 +140,26 @@ def _joined_rows(parts: list[Mapping[str, np.ndarray]], kind: str) -> dict[str, 
     names = list(parts[0])
     if other := next((number for number, each in enumerate(parts) if set(each) != set(names)), None):
         raise FormatError(f"part {other} has {sorted(parts[other])} of {kind}, and part 0 has {sorted(names)}")
-    return {name: np.concatenate([each[name] for each in parts]) for name in names}
+    joined_rows = {}
+    for name in names:
+        rows = [each[name] for each in parts]
+        if len({one.ndim for one in rows}) > 1:  # DGL writes one column of one node as a single number
+            rows = [one.reshape(len(one), -1) for one in rows]
+        if other := next((number for number, one in enumerate(rows) if one.shape[1:] != rows[0].shape[1:]), None):
+            got, expected = (list(rows[number].shape[1:]) for number in (other, 0))
+            raise FormatError(f"part {other}: rows of {kind}/{name} have shape {got}, and those of part 0 {expected}")
+        joined_rows[name] = np.concatenate(rows)
+    return joined_rows
+
+
+def _once(rows: Mapping[str, Any], ignored: Collection[str]) -> dict[str, Any]:
+    """Rows without those that another name has as well: SAR's examples keep `feat` beside `features`."""
+    kept: dict[str, Any] = {}
+    for name, found in rows.items():
+        names = next((names for names in (FEATURES, LABELS) if name in names and name not in ignored), ())
+        if not any(np.array_equal(kept[other], found) for other in names if other in kept and other not in ignored):
+            kept[name] = found
+    return kept
 
 
 class _Part:
@@ -144,6 +173,7 @@ class _Part:
         if name is None:
             raise FormatError(f"{folder}: part {number} has no part_graph, such as part{number}/graph.dgl")
         reader = read_graph if name == _GRAPHS[0] else read_sampling_graph
+        self.folder = (folder / files[name]).parent
         self._graph: StoredGraph = reader(folder / files[name])
         self._node_data, self._edge_data = (
             read_tensors(folder / files[name]) if name in files else {} for name in ("node_feats", "edge_feats")

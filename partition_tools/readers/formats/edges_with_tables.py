@@ -57,6 +57,8 @@ def assemble(  # noqa: PLR0913 - callers name them
     if len(set(lengths.values())) > 1:
         raise FormatError(f"the tables have different numbers of rows: {lengths}")
     if num_nodes is None:
+        if not (tables or len(src)):
+            raise FormatError(f"{source} has no edges, and no table says which nodes there are")
         keyed = [ids for ids, _ in tables.values() if ids is not None and ids.dtype.kind in "iu"]
         num_nodes = next(iter(lengths.values()), largest(src, dst, *keyed) + 1)
         if lengths:

@@ -29,6 +29,9 @@ _NETWORKX = (
     "import networkx; networkx.write_edgelist(networkx.READ('FILE'), 'edges.txt', data=False), and import "
     "edges.txt with --relabel (--undirected for an undirected graph)"
 )
+_NODE_LINK = _NETWORKX.replace("import networkx", "import json, networkx").replace(
+    "READ('FILE')", "node_link_graph(json.load(open('FILE')))"
+)
 _PICKLE = (
     "a pickle can run code when it is loaded: load it where you trust it, and save the arrays with "
     "numpy.savez('g.npz', edge_index=..., x=..., y=...)"
@@ -48,6 +51,14 @@ _REMEDIES = {
     ".xlsx": ("Excel", _TABLE.replace("READ", "read_excel")),
     ".gml": ("GML", _NETWORKX.replace("READ", "read_gml")),
     ".gexf": ("GEXF", _NETWORKX.replace("READ", "read_gexf")),
+    ".net": ("Pajek", _NETWORKX.replace("READ", "read_pajek")),
+    ".adjlist": ("adjacency lists", _NETWORKX.replace("READ", "read_adjlist")),
+    ".dot": ("Graphviz", _NETWORKX.replace("READ", "nx_pydot.read_dot")),
+    ".gv": ("Graphviz", _NETWORKX.replace("READ", "nx_pydot.read_dot")),
+    ".json": ("JSON", _NODE_LINK),
+    ".jsonl": ("JSON lines", _TABLE.replace("READ('FILE'", "read_json('FILE', lines=True")),
+    ".ndjson": ("JSON lines", _TABLE.replace("READ('FILE'", "read_json('FILE', lines=True")),
+    ".orc": ("ORC", _TABLE.replace("READ", "read_orc")),
     ".pkl": ("pickle", _PICKLE),
     ".pickle": ("pickle", _PICKLE),
     ".gpickle": ("pickle", _PICKLE),
@@ -66,7 +77,7 @@ _REMEDIES = {
 def _refused(path: Path, what: str, remedy: str, why: str = "which is not read here") -> FormatError:
     return FormatError(
         f"{path} is a file of {what}, {why}; convert it in Python and import what that writes: "
-        f"{remedy.replace('FILE', str(path))}"
+        + remedy.replace("'FILE'", repr(str(path)))
     )
 
 

@@ -13,7 +13,7 @@ from partition_tools.graph.counts import whole
 from partition_tools.readers.tables.foreign import refuse_table
 from partition_tools.readers.tables.headings import is_id
 from partition_tools.readers.tables.row_keys import AUTO, IDS, ROW_NUMBERS, check_later_columns, first_column
-from partition_tools.readers.tables.tables import layout, load_npy, read_frame, read_parquet, with_index
+from partition_tools.readers.tables.tables import layout, load_npy, read_frame, read_parquet, unfolded, with_index
 from partition_tools.readers.tables.text import COMMENTS, lines
 from partition_tools.readers.tables.written_ids import check_spelling, exact_ids
 from partition_tools.workspace.progress import Reporter
@@ -61,7 +61,7 @@ def read_table(
         values = values.reshape(len(values), -1)
         return _split_off(path, None, values, rows, lambda column: values[:, column])
     if path.suffix == ".parquet":
-        frame = with_index(read_parquet(path), 1)
+        frame = unfolded(path, with_index(read_parquet(path), 1))
         names = [str(name) for name in frame.columns]
         return _split_off(path, names, frame, rows, lambda column: frame.iloc[:, column].to_numpy())
     shape = layout(path)

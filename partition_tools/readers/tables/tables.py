@@ -249,6 +249,23 @@ def read_parquet(path: str | Path) -> "pd.DataFrame":
             raise FormatError("reading Parquet needs pyarrow: pip install 'hpcgnn[parquet]'") from error
 
 
+def unfolded(path: str | Path, frame: "pd.DataFrame") -> "pd.DataFrame":
+    """A DataFrame with a column for each place of lists, as Spark and GraphStorm store vectors. Raises FormatError."""
+    parts = []
+    for place, name in enumerate(frame.columns):
+        column = frame.iloc[:, [place]]
+        values = column.iloc[:, 0].to_numpy()
+        if len(values) and values.dtype == object and isinstance(values[0], (list, np.ndarray)):
+            lengths = [len(each) if isinstance(each, (list, np.ndarray)) else -1 for each in values]
+            if other := next((row for row, length in enumerate(lengths) if length != lengths[0]), 0):
+                got = f"{lengths[other]} numbers" if lengths[other] >= 0 else "none"
+                raise FormatError(f"{path}: column {name} has {lengths[0]} numbers in row 0 and {got} in row {other}")
+            names = [f"{name}.{number}" for number in range(lengths[0])]
+            column = _pandas().DataFrame(np.stack(values), columns=names, index=frame.index)
+        parts.append(column)
+    return _pandas().concat(parts, axis=1) if parts else frame
+
+
 def load_npy(path: str | Path, mapped: int | None = None) -> np.ndarray:
     """The array of a .npy file; one of more than `mapped` bytes is mapped, read-only.
 

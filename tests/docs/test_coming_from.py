@@ -1,0 +1,101 @@
+"""The scripts and commands of docs/coming-from.md run, on small folders and in fewer epochs; PyG's has equal losses."""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from partition_tools.cli.main import main as tools
+
+TESTS = Path(__file__).parents[1]
+PAGE = TESTS.parent / "docs" / "coming-from.md"
+
+pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="there is no documentation beside the tests")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Inputs under the names that the page has; folders have two parts."""
+    parts = TESTS / "partition_tools"
+    for archive, name, called in (
+        ("dgl-sar", "arxiv", "partition_data"),
+        ("dgl-sar", "cora", "parts"),
+        ("dgl-graphbolt", "graphstorm", "mag_parts"),
+    ):
+        with tarfile.open(parts / f"{archive}.tgz") as packed:
+            packed.extractall(tmp_path, filter="data")
+        (tmp_path / name).rename(tmp_path / called)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def blocks(section, language):
+    """The blocks of a section in a language."""
+    text = PAGE.read_text(encoding="utf-8").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def launch(line):
+    """Run a line of `mpiexec` on two ranks. Returns its output."""
+    words = shlex.split(line)
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    program = [sys.executable, "-m", "hpcgnn"] if words[3] == "hpcgnn" else [sys.executable]
+    command = [str(mpiexec if mpiexec.exists() else shutil.which("mpiexec")), "-n", "2", *program, *words[4:]]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def commands(section):
+    return "".join(blocks(section, "bash")).splitlines()
+
+
+def test_pyg_beside_ours(folder):
+    data = pytest.importorskip("torch_geometric.data").Data
+    torch.manual_seed(1)
+    nodes, label = 120, torch.arange(120) % 4
+    ends = torch.randint(nodes, (2, 900))
+    masks = {
+        f"{name}_mask": torch.arange(nodes) // 4 % 3 == place for place, name in enumerate(("train", "val", "test"))
+    }
+    x = torch.randn(nodes, 16) + torch.eye(4, 16)[label]
+    torch.save(data(x=x, edge_index=torch.unique(ends, dim=1), y=label, **masks), "data.pt")
+    before, after = blocks("PyG", "python")
+    (folder / "after.py").write_text(after)
+    with contextlib.redirect_stdout(io.StringIO()) as losses:
+        exec(before, {})
+    importing, partitioning, training = commands("PyG")
+    assert tools(shlex.split(importing)[3:]) == tools(shlex.split(partitioning)[3:]) == 0
+    assert launch(training).splitlines()[-20:] == losses.getvalue().splitlines()
+
+
+def test_sar_beside_ours(folder):
+    before, after = blocks("SAR", "python")
+    compile(before, "before.py", "exec")
+    (folder / "after.py").write_text(after.replace("epochs(100)", "epochs(20)").replace("256", "16"))
+    importing, training = commands("SAR")
+    assert tools(shlex.split(importing)[3:]) == 0
+    losses = [float(line.split()[1]) for line in launch(training).splitlines() if re.fullmatch(r"\d+ [\d.]+", line)]
+    assert len(losses) == 20 and losses[-1] < losses[0]
+
+
+def test_the_folders_of_distdgl_and_graphstorm():
+    """`predict` is in test_inference.py."""
+    compile(blocks("DistDGL", "python")[0], "part.py", "exec")
+    importing, training, _ = commands("DistDGL")
+    assert tools(shlex.split(importing)[3:]) == 0
+    launch(training.replace("--epochs 100", "--epochs 1").replace("256", "8"))
+    importing, partitioning, training = commands("GraphStorm")
+    assert tools([*shlex.split(importing)[3:], "--ignore", "edge_train_mask"]) == 0
+    assert tools(shlex.split(partitioning.replace("--ranks 8 --clusters 512", "--ranks 2 --clusters 4"))[3:]) == 0
+    launch(f"{training} --epochs 1")
