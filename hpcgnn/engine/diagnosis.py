@@ -2,6 +2,7 @@
 nothing.
 """
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -85,16 +86,17 @@ def check_finite(trainer: "Trainer", local_loss: torch.Tensor, finite: bool, epo
         TrainingError: on all ranks, if the loss or a gradient is not finite, or a number left the range of a message.
     """
     overflowed = trainer.schedule.halo.overflowed
-    bad = torch.tensor([not torch.isfinite(local_loss), not finite, overflowed], dtype=torch.float64)
-    totals = trainer.comm.total(torch.cat([local_loss.double().view(1), bad]))
-    if totals[1:].any():
+    loss = float(local_loss)
+    bad = [float(not math.isfinite(loss)), float(not finite), float(overflowed)]
+    total, *faults = trainer.comm.total(torch.tensor([loss, *bad], dtype=torch.float64)).tolist()
+    if any(faults):
         raise _failure(trainer, bad, epoch)
-    return float(totals[0])
+    return float(total)
 
 
-def _failure(trainer: "Trainer", bad: torch.Tensor, epoch: int) -> TrainingError:
-    """Return the error that names the fault and its ranks. bad: (3,) of this rank, see `check_finite`. Collective."""
-    losses, gradients, overflows = torch.tensor(trainer.comm.allgather_object(bad.tolist())).T
+def _failure(trainer: "Trainer", bad: list[float], epoch: int) -> TrainingError:
+    """Return the error that names the fault and its ranks. bad: three of this rank, see `check_finite`. Collective."""
+    losses, gradients, overflows = torch.tensor(trainer.comm.allgather_object(bad)).T
     if overflows.any():
         return TrainingError.on_all(
             f"a number left the range of --halo-dtype fp16 (65504) on its way from rank {_ranks(overflows)} in "

@@ -33,7 +33,7 @@ def convolves(*matrices: torch.Tensor | None) -> bool:
     """
     native = kernels()
     fits = (each is None or (each.dtype == torch.float32 and each.numel() > 0) for each in matrices)
-    return isinstance(native, Native) and native.factors(torch.float32) is not None and all(fits)
+    return isinstance(native, Native) and native.has_products(torch.float32) and all(fits)
 
 
 def convolve(

@@ -113,6 +113,16 @@ SUMMED_ROWS, SUMMED_SHARES = _CONSTANTS["HG_SUMMED_ROWS"], _CONSTANTS["HG_SUMMED
 FLOAT_PRODUCTS, ROUNDED_PRODUCTS = _CONSTANTS["HG_FLOAT_PRODUCTS"], _CONSTANTS["HG_ROUNDED_PRODUCTS"]
 
 
+def _strides(kind: type[ctypes.Structure]) -> dict[str, str | None]:
+    """{field: the field of its row stride, or None}."""
+    names = {field[0] for field in kind._fields_}
+    return {name: f"{name}_stride" if f"{name}_stride" in names else None for name in names}
+
+
+#: {structure: itself, its fields}.
+_KNOWN = {name: (kind, _strides(kind)) for name, kind in INTERFACE.structures.items()}
+
+
 def pointer(tensor: torch.Tensor | None) -> int | None:
     """Where a tensor begins; NULL for None."""
     return None if tensor is None else tensor.data_ptr()
@@ -128,15 +138,20 @@ def filled(name: str, tensors: Mapping[str, torch.Tensor | None], **values: floa
 
     Row strides are set if the structure has fields for them. Other fields are 0 or NULL.
     """
-    kind = INTERFACE.structures[name]
-    known = {field[0] for field in kind._fields_}
+    kind, known = _KNOWN[name]
+    made = kind()  # what is not set stays 0 or NULL
     for field, tensor in tensors.items():
-        values[field] = pointer(tensor)
-        if tensor is not None and f"{field}_stride" in known:
-            values[f"{field}_stride"] = tensor.stride(0)
-    if unknown := values.keys() - known:
-        raise TypeError(f"{name} has no field {', '.join(sorted(unknown))}")
-    return ctypes.byref(kind(**values))
+        if field not in known:
+            raise TypeError(f"{name} has no field {field}")
+        if tensor is not None:
+            setattr(made, field, tensor.data_ptr())
+            if (stride := known[field]) is not None:
+                setattr(made, stride, tensor.stride(0))
+    for field, value in values.items():
+        if field not in known:
+            raise TypeError(f"{name} has no field {field}")
+        setattr(made, field, value)
+    return ctypes.byref(made)
 
 
 def as_field(reference: Pointer) -> Pointer:

@@ -317,9 +317,11 @@ class Native(NativeBatchNorm, NativeMessages):
 
     def factors(self, dtype: torch.dtype) -> bool | None:
         """Of products of this type: whether their factors are rounded now. None where products are torch's."""
-        if dtype != torch.float32 or not self.multiplies:
-            return None
-        return self.rounds and _may_round()
+        return self.rounds and _may_round() if self.has_products(dtype) else None
+
+    def has_products(self, dtype: torch.dtype) -> bool:
+        """Whether products of this type are not torch's."""
+        return self.multiplies and dtype == torch.float32
 
     def multiply(self, out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, add: bool) -> None:
         rounded = self.factors(weight.dtype)

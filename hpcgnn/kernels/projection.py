@@ -33,14 +33,13 @@ class Elu(NamedTuple):
 def one_pass(dtype: torch.dtype) -> bool:
     """Whether projections with weights of this type are made in one pass, which needs no memory of the caller's:
     neither for steps, nor, with float32, to widen rows of bfloat16."""
-    return _one_pass(dtype) is not None
+    native = load().kernels
+    return isinstance(native, Native) and native.has_products(dtype)
 
 
 def _one_pass(dtype: torch.dtype) -> Native | None:
     """The kernels that make such projections."""
-    native = load().kernels
-    fits = isinstance(native, Native) and native.factors(dtype) is not None
-    return cast(Native, kernels()) if fits else None  # which may be watched
+    return cast(Native, kernels()) if one_pass(dtype) else None  # which may be watched
 
 
 def project(

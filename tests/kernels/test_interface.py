@@ -102,6 +102,7 @@ def test_compiled_and_reference_kernels_take_the_same_arguments():
         "project",
         "project_backward",
         "factors",
+        "has_products",
         "probe",
         "supported_paths",
         "convolve",

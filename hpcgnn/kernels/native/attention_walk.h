@@ -9,8 +9,10 @@
 #include "table.h"
 
 #define HG_TASK 1024            /* edges; at width 256 a task is 1 MiB of reads */
+#define HG_LEAST_TASK 128
 #define HG_WAVE_TASKS 4096
-#define HG_BUCKETS 512          /* at most; each takes every so many-th group of 16 columns: none has all the work */
+#define HG_BUCKETS 1024         /* at most; each takes every so many-th group of columns: none has all the work */
+#define HG_GROUP 4              /* of 1 << 4 columns, a cache line of numbers */
 #define HG_SMALL_BLOCK 4096             /* edges * width below which waking other threads costs more than they save */
 
 typedef struct {
@@ -33,6 +35,10 @@ typedef struct {
     hg_hub *hubs;
     int64_t num_tasks, num_chunks, num_hubs;
     int64_t most_tasks;                 /* of a wave */
+    /* A task has at most this part of what is left of its wave, so that the last ones are small, and rows of many edges come
+     * first. 0: all tasks are alike, in the order of the edges. */
+    int64_t part;
+    int64_t first_edge;                 /* of the wave */
     int64_t row, edge;                  /* where the next wave starts */
     int64_t size;                       /* bytes of an element */
     int64_t partial_width;
@@ -97,7 +103,7 @@ static inline int begin_walk(hg_walk *w, int path, int num_threads, const hg_att
     const int64_t most_chunks = num_edges / HG_HUB_EDGES * 2;
     const int64_t chunks = most_chunks < HG_WAVE_CHUNKS ? most_chunks : HG_WAVE_CHUNKS;
     const int64_t most = num_edges + HG_ROW_COST * a->num_rows;
-    const int64_t tasks = 2 * (most / HG_TASK) + 2 < HG_WAVE_TASKS ? 2 * (most / HG_TASK) + 2 : HG_WAVE_TASKS;
+    const int64_t tasks = hg_least(2 * (most / HG_LEAST_TASK) + 2, HG_WAVE_TASKS);
     w->scratch = calloc((size_t)w->num_threads, sizeof *w->scratch);
     w->tasks = malloc((size_t)tasks * sizeof *w->tasks);
     w->hubs = malloc((size_t)(chunks + 1) * sizeof *w->hubs);
@@ -130,9 +136,11 @@ static inline void end_walk(hg_walk *w)
 static inline int next_wave(hg_walk *w, int64_t edges)
 {
     const hg_attention_args *a = w->a;
-    const int64_t *indptr = a->indptr, stop = w->edge + edges;
+    const int64_t *indptr = a->indptr, stop = hg_least(w->edge + edges, indptr[a->num_rows] + 1);
+    int64_t large = 0;
     w->num_tasks = w->num_chunks = w->num_hubs = 0;
     w->number ^= 1;
+    w->first_edge = w->edge;
     while (w->row < a->num_rows && w->num_tasks < w->most_tasks && w->edge < stop) {
         const int64_t i = w->row, end = indptr[i + 1];
         if (end - indptr[i] > HG_HUB_EDGES) {
@@ -148,10 +156,17 @@ static inline int next_wave(hg_walk *w, int64_t edges)
             w->row += last == end;
             continue;
         }
-        int64_t last = i + hg_row_of_cost(indptr + i, a->num_rows - i, HG_ROW_COST, HG_TASK);
+        int64_t cost = w->part ? hg_least((stop - w->edge) / w->part, HG_TASK) : HG_TASK;
+        cost = cost < HG_LEAST_TASK ? HG_LEAST_TASK : cost;
+        int64_t last = i + hg_row_of_cost(indptr + i, a->num_rows - i, HG_ROW_COST, cost);
         if (last > i + 1 && indptr[last] - indptr[last - 1] > HG_HUB_EDGES)
             last--;                     /* only the last row can be a hub */
-        w->tasks[w->num_tasks++] = (hg_task){i, last, indptr[i], indptr[last], -1};
+        hg_task *task = &w->tasks[w->num_tasks++];
+        if (w->part && indptr[last] - indptr[i] > 2 * HG_TASK) {
+            *task = w->tasks[large];
+            task = &w->tasks[large++];
+        }
+        *task = (hg_task){i, last, indptr[i], indptr[last], -1};
         w->row = last;
         w->edge = indptr[last];
     }
@@ -164,20 +179,21 @@ static inline const int32_t *returns(const hg_attention_args *a)
     return a->returns ? a->returns : a->indices;
 }
 
-/* Sorts the edges [first, last) stably: those of bucket b, counted from first, are order[start[b] .. start[b + 1]). */
+/* Sorts the edges [first, last) stably: those of bucket b, counted from first, are order[start[b] .. start[b + 1]). A bucket
+ * takes groups of 1 << shift columns. */
 static inline void sort_edges(const hg_attention_args *a, int64_t first, int64_t last, int32_t *order, int32_t *start,
-                       int buckets)
+                              int buckets, int shift)
 {
     const int32_t mask = buckets - 1, *to = returns(a);
     int32_t at[HG_BUCKETS + 1];
     memset(at, 0, (size_t)(buckets + 1) * sizeof *at);
     for (int64_t e = first; e < last; e++)
-        at[((to[e] >> 4) & mask) + 1]++;
+        at[((to[e] >> shift) & mask) + 1]++;
     for (int b = 0; b < buckets; b++)
         at[b + 1] += at[b];
     memcpy(start, at, (size_t)(buckets + 1) * sizeof *at);
     for (int64_t e = first; e < last; e++)
-        order[at[(to[e] >> 4) & mask]++] = (int32_t)(e - first);
+        order[at[(to[e] >> shift) & mask]++] = (int32_t)(e - first);
 }
 
 #endif

@@ -86,7 +86,7 @@ HG_EXPORT int hg_message_backward(int path, int num_threads, const hg_message_ar
                               rows ? rows + (task->first_edge - base) : NULL, sums, map);
                 if (buckets)
                     sort_edges(&shape, task->first_edge, task->last_edge, order + (task->first_edge - base),
-                               start + k * (buckets + 1), buckets);
+                               start + k * (buckets + 1), buckets, HG_GROUP);
             }
             #pragma omp for schedule(dynamic, 1) nowait
             for (int64_t level = 0; level < levels; level++)

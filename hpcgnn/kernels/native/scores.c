@@ -79,7 +79,7 @@ HG_EXPORT int hg_score_backward(int path, int num_threads, const hg_attention_ar
                     add_sums(w, sums, vectors, 0, all_sums);
                 if (buckets)
                     sort_edges(a, task->first_edge, task->last_edge, order + (task->first_edge - base),
-                               start + k * (buckets + 1), buckets);
+                               start + k * (buckets + 1), buckets, HG_GROUP);
             }
             #pragma omp for schedule(dynamic, 1) nowait
             for (int64_t from = 0; from < (shares > 1 ? all_sums : 0); from += HG_SCORE_COLUMNS)
