@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hpcgnn.interface.load import load as load
     from hpcgnn.report.frame import read_run as read_run
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 _HOMES = {
     "load": "hpcgnn.interface.load",

@@ -13,12 +13,12 @@ class PyHpcgnn(PythonPackage):
     # Imported by Spack after the installation: the last fails where the kernels were not compiled.
     import_modules = ["hpcgnn", "partition_tools", "hpcgnn.kernels.native"]
 
-    url = "file://" + os.path.join(os.path.dirname(os.path.abspath(__file__)), "hpcgnn-0.3.0.tar.gz")
+    url = "file://" + os.path.join(os.path.dirname(os.path.abspath(__file__)), "hpcgnn-0.4.0.tar.gz")
 
     license("Apache-2.0")
 
     # No checksum: the sources are packed from a checkout, `spack install --no-checksum`.
-    version("0.3.0")
+    version("0.4.0")
 
     variant("plot", default=True, description="curves.png, and the tables and figures of `hpcgnn report`")
 
