@@ -34,13 +34,15 @@ over() {
     part mpiexec -n "$ranks" python -m pytest "$@"
 }
 # Operators and curves run at 1 to 4 ranks, schedules and messages at 2 and 3, whole jobs at 2: tests have their numbers as the mark `ranks`.
+# Each test runs at 1, 2, 3 and 4 ranks, and each case of its parameters at one of them; HPCGNN_TEST_ALL=1 runs all cases at all. Other
+# transports and MPI libraries have the cases of their number of ranks.
+sharing=(--share-cases)
+[ -z "${HPCGNN_TEST_ALL:-}" ] || sharing=()
 parallel() {
-    local ranks=$1 chosen=(--by-marks)
+    local ranks=$1
     shift
     heading "parallel tests, $ranks rank$([ "$ranks" = 1 ] || echo s)"
-    # Each test runs at 1, 2, 3 and 4 ranks, and each case of its parameters at one of them; HPCGNN_TEST_ALL=1 runs all cases at all.
-    [ -n "${HPCGNN_TEST_ALL:-}" ] || chosen+=(--share-cases)
-    over "$ranks" tests/mpi "${chosen[@]}" "$@"
+    over "$ranks" tests/mpi --by-marks "${sharing[@]}" "$@"
 }
 # Of what hangs on the transport: one kind of run is resumed, that with batch norm, whose sums travel too.
 one_kind="not warm-up"
@@ -54,8 +56,8 @@ over_gloo() {
     fi
     files=("${names[@]/#/tests/mpi/test_}")
     heading "parallel tests over gloo, $ranks ranks"
-    over "$ranks" --transport gloo "${files[@]/%/.py}" -k "($some) and $one_kind" "$@" &&
-        { [ "$ranks" != 3 ] || over 3 --transport all-to-all tests/mpi/test_{stream,stale,numbers}.py "$@"; }
+    over "$ranks" --transport gloo "${files[@]/%/.py}" "${sharing[@]}" -k "($some) and $one_kind" "$@" &&
+        { [ "$ranks" != 3 ] || over 3 --transport all-to-all tests/mpi/test_{stream,stale,numbers}.py "${sharing[@]}" "$@"; }
 }
 # Verbs, streams and a curve over oneCCL, where its packages can be had. Its ranks spin, so that a test may take long beside other lanes.
 over_oneccl() {
@@ -104,7 +106,7 @@ third() {
         -k "pairs-1 or odd and 2-random and directed and dealt" "$@" || code=$?
     # A library of the other family: tags, threads and progress differ, and so does the launcher. Small files of messages, and whole jobs.
     time bash env/test-mpi.sh openmpi --ranks 2 --tests communicator,opening,stream,tma,curves,resume,evaluate -- \
-        -k "$one_kind" "$@" || code=$?
+        -k "$one_kind" "${sharing[@]}" "$@" || code=$?
     over_gloo 2 "$@" || code=$?
     over_gloo 3 "$@" || code=$?
     over_oneccl 3 "$@" || code=$?
