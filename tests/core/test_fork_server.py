@@ -1,9 +1,11 @@
 """Ranks that are forked from one process of the node (`HPCGNN_FORK_SERVER=1`) are as those that start by themselves."""
 
 import json
+import os
 
 import pytest
 
+from hpcgnn.comm.launch.launcher import fork_plan
 from hpcgnn.fork_server.server import difference
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
@@ -106,6 +108,24 @@ def test_bound_threads_need_imports_of_their_own():
     assert result.code == 0, result.err
     assert [is_fork for _, is_fork, *_ in ranks_of(result)] == [False, False]
     assert result.err.count("OMP_PROC_BIND is set, so OpenMP would bind all ranks to the cores of the first") == 1
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"HPCGNN_FORK_SERVER": "yes", "MPI_LOCALNRANKS": "2"}, "HPCGNN_FORK_SERVER is 'yes', expected 0 or 1"),
+        ({"HPCGNN_FORK_SERVER": "1", "MPI_LOCALNRANKS": "1"}, None),
+        ({"HPCGNN_FORK_SERVER": "0", "MPI_LOCALNRANKS": "2"}, None),
+        ({"HPCGNN_FORK_SERVER": "1", "PMI_SIZE": "2"}, "the launcher does not say how many ranks this node has"),
+        ({"HPCGNN_FORK_SERVER": "1", "MPI_LOCALNRANKS": "2"}, "the launcher's process is not known"),
+    ],
+)
+def test_where_ranks_start_by_themselves(variables, expected, monkeypatch):
+    for name in [name for name in os.environ if name.startswith(("PMI", "HYDRA", "MPI", "OMPI", "SLURM", "OMP_P"))]:
+        monkeypatch.delenv(name)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert fork_plan() == expected
 
 
 def test_variables_that_libraries_read():

@@ -160,9 +160,11 @@ def fork_plan() -> ForkPlan | str | None:
 
     HPCGNN_FORK_SERVER=1 asks for it.
     """
-    ranks = local_ranks()
-    if _word(FORK_SERVER) != "1" or ranks == 1:
+    ranks, wanted = local_ranks(), _word(FORK_SERVER)
+    if wanted in ("", "0") or ranks == 1:
         return None
+    if wanted != "1":
+        return f"{FORK_SERVER} is {wanted!r}, expected 0 or 1"
     if not hasattr(os, "pidfd_open"):
         return "this system has no handles of processes (pidfd, Linux 5.3)"
     if bound := next((name for name in _BINDING_VARIABLES if name in os.environ), None):
