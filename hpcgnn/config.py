@@ -83,7 +83,7 @@ def _checked(declared: Field[Any], value: Any, choices: Choices, origin: str) ->
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[kind]
         raise ConfigError(f"{flag}: expected {wanted}, got {value!r} ({origin})")
-    if isinstance(value, str) and not value.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in value):
+    if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
         raise ConfigError(f"{flag}: {value} is no text in UTF-8, which records of a run are; give it another name")
     allowed = choices[rules["choices"]] if isinstance(rules["choices"], str) else rules["choices"]
     if allowed is not None and value not in allowed:

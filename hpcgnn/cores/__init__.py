@@ -61,7 +61,7 @@ def online(root: Path = CPUS) -> frozenset[int]:
 _launcher: list[int] = []
 
 
-def begin(launcher: int) -> None:
+def reread(launcher: int) -> None:
     """Read the cores anew, in a rank that was forked. launcher: the process that counts as its parent."""
     usable.cache_clear()
     _launcher[:] = [launcher]

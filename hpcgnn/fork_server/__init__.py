@@ -11,9 +11,10 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from hpcgnn.comm.launch.launcher import ForkPlan, fork_plan, local_rank
-from hpcgnn.fork_server.proxy import PASSED_ON
+from hpcgnn.fork_server.proxy import SIGNALS
 from hpcgnn.terminal import tell
 
 
@@ -25,27 +26,24 @@ def enter(load: Callable[[], None], listen: Callable[[], None]) -> None:
         listen: has the rank note signals.
     """
     plan = fork_plan()
-    if plan is None:
-        listen()
-        return
-    if isinstance(plan, str):
-        if local_rank() == 0:
+    if not isinstance(plan, ForkPlan):
+        if plan is not None and local_rank() == 0:
             tell(f"hpcgnn: warning: no fork server: {plan}; each rank imports its modules itself", sys.stderr)
         listen()
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
-    if local_rank() == 0:
-        environment = dict(os.environ)
-        if os.fork() == 0:
-            _serve(plan, load, environment)
-            listen()
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    environment = dict(os.environ)
+    if local_rank() != 0 or os.fork() != 0:
+        _become_proxy(plan)
+    _serve(plan, load, environment)
+    listen()
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _become_proxy(plan: ForkPlan) -> NoReturn:
     skip = len(sys.orig_argv) - len(sys.argv) + 1
-    proxy = str(Path(__file__).with_name("proxy.py"))
-    os.execv(
-        sys.executable, [sys.executable, "-ISs", proxy, plan.socket, str(skip), sys.executable, *sys.orig_argv[1:]]
-    )
+    proxy = [sys.executable, "-ISs", str(Path(__file__).with_name("proxy.py")), plan.socket, str(skip)]
+    os.execv(sys.executable, [*proxy, sys.executable, *sys.orig_argv[1:]])
 
 
 def _serve(plan: ForkPlan, load: Callable[[], None], environment: dict[str, str]) -> None:
@@ -60,5 +58,6 @@ def _serve(plan: ForkPlan, load: Callable[[], None], environment: dict[str, str]
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(null, number)
+    os.close(null)
     server = os.getpid()
     become_rank(ForkServer(listening, environment, plan.ranks).serve(), server)

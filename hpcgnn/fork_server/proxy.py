@@ -18,7 +18,8 @@ import time
 # The server's first byte: the rank runs (a handle of its process comes along), or is refused for a reason.
 FORKED, REFUSED = b"+", b"-"
 LENGTH, STATUS = struct.Struct("<Q"), struct.Struct("<i")
-PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+# A proxy forwards these to its rank.
+SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 # The first rank of a node may start later than the others.
 _SECONDS_TO_LISTEN = 60.0
 
@@ -50,7 +51,7 @@ class _Rank:
         except ProcessLookupError:  # it has just ended
             pass
 
-    def has(self, handle: int) -> None:
+    def attach(self, handle: int) -> None:
         self._handle = handle
         for number in self._waiting:
             self.signal(number, None)
@@ -96,10 +97,10 @@ def _end_like(status: int) -> None:
 
 
 def main(name: str, skip: str, *command: str) -> None:
-    rank, mask = _Rank(), signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
-    for number in PASSED_ON:
+    rank, mask = _Rank(), signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    for number in SIGNALS:
         signal.signal(number, rank.signal)
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask.difference(PASSED_ON))
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask.difference(SIGNALS))
     reason = "it ended before the rank was forked"
     try:
         connection = _connect(name)
@@ -108,15 +109,15 @@ def main(name: str, skip: str, *command: str) -> None:
     except OSError as error:
         first, reason = b"", str(error)
     if first[:1] == FORKED:
-        rank.has(handles[0])
+        rank.attach(handles[0])
         status = connection.recv(STATUS.size, socket.MSG_WAITALL)
         # A server that is killed takes its ranks with it.
         _end_like(STATUS.unpack(status)[0] if len(status) == STATUS.size else signal.SIGKILL)
     reason = first[1:].decode() or reason
     os.write(2, f"hpcgnn: warning: no fork server: {reason}; this rank imports its modules itself\n".encode())
     os.environ["HPCGNN_FORK_SERVER"] = "0"
-    waiting = [number for number in PASSED_ON if number in rank._waiting]
-    for number in PASSED_ON:
+    waiting = [number for number in SIGNALS if number in rank._waiting]
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     for number in waiting:
         os.kill(os.getpid(), number)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from hpcgnn import cores
-from hpcgnn.fork_server.proxy import FORKED, LENGTH, PASSED_ON, REFUSED, STATUS, address, owner
+from hpcgnn.fork_server.proxy import FORKED, LENGTH, REFUSED, SIGNALS, STATUS, address, owner
 
 # Libraries read variables with these beginnings when they load, so that all ranks must have the same.
 _READ_AT_IMPORT = (
@@ -31,6 +31,8 @@ _READ_AT_IMPORT = (
     "THP_",
 )
 _SECONDS_TO_COME = 60.0
+# A proxy sends its request at once.
+_SECONDS_TO_READ = 10.0
 _PR_SET_PDEATHSIG = 1
 
 
@@ -53,20 +55,22 @@ class Request:
 
 
 def read_request(connection: socket.socket) -> Request | None:
-    """Read the request of a proxy; None if it has ended, or is another user's."""
+    """Read the request of a proxy; None if it has ended or stands still, or is another user's."""
     pid, user = owner(connection)
-    data, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 16)
-    while len(data) < LENGTH.size or len(data) < LENGTH.size + LENGTH.unpack_from(data)[0]:
-        more = connection.recv(1 << 20)
-        if not more:
-            break
-        data += more
-    else:
-        if user == os.getuid():
-            with contextlib.suppress(ProcessLookupError):
-                environment, folder, arguments, parent = marshal.loads(data[LENGTH.size :])
-                affinity = frozenset(os.sched_getaffinity(pid))
-                return Request(environment, folder, arguments, parent, affinity, descriptors)
+    if user != os.getuid():
+        return None
+    connection.settimeout(_SECONDS_TO_READ)
+    descriptors: list[int] = []
+    with contextlib.suppress(OSError):  # the proxy has ended, or stands still
+        data, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 16)
+        more = data
+        while more and (len(data) < LENGTH.size or len(data) < LENGTH.size + LENGTH.unpack_from(data)[0]):
+            more = connection.recv(1 << 20)
+            data += more
+        if more:
+            environment, folder, arguments, parent = marshal.loads(data[LENGTH.size :])
+            affinity = frozenset(os.sched_getaffinity(pid))
+            return Request(environment, folder, arguments, parent, affinity, descriptors)
     for descriptor in descriptors:
         os.close(descriptor)
     return None
@@ -108,8 +112,8 @@ class ForkServer:
     ) -> None:
         self._listening, self._environment = listening, environment
         self._expected, self._until = expected, until
-        self._came = 0
-        self._last = time.monotonic() + _SECONDS_TO_COME
+        self._requests = 0
+        self._deadline = time.monotonic() + _SECONDS_TO_COME
         # A rank's handle of its process, and the connection to its proxy.
         self._ranks: dict[int, socket.socket] = {}
         self._pids: dict[int, int] = {}
@@ -117,7 +121,7 @@ class ForkServer:
 
     def serve(self) -> Request:
         """Return in each rank, with the request of its proxy. In the server it does not return."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # which are for the ranks
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # which are for the ranks
         self._selector.register(self._listening, selectors.EVENT_READ)
         if self._until is not None:
             self._selector.register(self._until, selectors.EVENT_READ)
@@ -133,7 +137,7 @@ class ForkServer:
                     os._exit(0)
                 elif isinstance(key.fileobj, int):
                     self._tell_end(key.fileobj)
-                elif key.data in self._ranks:  # its proxy was killed, and so is the rank
+                elif self._ranks.get(key.data) is key.fileobj:  # its proxy was killed, and so is the rank
                     self._selector.unregister(key.fileobj)
                     signal.pidfd_send_signal(key.data, signal.SIGKILL)
         os._exit(0)
@@ -141,18 +145,19 @@ class ForkServer:
     def _done(self) -> bool:
         if self._expected is None or self._ranks:
             return False
-        return self._came >= self._expected or time.monotonic() > self._last
+        return self._requests >= self._expected or time.monotonic() > self._deadline
 
     def _fork(self) -> Request | None:
         """Fork a rank for the next proxy. Returns its request in the rank, and None in the server."""
         connection, _ = self._listening.accept()
-        self._came += 1
         request = read_request(connection)
         if request is None:
             connection.close()
             return None
+        self._requests += 1
         if differs := difference(request.environment, self._environment):
-            connection.sendall(REFUSED + f"{differs} differs between the ranks of this node".encode())
+            with contextlib.suppress(OSError):
+                connection.sendall(REFUSED + f"{differs} differs between the ranks of this node".encode())
             connection.close()
         elif pid := os.fork():
             handle = os.pidfd_open(pid)
@@ -214,5 +219,5 @@ def become_rank(request: Request, server: int) -> None:
     os.chdir(request.folder)
     with contextlib.suppress(OSError):
         os.sched_setaffinity(0, request.affinity)
-    cores.begin(request.parent)
+    cores.reread(request.parent)
     sys.argv[1:] = request.arguments

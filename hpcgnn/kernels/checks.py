@@ -46,9 +46,7 @@ def matrix(
         raise ValueError(f"{name}: expected shape ({', '.join(wanted)}), got {tuple(shape)}")
     # An empty tensor may have any strides: .contiguous() leaves them as they are, and nothing is read through them.
     down, across = tensor.stride()
-    if (across != 1 or down < shape[1]) and (
-        tensor.numel() and ((shape[1] > 1 and across != 1) or (shape[0] > 1 and down < shape[1]))
-    ):
+    if ((shape[1] > 1 and across != 1) or (shape[0] > 1 and down < shape[1])) and tensor.numel():
         raise ValueError(
             f"{name}: expected rows that are contiguous and do not overlap (strides (>= {shape[1]}, 1)), "
             f"got strides {tensor.stride()}; call .contiguous()"

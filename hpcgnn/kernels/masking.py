@@ -65,10 +65,13 @@ def dropout(
         kernels().dropout(out, x, ids, checked_key(key), threshold, scale, index, part)
         checks.written(out)
         return
+    if threshold and part is None:
+        out.zero_()
+        return
     if index is not None or out.data_ptr() != x.data_ptr():
         out.copy_(x if index is None else x[index])
-    if threshold:
-        out.mul_(0 if part is None else 1 - part[:, None])
+    if threshold and part is not None:
+        out.mul_(1 - part[:, None])
 
 
 def dropout_entries(

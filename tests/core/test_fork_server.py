@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 
 import pytest
 
@@ -101,6 +102,15 @@ def test_a_rank_with_other_variables_imports_by_itself():
     assert result.code == 0, result.err
     assert sorted(is_fork for _, is_fork, *_ in ranks_of(result)) == [False, True]
     assert result.err.count("no fork server: OMP_DYNAMIC differs between the ranks of this node") == 1
+
+
+def test_a_connection_without_a_request_is_no_rank():
+    for text in (b"", (1 << 20).to_bytes(8, "little") + b"cut"):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(forked.server())
+            connection.sendall(text)
+    result = forked.start(0, "-c", "print('here')")
+    assert result.code == 0 and result.out == "here\n", result.err
 
 
 def test_bound_threads_need_imports_of_their_own():

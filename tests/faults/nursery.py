@@ -16,7 +16,7 @@ import matplotlib.pyplot  # noqa: F401
 from inject import main as run_with_fault
 
 import hpcgnn.__main__
-from hpcgnn.fork_server.proxy import PASSED_ON
+from hpcgnn.fork_server.proxy import SIGNALS
 from hpcgnn.fork_server.server import ForkServer, become_rank, listen
 
 
@@ -49,7 +49,7 @@ def live(request, server):
     code = 1
     try:
         become_rank(request, server)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         code = run(request.arguments) or 0
     except SystemExit as leaving:
         code = code_of(leaving)

@@ -102,6 +102,8 @@ def test_dropout_at_the_ends(kernels):
     assert torch.equal(out, x)
     dropout(out, x, ids, 1, 1.0)
     assert (out == 0).all()
+    dropout(out, torch.full((6, 5), float("inf")), ids, 1, 1.0)
+    assert (out == 0).all()
     dropout(out, x, ids, 1, 1e-12)  # rounds to 0
     assert torch.equal(out, x)
     dropout(torch.zeros(0, 5), torch.zeros(0, 5), torch.zeros(0, dtype=torch.int64), 1, 0.5)
