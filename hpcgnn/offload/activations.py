@@ -7,8 +7,6 @@ space is checked before the first epoch. The first epoch already writes tensors 
 import contextlib
 import logging
 import math
-import os
-import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,10 +24,11 @@ from hpcgnn.engine.views import layers_to_prune
 from hpcgnn.errors import ConfigError, RemoteError, ScratchError
 from hpcgnn.memory.keeping import Keeper, Kept
 from hpcgnn.memory.resident import resident_bytes
-from hpcgnn.memory.scratch import Scratch, free_bytes
+from hpcgnn.memory.scratch import Scratch
 from hpcgnn.memory.shelf import OnDisk, Shelf
 from hpcgnn.nn.model import traits_of
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.offload.folders import check_folder, check_space
 from hpcgnn.offload.limits import Limit, Portion, portion
 from hpcgnn.offload.toy import NODES, largest_at_work, toy_step
 from hpcgnn.plan.run_plan import RunPlan
@@ -42,8 +41,6 @@ _BESIDE = 24 << 20
 # Number of the largest saved tensors that are in memory at a time in any case: the input, the output, and one in
 # transfer.
 AT_WORK = 3
-_IN_MEMORY = "tmpfs", "ramfs"
-_SHARED = "nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "afs", "glusterfs", "panfs"
 
 
 class Within(Plugin):
@@ -343,57 +340,3 @@ class _Counted(Within):
 
     def end_epoch(self) -> None:
         pass
-
-
-def check_folder(folder: str, limit: Limit) -> None:
-    """Raise ScratchError unless there is such a directory, and not in memory. One on a shared file system is warned of,
-    and not taken unasked.
-    """
-    if not os.path.isdir(folder):
-        raise ScratchError(f"--scratch {folder}: there is no such directory on {socket.gethostname()}; make it first")
-    kind = _file_system(folder)
-    if kind in _IN_MEMORY:
-        raise ScratchError(
-            f"--scratch {folder} is of {kind}, which is memory itself; expected a directory on a local disk"
-        )
-    if kind.startswith(_SHARED) and not limit.said:
-        raise ScratchError(f"{folder} is on a shared file system ({kind}); say a directory on a local disk (--scratch)")
-    if kind.startswith(_SHARED):
-        log.warning(
-            "--scratch %s is on a shared file system (%s): a local disk is faster and disturbs nobody", folder, kind
-        )
-
-
-def check_space(folder: str, need: int, ranks_on_node: int) -> None:
-    """Check a folder's free space for all ranks of a node.
-
-    Args:
-        folder: folder of the scratch files.
-        need: bytes of this rank.
-        ranks_on_node: number of ranks on the node.
-
-    Raises:
-        ScratchError: the folder cannot hold the files of all ranks.
-    """
-    free = free_bytes(folder)
-    if free < need:
-        raise ScratchError(
-            f"--scratch {folder} has {free / 2**30:.2f} GiB free; expected {need / 2**30:.2f} GiB for "
-            f"the {ranks_on_node} ranks of {socket.gethostname()}; choose another --scratch, give more --memory, or "
-            "take more nodes"
-        )
-
-
-def _file_system(folder: str) -> str:
-    """The type of the file system that a directory is on, '' where the system does not say."""
-    path, best = os.path.realpath(folder), ("", "")
-    try:
-        with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
-            mounts = [line.split()[1:3] for line in file]
-    except OSError:
-        return ""
-    for point, kind in mounts:
-        point = point.replace("\\040", " ")
-        if (path == point or path.startswith(point.rstrip("/") + "/")) and len(point) >= len(best[0]):
-            best = point, kind
-    return best[1]

@@ -30,11 +30,10 @@ from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.offload.activations import (
     AT_WORK,
     Toy,
-    check_folder,
-    check_space,
     refusing,
     without_limit_if_it_must,
 )
+from hpcgnn.offload.folders import check_folder, check_space
 from hpcgnn.offload.limits import Limit, portion
 from hpcgnn.ops.row_tiles import tile_rows
 from hpcgnn.plan.held import reads_in_tiles
