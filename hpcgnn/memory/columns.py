@@ -6,6 +6,7 @@ rows lies in one place of the file, and in it group of columns after group.
 """
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -18,10 +19,10 @@ from hpcgnn.memory.scratch import GRAIN, REQUEST, Scratch, rounded
 from hpcgnn.memory.shelf import Pages
 
 # Transfers of columns under way at a time, and blocks of rows that are read ahead, and that are being written.
-_FLIGHTS, _AHEAD, _BEHIND = 4, 2, 4
+_FLIGHTS, AHEAD, BEHIND = 4, 2, 4
 
 
-@dataclass(frozen=True)
+@dataclass
 class Disk:
     """Where matrices between layers lie.
 
@@ -30,16 +31,25 @@ class Disk:
         arena: the memory of what is read.
         columns: how many columns are in memory at a time where rows are gathered.
         block: bytes of a block of rows, about.
+        waited: seconds of waiting for the file.
     """
 
     scratch: Scratch
     arena: Pages
     columns: int
     block: int = REQUEST // 2
+    waited: float = 0.0
 
     def matrix(self, count: int, width: int, dtype: torch.dtype) -> "Columns":
         """A matrix (count, width), whose rows are to be written."""
         return Columns(self, count, width, dtype)
+
+    def result(self, flight: "Future[list[int]] | Future[None]") -> list[int]:
+        """Wait for a transfer, and return its checksums."""
+        begun = time.perf_counter()
+        found = self.scratch.result(flight)
+        self.waited += time.perf_counter() - begun
+        return found or []
 
     def resident(self, count: int, dtype: torch.dtype) -> torch.Tensor:
         """Memory for the columns of such matrices that `load` reads."""
@@ -86,9 +96,9 @@ class Columns:
             piece, at = pieces[number], rows.start * width * self.dtype.itemsize
             flights.append(self._fill(memory[at : at + piece.size], piece))
             if len(flights) > _FLIGHTS:
-                self.disk.scratch.result(flights.pop(0))
+                self.disk.result(flights.pop(0))
         for flight in flights:
-            self.disk.scratch.result(flight)
+            self.disk.result(flight)
         return memory[: len(self) * width * self.dtype.itemsize].view(self.dtype).view(len(self), width)
 
     def writing(self, numbers: Sequence[int] | None = None) -> "Writing":
@@ -132,7 +142,7 @@ class Columns:
 
         def land() -> None:
             for piece, flight in under_way:
-                piece.sums = scratch.result(flight) or []
+                piece.sums = self.disk.result(flight)
 
         return land
 
@@ -184,7 +194,7 @@ class Writing:
             first = last
 
     def _begin(self, number: int) -> tuple[torch.Tensor, list[torch.Tensor], int]:
-        if not self._free and len(self._flights) >= _BEHIND:
+        if not self._free and len(self._flights) >= BEHIND:
             self._land()
         memory = self._free.pop() if self._free else self._to.disk.arena.pages(self._size)
         block = self._to.blocks[number]
@@ -209,7 +219,7 @@ class Reading:
     def __init__(self, of: Columns, numbers: Sequence[int]) -> None:
         self._of, self._numbers = of, list(numbers)
         size = of.largest(numbers) if self._numbers else 0
-        self._free = [of.disk.arena.pages(size) for _ in range(min(len(of.blocks), 1 + _AHEAD))] if size else []
+        self._free = [of.disk.arena.pages(size) for _ in range(min(len(of.blocks), 1 + AHEAD))] if size else []
         self._present: dict[int, tuple[torch.Tensor, list[Future[None]]]] = {}
 
     def rows(self, rows: slice, out: torch.Tensor) -> torch.Tensor:
@@ -240,7 +250,7 @@ class Reading:
 
     def _block(self, number: int) -> list[torch.Tensor]:
         """The groups' rows of a block, in memory until the next one is asked for; the following are on their way."""
-        wanted = range(number, min(number + 1 + _AHEAD, len(self._of.blocks)))
+        wanted = range(number, min(number + 1 + AHEAD, len(self._of.blocks)))
         for each in [each for each in self._present if each not in wanted]:
             self._free.append(self._landed(each))
             del self._present[each]
@@ -253,7 +263,7 @@ class Reading:
     def _landed(self, number: int) -> torch.Tensor:
         memory, flights = self._present[number]
         while flights:
-            self._of.disk.scratch.result(flights.pop(0))
+            self._of.disk.result(flights.pop(0))
         return memory
 
     def close(self) -> None:
