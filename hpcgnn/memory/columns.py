@@ -39,6 +39,7 @@ class Disk:
     columns: int
     block: int = REQUEST // 2
     waited: float = 0.0
+    _resident: torch.Tensor | None = None
 
     def matrix(self, count: int, width: int, dtype: torch.dtype) -> "Columns":
         """A matrix (count, width), whose rows are to be written."""
@@ -52,8 +53,14 @@ class Disk:
         return found or []
 
     def resident(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """Memory for the columns of such matrices that `load` reads."""
-        return self.arena.pages(max(GRAIN, rounded(count * self.columns * dtype.itemsize)))
+        """Memory for the columns of matrices of so many rows. It is the same for all, and stays: other tensors would
+        lie in its place as soon as it were free.
+        """
+        size = max(GRAIN, rounded(count * self.columns * dtype.itemsize))
+        if self._resident is None or len(self._resident) < size:
+            self._resident = None  # before there is a larger one
+            self._resident = self.arena.pages(size)
+        return self._resident
 
 
 @dataclass

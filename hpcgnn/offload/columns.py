@@ -17,9 +17,9 @@ LEAST, _STEP = 32, 16
 # Matrices that a gradient reads in tiles at a time, and tiles of rows that it has. It writes one.
 _READ, _TILES = 3, 6
 # What the arena cannot use between tensors of different sizes, as a share.
-_LOST = 1 / 10
-# Of each node: the last layer's products, result, its gradient, and sums of it for other ranks.
-_NARROW = 4
+_LOST = 1 / 16
+# Of each node: the last layer's products, its result, and its gradient.
+_LOGITS = 3
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,13 @@ class DiskLayers:
 
         tile: rows that are worked on at a time (None: of this process).
         """
-        row, last = self.hidden * self.itemsize, self.widths[-1]
+        row = self.hidden * self.itemsize
         resident = rows * columns * self.itemsize * (1 + (ranks > 1))  # and sums for rows with edges to other ranks
-        logits = _NARROW * rows * last * self.itemsize
+        logits = _LOGITS * rows * self.widths[-1] * self.itemsize
         tiles = _TILES * min(tile or tile_rows(), rows) * row
         block = min(max(Disk.block, GRAIN // self.itemsize * row), rows * row + GRAIN)
         blocks = (_READ * (1 + AHEAD) + BEHIND + 2) * block
-        most = max(resident, logits) if last < self.hidden else resident + logits
-        return int((most + tiles + blocks) * (1 + _LOST))
+        return int((resident + logits + tiles + blocks) * (1 + _LOST))
 
     def columns_within(self, room: int, rows: int, ranks: int, tile: int | None = None) -> int:
         """The most columns of a rank's rows for which there is room; LEAST or more."""

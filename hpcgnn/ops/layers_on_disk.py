@@ -160,12 +160,12 @@ def _forward(operator: "LinearOperator", x: Columns, weights: Triple, put: Put) 
     mine, outputs = _tile(x.disk, x), operator.outputs
     with contextlib.ExitStack() as files:
         if first:
+            present = None
             sums: Iterator[tuple[slice, torch.Tensor]] = _tiles(operator.parts(_product(x, neighbour, operator, mine)))
-            own_rows = _Rows(x, files)
         else:
             present = _Present(x)
             sums = _sums(operator, present, operator.num_outputs, False, files)
-            own_rows = _Rows(x, files, present)
+        own_rows = None if own is None else _Rows(x, files, present)
         for rows, aggregate in sums:
             out = out_tile[: rows.stop - rows.start]
             if not first:
@@ -174,7 +174,7 @@ def _forward(operator: "LinearOperator", x: Columns, weights: Triple, put: Put) 
                 out.copy_(aggregate)
             else:
                 torch.add(aggregate, bias, out=out)
-            if own is not None:
+            if own is not None and own_rows is not None:  # both or none
                 part = mine[: rows.stop - rows.start]
                 part = own_rows(rows, part) if outputs is None else own_rows.select(outputs[rows], part)
                 kernels.multiply(out, part, own, add=True)
@@ -182,8 +182,13 @@ def _forward(operator: "LinearOperator", x: Columns, weights: Triple, put: Put) 
 
 
 def _product(x: Columns, weight: torch.Tensor, operator: "LinearOperator", memory: torch.Tensor) -> torch.Tensor:
-    """x W in memory. memory: (tile, d_in)."""
-    sent = operator.empty_streamed(len(x), weight.shape[1], x.dtype)
+    """x W, where else columns are that are in memory if there are so many. memory: (tile, d_in)."""
+    count, width = len(x), weight.shape[1]
+    if width <= x.disk.columns:
+        place = x.disk.resident(count, x.dtype)[: count * width * x.dtype.itemsize]
+        sent = place.view(x.dtype).view(count, width)
+    else:
+        sent = operator.empty_streamed(count, width, x.dtype)
     with x.reading() as read:
         for rows in row_tiles(len(x)):
             kernels.multiply(sent[rows], read.rows(rows, memory[: rows.stop - rows.start]), weight)
