@@ -53,7 +53,7 @@ class Disk:
         return found or []
 
     def resident(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """Memory for the columns of matrices of so many rows. It is the same for all, and stays: other tensors would
+        """Memory for the columns of matrices of this number of rows. It is the same for all, and stays: others would
         lie in its place as soon as it were free.
         """
         size = max(GRAIN, rounded(count * self.columns * dtype.itemsize))

@@ -247,7 +247,7 @@ def narrowed(trainer: Trainer, toy: "Toy", limit: Limit, lasting: int, at_work: 
 
 
 def work_on_disk(trainer: Trainer, columns: int, scratch: Scratch) -> None:
-    """Let layers have so many columns of their matrices in memory, and the rest in a file."""
+    """Let layers have this number of columns of their matrices in memory, and the rest in a file."""
     arena = trainer.buffers.arena
     arena.disk = Disk(scratch, arena, columns)
     log.info("memory: layers have %d columns in memory at a time, and their matrices on disk", columns)

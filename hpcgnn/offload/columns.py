@@ -1,6 +1,6 @@
 """Layers that work from the disk (`--memory`): where a layer at work does not fit, some of its columns do.
 
-The fewest bytes of such a layer, how many columns fit in more, and the bytes that an epoch moves.
+A layer has a least number of bytes, more columns fit in more bytes, and an epoch moves bytes to and from the disk.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class DiskLayers:
         return max(self.widths[:-1])
 
     def at_work(self, rows: int, columns: int, ranks: int, tile: int | None = None) -> int:
-        """Bytes of a rank with so many rows, and so many columns in memory, beside constants.
+        """Bytes of a rank with some number of rows, and of columns in memory. Constants come on top.
 
         tile: rows that are worked on at a time (None: of this process).
         """

@@ -182,7 +182,7 @@ def _forward(operator: "LinearOperator", x: Columns, weights: Triple, put: Put) 
 
 
 def _product(x: Columns, weight: torch.Tensor, operator: "LinearOperator", memory: torch.Tensor) -> torch.Tensor:
-    """x W, where else columns are that are in memory if there are so many. memory: (tile, d_in)."""
+    """x W, in the memory of the columns if it fits there. memory: (tile, d_in)."""
     count, width = len(x), weight.shape[1]
     if width <= x.disk.columns:
         place = x.disk.resident(count, x.dtype)[: count * width * x.dtype.itemsize]
@@ -269,7 +269,7 @@ def _sums(
 
 
 class _Backwards:
-    """A convolution's gradients: what Convolve.backward does."""
+    """The gradients of a convolution, as Convolve.backward makes them."""
 
     def __init__(self, step: Step, x: Columns, gy: torch.Tensor | Columns, weights: Triple, into: Triple) -> None:
         self._operator, self._activation = step.operator, step.activation
