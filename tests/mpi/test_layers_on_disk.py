@@ -76,7 +76,7 @@ def test_within_a_limit(comm, session_path, job_session, tmp_path, monkeypatch):
     monkeypatch.setattr("hpcgnn.offload.activations.resident_bytes", lambda: 1 << 20)
     graph = session_path / "large-enough.h5"
     if comm.rank == 0:
-        generate_graph("planted", graph, Spec(nodes=30_000, features=8, classes=4, degree=4, seed=3))
+        generate_graph("planted", graph, Spec(nodes=15_000 * comm.size, features=8, classes=4, degree=4, seed=3))
         partition_graph(graph, [comm.size], num_clusters=16)
     comm.barrier()
     config = configure(graph, model="sage", layers=4, hidden=80, scratch=str(tmp_path))
