@@ -39,7 +39,7 @@ class DiskLayers:
 
         tile: rows that are worked on at a time (None: of this process).
         """
-        row = self.hidden * self.itemsize
+        row, columns = self.hidden * self.itemsize, min(columns, self.hidden)
         resident = rows * columns * self.itemsize * (1 + (ranks > 1))  # and sums for rows with edges to other ranks
         logits = _LOGITS * rows * self.widths[-1] * self.itemsize
         tiles = _TILES * min(tile or tile_rows(), rows) * row
@@ -48,12 +48,12 @@ class DiskLayers:
         return int((resident + logits + tiles + blocks) * (1 + _LOST))
 
     def columns_within(self, room: int, rows: int, ranks: int, tile: int | None = None) -> int:
-        """The most columns of a rank's rows for which there is room; LEAST or more."""
+        """The most columns of a rank's rows that have room; LEAST or all at the least."""
         fitting = [k for k in range(LEAST, self.hidden, _STEP) if self.at_work(rows, k, ranks, tile) <= room]
         if self.at_work(rows, self.hidden, ranks, tile) <= room:
             return self.hidden
         # The last group should not be a small rest.
-        most = max(fitting, default=LEAST)
+        most = max(fitting, default=min(LEAST, self.hidden))
         groups = -(-self.hidden // most)
         return min(most, -(-self.hidden // (groups * _STEP)) * _STEP)
 
