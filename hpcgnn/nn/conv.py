@@ -18,6 +18,7 @@ from hpcgnn.ops.constants import ConstantRows
 from hpcgnn.ops.convolution import Convolve
 from hpcgnn.ops.draws import Purpose
 from hpcgnn.ops.handover import Handover
+from hpcgnn.ops.layers_on_disk import Step, convolve_on_disk
 from hpcgnn.ops.operators import Linear
 from hpcgnn.ops.remade import First, convolve_remade
 from hpcgnn.ops.remade_twice import Above, convolve_remade_twice
@@ -209,6 +210,25 @@ class LinearConv(Conv):
             return convolve_remade(remade, bias, first_weights, weights, second.operator, types, whole), 1
         ((third, of_third),) = more
         return convolve_remade_twice(remade, second, third, bias, first_weights, (weights, of_third)), 2
+
+    def on_disk(self, first: Inputs, above: "list[tuple[LinearConv, Graph]]", p: float) -> torch.Tensor | None:
+        """The output (m, d_out) of the last layer above this one, with all outputs between on disk
+        (ops/layers_on_disk.py). Collective. None where that cannot be. Arguments as of `of_constants`.
+        """
+        below, aggregate, x, p_first, scaled = first
+        disk = below.arena.disk
+        steps, dtype = [], self.weights()[0].dtype
+        for number, (conv, graph) in enumerate(above, start=1):
+            one = conv._of_remade(graph, graph.activation(ReluDropout, p, number), dtype)
+            if one is None or one.kept != dtype:
+                return None
+            steps.append(Step(one.operator, graph.activation(ReluDropout, p, number)))
+        if disk is None or not steps:
+            return None
+        parts, bias = below.scaled(self._parts(aggregate, x)), self.weights()[2]
+        constants = below.constants(parts, p_first, 0, scaled=scaled)
+        weights = [weight for _, weight, _ in parts]
+        return convolve_on_disk(constants, bias, weights, steps, [conv.weights() for conv, _ in above], disk)
 
     def _of_remade(self, graph: Graph, activation: ReluDropout, sent: torch.dtype | None) -> Above | None:
         """This layer above one that is made again, or None where it cannot be. sent: type of its input (None: as of

@@ -1,5 +1,6 @@
 """A stack of convolutions."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from hpcgnn import kernels
 from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.kept import kept
@@ -103,6 +105,8 @@ class Model(nn.Module):
     def forward(self, whole: Graph) -> torch.Tensor:
         if self.jump is not None:
             return self._jumping(whole, self.jump)
+        if whole.arena.disk is not None and (made := self._on_disk(whole)) is not None:
+            return made
         before: torch.Tensor | None = None
         # Rows, or a Handover for a layer that takes over.
         h: Any
@@ -150,6 +154,32 @@ class Model(nn.Module):
         above = [(conv, whole.at(layer)) for layer, conv in enumerate(self.convs[1 : 1 + count], start=1)]
         made = below.of_constants(self._inputs(whole.at(0), below), above, self._p, self.spec.keep == "again")
         return None if made is None else (made[0], made[1] + 1)
+
+    @property
+    def output_widths(self) -> list[int]:
+        """The widths of all convolutions' outputs."""
+        convs: Any = self.convs
+        return [conv.d_out for conv in convs]
+
+    @property
+    def works_on_disk(self) -> bool:
+        """Whether layers can work with some columns of their matrices in memory and the rest on disk, to the bit.
+
+        Products of other libraries depend on where their rows lie.
+        """
+        spec, widths = self.spec, self.output_widths
+        narrows = spec.keep == "exact" and all(above <= below for below, above in itertools.pairwise(widths))
+        able = self._hand_over and traits_of(self.convs[0]).remakes and remakes(spec) and spec.kept is None
+        return able and narrows and kernels.one_pass(spec.dtype)
+
+    def _on_disk(self, whole: Graph) -> torch.Tensor | None:
+        """The logits, or None where layers cannot work so."""
+        if not self.works_on_disk:
+            return None
+        below: Any = self.convs[0]
+        above = [(conv, whole.at(layer)) for layer, conv in enumerate(self.convs[1:], start=1)]
+        made: torch.Tensor | None = below.on_disk(self._inputs(whole.at(0), below), above, self._p)
+        return made
 
     def _takes_over(self, conv: nn.Module) -> bool:
         """Whether a layer takes its input over with its memory (see ops/handover.py)."""

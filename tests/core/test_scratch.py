@@ -12,7 +12,7 @@ import torch
 from hpcgnn.errors import ScratchError
 from hpcgnn.memory.arena import SMALL, Arena
 from hpcgnn.memory.scratch import GRAIN, REQUEST, Scratch, rounded
-from hpcgnn.offload.activations import _file_system, check_folder, check_space
+from hpcgnn.offload.folders import _file_system, check_folder, check_space
 from hpcgnn.offload.limits import Limit
 
 SIZES = GRAIN, REQUEST - GRAIN, REQUEST, 2 * REQUEST + 3 * GRAIN
