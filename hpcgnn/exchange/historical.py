@@ -6,6 +6,7 @@ halo, so a row crosses once, when it is computed. Gradients of fresh rows alone 
 each halo row once forwards, whatever the number of shares, and fewer backwards.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic
@@ -16,7 +17,8 @@ from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.edges import EdgesT, Yielded
-from hpcgnn.exchange.stream import Returns, Rows
+from hpcgnn.exchange.stream import Returns, Rows, Use
+from hpcgnn.exchange.wire import Form
 
 #: (a rank, int32: numbers of rows).
 Part = tuple[int, torch.Tensor]
@@ -44,6 +46,11 @@ class Crossing:
     returned: list[Part]
     places: list[Part]
 
+    @property
+    def num_halo(self) -> int:
+        """Rows that are received."""
+        return sum(len(columns) for _, columns in self.received)
+
 
 class History:
     """The rows of one place in the model: (columns, F), zeros before they are known. columns: own nodes and halo."""
@@ -59,13 +66,17 @@ class History:
 
 
 class HistoricalRows(Generic[EdgesT]):
-    """A Stream of fresh and historical rows along the in-edges of a share. own: an empty block; edges: all edges."""
+    """A Stream of fresh and historical rows along the in-edges of a share. own: an empty block; edges: all edges;
+    plan, uses: the rows that cross, and {use: its count}.
+    """
 
     def __init__(
         self, history: History, crossing: Crossing, own: EdgesT, edges: EdgesT, comm: Communicator, buffers: HaloBuffers
     ) -> None:
-        self.own, self.buffers = own, buffers
-        self._history, self._crossing, self._edges, self._comm = history, crossing, edges, comm
+        self.own, self.buffers, self.plan = own, buffers, crossing
+        self._history, self._edges, self._comm = history, edges, comm
+        self.uses: Counter[Use] = Counter()
+        buffers.streams.add(self)
 
     def __call__(
         self, rows: Rows, kind: str, returns: Returns | None = None, pieces: bool = False
@@ -73,8 +84,9 @@ class HistoricalRows(Generic[EdgesT]):
         """Yield (block, rows, scale, None) as a Stream does; see there. Historical rows are scaled."""
         x = rows.x if rows.scale is None else rows.x * rows.scale[:, None]
         values = self._history.fit(x)
-        values.index_copy_(0, self._crossing.rows, x)
-        come = exchanged(values, self._crossing.sent, self._crossing.received, kind, self._comm)
+        values.index_copy_(0, self.plan.rows, x)
+        self.uses[Use(kind, Form(x.shape[1], 0, x.dtype), None)] += 1
+        come = exchanged(values, self.plan.sent, self.plan.received, kind, self._comm)
         yield self.own, rows.x, rows.scale, None
         for columns, arrived in come:
             values.index_copy_(0, columns.long(), arrived)
@@ -86,7 +98,7 @@ class HistoricalGradients(Generic[EdgesT]):
 
     own: an empty block; near: the edges from rows of the share, on any rank, with a row for each of Crossing.near;
     edges: all edges, once asked for. A consumer of rows gets all edges, for it may need them for gradients of its own
-    rows. Others get `near`.
+    rows. Others get `near`. plan, uses: see HistoricalRows; what crosses is the gradients.
     """
 
     def __init__(
@@ -100,11 +112,14 @@ class HistoricalGradients(Generic[EdgesT]):
         buffers: HaloBuffers,
     ) -> None:
         self.own, self._near, self._edges, self._arena = own, near, edges, buffers.arena
-        self._history, self._crossing, self._comm = history, crossing, comm
+        self._history, self.plan, self._comm = history, crossing, comm
+        self.uses: Counter[Use] = Counter()
+        buffers.streams.add(self)
 
     def __call__(self, rows: Rows, kind: str, returns: Returns, pieces: bool = False) -> Iterator[Yielded[EdgesT]]:
         """Yield (transposed block, rows, None, back); afterwards `returns` has all gradients of the share's rows."""
-        crossing, values, total = self._crossing, self._history.rows, returns.total
+        crossing, values, total = self.plan, self._history.rows, returns.total
+        self.uses[Use(kind, Form(total.shape[1], 0, total.dtype), None)] += 1
         yield self.own, rows.x, None, total
         if rows.x.shape[1]:
             block, back = self._edges(), self._arena.empty_like(values)

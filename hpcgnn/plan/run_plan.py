@@ -66,6 +66,11 @@ class RunPlan:
         return not MODELS[self.spec.model].traits(self.spec).fixed_sums
 
     @property
+    def on_shares(self) -> bool:
+        """Whether an epoch has several steps, on shares of the clusters."""
+        return self.schedule.by_shares and self.config.schedule.steps > 1
+
+    @property
     def narrows(self) -> bool:
         """Whether rows are narrowed on their way."""
         return self.config.schedule.halo_dtype != "fp32" or self.config.run.precision == "mixed"
