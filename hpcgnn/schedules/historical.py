@@ -39,6 +39,7 @@ from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.historical import Crossing, HistoricalGradients, HistoricalRows, History
+from hpcgnn.exchange.narrow import NARROW
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.transforms.share_rows import rows_of_layers, rows_of_shares
 from hpcgnn.graph.transforms.shares import Share, deal, split_in_shares
@@ -77,7 +78,7 @@ class HistoricalHalo(FullHalo):
         self.has_state, self.filled = True, False
         cluster = torch.zeros(local.num_owned, dtype=torch.int32) if local.cluster is None else local.cluster
         self._dealt, self.num_shares = deal(cluster, options.steps, random.key(Purpose.SHARE, 0), comm)
-        self._extra, self._random = options.extra_rows, random
+        self._extra, self._random, self._kind = options.extra_rows, random, NARROW[options.history_dtype]
         self.shares: list[list[Share]] = []
         self.crossings: list[tuple[tuple[int, int], tuple[Crossing, Crossing]]] = []
         self.histories: list[History] = []
@@ -123,24 +124,29 @@ class HistoricalHalo(FullHalo):
     def history(self, number: int) -> History:
         """The History of an aggregation."""
         if number == len(self.histories):
-            self.histories.append(History(self._local.num_owned + self._local.inward.plan.num_halo))
+            local = self._local
+            ids, key = local.original_id, lambda: self._random.key(Purpose.HISTORY, number)
+            self.histories.append(History(local.num_owned + local.inward.plan.num_halo, self._kind, ids, key))
         return self.histories[number]
 
     @property
     def kept_bytes(self) -> int:
         """Bytes of the histories and of the shares, on this rank."""
         shares = sum(each.nbytes for alike in self.shares for each in alike)
-        return sum(each.rows.nbytes for each in self.histories) + shares
+        return sum(each.nbytes for each in self.histories) + shares
 
     def state(self) -> dict[str, torch.Tensor]:
         """{name: tensor} of the histories."""
-        return {f"{number:04d}": each.rows for number, each in enumerate(self.histories)}
+        saved = ((number, each.state()) for number, each in enumerate(self.histories))
+        return {f"{number:04d}{name}": tensor for number, state in saved for name, tensor in state.items()}
 
     def load_state(self, tensors: dict[str, torch.Tensor]) -> None:
         """Continue from the saved `state` of the same rank, before the first epoch."""
         self.filled = True
-        for number, name in enumerate(sorted(tensors)):
-            self.history(number).rows = tensors[name]
+        for number in range(len({name[:4] for name in tensors})):
+            named = f"{number:04d}"
+            of_it = {name.removeprefix(named): each for name, each in tensors.items() if name.startswith(named)}
+            self.history(number).load_state(of_it)
 
 
 class ShareHalo(PushedHalo):

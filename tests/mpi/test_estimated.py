@@ -361,6 +361,7 @@ def test_a_delayed_halo(comm, paths, schedule, graph):
 STEPS = {
     "historical": {"schedule": "historical"},
     "historical, sage, nearest rows": {"schedule": "historical", "model": "sage", "layers": 3, "extra_rows": 0.4},
+    "historical, int8": {"schedule": "historical", "history_dtype": "int8"},
     "historical, gat": {"schedule": "historical", "model": "gat", "heads": 2, "hidden": 8},
     "historical, rows of the features": {"schedule": "historical", "keep_input": "never", "dropout": 0.0},
     "batches": {"schedule": "batches"},
