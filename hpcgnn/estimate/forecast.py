@@ -12,8 +12,9 @@ from hpcgnn.estimate.counts.halo_counts import HaloCounts
 from hpcgnn.estimate.counts.shares import Shares
 from hpcgnn.estimate.counts.traffic import Traffic, halo_traffic
 from hpcgnn.estimate.trial.operations import Operation
+from hpcgnn.estimate.trial.places import SEEN, Place
 from hpcgnn.estimate.trial.scaled_rank import Direction, Size
-from hpcgnn.estimate.trial.trial import SEEN, Experiment, Place, Trial
+from hpcgnn.estimate.trial.trial import Experiment, Trial
 from hpcgnn.exchange.stream import Use
 from hpcgnn.ops.row_tiles import TILE_ROWS
 from hpcgnn.plugins.account import FREE_HEAP, SHARED
@@ -46,7 +47,7 @@ PARTS = {
     SUMS: "gradients",
 }
 #: layers(worthwhile, prunable) -> {(layer, direction): HaloCounts} of layers that compute some rows only.
-Layers = Callable[[list[float], int], Mapping[Place, HaloCounts]]
+Layers = Callable[[list[float], int], Mapping[Any, HaloCounts]]
 
 
 @dataclass
@@ -109,9 +110,11 @@ class Forecaster:
         """The Forecast of a job with these Shares. layers: None where nobody can count them."""
         in_the_mean = _size(shares, np.mean)
         mean, trial = self.rank(in_the_mean, shares.degrees)
-        found = {} if layers is None or not trial.prunable else layers(trial.worthwhile, trial.prunable)
+        found = {} if layers is None or not trial.worthwhile else layers(trial.worthwhile, trial.prunable)
         pruned = None
-        if layers is not None and trial.prunable:
+        if shares.steps:
+            trial.uses = _in_each_step(trial.uses, shares.steps)
+        elif layers is not None and trial.prunable:
             pruned = len({layer for layer, _ in found})
             if pruned != trial.pruned:  # neighbourhoods in the graph are not those in a copy
                 mean, trial = self.rank(in_the_mean, shares.degrees, pruned)
@@ -225,6 +228,17 @@ class Forecaster:
         return trial.parameters * each if plain and size.ranks > 1 else 0
 
 
+def _in_each_step(uses: Mapping[Place, Counter[Use]], steps: int) -> dict[Place, Counter[Use]]:
+    """The uses of a copy's first step in all of them, which differ in their rows alone."""
+    found: dict[Place, Counter[Use]] = {}
+    for (part, direction), used in uses.items():
+        if not isinstance(part, tuple):
+            found[part, direction] = used
+        elif part[1] == 0:
+            found |= {((part[0], step), direction): used for step in range(steps)}
+    return found
+
+
 def _work(
     large: dict[Operation, np.ndarray],
     small: dict[Operation, np.ndarray],
@@ -281,5 +295,5 @@ def _size(shares: Shares, of: Callable[[np.ndarray], float]) -> Size:
     nodes, train, outer = pick(shares.nodes), pick(shares.train), pick(shares.outer)
     seen = None if shares.seen is None else _size(shares.seen, of)
     held = {name: direction(each.own, each.remote, each.inward) for name, each in shares.held.items()}
-    parts = inward, outward, shares.entries, pick(shares.loops), seen, held
-    return Size(shares.ranks, nodes, train, outer, *parts, all_nodes=int(shares.nodes.sum()))
+    parts = inward, outward, shares.entries, pick(shares.loops), seen, held, int(shares.nodes.sum())
+    return Size(shares.ranks, nodes, train, outer, *parts, shares.steps, shares.inside)

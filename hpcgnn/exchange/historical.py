@@ -4,9 +4,13 @@ they were last computed (historical embeddings: Fey et al., ICML'21).
 They are called as a Stream is by the pushed operators of ops/. A rank keeps the last rows of its own nodes and of its
 halo, so a row crosses once, when it is computed. Gradients of fresh rows alone go to their owners. So an epoch sends
 each halo row once forwards, whatever the number of shares, and fewer backwards.
+
+The last rows may be narrow (`schedule.history_dtype`). Kernels gather them as they are, so no copy is wide. The fresh
+rows of a step are rounded, too. So what a row is does not depend on who reads it, nor on the number of ranks.
 """
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic
 
@@ -16,7 +20,9 @@ from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.edges import EdgesT, Yielded
-from hpcgnn.exchange.stream import Returns, Rows
+from hpcgnn.exchange.narrow import Narrow
+from hpcgnn.exchange.stream import Returns, Rows, Use
+from hpcgnn.exchange.wire import Form
 
 #: (a rank, int32: numbers of rows).
 Part = tuple[int, torch.Tensor]
@@ -44,41 +50,112 @@ class Crossing:
     returned: list[Part]
     places: list[Part]
 
+    @property
+    def num_halo(self) -> int:
+        """Rows that are received."""
+        return sum(len(columns) for _, columns in self.received)
+
 
 class History:
-    """The rows of one place in the model: (columns, F), zeros before they are known. columns: own nodes and halo."""
+    """The rows of one place in the model, zeros before they are known.
 
-    def __init__(self, columns: int) -> None:
-        self.rows = torch.zeros(columns, 0)
+    columns: own nodes and halo. kind: of narrow numbers, or None for rows as they are. ids, key: original ids of own
+    nodes, and the key of this epoch's rounding at random.
 
-    def fit(self, like: torch.Tensor) -> torch.Tensor:
-        """The rows, in the width and the type of these."""
-        if self.rows.shape[1] != like.shape[1]:
-            self.rows = like.new_zeros(len(self.rows), like.shape[1])
-        return self.rows
+    Attributes:
+        rows: (columns, F), in fewer bits if they are narrow.
+        factors: (columns, 1) of the rows that are rounded at random, else (columns, 0).
+    """
+
+    def __init__(
+        self, columns: int, kind: Narrow | None = None, ids: torch.Tensor | None = None, key: Callable[[], int] = int
+    ) -> None:
+        self._kind, self._ids, self._key = kind, ids, key
+        self.rows, self.factors = torch.zeros(columns, 0), torch.zeros(columns, 0 if kind is None else kind.factors)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows, with their factors."""
+        return self.rows.nbytes + self.factors.nbytes
+
+    @property
+    def scale(self) -> torch.Tensor | None:
+        """(columns,) factors of the rows, or None."""
+        return self.factors[:, 0] if self.factors.shape[1] else None
+
+    def store(self, numbers: torch.Tensor, x: torch.Tensor) -> None:
+        """Own rows x of these numbers (int64) are known now."""
+        if self.rows.shape[1] != x.shape[1]:
+            dtype = x.dtype if self._kind is None else self._kind.type
+            self.rows = torch.zeros(len(self.rows), x.shape[1], dtype=dtype)
+        if self._kind is not None and self._kind.at_random:
+            assert self._ids is not None, "they key the rounding"
+            codes, factors = x.new_empty(x.shape, dtype=self.rows.dtype), x.new_empty(len(x), 1, dtype=torch.float32)
+            kernels.narrow(codes, factors, x.contiguous(), self._ids[numbers], self._key(), self._kind.bits)
+            self.factors.index_copy_(0, numbers, factors)
+            x = codes
+        self.rows.index_copy_(0, numbers, x.to(self.rows.dtype))
+
+    @property
+    def form(self) -> Form:
+        """Of the rows as they travel."""
+        return Form(self.rows.shape[1] + self.factors.shape[1] * 4 // self.rows.itemsize, 0, self.rows.dtype)
+
+    def packed(self, numbers: torch.Tensor) -> torch.Tensor:
+        """A message with the rows of these numbers (int32), and their factors behind them."""
+        out, width = self.rows.new_empty(len(numbers), self.form.width), self.rows.shape[1]
+        kernels.pack(out[:, :width], self.rows, numbers)
+        if self.factors.shape[1]:
+            out[:, width:] = self.factors[numbers.long()].view(out.dtype)
+        return out
+
+    def take(self, numbers: torch.Tensor, message: torch.Tensor) -> None:
+        """Rows of these numbers have come."""
+        width, at = self.rows.shape[1], numbers.long()
+        self.rows.index_copy_(0, at, message[:, :width])
+        if self.factors.shape[1]:
+            factors = self.factors.new_empty(len(at), 1)
+            factors.view(message.dtype).copy_(message[:, width:])
+            self.factors.index_copy_(0, at, factors)
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """{end of a name: tensor} of what a file can have: numbers of 16 bits as whole ones."""
+        rows = self.rows.view(torch.int16) if self.rows.dtype == torch.bfloat16 else self.rows
+        return {"": rows} | ({" factors": self.factors} if self.factors.shape[1] else {})
+
+    def load_state(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Continue from the saved `state`."""
+        rows = tensors[""]
+        self.rows = rows if self._kind is None else rows.view(self._kind.type)
+        self.factors = tensors.get(" factors", self.factors)
 
 
 class HistoricalRows(Generic[EdgesT]):
-    """A Stream of fresh and historical rows along the in-edges of a share. own: an empty block; edges: all edges."""
+    """A Stream of fresh and historical rows along the in-edges of a share. own: an empty block; edges: all edges;
+    plan, uses: the rows that cross, and {use: its count}.
+    """
 
     def __init__(
         self, history: History, crossing: Crossing, own: EdgesT, edges: EdgesT, comm: Communicator, buffers: HaloBuffers
     ) -> None:
-        self.own, self.buffers = own, buffers
-        self._history, self._crossing, self._edges, self._comm = history, crossing, edges, comm
+        self.own, self.buffers, self.plan = own, buffers, crossing
+        self._history, self._edges, self._comm = history, edges, comm
+        self.uses: Counter[Use] = Counter()
+        buffers.streams.add(self)
 
     def __call__(
         self, rows: Rows, kind: str, returns: Returns | None = None, pieces: bool = False
     ) -> Iterator[Yielded[EdgesT]]:
         """Yield (block, rows, scale, None) as a Stream does; see there. Historical rows are scaled."""
         x = rows.x if rows.scale is None else rows.x * rows.scale[:, None]
-        values = self._history.fit(x)
-        values.index_copy_(0, self._crossing.rows, x)
-        come = exchanged(values, self._crossing.sent, self._crossing.received, kind, self._comm)
+        history = self._history
+        history.store(self.plan.rows, x)
+        self.uses[Use(kind, history.form, None)] += 1
+        come = exchanged(history.packed, history.form, self.plan.sent, self.plan.received, kind, self._comm)
         yield self.own, rows.x, rows.scale, None
         for columns, arrived in come:
-            values.index_copy_(0, columns.long(), arrived)
-        yield self._edges, values, None, None
+            history.take(columns, arrived)
+        yield self._edges, history.rows, history.scale, None
 
 
 class HistoricalGradients(Generic[EdgesT]):
@@ -86,7 +163,7 @@ class HistoricalGradients(Generic[EdgesT]):
 
     own: an empty block; near: the edges from rows of the share, on any rank, with a row for each of Crossing.near;
     edges: all edges, once asked for. A consumer of rows gets all edges, for it may need them for gradients of its own
-    rows. Others get `near`.
+    rows. Others get `near`. plan, uses: see HistoricalRows; what crosses is the gradients.
     """
 
     def __init__(
@@ -100,11 +177,15 @@ class HistoricalGradients(Generic[EdgesT]):
         buffers: HaloBuffers,
     ) -> None:
         self.own, self._near, self._edges, self._arena = own, near, edges, buffers.arena
-        self._history, self._crossing, self._comm = history, crossing, comm
+        self._history, self.plan, self._comm = history, crossing, comm
+        self.uses: Counter[Use] = Counter()
+        buffers.streams.add(self)
 
     def __call__(self, rows: Rows, kind: str, returns: Returns, pieces: bool = False) -> Iterator[Yielded[EdgesT]]:
         """Yield (transposed block, rows, None, back); afterwards `returns` has all gradients of the share's rows."""
-        crossing, values, total = self._crossing, self._history.rows, returns.total
+        crossing, values, total = self.plan, self._history.rows, returns.total
+        form = Form(total.shape[1], 0, total.dtype)
+        self.uses[Use(kind, form, None)] += 1
         yield self.own, rows.x, None, total
         if rows.x.shape[1]:
             block, back = self._edges(), self._arena.empty_like(values)
@@ -116,17 +197,26 @@ class HistoricalGradients(Generic[EdgesT]):
             back = self._arena.empty(len(crossing.near), total.shape[1], dtype=total.dtype).zero_()
             yield self._near, values, None, back
         kernels.add_rows(total, crossing.own, back[: len(crossing.own)], distinct=True)
-        for places, arrived in exchanged(back, crossing.returned, crossing.places, kind, self._comm):
+
+        def packed(numbers: torch.Tensor) -> torch.Tensor:
+            out = back.new_empty(len(numbers), form.width)
+            kernels.pack(out, back, numbers)
+            return out
+
+        for places, arrived in exchanged(packed, form, crossing.returned, crossing.places, kind, self._comm):
             kernels.add_rows(total, places, arrived, distinct=True)
 
 
 def exchanged(
-    values: torch.Tensor, sent: list[Part], received: list[Part], kind: str, comm: Communicator
+    packed: Callable[[torch.Tensor], torch.Tensor],
+    form: Form,
+    sent: list[Part],
+    received: list[Part],
+    kind: str,
+    comm: Communicator,
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """[(the numbers of `received`, the rows for them)] of rows of `values`. Collective."""
-    outgoing, incoming = [], [(rank, values.new_empty(len(to), values.shape[1])) for rank, to in received]
-    for rank, numbers in sent:
-        outgoing.append((rank, values.new_empty(len(numbers), values.shape[1])))
-        kernels.pack(outgoing[-1][1], values, numbers)
+    """[(the numbers of `received`, the rows for them)] of rows of this form. packed: makes a message. Collective."""
+    incoming = [(rank, torch.empty(len(to), form.width, dtype=form.dtype)) for rank, to in received]
+    outgoing = [(rank, packed(numbers)) for rank, numbers in sent]
     comm.exchange(outgoing, incoming, kind).finish()
     return [(numbers, rows) for (_, numbers), (_, rows) in zip(received, incoming, strict=True)]

@@ -34,6 +34,7 @@ class Purpose(IntEnum):
     SHARE_ORDER = 16
     KEPT = 17
     LABEL_FOLD = 18
+    HISTORY = 19
 
 
 class Randomness:

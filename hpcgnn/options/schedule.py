@@ -163,6 +163,15 @@ class ScheduleConfig:
         schedules=("historical", "batches"),
         on_resume="same",
     )
+    history_dtype: str = option(
+        "fp32",
+        "historical: format of the last rows that are kept",
+        details="bf16: half the bytes, also of their messages. int8: a fourth, with a scale per row and random "
+        "rounding. Sums read rows in this format, fresh ones as well. For layers that sum rows with given weights.",
+        choices=("fp32", "bf16", "int8"),
+        schedules=("historical",),
+        on_resume="same",
+    )
     extra_rows: float = option(
         0.0,
         "historical: computed rows of other shares, as a part of own ones",

@@ -17,7 +17,7 @@ from hpcgnn.plan.halo import check_halo, features_travel, halo_of, intra_node_of
 from hpcgnn.plan.held import check_aggregate, check_keep, held_type
 from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.plan.privacy import check_privacy
-from hpcgnn.plan.rules import Selection, schedules_with
+from hpcgnn.plan.rules import Selection, models_with, schedules_with
 from hpcgnn.tasks.registry import resolve_task, task_traits
 from hpcgnn.traits import ScheduleTraits, TaskTraits
 
@@ -64,6 +64,11 @@ class RunPlan:
     def returns(self) -> bool:
         """Whether anything returns to the rows along the edges, as under attention."""
         return not MODELS[self.spec.model].traits(self.spec).fixed_sums
+
+    @property
+    def on_shares(self) -> bool:
+        """Whether an epoch has several steps, on shares of the clusters."""
+        return self.schedule.by_shares and self.config.schedule.steps > 1
 
     @property
     def narrows(self) -> bool:
@@ -139,6 +144,13 @@ def check_steps(config: Config, meta: GraphMeta, spec: ModelSpec) -> None:
         raise ConfigError(
             f"--schedule {options.schedule} computes the training nodes of a share alone, and the last layer of "
             f"--model {spec.model} computes all nodes: expected another model, or --schedule sar"
+        )
+    layers, precision = MODELS[spec.model].traits(spec), config.run.precision
+    if options.history_dtype != "fp32" and options.steps > 1 and not (layers.fixed_sums and precision == "fp32"):
+        raise ConfigError(
+            f"schedule.history_dtype {options.history_dtype} is for float32 rows that are summed with given weights: "
+            f"expected {models_with(lambda each: each.fixed_sums)} and --precision fp32, or history_dtype fp32; got "
+            f"--model {spec.model} and --precision {precision}"
         )
     if traits.by_shares and options.steps > meta.num_clusters:
         raise ConfigError(

@@ -169,6 +169,11 @@ class SyncPolicy(Protocol):
     def prepare(self, graph: Graph) -> None:
         """Make what the steps need of the graph, before the first epoch. Collective."""
 
+    def plans(self) -> Iterator[tuple[tuple[int, int], Any, Any]]:
+        """((layer, step), plan of the in-edges, plan of the out-edges) of the layers that send rows of their own in a
+        step on a share of the clusters.
+        """
+
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """The steps of an epoch. Resumed after each step, and then run to its end."""
 

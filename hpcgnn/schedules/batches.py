@@ -6,6 +6,7 @@ needs it: neighbours of training nodes of several shares more than once. Cluster
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 
@@ -38,6 +39,7 @@ class StepsOfBatches(AllreduceEveryStep):
         train = local.mask("train")
         self._dealt, self._count = deal(cluster, config.schedule.steps, random.key(Purpose.SHARE, 0), comm, train)
         self._batches: list[tuple[Graph, torch.Tensor]] = []
+        self._plans: list[tuple[tuple[int, int], Any, Any]] = []
 
     def extend(self, model: Model) -> None:
         """Nothing is added; the model is noted."""
@@ -46,7 +48,11 @@ class StepsOfBatches(AllreduceEveryStep):
     def prepare(self, graph: Graph) -> None:
         """Make the batches."""
         train = self._local.mask("train")
-        self._batches = [self._batch(graph, train & (self._dealt == number)) for number in range(self._count)]
+        self._batches = [self._batch(graph, train & (self._dealt == number), number) for number in range(self._count)]
+
+    def plans(self) -> Iterator[tuple[tuple[int, int], Any, Any]]:
+        """Those of the rows that a batch depends on."""
+        yield from self._plans
 
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """A step for each share."""
@@ -61,7 +67,7 @@ class StepsOfBatches(AllreduceEveryStep):
         self.reduce(gradients)
         gradients.mul_(self._count)
 
-    def _batch(self, graph: Graph, seen: torch.Tensor) -> tuple[Graph, torch.Tensor]:
+    def _batch(self, graph: Graph, seen: torch.Tensor, number: int) -> tuple[Graph, torch.Tensor]:
         """The graph of a step, and the own training nodes of its loss. seen: bool (n_p,), these."""
         model, local = self._model, self._local
         what = [1.0] * len(model.convs), model.prunable_layers, model.spec.keeps_input
@@ -71,6 +77,8 @@ class StepsOfBatches(AllreduceEveryStep):
             for layer, part in enumerate(parts)
             if part is not None
         }
+        own = ((layer, part) for layer, (part, _) in views.items() if part.inward is not local.inward)
+        self._plans += [((layer, number), part.inward.plan, part.outward.plan) for layer, part in own]
         return graph.pruned(views), torch.nonzero(seen).squeeze(1)
 
 

@@ -38,7 +38,8 @@ from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.historical import HistoricalGradients, HistoricalRows, History
+from hpcgnn.exchange.historical import Crossing, HistoricalGradients, HistoricalRows, History
+from hpcgnn.exchange.narrow import NARROW
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.transforms.share_rows import rows_of_layers, rows_of_shares
 from hpcgnn.graph.transforms.shares import Share, deal, split_in_shares
@@ -63,6 +64,7 @@ class HistoricalHalo(FullHalo):
     Attributes:
         num_shares: how many have nodes on some rank.
         shares: the Shares, once for layers that take and compute the same rows.
+        crossings: ((layer, share), its Crossing forwards and backwards), each an object of its own.
         computed: int64, the own rows of each share in the last layer, once they are made.
         histories: one for each aggregation of the model, in the order of the calls.
         filled: whether they hold rows.
@@ -76,8 +78,9 @@ class HistoricalHalo(FullHalo):
         self.has_state, self.filled = True, False
         cluster = torch.zeros(local.num_owned, dtype=torch.int32) if local.cluster is None else local.cluster
         self._dealt, self.num_shares = deal(cluster, options.steps, random.key(Purpose.SHARE, 0), comm)
-        self._extra, self._random = options.extra_rows, random
+        self._extra, self._random, self._kind = options.extra_rows, random, NARROW[options.history_dtype]
         self.shares: list[list[Share]] = []
+        self.crossings: list[tuple[tuple[int, int], tuple[Crossing, Crossing]]] = []
         self.histories: list[History] = []
         self._call = 0
 
@@ -97,8 +100,10 @@ class HistoricalHalo(FullHalo):
                 continue
             if not self.shares or self._differ(rows[layer - 1 : layer + 1], rows[layer : layer + 2]):
                 self.shares.append(split_in_shares(local, taken, computed, comm, layer == 0))
-            for view, share in zip(views, self.shares[-1], strict=True):
-                view[layer] = share.local, ShareHalo(share, self, ids, comm, self._buffers, self._facts)
+            for number, (view, share) in enumerate(zip(views, self.shares[-1], strict=True)):
+                crossings = replace(share.crossing), replace(share.crossing)
+                self.crossings.append(((layer, number), crossings))
+                view[layer] = share.local, ShareHalo(share, crossings, self, ids, comm, self._buffers, self._facts)
         return views
 
     def _differ(self, before: list[list[torch.Tensor]], now: list[list[torch.Tensor]]) -> bool:
@@ -119,41 +124,49 @@ class HistoricalHalo(FullHalo):
     def history(self, number: int) -> History:
         """The History of an aggregation."""
         if number == len(self.histories):
-            self.histories.append(History(self._local.num_owned + self._local.inward.plan.num_halo))
+            local = self._local
+            ids, key = local.original_id, lambda: self._random.key(Purpose.HISTORY, number)
+            self.histories.append(History(local.num_owned + local.inward.plan.num_halo, self._kind, ids, key))
         return self.histories[number]
 
     @property
     def kept_bytes(self) -> int:
         """Bytes of the histories and of the shares, on this rank."""
         shares = sum(each.nbytes for alike in self.shares for each in alike)
-        return sum(each.rows.nbytes for each in self.histories) + shares
+        return sum(each.nbytes for each in self.histories) + shares
 
     def state(self) -> dict[str, torch.Tensor]:
         """{name: tensor} of the histories."""
-        return {f"{number:04d}": each.rows for number, each in enumerate(self.histories)}
+        saved = ((number, each.state()) for number, each in enumerate(self.histories))
+        return {f"{number:04d}{name}": tensor for number, state in saved for name, tensor in state.items()}
 
     def load_state(self, tensors: dict[str, torch.Tensor]) -> None:
         """Continue from the saved `state` of the same rank, before the first epoch."""
         self.filled = True
-        for number, name in enumerate(sorted(tensors)):
-            self.history(number).rows = tensors[name]
+        for number in range(len({name[:4] for name in tensors})):
+            named = f"{number:04d}"
+            of_it = {name.removeprefix(named): each for name, each in tensors.items() if name.startswith(named)}
+            self.history(number).load_state(of_it)
 
 
 class ShareHalo(PushedHalo):
-    """Fresh rows of one share in one layer, and historical ones of all others. ids: original ids of all columns."""
+    """Fresh rows of one share in one layer, and historical ones of all others. crossings: of the share, for this
+    layer alone; ids: original ids of all columns.
+    """
 
     name = "historical"
 
     def __init__(
         self,
         share: Share,
+        crossings: tuple[Crossing, Crossing],
         whole: HistoricalHalo,
         ids: torch.Tensor,
         comm: Communicator,
         buffers: HaloBuffers,
         facts: Facts,
     ) -> None:
-        self._share, self._whole, self._ids = share, whole, ids
+        self._share, self._crossings, self._whole, self._ids = share, crossings, whole, ids
         self._comm, self._buffers, self._facts = comm, buffers, facts
         self._operators: dict[int, tuple[Operator[Any], Any]] = {}
 
@@ -161,9 +174,10 @@ class ShareHalo(PushedHalo):
         number, history = self._whole.next_history()
         if number not in self._operators:
             share, (inward, outward) = self._share, (self._share.local.inward, self._share.local.outward)
+            forth, back = self._crossings
             both = self._comm, self._buffers
-            used = HistoricalRows(history, share.crossing, inward.own, share.block, *both)
-            push = HistoricalGradients(history, share.crossing, outward.own, share.near, lambda: share.back, *both)
+            used = HistoricalRows(history, forth, inward.own, share.block, *both)
+            push = HistoricalGradients(history, back, outward.own, share.near, lambda: share.back, *both)
             site = PushedSite(share.local, used, push, self._facts, self._ids, old=True)
             self._operators[number] = description, description.pushed(site)
         known, operator = self._operators[number]
@@ -186,6 +200,10 @@ class StepsOfShares(AllreduceEveryStep):
     def prepare(self, graph: Graph) -> None:
         """Make the shares."""
         self._graphs = [graph.pruned(views) for views in self._halo.split(self._model)]
+
+    def plans(self) -> Iterator[tuple[tuple[int, int], Any, Any]]:
+        """Those of the shares."""
+        yield from ((place, *crossings) for place, crossings in self._halo.crossings)
 
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """A step for each share."""

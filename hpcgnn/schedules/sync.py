@@ -1,6 +1,7 @@
 """Sync policies: how training proceeds, and how the ranks' parameters are kept together."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -43,6 +44,10 @@ class AllreduceEveryStep:
 
     def prepare(self, graph: Graph) -> None:
         """A step takes the graph as it is."""
+
+    def plans(self) -> Iterator[tuple[tuple[int, int], Any, Any]]:
+        """No step has rows of its own."""
+        yield from ()
 
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """One step on the whole graph."""

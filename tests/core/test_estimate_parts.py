@@ -83,6 +83,11 @@ KERNELS = {
     ),
     "pack": (lambda: kernels.pack(torch.zeros(5, 6), X, INDICES), ("pack", "fp32", 6), (5, 0)),
     "few numbers": (lambda: dropped(torch.zeros(8, 64), torch.ones(8, 64)), ("dropout", "fp32"), (512, 0)),
+    "some rows": (
+        lambda: kernels.dropout(torch.zeros(2, 6), X, torch.arange(2), 1, 0.5, index=INDICES[:2]),
+        ("dropout", "fp32"),
+        (12, 0),
+    ),
     "in place": (lambda: dropped(MANY, MANY), ("dropout", "fp32"), (8192 * 64, 0)),
 }
 

@@ -16,6 +16,7 @@ from hpcgnn.errors import FormatError
 from hpcgnn.estimate.counts.between_nodes import Nodes
 from hpcgnn.estimate.counts.shares import Counter
 from hpcgnn.estimate.counts.sources import count
+from hpcgnn.estimate.counts.steps import Steps
 from hpcgnn.estimate.counts.traffic import Traffic
 from hpcgnn.estimate.forecast import Forecaster
 from hpcgnn.estimate.trial.trial import Experiment
@@ -55,6 +56,10 @@ def _foretold(config, map_name, ranks, per_node=1):
         between = Nodes(ranks, per_node, decided.returns, decided.narrows) if per_node > 1 else None
         counter = Counter(file, file.cluster_map(map_name, ranks)[0], ranks, decided.halo, between)
         counter, shares = count(config, counter)
+        if decided.on_shares:
+            steps = Steps(counter, decided)
+            shares = replace(shares, steps=config.schedule.steps, inside=steps.inside())
+            return Forecaster(Experiment.of(decided)).forecast(shares, lambda all_, some: steps.halos(len(all_), some))
         against = file.meta.negatives if config.task.link_split == GIVEN else ""
         return Forecaster(Experiment.of(decided, against)).forecast(
             shares, lambda worthwhile, prunable: counter.layers(shares, keeps_input, worthwhile, prunable)
@@ -351,6 +356,32 @@ SCHEDULES = {
 )
 def test_a_delayed_halo(comm, paths, schedule, graph):
     check(comm, configure(paths[graph], layers=2, **SCHEDULES[schedule]), MAP)
+
+
+STEPS = {
+    "historical": {"schedule": "historical"},
+    "historical, sage, nearest rows": {"schedule": "historical", "model": "sage", "layers": 3, "extra_rows": 0.4},
+    "historical, int8": {"schedule": "historical", "history_dtype": "int8"},
+    "historical, gat": {"schedule": "historical", "model": "gat", "heads": 2, "hidden": 8},
+    "historical, rows of the features": {"schedule": "historical", "keep_input": "never", "dropout": 0.0},
+    "batches": {"schedule": "batches"},
+    "batches, sage, tiny buffer": {"schedule": "batches", "model": "sage", "layers": 3, "halo_buffer": 0.01},
+    "batches, gat": {"schedule": "batches", "model": "gat", "heads": 2, "hidden": 8},
+}
+
+
+@pytest.mark.ranks(2, 3)
+@pytest.mark.parametrize(
+    "graph, steps",
+    [("few train", each) for each in STEPS]
+    + [
+        ("directed multi-label", each) for each in ("historical, sage, nearest rows", "historical, gat", "batches, gat")
+    ],
+)
+def test_steps_on_shares(comm, paths, steps, graph):
+    """Rows of a step are counted from the file, and every step sums the gradients."""
+    forecast, trainer = check(comm, configure(paths[graph], **{"layers": 2, "steps": 3, **STEPS[steps]}), MAP)
+    assert forecast.counted and {step for (_, step), _, _ in trainer.schedule.sync.plans()} == {0, 1, 2}
 
 
 APPROXIMATE = {

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import h5py
@@ -15,10 +16,11 @@ from torch.nn import functional
 from hpcgnn.app.train import train
 from hpcgnn.errors import ConfigError
 
+from .narrowing import narrowed
 from .small import stored
 from .training import CLASSES, build_trainer, configure, make_graphs
 
-SHARE, SHARE_ORDER = 15, 16  # purposes of random draws
+SHARE, SHARE_ORDER, HISTORY = 15, 16, 19  # purposes of random draws
 SEED, RATE, EPOCHS = 5, 0.05, 3
 
 
@@ -46,10 +48,21 @@ def order_of(epoch, count):
     return np.argsort(words, kind="stable")
 
 
+def scale_of(conv, a):
+    """(n, 1): factors of a layer's rows before they are summed. a: the adjacency matrix."""
+    if getattr(conv, "norm", "") != "sym":
+        return torch.ones(len(a), 1, dtype=a.dtype)
+    degree = a.sum(0)
+    return torch.where(degree > 0, degree**-0.5, 0.0)[:, None]
+
+
 class Serial:
     """The method on a whole graph, by autograd on dense matrices. trainer: on one rank, for data and parameters."""
 
-    def __init__(self, trainer, path, steps, extra_rows=0.0):
+    history_dtype, now = "fp32", 0
+
+    def __init__(self, trainer, path, steps, extra_rows=0.0, history_dtype="fp32"):
+        self.history_dtype = history_dtype
         local, self.model = trainer.local, copy.deepcopy(trainer.model)
         self.keeps_input = trainer.plan.spec.keeps_input
         n = self.n = local.num_nodes
@@ -94,6 +107,7 @@ class Serial:
 
     def epoch(self, epoch):
         """The loss of an epoch."""
+        self.now = epoch
         if epoch == 0:
             with torch.no_grad():
                 for _, number in itertools.product(self.model.convs, range(self.count)):
@@ -129,8 +143,18 @@ class Serial:
         if layer == 0 and self.keeps_input:
             return self.x
         known = self.histories.setdefault(layer, torch.zeros(self.n, fresh.shape[1], dtype=torch.float64))
-        self.histories[layer] = known.index_copy(0, taken, fresh.detach())
-        return known.index_copy(0, taken, fresh)
+        rounded = self.rounded(layer, fresh.detach(), taken)
+        self.histories[layer] = known.index_copy(0, taken, rounded)
+        return known.index_copy(0, taken, fresh + (rounded - fresh).detach())
+
+    def rounded(self, layer, fresh, taken):
+        """The rows as they are kept: gcn scales them before."""
+        if self.history_dtype == "fp32":
+            return fresh
+        scale, number = scale_of(self.model.convs[layer], self.a)[taken], layer - self.keeps_input
+        words = oracle.random_words(oracle.stream_key(SEED, self.now, number, HISTORY), taken.numpy(), fresh.shape[1])
+        kept = torch.from_numpy(narrowed(self.history_dtype, (fresh * scale).numpy(), words))
+        return torch.where(scale > 0, kept / scale, 0.0)
 
     def layer(self, layer, conv, x, taken, rows):
         """The rows `rows` of a layer from its input x, rows `taken`."""
@@ -207,15 +231,21 @@ def compared(comm, session_path, graph, model, schedule, oracle, **more):
     """(serial, trainer) after some epochs on each of two maps, when losses and parameters were found to be the same."""
     path = stored(comm, session_path, graph)[2]
     options = {"keep_input": "never", "hidden": 6, "layers": 2, **MODELS[model], "model": model.split(",")[0]}
-    still = {"dropout": 0.0, "precision": "fp64", "optimizer": "sgd", "momentum": 0.0, "lr": RATE}
+    narrow = "history_dtype" in more
+    still = {"dropout": 0.0, "precision": "fp32" if narrow else "fp64", "optimizer": "sgd", "momentum": 0.0, "lr": RATE}
     config = configure(path, schedule=schedule, steps=3, **still, **options, **more)
+    near = 2e-6 if narrow else 1e-10
     for map_name in ("dealt", "one empty"):
-        serial = oracle(build_trainer(comm, config), path, 3, **more)
+        alone = build_trainer(comm, config)
+        if narrow:  # in float64 like the others, but for what is rounded
+            alone.model.double()
+            alone.local = replace(alone.local, features=alone.local.features.double())
+        serial = oracle(alone, path, 3, **more)
         trainer = build_trainer(comm, config, map_name)
         for epoch in range(EPOCHS):
-            assert trainer.step(epoch) == pytest.approx(serial.epoch(epoch), rel=1e-10)
+            assert trainer.step(epoch) == pytest.approx(serial.epoch(epoch), rel=near)
         for ours, theirs in zip(trainer.model.parameters(), serial.model.parameters(), strict=True):
-            np.testing.assert_allclose(ours.detach(), theirs.detach(), rtol=0, atol=1e-10)
+            np.testing.assert_allclose(ours.detach(), theirs.detach(), rtol=0, atol=near)
         yield serial, trainer
 
 
@@ -233,13 +263,23 @@ def test_against_a_serial_program(comm, session_path, graph, model, extra_rows):
                 ids[local.num_owned :]
             ]
             assert not history.rows[~made].any()
-            scale = 1.0
-            if getattr(trainer.model.convs[layer], "norm", "") == "sym":
-                degree = serial.a.sum(0)
-                scale = torch.where(degree > 0, degree**-0.5, 0.0)[ids, None]
+            scale = scale_of(trainer.model.convs[layer], serial.a)[ids]
             np.testing.assert_allclose(history.rows[made], (expected[ids] * scale)[made], rtol=0, atol=1e-10)
         counts = comm.total(torch.tensor([len(each) for each in halo.computed]), "plan")
         assert counts.tolist() == [len(rows[-1]) for rows in serial.rows]
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "int8"])
+@pytest.mark.parametrize("graph, model", [("random directed", "sage"), ("random undirected", "gcn"), ("star", "gin")])
+def test_narrow_histories_against_a_serial_program(comm, session_path, graph, model, dtype):
+    """Fresh rows are rounded where others read them, and gradients go through the rounding."""
+    for serial, trainer in compared(comm, session_path, graph, model, "historical", Serial, history_dtype=dtype):
+        local, halo = trainer.local, trainer.schedule.halo
+        for history, (layer, expected) in zip(halo.histories, sorted(serial.histories.items()), strict=True):
+            ids, rows = local.original_id, history.rows[: local.num_owned].double()
+            rows = rows if history.scale is None else rows * history.scale[: local.num_owned, None]
+            made, scale = serial.reach[layer][ids], scale_of(trainer.model.convs[layer], serial.a)[ids]
+            np.testing.assert_allclose(rows[made], (expected[ids] * scale)[made], rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize("graph, model", CASES)
@@ -340,11 +380,12 @@ def run(comm, path, run_dir, **options):
 
 @pytest.mark.ranks(2)
 @pytest.mark.usefixtures("no_pictures")
-def test_a_pause_leaves_no_seam(comm, path, shared_path):
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "int8"])
+def test_a_pause_leaves_no_seam(comm, path, shared_path, dtype):
     """Every rank saves its histories, and ties of extra rows are those of the whole run."""
-    run(comm, path, shared_path / "whole", epochs=8)
-    run(comm, path, shared_path / "run", epochs=3)
-    run(comm, path, shared_path / "run", epochs=8, resume=True)
+    run(comm, path, shared_path / "whole", epochs=8, history_dtype=dtype)
+    run(comm, path, shared_path / "run", epochs=3, history_dtype=dtype)
+    run(comm, path, shared_path / "run", epochs=8, resume=True, history_dtype=dtype)
     lines = [(shared_path / name / "metrics.jsonl").read_text().splitlines() for name in ("whole", "run")]
     whole_run, resumed = ([json.loads(line)["loss"] for line in each] for each in lines)
     assert resumed == whole_run
@@ -365,6 +406,12 @@ def test_bad_options(options, words):
     with pytest.raises(ConfigError) as caught:
         configure("g.h5", schedule="historical", **options)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("options", [{"model": "gat"}, {"precision": "fp64"}], ids=str)
+def test_narrow_histories_are_for_sums_of_float32(comm, path, options):
+    with pytest.raises(ConfigError, match="history_dtype int8 is for float32 rows.*expected gcn, sage"):
+        build_trainer(comm, configure(path, schedule="historical", history_dtype="int8", **options))
 
 
 def test_more_steps_than_clusters_are_refused(comm, path):

@@ -9,7 +9,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.estimate.counts.between_nodes import Nodes
-from hpcgnn.exchange.rounds import Rounds, Sides, cut, segments
+from hpcgnn.exchange.rounds import Rounds, Segment, Sides, cut, segments
 
 # Rows of a rank are numbered from 0; those of a node are not.
 _OF_A_RANK = 1 << 32
@@ -24,6 +24,7 @@ class HaloCounts:
         receiver, offset, rows: int64 (pairs,), for pairs with rows to send, by receiver. The sender is receiver -
             offset (modulo P).
         nodes: the Nodes in place of ranks, if nodes exchange rows; P is then their number. None for ranks.
+        at_once: the rows of a pair are one message, whatever the buffers are.
     """
 
     ranks: int
@@ -31,6 +32,7 @@ class HaloCounts:
     offset: np.ndarray
     rows: np.ndarray
     nodes: Nodes | None = None
+    at_once: bool = False
 
     @cached_property
     def received(self) -> np.ndarray:
@@ -81,6 +83,11 @@ class HaloCounts:
         sender = (self.receiver - self.offset) % self.ranks
         order = np.argsort(sender, kind="stable")
         return replace(self, receiver=sender[order], offset=(self.ranks - self.offset)[order], rows=self.rows[order])
+
+    @property
+    def pairs(self) -> list[Segment]:
+        """All rows of each ring offset in one piece."""
+        return [Segment(k + 1, 0, most) for k, most in enumerate(self.most.tolist()) if most]
 
     def rounds(self, cap: int) -> Rounds:
         """The rounds that the ranks agree on for buffers of `cap` rows."""

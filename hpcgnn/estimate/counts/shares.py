@@ -51,6 +51,8 @@ class Shares:
             column by column.
         seen: the training subgraph (`--inductive`), or None.
         held: held-out edges and their negatives by name, see `PairCounts`.
+        steps: of an epoch on shares of the clusters, or 0.
+        inside: the share of own edges whose ends are in the same cluster, where there are steps.
         between: (inward, outward) between nodes, if their ranks read each other's rows in place and only these travel.
         crossing: rows that cross between these nodes in an exchange where ranks send them, and where nodes do.
     """
@@ -75,6 +77,8 @@ class Shares:
     between: tuple[HaloCounts, HaloCounts] | None = None
     crossing: tuple[int, int] = (0, 0)
     held: Mapping[str, PairCounts] = field(default_factory=dict)
+    steps: int = 0
+    inside: float = 0.0
 
     @property
     def ranks(self) -> int:
@@ -146,7 +150,7 @@ class Counter:
             there = np.zeros(int(self.ownership.counts[rank]), bool)
             places = np.concatenate([np.arange(*each) for each in ranges]) if ranges else empty[:0]
             for suffix, mine, others, pairs, pairs_of_nodes in directions:
-                for indices, owner, rows in self._edges(suffix, rank, ranges):
+                for indices, owner, rows in self.edges(suffix, rank, ranges):
                     away = far = owner != rank
                     if self._between is not None:
                         far = owner // self._between.per_node != rank // self._between.per_node
@@ -189,7 +193,7 @@ class Counter:
 
     def _locality(self, rank: int) -> Locality:
         """See Shares: of the own edges of a rank."""
-        for indices, owner, _ in self._edges("", rank, self.ownership.ranges(rank)):
+        for indices, owner, _ in self.edges("", rank, self.ownership.ranges(rank)):
             return locality_of(indices[owner == rank])
         return NONE
 
@@ -255,7 +259,7 @@ class Counter:
             mine = np.concatenate([np.arange(*each) for each in ranges]) if ranges else np.zeros(0, np.int64)
             both = ((inward, outputs, inputs), (outward, inputs, outputs))
             for suffix, ways in (("", both),) if self.file.meta.undirected else (("", both[:1]), ("_out", both[1:])):
-                for indices, owner, rows in self._edges(suffix, rank, ranges):
+                for indices, owner, rows in self.edges(suffix, rank, ranges):
                     for pairs, rows_in, columns_in in ways:
                         taken = (owner != rank) & rows_in[mine[rows]] & columns_in[indices]
                         pairs.add(rank, owner[taken], indices[taken], rows[taken])
@@ -275,7 +279,7 @@ class Counter:
                 return fewest, fewest.adjoint
         return rows, outward.counts()
 
-    def _edges(self, suffix: str, rank: int, ranges: list[tuple[int, int]]) -> Iterator[tuple[np.ndarray, ...]]:
+    def edges(self, suffix: str, rank: int, ranges: list[tuple[int, int]]) -> Iterator[tuple[np.ndarray, ...]]:
         """(the other ends in the order of the file, their owners, own rows) of a rank's edges that count."""
         if not ranges:
             return

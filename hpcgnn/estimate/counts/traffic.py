@@ -11,7 +11,8 @@ import numpy as np
 
 from hpcgnn.estimate.counts.between_nodes import Nodes, Sent, sent_in_lanes
 from hpcgnn.estimate.counts.halo_counts import HaloCounts
-from hpcgnn.estimate.trial.trial import ROUNDS, Place
+from hpcgnn.estimate.trial.places import Place
+from hpcgnn.estimate.trial.trial import ROUNDS
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.rounds import Rounds, Segment, coalesce, merge
 from hpcgnn.exchange.stream import Use, row_sizes
@@ -57,7 +58,7 @@ def halo_traffic(
     for place, used in uses.items():
         halo, rounds = halos[place], halo_rounds(place, halos, row_bytes, limit)
         for use, times in used.items():
-            turns = cut_turns(rounds, use, limit, halo.nodes)
+            turns = [halo.pairs] if halo.at_once else cut_turns(rounds, use, limit, halo.nodes)
             counted = halo if halo.nodes is not None or per_node == 1 else halo.crossing(per_node)
             sent = _sent(counted, [each for turn in turns for each in turn])
             empty = np.zeros_like(sent.rows)

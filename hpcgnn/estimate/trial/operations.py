@@ -94,6 +94,11 @@ def _narrow(name: str, arguments: tuple[Any, ...]) -> Told:
     return Operation(name, _type(x)), (float(len(rows) * x.shape[1]), 0.0)
 
 
+def _dropout(name: str, arguments: tuple[Any, ...]) -> Told:
+    """dropout(out, x, …), of whose rows x may have many more."""
+    return Operation(name, _type(arguments[0])), (float(arguments[0].numel()), 0.0)
+
+
 def _attend(name: str, arguments: tuple[Any, ...]) -> Told:
     """attend_forward(y, …, indptr, indices, heads, …), attend_backward(gz, …, indptr, indices, heads, …)."""
     indptr, heads = arguments[5], arguments[7]
@@ -161,6 +166,7 @@ _KERNELS: dict[str, Callable[[str, tuple[Any, ...]], Told]] = {
     "widen": _narrow,
     "encode": _narrow,
     "decode": _narrow,
+    "dropout": _dropout,
     "attend_forward": _attend,
     "attend_backward": _attend,
     "attend": _attend_scores,

@@ -24,6 +24,8 @@ from hpcgnn.placement.order import FoundEdges, LocalOrder
 from hpcgnn.tasks.registry import TASKS, task_traits
 
 _SEED = 1
+# Clusters of a copy for each step of an epoch.
+CLUSTERS = 4
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Size:
         seen: the training subgraph, or None.
         held: held-out edges and their negatives by name (see estimate/counts/pair_counts.py).
         all_nodes: nodes of all ranks; no copy has fewer.
+        steps: of an epoch on shares of the clusters, or 0; the copy has training nodes for each.
+        inside: the share of own edges whose ends are in the same cluster.
     """
 
     ranks: int
@@ -70,6 +74,8 @@ class Size:
     seen: "Size | None" = None
     held: Mapping[str, Direction] = field(default_factory=dict)
     all_nodes: int = 0
+    steps: int = 0
+    inside: float = 0.0
 
     def scaled(self, factor: float) -> "Size":
         """The same rank, smaller."""
@@ -80,14 +86,15 @@ class Size:
         def direction(of: Direction) -> Direction:
             return Direction(*(part(value) for value in vars(of).values()))
 
-        nodes, inward = max(1, part(self.nodes)), direction(self.inward)
+        least = max(1, self.steps)
+        nodes, inward = max(least, part(self.nodes)), direction(self.inward)
         # Others may have the training nodes, or edges, that this one has not: a mean over none would not be a number.
         if self.held and not inward.own + inward.remote:
             inward = replace(inward, own=1)
         return replace(
             self,
             nodes=nodes,
-            train=min(nodes, max(1, part(self.train))),
+            train=min(nodes, max(least, part(self.train))),
             outer=min(nodes, part(self.outer)),
             inward=inward,
             outward=None if self.outward is None else direction(self.outward),
@@ -121,9 +128,10 @@ def make_copy(
     draw = np.random.default_rng(_SEED)
     n = size.nodes
     share = draw.choice(degrees, n).astype(np.float64) + 1e-3
+    clusters = _Clusters(draw.permutation(n), size) if size.steps else None
 
     def adjacency(of: Direction) -> Adjacency:
-        edges = _edges(of, n, size, share, spec, draw)
+        edges = _edges(of, n, size, share, spec, draw, clusters)
         _let_want(comm, of, size.outer)
         kinds = (edges, LocalOrder(), comm, _cap(of, cap), self_loops, spec.dtype, keep_edges, spec.edge_types)
         return build_adjacency(*kinds)
@@ -153,7 +161,8 @@ def make_copy(
         # They never travel as entries: the zeros of the file are not known.
         features = torch.ones(n, spec.d_in - spec.changing, dtype=spec.held or spec.dtype)
     split = np.full(n, SPLITS["test"], np.uint8)
-    split[draw.permutation(n)[: size.train]] = SPLITS["train"]
+    training_first = draw.permutation(n) if clusters is None else clusters.training_first
+    split[training_first[: size.train]] = SPLITS["train"]
     return LocalGraph(
         inward=inward,
         outward=outward,
@@ -169,7 +178,29 @@ def make_copy(
         negatives={split: held[NEGATIVE.format(split)] for split in HELD if NEGATIVE.format(split) in held},
         known=tuple(held[TURNED.format(split)] for split in HELD if TURNED.format(split) in held),
         compared_with=compared_with,
+        cluster=None if clusters is None else clusters.cluster,
     )
+
+
+class _Clusters:
+    """Clusters of a copy, of as many nodes and training nodes each, several for each step.
+
+    cluster: int32 (n,); training_first: int64 (n,), the nodes, training nodes first; size: of the copy.
+    """
+
+    def __init__(self, training_first: np.ndarray, size: Size) -> None:
+        self.training_first, self._inside, n = training_first, size.inside, len(training_first)
+        self._count = min(n, CLUSTERS * size.steps)
+        cluster = np.empty(n, np.int32)
+        cluster[training_first] = np.arange(n) % self._count
+        self.cluster = torch.from_numpy(cluster)
+
+    def draw_near(self, ends: np.ndarray, other: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+        """The nodes `other`, of which the share inside comes from the cluster of the row at the other end."""
+        cluster = self.cluster.numpy()[ends]
+        sizes = -(-(len(self.training_first) - cluster) // self._count)
+        near = self.training_first[cluster + self._count * (draw.random(len(ends)) * sizes).astype(np.int64)]
+        return np.where(draw.random(len(ends)) < self._inside, near, other).astype(other.dtype)
 
 
 def on_ghost_node(local: LocalGraph, size: Size, rows: NodeRows, returns: bool) -> LocalGraph:
@@ -209,7 +240,13 @@ def _cap(of: Direction, cap: int) -> int:
 
 
 def _edges(
-    of: Direction, n: int, size: Size, share: np.ndarray, spec: ModelSpec, draw: np.random.Generator
+    of: Direction,
+    n: int,
+    size: Size,
+    share: np.ndarray,
+    spec: ModelSpec,
+    draw: np.random.Generator,
+    clusters: _Clusters | None = None,
 ) -> FoundEdges:
     """Draw the edges of a rank.
 
@@ -227,6 +264,8 @@ def _edges(
     total = int(indptr[-1])
     owner = np.zeros(total, np.min_scalar_type(max(1, size.ranks - 1)))
     local_id = draw.integers(0, max(1, n), total).astype(np.int32)
+    if clusters is not None:
+        local_id = clusters.draw_near(np.repeat(np.arange(n), counts), local_id, draw)
     local_id[indptr[:-1][loops > 0]] = np.flatnonzero(loops)
     # The last edges of a row are the remote ones.
     ends = np.repeat(indptr[1:], remote) - 1 - _places(remote)

@@ -124,4 +124,4 @@ def _torn(own: torch.Tensor, like: torch.Tensor) -> bool:
 def _mirrored(own: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """The own values over and over, as many as there are in `like`."""
     times = -(-like.numel() // own.numel())
-    return own.repeat(times)[: like.numel()].view(like.shape)
+    return own.reshape(-1).repeat(times)[: like.numel()].view(like.shape)

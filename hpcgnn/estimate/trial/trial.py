@@ -22,16 +22,15 @@ from hpcgnn.engine.clock import unwatched
 from hpcgnn.engine.epochs import costs_of_epoch
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.engine.views import TrainingPart, Views, layers_to_prune
-from hpcgnn.estimate.counts.pair_counts import NEGATIVE
 from hpcgnn.estimate.trial.operations import PAGES, Operation, of_kernel, of_torch
 from hpcgnn.estimate.trial.page_faults import Fresh
+from hpcgnn.estimate.trial.places import Place, place_of, plans
 from hpcgnn.estimate.trial.scaled_rank import Size, make_copy, on_ghost_node
 from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator, GhostMemory
 from hpcgnn.estimate.trial.uncounted import check_counted
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.node_rows import NodeRows
-from hpcgnn.exchange.plan import HaloPlan
-from hpcgnn.exchange.stream import Stream, Use
+from hpcgnn.exchange.stream import Use
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.nn.model import traits_of
@@ -44,10 +43,6 @@ from hpcgnn.plugins.live_tensors import LiveTensors, Onlooker
 from hpcgnn.plugins.memory_profile import MemoryProfile, PeakMemory, trim_heap
 from hpcgnn.plugins.registry import make_plugins
 
-#: (the layer whose share of the graph rows go along, None for all of it, SEEN for the subgraph that training sees, or
-#: the name of held-out pairs; 'inward' or 'outward').
-Place = tuple[int | str | None, str]
-SEEN = "seen"
 # The model learns nothing, which could end in numbers that are not finite, but the optimizer has its work.
 LR = 1e-9
 # Largest number of rounds of a copy's halo: more take minutes, and only add calls.
@@ -74,7 +69,8 @@ class Trial:
         pages: {Operation: pages of memory that the system allocated to this process meanwhile}.
         evaluation: uses, sent and work of one evaluation.
         boundary: (rows sent, rows received) in one pass.
-        prunable, worthwhile, pruned: see graph/transforms/pruning.py, and the number of pruned last layers.
+        prunable, worthwhile, pruned: see graph/transforms/pruning.py, and the number of pruned last layers. Steps on
+            shares of the clusters choose their rows by prunable and the number of layers alone.
     """
 
     account: dict[tuple[int, str], dict[str, int]] = field(default_factory=dict)
@@ -242,8 +238,10 @@ class Experiment:
         found.work, found.boundary = work, (local.inward.plan.num_boundary, local.inward.plan.num_halo)
         found.loaded, found.epochs = prepared.loaded, whole
         found.parameters = sum(p.numel() for p in trainer.model.parameters())
-        found.halo = {place: plan.num_halo for place, plan in _plans(trainer, local)}
-        if self.plan.prunes and trainer.views.subgraph is None:
+        found.halo = {place: plan.num_halo for place, plan in plans(trainer, local)}
+        if self.plan.on_shares:
+            found.worthwhile, found.prunable = [1.0] * len(trainer.model.convs), trainer.model.prunable_layers
+        elif self.plan.prunes and trainer.views.subgraph is None:
             found.worthwhile, found.prunable = layers_to_prune(trainer.model)
             found.pruned = sum(share is not None for share in trainer.views.shares)
         return found
@@ -313,31 +311,14 @@ def looking(trainer: Trainer, local: LocalGraph, fresh: Fresh | None = None) -> 
         for ledger in (comm.ledger, comm.summed)
     )
     for stream, uses in _uses(trainer).items():
-        place = _place(stream, trainer, local)
+        place = place_of(stream, trainer, local)
         used = uses - before.get(stream, Counter())
         if place is not None and used:
             found.uses[place] = found.uses.get(place, Counter()) + used
 
 
-def _uses(trainer: Trainer) -> dict[Stream[Any], Counter[Use]]:
-    return {each: each.uses.copy() for each in trainer.buffers.streams if isinstance(each, Stream)}
-
-
-def _place(stream: Stream[Any], trainer: Trainer, local: LocalGraph) -> Place | None:
-    """Return the part of the graph that a stream goes along, or None for an unknown plan."""
-    return next((place for place, plan in _plans(trainer, local) if plan is stream.plan), None)
-
-
-def _plans(trainer: Trainer, local: LocalGraph) -> Iterator[tuple[Place, HaloPlan]]:
-    """Yield the plans of all streams, the whole graph's first."""
-    for layer, share in [(None, local), *enumerate(trainer.views.shares), (SEEN, trainer.views.subgraph)]:
-        if share is not None:
-            yield (layer, "inward"), share.inward.plan
-            yield (layer, "outward"), share.outward.plan
-    for split, pairs in local.held.items():
-        yield (split, "inward"), pairs.plan
-    for split, pairs in local.negatives.items():
-        yield (NEGATIVE.format(split), "inward"), pairs.plan
+def _uses(trainer: Trainer) -> dict[Any, Counter[Use]]:
+    return {each: each.uses.copy() for each in trainer.buffers.streams if hasattr(each, "uses")}
 
 
 def pages_of_process() -> int:

@@ -55,16 +55,22 @@ def rows_of_shares(
             read, rows = rows, (reach[layer] & mine) | rows
             if extra and len(reach) - 1 - layer <= prunable:
                 most = extra * float(comm.total(rows.sum().view(1), "plan"))
-                rows = rows | _nearest(local, read, rows, most, key(layer), comm)
+                rows = rows | nearest(edges_to(local, read, comm), rows, most, key(layer), local.original_id, comm)
             found[layer].append(torch.nonzero(rows).squeeze(1))
     return found
 
 
-def _nearest(
-    local: LocalGraph, read: torch.Tensor, left_out: torch.Tensor, most: float, key: int, comm: Communicator
+def nearest(
+    counts: torch.Tensor, left_out: torch.Tensor, most: float, key: int, ids: torch.Tensor, comm: Communicator
 ) -> torch.Tensor:
-    """bool (n_p,): about `most` own rows, over all ranks, the ones with most edges to rows `read`. Collective."""
-    counts = edges_to(local, read, comm)
+    """bool (n_p,): about `most` own rows, over all ranks, the ones with most edges. Collective.
+
+    Args:
+        counts: int64 (n_p,), edges of each row to rows of the step. It is scratch afterwards.
+        left_out: bool (n_p,).
+        key: of the draws of ties.
+        ids: int64 (n_p,), of the draws.
+    """
     counts[left_out] = 0
     largest = int(comm.allreduce_(counts.max().view(1) if len(counts) else torch.zeros(1).long(), "plan", "max"))
     of_count = comm.total(torch.bincount(counts, minlength=largest + 1), "plan")
@@ -74,6 +80,6 @@ def _nearest(
     chosen = counts >= least
     if least > 1:
         left = (most - float(above[least] if least <= largest else 0)) / float(of_count[least - 1])
-        words = kernels.random_words(key, local.original_id, 1)[:, 0]
+        words = kernels.random_words(key, ids, 1)[:, 0]
         chosen |= (counts == least - 1) & (words < left * 2**32)
     return chosen

@@ -122,12 +122,12 @@ def _both(
     columns: list[Part], wanted: list[torch.Tensor], sent: list[Part], comm: Communicator
 ) -> tuple[list[Part], list[Part]]:
     """(columns, sent), of which the receiving rank wants some alone: bool, for each of `columns`. Collective."""
-    chosen = [(rank, kept.byte()) for (rank, _), kept in zip(columns, wanted, strict=True)]
-    asked = [(rank, torch.empty(len(to), dtype=torch.uint8)) for rank, to in sent]
+    chosen = [(rank, kept) for (rank, _), kept in zip(columns, wanted, strict=True)]
+    asked = [(rank, torch.empty(len(to), dtype=torch.bool)) for rank, to in sent]
     comm.exchange(chosen, asked, "plan").finish()
 
     def of(parts: list[Part], kept: list[Part]) -> list[Part]:
-        return [(rank, each[which > 0]) for (rank, each), (_, which) in zip(parts, kept, strict=True)]
+        return [(rank, each[which]) for (rank, each), (_, which) in zip(parts, kept, strict=True)]
 
     return of(columns, chosen), of(sent, asked)
 

@@ -1,0 +1,35 @@
+"""The parts of a graph that the rows of a stream go along, so that those of a copy are found in the graph again."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from hpcgnn.estimate.counts.pair_counts import NEGATIVE
+
+if TYPE_CHECKING:
+    from hpcgnn.engine.trainer import Trainer
+    from hpcgnn.graph.local import LocalGraph
+
+#: (the layer whose share of the graph rows go along, (the layer, the step) of steps on shares of the clusters, None for
+#: all of the graph, SEEN for the subgraph that training sees, or the name of held-out pairs; 'inward' or 'outward').
+Place = tuple[int | tuple[int, int] | str | None, str]
+SEEN = "seen"
+
+
+def place_of(stream: Any, trainer: "Trainer", local: "LocalGraph") -> Place | None:
+    """Return the part of the graph that a stream goes along, or None for an unknown plan."""
+    return next((place for place, plan in plans(trainer, local) if plan is stream.plan), None)
+
+
+def plans(trainer: "Trainer", local: "LocalGraph") -> Iterator[tuple[Place, Any]]:
+    """Yield the plans of all streams, the whole graph's first."""
+    for layer, share in [(None, local), *enumerate(trainer.views.shares), (SEEN, trainer.views.subgraph)]:
+        if share is not None:
+            yield (layer, "inward"), share.inward.plan
+            yield (layer, "outward"), share.outward.plan
+    for split, pairs in local.held.items():
+        yield (split, "inward"), pairs.plan
+    for split, pairs in local.negatives.items():
+        yield (NEGATIVE.format(split), "inward"), pairs.plan
+    for place, inward, outward in trainer.schedule.sync.plans():
+        yield (place, "inward"), inward
+        yield (place, "outward"), outward
