@@ -41,13 +41,15 @@ def set_process_policies(from_one_file: bool = True) -> None:
     if from_one_file:
         bytecode.serve()
     from hpcgnn import cores
-    from hpcgnn.comm.launch.launcher import large_pages, waiting
+    from hpcgnn.comm.launch.launcher import waiting
     from hpcgnn.plugins.memory_profile import set_allocator_policy
 
     set_allocator_policy()
     usable = cores.usable()
     known = len(usable), cores.physical(usable), cores.of_parent()
-    os.environ.update(waiting(*known) | large_pages(*known))
+    os.environ.update(waiting(*known))
+    # torch maps tensors of its own operations anew in each epoch: 512 times as many page faults with small pages.
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 
 def listen_to_signals() -> None:

@@ -195,7 +195,7 @@ def describe() -> dict[str, Any]:
     """
     loaded = load()
     native = loaded.kernels if isinstance(loaded.kernels, Native) else None
-    own = native is not None and native.multiplies
+    own = native is not None and native.has_products(torch.float32)
     return {
         "native": native is not None,
         "reason": loaded.reason,
@@ -205,7 +205,7 @@ def describe() -> dict[str, Any]:
         "openmp_runtimes": openmp_runtimes(),
         "threads": torch.get_num_threads(),
         "products": "own" if own else "torch",
-        "rounded_products": "torch" if native is None or not native.multiplies else "own" if native.rounds else "none",
+        "rounded_products": "torch" if native is None or not own else "own" if native.rounds else "none",
     }
 
 

@@ -33,6 +33,10 @@ from .messages_native import NativeMessages
 Function = Callable[..., int]
 
 
+#: See `Native.own_products_from`.
+MANY_THREADS = 16
+
+
 def _partial_sums(x: Tensor) -> Tensor:
     """Memory for the column sums of x, share by share."""
     return x.new_zeros(-(-x.shape[0] // SUMMED_ROWS), x.shape[1])
@@ -58,10 +62,19 @@ class Native(NativeBatchNorm, NativeMessages):
         self._library = library
         self._path = VECTOR_PATHS[vector_path]
         able = library.hg_multiplies() if vector_path != "baseline" else 0
-        faster = bool(library.hg_should_multiply()) and torch.backends.mkl.is_available()
-        wanted = [faster if multiplies is None else multiplies, vector_path == "avx512" if rounds is None else rounds]
-        self.multiplies = bool(able & FLOAT_PRODUCTS) and wanted[0]
-        self.rounds = bool(able & ROUNDED_PRODUCTS) and self.multiplies and wanted[1]
+        fewest = self._fewest_threads(vector_path) if multiplies is None else 1 if multiplies else None
+        # With so many threads or more, products of float32 are our own; None: never.
+        self.own_products_from = fewest if able & FLOAT_PRODUCTS else None
+        wanted = vector_path == "avx512" if rounds is None else rounds
+        self.rounds = bool(able & ROUNDED_PRODUCTS) and self.own_products_from is not None and wanted
+
+    def _fewest_threads(self, vector_path: str) -> int | None:
+        """On AMD processors our products are faster than MKL's. On others they are slower, but with many threads an
+        epoch takes as long, and a third less memory (docs/kernels.md has the figures).
+        """
+        if not torch.backends.mkl.is_available():
+            return None
+        return 1 if self._library.hg_should_multiply() else MANY_THREADS if vector_path == "avx512" else None
 
     def supported_paths(self) -> list[str]:
         return [name for name, code in VECTOR_PATHS.items() if self._library.hg_supports(code)]
@@ -319,9 +332,10 @@ class Native(NativeBatchNorm, NativeMessages):
         """Of products of this type: whether their factors are rounded now. None where products are torch's."""
         return self.rounds and _may_round() if self.has_products(dtype) else None
 
-    def has_products(self, dtype: torch.dtype) -> bool:
-        """Whether products of this type are not torch's."""
-        return self.multiplies and dtype == torch.float32
+    def has_products(self, dtype: torch.dtype, threads: int | None = None) -> bool:
+        """Whether products of this type are not torch's. threads: of a process (None: of this one, now)."""
+        fewest = self.own_products_from
+        return fewest is not None and dtype == torch.float32 and (threads or torch.get_num_threads()) >= fewest
 
     def multiply(self, out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, add: bool) -> None:
         rounded = self.factors(weight.dtype)

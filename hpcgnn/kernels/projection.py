@@ -30,11 +30,12 @@ class Elu(NamedTuple):
     p: float
 
 
-def one_pass(dtype: torch.dtype) -> bool:
+def one_pass(dtype: torch.dtype, threads: int | None = None) -> bool:
     """Whether projections with weights of this type are made in one pass, which needs no memory of the caller's:
-    neither for steps, nor, with float32, to widen rows of bfloat16."""
+    neither for steps, nor, with float32, to widen rows of bfloat16. threads: of a process (None: of this one).
+    """
     native = load().kernels
-    return isinstance(native, Native) and native.has_products(dtype)
+    return isinstance(native, Native) and native.has_products(dtype, threads)
 
 
 def _one_pass(dtype: torch.dtype) -> Native | None:

@@ -32,7 +32,7 @@ def tile_rows(threads: int | None = None) -> int:
     if threads is None and fixed is not None:
         return fixed
     threads = threads or torch.get_num_threads()
-    most = MOST_ROWS if kernels.one_pass(torch.float32) else MOST_ROWS_STEPWISE
+    most = MOST_ROWS if kernels.one_pass(torch.float32, threads) else MOST_ROWS_STEPWISE
     return TILE_ROWS if threads == 1 else min(2 * TILE_ROWS * threads, most)
 
 

@@ -302,7 +302,7 @@ def _page_faults(known: _Ranks) -> Loss:
     return Loss(
         *("page_faults", "page faults", lost, lost),
         f"{faults / known.count:,.0f} an epoch: memory that is given back and taken anew",
-        "tensors that are kept from epoch to epoch (in a plugin), huge pages (GLIBC_TUNABLES=glibc.malloc.hugetlb=1)",
+        "tensors that are kept from epoch to epoch (in a plugin), huge pages (docs/less-memory.md)",
         "work",
     )
 

@@ -5,10 +5,8 @@ import os
 import pytest
 
 from hpcgnn.comm.launch.launcher import (
-    MANY_THREADS,
     expected_ranks,
     job_end_time,
-    large_pages,
     launch,
     launched_rank,
     local_ranks,
@@ -17,7 +15,6 @@ from hpcgnn.comm.launch.launcher import (
     threads_per_rank,
     waiting,
 )
-from hpcgnn.ops.row_tiles import FEW_THREADS
 
 SRUN = {"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "5", "SLURM_NTASKS": "8"}
 HYDRA = {"PMI_SIZE": "4", "PMI_RANK": "3"}
@@ -191,27 +188,6 @@ def test_how_idle_threads_wait(environment, variables, cores, physical, outside,
 def test_what_the_user_says_of_waiting_stays(environment, variables, expected):
     environment(variables)
     assert waiting(8, 8, 8) == expected
-
-
-@pytest.mark.parametrize(
-    "variables, cores, expected",
-    [
-        ({}, 7, {}),
-        ({}, 8, {"THP_MEM_ALLOC_ENABLE": "1"}),
-        ({"OMP_NUM_THREADS": "64"}, 2, {"THP_MEM_ALLOC_ENABLE": "1"}),
-        ({"OMP_NUM_THREADS": "2"}, 64, {}),
-        (MPICH, 8, {}),  # two ranks of four threads
-        ({"THP_MEM_ALLOC_ENABLE": "0"}, 64, {}),  # the user's word stays
-    ],
-    ids=str,
-)
-def test_ranks_of_many_threads_ask_for_huge_pages(environment, variables, cores, expected):
-    environment(variables)
-    assert large_pages(cores, cores, cores) == expected
-
-
-def test_many_threads_are_those_with_large_edge_tiles():
-    assert MANY_THREADS == FEW_THREADS
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """What of torch no rank uses is not loaded; a plugin finds torch whole."""
 
+import pytest
+
 from .launching import start
 
 PROGRAM = """
@@ -26,15 +28,18 @@ POLICIES = """
 import os, sys
 from hpcgnn.__main__ import set_process_policies
 set_process_policies()
-print({"torch", "mpi4py"} & set(sys.modules), os.environ["OMP_WAIT_POLICY"])
+print({"torch", "mpi4py"} & set(sys.modules), os.environ["OMP_WAIT_POLICY"], os.environ["THP_MEM_ALLOC_ENABLE"])
 """
 
 
-def test_policies_are_set_before_torch_is_loaded():
-    """Its libraries read them, and bind the main thread, when they load."""
-    done = start(0, "-c", POLICIES)
+@pytest.mark.parametrize("own, expected", [({}, "1"), ({"THP_MEM_ALLOC_ENABLE": "0"}, "0")])
+def test_policies_are_set_before_torch_is_loaded(monkeypatch, own, expected):
+    """Its libraries read them, and bind the main thread, when they load. The user's word about huge pages stays."""
+    for name in ("OMP_WAIT_POLICY", "THP_MEM_ALLOC_ENABLE"):
+        monkeypatch.delenv(name, raising=False)  # these tests have a policy of their own
+    done = start(0, "-c", POLICIES, **own)
     assert done.code == 0, done.err
-    assert done.out == "set() passive\n"
+    assert done.out == f"set() passive {expected}\n"
 
 
 def test_the_compilers_kernels_are_left_out_until_a_plugin_comes(tmp_path):

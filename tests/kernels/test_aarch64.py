@@ -58,7 +58,7 @@ def test_what_is_emulated(built):
     """A library of the other architecture; and an access to what nobody has ends the call, with a line that says so."""
     assert struct.unpack_from("<H", built.read_bytes(), 18)[0] == EM_AARCH64
     found = emulated.loaded(built)
-    assert found.kernels.supported_paths() == ["baseline"] and not found.kernels.multiplies
+    assert found.kernels.supported_paths() == ["baseline"] and found.kernels.own_products_from is None
     x, y, indptr = torch.ones(4, 16), torch.zeros(1, 16), torch.tensor([0, 1])
     options = None, None, None, None, False
     found.kernels.gather(y, x, indptr, torch.tensor([3], dtype=torch.int32), *options)

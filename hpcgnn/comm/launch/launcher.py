@@ -17,8 +17,6 @@ _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCI
 # Turns in which an idle thread of libgomp looks for work before it sleeps: about as long as it takes to wake it
 # (docs/cluster.md has both).
 SPINS = "2000"
-# torch reads it (c10/core/impl/alloc_cpu.cpp). MANY_THREADS: FEW_THREADS of ops/row_tiles.py.
-_LARGE_PAGES, MANY_THREADS = "THP_MEM_ALLOC_ENABLE", 8
 # Variables by which the user sets how idle threads wait.
 _WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 # A core that is spared of fewer would cost more than helper threads take.
@@ -262,21 +260,6 @@ def waiting(cores: int, physical: int, outside: int) -> dict[str, str]:
         return policy
     threads = threads_per_rank(physical, 1 if cores < node else local)  # bound to cores of its own, or not
     return policy | ({"GOMP_SPINCOUNT": SPINS} if threads <= cores and threads * local <= node else {})
-
-
-def large_pages(cores: int, physical: int, outside: int) -> dict[str, str]:
-    """Return {variable: value} with which torch asks for huge pages, to be set before torch is loaded.
-
-    From MANY_THREADS threads on, edge tiles are of large tensors, and the system maps each anew. It takes one thread to
-    unmap them, and there are 512 times as many small pages as huge ones. The user's setting stays.
-
-    Args:
-        cores, physical, outside: as of `waiting`.
-    """
-    local, node = local_ranks(), min(outside or cores, _number("SLURM_CPUS_ON_NODE") or cores + outside)
-    threads = threads_per_rank(physical, 1 if cores < node else local or 1)
-    wanted = threads >= MANY_THREADS and _LARGE_PAGES not in os.environ
-    return {_LARGE_PAGES: "1"} if wanted else {}
 
 
 def threads_per_rank(cores: int, sharers: int, spare: bool = False) -> int:

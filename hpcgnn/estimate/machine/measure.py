@@ -11,6 +11,7 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -63,6 +64,7 @@ FEW_CLASSES = 4
 EPOCHS = 2
 _SMALLER = 16  # times fewer rows are worked on at a time where calls of kernels are to be many
 _SHARED = 1  # index of the model that measures the cost of sharing a core, and the memory: sage, 64
+_NARROW = 64  # most columns of models that show the time outside of operations: wide ones take long, and show no more
 _BYTES_OF_CALL = 1 << 16
 _EDGES = 1 << 18
 _FRESH_BYTES = 1 << 24
@@ -85,12 +87,13 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
     samples: dict[Operation, list[tuple[np.ndarray, float]]] = {}
     beside: list[tuple[float, float]] = []  # seconds of a call of a kernel, and of a layer, that are in no operation
     for options, experiment in zip([*MODELS, *(options for options, _ in FEW)], experiments, strict=True):
+        outside = _width(options) <= _NARROW
         for degree in DEGREES:
             comm.barrier()
-            few = _run(experiment, degree, page, samples)
-            if degree == DEGREES[0]:
+            few = _run(experiment, degree, page, samples, outside)
+            if outside and degree == DEGREES[0]:
                 with tiles_of(TILE_ROWS // _SMALLER):  # calls that do little, and count for nothing else
-                    beside.append(_besides(few, _run(experiment, degree, page, {}), experiment.spec.layers))
+                    beside.append(_besides(few, _run(experiment, degree, page, {}, True), experiment.spec.layers))
         say(f"{' '.join(str(value) for value in options.values())}: measured")
     sharing, alone = sharing_factors(_steps(experiments[_SHARED]), comm)
     say("two processes on each core, and one rank alone: measured")
@@ -131,6 +134,11 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
     return _mean(comm.allgather_object(mine))
 
 
+def _width(options: dict[str, Any]) -> int:
+    """Columns of a model's hidden layers."""
+    return int(options["hidden"]) * int(options.get("heads", 1))
+
+
 def reference(choices: Choices) -> Experiment:
     """Return the model that defines the libraries of a machine file."""
     experiment = _experiment(MODELS[0], choices)
@@ -160,6 +168,7 @@ def _run(
     degree: int,
     page: tuple[float, float],
     samples: dict[Operation, list[tuple[np.ndarray, float]]],
+    outside: bool,
 ) -> tuple[float, float]:
     """Add the costs of an experiment's operations without fresh pages, (amounts, seconds), to `samples`.
 
@@ -168,19 +177,21 @@ def _run(
         degree: edges per node.
         page: see `_page`.
         samples: {operation: samples}, extended.
+        outside: also time epochs in which nobody looks at operations.
 
     Returns:
-        the seconds of an epoch outside of all operations, and its number of kernel calls. The rates of torch's
-            operations contain their calls.
+        the seconds of an epoch outside of all operations (0 unless asked for), and its number of kernel calls. The
+            rates of torch's operations contain their calls.
     """
     prepared = _prepared(experiment, degree)
     trainer = prepared.trainer
     trainer.step(0)
     plain, inside, calls = [], [], 0.0
     for epoch in range(1, EPOCHS + 1):
-        start = time.thread_time()
-        trainer.step(epoch)
-        plain.append(time.thread_time() - start)
+        if outside:
+            start = time.thread_time()
+            trainer.step(epoch)
+            plain.append(time.thread_time() - start)
         with looking(trainer, prepared.local) as found:
             trainer.step(epoch + EPOCHS)
         for operation, taken in found.seconds.items():
@@ -189,7 +200,7 @@ def _run(
         handed_out = found.work[PAGES][1]
         inside.append(sum(found.seconds.values()) + page[1] * handed_out)
         calls = sum(float(amounts[0]) for operation, amounts in found.work.items() if operation.name != "torch")
-    return max(0.0, min(plain) - min(inside)), calls
+    return max(0.0, min(plain, default=0.0) - min(inside)), calls
 
 
 def _besides(few: tuple[float, float], many: tuple[float, float], layers: int) -> tuple[float, float]:
@@ -265,17 +276,18 @@ def _reading(near: int, last: int, comm: Communicator) -> Reading:
     footprints = sorted({near // 2, max(near, last // 8), max(near, last // 2), 4 * last})
     seconds: list[list[float]] = []
     for size in footprints:
+        memory = torch.ones(max(2 * max(ROW_BYTES), size) // 4)
         seconds.append([])
         for row_bytes in ROW_BYTES:
             comm.barrier()
-            seconds[-1].append(_gather_seconds(size, row_bytes))
+            seconds[-1].append(_gather_seconds(memory, row_bytes))
     return Reading(ROW_BYTES, footprints, seconds)
 
 
-def _gather_seconds(size: int, row_bytes: int) -> float:
-    """Return the seconds per random row of a matrix with `size` bytes."""
+def _gather_seconds(memory: torch.Tensor, row_bytes: int) -> float:
+    """Return the seconds per random row of a matrix that takes all this memory."""
     width, degree = row_bytes // 4, 16
-    x = torch.ones(max(2, size // row_bytes), width)
+    x = memory[: len(memory) // width * width].view(-1, width)
     y = torch.empty(1024, width)
     indptr = torch.arange(0, 1024 * degree + 1, degree)
     draw = np.random.default_rng(0)
