@@ -27,11 +27,19 @@ codespell
 # A part of the tests, with its time limit. What it says at the end is where processor time goes.
 TIMEFORMAT='-- %R s, processor time %U s, of the system %S s'
 part() { time timeout "$limit" "$@"; }
+# Ranks of the tests are forked from one process, which has imported what they need. They are no children of this shell, and say themselves
+# how much processor time they took. A launcher of the site may tell its ranks in another way who they are: there each imports by itself.
+python=$project/.venv/bin/python
+rank=("$python")
+if [ -e .venv/bin/mpiexec ]; then
+    rank=("$python" -ISs hpcgnn/fork_server/proxy.py "@hpcgnn tests $$" 1 "$python")
+    coproc "$python" tests/faults/nursery.py "@hpcgnn tests $$" torch_geometric pytest
+fi
 # One launch of so many ranks. Several in a function are joined by &&: behind `|| code=$?` bash goes on after one that fails.
 over() {
     local ranks=$1
     shift
-    part mpiexec -n "$ranks" python -m pytest "$@"
+    part mpiexec -n "$ranks" "${rank[@]}" -m pytest "$@"
 }
 # Operators and curves run at 1 to 4 ranks, schedules and messages at 2 and 3, whole jobs at 2: tests have their numbers as the mark `ranks`.
 # Each test runs at 1, 2, 3 and 4 ranks, and each case of its parameters at one of them; HPCGNN_TEST_ALL=1 runs all cases at all. Other
@@ -65,7 +73,7 @@ over_oneccl() {
     shift
     [ -e .venv/lib/hpcgnn-oneccl/libhpcgnn_oneccl.so ] || return 0
     heading "parallel tests over oneCCL, $ranks ranks"
-    HPCGNN_TEST_LIMIT=300 over "$ranks" --transport oneccl tests/mpi/test_{communicator,stream,curves}.py \
+    HPCGNN_TEST_LIMIT=300 part mpiexec -n "$ranks" python -m pytest --transport oneccl tests/mpi/test_{communicator,stream,curves}.py \
         -k "oneccl or stream or gcn-undirected" "$@"
 }
 # Three lanes beside each other, which take about as long, so that no core is idle while a test waits: a fourth costs more in waits of
@@ -125,7 +133,7 @@ lane() {
 stop() {
     kill "${lanes[@]}" || true
     for each in "${lanes[@]}"; do pkill -P "$each" || true; done
-    wait || true
+    wait "${lanes[@]}" || true
     rm -rf "$said"
     exit 130
 }

@@ -179,8 +179,8 @@ class NodeRows:
         """Resident bytes of other ranks that this process has touched: what is more than its share of the matrices and
         of common memory. The kernel counts them here too. Local.
         """
-        of_rows = sum(mapped_bytes(self._arena.piece_addresses())) - self.own_bytes
-        return max(0, of_rows) + sum(mapped_bytes(list(self.common_storages()))) - self.common_bytes()
+        of_rows = mapped_bytes(self._arena.pieces()) - self.own_bytes
+        return max(0, of_rows) + mapped_bytes(self.common_storages().items()) - self.common_bytes()
 
     def close(self) -> None:
         """Wait until all ranks have read the opened matrix."""
@@ -208,7 +208,7 @@ class NodeRows:
 
     def common_bytes(self) -> int:
         """This rank's share of the resident bytes of it. Local."""
-        return sum(mapped_bytes(list(self.common_storages()))) // len(self.ranks)
+        return mapped_bytes(self.common_storages().items()) // len(self.ranks)
 
     def whole(self, spread: Spread, values: torch.Tensor) -> torch.Tensor:
         """The values (num_rows,) of all ranks, of own ones (num_own,): for narrow things that are kept."""

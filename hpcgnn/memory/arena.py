@@ -112,12 +112,11 @@ class Arena:
     def holds(self, tensor: torch.Tensor) -> bool:
         """Whether the memory of a tensor is of this arena."""
         place = tensor.untyped_storage().data_ptr()
-        starts = zip(self.piece_addresses(), self.piece_sizes(), strict=True)
-        return any(start <= place < start + size for start, size in starts)
+        return any(start <= place < start + size for start, size in self.pieces())
 
-    def piece_addresses(self) -> list[int]:
-        """Where all pieces begin."""
-        return [_address(piece) for piece in self._pieces if piece is not None]
+    def pieces(self) -> list[tuple[int, int]]:
+        """(address, bytes) of all pieces."""
+        return [(_address(piece), len(piece)) for piece in self._pieces if piece is not None]
 
     def piece_sizes(self) -> list[int]:
         """The bytes of all pieces."""

@@ -14,16 +14,18 @@ from . import launching
 
 
 @functools.cache
-def server():
+def server(*modules):
     """The socket of the process that forks the ranks: one for all tests, from the first that needs it on."""
     stack = contextlib.ExitStack()
     atexit.register(stack.close)
-    return str(stack.enter_context(harness.nursery()))
+    return str(stack.enter_context(harness.nursery(*modules)))
 
 
-def start(ranks, *arguments, **options):
-    """`launching.start`; arguments: `-m hpcgnn …` or `-c PROGRAM …`."""
-    return launching.start(ranks, *arguments, python=harness.proxy(server()), **options)
+def start(ranks, *arguments, modules=(), **options):
+    """`launching.start`; arguments: `-m hpcgnn …`, `-c PROGRAM …` or `SCRIPT.py …`. modules: of the server
+    (`nursery.serve`).
+    """
+    return launching.start(ranks, *arguments, python=harness.proxy(server(*modules)), **options)
 
 
 def train(ranks, *options, **environment):

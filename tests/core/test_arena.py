@@ -1,6 +1,8 @@
 """Memory that is used again: what is alive never overlaps, what is free is found, a repeated step allocates nothing."""
 
+import contextlib
 import gc
+import mmap
 import resource
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies
 
+from hpcgnn.memory import resident
 from hpcgnn.memory.arena import SMALL, Arena
 from hpcgnn.memory.scratch import GRAIN
 
@@ -100,3 +103,16 @@ def test_dtypes():
         x = Arena().empty(3, SMALL, dtype=dtype)
         assert x.dtype == dtype and x.shape == (3, SMALL) and x.is_contiguous() and x.data_ptr() % GRAIN == 0
         np.testing.assert_array_equal(x.fill_(3).float().numpy(), 3)
+
+
+def test_resident_bytes_of_a_mapping(monkeypatch):
+    """As many as pages were written, however little is read of the kernel's table at once."""
+    with contextlib.closing(mmap.mmap(-1, 300 * mmap.PAGESIZE + 1)) as memory:
+        pages = np.frombuffer(memory, np.uint8)
+        address, pages[: 70 * mmap.PAGESIZE], pages[-1] = pages.ctypes.data, 1, 1
+        del pages
+        for at_once in (resident._AT_ONCE, 64):
+            monkeypatch.setattr(resident, "_AT_ONCE", at_once)
+            assert resident.mapped_bytes([(address, len(memory))]) == 71 * mmap.PAGESIZE
+            assert resident.mapped_bytes([(address, 10), (address, 80 * mmap.PAGESIZE)]) == 71 * mmap.PAGESIZE
+        assert resident.mapped_bytes([]) == 0

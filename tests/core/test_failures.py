@@ -73,7 +73,7 @@ def test_a_mistake_in_the_options_is_said_however_slow_rank_0_is(good, options, 
     """Every rank finds it before MPI starts, and those that leave first must not take the only one that speaks with
     them.
     """
-    check_refused(start(2, "-c", SLOW_RANK_0.format(graph=str(good), options=options)), words)
+    check_refused(forked.start(2, "-c", SLOW_RANK_0.format(graph=str(good), options=options)), words)
 
 
 def test_a_key_of_the_file_that_does_not_exist(good, tmp_path):
@@ -89,9 +89,9 @@ def test_a_run_directory_that_exists(good, tmp_path):
 
 
 def test_without_launcher_it_is_one_rank(good, tmp_path):
-    result = train(0, "--graph", good, "--epochs", 1, "--hidden", 8, "--run-dir", tmp_path / "run")
+    result = forked.train(0, "--graph", good, "--epochs", 1, "--hidden", 8, "--run-dir", tmp_path / "run")
     assert result.code == 0, result.err
-    check_refused(train(0, "--graph", tmp_path / "absent.h5"), "no graph file")
+    check_refused(forked.train(0, "--graph", tmp_path / "absent.h5"), "no graph file")
 
 
 PROGRAM = """

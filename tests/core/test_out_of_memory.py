@@ -15,7 +15,7 @@ from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
 
-from .launching import start
+from .forked import start
 
 # Some ranks may have 60 MiB more than they have when they come to a certain function.
 PROGRAM = """

@@ -1,12 +1,17 @@
 """An epoch replayed turn by turn (jobs/bench/many_ranks/replayed.py): small cases whose seconds follow by hand."""
 
 import csv
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.generators.spec import Spec
+
+from .forked import start
 
 BENCH = Path(__file__).parents[2] / "jobs" / "bench" / "many_ranks"
 sys.path.append(str(BENCH))
@@ -78,17 +83,15 @@ def test_chance_is_the_same_for_the_same_seed():
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory):
     path = tmp_path_factory.mktemp("many") / "g.h5"
-    command = [sys.executable, "-m", "partition_tools", "generate", "planted", "-o", str(path), "--nodes", "3000"]
-    subprocess.run([*command, "--degree", "8", "--features", "8", "--classes", "4", "--seed", "1"], check=True)
-    split = [sys.executable, "-m", "partition_tools", "partition", str(path), "--ranks", "4,32", "--clusters", "128"]
-    subprocess.run(split, check=True)
+    generate_graph("planted", path, Spec(nodes=3000, degree=8, features=8, classes=4, seed=1))
+    partition_graph(path, [4, 32], num_clusters=128)
     return path
 
 
 def table_of(script, graph, *more):
     out = graph.with_suffix(f".{script}.csv")
-    command = [sys.executable, str(BENCH / f"{script}.py"), "--graph", str(graph), "--ranks", "4,32", "--out", str(out)]
-    subprocess.run([*command, *more], check=True, capture_output=True, text=True)
+    done = start(0, BENCH / f"{script}.py", "--graph", graph, "--ranks", "4,32", "--out", out, *more)
+    assert done.code == 0, done.err
     return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(out.read_text().splitlines())]
 
 

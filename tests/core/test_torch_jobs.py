@@ -1,16 +1,18 @@
 """Whole jobs over torch.distributed, as a user starts them: the results and bytes of MPI, without MPI.
 
-`import mpi4py` is an error in these jobs, so nothing of MPI can have carried a message.
+`import mpi4py` is an error in these jobs, and was in the process that most are forked from, so nothing of MPI can have
+carried a message.
 """
 
+import functools
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import graphs
 import pytest
+from faults.harness import proxy
 
 from hpcgnn.comm.transports.torch_backends import load_backend
 from hpcgnn.errors import ConfigError
@@ -21,6 +23,8 @@ from .launching import ROOT, start
 BLOCKED = "import sys; sys.modules['mpi4py'] = None; from hpcgnn.__main__ import main; sys.exit(main(sys.argv[1:]))"
 TRAINING = ("--hidden", 8, "--layers", 2, "--partition", "dealt", "--epochs", 4, "--eval-every", 2)
 STAND_IN = Path(__file__).with_name("stand_in")
+WITH_STAND_IN = f"import sys; sys.path.append({str(STAND_IN)!r}); {BLOCKED}"
+without_mpi = functools.partial(forked.start, modules=("-mpi4py",))
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +40,10 @@ def over_mpi(good):
     return run_of(good, "mpi", "-m", "hpcgnn", start=forked.start)
 
 
-def run_of(good, name, *python, options=(), start=start, **environment):
+def run_of(good, name, *python, options=(), start=without_mpi):
     """The run directory of a training, whose name has as many letters as any other's: it is sent."""
     path = good.parent / f"{name:-<5}"
-    result = start(2, *python, "train", "--graph", good, "--run-dir", path, *TRAINING, *options, **environment)
+    result = start(2, *python, "train", "--graph", good, "--run-dir", path, *TRAINING, *options)
     assert result.code == 0, result.err
     return path
 
@@ -65,17 +69,16 @@ def without_times(counted):
 
 def test_a_job_without_mpi_is_the_same_to_the_bit(good, over_mpi):
     """A sum of two numbers has one order, so two ranks compute the same."""
-    path = run_of(good, "gloo", "-c", BLOCKED, options=["--comm", "torch"])
+    path = run_of(good, "gloo", "-c", BLOCKED, options=["--comm", "torch"], start=start)
     assert losses(path) == losses(over_mpi)
     assert without_times(traffic(path)) == without_times(traffic(over_mpi))
     again = ["--run-dir", path, "--resume", "--comm", "torch", "--epochs", 6]
-    result = start(2, "-c", BLOCKED, "train", *again)
+    result = without_mpi(2, "-c", BLOCKED, "train", *again)
     assert result.code == 0, result.err
     assert losses(path)[:4] == losses(over_mpi) and len(losses(path)) == 6
     table = path / "predictions.csv"
-    result = start(
-        2, "-c", BLOCKED, "evaluate", path, "--comm", "torch", "--partition", "dealt", "--predictions", table
-    )
+    words = ["evaluate", path, "--comm", "torch", "--partition", "dealt", "--predictions", table]
+    result = without_mpi(2, "-c", BLOCKED, *words)
     assert result.code == 0, result.err
     assert table.exists() and (path / "evaluation.json").exists()
 
@@ -87,13 +90,13 @@ def test_one_rank_needs_no_launcher():
 
 def test_ccl_exchanges_by_calls_of_all_ranks(good, over_mpi):
     options = ["--comm", "ccl"]
-    path = run_of(good, "ccl", "-c", BLOCKED, options=options, PYTHONPATH=f"{ROOT}{os.pathsep}{STAND_IN}")
+    path = run_of(good, "ccl", "-c", WITH_STAND_IN, options=options)
     assert losses(path) == losses(over_mpi)
     assert without_times(traffic(path)) == without_times(traffic(over_mpi))
 
 
 def test_a_backend_that_is_not_there_is_said_once(good):
-    result = start(2, "-m", "hpcgnn", "train", "--graph", good, "--comm", "ccl")
+    result = forked.start(2, "-m", "hpcgnn", "train", "--graph", good, "--comm", "ccl")
     assert result.code == 2, result.err
     assert len(result.errors) == 1 and "oneccl_bindings_for_pytorch" in result.errors[0]
     assert "Traceback" not in result.err
@@ -112,7 +115,7 @@ def as_if_by_srun(rank, size, *words, **more):
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "HYDRA", "MPI", "SLURM"))}
     environment = {**clean, "PYTHONPATH": str(ROOT), **{k: str(v) for k, v in {**variables, **more}.items()}}
     return subprocess.Popen(
-        [sys.executable, *map(str, words)],
+        [*map(str, (*proxy(forked.server()), *words))],
         env=environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -13,6 +13,7 @@ from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
 
+from . import forked
 from .launching import command_and_environment, train
 
 OPTIONS = "--model", "sage", "--layers", 12, "--hidden", 256, "--epochs", 3, "--eval-every", 3, "--seed", 1
@@ -90,7 +91,8 @@ def test_what_cannot_be(graph, tmp_path):
         (("--memory", "4G", "--schedule", "stale"), "--memory is for --schedule sar and lazy, got stale"),
         (("--memory", "4G", "--scratch", tmp_path / "absent"), "there is no such directory"),
     ):
-        result = train(0, "--graph", graph, "--model", "gcn", "--run-dir", tmp_path / "r", *options, "--auto-partition")
+        words = "--graph", graph, "--model", "gcn", "--run-dir", tmp_path / "r", *options, "--auto-partition"
+        result = forked.train(0, *words)
         assert result.code != 0 and message in result.errors[0], result.err
 
 

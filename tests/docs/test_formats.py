@@ -1,12 +1,11 @@
 """The lines of Python on docs/formats.md read what the program writes."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from core.forked import start
 
 import partition_tools
 
@@ -28,10 +27,8 @@ def folder(tmp_path_factory):
         pytest.skip("there is no documentation beside the tests")
     folder = tmp_path_factory.mktemp("formats")
     for line in COMMANDS.strip().splitlines():
-        done = subprocess.run(
-            [sys.executable, "-m", *line.split()], cwd=folder, capture_output=True, text=True, timeout=90
-        )
-        assert done.returncode == 0, done.stderr
+        done = start(0, "-m", *line.split(), cwd=folder)
+        assert done.code == 0, done.err
     return folder
 
 

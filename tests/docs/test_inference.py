@@ -1,14 +1,11 @@
 """The page on models of other programs, carried out: PyG trains, hpcgnn predicts on two ranks, and both agree."""
 
-import os
 import re
 import shlex
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from core.forked import start
 
 from hpcgnn.__main__ import main
 from partition_tools.cli.main import main as tools
@@ -27,12 +24,8 @@ def test_the_page_from_its_first_script_to_its_last(tmp_path, monkeypatch):
     for line in "".join(commands).splitlines():
         words = shlex.split(line)
         if words[0] == "mpiexec":
-            mpiexec = Path(sys.executable).with_name("mpiexec")
-            words[0] = str(mpiexec if mpiexec.exists() else shutil.which("mpiexec"))
-            words[3:4] = [sys.executable, "-m", "hpcgnn"]
-            environment = os.environ | {"OMP_NUM_THREADS": "1"}
-            done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=environment)
-            assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+            done = start(int(words[2]), "-m", "hpcgnn", *words[4:], cwd=tmp_path)
+            assert done.code == 0, f"{line}: {done.out}{done.err}"
         else:
             assert (main(words[1:]) if words[0] == "hpcgnn" else tools(words[3:])) == 0, line
     compared = {}

@@ -2,13 +2,12 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
+from core.forked import start
 
 from .test_paper import load as load_paper
 
@@ -36,10 +35,8 @@ def folder(tmp_path_factory):
     (folder / "features.csv").write_text("id,x,y\n" + "\n".join(rows))
     (folder / "labels.csv").write_text("id,label\n" + "\n".join(map(",".join, zip(IDS, draw.choice(CLASSES, N)))))
     for line in COMMANDS.strip().splitlines():
-        done = subprocess.run(
-            [sys.executable, "-m", *line.split()], cwd=folder, capture_output=True, text=True, timeout=90
-        )
-        assert done.returncode == 0, done.stderr
+        done = start(0, "-m", *line.split(), cwd=folder)
+        assert done.code == 0, done.err
     return folder
 
 

@@ -64,11 +64,11 @@ def clean_environment():
 
 
 @contextlib.contextmanager
-def nursery():
-    """A server that ranks are forked from; yields the path of its socket."""
+def nursery(*modules):
+    """A server that ranks are forked from; yields the path of its socket. modules: see `nursery.serve`."""
     with tempfile.TemporaryDirectory(prefix="hpcgnn-nursery-") as folder:
         path = Path(folder) / "socket"
-        command = [sys.executable, HERE / "nursery.py", path]
+        command = [sys.executable, HERE / "nursery.py", path, *modules]
         server = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, env=clean_environment())
         try:
             while not path.exists() and server.poll() is None:

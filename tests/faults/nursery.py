@@ -6,7 +6,9 @@ besides `hpcgnn`. To the launcher and to the rest of the job its proxies are the
 """
 
 import atexit
+import contextlib
 import ctypes
+import importlib
 import os
 import runpy
 import signal
@@ -66,8 +68,17 @@ def live(request, server):
         ctypes.CDLL(None).exit(code)
 
 
-def serve(path):
-    """Fork a rank for every proxy that asks, until standard input is closed."""
+def serve(path, *modules):
+    """Fork a rank for every proxy that asks, until standard input is closed. modules: what ranks import besides, where
+    it is installed; before torch, of which some need all. `-NAME` cannot be imported.
+    """
+    hpcgnn.__main__.set_process_policies()
+    for name in modules:
+        if name.startswith("-"):
+            sys.modules[name[1:]] = None
+            continue
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     hpcgnn.__main__.load_all()
     atexit._clear()  # a rank has no part in the end of this process
     server = os.getpid()
@@ -75,4 +86,4 @@ def serve(path):
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(*sys.argv[1:])

@@ -1,29 +1,17 @@
 """The ledger of an epoch: what it counts, against what the model's formulas say; never how long anything took."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from core.forked import start
 
 ROOT = Path(__file__).parents[2]
 NODES, DEGREE, FEATURES, CLASSES, HIDDEN = 600, 8, 12, 4, 16
 
 
 def roofline(*arguments, ranks=1):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "HYDRA", "MPI", "OMPI", "SLURM"))}
-    mpiexec = Path(sys.executable).with_name("mpiexec")
-    launcher = [str(mpiexec) if mpiexec.exists() else "mpiexec", "-n", str(ranks)]
-    return subprocess.run(
-        [*launcher, sys.executable, str(ROOT / "jobs" / "bench" / "epochs" / "roofline.py"), *map(str, arguments)],
-        cwd=ROOT,
-        env={**environment, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    return start(ranks, ROOT / "jobs" / "bench" / "epochs" / "roofline.py", *arguments, limit=300)
 
 
 def test_what_is_counted_follows_from_the_model(graph, tmp_path):
@@ -31,7 +19,7 @@ def test_what_is_counted_follows_from_the_model(graph, tmp_path):
     everything = ["--prune", "none", "--halo", "rows"]
     more = ["--layers", 2, "--hidden", HIDDEN, "--precision", "fp32", *everything]
     done = roofline("--graph", graph, "--rounds", 1, "--out", tmp_path / "r.json", "--", *more, ranks=2)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     found = json.loads((tmp_path / "r.json").read_text())
     first, second = NODES * FEATURES * HIDDEN, NODES * HIDDEN * CLASSES
     # Forwards two products a layer; backwards two for its weights, and two for the input of all layers but the first.
@@ -49,7 +37,7 @@ def test_what_is_counted_follows_from_the_model(graph, tmp_path):
     alone = seconds["GEMM alone"]["wall"]["median"] + seconds["gather alone"]["wall"]["median"]
     assert ratio == pytest.approx(seconds["epoch"]["wall"]["median"] / alone)
     for line in ("GEMM", "page faults", "epoch / (GEMM + gather)"):
-        assert line in done.stdout
+        assert line in done.out
 
 
 @pytest.mark.parametrize(
@@ -61,5 +49,5 @@ def test_what_is_counted_follows_from_the_model(graph, tmp_path):
 )
 def test_mistakes_are_one_line(arguments, said):
     done = roofline(*arguments)
-    assert done.returncode == 2
-    assert said in done.stderr and "Traceback" not in done.stderr
+    assert done.code == 2
+    assert said in done.err and "Traceback" not in done.err

@@ -3,19 +3,42 @@ a job array it runs among the commands of jobs/README.md (test_slurm_readme.py).
 """
 
 import csv
+import functools
 import json
+import os
+import shlex
 import statistics
+import sys
 
 import pytest
-from slurm_helpers import ROOT, call
+import slurm_helpers
+from core import forked
+from faults.harness import proxy
+from slurm_helpers import ROOT
 
 OPTIONS = "--model gcn --layers 2 --hidden 8 --epochs 4 --threads 1"
 SWEEP = f"bash {ROOT}/jobs/sweep.sh"
+# A `python` that forks hpcgnn from a process with torch, and is the real one otherwise.
+PYTHON = """#!/bin/sh
+if [ "$1 $2 $3" = "-P -m hpcgnn" ]; then shift; set -- {forking} "$@"; else set -- {real} "$@"; fi
+exec "$@"
+"""
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     return tmp_path_factory.mktemp("sweep")
+
+
+@pytest.fixture(scope="module")
+def call(tmp_path_factory):
+    """`slurm_helpers.call`; test_slurm_readme.py has real starts."""
+    python = tmp_path_factory.mktemp("bin") / "python"
+    words = (shlex.join(map(str, each)) for each in (proxy(forked.server()), [sys.executable]))
+    python.write_text(PYTHON.format(**dict(zip(("forking", "real"), words, strict=True))))
+    python.chmod(0o755)
+    path = os.pathsep.join([str(python.parent), os.path.dirname(sys.executable), os.environ["PATH"]])
+    return functools.partial(slurm_helpers.call, PATH=path)
 
 
 def runs_in(folder):
@@ -39,7 +62,7 @@ def check_table(folder):
     return rows
 
 
-def test_without_slurm(home, graph):
+def test_without_slurm(home, graph, call):
     (home / "values.txt").write_text("# switches too\nresidual=true false\n")
     command = f'{SWEEP} --graph {graph} --out all --ranks 1 --launch "mpiexec -n" --repeat 2'
     first = call(f'{command} --vary "lr=0.01" --file values.txt -- {OPTIONS} --layers 3', home)
@@ -61,14 +84,14 @@ def test_without_slurm(home, graph):
     assert "lr-0.05_residual-true/p1-s0" in runs_in(home / "all")
 
 
-def test_seeds_alone_and_a_dry_run(home, graph):
+def test_seeds_alone_and_a_dry_run(home, graph, call):
     command = f"{SWEEP} --graph {graph} --out seeds --ranks 1 --repeat 2"
     dry = call(f'{command} --dry-run --launch "mpiexec -n" -- {OPTIONS}', home)
     assert dry.returncode == 0 and "2 to do" in dry.stdout and "nothing was submitted" in dry.stdout
     assert not (home / "seeds").exists()
 
 
-def test_the_job_that_submits_says_what_it_needs():
+def test_the_job_that_submits_says_what_it_needs(call):
     for words, message in (("--launch x", "give it to bash jobs/sweep.sh"), ("--graph g.h5", "this is no SLURM job")):
         done = call(f"bash {ROOT}/jobs/sweep.sbatch {words}")
         assert done.returncode == 2 and message in done.stderr and len(done.stderr.strip().splitlines()) == 1
@@ -87,7 +110,7 @@ def test_the_job_that_submits_says_what_it_needs():
         ("--wide 3", "unknown option --wide"),
     ],
 )
-def test_mistakes_take_one_line(home, graph, words, message):
+def test_mistakes_take_one_line(home, graph, call, words, message):
     done = call(f'{SWEEP} --graph {graph} --out wrong --ranks 1 --launch "mpiexec -n" {words} -- {OPTIONS}', home)
     assert done.returncode == 2 and message in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
     assert not (home / "wrong").exists()

@@ -28,7 +28,7 @@ LIMIT_SECONDS = float(os.environ.get("HPCGNN_TEST_LIMIT", "90"))
 # How long a rank whose test failed waits for ranks that may be stuck in a message from it.
 GRACE_SECONDS = min(30.0, LIMIT_SECONDS)
 EXIT_FAULT = 13
-RANKS = pytest.StashKey()
+RANKS, PROCESSOR_TIMES = pytest.StashKey(), pytest.StashKey()
 
 
 class Ranks:
@@ -101,6 +101,20 @@ def pytest_unconfigure(config):
     if MPI.Is_initialized() and not MPI.Is_finalized():
         config.stash[RANKS].comm.Free()
         MPI.Finalize()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session, exitstatus):
+    """Add up what the ranks took: where they are forked, no shell knows it."""
+    if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        times, ranks = os.times(), session.config.stash[RANKS]
+        session.config.stash[PROCESSOR_TIMES] = ranks.gather(sum(times[:4]), LIMIT_SECONDS, "a rank does not end")
+    return (yield)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if times := config.stash.get(PROCESSOR_TIMES, None):
+        terminalreporter.write_line(f"processor time of all ranks ({len(times)}): {sum(times):.1f} s")
 
 
 def pytest_report_header(config):

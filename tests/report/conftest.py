@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from core.launching import start
+from core.forked import start
 
 from hpcgnn.report.read import read_runs
 from partition_tools.cli.generate_graph import generate_graph

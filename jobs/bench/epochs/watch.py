@@ -113,6 +113,8 @@ class Watch:
         )
         for name in [name for name in dir(library) if not name.startswith("_") and name not in _SMALL]:
             part, function, alone = parts.get(name, "elementwise"), getattr(library, name), PRODUCT_KERNELS.get(name)
+            if not callable(function):  # what the library knows of the processor
+                continue
             alone = alone and functools.partial(alone, products)
             setattr(library, name, self._wrapped(function, part, GATHERS.get(name), alone))
         wire.Wire.encode = self._wrapped(wire.Wire.encode, "pack")
