@@ -25,6 +25,7 @@ def write(folder, text, name="other.toml"):
 
 def test_what_is_written_is_read(folder):
     assert read_machine(folder / "base.toml") == made_up()
+    assert '    ["gather", "fp32", 64, 64, 2e-08, 1e-08],\n' in (folder / "base.toml").read_text(), "a rate, a line"
 
 
 def test_one_that_is_like_another(folder):

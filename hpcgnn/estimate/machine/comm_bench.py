@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import tomli_w
 import torch
 from tabulate import tabulate
 
@@ -22,6 +21,7 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.command import write
 from hpcgnn.estimate.machine.machine import read_machine
 from hpcgnn.estimate.machine.messages import MESSAGE, SIZES, halo, network_of, reduction, ring
+from hpcgnn.estimate.machine.toml_text import toml_text
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.output_files import check_outputs
@@ -166,7 +166,7 @@ def _machine_file(network: dict[str, float], session: Session, arguments: argpar
         f"{session.comm.size} ranks, {session.ranks_on_node} on the first node"
     )
     values = {"like": Path(arguments.like).name, "name": arguments.name or node.name, "source": source}
-    return tomli_w.dumps({**values, "network": network})
+    return toml_text({**values, "network": network})
 
 
 def _say(comm: Communicator, text: str) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import tomli_w
 
 from hpcgnn.errors import ConfigError
+from hpcgnn.estimate.machine.toml_text import toml_text
 from hpcgnn.estimate.trial.operations import COLUMNS, EDGE_KERNELS, ENTRIES, Operation
 
 # Rates of gathers read rows in random order from a matrix with this number of rows.
@@ -230,7 +230,7 @@ class Machine:
         return each, numbers * sum(share * rate.other_seconds for share, rate in near)
 
     def to_toml(self) -> str:
-        return tomli_w.dumps(_said(self))
+        return toml_text(_said(self))
 
 
 def _on_line(threads: int, points: list[list[float]], first: float) -> float:
