@@ -167,10 +167,11 @@ class Model(nn.Module):
 
         Products of other libraries depend on where their rows lie.
         """
-        spec, widths = self.spec, self.output_widths
-        narrows = spec.keep == "exact" and all(above <= below for below, above in itertools.pairwise(widths))
+        spec = self.spec
         able = self._hand_over and traits_of(self.convs[0]).remakes and remakes(spec) and spec.kept is None
-        return able and narrows and kernels.one_pass(spec.dtype)
+        if not able or spec.keep != "exact" or not kernels.one_pass(spec.dtype):
+            return False
+        return all(above <= below for below, above in itertools.pairwise(self.output_widths))
 
     def _on_disk(self, whole: Graph) -> torch.Tensor | None:
         """The logits, or None where layers cannot work so."""

@@ -6,12 +6,15 @@ import pytest
 import torch
 
 from hpcgnn.errors import ConfigError, RemoteError
+from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.columns import Disk
 from hpcgnn.memory.scratch import Scratch
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.offload.activations import AT_WORK, Within, _needs, hold_within, toy_of
 from hpcgnn.offload.columns import LEAST
 from hpcgnn.offload.limits import Limit
 from hpcgnn.ops.row_tiles import tiles_of
+from hpcgnn.plan.run_plan import plan
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
@@ -101,3 +104,12 @@ def test_within_a_limit(comm, session_path, job_session, tmp_path, monkeypatch):
     assert disk.scratch.nbytes <= 1.05 * toy.disk.file_bytes(rows)
     for found, foretold in zip((disk.scratch.written, disk.scratch.read), toy.disk.moved(rows, disk.columns)):
         assert 2 * foretold <= found <= 2.4 * foretold, "two epochs, and blocks that were read ahead in vain"
+
+
+@pytest.mark.ranks(1)
+@pytest.mark.parametrize("model", [name for name in MODELS if name not in ("rgcn", "rgat", "gine", "sign")])
+def test_every_model_says_whether_it_can(graphs, model):
+    """Those that read types or features of edges, or hops, need another graph."""
+    with GraphFile(graphs["undirected"]) as file:
+        found = toy_of(plan(configure(graphs["undirected"], model=model), file.meta, 1).deciding(False))
+    assert (found.disk is not None) == (model in ("gcn", "sage"))
