@@ -40,10 +40,10 @@ def over_mpi(good):
     return run_of(good, "mpi", "-m", "hpcgnn", start=forked.start)
 
 
-def run_of(good, name, *python, options=(), start=without_mpi):
+def run_of(good, name, *python, options=(), start=without_mpi, **environment):
     """The run directory of a training, whose name has as many letters as any other's: it is sent."""
     path = good.parent / f"{name:-<5}"
-    result = start(2, *python, "train", "--graph", good, "--run-dir", path, *TRAINING, *options)
+    result = start(2, *python, "train", "--graph", good, "--run-dir", path, *TRAINING, *options, **environment)
     assert result.code == 0, result.err
     return path
 
