@@ -151,8 +151,12 @@ def test_a_study_survives_a_failed_point_and_fills_what_is_missing(cluster, grap
     (out / "sar-p2-r1").write_text("in the way")
     options = f"--graph {graph} --out study --ranks 1,2 --repeat 1 --baseline none -- --hidden 8 --epochs 2"
     command = f"bash jobs/strong_scaling.sh {options}"
-    cluster.run(command)
-    refused = cluster.run(command, check=False)
+    cluster.run("scontrol update PartitionName=main State=DOWN")  # no job ends before the second try
+    try:
+        cluster.run(command)
+        refused = cluster.run(command, check=False)
+    finally:
+        cluster.run("scontrol update PartitionName=main State=UP")
     assert refused.returncode == 2 and "still in the queue" in refused.stderr
     cluster.wait()
     assert (out / "sar-p1-r1" / "summary.json").exists()
