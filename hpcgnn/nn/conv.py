@@ -14,7 +14,7 @@ from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.nn.graph import DroppedRows, Graph, Part
 from hpcgnn.ops.activation_dropout import ReluDropout
 from hpcgnn.ops.constant_convolution import convolve_constants
-from hpcgnn.ops.constants import ConstantRows
+from hpcgnn.ops.constants import ConstantRows, Constants
 from hpcgnn.ops.convolution import Convolve
 from hpcgnn.ops.draws import Purpose
 from hpcgnn.ops.handover import Handover
@@ -188,7 +188,7 @@ class LinearConv(Conv):
             p: rate of dropout before them.
             whole: with one layer above, whether the forward pass has this layer's output as a whole.
         """
-        below, aggregate, x, p_first, scaled = first
+        _, aggregate, x, *_ = first
         if isinstance(aggregate, OnDisk) or isinstance(x, OnDisk):
             return None
         found: list[tuple[Above, Weights]] = []
@@ -200,11 +200,11 @@ class LinearConv(Conv):
             found.append((one, conv.weights()))
         if not found:
             return None
-        parts, bias = below.scaled(self._parts(aggregate, x)), self.weights()[2]
-        first_weights = [weight for _, weight, _ in parts]
+        constants, first_weights = self._constants(first)
+        bias = self.weights()[2]
         (second, weights), *more = found
         assert second.activation is not None, "comes before every layer above"
-        remade = First(below.constants(parts, p_first, 0, scaled=scaled), second.activation)
+        remade = First(constants, second.activation)
         if not more:
             types = second.sent, second.kept
             return convolve_remade(remade, bias, first_weights, weights, second.operator, types, whole), 1
@@ -215,20 +215,25 @@ class LinearConv(Conv):
         """The output (m, d_out) of the last layer above this one, with all outputs between on disk
         (ops/layers_on_disk.py). Collective. None where that cannot be. Arguments as of `of_constants`.
         """
-        below, aggregate, x, p_first, scaled = first
-        disk = below.arena.disk
+        disk = first[0].arena.disk
         steps, dtype = [], self.weights()[0].dtype
         for number, (conv, graph) in enumerate(above, start=1):
-            one = conv._of_remade(graph, graph.activation(ReluDropout, p, number), dtype)
+            activation = graph.activation(ReluDropout, p, number)
+            one = conv._of_remade(graph, activation, dtype)
             if one is None or one.kept != dtype:
                 return None
-            steps.append(Step(one.operator, graph.activation(ReluDropout, p, number)))
+            steps.append(Step(one.operator, activation))
         if disk is None or not steps:
             return None
-        parts, bias = below.scaled(self._parts(aggregate, x)), self.weights()[2]
-        constants = below.constants(parts, p_first, 0, scaled=scaled)
-        weights = [weight for _, weight, _ in parts]
-        return convolve_on_disk(constants, bias, weights, steps, [conv.weights() for conv, _ in above], disk)
+        constants, weights = self._constants(first)
+        bias, of_steps = self.weights()[2], [conv.weights() for conv, _ in above]
+        return convolve_on_disk(constants, bias, weights, steps, of_steps, disk)
+
+    def _constants(self, first: Inputs) -> tuple[Constants, list[torch.Tensor]]:
+        """The inputs of this layer, the first one, as constants; and their weights."""
+        below, aggregate, x, p, scaled = first
+        parts = below.scaled(self._parts(aggregate, x))
+        return below.constants(parts, p, 0, scaled=scaled), [weight for _, weight, _ in parts]
 
     def _of_remade(self, graph: Graph, activation: ReluDropout, sent: torch.dtype | None) -> Above | None:
         """This layer above one that is made again, or None where it cannot be. sent: type of its input (None: as of

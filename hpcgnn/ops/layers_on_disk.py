@@ -22,6 +22,7 @@ from hpcgnn import kernels
 from hpcgnn.memory.columns import Columns, Disk
 from hpcgnn.ops.activation_dropout import ReluDropout
 from hpcgnn.ops.constants import Constants
+from hpcgnn.ops.remade import Picked
 from hpcgnn.ops.row_tiles import row_tiles, tile_rows
 
 if TYPE_CHECKING:
@@ -278,6 +279,7 @@ class _Backwards:
     def __call__(self, put: Put) -> None:
         """put(rows, the gradient of the activation's input) for all rows of x; adds to those of the weights."""
         operator, x, gy = self._operator, self._x, self._gy
+        (neighbour, own, _), (g_neighbour, g_own, g_bias) = self._weights, self._into
         with contextlib.ExitStack() as files:
             present: _Present | None = None
             if gy.shape[1] == x.shape[1]:
@@ -287,48 +289,29 @@ class _Backwards:
                 assert isinstance(gy, torch.Tensor), "only a last layer narrows"
                 sums = _tiles(operator.parts(gy, transposed=True))
             read = files.enter_context(x.reading())
-            whole = self._bias_in_order()
-            used = not whole and (self._into[1] is not None or self._into[2] is not None)
+            used = not self._bias_in_order() and (g_own is not None or g_bias is not None)
             gradients = _Rows(gy, files, present) if isinstance(gy, Columns) and used else None
             x_tile, gx_tile = _tile(x.disk, x), _tile(x.disk, x)
             g_tile = x_tile[:0] if gradients is None else _tile(x.disk, x)
-            apart = x_tile[:0] if operator.outputs is None else _tile(x.disk, x)
+            picked = Picked(operator, x.shape[1], x.dtype)
+            apart = _tile(x.disk, x) if picked.some else None
             for rows, t in sums:
                 count = rows.stop - rows.start
                 part, gx = read.rows(rows, x_tile[:count]), gx_tile[:count]
-                mine, place = operator.outputs_of(rows)
-                g = gradients(mine, g_tile[: mine.stop - mine.start]) if gradients is not None else None
-                g = gy[mine] if g is None and isinstance(gy, torch.Tensor) else g
-                self._tile(part, t, g, place, gx, apart, whole)
+                kernels.project_backward(gx, g_neighbour, part, t, neighbour)
+                if used:
+                    mine, chosen = picked(rows, part)
+                    if isinstance(gy, torch.Tensor):
+                        g = gy[mine]
+                    else:
+                        assert gradients is not None, "read from the file where they are used"
+                        g = gradients(mine, g_tile[: len(chosen)])
+                    if own is not None and g_own is not None:  # both or none
+                        picked.project(gx, (own, g_own), chosen, g, apart, g_bias)
+                    elif g_bias is not None:
+                        kernels.bias_gradient(g_bias, g)
                 self._activation.gradient(gx, part, part)
                 put(rows, part)
-
-    def _tile(
-        self,
-        x: torch.Tensor,
-        t: torch.Tensor,
-        gy: torch.Tensor | None,
-        place: torch.Tensor | None,
-        gx: torch.Tensor,
-        apart: torch.Tensor,
-        summed: bool,
-    ) -> None:
-        """gx of a tile, and what goes to the weights. gy: of its computed rows, where it is used; place: theirs in the
-        tile; apart: memory for their part of gx.
-        """
-        (neighbour, own, _), (g_neighbour, g_own, g_bias) = self._weights, self._into
-        kernels.project_backward(gx, g_neighbour, x, t, neighbour)
-        if gy is None or summed:
-            return
-        if own is None or g_own is None:  # both or none
-            if g_bias is not None:
-                kernels.bias_gradient(g_bias, gy)
-        elif place is None:
-            kernels.project_backward(gx, g_own, x, gy, own, y_sums=g_bias, add=True)
-        else:
-            chosen, apart = x.index_select(0, place), apart[: len(place)]
-            kernels.project_backward(apart, g_own, chosen, gy, own, y_sums=g_bias)
-            kernels.add_rows(gx, place, apart, distinct=True)
 
     def _bias_in_order(self) -> bool:
         """Whether the gradient of the bias has been made of all rows in their order, as Convolve does without W_s."""

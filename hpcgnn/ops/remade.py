@@ -276,20 +276,22 @@ class Picked:
         chosen: torch.Tensor,
         gy: torch.Tensor,
         apart: torch.Tensor | None,
+        g_bias: torch.Tensor | None = None,
     ) -> None:
-        """Add what the rows of the last call have of gradients: to gx of the tile, and to that of W_s.
+        """Add what the rows of the last call have of gradients: to gx of the tile, and to those of W_s and b.
 
         Args:
             gx: gradients of the tile, added to.
             own: (W_s, its gradient, added to).
             chosen, gy: the rows, and the gradients of their results.
             apart: memory of a tile, or None where all rows are computed.
+            g_bias: added to, or None.
         """
         weight, g_weight = own
         if apart is None or self.places is None:  # both or none
-            kernels.project_backward(gx, g_weight, chosen, gy, weight, add=True)
+            kernels.project_backward(gx, g_weight, chosen, gy, weight, y_sums=g_bias, add=True)
         else:
-            kernels.project_backward(apart[: len(chosen)], g_weight, chosen, gy, weight)
+            kernels.project_backward(apart[: len(chosen)], g_weight, chosen, gy, weight, y_sums=g_bias)
             kernels.add_rows(gx, self.places, apart[: len(chosen)], distinct=True)
 
 

@@ -4,6 +4,8 @@ import graphs
 import numpy as np
 
 GRAPHS = {graph.name: graphs.with_task(graph) for graph in graphs.all_graphs()}
+#: {kind of graph, of `make_graphs` or `small_graphs`: where its nodes are}: on all ranks, or one has none.
+MAPS = {"undirected": "metis", "directed multi-label": "random-clusters", "star": "all on last", "random": "one empty"}
 
 
 def edges_of(graph, self_loops):
@@ -29,3 +31,9 @@ def written(comm, folder, graph, kind):
         graphs.write_file(file, graph, where, comm.size)
     comm.barrier()
     return graph, where, file
+
+
+def small_graphs(comm, folder):
+    """{kind: graph file}: a star, and a random graph with directed and weighted edges. Collective."""
+    names = {"star": "star", "random": "random directed weighted"}
+    return {kind: stored(comm, folder, name)[2] for kind, name in names.items()}

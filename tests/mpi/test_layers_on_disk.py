@@ -19,7 +19,7 @@ from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
 
-from . import small
+from .small import MAPS, small_graphs
 from .training import build_trainer, configure, make_graphs
 
 CASES = {
@@ -30,15 +30,11 @@ CASES = {
     "gcn": {"model": "gcn", "layers": 4, "dropout": 0.4},
     "gcn, fewest rows, pruned": {"model": "gcn", "halo": "least", "prune": "auto"},
 }
-MAPS = {"undirected": "metis", "directed multi-label": "random-clusters", "star": "all on last", "random": "one empty"}
 
 
 @pytest.fixture(scope="module")
 def graphs(comm, session_path):
-    found = make_graphs(comm, session_path, nodes=5_000, train=0.1)
-    for kind, name in (("star", "star"), ("random", "random directed weighted")):
-        found[kind] = small.stored(comm, session_path, name)[2]
-    return found
+    return make_graphs(comm, session_path, nodes=5_000, train=0.1) | small_graphs(comm, session_path)
 
 
 def trained(comm, config, map_name, folder, columns):

@@ -5,7 +5,7 @@ import torch
 
 from hpcgnn.errors import ConfigError
 
-from . import small
+from .small import MAPS, small_graphs
 from .test_coded_keeping import gradient, taken
 from .training import build_trainer, configure, make_graphs
 
@@ -22,16 +22,11 @@ CASES = {
     "gcn, fewest rows": {"model": "gcn", "halo": "least"},
 }
 CASES = {f"{name}, {prune}": {**case, "prune": prune} for name, case in CASES.items() for prune in ("none", "auto")}
-#: Where the nodes are: on all ranks, or one has none.
-MAPS = {"undirected": "metis", "directed multi-label": "random-clusters", "star": "all on last", "random": "one empty"}
 
 
 @pytest.fixture(scope="module")
 def graphs(comm, session_path):
-    found = make_graphs(comm, session_path, nodes=300, train=0.1)
-    for kind, name in (("star", "star"), ("random", "random directed weighted")):
-        found[kind] = small.stored(comm, session_path, name)[2]
-    return found
+    return make_graphs(comm, session_path, nodes=300, train=0.1) | small_graphs(comm, session_path)
 
 
 ALL = [(name, kind) for name in CASES for kind in ("undirected", "directed multi-label")]
