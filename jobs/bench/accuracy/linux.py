@@ -12,12 +12,15 @@ the nodes, drawn with seed 0, are for training, validation and test. archives.py
 import argparse
 import posixpath
 import re
+import sys
 import tarfile
-import zlib
 from collections import Counter
 from pathlib import Path
 
+sys.path.insert(1, str(Path(__file__).resolve().parents[1]))  # shared parts
+
 import numpy as np
+from archives import counts_of, drawn_masks
 
 LEAST = 300
 INCLUDE = re.compile(rb'^\s*#\s*include\s*[<"]([^>"]+)[>"].*$', re.MULTILINE)
@@ -36,10 +39,7 @@ def read(path, columns):
             text = archive.extractfile(member).read()
             files[name] = len(files)
             includes.append([found.decode("latin-1") for found in INCLUDE.findall(text)])
-            row = np.zeros(columns, np.float32)
-            for word, count in Counter(re.findall(b"[a-z]+", INCLUDE.sub(b"", text[:4096]).lower())).items():
-                row[zlib.crc32(word) % columns] += count
-            rows.append(np.log1p(row))
+            rows.append(counts_of(re.findall(b"[a-z]+", INCLUDE.sub(b"", text[:4096]).lower()), columns))
     return files, includes, np.stack(rows)
 
 
@@ -71,9 +71,7 @@ def main():
     options = parser.parse_args()
     files, includes, x = read(options.archive, options.columns)
     edges, y = edges_of(files, includes), classes_of(files)
-    place = np.random.default_rng(0).permutation(len(y)) / len(y)
-    masks = {"train_mask": place < 0.6, "val_mask": (place >= 0.6) & (place < 0.8), "test_mask": place >= 0.8}
-    np.savez_compressed(options.output, edge_index=edges, x=x, y=y, **masks)
+    np.savez_compressed(options.output, edge_index=edges, x=x, y=y, **drawn_masks(len(y)))
     print(f"{options.output}: {len(y):,} files, {edges.shape[1]:,} edges, {y.max() + 1} classes")
 
 

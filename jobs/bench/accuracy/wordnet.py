@@ -11,10 +11,13 @@ describes the archive.
 
 import argparse
 import re
-import zlib
+import sys
 from pathlib import Path
 
+sys.path.insert(1, str(Path(__file__).resolve().parents[1]))  # shared parts
+
 import numpy as np
+from archives import counts_of, drawn_masks
 
 PARTS = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}
 
@@ -33,14 +36,9 @@ def read(folder, columns):
             count = int(fields[at])
             pointers += [(here, fields[at + 3 + 4 * k], fields[at + 2 + 4 * k]) for k in range(count)]
             rows.append((int(fields[1]), gloss))
-    x = np.zeros((len(nodes), columns), np.float32)
-    for row, (_, gloss) in enumerate(rows):
-        for word in re.findall("[a-z]+", gloss.lower()):
-            x[row, zlib.crc32(word.encode()) % columns] += 1
+    x = np.stack([counts_of(re.findall(b"[a-z]+", gloss.lower().encode()), columns) for _, gloss in rows])
     edges = np.array([(nodes[letter, offset], here) for here, letter, offset in pointers]).T
-    place = np.random.default_rng(0).permutation(len(nodes)) / len(nodes)
-    masks = {"train_mask": place < 0.6, "val_mask": (place >= 0.6) & (place < 0.8), "test_mask": place >= 0.8}
-    return {"edge_index": edges, "x": np.log1p(x), "y": np.array([label for label, _ in rows]), **masks}
+    return {"edge_index": edges, "x": x, "y": np.array([label for label, _ in rows]), **drawn_masks(len(nodes))}
 
 
 def main():
