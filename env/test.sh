@@ -119,6 +119,9 @@ stop() {
     exit 130
 }
 trap stop INT TERM
+# Graphs that runs of any number of ranks train on are made once.
+export HPCGNN_TEST_GRAPHS=$output/graphs
+mkdir "$HPCGNN_TEST_GRAPHS"
 code=0
 while read -r -a words; do
     [ "${#running[@]}" -lt "$beside" ] || wait -n || code=$?

@@ -30,9 +30,9 @@ def read_attributes(place: Any) -> dict[str, Any]:
     Raises:
         FormatError: an attribute is refused. Damage raises h5py's own errors.
     """
-    found = {}
-    for name in place.attrs:
-        described = place.attrs.get_id(name)
+    found, attributes = {}, place.attrs
+    for name in attributes:
+        described = attributes.get_id(name)
         size = int(np.prod(described.shape, dtype=np.float64)) * described.dtype.itemsize
         if described.dtype.kind not in "iufbS" or size > LARGEST:
             raise FormatError(
@@ -40,7 +40,7 @@ def read_attributes(place: Any) -> dict[str, Any]:
                 f"of fixed length, at most {LARGEST} bytes, got {described.dtype} of {size} bytes. The file is "
                 "corrupted, from another program, or older than format version 2: make it again"
             )
-        value = place.attrs[name]
+        value = attributes[name]
         try:
             found[name] = value.decode() if isinstance(value, bytes) else value
         except UnicodeDecodeError as error:

@@ -184,6 +184,7 @@ class GraphFile:
 
     def __init__(self, path: str | Path, meta: GraphMeta | None = None) -> None:
         self.path, self.progress, self._size, self.shared = Path(path), lambda: None, 0, False
+        self._sound: set[str] = set()  # datasets that were checked. None stays open: each would keep a chunk.
         if not self.path.is_file():
             raise FormatError(
                 f"no graph file at {self.path}: expected an HDF5 file made by `python -m partition_tools`"
@@ -235,7 +236,7 @@ class GraphFile:
             ) from error
 
     def __contains__(self, name: str) -> bool:
-        return self._find(name) is not None
+        return name in self._sound or self._find(name) is not None
 
     def _find(self, name: str) -> Any:
         """The dataset, or None. Links are checked part by part: one that leaves the file is refused."""
@@ -269,6 +270,9 @@ class GraphFile:
         return self._dataset(name).shape
 
     def _dataset(self, name: str) -> Any:
+        if name in self._sound:
+            with self._opening(name):
+                return self.file[name]
         dataset = self._find(name)
         if not isinstance(dataset, h5py.Dataset):
             raise FormatError(
@@ -276,6 +280,7 @@ class GraphFile:
             )
         with self._opening(name):
             check_dataset(self.path, self._size, name, dataset)
+        self._sound.add(name)
         return dataset
 
     def dtype(self, name: str) -> np.dtype:
