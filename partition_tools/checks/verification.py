@@ -297,7 +297,7 @@ class Verification:
                 found = cluster_graph(np.repeat(np.arange(len(sizes)), sizes), len(sizes), edges, not meta.undirected)
                 same = all(
                     array is not None and np.array_equal(file.read(part), array)
-                    for part, array in zip(parts, (found.indptr, found.indices, found.data))
+                    for part, array in zip(parts, (found.indptr, found.indices, found.data), strict=True)
                 )
                 return "" if same else "does not agree with the edges"
 

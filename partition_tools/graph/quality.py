@@ -177,4 +177,4 @@ def _halo(
 def ranges(offsets: np.ndarray, chosen: np.ndarray) -> list[tuple[int, int]]:
     """[(start, stop)] of the nodes of the chosen clusters, neighbouring clusters joined. chosen: bool (K,)."""
     steps = np.flatnonzero(np.diff(np.concatenate([[0], np.asarray(chosen, np.int8), [0]])))
-    return [(int(offsets[first]), int(offsets[last])) for first, last in zip(steps[::2], steps[1::2])]
+    return [(int(offsets[first]), int(offsets[last])) for first, last in zip(steps[::2], steps[1::2], strict=True)]

@@ -46,7 +46,7 @@ def external_clusters(asked: ClusterRequest, split: Split, scratch: Scratch, rep
             shares[: count % len(shares)] += 1
             parts = parts_of(part, _side(part, shares, seed, scratch, reporter), len(shares), reporter)
             part.forget()
-            pending += reversed(list(zip(parts, shares.tolist())))
+            pending += reversed(list(zip(parts, shares.tolist(), strict=True)))
         order, offsets = with_isolated(leaves, whole.nodes, num_nodes, num_clusters)
         scratch.save("offsets", offsets)
         scratch.save("order", order)

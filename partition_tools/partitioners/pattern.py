@@ -4,6 +4,7 @@ Rows are read in blocks of whole rows, so that parallel edges, which stand side 
 """
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -112,7 +113,7 @@ def whole_pattern(edges: Edges, edges_out: Edges | None, scratch: Scratch, repor
         ):
             counts = np.zeros(n + 1, np.int64)
             blocks = list(row_blocks(both, chunk_records(scratch.memory, BLOCK)))
-            for (first, end), (columns, found) in zip(blocks, in_order(block, blocks)):
+            for (first, end), (columns, found) in zip(blocks, in_order(block, blocks), strict=True):
                 append(columns)
                 counts[first + 1 : end + 1] = found
                 advance(int(both[end] - both[first]))
@@ -150,15 +151,15 @@ def parts_of(whole: Pattern, side: np.ndarray, num_parts: int, reporter: Reporte
         with contextlib.ExitStack() as files, reporter.bar(total, f"dividing {total:,} edges", "edges") as advance:
             adding = [files.enter_context(scratch.appending(f"{name}.indices", number.dtype)) for name in names]
             blocks = list(row_blocks(whole.indptr, chunk_records(scratch.memory, BLOCK)))
-            for (first, end), (columns, found) in zip(blocks, in_order(block, blocks)):
-                for append, part in zip(adding, columns):
+            for (first, end), (columns, found) in zip(blocks, in_order(block, blocks), strict=True):
+                for append, part in zip(adding, columns, strict=True):
                     append(part)
                 counts[first:end] = found
                 advance(int(whole.indptr[end] - whole.indptr[first]))
-        for name, start, stop in zip(names, starts, starts[1:]):
+        for name, (start, stop) in zip(names, itertools.pairwise(starts), strict=True):
             scratch.save(f"{name}.indptr", np.concatenate([[0], np.cumsum(counts[order[start:stop]])]))
     parts = []
-    for name, start, stop in zip(names, starts, starts[1:]):
+    for name, (start, stop) in zip(names, itertools.pairwise(starts), strict=True):
         there = order[start:stop]
         indptr = np.array(scratch.load(f"{name}.indptr"))
         pull = None if whole.pull is None else whole.pull[there]

@@ -35,7 +35,7 @@ def joined(
     left out there. Raises FormatError.
     """
     counts = {kind: _count(f"{what}, nodes of type {kind}", kind, of_type, edges) for kind, of_type in nodes.items()}
-    starts = dict(zip(counts, np.cumsum([0, *counts.values()]).tolist()))
+    starts = dict(zip(counts, np.cumsum([0, *counts.values()])[:-1].tolist(), strict=True))
     arrays: dict[str, Any] = {"num_nodes": sum(counts.values())}
     for name in dict.fromkeys(name for of_type in nodes.values() for name in of_type if name != "num_nodes"):
         found = {kind: of_type[name] for kind, of_type in nodes.items() if of_type.get(name) is not None}
@@ -145,7 +145,7 @@ def _ends(
     ends = as_array(of_edges["edge_index"], f"the edge_index of {name}")
     if ends.ndim != 2 or ends.shape[0] != 2 or ends.dtype.kind not in "iu":
         raise FormatError(f"{what}: {name} must have integers (2, E), got {ends.dtype}{list(ends.shape)}")
-    for kind, ids in zip(kinds, ends):
+    for kind, ids in zip(kinds, ends, strict=True):
         if kind not in counts:
             raise FormatError(f"{what}: {name} names the node type {kind!r}; there are {', '.join(counts)}")
         if len(ids) and (ids.min() < 0 or ids.max() >= counts[kind]):  # one more would be a node of another type

@@ -71,7 +71,7 @@ def _plain(path: Path) -> Any:
     """The path, or its text where a byte order mark or line ends of CR would stop SciPy."""
     with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
         start = file.read(1 << 10)
-    odd = start.startswith(b"\xef\xbb\xbf") or b"\r" in start and b"\n" not in start
+    odd = start.startswith(b"\xef\xbb\xbf") or (b"\r" in start and b"\n" not in start)
     return io.BytesIO("".join(lines(path)).encode()) if odd else path
 
 

@@ -43,7 +43,9 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
     parts = [
         _neighbours(path, rows[first : first + BLOCK], first, before, weighted) for first in range(0, nodes, BLOCK)
     ]
-    src, dst, weight = (np.concatenate(column) if column else np.zeros(0, np.int64) for column in zip(*parts))
+    src, dst, weight = (
+        np.concatenate(column) if column else np.zeros(0, np.int64) for column in zip(*parts, strict=True)
+    )
     if len(src) and not 1 <= src.min() <= src.max() <= nodes:
         wrong = int(np.argmax((src < 1) | (src > nodes)))
         raise FormatError(f"{path}: node {dst[wrong] + 1} has the neighbour {src[wrong]}, outside the nodes 1..{nodes}")

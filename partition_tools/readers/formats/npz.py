@@ -17,7 +17,7 @@ NAME = "npz"
 
 def matches(path: Path) -> bool:
     """Whether a path looks like this format."""
-    return path.suffix == ".npz" or path.is_dir() and any((path / f"{name}.npy").is_file() for name in ENDS)
+    return path.suffix == ".npz" or (path.is_dir() and any((path / f"{name}.npy").is_file() for name in ENDS))
 
 
 def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:

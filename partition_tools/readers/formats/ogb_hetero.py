@@ -17,6 +17,7 @@ file. Features of types are joined as in other libraries' graphs (`joined_types`
 """
 
 import functools
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,7 +99,7 @@ def _counts(file: Path) -> dict[str, int]:
             f"{file} must have a heading of node types and one row of how many nodes each has (one "
             f"graph), got {values.shape[0]} rows of {values.dtype}"
         )
-    return dict(zip((str(name).strip() for name in frame.columns), values[0].tolist()))
+    return dict(zip((str(name).strip() for name in frame.columns), values[0].tolist(), strict=True))
 
 
 def _relations(file: Path, counts: dict[str, int]) -> list[tuple[str, ...]]:
@@ -140,7 +141,7 @@ def _joined(
 
     def fill(into: np.ndarray) -> None:
         place = 0
-        for ends, relation, file in zip(edges, relations, files):
+        for ends, relation, file in zip(edges, relations, files, strict=True):
             first = 0
             for block in blocks(ends[column]):
                 into[place : place + len(block)] = _shifted(block, relation[2 * column], counts, file, first)
@@ -151,7 +152,7 @@ def _joined(
 
 def _numbered(into: np.ndarray, places: list[int]) -> None:
     """The number of the relation that each edge is of. places: where its edges begin, and the end."""
-    for number, (start, stop) in enumerate(zip(places, places[1:])):
+    for number, (start, stop) in enumerate(itertools.pairwise(places)):
         into[start:stop] = number
 
 
@@ -169,7 +170,7 @@ def _shifted(ids: np.ndarray, kind: str, counts: dict[str, int], file: Path, fir
 
 def _starts(counts: dict[str, int]) -> dict[str, int]:
     """{node type: the first id of its nodes}."""
-    return dict(zip(counts, np.cumsum([0, *counts.values()])[:-1].tolist()))
+    return dict(zip(counts, np.cumsum([0, *counts.values()])[:-1].tolist(), strict=True))
 
 
 def _tables(
@@ -201,7 +202,7 @@ def _flags(file: Path, counts: dict[str, int]) -> dict[str, bool]:
         raise FormatError(
             f"{file} must have a heading of node types ({', '.join(counts)}) and one row of True or False"
         )
-    return dict(zip(names, values[0].tolist()))
+    return dict(zip(names, values[0].tolist(), strict=True))
 
 
 def _features(
@@ -215,7 +216,9 @@ def _features(
     def fill(into: np.ndarray) -> None:
         for kind, width in widths.items():
             values = tables.pop(kind)
-            for place, slab in zip(range(starts[kind], starts[kind] + counts[kind], SLAB_ROWS), slabs(values)):
+            for place, slab in zip(
+                range(starts[kind], starts[kind] + counts[kind], SLAB_ROWS), slabs(values), strict=True
+            ):
                 into[place : place + len(slab), :width] = slab
 
     shape = (sum(counts.values()), say_widths(widths, counts, reporter))

@@ -89,7 +89,7 @@ def _checked(path: Path, values: np.ndarray, name: str, first: int, relabel: boo
     what = f"{path}: column {name}, from edge {first},"
     if name == "weight":
         return numeric(values, what)
-    if values.dtype.kind == "i" or name == "type" and values.dtype.kind == "u":
+    if values.dtype.kind == "i" or (name == "type" and values.dtype.kind == "u"):
         return values
     if name in ENDS and relabel:
         raise NotPlainNumbers  # how a number is written matters: 1e2 and 100 are two ids
