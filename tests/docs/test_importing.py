@@ -55,10 +55,6 @@ def inputs(tmp_path_factory):
     graph.add_nodes_from(range(N))
     near = [" ".join(str(other + 1) for other in sorted(graph[node])) for node in range(N)]
     (folder / "mesh.graph").write_text("\n".join([f"{N} {graph.number_of_edges()}", *near]) + "\n")
-    ordered = networkx.Graph()
-    ordered.add_nodes_from((node, {"y": int(labels[node])}) for node in range(N))
-    ordered.add_edges_from(graph.edges)
-    networkx.write_graphml(ordered, folder / "graph.graphml")
     masks = {f"{name}_mask": np.arange(N) % 3 == k for k, name in enumerate(("train", "val", "test"))}
     np.savez(folder / "g.npz", edge_index=both, x=features, y=labels, **masks)
     data = {"edge_index": both, "x": features, "y": labels, **masks}
@@ -100,4 +96,4 @@ def test_there_is_a_recipe_for_each_kind():
     if not PAGE.exists():
         pytest.skip("there is no documentation beside the tests")
     named = {line.split(" import ")[1].split()[0].rpartition(".")[2] for line in recipes()}
-    assert named == {"csv", "parquet", "pt", "bin", "npz", "mtx", "graphml", "graph"}
+    assert named == {"csv", "parquet", "pt", "bin", "npz", "mtx", "graph"}

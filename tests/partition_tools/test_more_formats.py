@@ -1,4 +1,4 @@
-"""Formats of other programs and libraries: SciPy's matrices, METIS's graphs, GraphML, Parquet, files of PyG and DGL."""
+"""Formats of other programs and libraries: SciPy's matrices, METIS's graphs, Parquet, files of PyG and DGL."""
 
 import os
 import pickle
@@ -103,34 +103,6 @@ def test_metis_with_nodes_alone_and_a_larger_graph(cli, tmp_path, tables):
 def test_metis_that_is_wrong(fails, tmp_path, text, words):
     (tmp_path / "g.graph").write_text(text)
     assert words in fails("import", tmp_path / "g.graph", "-o", tmp_path / "g.h5")
-
-
-@pytest.mark.parametrize("directed", [False, True])
-def test_graphml(cli, fails, tmp_path, directed):
-    graph = networkx.DiGraph() if directed else networkx.Graph()
-    for node, kind in (("b", "x"), ("a", "y"), ("c", "x"), ("d", None)):
-        graph.add_node(node, **({} if kind is None else {"label": kind}), split="train" if kind else "", age=3)
-    graph.add_edge("b", "a", weight=2.0)
-    graph.add_edge("a", "c", weight=0.5)
-    networkx.write_graphml(graph, tmp_path / "g.graphml")
-    np.save(tmp_path / "x.npy", np.eye(4))
-    words = ("import", tmp_path / "g.graphml", "-o", tmp_path / "g.h5", "--features", tmp_path / "x.npy")
-    assert "--rows position" in fails(*words)  # the file names its nodes, and the table does not
-    code, _, err = cli(*words, "--rows", "position")
-    assert code == 0 and "not read: the attributes age" in err
-    seen = view(tmp_path / "g.h5")
-    ends = ([1, 0], [0, 2], [2.0, 0.5]) if directed else ([1, 0, 0, 2], [0, 1, 2, 0], [2.0, 2.0, 0.5, 0.5])
-    assert seen.edges == edge_list(*ends) and seen.meta.undirected != directed
-    assert seen.meta.type_names["classes"] == ["x", "y"]
-    np.testing.assert_array_equal(seen.labels, [1, 0, 0, -1])  # of the nodes a, b, c, d: in the order of their names
-    np.testing.assert_array_equal(seen.split, [1, 1, 1, 0])
-    np.testing.assert_array_equal(seen.features, np.eye(4)[[1, 0, 2, 3]])
-
-
-def test_graphml_that_is_wrong(fails, tmp_path):
-    for text in ("<graphml>", "not xml"):
-        (tmp_path / "g.graphml").write_text(text)
-        assert "not readable GraphML" in fails("import", tmp_path / "g.graphml", "-o", tmp_path / "g.h5")
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def test_a_table_from_standard_input(tmp_path, option):
 
 
 @pytest.mark.parametrize(
-    "suffix", ["csv", "csv.gz", "parquet", "npz", "pt", "mtx", "graphml", "graph", "npy"], ids=lambda name: name
+    "suffix", ["csv", "csv.gz", "parquet", "npz", "pt", "mtx", "graph", "npy"], ids=lambda name: name
 )
 def test_a_named_pipe_nobody_waits_for(tmp_path, suffix):
     # Opening a pipe without a writer waits for ever: it is refused before it is opened.
