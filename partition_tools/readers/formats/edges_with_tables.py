@@ -117,7 +117,7 @@ def _relabel(
             )
         if ids is None and rows is not None and len(values) != len(rows):
             raise FormatError(
-                f"the table of {name} has {len(values)} rows, but {node_ids} {len(rows)} ids; expected one id for each "
+                f"the table of {name} has {len(values)} rows but {node_ids} {len(rows)} ids; expected one id for each "
                 "row"
             )
     tables = {name: (places.get(name, rows), values) for name, (_, values) in tables.items()}
