@@ -82,7 +82,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
     else:
         for of_type in nodes.values():
             of_type.pop("n_id", None)  # ids within the types, which are not distinct
-        arrays = joined(str(book_path), nodes, edges, reporter)
+        arrays = joined(str(book_path), nodes, edges, reporter, scratch)
     if ids is not None:
         arrays["n_id"] = ids
     raw = graph_of(InMemory(str(book_path), arrays), replace(tables, rename=()), reporter)

@@ -64,7 +64,7 @@ def matches(path: Path) -> bool:
 def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of a file. FormatError for one that could run code; nothing of it has run."""
     tables.refuse(NAME, OF_ARCHIVES)
-    return graph_of(InMemory(str(path), _named(path, _load(path), reporter)), tables, reporter)
+    return graph_of(InMemory(str(path), _named(path, _load(path), reporter, scratch)), tables, reporter)
 
 
 def _load(path: Path) -> Any:
@@ -72,7 +72,7 @@ def _load(path: Path) -> Any:
     return load_torch_file(path, _STANDING_IN, remedy)
 
 
-def _named(path: Path, found: Any, reporter: Reporter) -> dict[str, Any]:
+def _named(path: Path, found: Any, reporter: Reporter, scratch: Scratch) -> dict[str, Any]:
     """{name: array} of a file's content. Raises FormatError."""
     if isinstance(found, tuple | list) and found:  # a data set: the graphs one after another, and where each begins
         slices = found[1] if len(found) > 1 else None
@@ -87,7 +87,7 @@ def _named(path: Path, found: Any, reporter: Reporter) -> dict[str, Any]:
             {key: _contents(store) for key, store in stores[name].items()}
             for name in ("_node_store_dict", "_edge_store_dict")
         )
-        return joined(str(path), nodes, edges, reporter)
+        return joined(str(path), nodes, edges, reporter, scratch)
     if isinstance(found, _Data):
         inside = vars(found)
         found = _contents(inside["_store"]) if "_store" in inside else inside
