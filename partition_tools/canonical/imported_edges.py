@@ -40,7 +40,7 @@ def imported_edges(
     given = source.num_types
     wanted = options.undirected, options.self_loops, options.drop_duplicates
     if scratch is not None and needed_bytes(source) * (2 if options.undirected else 1) > scratch.memory:
-        edges, edges_out, loops = external_edges(source, scratch, reporter, *wanted)
+        edges, edges_out, loops = external_edges(source, scratch, *wanted)
         raw.drop_edges()
     else:
         reporter.stage(f"sorting {source.count:,} edges")

@@ -335,7 +335,7 @@ def import_graph(  # noqa: PLR0913 - callers name them
         with working(output, scratch, identity, memory, reporter) as work:
             reporter.stage(f"reading {path} as {name}")
             try:
-                raw = read(path, tables, reporter, work)
+                raw = read(path, tables, work)
             except OSError as error:
                 raise FormatError(f"cannot read {error.filename or path}: {error.strerror or error}") from error
             data = canonical(raw, options, reporter, work)

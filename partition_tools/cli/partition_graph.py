@@ -215,7 +215,7 @@ def _partition(wanted: _Wanted, reporter: Reporter) -> dict[int, dict[str, Any]]
             tools = {**file.meta.versions, **_tool_versions()}
             identity = [fingerprint(path), maker.NAME, num_clusters, seed, versions(**_tool_versions())]
             with working(output or path, wanted.scratch, identity, wanted.memory, reporter) as work:
-                data = clustered(file, maker, num_clusters, seed, work, tools, reporter)
+                data = clustered(file, maker, num_clusters, seed, work, tools)
                 maps = _maps(data, maker, *how)
                 write_with_bar(output or path, data, [(name, p, *maps[p]) for p in maps], reporter)
         else:

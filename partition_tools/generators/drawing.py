@@ -14,7 +14,6 @@ from partition_tools.graph.edges import index_dtype
 from partition_tools.graph.raw import RawGraph
 from partition_tools.out_of_core.records import Records
 from partition_tools.out_of_core.sorting import Runs, in_order
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 # Draws so many edges: (sources, destinations) int64, at most as many as asked for.
@@ -29,9 +28,7 @@ ROUNDS = 12
 EDGE_BYTES = 24
 
 
-def distinct_edges(
-    spec: Spec, draw: Draw, scratch: Scratch | None = None, reporter: Reporter | None = None
-) -> np.ndarray:
+def distinct_edges(spec: Spec, draw: Draw, scratch: Scratch | None = None) -> np.ndarray:
     """Sorted int64 keys low * n + high (src * n + dst where directed) of distinct edges, at most spec.num_edges.
 
     draw: (random generator, count) -> (src, dst) int64, any pairs; self loops are dropped; called by several threads.
@@ -39,7 +36,7 @@ def distinct_edges(
     """
     wanted = spec.num_edges
     outside = scratch is not None and wanted * EDGE_BYTES > scratch.memory
-    merge = _merge_in_files(scratch, reporter or Reporter()) if scratch is not None and outside else _merge_in_memory
+    merge = _merge_in_files(scratch) if scratch is not None and outside else _merge_in_memory
     keys: np.ndarray = np.zeros(0, np.int64)
     block = 0
     done = [turn for turn in range(ROUNDS) if scratch is not None and scratch.done(f"drawn.{turn}.next")]
@@ -82,7 +79,7 @@ def _merge_in_memory(turn: int, keys: np.ndarray, drawn: Drawn, counts: list[int
     return _distinct(np.sort(np.concatenate([keys, fresh]), kind="stable") if len(keys) else fresh)  # of sorted runs
 
 
-def _merge_in_files(scratch: Scratch, reporter: Reporter) -> Callable[[int, np.ndarray, Drawn, list[int]], np.ndarray]:
+def _merge_in_files(scratch: Scratch) -> Callable[[int, np.ndarray, Drawn, list[int]], np.ndarray]:
     def merge(turn: int, keys: np.ndarray, drawn: Drawn, counts: list[int]) -> np.ndarray:
         name = f"drawn.{turn}"
         if not scratch.done(name):
@@ -94,12 +91,12 @@ def _merge_in_files(scratch: Scratch, reporter: Reporter) -> Callable[[int, np.n
                 return Records(np.concatenate([drawn(block) for block in groups[index]]))
 
             total = sum(counts)
-            with reporter.bar(total, f"drawing {total:,} edges", "edges") as advance:
+            with scratch.reporter.bar(total, f"drawing {total:,} edges", "edges") as advance:
                 runs.form(make, len(groups), advance)
             if len(keys):
                 runs.include(Records(keys))
             with (
-                reporter.bar(len(runs), "merging those drawn", "edges") as advance,
+                scratch.reporter.bar(len(runs), "merging those drawn", "edges") as advance,
                 scratch.appending(name, np.int64) as append,
             ):
                 for distinct in runs.merged(lambda records: _distinct(records.key), advance):

@@ -191,7 +191,9 @@ def write_raw(path: str | Path, raw: RawGraph, how: Saving) -> GraphData:
     check_outputs({"": path}, mapped_files(vars(raw).values()), how.force)
     with claimed(path), claimed(scratch_directory(path, None)):
         # No other call has the same arrays, so that nothing of the directory is of use to one that goes on.
-        scratch = Scratch(scratch_directory(path, None), ["arrays in memory", id(raw)], memory_budget(how.memory))
+        scratch = Scratch(
+            scratch_directory(path, None), ["arrays in memory", id(raw)], memory_budget(how.memory), reporter
+        )
         try:
             data = canonical(raw, how, reporter, scratch)
             write_with_bar(path, data, reporter=reporter)

@@ -16,7 +16,6 @@ from partition_tools.graph.edges import index_dtype
 from partition_tools.out_of_core.sorting import chunk_records, in_order
 from partition_tools.partitioners.dissection import numbers
 from partition_tools.partitioners.weights import edge_weights, weigh_graph
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 #: Edges of a block of rows, or one row where a row has more.
@@ -76,7 +75,7 @@ def _entries(edges: Edges, first: int, end: int) -> tuple[np.ndarray, np.ndarray
     return edge_rows(edges.indptr, start, stop), np.asarray(edges.indices[start:stop]).astype(np.int64)
 
 
-def whole_pattern(edges: Edges, edges_out: Edges | None, scratch: Scratch, reporter: Reporter) -> Pattern:
+def whole_pattern(edges: Edges, edges_out: Edges | None, scratch: Scratch) -> Pattern:
     """The `Pattern` of a graph's part in a split (`partitioners.weights`). edges, edges_out: see
     `GraphData`; indices may be anything that slices. Memory: 40 bytes per node, and blocks of edges.
     """
@@ -108,7 +107,7 @@ def whole_pattern(edges: Edges, edges_out: Edges | None, scratch: Scratch, repor
     if not scratch.done("whole.indptr"):
         total = int(both[-1])
         with (
-            reporter.bar(total, f"reading {total:,} edges", "edges") as advance,
+            scratch.reporter.bar(total, f"reading {total:,} edges", "edges") as advance,
             scratch.appending("whole.indices", index_dtype(n)) as append,
         ):
             counts = np.zeros(n + 1, np.int64)
@@ -122,7 +121,7 @@ def whole_pattern(edges: Edges, edges_out: Edges | None, scratch: Scratch, repor
     return Pattern(scratch, "whole", weighed.nodes, indptr, weighed.weights, weighed.pull)
 
 
-def parts_of(whole: Pattern, side: np.ndarray, num_parts: int, reporter: Reporter) -> list[Pattern]:
+def parts_of(whole: Pattern, side: np.ndarray, num_parts: int) -> list[Pattern]:
     """The `Pattern` of each part: its nodes, in their old order, and the edges between them.
 
     side: the part of each node, int (m,). Memory: 25 bytes per node, and blocks of edges.
@@ -148,7 +147,10 @@ def parts_of(whole: Pattern, side: np.ndarray, num_parts: int, reporter: Reporte
     if not scratch.done(f"{names[-1]}.indptr"):
         counts = np.zeros(len(side), np.int64)
         indices, total = whole.indices, whole.num_entries
-        with contextlib.ExitStack() as files, reporter.bar(total, f"dividing {total:,} edges", "edges") as advance:
+        with (
+            contextlib.ExitStack() as files,
+            scratch.reporter.bar(total, f"dividing {total:,} edges", "edges") as advance,
+        ):
             adding = [files.enter_context(scratch.appending(f"{name}.indices", number.dtype)) for name in names]
             blocks = list(row_blocks(whole.indptr, chunk_records(scratch.memory, BLOCK)))
             for (first, end), (columns, found) in zip(blocks, in_order(block, blocks), strict=True):

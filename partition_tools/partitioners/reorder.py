@@ -16,7 +16,6 @@ from hpcgnn.graphfile.storage import SLAB_ROWS, Csr, Edges
 from partition_tools.canonical.edge_features import Counted, GatheredRows, row_bytes
 from partition_tools.out_of_core.edges import resorted
 from partition_tools.out_of_core.scattered import Scattered
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 EDGE_BLOCK = 1 << 23
@@ -27,7 +26,6 @@ def reordered(
     order: np.ndarray,
     offsets: np.ndarray,
     scratch: Scratch,
-    reporter: Reporter,
     versions: dict[str, str],
     on_disk: bool = False,
 ) -> GraphData:
@@ -44,7 +42,7 @@ def reordered(
     def moved(edges: Edges, name: str) -> Edges:
         if not on_disk:
             return permuted_edges(edges, order, place)
-        return resorted(edges, lambda row, column: place[row] * n + place[column], name, scratch, reporter)
+        return resorted(edges, lambda row, column: place[row] * n + place[column], name, scratch)
 
     numbered, of_edges = data.edges, data.edge_features
     if of_edges is not None:  # each edge knows which row of the features is its own

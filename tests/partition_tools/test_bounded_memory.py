@@ -19,7 +19,6 @@ from partition_tools.readers.formats import SOURCES
 from partition_tools.readers.tables import row_tables, text_blocks
 from partition_tools.readers.tables.tables import TableOptions
 from partition_tools.readers.tables.text import Comments, blocks
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 N = 60
@@ -102,7 +101,7 @@ def test_what_is_mapped(tmp_path, save, order, version):
             np.lib.format.write_array(member, array, version)
         with file.open("small.npy", "w") as member:
             np.save(member, np.arange(3))
-    with open_arrays(tmp_path / "a.npz", scratch(tmp_path), Reporter()) as archive:
+    with open_arrays(tmp_path / "a.npz", scratch(tmp_path)) as archive:
         mapped, small = archive.array("x"), archive.array("small")
         assert archive.array("y") is None
     np.testing.assert_array_equal(mapped, array)
@@ -125,7 +124,7 @@ def test_damage_is_found(tmp_path, save):
     damaged(tmp_path / "a.npz")
     with (
         pytest.raises(FormatError, match="array x cannot be read"),
-        open_arrays(tmp_path / "a.npz", scratch(tmp_path), Reporter()) as archive,
+        open_arrays(tmp_path / "a.npz", scratch(tmp_path)) as archive,
     ):
         archive.array("x")
     assert not list((tmp_path / "work").rglob("*.npy"))
@@ -146,7 +145,7 @@ def test_a_folder_with_a_short_file(fails, tmp_path):
 def test_an_unpacked_array_is_not_unpacked_again(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", x=np.arange(5000))
     for _ in range(2):
-        with open_arrays(tmp_path / "a.npz", scratch(tmp_path), Reporter()) as archive:
+        with open_arrays(tmp_path / "a.npz", scratch(tmp_path)) as archive:
             archive.array("x")
         found = next((tmp_path / "work").rglob("*.npy"))
         shutil.copystat(tmp_path / "a.npz", found)  # its time would change if it were written again
@@ -300,7 +299,7 @@ def test_little_memory_is_enough(tmp_path, relabel, spread):
         work = scratch(tmp_path, 1 << 20)
         tracemalloc.start()
         path = tmp_path / ("e.txt" if source == "edgelist" else "g.npz")
-        raw = SOURCES[source].read(path, TableOptions(relabel=relabel), Reporter(), work)
+        raw = SOURCES[source].read(path, TableOptions(relabel=relabel), work)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert len(raw.src) == 300_000 and peak < 1 << 21 < src.nbytes, peak

@@ -21,7 +21,6 @@ from partition_tools.graph.writing import write_with_bar
 from partition_tools.out_of_core import sorting
 from partition_tools.partitioners.reorder import reordered
 from partition_tools.readers.tables.tables import TableOptions
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 N = 60
@@ -143,7 +142,7 @@ def test_in_every_order_of_the_nodes(tmp_path, monkeypatch, undirected):
     write_with_bar(tmp_path / "g.h5", canonical(raw, ImportOptions(undirected=undirected)))
     expected, order = edges_of(tmp_path / "g.h5"), np.random.default_rng(1).permutation(N)
     with GraphFile(tmp_path / "g.h5") as file:
-        how = order, np.array([0, 9, N]), Scratch(tmp_path / "work", 0, TINY), Reporter(), {"numpy": "2"}
+        how = order, np.array([0, 9, N]), Scratch(tmp_path / "work", 0, TINY), {"numpy": "2"}
         write_with_bar(tmp_path / "a.h5", reordered(load_graph(file), *how))
         moved = reordered(load_graph(file, stored_edges=True), *how, on_disk=True)
         write_with_bar(tmp_path / "b.h5", moved)

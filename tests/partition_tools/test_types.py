@@ -45,7 +45,7 @@ def test_reordering_twice_is_reordering_once(tmp_path):
     with GraphFile(tmp_path / "g.h5") as file:
         data = load_graph(file)
         order = np.random.default_rng(0).permutation(N)
-        how = np.array([0, N]), Scratch(tmp_path / "work", 0, 1 << 20), Reporter(), {}
+        how = np.array([0, N]), Scratch(tmp_path / "work", 0, 1 << 20), {}
         once = reordered(data, order, *how)
         twice = reordered(once, order[::-1], *how)
     for result in (once, twice):

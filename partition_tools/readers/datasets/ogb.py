@@ -8,7 +8,6 @@ from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.datasets.dataset import Dataset, Reader
 from partition_tools.readers.formats import ogb
 from partition_tools.readers.tables.tables import TableOptions
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 PAGE = "https://ogb.stanford.edu/docs/nodeprop/"
@@ -26,8 +25,8 @@ def _places(name: str, archive: str) -> tuple[str, ...]:
 
 
 def _reader(split: str) -> Reader:
-    def read(folder: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
-        return ogb.read_folder(folder, reporter, scratch, split)
+    def read(folder: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
+        return ogb.read_folder(folder, scratch, split)
 
     return read
 

@@ -1,6 +1,6 @@
 """The formats that can be imported.
 
-A format is a module with NAME, matches(path) and read(path, tables, reporter, scratch) -> RawGraph. Arrays of edges and
+A format is a module with NAME, matches(path) and read(path, tables, scratch) -> RawGraph. Arrays of edges and
 features that are larger than a part of `scratch.memory` are mapped from the input, or from a file of `scratch`.
 """
 

@@ -9,7 +9,6 @@ from partition_tools.readers.arrays.in_memory import InMemory
 from partition_tools.readers.arrays.named_arrays import graph_of
 from partition_tools.readers.tables.foreign import refuse_suffix
 from partition_tools.readers.tables.tables import OF_ARCHIVES, TableOptions
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 NAME = "dgl"
@@ -20,7 +19,7 @@ def matches(path: Path) -> bool:
     return path.suffix in (".bin", ".dgl")
 
 
-def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
+def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of the one graph in a file. FormatError without DGL, with the line that converts the file."""
     tables.refuse(NAME, OF_ARCHIVES)
     try:
@@ -35,5 +34,5 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
     if len(graphs) != 1:
         raise FormatError(f"{path} holds {len(graphs)} graphs, expected one")
     if labels:
-        reporter.warn(f"{path}: not read: {', '.join(labels)}, which are of the whole graph")
-    return graph_of(InMemory(str(path), named_of_dgl(graphs[0], reporter)), tables, reporter)
+        scratch.reporter.warn(f"{path}: not read: {', '.join(labels)}, which are of the whole graph")
+    return graph_of(InMemory(str(path), named_of_dgl(graphs[0], scratch.reporter)), tables, scratch.reporter)

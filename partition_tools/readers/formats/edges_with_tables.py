@@ -25,7 +25,6 @@ def assemble(  # noqa: PLR0913 - callers name them
     dst: np.ndarray,
     options: TableOptions,
     source: str,
-    reporter: Reporter,
     scratch: Scratch,
     *,
     weight: np.ndarray | None = None,
@@ -40,13 +39,13 @@ def assemble(  # noqa: PLR0913 - callers name them
     the format's number of the first node, 0 or 1.
     """
     relabel = options.relabel or options.node_ids is not None
-    tables, type_names = node_tables(options, relabel, reporter)
+    tables, type_names = node_tables(options, relabel, scratch.reporter)
     ids = None
     if relabel:
         src, dst, tables, ids = _relabel(src, dst, tables, options.node_ids, scratch)
         num_nodes = len(ids)
     elif first and num_nodes is not None:
-        tables = _counted_from(first, tables, num_nodes, reporter)
+        tables = _counted_from(first, tables, num_nodes, scratch.reporter)
     lengths = {name: len(values) for name, (ids, values) in tables.items() if ids is None}
     if len(set(lengths.values())) > 1:
         raise FormatError(f"the tables have different numbers of rows: {lengths}")
@@ -58,7 +57,7 @@ def assemble(  # noqa: PLR0913 - callers name them
         if lengths:
             _check_ends(src, dst, num_nodes, next(iter(lengths)))
         else:
-            warn_of_gaps((src, dst, *keyed), num_nodes, RELABEL, reporter)
+            warn_of_gaps((src, dst, *keyed), num_nodes, RELABEL, scratch.reporter)
     placed = {name: place_rows(ids, values, num_nodes, name) for name, (ids, values) in tables.items()}
     for name, length in lengths.items():
         if length != num_nodes:

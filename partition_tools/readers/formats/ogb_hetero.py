@@ -25,7 +25,6 @@ from partition_tools.readers.arrays.joined_types import SEPARATOR, Relation, joi
 from partition_tools.readers.arrays.named_arrays import graph_of
 from partition_tools.readers.formats.ogb_files import edge_columns, rows, say_unread, split_folder, split_ids, table
 from partition_tools.readers.tables.tables import TableOptions, read_frame
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 _READ = (
@@ -39,27 +38,27 @@ _READ = (
 )
 
 
-def read(path: Path, reporter: Reporter, scratch: Scratch, split: str | None = None) -> RawGraph:
+def read(path: Path, scratch: Scratch, split: str | None = None) -> RawGraph:
     """The `RawGraph` of the folder that holds raw/ and split/. Raises FormatError naming the file that is wrong."""
     raw = path / "raw"
-    say_unread(raw, (file.name.removesuffix(".csv.gz") for file in raw.iterdir()), _READ, reporter)
+    say_unread(raw, (file.name.removesuffix(".csv.gz") for file in raw.iterdir()), _READ, scratch.reporter)
     counts = _counts(raw / "num-node-dict.csv.gz")
     relations = _relations(raw / "triplet-type-list.csv.gz", counts)
-    reporter.stage(f"reading {len(relations)} relations")
+    scratch.reporter.stage(f"reading {len(relations)} relations")
     files = {each: raw / "relations" / SEPARATOR.join(each) / "edge.csv.gz" for each in relations}
-    edges = {relation: {"edge_index": _edges(file, scratch, reporter)} for relation, file in files.items()}
-    reporter.stage("reading features and labels")
+    edges = {relation: {"edge_index": _edges(file, scratch)} for relation, file in files.items()}
+    scratch.reporter.stage("reading features and labels")
     tables = {
-        "x": _tables(raw, "node-feat", counts, scratch, reporter),
-        "y": _tables(raw, "node-label", counts, scratch, reporter),
+        "x": _tables(raw, "node-feat", counts, scratch),
+        "y": _tables(raw, "node-label", counts, scratch),
         **_split(split_folder(path, split), counts),
     }
     nodes = {
         kind: {"num_nodes": count} | {name: found[kind] for name, found in tables.items() if kind in found}
         for kind, count in counts.items()
     }
-    arrays = joined(str(raw), nodes, edges, reporter, scratch, np.float32)
-    graph = graph_of(InMemory(str(path), arrays), TableOptions(), reporter)
+    arrays = joined(str(raw), nodes, edges, scratch.reporter, scratch, np.float32)
+    graph = graph_of(InMemory(str(path), arrays), TableOptions(), scratch.reporter)
     graph.source = path.name
     return graph
 
@@ -93,9 +92,9 @@ def _relations(file: Path, counts: dict[str, int]) -> list[Relation]:
     return relations
 
 
-def _edges(file: Path, scratch: Scratch, reporter: Reporter) -> tuple[np.ndarray, np.ndarray]:
+def _edges(file: Path, scratch: Scratch) -> tuple[np.ndarray, np.ndarray]:
     """(sources, destinations) of a relation, in ids of their types."""
-    edges, stated = edge_columns(file, scratch, reporter), table(file.with_name("num-edge-list.csv.gz"))
+    edges, stated = edge_columns(file, scratch), table(file.with_name("num-edge-list.csv.gz"))
     if stated is not None and stated.sum() != len(edges[0]):
         raise FormatError(
             f"{file.parent} has {len(edges[0])} edges but num-edge-list.csv.gz states {int(stated.sum())}; "
@@ -104,15 +103,13 @@ def _edges(file: Path, scratch: Scratch, reporter: Reporter) -> tuple[np.ndarray
     return edges
 
 
-def _tables(
-    raw: Path, folder: str, counts: dict[str, int], scratch: Scratch, reporter: Reporter
-) -> dict[str, np.ndarray]:
+def _tables(raw: Path, folder: str, counts: dict[str, int], scratch: Scratch) -> dict[str, np.ndarray]:
     """{node type: numbers with one row per node} of raw/FOLDER/TYPE/FOLDER.csv.gz, as far as they are there."""
     found: dict[str, np.ndarray] = {}
     flags = _flags(raw / f"nodetype-has-{folder.removeprefix('node-')}.csv.gz", counts)
     for kind in counts:
         file = raw / folder / kind / f"{folder}.csv.gz"
-        values = rows(file, scratch, reporter)
+        values = rows(file, scratch)
         if values is None and flags.get(kind):
             raise FormatError(f"there is no {file}, although {kind} is said to have it; unpack the data set again")
         if values is not None:

@@ -15,7 +15,6 @@ from partition_tools.readers.arrays.named_arrays import graph_of
 from partition_tools.readers.arrays.torch_file import load_torch_file
 from partition_tools.readers.tables.foreign import PYG
 from partition_tools.readers.tables.tables import OF_ARCHIVES, TableOptions
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 NAME = "pyg"
@@ -61,10 +60,10 @@ def matches(path: Path) -> bool:
     return path.suffix in (".pt", ".pth")
 
 
-def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
+def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of a file. FormatError for one that could run code; nothing of it has run."""
     tables.refuse(NAME, OF_ARCHIVES)
-    return graph_of(InMemory(str(path), _named(path, _load(path), reporter, scratch)), tables, reporter)
+    return graph_of(InMemory(str(path), _named(path, _load(path), scratch)), tables, scratch.reporter)
 
 
 def _load(path: Path) -> Any:
@@ -72,7 +71,7 @@ def _load(path: Path) -> Any:
     return load_torch_file(path, _STANDING_IN, remedy)
 
 
-def _named(path: Path, found: Any, reporter: Reporter, scratch: Scratch) -> dict[str, Any]:
+def _named(path: Path, found: Any, scratch: Scratch) -> dict[str, Any]:
     """{name: array} of a file's content. Raises FormatError."""
     if isinstance(found, tuple | list) and found:  # a data set: the graphs one after another, and where each begins
         slices = found[1] if len(found) > 1 else None
@@ -87,7 +86,7 @@ def _named(path: Path, found: Any, reporter: Reporter, scratch: Scratch) -> dict
             {key: _contents(store) for key, store in stores[name].items()}
             for name in ("_node_store_dict", "_edge_store_dict")
         )
-        return joined(str(path), nodes, edges, reporter, scratch)
+        return joined(str(path), nodes, edges, scratch.reporter, scratch)
     if isinstance(found, _Data):
         inside = vars(found)
         found = _contents(inside["_store"]) if "_store" in inside else inside
