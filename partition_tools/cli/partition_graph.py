@@ -24,10 +24,10 @@ from partition_tools.graph.compute_nodes import check_grouping, node_attributes,
 from partition_tools.graph.loading import hold_neighbours, load_graph
 from partition_tools.graph.quality import cluster_graph, cluster_sizes, hub_warning, partition_quality
 from partition_tools.graph.writing import write_with_bar
-from partition_tools.partitioners import METHODS
 from partition_tools.partitioners.choice import choose
 from partition_tools.partitioners.clustering import clustered
 from partition_tools.partitioners.given import Given
+from partition_tools.partitioners.methods import METHODS
 from partition_tools.workspace.budget import memory_budget
 from partition_tools.workspace.claim import claimed
 from partition_tools.workspace.progress import Reporter

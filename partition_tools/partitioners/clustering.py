@@ -10,8 +10,9 @@ from hpcgnn.graphfile.schema import Edges, GraphData, GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.graph.loading import load_graph
 from partition_tools.graph.quality import cluster_graph
-from partition_tools.partitioners import kaminpar, metis_process, random_nodes, restreaming
+from partition_tools.partitioners import kaminpar, random_nodes, restreaming
 from partition_tools.partitioners.external_dissection import external_clusters
+from partition_tools.partitioners.metis_process import end as end_metis
 from partition_tools.partitioners.pattern import whole_pattern
 from partition_tools.partitioners.reorder import reordered
 from partition_tools.partitioners.request import ClusterRequest, Clusters
@@ -50,7 +51,7 @@ def clustered(
     data = load_graph(file, stored_edges=outside)
     title = f"splitting {data.num_nodes:,} nodes into {num_clusters:,} clusters ({maker.NAME})"
     with work.reporter.bar(num_clusters, title, "clusters") as progress, contextlib.ExitStack() as stack:
-        stack.callback(metis_process.end)  # it gives its memory back
+        stack.callback(end_metis)  # it gives its memory back
         asked = ClusterRequest(data.edges, data.edges_out, data.original_id, num_clusters, seed, progress)
         order, offsets = OUTSIDE[maker.NAME](asked, work) if outside else maker.clusters(asked)
     work.reporter.stage("reordering")
