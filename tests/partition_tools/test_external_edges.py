@@ -57,7 +57,7 @@ def same_edges(one, other):
             assert a.dtype == b.dtype and a.tobytes() == b.tobytes(), name
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 2**16),
     n=st.integers(1, 9),
