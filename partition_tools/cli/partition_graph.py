@@ -76,7 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="make the maps for nodes of R consecutive ranks: few edges between nodes, then few between ranks "
         "(default 1). Each number of --ranks is at most R or a multiple of it",
     )
-    parser.add_argument("--clusters", type=int, metavar="K", help="number of clusters")
+    parser.add_argument("--clusters", dest="num_clusters", type=int, metavar="K", help="number of clusters")
     parser.add_argument("--method", choices=(AUTO, *METHODS), default=AUTO)
     parser.add_argument(
         "--name", help="name of the partitioning in the file (default: the method; for auto, the one that was taken)"
@@ -98,21 +98,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
     """The sub-command itself; returns the exit code."""
-    results = partition_graph(
-        arguments.graph,
-        parse_ranks(arguments.ranks),
-        per_node=arguments.per_node,
-        num_clusters=arguments.clusters,
-        method=arguments.method,
-        name=arguments.name,
-        seed=arguments.seed,
-        balance=arguments.balance,
-        output=arguments.output,
-        force=arguments.force,
-        reporter=reporter,
-        memory=arguments.memory,
-        scratch=arguments.scratch,
-    )
+    options = {name: value for name, value in vars(arguments).items() if name not in ("graph", "ranks", "run")}
+    results = partition_graph(arguments.graph, parse_ranks(arguments.ranks), reporter=reporter, **options)
     nodes = node_table({(arguments.name or each["method"], count): each for count, each in results.items()})
     tell("\n\n".join(filter(None, (quality_table(results), nodes))))
     return 0

@@ -18,7 +18,6 @@ from partition_tools.readers.arrays.graph_objects import (
     entries_of,
     named_of_dgl,
     named_of_pyg,
-    names_of_nodes,
     unread_attributes,
     warn_of_sums,
 )
@@ -145,7 +144,4 @@ def from_networkx(
         reporter.warn(
             f"not read: the attributes {', '.join(unread)}; label, split, features and weight name attributes"
         )
-    names = names_of_nodes(arrays.pop("nodes"))
-    if names is not None:
-        arrays |= {"node_ids": names, "num_nodes": None, "edge_index": names[arrays["edge_index"]]}
     return save_graph(path, **arrays, **more)

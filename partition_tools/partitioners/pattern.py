@@ -12,6 +12,7 @@ import numpy as np
 
 from hpcgnn.graphfile.ranges import edge_rows, row_blocks
 from hpcgnn.graphfile.schema import Edges
+from partition_tools.graph.counts import blocks
 from partition_tools.graph.edges import index_dtype
 from partition_tools.out_of_core.sorting import chunk_records, in_order
 from partition_tools.partitioners.dissection import numbers
@@ -54,9 +55,7 @@ class Pattern:
 
     def blocks(self) -> Iterator[np.ndarray]:
         """The indices, block by block."""
-        indices = self.indices
-        for start in range(0, len(indices), BLOCK):
-            yield indices[start : start + BLOCK]
+        return blocks(self.indices, BLOCK)
 
     def edge_weights(self) -> Iterator[np.ndarray] | None:
         """Weights uint8 of the edges in the order of the indices, block by block, or None for ones."""

@@ -63,12 +63,9 @@ def matches(path: Path) -> bool:
 def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of a file. FormatError for one that could run code; nothing of it has run."""
     tables.refuse(NAME, OF_ARCHIVES)
-    return graph_of(InMemory(str(path), _named(path, _load(path), scratch)), tables, scratch.reporter)
-
-
-def _load(path: Path) -> Any:
     remedy = f"; where you trust the file, convert it in Python: {PYG.replace('FILE', str(path))}"
-    return load_torch_file(path, _STANDING_IN, remedy)
+    found = load_torch_file(path, _STANDING_IN, remedy)
+    return graph_of(InMemory(str(path), _named(path, found, scratch)), tables, scratch.reporter)
 
 
 def _named(path: Path, found: Any, scratch: Scratch) -> dict[str, Any]:
