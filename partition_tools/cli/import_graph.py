@@ -48,7 +48,6 @@ Formats (guessed from the path where --format is not given):
   parquet   edge list: columns by their names; the same tables, which may be in Parquet too (extra parquet)
   pyg       .pt of torch.save: a Data object of PyG, processed/data.pt of a data set, or a dict of tensors with the
             names of npz. No code of the file is run
-  dgl       .bin of dgl.save_graphs, where DGL is installed
   distdgl   a folder of DGL's partition_graph (DistDGL, GraphStorm, SAR): NAME.json, part0/graph.dgl, …; its parts
             become a map of the file. DGL is not needed
   npz       also a folder of .npy files of these names
@@ -62,7 +61,7 @@ A published data set goes by its name: --dataset ogbn-arxiv --root DIR reads its
 Peak memory: --memory, and 40 bytes per node; or 40 E + 20 n bytes and the features, if that is less. Edge weights,
 types or features add 40 E, the text parser 32 E; with --add-reverse E counts the reverse edges too. Larger data are
 mapped from the input, or go through files of --scratch: 8 to 40 E bytes, and 8 n F for text and compressed features.
-Words for node ids, held-out edges, tables, and the formats from mtx to dgl are read at once."""
+Words for node ids, held-out edges, tables, and the formats from mtx to distdgl are read at once."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

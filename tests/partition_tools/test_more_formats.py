@@ -1,4 +1,4 @@
-"""Formats of other programs and libraries: SciPy's matrices, METIS's graphs, Parquet, files of PyG and DGL."""
+"""Formats of other programs and libraries: SciPy's matrices, METIS's graphs, Parquet, files of PyG."""
 
 import os
 import pickle
@@ -200,14 +200,3 @@ def test_files_that_are_none_of_torch(fails, tmp_path):
     fails("import", tmp_path / "g.pt", "-o", tmp_path / "g.h5")
     torch.save([1, 2], tmp_path / "g.pt")
     assert "expected a Data object of PyG or a dict" in fails("import", tmp_path / "g.pt", "-o", tmp_path / "g.h5")
-
-
-def test_dgl(cli, tmp_path):
-    dgl = pytest.importorskip("dgl", reason="DGL is not installed")
-    graph = dgl.graph((SRC, DST), num_nodes=N)
-    graph.ndata.update(feat=torch.from_numpy(FEATURES), label=torch.from_numpy(LABELS))
-    dgl.save_graphs(str(tmp_path / "g.bin"), [graph])
-    assert cli("import", tmp_path / "g.bin", "-o", tmp_path / "g.h5")[0] == 0
-    seen = view(tmp_path / "g.h5")
-    assert seen.edges == edge_list(SRC, DST)
-    np.testing.assert_array_equal(seen.features, FEATURES)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from hpcgnn.errors import ConfigError, FormatError
 from partition_tools.readers.formats import (
-    dgl_file,
     distdgl,
     edgelist,
     matrix_market,
@@ -33,9 +32,11 @@ SOURCES = {
         metis_graph,
         parquet,
         pyg_file,
-        dgl_file,
     )
 }
+
+#: Formats until 0.4, and a suffix of their files.
+REMOVED = {"graphml": ".graphml", "dgl": ".bin"}
 
 
 def format_of(path: Path, name: str | None) -> str:
@@ -45,9 +46,9 @@ def format_of(path: Path, name: str | None) -> str:
     """
     if not path.exists():
         raise FormatError(f"no input at {path}; expected a graph in one of the formats {', '.join(SOURCES)}")
+    if name in REMOVED:
+        refuse_suffix(path, REMOVED[name])
     if name is not None and name not in SOURCES:
-        if name == "graphml":  # a format until 0.4
-            refuse_suffix(path, suffix=".graphml")
         raise ConfigError(f"unknown format {name!r}; expected one of {', '.join(SOURCES)}")
     if name is not None:
         return name
