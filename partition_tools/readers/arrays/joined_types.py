@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.errors import FormatError
-from partition_tools.canonical.rows import slabs
+from partition_tools.canonical.rows import numbered
 from partition_tools.graph.counts import blocks
 from partition_tools.readers.arrays.in_memory import as_array
 from partition_tools.readers.arrays.named_arrays import EDGE_FEATURES, FEATURES, LABELS
@@ -123,10 +123,9 @@ class _Types:
 
         def fill(into: np.ndarray) -> None:
             for kind, table in tables.items():
-                place = self.starts[kind]
-                for slab in slabs(table):
+                for first, slab in numbered(table):
+                    place = self.starts[kind] + first
                     into[place : place + len(slab), : widths[kind]] = slab
-                    place += len(slab)
 
         dtype = np.result_type(*tables.values()) if dtype is None else dtype
         return filled(self.scratch, f"source/{name}", (sum(counts.values()), widest), dtype, fill)
