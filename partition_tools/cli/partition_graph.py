@@ -197,20 +197,20 @@ def _partition(wanted: _Wanted, reporter: Reporter) -> dict[int, dict[str, Any]]
         _check_clusters(path, n, stored, num_clusters, ranks, fresh)
         reporter.stage(f"reading {path}")
         maker = maker or _automatic(file, fresh, wanted.memory, reporter)
-        name, how = wanted.name or maker.NAME, (ranks, wanted.per_node, seed, wanted.balance, reporter)
+        name = wanted.name or maker.NAME
         if fresh and num_clusters is not None and (num_clusters != stored or always):
             tools = {**file.meta.versions, **_tool_versions()}
             identity = [fingerprint(path), maker.NAME, num_clusters, seed, versions(**_tool_versions())]
             with working(output or path, wanted.scratch, identity, wanted.memory, reporter) as work:
                 data = clustered(file, maker, num_clusters, seed, work, tools)
-                maps = _maps(data, maker, *how)
+                maps = _maps(data, maker, wanted, reporter)
                 write_with_bar(output or path, data, [(name, p, *maps[p]) for p in maps], reporter)
         else:
             fresh = False
             data = load_graph(file, stored_edges=True)
             if len(data.edges.indices) * HELD_BYTES <= memory_budget(wanted.memory):
                 hold_neighbours(data)
-            maps = _maps(data, maker, *how)
+            maps = _maps(data, maker, wanted, reporter)
     if not fresh:
         add_partitionings(path, [(name, p, *maps[p]) for p in maps], output)
     return {p: attributes for p, (_, attributes) in maps.items()}
@@ -264,9 +264,10 @@ def _check_clusters(
 
 
 def _maps(
-    data: GraphData, maker: Any, ranks: list[int], per_node: int, seed: int, balance: str, reporter: Reporter
+    data: GraphData, maker: Any, wanted: _Wanted, reporter: Reporter
 ) -> dict[int, tuple[np.ndarray, dict[str, Any]]]:
     """{P: (map int32 (K,), attributes)}."""
+    balance, per_node = wanted.balance, wanted.per_node
     sizes = cluster_sizes(balance, data.cluster_offsets, data.edges.indptr, data.split)
     graph = data.cluster_graph
     if graph is None:
@@ -276,16 +277,16 @@ def _maps(
         balance = "both"
     graph = Csr(*without_diagonal(graph), len(sizes))
     maps = {}
-    for count in ranks:
+    for count in wanted.ranks:
         reporter.stage(f"mapping {len(sizes):,} clusters to {count} ranks")
-        cluster_to_rank = _map(data, maker, sizes, graph, count, per_node, seed, balance)
+        cluster_to_rank = _map(data, maker, replace(wanted, balance=balance), sizes, graph, count)
         quality = partition_quality(cluster_to_rank, count, data.cluster_offsets, data.edges, data.edges_out)
         nested: dict[str, Any] = {}
         if per_node > 1:
             nested = node_attributes(cluster_to_rank, count, per_node, data.cluster_offsets, data.edges)
         attributes = {
             "method": maker.NAME,
-            "seed": seed,
+            "seed": wanted.seed,
             "balance": balance,
             **quality.attributes(),
             "halo_rows_per_node": quality.halo_rows_total / data.num_nodes,
@@ -307,16 +308,9 @@ def _maps(
     return maps
 
 
-def _map(
-    data: GraphData,
-    maker: Any,
-    sizes: np.ndarray,
-    graph: Csr,
-    num_ranks: int,
-    per_node: int,
-    seed: int,
-    balance: str,
-) -> np.ndarray:
+def _map(data: GraphData, maker: Any, wanted: _Wanted, sizes: np.ndarray, graph: Csr, num_ranks: int) -> np.ndarray:
+    per_node, seed = wanted.per_node, wanted.seed
+
     def rows(parts: np.ndarray) -> int:
         quality = partition_quality(parts // per_node, num_ranks // per_node, data.cluster_offsets, data.edges)
         return quality.halo_rows_total
@@ -326,7 +320,7 @@ def _map(
             return nested_map(each, graph, num_ranks, per_node, seed, rows)
         return maker.ranks(each, graph, num_ranks, seed)
 
-    return economical_map(make, sizes, graph, num_ranks) if balance == AUTO else make(sizes)
+    return economical_map(make, sizes, graph, num_ranks) if wanted.balance == AUTO else make(sizes)
 
 
 def _tool_versions() -> dict[str, str]:
