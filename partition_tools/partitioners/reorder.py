@@ -10,7 +10,7 @@ from typing import cast
 
 import numpy as np
 
-from hpcgnn.graphfile.ranges import permuted_rows, segments
+from hpcgnn.graphfile.ranges import permuted_rows, row_blocks, segments
 from hpcgnn.graphfile.schema import GraphData, Rows
 from hpcgnn.graphfile.storage import SLAB_ROWS, Csr, Edges
 from partition_tools.canonical.edge_features import Counted, GatheredRows, row_bytes
@@ -96,9 +96,7 @@ def permuted_edges(edges: Edges, order: np.ndarray, place: np.ndarray) -> Edges:
         np.empty_like(edges.indices),
         **{name: np.empty(len(edges.indices), values.dtype) for name, values in carried.items()},
     )
-    start = 0
-    while start < n:
-        stop = min(n, max(start + 1, int(np.searchsorted(indptr, indptr[start] + EDGE_BLOCK, side="right")) - 1))
+    for start, stop in row_blocks(indptr, EDGE_BLOCK):
         there = slice(indptr[start], indptr[stop])
         old = segments(starts[start:stop], counts[start:stop])
         key = np.repeat(np.arange(stop - start) * np.int64(n), counts[start:stop]) + place[edges.indices[old]]
@@ -110,5 +108,4 @@ def permuted_edges(edges: Edges, order: np.ndarray, place: np.ndarray) -> Edges:
         else:
             key.sort()
         new.indices[there] = key % n
-        start = stop
     return new
