@@ -111,6 +111,6 @@ def generate_graph(
         reporter.stage(f"drawing {spec.num_edges:,} edges between {spec.nodes:,} nodes")
         if spec.targets:
             options = dataclasses.replace(options, task=REGRESSION)
-        data = canonical(GENERATORS[model].generate(spec, work), options, reporter, work)
+        data = canonical(GENERATORS[model].generate(spec, work), options, work)
         write_with_bar(output, data, reporter=reporter)
     return data

@@ -337,7 +337,7 @@ def import_graph(  # noqa: PLR0913 - callers name them
                 raw = read(path, tables, work)
             except OSError as error:
                 raise FormatError(f"cannot read {error.filename or path}: {error.strerror or error}") from error
-            data = canonical(raw, options, reporter, work)
+            data = canonical(raw, options, work)
             write_with_bar(output, data, reporter=reporter)
         if raw.parts is not None:
             given_map(output, raw.parts, name, reporter)

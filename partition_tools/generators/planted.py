@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def generate(spec: Spec, scratch: Scratch | None = None) -> RawGraph:
+def generate(spec: Spec, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of a `Spec`. Node ids carry no locality. Memory: about 200 bytes per node, and 24 per edge drawn
     or the scratch directory's limit.
     """

@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def generate(spec: Spec, scratch: Scratch | None = None) -> RawGraph:
+def generate(spec: Spec, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of a `Spec`. Memory: 24 bytes per node, and 24 per edge drawn or the scratch directory's limit."""
     draw, labels = edge_drawer(spec)
     if spec.multi_label:

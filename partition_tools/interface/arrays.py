@@ -195,7 +195,7 @@ def write_raw(path: str | Path, raw: RawGraph, how: Saving) -> GraphData:
             scratch_directory(path, None), ["arrays in memory", id(raw)], memory_budget(how.memory), reporter
         )
         try:
-            data = canonical(raw, how, reporter, scratch)
+            data = canonical(raw, how, scratch)
             write_with_bar(path, data, reporter=reporter)
         finally:
             scratch.remove()

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from partition_helpers import drawn, graph_data
 
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.canonical.canonical import ImportOptions, canonical
-from partition_tools.generators import GENERATORS
 from partition_tools.generators.spec import Spec
 from partition_tools.graph.loading import load_graph
 from partition_tools.graph.raw import RawGraph
@@ -44,7 +43,7 @@ def odd_graph(directed, typed=True, n=70, count=900, seed=0):
     kind = (src + dst) % 3 if typed else None
     weight = ((src * dst) % 7).astype(np.float32) if typed else None
     features = random.standard_normal((n, 3)).astype(np.float32)
-    return canonical(RawGraph(src, dst, n, features, random.integers(0, 4, n), {}, 4, weight, kind), ImportOptions())
+    return graph_data(RawGraph(src, dst, n, features, random.integers(0, 4, n), {}, 4, weight, kind))
 
 
 def scratch_of(tmp_path, memory=1 << 20):
@@ -110,7 +109,7 @@ def test_rows_are_scattered_to_their_places(tmp_path, window, slab):
 
 def generated(n=6000, kind="planted"):
     spec = Spec(n, 12, 4, 4, seed=4)
-    return canonical(GENERATORS[kind].generate(spec), ImportOptions())
+    return graph_data(drawn(kind, spec))
 
 
 def check_clusters(order, offsets, n, count):
