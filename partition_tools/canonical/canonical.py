@@ -14,14 +14,14 @@ from importlib import metadata
 import numpy as np
 
 import hpcgnn
-from hpcgnn.errors import GraphError
+from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.given_links import stored_links
-from hpcgnn.graphfile.labels import REGRESSION
+from hpcgnn.graphfile.labels import LABELS, REGRESSION
 from hpcgnn.graphfile.own_ids import packed
 from hpcgnn.graphfile.schema import SPLITS, Csr, GraphData, Rows
 from partition_tools.canonical.codes import Codes
 from partition_tools.canonical.edge_features import GatheredRows, canonical_edge_features
-from partition_tools.canonical.features import canonical_features
+from partition_tools.canonical.features import DTYPES, canonical_features
 from partition_tools.canonical.imported_edges import imported_edges
 from partition_tools.canonical.labels import canonical_labels, label_warnings
 from partition_tools.canonical.links import canonical_links, count_among, say_among
@@ -45,6 +45,9 @@ class ImportOptions:
         add_reverse: give each edge type a reverse type.
         task: task of the labels; `auto` finds whether they are classes or 0/1 labels.
         standardize: scale the columns of the features by the training nodes' mean and deviation.
+
+    Raises:
+        ConfigError: an unknown value.
     """
 
     undirected: bool = False
@@ -61,6 +64,15 @@ class ImportOptions:
     add_reverse: bool = False
     resplit: bool = False
     task: str = "auto"
+
+    def __post_init__(self) -> None:
+        for what, value, known in (
+            ("self_loops", self.self_loops, ("keep", "add", "remove")),
+            ("feature_dtype", self.feature_dtype, tuple(DTYPES)),
+            ("task", self.task, ("auto", *LABELS)),
+        ):
+            if value not in known:
+                raise ConfigError(f"{what} must be one of {', '.join(known)}, got {value!r}")
 
 
 def canonical(raw: RawGraph, options: ImportOptions, scratch: Scratch) -> GraphData:

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.errors import ConfigError, FormatError, GraphError
-from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.schema import Csr, GraphData
 from hpcgnn.output_files import check_outputs
 from partition_tools.canonical.canonical import ImportOptions, canonical
-from partition_tools.canonical.features import DTYPES, check_turned
+from partition_tools.canonical.features import check_turned
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.graph.counts import largest, warn_of_gaps
 from partition_tools.graph.raw import RawGraph
@@ -69,13 +68,7 @@ class Saving(ImportOptions):
                 object.__setattr__(self, "fractions", (*self.fractions, 1 - sum(self.fractions)))
         if self.resplit and self.fractions is None:
             raise ConfigError("resplit needs the fractions of the new split")
-        for what, value, known in (
-            ("self_loops", self.self_loops, ("keep", "add", "remove")),
-            ("feature_dtype", self.feature_dtype, tuple(DTYPES)),
-            ("task", self.task, ("auto", *LABELS)),
-        ):
-            if value not in known:
-                raise ConfigError(f"{what} must be one of {', '.join(known)}, got {value!r}")
+        super().__post_init__()
 
 
 def save_graph(  # noqa: PLR0913 - callers name them
