@@ -14,14 +14,14 @@ from importlib import metadata
 import numpy as np
 
 import hpcgnn
-from hpcgnn.errors import GraphError
+from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.given_links import stored_links
-from hpcgnn.graphfile.labels import REGRESSION
+from hpcgnn.graphfile.labels import LABELS, REGRESSION
 from hpcgnn.graphfile.own_ids import packed
 from hpcgnn.graphfile.schema import SPLITS, Csr, GraphData, Rows
 from partition_tools.canonical.codes import Codes
 from partition_tools.canonical.edge_features import GatheredRows, canonical_edge_features
-from partition_tools.canonical.features import canonical_features
+from partition_tools.canonical.features import DTYPES, canonical_features
 from partition_tools.canonical.imported_edges import imported_edges
 from partition_tools.canonical.labels import canonical_labels, label_warnings
 from partition_tools.canonical.links import canonical_links, count_among, say_among
@@ -31,11 +31,7 @@ from partition_tools.canonical.targets import canonical_targets
 from partition_tools.canonical.typed import canonical_names, canonical_types, type_warnings
 from partition_tools.graph.counts import check_count
 from partition_tools.graph.raw import RawGraph
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
-
-# Bytes of a window in which features of edges are put in order, where no memory is said.
-EDGE_FEATURE_BUFFER = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -49,6 +45,9 @@ class ImportOptions:
         add_reverse: give each edge type a reverse type.
         task: task of the labels; `auto` finds whether they are classes or 0/1 labels.
         standardize: scale the columns of the features by the training nodes' mean and deviation.
+
+    Raises:
+        ConfigError: an unknown value.
     """
 
     undirected: bool = False
@@ -66,20 +65,24 @@ class ImportOptions:
     resplit: bool = False
     task: str = "auto"
 
+    def __post_init__(self) -> None:
+        for what, value, known in (
+            ("self_loops", self.self_loops, ("keep", "add", "remove")),
+            ("feature_dtype", self.feature_dtype, tuple(DTYPES)),
+            ("task", self.task, ("auto", *LABELS)),
+        ):
+            if value not in known:
+                raise ConfigError(f"{what} must be one of {', '.join(known)}, got {value!r}")
 
-def canonical(
-    raw: RawGraph,
-    options: ImportOptions = ImportOptions(),
-    reporter: Reporter | None = None,
-    scratch: Scratch | None = None,
-) -> GraphData:
+
+def canonical(raw: RawGraph, options: ImportOptions, scratch: Scratch) -> GraphData:
     """`GraphData` of a `RawGraph`, one cluster, nodes in the order of the source. Takes the edges out of `raw`.
 
-    scratch: the directory where edges are sorted if they do not fit in its memory; None: they fit. Raises GraphError
-    naming node or edge. Memory: 24 E bytes, then 17 E bytes, or the scratch directory's limit, in addition to the
-    features and the source's own arrays.
+    scratch: the directory where edges are sorted if they do not fit in its memory. Raises GraphError naming node or
+    edge. Memory: 24 E bytes, then 17 E bytes, or the scratch directory's limit, in addition to the features and the
+    source's own arrays.
     """
-    reporter = reporter or Reporter()
+    reporter = scratch.reporter
     n = raw.num_nodes
     check_count(n)
     if raw.ids is not None and len(raw.ids) != n:
@@ -101,10 +104,9 @@ def canonical(
     featured: Rows | None = None
     if raw.edge_features is not None:
         featured = canonical_edge_features(raw.edge_features, raw.src.shape[0], reporter)
-    edges, edges_out, loops, edge_names = imported_edges(raw, options, names.get("edges", []), reporter, scratch)
+    edges, edges_out, loops, edge_names = imported_edges(raw, options, names.get("edges", []), scratch)
     if featured is not None and edges.row is not None:
-        buffer = EDGE_FEATURE_BUFFER if scratch is None else scratch.memory // 4
-        featured, edges.row = GatheredRows(featured, edges.row, buffer), None
+        featured, edges.row = GatheredRows(featured, edges.row, scratch.memory // 4), None
     if edge_names:
         names = names | {"edges": edge_names}
     if features is None:

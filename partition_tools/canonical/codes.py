@@ -8,7 +8,7 @@ import numpy as np
 
 from hpcgnn.graphfile.scales import codes_of, scales_for
 from hpcgnn.graphfile.schema import Rows
-from partition_tools.canonical.rows import RowMap, slabs
+from partition_tools.canonical.rows import RowMap, numbered, slabs
 from partition_tools.workspace.progress import Reporter
 
 # Rows that are compared with their codes at a time, in float64.
@@ -28,10 +28,9 @@ def in_bytes(features: Rows, check: Callable[[np.ndarray, int], object], reporte
 
     check(rows, number of the first): raises where they are not finite.
     """
-    whole, first, largest = True, 0, np.zeros(features.shape[1])
-    for slab in slabs(features):
+    whole, largest = True, np.zeros(features.shape[1])
+    for first, slab in numbered(features):
         check(slab, first)
-        first += len(slab)
         most, least = (np.asarray(end(axis=0), np.float64) for end in (slab.max, slab.min))
         largest = np.maximum(largest, np.maximum(most, -least))
         with np.errstate(invalid="ignore"):

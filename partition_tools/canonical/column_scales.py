@@ -6,8 +6,8 @@ import numpy as np
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Rows
-from hpcgnn.graphfile.storage import SLAB_ROWS
 from hpcgnn.listing import ranges
+from partition_tools.canonical.rows import numbered, slabs
 
 # A deviation below this share of the mean's size is rounding: the column counts as constant.
 CONSTANT = 1e-9
@@ -45,9 +45,9 @@ def standard_of(features: Rows, train: np.ndarray) -> Standard:
             "it a split (--train 0.5), or leave --standardize out"
         )
     count, mean, squares = 0, np.zeros(features.shape[1]), np.zeros(features.shape[1])
-    for start in range(0, features.shape[0], SLAB_ROWS):
-        chosen = train[start : start + SLAB_ROWS]
-        rows = np.asarray(features[start : start + SLAB_ROWS])[chosen].astype(np.float64)
+    for start, slab in numbered(features):
+        chosen = train[start : start + len(slab)]
+        rows = np.asarray(slab)[chosen].astype(np.float64)
         if not len(rows):
             continue
         finite = np.isfinite(rows).all(axis=1)
@@ -72,8 +72,8 @@ def scale_warning(features: Rows) -> str:
     """
     step = max(1, features.shape[0] // SAMPLED)
     squares, counts = np.zeros(features.shape[1]), np.zeros(features.shape[1])
-    for start in range(0, features.shape[0], SLAB_ROWS):
-        rows = np.asarray(features[start : start + SLAB_ROWS])[::step].astype(np.float64)
+    for slab in slabs(features):
+        rows = np.asarray(slab)[::step].astype(np.float64)
         squares += (rows**2).sum(axis=0)
         counts += (rows != 0).sum(axis=0)
     sizes = np.sqrt(squares / np.maximum(counts, 1))

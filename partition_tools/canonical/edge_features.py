@@ -11,7 +11,7 @@ from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Rows
 from hpcgnn.graphfile.storage import SLAB_ROWS
 from partition_tools.canonical.precision import PrecisionLoss
-from partition_tools.canonical.rows import RowMap, slabs
+from partition_tools.canonical.rows import RowMap, numbered
 from partition_tools.workspace.progress import Reporter
 
 
@@ -86,17 +86,15 @@ def canonical_edge_features(features: Rows, num_edges: int, reporter: Reporter) 
     source, loss = features, PrecisionLoss("features of edges", "edge", columns, np.float32)
     if features.dtype != np.float32 or len(features.shape) == 1:
         features = RowMap(features, _as_float32, np.float32, columns)
-    edge = 0
-    for before in slabs(source):
+    for first, before in numbered(source):
         slab = _as_float32(before)
         finite = np.isfinite(slab).all(axis=1)
         if not finite.all():
             raise GraphError(
-                f"edge {edge + int(np.argmin(finite))} has a feature that is NaN or infinite as float32; mend or "
+                f"edge {first + int(np.argmin(finite))} has a feature that is NaN or infinite as float32; mend or "
                 "remove it first"
             )
         loss.add(before.reshape(len(before), -1), slab)
-        edge += len(slab)
     loss.tell(reporter)
     return features
 

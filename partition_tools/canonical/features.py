@@ -16,7 +16,7 @@ from hpcgnn.graphfile.storage import Csr
 from partition_tools.canonical.codes import in_bytes
 from partition_tools.canonical.column_scales import scale_warning, standard_of
 from partition_tools.canonical.precision import PrecisionLoss
-from partition_tools.canonical.rows import RowMap, slabs
+from partition_tools.canonical.rows import RowMap, numbered
 from partition_tools.workspace.progress import Reporter
 
 #: As arrays have them: numbers for bfloat16 are float32 that bfloat16 has.
@@ -113,13 +113,11 @@ def _convert(rows: np.ndarray, dtype: np.typing.DTypeLike, row_normalize: bool, 
 
 
 def _check_finite(source: Rows, features: Rows, loss: PrecisionLoss | None) -> None:
-    row = 0
-    for before in slabs(source):
+    for row, before in numbered(source):
         slab = features.function(before) if isinstance(features, RowMap) and features.source is source else before
         _check_rows(slab, row, features.dtype)
         if loss is not None:
             loss.add(before, slab)
-        row += len(slab)
 
 
 def _check_rows(rows: np.ndarray, first: int, dtype: np.typing.DTypeLike) -> None:

@@ -27,7 +27,7 @@ EDGE_BYTES, ATTRIBUTE_BYTES = 32, 16
 
 
 def imported_edges(
-    raw: RawGraph, options: "ImportOptions", names: list[str], reporter: Reporter, scratch: Scratch | None
+    raw: RawGraph, options: "ImportOptions", names: list[str], scratch: Scratch
 ) -> tuple[Edges, Edges | None, int, list[str]]:
     """(edges, edges_out or None, number of self loops, names of the types of edges), of the edges taken out of `raw`.
 
@@ -36,14 +36,14 @@ def imported_edges(
     """
     if options.add_reverse and options.undirected:
         raise ConfigError("--undirected gives an edge and its reverse one type, --add-reverse two; choose one")
-    source = _chunks(raw, options, names, reporter)
+    source = _chunks(raw, options, names, scratch.reporter)
     given = source.num_types
     wanted = options.undirected, options.self_loops, options.drop_duplicates
-    if scratch is not None and needed_bytes(source) * (2 if options.undirected else 1) > scratch.memory:
-        edges, edges_out, loops = external_edges(source, scratch, reporter, *wanted)
+    if needed_bytes(source) * (2 if options.undirected else 1) > scratch.memory:
+        edges, edges_out, loops = external_edges(source, scratch, *wanted)
         raw.drop_edges()
     else:
-        reporter.stage(f"sorting {source.count:,} edges")
+        scratch.reporter.stage(f"sorting {source.count:,} edges")
         src, dst, kind, weight = source.chunk(0, source.count)
         row = np.arange(source.count) if source.featured else None
         del source

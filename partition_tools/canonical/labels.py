@@ -43,7 +43,7 @@ def canonical_labels(
     labels = numbers_of_nodes(labels, n, "label")
     missing = _missing(labels)
     several = labels.ndim == 2
-    if task == MULTILABEL and not several or task == CLASSIFICATION and several:
+    if (task == MULTILABEL and not several) or (task == CLASSIFICATION and several):
         wanted = "several columns of 0 and 1" if task == MULTILABEL else "one column of classes"
         raise GraphError(f"--task {task}: expected {wanted}, got labels of shape {labels.shape}")
     if several:

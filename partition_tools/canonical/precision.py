@@ -6,7 +6,6 @@ Rounding of real numbers is expected, and not counted. Three losses change the m
 
 import numpy as np
 
-from hpcgnn.errors import GraphError
 from partition_tools.workspace.progress import Reporter
 
 # Whole numbers up to here are exact in each type.
@@ -85,14 +84,3 @@ class PrecisionLoss:
 
 def _some(columns: np.ndarray) -> str:
     return ", ".join(map(str, columns[:5].tolist())) + (", ..." if len(columns) > 5 else "")
-
-
-def check_targets(targets: np.ndarray) -> None:
-    """GraphError for a target whose square float32 cannot hold: the loss of such a node is infinite."""
-    most = float(np.sqrt(np.finfo(np.float32).max))
-    large = (np.abs(targets) > most).reshape(len(targets), -1).any(axis=1)
-    if large.any():
-        raise GraphError(
-            f"node {int(np.argmax(large))} has a target beyond {most:.1e} ({np.count_nonzero(large)} such nodes), "
-            "whose square is infinite in float32; expected smaller numbers: scale the targets"
-        )

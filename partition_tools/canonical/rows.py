@@ -10,8 +10,13 @@ from hpcgnn.graphfile.storage import SLAB_ROWS
 
 def slabs(array: Rows) -> Iterator[np.ndarray]:
     """The rows of an array-like, at most SLAB_ROWS at a time."""
+    return (rows for _, rows in numbered(array))
+
+
+def numbered(array: Rows) -> Iterator[tuple[int, np.ndarray]]:
+    """(number of the first row, rows) of each of the `slabs`."""
     for start in range(0, array.shape[0], SLAB_ROWS):
-        yield array[start : start + SLAB_ROWS]
+        yield start, array[start : start + SLAB_ROWS]
 
 
 class RowMap:

@@ -65,5 +65,5 @@ def _random_split(result: np.ndarray, fractions: Sequence[float], seed: int, nod
         raise GraphError(f"the fractions of the splits must be from 0 to 1 and sum to at most 1, got {fractions}")
     order = nodes[np.random.Generator(np.random.PCG64(seed)).permutation(len(nodes))]
     stops = np.rint(np.cumsum(fractions) * len(nodes)).astype(np.int64)
-    for value, start, stop in zip(SPLITS.values(), (0, *stops), stops):
+    for value, start, stop in zip(SPLITS.values(), (0, *stops[:-1]), stops, strict=True):
         result[order[start:stop]] = value

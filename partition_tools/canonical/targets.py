@@ -4,7 +4,6 @@ import numpy as np
 
 from hpcgnn.errors import GraphError
 from partition_tools.canonical.labels import no_label_in_split, numbers_of_nodes
-from partition_tools.canonical.precision import check_targets
 
 
 def canonical_targets(labels: np.ndarray | None, n: int, split: np.ndarray) -> tuple[np.ndarray, int]:
@@ -23,6 +22,12 @@ def canonical_targets(labels: np.ndarray | None, n: int, split: np.ndarray) -> t
             f"node {int(np.argmax(infinite))} has an infinite target ({np.count_nonzero(infinite)} such nodes); "
             "expected finite numbers, or NaN for none"
         )
-    check_targets(targets)
+    most = float(np.sqrt(np.finfo(np.float32).max))
+    large = (np.abs(targets) > most).reshape(n, -1).any(axis=1)
+    if large.any():
+        raise GraphError(
+            f"node {int(np.argmax(large))} has a target beyond {most:.1e} ({np.count_nonzero(large)} such nodes), "
+            "whose square is infinite in float32; expected smaller numbers: scale the targets"
+        )
     no_label_in_split(~np.isfinite(targets).reshape(n, -1).any(axis=1) & (split > 0), split)
     return targets, 1 if targets.ndim == 1 else targets.shape[1]

@@ -17,11 +17,12 @@ from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT, doubled_ids, kind_o
 from hpcgnn.graphfile.scales import SCALES, are_scales
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
+from partition_tools.canonical.rows import numbered
 from partition_tools.checks.verify_links import check_links
 from partition_tools.checks.verify_weights import odd_weight_sums
 from partition_tools.graph.compute_nodes import node_attributes
 from partition_tools.graph.edges import count_self_loops, rows, transpose
-from partition_tools.graph.loading import load_edges
+from partition_tools.graph.loading import StoredRows, load_edges
 from partition_tools.graph.quality import cluster_graph, partition_quality
 from partition_tools.workspace.progress import Reporter
 
@@ -269,9 +270,8 @@ class Verification:
             self.check("numbers and names of types", (), agree)
 
     def _finite(self, name: str, what: str) -> str:
-        count = self.file.shape(name)[0]
-        for start in range(0, count, SLAB_ROWS):
-            finite = np.isfinite(self.file.read(name, [(start, min(start + SLAB_ROWS, count))])).all(axis=1)
+        for start, slab in numbered(StoredRows(self.file, name)):
+            finite = np.isfinite(slab).all(axis=1)
             if not finite.all():
                 return f"{what} {start + int(np.argmin(finite))} has a feature that is NaN or infinite"
         return ""
@@ -297,7 +297,7 @@ class Verification:
                 found = cluster_graph(np.repeat(np.arange(len(sizes)), sizes), len(sizes), edges, not meta.undirected)
                 same = all(
                     array is not None and np.array_equal(file.read(part), array)
-                    for part, array in zip(parts, (found.indptr, found.indices, found.data))
+                    for part, array in zip(parts, (found.indptr, found.indices, found.data), strict=True)
                 )
                 return "" if same else "does not agree with the edges"
 

@@ -5,8 +5,9 @@ from collections.abc import Callable, Collection
 import numpy as np
 
 from hpcgnn.graphfile.given_links import AMONG, HELD, NEGATIVES, TARGETS, name_of
-from hpcgnn.graphfile.storage import SLAB_ROWS, GraphFile
+from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical.links import among_text, count_among
+from partition_tools.canonical.rows import numbered
 from partition_tools.graph.loading import StoredRows, load_edges
 
 #: Record a test, which gives '' or what is wrong, unless what it builds on is bad: (name, what that is, test).
@@ -27,9 +28,8 @@ def check_links(file: GraphFile, check: Check) -> None:
 
 
 def _range(file: GraphFile, name: str) -> str:
-    nodes, rows = file.meta.num_nodes, file.shape(name)[0]
-    for start in range(0, rows, SLAB_ROWS):
-        slab = file.read(name, [(start, min(start + SLAB_ROWS, rows))])
+    nodes = file.meta.num_nodes
+    for start, slab in numbered(StoredRows(file, name)):
         wrong = ((slab < 0) | (slab >= nodes)).any(axis=1)
         if wrong.any():
             return f"row {start + int(np.argmax(wrong))} of {name} has a node outside 0..{nodes - 1}"

@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.schema import GraphData
@@ -84,18 +83,10 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
         reporter=reporter,
         memory=arguments.memory,
         scratch=arguments.scratch,
-        options=_options(arguments),
+        options=ImportOptions(self_loops=arguments.self_loops, feature_dtype=arguments.feature_dtype),
     )
     tell(summary(arguments.output, data))
     return 0
-
-
-def _options(arguments: argparse.Namespace) -> ImportOptions:
-    return ImportOptions(self_loops=arguments.self_loops, feature_dtype=arguments.feature_dtype)
-
-
-def _identity(model: str, spec: Spec, options: ImportOptions) -> list[Any]:
-    return [model, asdict(spec), asdict(options), versions()]
 
 
 def generate_graph(
@@ -115,10 +106,11 @@ def generate_graph(
     """
     reporter = reporter or Reporter()
     check_outputs({"": output}, force=force)
-    with claimed(output), working(output, scratch, _identity(model, spec, options), memory, reporter) as work:
+    identity = [model, asdict(spec), asdict(options), versions()]
+    with claimed(output), working(output, scratch, identity, memory, reporter) as work:
         reporter.stage(f"drawing {spec.num_edges:,} edges between {spec.nodes:,} nodes")
         if spec.targets:
             options = dataclasses.replace(options, task=REGRESSION)
-        data = canonical(GENERATORS[model].generate(spec, work, reporter), options, reporter, work)
+        data = canonical(GENERATORS[model].generate(spec, work), options, work)
         write_with_bar(output, data, reporter=reporter)
     return data

@@ -17,7 +17,7 @@ from partition_tools.cli.partition_graph import given_map
 from partition_tools.graph.writing import summary, write_with_bar
 from partition_tools.readers.datasets import listing, named
 from partition_tools.readers.datasets.dataset import Dataset, Reader
-from partition_tools.readers.formats import SOURCES, guess
+from partition_tools.readers.formats import SOURCES, format_of
 from partition_tools.readers.tables.packed import refuse_packed
 from partition_tools.readers.tables.row_keys import AUTO, ROWS
 from partition_tools.readers.tables.tables import TableOptions
@@ -45,11 +45,9 @@ Formats (guessed from the path where --format is not given):
   mtx       Matrix Market (.mtx, .mtx.gz): row -> column; the same tables
   scipy     .npz of scipy.sparse.save_npz: row -> column, weights unless all are 1; the same tables
   metis     .graph of METIS, Chaco, KaHIP; the same tables
-  graphml   .graphml, through NetworkX: y (label, class) and split of nodes, weight of edges; the same tables
   parquet   edge list: columns by their names; the same tables, which may be in Parquet too (extra parquet)
   pyg       .pt of torch.save: a Data object of PyG, processed/data.pt of a data set, or a dict of tensors with the
             names of npz. No code of the file is run
-  dgl       .bin of dgl.save_graphs, where DGL is installed
   distdgl   a folder of DGL's partition_graph (DistDGL, GraphStorm, SAR): NAME.json, part0/graph.dgl, …; its parts
             become a map of the file. DGL is not needed
   npz       also a folder of .npy files of these names
@@ -63,14 +61,14 @@ A published data set goes by its name: --dataset ogbn-arxiv --root DIR reads its
 Peak memory: --memory, and 40 bytes per node; or 40 E + 20 n bytes and the features, if that is less. Edge weights,
 types or features add 40 E, the text parser 32 E; with --add-reverse E counts the reverse edges too. Larger data are
 mapped from the input, or go through files of --scratch: 8 to 40 E bytes, and 8 n F for text and compressed features.
-Words for node ids, held-out edges, tables, and the formats from mtx to dgl are read at once."""
+Words for node ids, held-out edges, tables, and the formats from mtx to distdgl are read at once."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the sub-command's options."""
     parser.add_argument("input", type=Path, metavar="INPUT", nargs="?")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="graph file to write")
-    parser.add_argument("--format", "--from", choices=tuple(SOURCES), help="format of INPUT (default: by its name)")
+    parser.add_argument("--format", "--from", metavar="NAME", help="format of INPUT (default: by its name)")
     parser.add_argument(
         "--dataset",
         metavar="NAME",
@@ -328,7 +326,7 @@ def import_graph(  # noqa: PLR0913 - callers name them
         refuse_packed(Path(each))
     with claimed(output):
         if known is None:
-            name = _format(path, format)
+            name = format_of(path, format)
             read: Reader = SOURCES[name].read
         else:
             name, read, options = known.name, known.load, _as_published(known, options, reporter)
@@ -336,10 +334,10 @@ def import_graph(  # noqa: PLR0913 - callers name them
         with working(output, scratch, identity, memory, reporter) as work:
             reporter.stage(f"reading {path} as {name}")
             try:
-                raw = read(path, tables, reporter, work)
+                raw = read(path, tables, work)
             except OSError as error:
                 raise FormatError(f"cannot read {error.filename or path}: {error.strerror or error}") from error
-            data = canonical(raw, options, reporter, work)
+            data = canonical(raw, options, work)
             write_with_bar(output, data, reporter=reporter)
         if raw.parts is not None:
             given_map(output, raw.parts, name, reporter)
@@ -355,14 +353,6 @@ def _as_published(known: Dataset, options: ImportOptions, reporter: Reporter) ->
     if known.usual and not any(asked):
         reporter.stage(f"{known.name} comes as it is published; usually it is imported with {known.usual}")
     return options
-
-
-def _format(path: Path, format: str | None) -> str:
-    if not path.exists():
-        raise FormatError(f"no input at {path}; expected a graph in one of the formats {', '.join(SOURCES)}")
-    if format is not None and format not in SOURCES:
-        raise ConfigError(f"unknown format {format!r}; expected one of {', '.join(SOURCES)}")
-    return format or guess(path)
 
 
 def _files_read(inputs: Iterable[Path], tables: TableOptions) -> Iterator[str | Path]:

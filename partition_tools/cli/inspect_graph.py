@@ -147,7 +147,7 @@ def _type_sizes(file: GraphFile, what: str, count: int) -> dict[str, int]:
             )
         sizes += np.bincount(types, minlength=count)
     names = file.meta.type_names.get(what, ())
-    return dict(zip(names if len(names) == count else map(str, range(count)), sizes.tolist()))
+    return dict(zip(names if len(names) == count else map(str, range(count)), sizes.tolist(), strict=True))
 
 
 def _statistics(values: np.ndarray) -> dict[str, float]:
@@ -236,7 +236,7 @@ def describe(info: dict[str, Any]) -> str:
             "targets" if info["task"] == REGRESSION else "classes",
             f"{info['classes']}{TASKS.get(info['task'], '')}"
             + (f", {min(classes):,} to {max(classes):,} nodes each" if classes else "")
-            + (f": {_shown(dict(zip(names, classes)))}" if names else ""),
+            + (f": {_shown(dict(zip(names, classes, strict=False)))}" if names else ""),
         ),
         *(
             (f"{what} types", f"{len(sizes)}: " + _shown(sizes))

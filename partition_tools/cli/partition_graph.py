@@ -24,10 +24,10 @@ from partition_tools.graph.compute_nodes import check_grouping, node_attributes,
 from partition_tools.graph.loading import hold_neighbours, load_graph
 from partition_tools.graph.quality import cluster_graph, cluster_sizes, hub_warning, partition_quality
 from partition_tools.graph.writing import write_with_bar
-from partition_tools.partitioners import METHODS
 from partition_tools.partitioners.choice import choose
 from partition_tools.partitioners.clustering import clustered
 from partition_tools.partitioners.given import Given
+from partition_tools.partitioners.methods import METHODS
 from partition_tools.workspace.budget import memory_budget
 from partition_tools.workspace.claim import claimed
 from partition_tools.workspace.progress import Reporter
@@ -76,7 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="make the maps for nodes of R consecutive ranks: few edges between nodes, then few between ranks "
         "(default 1). Each number of --ranks is at most R or a multiple of it",
     )
-    parser.add_argument("--clusters", type=int, metavar="K", help="number of clusters")
+    parser.add_argument("--clusters", dest="num_clusters", type=int, metavar="K", help="number of clusters")
     parser.add_argument("--method", choices=(AUTO, *METHODS), default=AUTO)
     parser.add_argument(
         "--name", help="name of the partitioning in the file (default: the method; for auto, the one that was taken)"
@@ -98,21 +98,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
     """The sub-command itself; returns the exit code."""
-    results = partition_graph(
-        arguments.graph,
-        parse_ranks(arguments.ranks),
-        per_node=arguments.per_node,
-        num_clusters=arguments.clusters,
-        method=arguments.method,
-        name=arguments.name,
-        seed=arguments.seed,
-        balance=arguments.balance,
-        output=arguments.output,
-        force=arguments.force,
-        reporter=reporter,
-        memory=arguments.memory,
-        scratch=arguments.scratch,
-    )
+    options = {name: value for name, value in vars(arguments).items() if name not in ("graph", "ranks", "run")}
+    results = partition_graph(arguments.graph, parse_ranks(arguments.ranks), reporter=reporter, **options)
     nodes = node_table({(arguments.name or each["method"], count): each for count, each in results.items()})
     tell("\n\n".join(filter(None, (quality_table(results), nodes))))
     return 0
@@ -210,20 +197,20 @@ def _partition(wanted: _Wanted, reporter: Reporter) -> dict[int, dict[str, Any]]
         _check_clusters(path, n, stored, num_clusters, ranks, fresh)
         reporter.stage(f"reading {path}")
         maker = maker or _automatic(file, fresh, wanted.memory, reporter)
-        name, how = wanted.name or maker.NAME, (ranks, wanted.per_node, seed, wanted.balance, reporter)
+        name = wanted.name or maker.NAME
         if fresh and num_clusters is not None and (num_clusters != stored or always):
             tools = {**file.meta.versions, **_tool_versions()}
             identity = [fingerprint(path), maker.NAME, num_clusters, seed, versions(**_tool_versions())]
             with working(output or path, wanted.scratch, identity, wanted.memory, reporter) as work:
-                data = clustered(file, maker, num_clusters, seed, work, tools, reporter)
-                maps = _maps(data, maker, *how)
+                data = clustered(file, maker, num_clusters, seed, work, tools)
+                maps = _maps(data, maker, wanted, reporter)
                 write_with_bar(output or path, data, [(name, p, *maps[p]) for p in maps], reporter)
         else:
             fresh = False
             data = load_graph(file, stored_edges=True)
             if len(data.edges.indices) * HELD_BYTES <= memory_budget(wanted.memory):
                 hold_neighbours(data)
-            maps = _maps(data, maker, *how)
+            maps = _maps(data, maker, wanted, reporter)
     if not fresh:
         add_partitionings(path, [(name, p, *maps[p]) for p in maps], output)
     return {p: attributes for p, (_, attributes) in maps.items()}
@@ -277,9 +264,10 @@ def _check_clusters(
 
 
 def _maps(
-    data: GraphData, maker: Any, ranks: list[int], per_node: int, seed: int, balance: str, reporter: Reporter
+    data: GraphData, maker: Any, wanted: _Wanted, reporter: Reporter
 ) -> dict[int, tuple[np.ndarray, dict[str, Any]]]:
     """{P: (map int32 (K,), attributes)}."""
+    balance, per_node = wanted.balance, wanted.per_node
     sizes = cluster_sizes(balance, data.cluster_offsets, data.edges.indptr, data.split)
     graph = data.cluster_graph
     if graph is None:
@@ -289,16 +277,16 @@ def _maps(
         balance = "both"
     graph = Csr(*without_diagonal(graph), len(sizes))
     maps = {}
-    for count in ranks:
+    for count in wanted.ranks:
         reporter.stage(f"mapping {len(sizes):,} clusters to {count} ranks")
-        cluster_to_rank = _map(data, maker, sizes, graph, count, per_node, seed, balance)
+        cluster_to_rank = _map(data, maker, replace(wanted, balance=balance), sizes, graph, count)
         quality = partition_quality(cluster_to_rank, count, data.cluster_offsets, data.edges, data.edges_out)
         nested: dict[str, Any] = {}
         if per_node > 1:
             nested = node_attributes(cluster_to_rank, count, per_node, data.cluster_offsets, data.edges)
         attributes = {
             "method": maker.NAME,
-            "seed": seed,
+            "seed": wanted.seed,
             "balance": balance,
             **quality.attributes(),
             "halo_rows_per_node": quality.halo_rows_total / data.num_nodes,
@@ -320,16 +308,9 @@ def _maps(
     return maps
 
 
-def _map(
-    data: GraphData,
-    maker: Any,
-    sizes: np.ndarray,
-    graph: Csr,
-    num_ranks: int,
-    per_node: int,
-    seed: int,
-    balance: str,
-) -> np.ndarray:
+def _map(data: GraphData, maker: Any, wanted: _Wanted, sizes: np.ndarray, graph: Csr, num_ranks: int) -> np.ndarray:
+    per_node, seed = wanted.per_node, wanted.seed
+
     def rows(parts: np.ndarray) -> int:
         quality = partition_quality(parts // per_node, num_ranks // per_node, data.cluster_offsets, data.edges)
         return quality.halo_rows_total
@@ -339,7 +320,7 @@ def _map(
             return nested_map(each, graph, num_ranks, per_node, seed, rows)
         return maker.ranks(each, graph, num_ranks, seed)
 
-    return economical_map(make, sizes, graph, num_ranks) if balance == AUTO else make(sizes)
+    return economical_map(make, sizes, graph, num_ranks) if wanted.balance == AUTO else make(sizes)
 
 
 def _tool_versions() -> dict[str, str]:

@@ -4,6 +4,7 @@ Models of random graphs draw the same pair many times when degrees are skewed. D
 drawn again, which ends close to the number asked for and never above it.
 """
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -14,7 +15,6 @@ from partition_tools.graph.edges import index_dtype
 from partition_tools.graph.raw import RawGraph
 from partition_tools.out_of_core.records import Records
 from partition_tools.out_of_core.sorting import Runs, in_order
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 # Draws so many edges: (sources, destinations) int64, at most as many as asked for.
@@ -29,21 +29,19 @@ ROUNDS = 12
 EDGE_BYTES = 24
 
 
-def distinct_edges(
-    spec: Spec, draw: Draw, scratch: Scratch | None = None, reporter: Reporter | None = None
-) -> np.ndarray:
+def distinct_edges(spec: Spec, draw: Draw, scratch: Scratch) -> np.ndarray:
     """Sorted int64 keys low * n + high (src * n + dst where directed) of distinct edges, at most spec.num_edges.
 
     draw: (random generator, count) -> (src, dst) int64, any pairs; self loops are dropped; called by several threads.
     scratch: for keys that do not fit in its memory, which are then a mapped file; the same keys.
     """
     wanted = spec.num_edges
-    outside = scratch is not None and wanted * EDGE_BYTES > scratch.memory
-    merge = _merge_in_files(scratch, reporter or Reporter()) if scratch is not None and outside else _merge_in_memory
+    outside = wanted * EDGE_BYTES > scratch.memory
+    merge = functools.partial(_merge_in_files, scratch) if outside else _merge_in_memory
     keys: np.ndarray = np.zeros(0, np.int64)
     block = 0
-    done = [turn for turn in range(ROUNDS) if scratch is not None and scratch.done(f"drawn.{turn}.next")]
-    if scratch is not None and done:
+    done = [turn for turn in range(ROUNDS) if scratch.done(f"drawn.{turn}.next")]
+    if done:
         keys, block = scratch.load(f"drawn.{done[-1]}"), scratch.once(f"drawn.{done[-1]}.next", 0)
     for turn in range(done[-1] + 1 if done else 0, ROUNDS):
         missing = wanted - len(keys)
@@ -56,7 +54,7 @@ def distinct_edges(
 
         keys = merge(turn, keys, drawn, counts)
         block += len(counts)
-        if merge is not _merge_in_memory and scratch is not None:
+        if outside:
             scratch.once(f"drawn.{turn}.next", block)
             scratch.forget(f"drawn.{turn - 1}")
     return keys
@@ -82,32 +80,29 @@ def _merge_in_memory(turn: int, keys: np.ndarray, drawn: Drawn, counts: list[int
     return _distinct(np.sort(np.concatenate([keys, fresh]), kind="stable") if len(keys) else fresh)  # of sorted runs
 
 
-def _merge_in_files(scratch: Scratch, reporter: Reporter) -> Callable[[int, np.ndarray, Drawn, list[int]], np.ndarray]:
-    def merge(turn: int, keys: np.ndarray, drawn: Drawn, counts: list[int]) -> np.ndarray:
-        name = f"drawn.{turn}"
-        if not scratch.done(name):
-            runs = Runs(scratch, f"draws.{turn}")
-            blocks = max(1, runs.size // BLOCK)
-            groups = [range(start, min(start + blocks, len(counts))) for start in range(0, len(counts), blocks)]
+def _merge_in_files(scratch: Scratch, turn: int, keys: np.ndarray, drawn: Drawn, counts: list[int]) -> np.ndarray:
+    name = f"drawn.{turn}"
+    if not scratch.done(name):
+        runs = Runs(scratch, f"draws.{turn}")
+        blocks = max(1, runs.size // BLOCK)
+        groups = [range(start, min(start + blocks, len(counts))) for start in range(0, len(counts), blocks)]
 
-            def make(index: int) -> Records:
-                return Records(np.concatenate([drawn(block) for block in groups[index]]))
+        def make(index: int) -> Records:
+            return Records(np.concatenate([drawn(block) for block in groups[index]]))
 
-            total = sum(counts)
-            with reporter.bar(total, f"drawing {total:,} edges", "edges") as advance:
-                runs.form(make, len(groups), advance)
-            if len(keys):
-                runs.include(Records(keys))
-            with (
-                reporter.bar(len(runs), "merging those drawn", "edges") as advance,
-                scratch.appending(name, np.int64) as append,
-            ):
-                for distinct in runs.merged(lambda records: _distinct(records.key), advance):
-                    append(distinct)
-            runs.remove()
-        return scratch.load(name)
-
-    return merge
+        total = sum(counts)
+        with scratch.reporter.bar(total, f"drawing {total:,} edges", "edges") as advance:
+            runs.form(make, len(groups), advance)
+        if len(keys):
+            runs.include(Records(keys))
+        with (
+            scratch.reporter.bar(len(runs), "merging those drawn", "edges") as advance,
+            scratch.appending(name, np.int64) as append,
+        ):
+            for distinct in runs.merged(lambda records: _distinct(records.key), advance):
+                append(distinct)
+        runs.remove()
+    return scratch.load(name)
 
 
 class EdgeColumn:

@@ -20,7 +20,6 @@ from partition_tools.generators.drawing import Draw, distinct_edges, raw_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.generators.tasks import ClassFeatures, class_targets, random_split
 from partition_tools.graph.raw import RawGraph
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 NAME = "planted"
@@ -50,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def generate(spec: Spec, scratch: Scratch | None = None, reporter: Reporter | None = None) -> RawGraph:
+def generate(spec: Spec, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of a `Spec`. Node ids carry no locality. Memory: about 200 bytes per node, and 24 per edge drawn
     or the scratch directory's limit.
     """
@@ -68,7 +67,7 @@ def generate(spec: Spec, scratch: Scratch | None = None, reporter: Reporter | No
         anew = draws[:, 3] < LABEL_NOISE
         other = np.minimum(draws[:, 3] / LABEL_NOISE * spec.classes, spec.classes - 1).astype(np.int64)
         labels = np.where(anew, other, block)
-    keys = distinct_edges(spec, _edge_drawer(spec, community, per_class, expected), scratch, reporter)
+    keys = distinct_edges(spec, _edge_drawer(spec, community, per_class, expected), scratch)
     node_type = None
     if spec.node_types:
         node_type = spec.blocks(

@@ -16,7 +16,6 @@ from partition_tools.generators.drawing import Draw, distinct_edges, raw_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.generators.tasks import ClassFeatures, class_targets, random_split
 from partition_tools.graph.raw import RawGraph
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 NAME = "rmat"
@@ -34,14 +33,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def generate(spec: Spec, scratch: Scratch | None = None, reporter: Reporter | None = None) -> RawGraph:
+def generate(spec: Spec, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of a `Spec`. Memory: 24 bytes per node, and 24 per edge drawn or the scratch directory's limit."""
     draw, labels = edge_drawer(spec)
     if spec.multi_label:
         flips = spec.blocks("profiles", spec.nodes, lambda random, count: random.random((count, spec.classes))) < 0.05
         labels = ((labels[:, None] == np.arange(spec.classes)) ^ flips).astype(np.uint8)
     given = class_targets(spec, labels) if spec.targets else labels
-    keys = distinct_edges(spec, draw, scratch, reporter)
+    keys = distinct_edges(spec, draw, scratch)
     return raw_graph(spec, NAME, keys, ClassFeatures(spec, labels), given, random_split(spec))
 
 

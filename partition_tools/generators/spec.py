@@ -63,7 +63,7 @@ class Spec:
             ("noise", self.noise >= 0, "at least 0"),
             ("edge_types", self.edge_types >= 0, "at least 0"),
             ("node_types", self.node_types >= 0, "at least 0"),
-            ("targets", 0 <= self.targets and not (self.targets and self.multi_label), "0 with --multi-label, or more"),
+            ("targets", self.targets >= 0 and not (self.targets and self.multi_label), "0 with --multi-label, or more"),
             ("train", 0 <= self.train <= 1, "from 0 to 1"),
             ("val", 0 <= self.val <= 1 - self.train + 1e-9, "from 0 to 1 - train"),
             ("a", min(self.a, self.b, self.c) >= 0 and self.a + self.b + self.c <= 1, "a, b, c >= 0 with sum <= 1"),
@@ -74,7 +74,7 @@ class Spec:
     @property
     def num_edges(self) -> int:
         """Distinct edges to draw: each is one directed edge, or both directions of an undirected one."""
-        return int(round(self.nodes * self.degree / (1 if self.directed else 2)))
+        return round(self.nodes * self.degree / (1 if self.directed else 2))
 
     def random(self, purpose: str, block: int = 0) -> np.random.Generator:
         """The numpy Generator of one block of one purpose."""

@@ -66,7 +66,7 @@ def random_split(spec: Spec) -> dict[str, np.ndarray]:
     order = spec.random("split").permutation(spec.nodes)
     stops = np.rint(np.cumsum([spec.train, spec.val]) * spec.nodes).astype(np.int64)
     split = {}
-    for name, members in zip(("train", "val", "test"), np.split(order, stops)):
+    for name, members in zip(("train", "val", "test"), np.split(order, stops), strict=True):
         split[name] = np.zeros(spec.nodes, bool)
         split[name][members] = True
     return split

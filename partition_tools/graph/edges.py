@@ -15,6 +15,8 @@ from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.storage import Edges
 
 BLOCK = 1 << 22
+# With more than this part of the edges parallel, all are sorted by all that they carry.
+PARALLEL = 8
 # Up to here node ids are stored in 32 bits.
 MOST_INT32 = 2**31 - 1
 
@@ -66,12 +68,30 @@ def group(
     if weight is None and kind is None and row is None:
         key.sort()
     else:
-        order = np.lexsort([array for array in (row, weight, kind, key) if array is not None])
+        order = sorted_order(key, kind, weight, row)
         key = key[order]
         row = None if row is None else row[order]
         weight = None if weight is None else np.asarray(weight, np.float32)[order]
         kind = None if kind is None else np.asarray(kind, np.int32)[order]
     return _from_keys(key, n, weight, kind, row)
+
+
+def sorted_order(key: np.ndarray, *then: np.ndarray | None) -> np.ndarray:
+    """int64 (m,): the order of keys, of equal ones by the other arrays (None: left out), then as they stand.
+
+    Few edges of most graphs are parallel. Then the other arrays are looked at for these alone, in half the time.
+    """
+    order = np.argsort(key)
+    ordered = key[order]
+    equal = np.zeros(len(key) + 1, bool)
+    equal[1:-1] = ordered[1:] == ordered[:-1]
+    among = np.flatnonzero(equal[1:] | equal[:-1])
+    others = [array for array in reversed(then) if array is not None]
+    if len(among) > len(key) // PARALLEL:
+        return np.lexsort([*others, key])
+    some = order[among]
+    order[among] = some[np.lexsort([some, *(array[some] for array in others), ordered[among]])]
+    return order
 
 
 def _from_keys(key: np.ndarray, n: int, *carried: np.ndarray | None) -> Edges:
@@ -139,7 +159,7 @@ def symmetrized(edges: Edges) -> Edges:
     if all(a is None for a in carried):
         key.sort()
     else:
-        order = np.lexsort([a for a in (edges.row, edges.type, key) if a is not None])
+        order = sorted_order(key, edges.type, edges.row)
         key, *carried = key[order], *(None if a is None else a[order] for a in carried)
     key, kind, weight, of = merged_parallel(key, *carried)
     low, high = key // n, key % n

@@ -1,7 +1,6 @@
 """A graph file back as `GraphData`: edges and small arrays in memory, dense features left in the file."""
 
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -14,6 +13,7 @@ from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT, kind_of_ids
 from hpcgnn.graphfile.scales import read_scales
 from hpcgnn.graphfile.schema import GivenLinks, Rows, Words
 from hpcgnn.graphfile.storage import Csr, Edges, GraphData, GraphFile
+from partition_tools.graph.counts import blocks
 
 PIECE = 1 << 24
 
@@ -58,13 +58,6 @@ def hold_neighbours(data: GraphData) -> None:
             edges.indices = edges.indices[:]
 
 
-def load_cluster_graph(file: GraphFile) -> Csr | None:
-    """The weighted cluster graph, or None for a file that has none."""
-    if "clusters/graph" not in file:
-        return None
-    return file.cluster_graph()
-
-
 def load_graph(file: GraphFile, stored_edges: bool = False) -> GraphData:
     """`GraphData` of an open `GraphFile`. Dense features, of nodes and of edges, are `StoredRows`: the file must stay
     open for them.
@@ -88,7 +81,7 @@ def load_graph(file: GraphFile, stored_edges: bool = False) -> GraphData:
         cluster_offsets=file.read("clusters/offsets"),
         num_classes=meta.num_classes,
         uuid=meta.uuid,
-        cluster_graph=load_cluster_graph(file),
+        cluster_graph=file.cluster_graph() if "clusters/graph" in file else None,
         source=meta.source,
         seed=meta.seed,
         versions=meta.versions,
@@ -127,10 +120,6 @@ def _load_links(file: GraphFile) -> dict[str, GivenLinks]:
     return found
 
 
-def _pieces(array: np.ndarray) -> Iterator[np.ndarray]:
-    return (array[start : start + PIECE] for start in range(0, len(array), PIECE))
-
-
 def check_shape(path: Path, data: GraphData) -> None:
     """Raise GraphError for edges or an order that cannot be worked on; `verify` names the exact fault of such a
     file."""
@@ -140,7 +129,7 @@ def check_shape(path: Path, data: GraphData) -> None:
             edges.indptr[0] != 0
             or (np.diff(edges.indptr) < 0).any()
             or edges.indptr[-1] != len(edges.indices)
-            or any(len(part) and not 0 <= part.min() <= part.max() < n for part in _pieces(edges.indices))
+            or any(len(part) and not 0 <= part.min() <= part.max() < n for part in blocks(edges.indices, PIECE))
         ):
             raise GraphError(
                 f"{path}: the edges are damaged; `python -m partition_tools verify {shlex.quote(str(path))}` says how"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from hpcgnn.graphfile.ranges import row_blocks
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import Csr
 from hpcgnn.placement.clusters import imbalance
@@ -78,11 +79,8 @@ def cluster_graph(parts: np.ndarray, num_clusters: int, edges: Edges, directed: 
     parts: int (n,). Entry (c, d) counts the edges from d to c, for directed graphs those from c to d too.
     """
     total = scipy.sparse.csr_matrix((num_clusters, num_clusters), dtype=np.int64)
-    indptr, n = edges.indptr, len(parts)
-    start = 0
-    while start < n:
-        stop = max(start + 1, int(np.searchsorted(indptr, indptr[start] + BLOCK, side="right")) - 1)
-        stop = min(stop, n)
+    indptr = edges.indptr
+    for start, stop in row_blocks(indptr, BLOCK):
         to = np.repeat(parts[start:stop], np.diff(indptr[start : stop + 1]))
         cells, counts = np.unique(
             to * np.int64(num_clusters) + parts[edges.indices[indptr[start] : indptr[stop]]], return_counts=True
@@ -90,7 +88,6 @@ def cluster_graph(parts: np.ndarray, num_clusters: int, edges: Edges, directed: 
         total = total + scipy.sparse.csr_matrix(
             (counts, (cells // num_clusters, cells % num_clusters)), shape=total.shape
         )
-        start = stop
     if directed:
         total = (total + total.T).tocsr()
     total.sort_indices()
@@ -177,4 +174,4 @@ def _halo(
 def ranges(offsets: np.ndarray, chosen: np.ndarray) -> list[tuple[int, int]]:
     """[(start, stop)] of the nodes of the chosen clusters, neighbouring clusters joined. chosen: bool (K,)."""
     steps = np.flatnonzero(np.diff(np.concatenate([[0], np.asarray(chosen, np.int8), [0]])))
-    return [(int(offsets[first]), int(offsets[last])) for first, last in zip(steps[::2], steps[1::2])]
+    return [(int(offsets[first]), int(offsets[last])) for first, last in zip(steps[::2], steps[1::2], strict=True)]

@@ -5,18 +5,17 @@ archive there.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hpcgnn.errors import ConfigError, FormatError, GraphError
-from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.schema import Csr, GraphData
 from hpcgnn.output_files import check_outputs
 from partition_tools.canonical.canonical import ImportOptions, canonical
-from partition_tools.canonical.features import DTYPES, check_turned
+from partition_tools.canonical.features import check_turned
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.graph.counts import largest, warn_of_gaps
 from partition_tools.graph.raw import RawGraph
@@ -50,7 +49,7 @@ class Saving(ImportOptions):
         ranks: numbers of ranks to partition the graph for, or none.
         force: replace an existing file.
         memory: bytes to work in (None: half of the free memory).
-        reporter: gets stages and warnings.
+        reporter: gets stages and warnings (without one, warnings are Python's).
 
     Raises:
         ConfigError: an unknown value.
@@ -59,7 +58,7 @@ class Saving(ImportOptions):
     ranks: int | Iterable[int] | None = None
     force: bool = False
     memory: int | None = None
-    reporter: Reporter | None = None
+    reporter: Reporter = field(default_factory=ScriptReporter)
 
     def __post_init__(self) -> None:
         if self.fractions is not None:
@@ -69,13 +68,7 @@ class Saving(ImportOptions):
                 object.__setattr__(self, "fractions", (*self.fractions, 1 - sum(self.fractions)))
         if self.resplit and self.fractions is None:
             raise ConfigError("resplit needs the fractions of the new split")
-        for what, value, known in (
-            ("self_loops", self.self_loops, ("keep", "add", "remove")),
-            ("feature_dtype", self.feature_dtype, tuple(DTYPES)),
-            ("task", self.task, ("auto", *LABELS)),
-        ):
-            if value not in known:
-                raise ConfigError(f"{what} must be one of {', '.join(known)}, got {value!r}")
+        super().__post_init__()
 
 
 def save_graph(  # noqa: PLR0913 - callers name them
@@ -121,8 +114,7 @@ def save_graph(  # noqa: PLR0913 - callers name them
     Raises:
         GraphError, FormatError, ConfigError: a graph that is not sound, unfit arrays, unfit options. No file changes.
     """
-    how = _saving(saving)
-    reporter = how.reporter or ScriptReporter()
+    how = saving_of(saving)
     ends = as_array(edge_index, "edge_index")
     if ends.ndim != 2 or ends.shape[0] != 2:
         turn = "; turn it: edge_index.T" if ends.ndim == 2 and ends.shape[1] == 2 else ""
@@ -146,7 +138,7 @@ def save_graph(  # noqa: PLR0913 - callers name them
             raise GraphError(f"there are {len(ids)} node_ids, but num_nodes={num_nodes}")
         num_nodes, own_ids = len(ids), plain_ids(ids)
     if num_nodes is None:
-        num_nodes = _count(src, dst, per_node, reporter)
+        num_nodes = _count(src, dst, per_node, how.reporter)
     values: np.ndarray | None = None
     words: list[str] = []
     if per_node["labels"] is not None:
@@ -174,31 +166,33 @@ def save_graph(  # noqa: PLR0913 - callers name them
     return write_raw(path, raw, how)
 
 
-def _saving(given: Mapping[str, Any]) -> Saving:
+def saving_of(given: Mapping[str, Any]) -> Saving:
+    """The `Saving` of fields that a caller gave. Raises ConfigError."""
     known = Saving.__dataclass_fields__
     unknown = [name for name in given if name not in known]
     if unknown:
         raise ConfigError(f"unknown argument {unknown[0]!r}; expected of: {', '.join(known)}")
-    return Saving(**given)
+    return Saving(**{name: value for name, value in given.items() if name != "reporter" or value is not None})
 
 
 def write_raw(path: str | Path, raw: RawGraph, how: Saving) -> GraphData:
     """Write a `RawGraph` of arrays in memory as a graph file, and partition it for the given numbers of ranks."""
-    reporter = how.reporter or ScriptReporter()
     counts = None if how.ranks is None else rank_counts(how.ranks)
     if counts is not None and counts[-1] > raw.num_nodes:
         raise GraphError(f"{counts[-1]} ranks are more than the {raw.num_nodes} nodes of the graph; use fewer ranks")
     check_outputs({"": path}, mapped_files(vars(raw).values()), how.force)
     with claimed(path), claimed(scratch_directory(path, None)):
         # No other call has the same arrays, so that nothing of the directory is of use to one that goes on.
-        scratch = Scratch(scratch_directory(path, None), ["arrays in memory", id(raw)], memory_budget(how.memory))
+        scratch = Scratch(
+            scratch_directory(path, None), ["arrays in memory", id(raw)], memory_budget(how.memory), how.reporter
+        )
         try:
-            data = canonical(raw, how, reporter, scratch)
-            write_with_bar(path, data, reporter=reporter)
+            data = canonical(raw, how, scratch)
+            write_with_bar(path, data, reporter=how.reporter)
         finally:
             scratch.remove()
     if counts is not None:
-        partition_graph(path, counts, reporter=reporter, memory=how.memory)
+        partition_graph(path, counts, reporter=how.reporter, memory=how.memory)
     return data
 
 

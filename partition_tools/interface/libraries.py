@@ -12,13 +12,12 @@ import numpy as np
 
 from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.graphfile.schema import GraphData
-from partition_tools.interface.arrays import Saving, save_graph, write_raw
+from partition_tools.interface.arrays import Saving, save_graph, saving_of, write_raw
 from partition_tools.readers.arrays.graph_objects import (
     arrays_of_networkx,
     entries_of,
     named_of_dgl,
     named_of_pyg,
-    names_of_nodes,
     unread_attributes,
     warn_of_sums,
 )
@@ -46,34 +45,33 @@ def from_pyg(
     """
     if not hasattr(data, "to_dict"):
         raise FormatError(f"expected a Data object of PyG, got {type(data).__name__}; of a data set give dataset[0]")
-    arrays = named_of_pyg(data, saving.get("reporter") or ScriptReporter())
-    return save_named("PyG data", arrays, path, ignore, split_column, saving)
+    how = saving_of(saving)
+    return _save_named("PyG data", named_of_pyg(data, how.reporter), path, how, ignore, split_column)
 
 
 def from_dgl(graph: Any, path: str | Path, *, ignore: Sequence[str] = (), **saving: Any) -> GraphData:
     """Write a `DGLGraph` as a graph file.
 
     The file gets the edges; feat, label and the masks of ndata; the weight (w, weight), the features (feat) and the
-    type (etype, type) of edata. Several types are joined, see `save_pyg`. A DGLGraph stores directed edges: an
+    type (etype, type) of edata. Several types are joined, see `from_pyg`. A DGLGraph stores directed edges: an
     undirected graph has both directions. Errors: see `save_graph`; other data are an error too, unless `ignore` names
     them (edge data as edge_NAME). saving: see `save_graph`.
     """
-    arrays = named_of_dgl(graph, saving.get("reporter") or ScriptReporter())
-    return save_named("DGL graph", arrays, path, ignore, None, saving)
+    how = saving_of(saving)
+    return _save_named("DGL graph", named_of_dgl(graph, how.reporter), path, how, ignore)
 
 
-def save_named(
+def _save_named(
     what: str,
     arrays: Mapping[str, Any],
     path: str | Path,
+    how: Saving,
     ignore: Sequence[str],
-    split_column: int | None,
-    saving: Mapping[str, Any],
+    split_column: int | None = None,
 ) -> GraphData:
-    """Write a graph of named arrays as a graph file. what: its name in errors. saving: fields of `Saving`."""
-    how = Saving(**saving)
+    """Write a graph of named arrays as a graph file. what: its name in errors."""
     tables = TableOptions(ignore=(ignore,) if isinstance(ignore, str) else tuple(ignore), split_column=split_column)
-    raw = graph_of(InMemory(what, arrays), tables, how.reporter or ScriptReporter())
+    raw = graph_of(InMemory(what, arrays), tables, how.reporter)
     raw.source = Path(path).stem
     return write_raw(path, raw, how)
 
@@ -107,8 +105,7 @@ def from_scipy(
         weighted = bool((entries.data != 1).any())
     weight = entries.data if weighted else None
     _refuse_arguments(more, ("edge_index", "edge_weight", "num_nodes"))
-    reporter = more.get("reporter") or ScriptReporter()
-    warn_of_sums(matrix, entries, reporter)
+    warn_of_sums(matrix, entries, more.get("reporter") or ScriptReporter())
     return save_graph(path, np.stack(ends), features, labels, split, edge_weight=weight, num_nodes=rows, **more)
 
 
@@ -145,7 +142,4 @@ def from_networkx(
         reporter.warn(
             f"not read: the attributes {', '.join(unread)}; label, split, features and weight name attributes"
         )
-    names = names_of_nodes(arrays.pop("nodes"))
-    if names is not None:
-        arrays |= {"node_ids": names, "num_nodes": None, "edge_index": names[arrays["edge_index"]]}
     return save_graph(path, **arrays, **more)

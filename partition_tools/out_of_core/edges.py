@@ -15,7 +15,6 @@ from partition_tools.graph.edges import check_endpoints, firsts, merged_parallel
 from partition_tools.out_of_core.csr import CsrPiece, WrittenCsr, csr_piece, edge_slice, write_csr
 from partition_tools.out_of_core.records import Records, joined
 from partition_tools.out_of_core.sorting import Runs
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 
@@ -44,7 +43,6 @@ class EdgeChunks:
 def external_edges(
     source: EdgeChunks,
     scratch: Scratch,
-    reporter: Reporter,
     undirected: bool = False,
     self_loops: str = "keep",
     drop_duplicates: bool = False,
@@ -63,40 +61,31 @@ def external_edges(
 
     runs = Runs(scratch, "edges", by_weight=True)
     if not scratch.done("canonical.facts"):
-        _form(runs, source, self_loops, reporter)
-    written = _write(scratch, "canonical", runs, checked, n, reporter)
+        _form(runs, source, self_loops)
+    written = _write("canonical", runs, checked, n)
     if written.symmetric:
         return written.edges, None, written.loops
     if not undirected:
-        turned = resorted(
-            replace(written.edges, row=None), lambda a, b: b * n + a, "transposed", scratch, reporter, " by source"
-        )
+        turned = resorted(replace(written.edges, row=None), lambda a, b: b * n + a, "transposed", scratch, " by source")
         return written.edges, turned, written.loops
-    written = _symmetrized(written.edges, scratch, reporter)
+    written = _symmetrized(written.edges, scratch)
     return written.edges, None, written.loops
 
 
-def _write(
-    scratch: Scratch,
-    name: str,
-    runs: Runs,
-    work: Callable[[Records], CsrPiece],
-    num_nodes: int,
-    reporter: Reporter,
-) -> WrittenCsr:
+def _write(name: str, runs: Runs, work: Callable[[Records], CsrPiece], num_nodes: int) -> WrittenCsr:
     """Merge runs to a CSR matrix, and remove them."""
 
     def pieces() -> Iterator[CsrPiece]:
         total = len(runs)
-        with reporter.bar(total, f"merging {total:,} edges", "edges") as advance:
+        with runs.scratch.reporter.bar(total, f"merging {total:,} edges", "edges") as advance:
             yield from runs.merged(work, advance)
 
-    written = write_csr(scratch, name, pieces, num_nodes)
+    written = write_csr(runs.scratch, name, pieces, num_nodes)
     runs.remove()
     return written
 
 
-def _form(runs: Runs, source: EdgeChunks, self_loops: str, reporter: Reporter) -> None:
+def _form(runs: Runs, source: EdgeChunks, self_loops: str) -> None:
     """Sorted runs of the edges of a source, with self loops as asked for."""
     n = source.num_nodes
     size = max(1, runs.size // (2 if source.add_reverse else 1))
@@ -118,7 +107,7 @@ def _form(runs: Runs, source: EdgeChunks, self_loops: str, reporter: Reporter) -
             records = joined([records, back])
         return records
 
-    with reporter.bar(source.count, f"sorting {source.count:,} edges", "edges") as advance:
+    with runs.scratch.reporter.bar(source.count, f"sorting {source.count:,} edges", "edges") as advance:
         runs.form(make, chunks, advance)
     if self_loops == "add":
         runs.form(lambda _: _missing_loops(source, size), 1)
@@ -142,7 +131,6 @@ def _by_chunks(
     runs: Runs,
     edges: Edges,
     key: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    reporter: Reporter,
     what: str,
     how: str = "",
 ) -> None:
@@ -152,7 +140,7 @@ def _by_chunks(
     def one(index: int) -> Records:
         return edge_slice(edges, index * size, min((index + 1) * size, total), key)
 
-    with reporter.bar(total, f"{what} {total:,} edges{how}", "edges") as advance:
+    with runs.scratch.reporter.bar(total, f"{what} {total:,} edges{how}", "edges") as advance:
         runs.form(one, max(1, -(-total // size)), advance)
 
 
@@ -161,7 +149,6 @@ def resorted(
     key: Callable[[np.ndarray, np.ndarray], np.ndarray],
     name: str,
     scratch: Scratch,
-    reporter: Reporter,
     how: str = "",
 ) -> Edges:
     """The same edges in the order of other keys: key(rows, columns) int64, which are new row * nodes + new column.
@@ -172,18 +159,18 @@ def resorted(
     n = len(edges.indptr) - 1
     runs = Runs(scratch, f"{name}.runs", by_weight=True)
     if not scratch.done(f"{name}.facts"):
-        _by_chunks(runs, edges, key, reporter, "sorting", how)
-    return _write(scratch, name, runs, lambda records: csr_piece(records, n), n, reporter).edges
+        _by_chunks(runs, edges, key, "sorting", how)
+    return _write(name, runs, lambda records: csr_piece(records, n), n).edges
 
 
-def _symmetrized(edges: Edges, scratch: Scratch, reporter: Reporter) -> WrittenCsr:
+def _symmetrized(edges: Edges, scratch: Scratch) -> WrittenCsr:
     """The union of the edges and their reverses, parallel edges merged, as `edges.symmetrized` has it."""
     n = len(edges.indptr) - 1
     if scratch.done("symmetrized.facts"):
         return write_csr(scratch, "symmetrized", lambda: iter(()), n)
     if not scratch.done("pairs.key"):
         runs = Runs(scratch, "ends")
-        _by_chunks(runs, edges, lambda a, b: np.minimum(a, b) * n + np.maximum(a, b), reporter, "pairing")
+        _by_chunks(runs, edges, lambda a, b: np.minimum(a, b) * n + np.maximum(a, b), "pairing")
         with (
             scratch.appending("pairs.key", np.int64) as add_keys,
             scratch.appending("pairs.kind", np.int32) as add_kinds,
@@ -216,8 +203,8 @@ def _symmetrized(edges: Edges, scratch: Scratch, reporter: Reporter) -> WrittenC
         back.key = high[apart] * n + low[apart]
         return joined([one, back])
 
-    with reporter.bar(len(key), f"sorting {len(key):,} undirected edges", "edges") as advance:
+    with scratch.reporter.bar(len(key), f"sorting {len(key):,} undirected edges", "edges") as advance:
         runs.form(both, max(1, -(-len(key) // size)), lambda records: advance(records // 2))
-    written = _write(scratch, "symmetrized", runs, lambda records: csr_piece(records, n), n, reporter)
+    written = _write("symmetrized", runs, lambda records: csr_piece(records, n), n)
     scratch.forget("pairs.key")
     return written

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from partition_tools.graph.edges import sorted_order
+
 
 @dataclass
 class Records:
@@ -28,11 +30,10 @@ class Records:
 
     def sort(self, by_weight: bool) -> "Records":
         """The records sorted, stable for equal ones; `self` is used up."""
-        attributes = (self.row, self.weight if by_weight else None, self.kind)
         if self.kind is None and self.weight is None and self.row is None:
             self.key.sort()
             return self
-        return self.take(np.lexsort([array for array in (*attributes, self.key) if array is not None]))
+        return self.take(sorted_order(self.key, self.kind, self.weight if by_weight else None, self.row))
 
 
 def joined(parts: Sequence[Records]) -> Records:

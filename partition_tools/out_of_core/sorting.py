@@ -133,7 +133,7 @@ class Runs:
 
         def handle(index: int) -> tuple[int, _Result]:
             spans = [(int(place[index]), int(place[index + 1])) for place in places]
-            found = [read(*span) for read, span in zip(readers, spans) if span[0] < span[1]]
+            found = [read(*span) for read, span in zip(readers, spans, strict=True) if span[0] < span[1]]
             # An empty one tells which attributes there are.
             records = joined(found or [readers[-1](0, 0)]).sort(self.by_weight)
             return len(records), work(records)

@@ -1,11 +1,4 @@
-"""The ways to partition. A method is a module with NAME, HELP, NEW_FILE, NESTED, clusters(...) and ranks(...).
+"""Clusters of a graph: the methods, and the order and the weights that they share.
 
-* clusters(ClusterRequest) -> (order of the nodes, cluster offsets) makes the clusters of a graph without any.
-* ranks(sizes, cluster_graph, num_ranks, seed) -> int32 (K,). sizes: (K,), or (K, m) to balance several weights.
-* NEW_FILE: whether nodes are always reordered. Then the result must go to a file of its own.
-* NESTED: whether `--per-node` may map its clusters to nodes and ranks (`hpcgnn.placement.nested`).
+METIS and KaMinPar run in processes of their own, which import this package. So it loads nothing.
 """
-
-from partition_tools.partitioners import kaminpar, metis, random_clusters, random_nodes, restreaming
-
-METHODS = {module.NAME: module for module in (metis, kaminpar, restreaming, random_clusters, random_nodes)}

@@ -1,6 +1,7 @@
 """A graph file's first clusters: found and brought into their order in memory where that fits, on disk where not."""
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,12 @@ from hpcgnn.graphfile.schema import Edges, GraphData, GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.graph.loading import load_graph
 from partition_tools.graph.quality import cluster_graph
-from partition_tools.partitioners import kaminpar, metis_process, random_nodes, restreaming
+from partition_tools.partitioners import kaminpar, random_nodes, restreaming
 from partition_tools.partitioners.external_dissection import external_clusters
+from partition_tools.partitioners.metis_process import end as end_metis
 from partition_tools.partitioners.pattern import whole_pattern
 from partition_tools.partitioners.reorder import reordered
 from partition_tools.partitioners.request import ClusterRequest, Clusters
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 #: Bytes for an edge of one direction in memory: as read, as a pattern, and in the new order; more for each attribute.
@@ -35,7 +36,6 @@ def clustered(
     seed: int,
     work: Scratch,
     versions: dict[str, str],
-    reporter: Reporter,
 ) -> GraphData:
     """`GraphData` of an open `GraphFile` in the order of `num_clusters` new clusters, with their graph.
 
@@ -44,37 +44,37 @@ def clustered(
     """
     outside = needed_bytes(file.meta) > work.memory and maker.NAME in OUTSIDE
     if needed_bytes(file.meta) > work.memory and not outside:
-        reporter.warn(
+        work.reporter.warn(
             f"--method {maker.NAME} keeps all edges in memory, about {needed_bytes(file.meta) / 2**30:.1f} GiB and "
             f"what it works with, more than --memory; the methods {', '.join(OUTSIDE)} leave edges on disk"
         )
     data = load_graph(file, stored_edges=outside)
     title = f"splitting {data.num_nodes:,} nodes into {num_clusters:,} clusters ({maker.NAME})"
-    with reporter.bar(num_clusters, title, "clusters") as progress, contextlib.ExitStack() as stack:
-        stack.callback(metis_process.end)  # it gives its memory back
+    with work.reporter.bar(num_clusters, title, "clusters") as progress, contextlib.ExitStack() as stack:
+        stack.callback(end_metis)  # it gives its memory back
         asked = ClusterRequest(data.edges, data.edges_out, data.original_id, num_clusters, seed, progress)
-        order, offsets = OUTSIDE[maker.NAME](asked, work, reporter) if outside else maker.clusters(asked)
-    reporter.stage("reordering")
-    data = reordered(data, order, offsets, work, reporter, versions, on_disk=outside)
+        order, offsets = OUTSIDE[maker.NAME](asked, work) if outside else maker.clusters(asked)
+    work.reporter.stage("reordering")
+    data = reordered(data, order, offsets, work, versions, on_disk=outside)
     parts = np.repeat(np.arange(num_clusters, dtype=np.int32), np.diff(offsets))
-    reporter.stage("counting edges between clusters")
+    work.reporter.stage("counting edges between clusters")
     data.cluster_graph = cluster_graph(parts, num_clusters, data.edges, data.edges_out is not None)
     return data
 
 
-def _kaminpar(asked: ClusterRequest, work: Scratch, reporter: Reporter) -> Clusters:
+def _kaminpar(asked: ClusterRequest, work: Scratch) -> Clusters:
     kaminpar.check_installed()
-    return external_clusters(asked, kaminpar.split, work, reporter)
+    return external_clusters(asked, kaminpar.split, work)
 
 
-def _restreaming(asked: ClusterRequest, work: Scratch, reporter: Reporter) -> Clusters:
-    whole = whole_pattern(asked.edges, asked.edges_out, work, reporter)
+def _restreaming(asked: ClusterRequest, work: Scratch) -> Clusters:
+    whole = whole_pattern(asked.edges, asked.edges_out, work)
     return restreaming.restreamed_clusters(Edges(whole.indptr, whole.indices), whole.nodes, whole.weights, asked)
 
 
-def _random_nodes(asked: ClusterRequest, work: Scratch, reporter: Reporter) -> Clusters:
-    return random_nodes.clusters(asked)
-
-
 #: Method -> how it finds clusters of a graph whose edges stay on disk.
-OUTSIDE = {kaminpar.NAME: _kaminpar, restreaming.NAME: _restreaming, random_nodes.NAME: _random_nodes}
+OUTSIDE: dict[str, Callable[[ClusterRequest, Scratch], Clusters]] = {
+    kaminpar.NAME: _kaminpar,
+    restreaming.NAME: _restreaming,
+    random_nodes.NAME: lambda asked, work: random_nodes.clusters(asked),
+}

@@ -7,13 +7,14 @@ not among the borders of small clusters. Consecutive clusters are neighbours at 
 A function splits a graph: METIS's or KaMinPar's. `weights` has the weights of nodes and edges.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse
 
 from hpcgnn.graphfile.schema import Edges
+from partition_tools.graph.counts import blocks
 from partition_tools.graph.edges import index_dtype
 from partition_tools.partitioners.request import ClusterRequest, Clusters
 from partition_tools.partitioners.weights import (
@@ -51,7 +52,7 @@ def whole_graph(edges: Edges, edges_out: Edges | None) -> Part:
     matrix = matrix if edges_out is None else (matrix + matrix.T.tocsr()).tocsr()
     matrix.data = matrix.data.astype(np.uint8)
     if weighed.pull is not None:
-        for start, weights in edge_weights(weighed.pull, matrix.indptr, _blocks(matrix.indices)):
+        for start, weights in edge_weights(weighed.pull, matrix.indptr, blocks(matrix.indices, BLOCK)):
             matrix.data[start : start + len(weights)] = weights
     return Part(weighed.nodes, matrix, weighed.weights)
 
@@ -120,10 +121,6 @@ def dissect(
             pending.append((nodes[inside], below, weights[inside], int(shares[part])))
         del part_of_graph
     return np.concatenate(leaves), np.concatenate([[0], np.cumsum([len(leaf) for leaf in leaves])])
-
-
-def _blocks(array: np.ndarray) -> Iterator[np.ndarray]:
-    return (array[start : start + BLOCK] for start in range(0, len(array), BLOCK))
 
 
 def enough(side: np.ndarray, shares: np.ndarray) -> None:

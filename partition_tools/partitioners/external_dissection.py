@@ -16,14 +16,13 @@ from partition_tools.partitioners.parhip import write_parhip
 from partition_tools.partitioners.pattern import Pattern, parts_of, whole_pattern
 from partition_tools.partitioners.request import ClusterRequest, Clusters
 from partition_tools.partitioners.weights import BRANCHES, clusters_of_connected, with_isolated
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 #: Bytes for an edge of a part while it is dissected in memory: the part, its parts, and the process that splits it.
 PART_BYTES = 40
 
 
-def external_clusters(asked: ClusterRequest, split: Split, scratch: Scratch, reporter: Reporter) -> Clusters:
+def external_clusters(asked: ClusterRequest, split: Split, scratch: Scratch) -> Clusters:
     """The clusters of a graph whose indices may be anything that slices.
 
     split: dissects parts that fit in memory. Memory: KaMinPar's for the whole graph (see `partition --help`), else the
@@ -31,7 +30,7 @@ def external_clusters(asked: ClusterRequest, split: Split, scratch: Scratch, rep
     """
     num_clusters, seed, progress = asked.num_clusters, asked.seed, asked.progress
     if not scratch.done("order"):
-        whole, num_nodes = whole_pattern(asked.edges, asked.edges_out, scratch, reporter), len(asked.edges.indptr) - 1
+        whole, num_nodes = whole_pattern(asked.edges, asked.edges_out, scratch), len(asked.edges.indptr) - 1
         connected = clusters_of_connected(num_nodes, len(whole.nodes), num_clusters)
         progress(num_clusters - connected)
         pending, leaves = [(whole, connected)], []
@@ -44,20 +43,21 @@ def external_clusters(asked: ClusterRequest, split: Split, scratch: Scratch, rep
                 continue
             shares = np.full(min(BRANCHES, count), count // min(BRANCHES, count))
             shares[: count % len(shares)] += 1
-            parts = parts_of(part, _side(part, shares, seed, scratch, reporter), len(shares), reporter)
+            parts = parts_of(part, _side(part, shares, seed, scratch), len(shares))
             part.forget()
-            pending += reversed(list(zip(parts, shares.tolist())))
+            pending += reversed(list(zip(parts, shares.tolist(), strict=True)))
         order, offsets = with_isolated(leaves, whole.nodes, num_nodes, num_clusters)
         scratch.save("offsets", offsets)
         scratch.save("order", order)
     return np.array(scratch.load("order")), np.array(scratch.load("offsets"))
 
 
-def _side(part: Pattern, shares: np.ndarray, seed: int, scratch: Scratch, reporter: Reporter) -> np.ndarray:
+def _side(part: Pattern, shares: np.ndarray, seed: int, scratch: Scratch) -> np.ndarray:
     """The part of each node, by KaMinPar; kept in the scratch directory."""
     name = f"{part.name}.side"
     if not scratch.done(name):
-        reporter.stage(f"splitting {len(part.nodes):,} nodes, {part.num_entries:,} edges into {len(shares)} parts")
+        size = f"{len(part.nodes):,} nodes, {part.num_entries:,} edges"
+        scratch.reporter.stage(f"splitting {size} into {len(shares)} parts")
         path = scratch.directory / f"{part.name}.parhip"
         try:
             write_parhip(path, len(part.nodes), part.degrees, part.blocks(), part.weights, part.edge_weights())

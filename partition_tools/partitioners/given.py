@@ -7,7 +7,7 @@ from partition_tools.partitioners.request import ClusterRequest, Clusters
 
 
 class Given:
-    """A way to partition (partitioners/__init__.py). name: of the map; parts: int (n,) by original id."""
+    """A way to partition (partitioners/methods.py). name: of the map; parts: int (n,) by original id."""
 
     HELP = "the parts of the file that was imported"
     NEW_FILE = False

@@ -4,6 +4,7 @@ Rows are read in blocks of whole rows, so that parallel edges, which stand side 
 """
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,11 +12,11 @@ import numpy as np
 
 from hpcgnn.graphfile.ranges import edge_rows, row_blocks
 from hpcgnn.graphfile.schema import Edges
+from partition_tools.graph.counts import blocks
 from partition_tools.graph.edges import index_dtype
 from partition_tools.out_of_core.sorting import chunk_records, in_order
 from partition_tools.partitioners.dissection import numbers
 from partition_tools.partitioners.weights import edge_weights, weigh_graph
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 #: Edges of a block of rows, or one row where a row has more.
@@ -54,9 +55,7 @@ class Pattern:
 
     def blocks(self) -> Iterator[np.ndarray]:
         """The indices, block by block."""
-        indices = self.indices
-        for start in range(0, len(indices), BLOCK):
-            yield indices[start : start + BLOCK]
+        return blocks(self.indices, BLOCK)
 
     def edge_weights(self) -> Iterator[np.ndarray] | None:
         """Weights uint8 of the edges in the order of the indices, block by block, or None for ones."""
@@ -75,7 +74,7 @@ def _entries(edges: Edges, first: int, end: int) -> tuple[np.ndarray, np.ndarray
     return edge_rows(edges.indptr, start, stop), np.asarray(edges.indices[start:stop]).astype(np.int64)
 
 
-def whole_pattern(edges: Edges, edges_out: Edges | None, scratch: Scratch, reporter: Reporter) -> Pattern:
+def whole_pattern(edges: Edges, edges_out: Edges | None, scratch: Scratch) -> Pattern:
     """The `Pattern` of a graph's part in a split (`partitioners.weights`). edges, edges_out: see
     `GraphData`; indices may be anything that slices. Memory: 40 bytes per node, and blocks of edges.
     """
@@ -107,12 +106,12 @@ def whole_pattern(edges: Edges, edges_out: Edges | None, scratch: Scratch, repor
     if not scratch.done("whole.indptr"):
         total = int(both[-1])
         with (
-            reporter.bar(total, f"reading {total:,} edges", "edges") as advance,
+            scratch.reporter.bar(total, f"reading {total:,} edges", "edges") as advance,
             scratch.appending("whole.indices", index_dtype(n)) as append,
         ):
             counts = np.zeros(n + 1, np.int64)
             blocks = list(row_blocks(both, chunk_records(scratch.memory, BLOCK)))
-            for (first, end), (columns, found) in zip(blocks, in_order(block, blocks)):
+            for (first, end), (columns, found) in zip(blocks, in_order(block, blocks), strict=True):
                 append(columns)
                 counts[first + 1 : end + 1] = found
                 advance(int(both[end] - both[first]))
@@ -121,7 +120,7 @@ def whole_pattern(edges: Edges, edges_out: Edges | None, scratch: Scratch, repor
     return Pattern(scratch, "whole", weighed.nodes, indptr, weighed.weights, weighed.pull)
 
 
-def parts_of(whole: Pattern, side: np.ndarray, num_parts: int, reporter: Reporter) -> list[Pattern]:
+def parts_of(whole: Pattern, side: np.ndarray, num_parts: int) -> list[Pattern]:
     """The `Pattern` of each part: its nodes, in their old order, and the edges between them.
 
     side: the part of each node, int (m,). Memory: 25 bytes per node, and blocks of edges.
@@ -147,18 +146,21 @@ def parts_of(whole: Pattern, side: np.ndarray, num_parts: int, reporter: Reporte
     if not scratch.done(f"{names[-1]}.indptr"):
         counts = np.zeros(len(side), np.int64)
         indices, total = whole.indices, whole.num_entries
-        with contextlib.ExitStack() as files, reporter.bar(total, f"dividing {total:,} edges", "edges") as advance:
+        with (
+            contextlib.ExitStack() as files,
+            scratch.reporter.bar(total, f"dividing {total:,} edges", "edges") as advance,
+        ):
             adding = [files.enter_context(scratch.appending(f"{name}.indices", number.dtype)) for name in names]
             blocks = list(row_blocks(whole.indptr, chunk_records(scratch.memory, BLOCK)))
-            for (first, end), (columns, found) in zip(blocks, in_order(block, blocks)):
-                for append, part in zip(adding, columns):
+            for (first, end), (columns, found) in zip(blocks, in_order(block, blocks), strict=True):
+                for append, part in zip(adding, columns, strict=True):
                     append(part)
                 counts[first:end] = found
                 advance(int(whole.indptr[end] - whole.indptr[first]))
-        for name, start, stop in zip(names, starts, starts[1:]):
+        for name, (start, stop) in zip(names, itertools.pairwise(starts), strict=True):
             scratch.save(f"{name}.indptr", np.concatenate([[0], np.cumsum(counts[order[start:stop]])]))
     parts = []
-    for name, start, stop in zip(names, starts, starts[1:]):
+    for name, (start, stop) in zip(names, itertools.pairwise(starts), strict=True):
         there = order[start:stop]
         indptr = np.array(scratch.load(f"{name}.indptr"))
         pull = None if whole.pull is None else whole.pull[there]

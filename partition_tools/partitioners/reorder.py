@@ -10,13 +10,12 @@ from typing import cast
 
 import numpy as np
 
-from hpcgnn.graphfile.ranges import permuted_rows, segments
+from hpcgnn.graphfile.ranges import permuted_rows, row_blocks, segments
 from hpcgnn.graphfile.schema import GraphData, Rows
 from hpcgnn.graphfile.storage import SLAB_ROWS, Csr, Edges
 from partition_tools.canonical.edge_features import Counted, GatheredRows, row_bytes
 from partition_tools.out_of_core.edges import resorted
 from partition_tools.out_of_core.scattered import Scattered
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 EDGE_BLOCK = 1 << 23
@@ -27,7 +26,6 @@ def reordered(
     order: np.ndarray,
     offsets: np.ndarray,
     scratch: Scratch,
-    reporter: Reporter,
     versions: dict[str, str],
     on_disk: bool = False,
 ) -> GraphData:
@@ -44,7 +42,7 @@ def reordered(
     def moved(edges: Edges, name: str) -> Edges:
         if not on_disk:
             return permuted_edges(edges, order, place)
-        return resorted(edges, lambda row, column: place[row] * n + place[column], name, scratch, reporter)
+        return resorted(edges, lambda row, column: place[row] * n + place[column], name, scratch)
 
     numbered, of_edges = data.edges, data.edge_features
     if of_edges is not None:  # each edge knows which row of the features is its own
@@ -98,9 +96,7 @@ def permuted_edges(edges: Edges, order: np.ndarray, place: np.ndarray) -> Edges:
         np.empty_like(edges.indices),
         **{name: np.empty(len(edges.indices), values.dtype) for name, values in carried.items()},
     )
-    start = 0
-    while start < n:
-        stop = min(n, max(start + 1, int(np.searchsorted(indptr, indptr[start] + EDGE_BLOCK, side="right")) - 1))
+    for start, stop in row_blocks(indptr, EDGE_BLOCK):
         there = slice(indptr[start], indptr[stop])
         old = segments(starts[start:stop], counts[start:stop])
         key = np.repeat(np.arange(stop - start) * np.int64(n), counts[start:stop]) + place[edges.indices[old]]
@@ -112,5 +108,4 @@ def permuted_edges(edges: Edges, order: np.ndarray, place: np.ndarray) -> Edges:
         else:
             key.sort()
         new.indices[there] = key % n
-        start = stop
     return new

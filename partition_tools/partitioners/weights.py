@@ -126,5 +126,5 @@ def with_isolated(
     if len(clusters) < num_clusters:
         clusters = clusters + np.array_split(isolated, num_clusters - len(clusters))
     elif len(isolated):
-        clusters = [np.concatenate(both) for both in zip(clusters, np.array_split(isolated, num_clusters))]
+        clusters = [np.concatenate(both) for both in zip(clusters, np.array_split(isolated, num_clusters), strict=True)]
     return np.concatenate(clusters), np.concatenate([[0], np.cumsum([len(cluster) for cluster in clusters])])

@@ -18,24 +18,26 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from partition_tools.workspace.progress import Reporter
 
 IDENTITY = "identity.json"
 
 
 class Scratch:
-    """A directory for a job's temporary files.
+    """A directory for a job's temporary files, and what else all parts of the job share.
 
     Args:
         directory: made if it is missing; `remove` removes it.
         identity: the facts that decide the results, any JSON value. A directory of another identity is emptied first.
         memory: bytes that the job may hold at a time.
+        reporter: gets the job's stages, progress and warnings.
 
     Raises:
         FormatError: the directory cannot be written.
     """
 
-    def __init__(self, directory: str | Path, identity: Any, memory: int) -> None:
-        self.directory, self.memory = Path(directory), memory
+    def __init__(self, directory: str | Path, identity: Any, memory: int, reporter: Reporter | None = None) -> None:
+        self.directory, self.memory, self.reporter = Path(directory), memory, reporter or Reporter()
         text = json.dumps(identity, sort_keys=True, default=str)
         mark = self.directory / IDENTITY
         try:

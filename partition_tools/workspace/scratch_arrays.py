@@ -20,16 +20,16 @@ def is_large(num_bytes: int, scratch: Scratch) -> bool:
 
 
 def filled(
-    scratch: Scratch,
+    scratch: Scratch | None,
     name: str,
     shape: tuple[int, ...],
     dtype: np.typing.DTypeLike,
     fill: Callable[[np.ndarray], object],
 ) -> np.ndarray:
     """An array that is zero where `fill`(array) leaves it so. A large one is mapped, and not filled again if it is
-    finished.
+    finished. Without `scratch` it is in memory.
     """
-    if not is_large(math.prod(shape) * np.dtype(dtype).itemsize, scratch):
+    if scratch is None or not is_large(math.prod(shape) * np.dtype(dtype).itemsize, scratch):
         array = np.zeros(shape, dtype)
         fill(array)
         return array

@@ -74,7 +74,7 @@ def working(
     with contextlib.suppress(OSError):  # told below
         directory.parent.mkdir(parents=True, exist_ok=True)
     with claimed(directory):
-        scratch = Scratch(directory, identity, memory_budget(memory))
+        scratch = Scratch(directory, identity, memory_budget(memory), reporter)
         if scratch.resumed:
             reporter.stage(f"going on with what is finished in {directory}")
         try:

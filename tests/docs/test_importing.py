@@ -1,6 +1,5 @@
 """The recipes of docs/importing.md import what they say, run one by one on files of the names that they have."""
 
-import importlib.util
 import re
 import shlex
 from pathlib import Path
@@ -55,10 +54,6 @@ def inputs(tmp_path_factory):
     graph.add_nodes_from(range(N))
     near = [" ".join(str(other + 1) for other in sorted(graph[node])) for node in range(N)]
     (folder / "mesh.graph").write_text("\n".join([f"{N} {graph.number_of_edges()}", *near]) + "\n")
-    ordered = networkx.Graph()
-    ordered.add_nodes_from((node, {"y": int(labels[node])}) for node in range(N))
-    ordered.add_edges_from(graph.edges)
-    networkx.write_graphml(ordered, folder / "graph.graphml")
     masks = {f"{name}_mask": np.arange(N) % 3 == k for k, name in enumerate(("train", "val", "test"))}
     np.savez(folder / "g.npz", edge_index=both, x=features, y=labels, **masks)
     data = {"edge_index": both, "x": features, "y": labels, **masks}
@@ -71,8 +66,6 @@ def inputs(tmp_path_factory):
 @pytest.mark.parametrize("line", recipes(), ids=lambda line: line.split(" import ")[1].split()[0])
 def test_a_recipe(inputs, tmp_path, monkeypatch, line):
     words = shlex.split(line)[3:]
-    if words[1].endswith(".bin") and importlib.util.find_spec("dgl") is None:
-        pytest.skip("DGL is not installed")
     monkeypatch.chdir(inputs)
     output = tmp_path / "graph.h5"
     assert main([str(output) if word == "graph.h5" else word for word in words]) == 0
@@ -100,4 +93,4 @@ def test_there_is_a_recipe_for_each_kind():
     if not PAGE.exists():
         pytest.skip("there is no documentation beside the tests")
     named = {line.split(" import ")[1].split()[0].rpartition(".")[2] for line in recipes()}
-    assert named == {"csv", "parquet", "pt", "bin", "npz", "mtx", "graphml", "graph"}
+    assert named == {"csv", "parquet", "pt", "npz", "mtx", "graph"}

@@ -5,6 +5,31 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcgnn.graphfile.storage import GraphFile
+from partition_tools.canonical.canonical import ImportOptions, canonical
+from partition_tools.generators import GENERATORS
+from partition_tools.workspace.progress import Reporter
+
+
+class Plenty:
+    """In place of a `Scratch`: memory for everything, so that no file is made."""
+
+    memory = 1 << 40
+
+    def __init__(self, reporter=None):
+        self.reporter = reporter or Reporter()
+
+    def done(self, name):
+        return False
+
+
+def graph_data(raw, reporter=None, **options):
+    """`GraphData` of a `RawGraph`, made in memory."""
+    return canonical(raw, ImportOptions(**options), Plenty(reporter))
+
+
+def drawn(model, spec):
+    """The `RawGraph` of a generator."""
+    return GENERATORS[model].generate(spec, Plenty())
 
 
 def odd_graph(n=60, edges=240, seed=0, symmetric=False):

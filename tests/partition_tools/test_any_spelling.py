@@ -8,7 +8,6 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-import networkx
 import numpy as np
 import pandas as pd
 import pytest
@@ -140,18 +139,6 @@ def test_parquet(graph, how, random):
         how = replace(how, key="id") if how.key == "" and list(graph.ids) == [str(i) for i in nodes] else how
         keyed = tables(graph, place, nodes, how, write_parquet)
         imported(graph, path, TableOptions(relabel=True, **keyed))
-
-
-@EXAMPLES
-@given(graphs(), spellings, st.randoms(use_true_random=False), st.booleans())
-def test_graphml(graph, how, random, directed):
-    with folder() as place:
-        nodes = list(range(len(graph.ids)))
-        random.shuffle(nodes)
-        made = of_networkx(graph, nodes, GRAPHS[directed])
-        networkx.write_graphml(made, place / "g.graphml")
-        keyed = tables(graph, place, sorted(nodes, reverse=True), replace(how, key=how.key or "id"))
-        imported(graph, place / "g.graphml", TableOptions(features=keyed["features"]), not directed)
 
 
 @EXAMPLES

@@ -74,12 +74,9 @@ def test_no_torch_and_no_mpi():
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True).stdout.strip() == "[]"
     for file in [*(ROOT / "partition_tools").rglob("*.py"), ROOT / "hpcgnn" / "placement" / "clusters.py"]:
-        names = {
-            name.name
-            for node in ast.walk(ast.parse(file.read_text()))
-            if isinstance(node, ast.Import)
-            for name in node.names
-        } | {node.module for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)}
+        nodes = list(ast.walk(ast.parse(file.read_text())))
+        names = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
+        names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
         assert not {name.split(".")[0] for name in names} & {"torch", "mpi4py", "h5py"}, file
 
 

@@ -144,7 +144,7 @@ def test_igb(cli, tmp_path, size, header):
 
 def test_the_full_igb_is_labelled_in_part(tmp_path):
     layouts.igb(tmp_path / "data", "full", False)
-    data = DATASETS["igb-full"].read.func(tmp_path / "data/full", None, None, Memory(), classes=19, labelled=50)
+    data = DATASETS["igb-full"].read.func(tmp_path / "data/full", None, Memory(), classes=19, labelled=50)
     assert (data.labels[50:] == -1).all() and (data.labels[:50] >= 0).all()
     assert [np.count_nonzero(data.split[name]) for name in ("train", "val", "test")] == [30, 10, 10]
     assert not data.split["test"][50:].any()

@@ -5,13 +5,13 @@ import numpy as np
 import pandas
 import pytest
 import torch
-from partition_helpers import odd_graph, save_npz
+from partition_helpers import graph_data, odd_graph, save_npz
 from test_bounded_memory import TINY, both_ways, contents
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical import edge_features
-from partition_tools.canonical.canonical import ImportOptions, canonical
+from partition_tools.canonical.canonical import ImportOptions
 from partition_tools.canonical.edge_features import GatheredRows
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import partition_graph
@@ -21,7 +21,6 @@ from partition_tools.graph.writing import write_with_bar
 from partition_tools.out_of_core import sorting
 from partition_tools.partitioners.reorder import reordered
 from partition_tools.readers.tables.tables import TableOptions
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 N = 60
@@ -140,10 +139,10 @@ def test_in_every_order_of_the_nodes(tmp_path, monkeypatch, undirected):
     monkeypatch.setattr(sorting, "MOST_RUN", 31)
     monkeypatch.setattr(sorting, "MOST_RANGE", 27)
     raw = RawGraph(SRC, DST, N, None, np.zeros(N, np.int64), {}, 1, edge_features=ROWS)
-    write_with_bar(tmp_path / "g.h5", canonical(raw, ImportOptions(undirected=undirected)))
+    write_with_bar(tmp_path / "g.h5", graph_data(raw, undirected=undirected))
     expected, order = edges_of(tmp_path / "g.h5"), np.random.default_rng(1).permutation(N)
     with GraphFile(tmp_path / "g.h5") as file:
-        how = order, np.array([0, 9, N]), Scratch(tmp_path / "work", 0, TINY), Reporter(), {"numpy": "2"}
+        how = order, np.array([0, 9, N]), Scratch(tmp_path / "work", 0, TINY), {"numpy": "2"}
         write_with_bar(tmp_path / "a.h5", reordered(load_graph(file), *how))
         moved = reordered(load_graph(file, stored_edges=True), *how, on_disk=True)
         write_with_bar(tmp_path / "b.h5", moved)

@@ -15,7 +15,6 @@ from partition_tools.out_of_core import sorting
 from partition_tools.out_of_core.edges import EdgeChunks, external_edges
 from partition_tools.out_of_core.records import Records
 from partition_tools.out_of_core.sorting import Runs, in_order
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 
@@ -58,7 +57,7 @@ def same_edges(one, other):
             assert a.dtype == b.dtype and a.tobytes() == b.tobytes(), name
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 2**16),
     n=st.integers(1, 9),
@@ -99,7 +98,7 @@ def test_the_same_edges_as_in_memory(
     wanted = undirected, self_loops, drop_duplicates
     expected = canonical_edges(src, dst, n, weight, kind, *wanted, num_types=num_types, row=row)
     scratch = Scratch(tmp_path_factory.mktemp("work"), [seed], 1 << 20)
-    found = external_edges(source, scratch, Reporter(), undirected, self_loops, drop_duplicates)
+    found = external_edges(source, scratch, undirected, self_loops, drop_duplicates)
     same_edges(expected[0], found[0])
     same_edges(expected[1], found[1])
     assert expected[2] == found[2]
@@ -114,7 +113,7 @@ def test_parallel_edges_are_merged_with_the_same_rounding(tmp_path, featured):
     row = np.arange(71) if featured else None
     expected = canonical_edges(src, 1 - src, 2, weight, undirected=True, row=row)
     scratch = Scratch(tmp_path / "work", 0, 1 << 20)
-    found = external_edges(sources(2, src, 1 - src, None, weight, featured=featured), scratch, Reporter(), True)
+    found = external_edges(sources(2, src, 1 - src, None, weight, featured=featured), scratch, True)
     same_edges(expected[0], found[0])
 
 
@@ -139,14 +138,14 @@ def test_a_job_that_was_killed_goes_on(tmp_path, monkeypatch, undirected, after)
     source = sources(9, src, dst, kind, weight)
     monkeypatch.setattr(Scratch, "save", save_some)
     try:
-        external_edges(source, Scratch(tmp_path / "work", 0, 1 << 20), Reporter(), undirected)
+        external_edges(source, Scratch(tmp_path / "work", 0, 1 << 20), undirected)
     except Stopped:
         monkeypatch.setattr(Scratch, "save", save)
         made = []
         chunk = source.chunk
         source.chunk = lambda start, stop: made.append(start) or chunk(start, stop)
         runs_left = {name for name in finished if name.startswith("edges/") and name.endswith(".key")}
-        found = external_edges(source, Scratch(tmp_path / "work", 0, 1 << 20), Reporter(), undirected)
+        found = external_edges(source, Scratch(tmp_path / "work", 0, 1 << 20), undirected)
         if after < 20:
             assert len(made) == 9 - len(runs_left)
         same_edges(expected[0], found[0])
@@ -159,7 +158,7 @@ def test_an_end_outside_the_nodes_is_named_by_its_place_in_the_input(tmp_path):
     src, dst = np.arange(40) % 5, np.arange(40) % 5
     dst[33] = 7
     with pytest.raises(GraphError, match="edge 33 has destination 7"):
-        external_edges(sources(5, src, dst, None, None), Scratch(tmp_path / "work", 0, 1 << 20), Reporter())
+        external_edges(sources(5, src, dst, None, None), Scratch(tmp_path / "work", 0, 1 << 20))
 
 
 @pytest.mark.parametrize("values", [[], [4], [4] * 50, list(range(50)), [*range(20), *[3] * 40]])

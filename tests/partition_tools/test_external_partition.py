@@ -4,11 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from partition_helpers import drawn, graph_data
 
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.canonical.canonical import ImportOptions, canonical
-from partition_tools.generators import GENERATORS
 from partition_tools.generators.spec import Spec
 from partition_tools.graph.loading import load_graph
 from partition_tools.graph.raw import RawGraph
@@ -22,7 +21,6 @@ from partition_tools.partitioners.external_dissection import external_clusters
 from partition_tools.partitioners.pattern import parts_of, whole_pattern
 from partition_tools.partitioners.reorder import reordered
 from partition_tools.partitioners.request import ClusterRequest
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 
@@ -45,7 +43,7 @@ def odd_graph(directed, typed=True, n=70, count=900, seed=0):
     kind = (src + dst) % 3 if typed else None
     weight = ((src * dst) % 7).astype(np.float32) if typed else None
     features = random.standard_normal((n, 3)).astype(np.float32)
-    return canonical(RawGraph(src, dst, n, features, random.integers(0, 4, n), {}, 4, weight, kind), ImportOptions())
+    return graph_data(RawGraph(src, dst, n, features, random.integers(0, 4, n), {}, 4, weight, kind))
 
 
 def scratch_of(tmp_path, memory=1 << 20):
@@ -57,7 +55,7 @@ def test_the_pattern_is_that_of_memory(tmp_path, directed):
     data = odd_graph(directed)
     expected = whole_graph(data.edges, data.edges_out).graph
     expected.sort_indices()
-    found = whole_pattern(data.edges, data.edges_out, scratch_of(tmp_path), Reporter())
+    found = whole_pattern(data.edges, data.edges_out, scratch_of(tmp_path))
     assert np.array_equal(found.indptr, expected.indptr) and np.array_equal(found.indices, expected.indices)
     assert np.array_equal(np.concatenate(list(found.blocks())), expected.indices)
 
@@ -66,10 +64,10 @@ def test_the_pattern_is_that_of_memory(tmp_path, directed):
 def test_parts_are_the_submatrices(tmp_path, num_parts):
     data = odd_graph(False)
     scratch = scratch_of(tmp_path)
-    whole = whole_pattern(data.edges, None, scratch, Reporter())
+    whole = whole_pattern(data.edges, None, scratch)
     side = np.random.default_rng(1).integers(0, num_parts, data.num_nodes)
     matrix = whole_graph(data.edges, None).graph
-    parts = parts_of(whole, side, num_parts, Reporter())
+    parts = parts_of(whole, side, num_parts)
     for index, part in enumerate(parts):
         inside = np.flatnonzero(side == index)
         expected = matrix[inside][:, inside]
@@ -77,7 +75,7 @@ def test_parts_are_the_submatrices(tmp_path, num_parts):
         assert np.array_equal(part.nodes, inside)
         assert np.array_equal(part.indptr, expected.indptr) and np.array_equal(part.indices, expected.indices)
     whole.forget()
-    again = parts_of(whole, side, num_parts, Reporter())  # what is finished needs the whole no more
+    again = parts_of(whole, side, num_parts)  # what is finished needs the whole no more
     assert all(np.array_equal(one.indices, other.indices) for one, other in zip(parts, again))
 
 
@@ -91,10 +89,10 @@ def test_the_order_of_a_graph_file_is_changed_as_in_memory(tmp_path, directed, m
     write_with_bar(tmp_path / "g.h5", data)
     with GraphFile(tmp_path / "g.h5") as file:
         roomy = Scratch(tmp_path / "roomy", 0, 1 << 30)
-        write_with_bar(tmp_path / "a.h5", reordered(load_graph(file), order, offsets, roomy, Reporter(), tools))
+        write_with_bar(tmp_path / "a.h5", reordered(load_graph(file), order, offsets, roomy, tools))
         assert not any(roomy.directory.rglob("*.npy")), "all of it fits"
         stored = load_graph(file, stored_edges=True)
-        found = reordered(stored, order, offsets, scratch_of(tmp_path, memory), Reporter(), tools, on_disk=True)
+        found = reordered(stored, order, offsets, scratch_of(tmp_path, memory), tools, on_disk=True)
         write_with_bar(tmp_path / "b.h5", found)
     assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
 
@@ -111,7 +109,7 @@ def test_rows_are_scattered_to_their_places(tmp_path, window, slab):
 
 def generated(n=6000, kind="planted"):
     spec = Spec(n, 12, 4, 4, seed=4)
-    return canonical(GENERATORS[kind].generate(spec), ImportOptions())
+    return graph_data(drawn(kind, spec))
 
 
 def check_clusters(order, offsets, n, count):
@@ -129,9 +127,7 @@ def test_a_graph_that_fits_has_the_clusters_of_memory(tmp_path, kind):
     data = generated(2000, kind)
     expected = dissected(asked(data.edges, 40, 5), metis.split)
     seen = []
-    found = external_clusters(
-        asked(data.edges, 40, 5, seen.append), metis.split, scratch_of(tmp_path, 1 << 30), Reporter()
-    )
+    found = external_clusters(asked(data.edges, 40, 5, seen.append), metis.split, scratch_of(tmp_path, 1 << 30))
     assert all(np.array_equal(one, other) for one, other in zip(expected, found))
     assert sum(seen) == 40
 
@@ -152,7 +148,7 @@ def test_one_that_does_not_fit_is_split_on_disk_first(tmp_path, monkeypatch, kin
 
     expected = dissected(asked(data.edges, 40, 5), split)
     memory = whole.nnz * dissection.PART_BYTES // 2
-    found = external_clusters(asked(data.edges, 40, 5), metis.split, scratch_of(tmp_path, memory), Reporter())
+    found = external_clusters(asked(data.edges, 40, 5), metis.split, scratch_of(tmp_path, memory))
     check_clusters(*found, data.num_nodes, 40)
     assert all(np.array_equal(one, other) for one, other in zip(expected, found))
 
@@ -161,7 +157,7 @@ def test_parts_of_a_star_have_no_edges(tmp_path):
     pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
     indptr = np.concatenate([[0], 200 + np.arange(201)])
     star = Edges(indptr, np.concatenate([np.arange(1, 201), np.zeros(200, int)]).astype(np.int32))
-    found = external_clusters(asked(star, 16), kaminpar.split, scratch_of(tmp_path, 100), Reporter())
+    found = external_clusters(asked(star, 16), kaminpar.split, scratch_of(tmp_path, 100))
     check_clusters(*found, 201, 16)
 
 
@@ -185,16 +181,14 @@ def test_a_dissection_that_was_killed_goes_on(tmp_path, monkeypatch, after):
     arguments = asked(data.edges, 40, 5), metis.split
     monkeypatch.setattr(Scratch, "save", save_some)
     with pytest.raises(Stopped):
-        external_clusters(*arguments, scratch_of(tmp_path, memory), Reporter())
+        external_clusters(*arguments, scratch_of(tmp_path, memory))
     saved.clear()
     after = 10**9
     monkeypatch.setattr(Scratch, "save", save)
     side = (
         (tmp_path / "work" / "whole.side.npy").read_bytes() if (tmp_path / "work" / "whole.side.npy").exists() else None
     )
-    found = external_clusters(
-        *arguments, scratch_of(tmp_path, 1 << 40), Reporter()
-    )  # more memory: a split one stays so
+    found = external_clusters(*arguments, scratch_of(tmp_path, 1 << 40))  # more memory: a split one stays so
     check_clusters(*found, data.num_nodes, 40)
     assert side is None or (tmp_path / "work" / "whole.side.npy").read_bytes() == side
 
@@ -203,9 +197,9 @@ def test_a_part_that_was_clustered_stays_so_with_less_memory(tmp_path):
     data = generated(2000)
     arguments = asked(data.edges, 40, 5), metis.split
     scratch = scratch_of(tmp_path, 1 << 30)
-    expected = external_clusters(*arguments, scratch, Reporter())
+    expected = external_clusters(*arguments, scratch)
     scratch.forget("order")  # killed before it was written
-    found = external_clusters(*arguments, scratch_of(tmp_path, 1 << 10), Reporter())
+    found = external_clusters(*arguments, scratch_of(tmp_path, 1 << 10))
     assert all(np.array_equal(one, other) for one, other in zip(expected, found))
 
 

@@ -22,10 +22,11 @@ def test_a_matrix_of_scipy_is_none_of_numpys(fails, tmp_path):
 @pytest.mark.parametrize(
     "name, words",
     {
-        "g.bin": ("DGL", "dgl.load_graphs"),
+        "g.bin": ("DGL", "from_dgl(dgl.load_graphs("),
         "g.hdf5": ("HDF5", "h5py"),
         "g.pkl": ("pickle", "run code"),
-        "g.gml": ("GML", "read_gml", "--relabel"),
+        "g.gml": ("GML", "from_networkx(networkx.read_gml("),
+        "g.graphml": ("GraphML", "from_networkx(networkx.read_graphml("),
         "g.npy": ("single numpy array", "edge_index"),
         "g.mat": ("MATLAB", "mmwrite"),
     }.items(),
@@ -34,6 +35,14 @@ def test_files_of_others(fails, tmp_path, name, words):
     (tmp_path / name).write_bytes(b"something")
     error = fails("import", tmp_path / name, "-o", tmp_path / "out.h5")
     assert all(word in error for word in words), error
+
+
+def test_a_format_of_earlier_versions(fails, tmp_path):
+    (tmp_path / "g.xml").write_bytes(b"something")
+    words = ("import", tmp_path / "g.xml", "-o", tmp_path / "out.h5", "--format")
+    assert "from_networkx(networkx.read_graphml(" in fails(*words, "graphml")
+    assert "from_dgl(dgl.load_graphs(" in fails(*words, "dgl")
+    assert "expected one of distdgl, scipy" in fails(*words, "graphmll")
 
 
 def test_an_archive_of_torch(fails, tmp_path):

@@ -4,11 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
-from partition_helpers import view
+from partition_helpers import Plenty, drawn, graph_data, view
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.canonical.canonical import canonical
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.generators import GENERATORS
 from partition_tools.generators.spec import Spec
@@ -43,7 +42,7 @@ def test_same_parameters_same_file(cli, tmp_path, model):
 @pytest.mark.parametrize("directed", [False, True])
 def test_statistics(model, directed):
     spec = Spec(nodes=5000, degree=12, features=16, classes=5, seed=7, directed=directed, train=0.6, val=0.1)
-    data = canonical(GENERATORS[model].generate(spec))
+    data = graph_data(drawn(model, spec))
     degrees = np.diff(data.edges.indptr)
     assert 0.99 * 12 < degrees.mean() <= 12 and degrees.max() > 5 * degrees.mean()
     assert (data.edges_out is None) != directed
@@ -59,7 +58,7 @@ def test_statistics(model, directed):
 
 def test_features_do_not_depend_on_the_slab():
     spec = Spec(nodes=150_000, degree=0, features=3, classes=5)
-    features = GENERATORS["planted"].generate(spec).features
+    features = drawn("planted", spec).features
     whole = features[0:150_000]
     for start, stop in ((0, 10), (65_530, 65_540), (100_000, 150_000), (149_999, 150_001), (20, 20)):
         np.testing.assert_array_equal(features[start:stop], whole[start:stop])
@@ -67,7 +66,7 @@ def test_features_do_not_depend_on_the_slab():
 
 def test_averaging_neighbours_helps():
     """The default task is neither trivial nor hopeless, and neighbours carry most of the signal."""
-    data = canonical(GENERATORS["planted"].generate(Spec(nodes=20_000, degree=15, features=64, classes=10, seed=1)))
+    data = graph_data(drawn("planted", Spec(nodes=20_000, degree=15, features=64, classes=10, seed=1)))
     x, n = data.features[0:20_000].astype(np.float64), 20_000
     row = np.repeat(np.arange(n), np.diff(data.edges.indptr))
     smooth = x.copy()
@@ -105,7 +104,7 @@ def linear_accuracy(data, inputs):
 def test_edge_types_tell_which_neighbours_to_trust():
     """One mean per type beats one mean of all, and by nothing that a shuffled assignment of types would give."""
     spec = Spec(nodes=6000, degree=15, features=24, classes=5, seed=3, edge_types=4, homophily=0.3)
-    data = canonical(GENERATORS["planted"].generate(spec))
+    data = graph_data(drawn("planted", spec))
     assert data.edges_out is None and np.bincount(data.edges.type).min() > 0.1 * len(data.edges.type)
     x = data.features[0:6000].astype(np.float64)
     plain = linear_accuracy(data, [x, neighbour_means(data, x, np.ones(len(data.edges.type), bool))])
@@ -120,7 +119,7 @@ def test_edge_types_tell_which_neighbours_to_trust():
 
 def test_node_types_need_projections_of_their_own():
     spec = Spec(nodes=6000, degree=15, features=24, classes=5, seed=3, node_types=3)
-    data = canonical(GENERATORS["planted"].generate(spec))
+    data = graph_data(drawn("planted", spec))
     assert data.num_node_types == 3 and np.bincount(data.node_type).min() > 1800
     x, every = data.features[0:6000].astype(np.float64), np.ones(len(data.edges.indices), bool)
     apart = np.concatenate([np.where((data.node_type == kind)[:, None], x, 0) for kind in range(3)], axis=1)
@@ -131,7 +130,7 @@ def test_node_types_need_projections_of_their_own():
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_every_number_of_types_is_used(count):
     spec = Spec(nodes=300, degree=10, features=2, classes=2, edge_types=count, node_types=count, directed=True)
-    data = canonical(GENERATORS["planted"].generate(spec))
+    data = graph_data(drawn("planted", spec))
     for types in (data.edges.type, data.edges_out.type, data.node_type):
         assert sorted(set(types)) == list(range(count))
 
@@ -162,7 +161,9 @@ def test_options(tmp_path, model):
 
 def test_tiny():
     for model in GENERATORS.values():
-        assert len(canonical(model.generate(Spec(nodes=1, degree=0, features=2, classes=1))).edges.indices) == 0
+        assert (
+            len(graph_data(model.generate(Spec(nodes=1, degree=0, features=2, classes=1), Plenty())).edges.indices) == 0
+        )
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 from partition_helpers import node_data, odd_graph, save_npz
 
+from hpcgnn.errors import ConfigError
+from partition_tools.canonical.canonical import ImportOptions
+from partition_tools.readers.tables.tables import TableOptions
+
 N = 60
 FEATURES, LABELS, MASKS = node_data(N)
 
@@ -165,3 +169,15 @@ def test_empty_training_split_is_a_warning(cli, tmp_path):
     save_npz(tmp_path / "g.npz", SRC, DST, N, train_mask=np.zeros(N, bool))
     code, _, err = cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5")
     assert code == 0 and "training split is empty" in err
+
+
+@pytest.mark.parametrize(
+    "kind, option",
+    [(ImportOptions, {"self_loops": "ad"}), (ImportOptions, {"feature_dtype": "fp8"}), (TableOptions, {"rows": "ids"})],
+)
+def test_unknown_values_from_python(kind, option):
+    """A word that is neither keep nor remove once added self loops."""
+    with pytest.raises(
+        ConfigError, match=f"{next(iter(option))} must be one of .*, got '{next(iter(option.values()))}'"
+    ):
+        kind(**option)

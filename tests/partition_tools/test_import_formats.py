@@ -9,13 +9,13 @@ import pytest
 import scipy.io
 import scipy.sparse
 import torch
-from partition_helpers import edge_list, node_data, odd_graph, save_npz, view
+from partition_helpers import edge_list, graph_data, node_data, odd_graph, save_npz, view
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graph.dense_rows import read_dense
 from hpcgnn.graphfile.scales import SCALES, read_scales
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.canonical.canonical import ImportOptions, canonical
+from partition_tools.canonical.canonical import ImportOptions
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.tables.tables import TableOptions
@@ -322,7 +322,7 @@ def test_ogb_multi_label_and_hint(cli, tmp_path):
 def canonical_view(tmp_path, src, dst, n, weight=None, kind=None, **options):
     from hpcgnn.graphfile.storage import write_graph
 
-    write_graph(tmp_path / "o.h5", canonical(RawGraph(src, dst, n, weight=weight, type=kind), ImportOptions(**options)))
+    write_graph(tmp_path / "o.h5", graph_data(RawGraph(src, dst, n, weight=weight, type=kind), **options))
     return view(tmp_path / "o.h5")
 
 
@@ -414,4 +414,4 @@ def test_a_random_split_is_of_the_labelled_nodes(tmp_path):
 
 def test_python_call_raises_errors_of_ours(tmp_path):
     with pytest.raises(GraphError, match="no nodes"):
-        canonical(RawGraph(np.zeros(0, np.int64), np.zeros(0, np.int64), 0))
+        graph_data(RawGraph(np.zeros(0, np.int64), np.zeros(0, np.int64), 0))

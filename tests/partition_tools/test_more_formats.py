@@ -1,4 +1,4 @@
-"""Formats of other programs and libraries: SciPy's matrices, METIS's graphs, GraphML, Parquet, files of PyG and DGL."""
+"""Formats of other programs and libraries: SciPy's matrices, METIS's graphs, Parquet, files of PyG."""
 
 import os
 import pickle
@@ -105,34 +105,6 @@ def test_metis_that_is_wrong(fails, tmp_path, text, words):
     assert words in fails("import", tmp_path / "g.graph", "-o", tmp_path / "g.h5")
 
 
-@pytest.mark.parametrize("directed", [False, True])
-def test_graphml(cli, fails, tmp_path, directed):
-    graph = networkx.DiGraph() if directed else networkx.Graph()
-    for node, kind in (("b", "x"), ("a", "y"), ("c", "x"), ("d", None)):
-        graph.add_node(node, **({} if kind is None else {"label": kind}), split="train" if kind else "", age=3)
-    graph.add_edge("b", "a", weight=2.0)
-    graph.add_edge("a", "c", weight=0.5)
-    networkx.write_graphml(graph, tmp_path / "g.graphml")
-    np.save(tmp_path / "x.npy", np.eye(4))
-    words = ("import", tmp_path / "g.graphml", "-o", tmp_path / "g.h5", "--features", tmp_path / "x.npy")
-    assert "--rows position" in fails(*words)  # the file names its nodes, and the table does not
-    code, _, err = cli(*words, "--rows", "position")
-    assert code == 0 and "not read: the attributes age" in err
-    seen = view(tmp_path / "g.h5")
-    ends = ([1, 0], [0, 2], [2.0, 0.5]) if directed else ([1, 0, 0, 2], [0, 1, 2, 0], [2.0, 2.0, 0.5, 0.5])
-    assert seen.edges == edge_list(*ends) and seen.meta.undirected != directed
-    assert seen.meta.type_names["classes"] == ["x", "y"]
-    np.testing.assert_array_equal(seen.labels, [1, 0, 0, -1])  # of the nodes a, b, c, d: in the order of their names
-    np.testing.assert_array_equal(seen.split, [1, 1, 1, 0])
-    np.testing.assert_array_equal(seen.features, np.eye(4)[[1, 0, 2, 3]])
-
-
-def test_graphml_that_is_wrong(fails, tmp_path):
-    for text in ("<graphml>", "not xml"):
-        (tmp_path / "g.graphml").write_text(text)
-        assert "not readable GraphML" in fails("import", tmp_path / "g.graphml", "-o", tmp_path / "g.h5")
-
-
 @pytest.fixture
 def pandas():
     pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'hpcgnn[parquet]'")
@@ -228,14 +200,3 @@ def test_files_that_are_none_of_torch(fails, tmp_path):
     fails("import", tmp_path / "g.pt", "-o", tmp_path / "g.h5")
     torch.save([1, 2], tmp_path / "g.pt")
     assert "expected a Data object of PyG or a dict" in fails("import", tmp_path / "g.pt", "-o", tmp_path / "g.h5")
-
-
-def test_dgl(cli, tmp_path):
-    dgl = pytest.importorskip("dgl", reason="DGL is not installed")
-    graph = dgl.graph((SRC, DST), num_nodes=N)
-    graph.ndata.update(feat=torch.from_numpy(FEATURES), label=torch.from_numpy(LABELS))
-    dgl.save_graphs(str(tmp_path / "g.bin"), [graph])
-    assert cli("import", tmp_path / "g.bin", "-o", tmp_path / "g.h5")[0] == 0
-    seen = view(tmp_path / "g.h5")
-    assert seen.edges == edge_list(SRC, DST)
-    np.testing.assert_array_equal(seen.features, FEATURES)

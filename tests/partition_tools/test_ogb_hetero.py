@@ -156,9 +156,17 @@ WRITES = "relations/author___writes___paper"
 FLAWS = {
     "relation without its file": (f"{WRITES}/edge.csv.gz", None, "there is no"),
     "relation cut short": (f"{WRITES}/edge.csv.gz", edges_of(RELATIONS[0])[:-1], "has 19 edges but"),
-    "head outside its type": (f"{WRITES}/edge.csv.gz", [[1, 2], [9, 0]] * 10, "line 2 names author 9, outside 0..8"),
-    "tail outside its type": (f"{WRITES}/edge.csv.gz", [[1, 12]] * 20, "line 1 names paper 12, outside 0..11"),
-    "negative id": (f"{WRITES}/edge.csv.gz", [[1, -1]] * 20, "line 1 names paper -1"),
+    "head outside its type": (
+        f"{WRITES}/edge.csv.gz",
+        [[1, 2], [9, 0]] * 10,
+        "edge 1 of author___writes___paper names author 9, outside 0..8",
+    ),
+    "tail outside its type": (
+        f"{WRITES}/edge.csv.gz",
+        [[1, 12]] * 20,
+        "edge 0 of author___writes___paper names paper 12, outside 0..11",
+    ),
+    "negative id": (f"{WRITES}/edge.csv.gz", [[1, -1]] * 20, "names paper -1"),
     "three columns": (f"{WRITES}/edge.csv.gz", [[1, 1, 1]] * 20, "two columns"),
     "ids of words": (f"{WRITES}/edge.csv.gz", [["a", "b"]] * 20, "not a number"),
     "unknown node type": ("triplet-type-list.csv.gz", [("writer", "writes", "paper")], "names the node type 'writer'"),
@@ -177,11 +185,11 @@ FLAWS = {
     "flags of words": ("nodetype-has-feat.csv.gz", [["paper"], ["perhaps"]], "True or False"),
     "labels missing": ("node-label/paper/node-label.csv.gz", None, "paper is said to have it"),
     "label rows missing": ("node-label/paper/node-label.csv.gz", LABELS[1:, None], "has 11 rows"),
-    "two labelled types": ("node-label/field/node-label.csv.gz", [[0]] * 4, "one node type with labels"),
+    "two labelled types": ("node-label/field/node-label.csv.gz", [[0]] * 4, "one type of nodes with labels"),
     "split outside its type": (
         "../split/time/paper/valid.csv.gz",
         [[12]],
-        "valid.csv.gz: line 1 names paper 12, outside 0..11",
+        "val_idx of paper names paper 12, outside 0..11",
     ),
     "split without its file": ("../split/time/paper/test.csv.gz", None, "has no test.csv.gz"),
     "split without labels": (

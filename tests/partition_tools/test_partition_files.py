@@ -17,13 +17,13 @@ N = 200
 
 def make(path, kind):
     """One of several odd graphs, as a graph file that is not clustered yet."""
-    symmetric = kind in ("undirected", "sparse", "loops")
+    symmetric = kind in ("undirected", "loops")
     src, dst = odd_graph(N, 900, symmetric=symmetric)
     changes = {}
     if kind == "directed":
         random = np.random.default_rng(1)
         changes = {"edge_weight": random.random(len(src)), "edge_type": random.integers(0, 3, len(src))}
-    if kind == "sparse":
+    if kind == "loops":
         indptr = np.arange(N + 1) * 2
         changes = {
             "x": None,
@@ -32,10 +32,9 @@ def make(path, kind):
             "x_shape": np.array([N, 5]),
             "x_data": np.arange(2 * N),
         }
-    if kind == "multi":
-        changes = {"y": np.random.default_rng(2).integers(0, 2, (N, 3)), "num_classes": None}
     if kind == "edgeless":
         src, dst = src[:0], dst[:0]
+        changes = {"y": np.random.default_rng(2).integers(0, 2, (N, 3)), "num_classes": None}
     save_npz(path.with_suffix(".npz"), src, dst, N, **changes)
     import_graph(path.with_suffix(".npz"), path, options=ImportOptions(self_loops="add" if kind == "loops" else "keep"))
     return path
@@ -73,7 +72,7 @@ def assert_maps(path, name, edges, balance=1.05):
             assert figures["num_ranks"] == count and figures["method"] and "numpy" in figures["versions"]
 
 
-@pytest.mark.parametrize("kind", ["undirected", "directed", "sparse", "loops", "multi", "edgeless"])
+@pytest.mark.parametrize("kind", ["undirected", "directed", "loops", "edgeless"])
 def test_the_graph_stays_the_same(cli, tmp_path, kind):
     path = make(tmp_path / "g.h5", kind)
     before = view(path)

@@ -111,52 +111,6 @@ def test_an_index_in_parquet(cli, folder):
         np.testing.assert_array_equal(view(folder / "g.h5").features[:, 0], [0, 0.25, 0.5, 0.75])
 
 
-def test_graphml_names_its_nodes(cli, fails, tmp_path):
-    """Nodes were numbered in the order of the file, and a table keyed by id went by these numbers."""
-    graph = networkx.Graph([(3, 1), (0, 2), (3, 0)])
-    networkx.write_graphml(graph, tmp_path / "g.graphml")
-    (tmp_path / "f.csv").write_text("id,f\n0,10\n1,11\n2,12\n3,13\n")
-    (tmp_path / "p.csv").write_text("f\n10\n11\n12\n13\n")
-    run = ("import", tmp_path / "g.graphml", "-o", tmp_path / "g.h5", "--force")
-    assert cli(*run, "--features", tmp_path / "f.csv")[0] == 0
-    seen = view(tmp_path / "g.h5")
-    assert seen.features[:, 0].tolist() == [10, 11, 12, 13] and ids_of(tmp_path / "g.h5") is None
-    assert {(s, d) for d, s, *_ in seen.edges} == {(a, b) for e in ((3, 1), (0, 2), (3, 0)) for a, b in (e, e[::-1])}
-    assert "names its nodes (3, 1, 0, ...)" in fails(*run, "--features", tmp_path / "p.csv")
-    assert cli(*run, "--features", tmp_path / "p.csv", "--rows", "position")[0] == 0
-    assert view(tmp_path / "g.h5").features[:, 0].tolist() == [12, 11, 13, 10]
-
-    networkx.write_graphml(networkx.Graph([("cy", "ann"), ("ann", "bob")]), tmp_path / "g.graphml")
-    (tmp_path / "f.csv").write_text("id,f\nbob,11\nann,10\ncy,12\n")
-    assert cli(*run, "--features", tmp_path / "f.csv")[0] == 0
-    assert view(tmp_path / "g.h5").features[:, 0].tolist() == [10, 11, 12]
-    assert ids_of(tmp_path / "g.h5") == ["ann", "bob", "cy"]
-
-
-def test_an_attribute_that_names_nodes_is_no_class(cli, fails, tmp_path):
-    """Gephi's `label` is the name of a node."""
-    graph = networkx.cycle_graph(20)
-    for node, data in graph.nodes(data=True):
-        data |= {"label": f"Paper {node}", "class": ["ML", "DB"][node % 2]}
-    networkx.write_graphml(graph, tmp_path / "g.graphml")
-    run = ("import", tmp_path / "g.graphml", "-o", tmp_path / "g.h5", "--force")
-    code, _, err = cli(*run)
-    assert code == 0 and "not read: the attributes label" in err
-    assert view(tmp_path / "g.h5").meta.type_names["classes"] == ["DB", "ML"]
-    for _, data in graph.nodes(data=True):
-        data["label"] = "one"
-    networkx.write_graphml(graph, tmp_path / "g.graphml")
-    assert "each may be the label" in fails(*run)
-
-
-def test_graphml_is_no_table(cli, tmp_path):
-    """Its text may have a quote on one line and its end on another; the rules of tables took that for a fault."""
-    graph = networkx.path_graph(3)
-    graph.nodes[0]["note"] = 'he said\n "hello\n# there"'
-    networkx.write_graphml(graph, tmp_path / "g.graphml")
-    assert cli("import", tmp_path / "g.graphml", "-o", tmp_path / "g.h5")[0] == 0
-
-
 def test_networkx_keeps_the_names(tmp_path):
     partition_tools.from_networkx(networkx.Graph([("b", "a"), ("a", "c")]), tmp_path / "g.h5")
     assert ids_of(tmp_path / "g.h5") == ["b", "a", "c"]

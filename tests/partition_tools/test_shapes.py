@@ -13,10 +13,6 @@ import partition_tools
 from hpcgnn.errors import HpcgnnError
 
 RING = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
-GRAPHML = (
-    '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">'
-    '<key id="w" for="edge" attr.name="weight" attr.type="string"/>{}</graphml>'
-)
 
 
 @pytest.fixture
@@ -102,15 +98,6 @@ def test_an_entry_that_stands_twice(tmp_path):
         except HpcgnnError:
             names.add("refused")
     assert len(names - {"refused"}) == 1
-
-
-@pytest.mark.parametrize("body", ["graphs", "weights"])
-def test_graphml_that_is_not_one_graph(tmp_path, fails, body):
-    # A second graph of the file is not dropped unsaid, and a weight that is a word is one line.
-    one = '<graph edgedefault="directed"><node id="0"/><node id="1"/><edge source="0" target="1">{}</edge></graph>'
-    text = one.format("") * 2 if body == "graphs" else one.format('<data key="w">heavy</data>')
-    (tmp_path / "g.graphml").write_text(GRAPHML.format(text))
-    fails("import", tmp_path / "g.graphml", "-o", tmp_path / "g.h5")
 
 
 @pytest.mark.parametrize("kind", ["quantized", "nested"])

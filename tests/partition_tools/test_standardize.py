@@ -7,7 +7,7 @@ from partition_helpers import node_data, odd_graph, save_npz, view
 
 import partition_tools
 from hpcgnn.errors import GraphError
-from partition_tools.canonical import column_scales
+from partition_tools.canonical import column_scales, rows
 
 N = 60
 TRAIN = node_data(N)[2]["train"]
@@ -31,7 +31,7 @@ def expected_of(x):
 @pytest.mark.parametrize("slab", [7, 1 << 16])
 @pytest.mark.parametrize("dtype", ["fp32", "fp16"])
 def test_columns_have_the_mean_and_deviation_of_the_training_nodes(cli, tmp_path, monkeypatch, slab, dtype):
-    monkeypatch.setattr(column_scales, "SLAB_ROWS", slab)
+    monkeypatch.setattr(rows, "SLAB_ROWS", slab)
     x = mixed_features()
     save_npz(tmp_path / "g.npz", *odd_graph(), N, x=x)
     code, _, errors = cli(
@@ -82,7 +82,7 @@ def test_a_nan_outside_of_training_is_named(cli, tmp_path):
 
 @pytest.mark.parametrize("slab", [7, 1 << 16])
 def test_a_warning_names_the_large_columns(cli, tmp_path, monkeypatch, slab):
-    monkeypatch.setattr(column_scales, "SLAB_ROWS", slab)
+    monkeypatch.setattr(rows, "SLAB_ROWS", slab)
     rng = np.random.default_rng(2)
     rare = (rng.random((N, 5)) < 0.05).astype(float)  # categories, which are no smaller for being rare
     x = np.column_stack([rng.normal(size=(N, 4)), 250 + rng.normal(size=N), rare, 99 * np.ones(N)])

@@ -3,10 +3,10 @@
 import h5py
 import numpy as np
 import pytest
-from partition_helpers import edge_list, odd_graph, save_npz, view
+from partition_helpers import edge_list, graph_data, odd_graph, save_npz, view
 
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.canonical.canonical import ImportOptions, canonical
+from partition_tools.canonical.canonical import ImportOptions
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.graph.loading import load_graph
 from partition_tools.graph.raw import RawGraph
@@ -45,7 +45,7 @@ def test_reordering_twice_is_reordering_once(tmp_path):
     with GraphFile(tmp_path / "g.h5") as file:
         data = load_graph(file)
         order = np.random.default_rng(0).permutation(N)
-        how = np.array([0, N]), Scratch(tmp_path / "work", 0, 1 << 20), Reporter(), {}
+        how = np.array([0, N]), Scratch(tmp_path / "work", 0, 1 << 20), {}
         once = reordered(data, order, *how)
         twice = reordered(once, order[::-1], *how)
     for result in (once, twice):
@@ -88,7 +88,7 @@ def test_self_loops_take_no_name_of_another_type():
     raw = RawGraph(
         np.array([0, 1]), np.array([1, 0]), 3, type=np.array([0, 0]), type_names={"edges": ["used", "unused"]}
     )
-    data = canonical(raw, ImportOptions(self_loops="add"))
+    data = graph_data(raw, self_loops="add")
     assert data.edges.type.tolist() == [2, 0, 0, 2, 2] and data.type_names == {"edges": ["used", "unused", "self loop"]}
 
 
@@ -105,7 +105,7 @@ def test_add_reverse_needs_types_and_excludes_undirected(fails, tmp_path):
 def warned(node_type, kind, names=None):
     reporter = Reporter()
     src, dst = np.array([0, 1]), np.array([2, 2])
-    canonical(RawGraph(src, dst, 4, type=kind, node_type=node_type, type_names=names or {}), reporter=reporter)
+    graph_data(RawGraph(src, dst, 4, type=kind, node_type=node_type, type_names=names or {}), reporter)
     return [text for text in reporter.warnings if "type" in text]
 
 

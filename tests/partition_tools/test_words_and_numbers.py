@@ -3,7 +3,6 @@
 import gzip
 
 import h5py
-import networkx
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,19 +25,13 @@ def held(path, name):
         return file[name][()].tolist()
 
 
-@pytest.mark.parametrize("source", ["memory", "parquet", "graphml", "text"])
+@pytest.mark.parametrize("source", ["memory", "parquet", "text"])
 def test_one_number_in_two_texts_is_no_class(tmp_path, edges, fails, source):
     # Postal codes 01 and 1 are two texts: as classes they would be one, so that all readers refuse them.
     texts, output = ["1", "01", "0", "2"], tmp_path / "g.h5"
     if source == "memory":
         with pytest.raises(HpcgnnError, match="01"):
             partition_tools.save_graph(output, RING, labels=texts)
-        return
-    if source == "graphml":
-        graph = networkx.path_graph(4)
-        networkx.set_node_attributes(graph, dict(enumerate(texts)), "y")
-        networkx.write_graphml(graph, tmp_path / "g.graphml")
-        assert "01" in fails("import", tmp_path / "g.graphml", "-o", output)
         return
     table = pd.DataFrame({"id": range(4), "y": texts})
     path = tmp_path / ("l.parquet" if source == "parquet" else "l.csv")

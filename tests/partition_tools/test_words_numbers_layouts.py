@@ -3,7 +3,6 @@
 import os
 import threading
 
-import networkx
 import numpy as np
 import pytest
 import scipy.sparse
@@ -202,8 +201,3 @@ def test_arrays_that_are_not_what_they_seem(tmp_path):
 def test_stated_rows_of_sparse_features(fails, tmp_path):
     np.savez(tmp_path / "g.npz", edge_index=RING, x_indptr=[0, 1, 1, 1, 1], x_indices=[0], x_shape=[5, 2])
     assert "states 5 rows" in fails(*run(tmp_path, "g.npz"))
-
-
-def test_graphml_of_numbers_in_words(cli, tmp_path):
-    networkx.write_graphml(networkx.Graph([("1e2", "100")]), tmp_path / "g.graphml")
-    assert cli(*run(tmp_path, "g.graphml"))[0] == 0 and view(tmp_path / "g.h5").meta.num_nodes == 2

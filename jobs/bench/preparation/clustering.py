@@ -20,9 +20,10 @@ from tabulate import tabulate
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.placement.skew import skew
 from partition_tools.graph.loading import load_graph
-from partition_tools.partitioners import METHODS, metis_process
+from partition_tools.partitioners import metis_process
 from partition_tools.partitioners.choice import forecast
 from partition_tools.partitioners.dissection import whole_graph
+from partition_tools.partitioners.methods import METHODS
 from partition_tools.partitioners.request import ClusterRequest
 
 INTERVAL = 0.02  # seconds between two looks

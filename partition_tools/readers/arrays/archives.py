@@ -21,7 +21,6 @@ import numpy as np
 from hpcgnn.errors import FormatError
 from partition_tools.readers.tables.tables import load_npy
 from partition_tools.readers.tables.text import check_readable_twice
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 from partition_tools.workspace.scratch_arrays import PART, is_large
 
@@ -52,7 +51,7 @@ class Arrays(Protocol):
 
 
 @contextlib.contextmanager
-def open_arrays(path: Path, scratch: Scratch, reporter: Reporter) -> Iterator[Arrays]:
+def open_arrays(path: Path, scratch: Scratch) -> Iterator[Arrays]:
     """The arrays of an .npz archive or a folder of .npy files, for a `with` statement. FormatError if it is neither."""
     if path.is_dir():
         yield _Folder(path, scratch)
@@ -65,7 +64,7 @@ def open_arrays(path: Path, scratch: Scratch, reporter: Reporter) -> Iterator[Ar
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise FormatError(f"{path} is a single array, expected an .npz archive of several")
         with archive:
-            yield _Archive(path, archive, scratch, reporter)
+            yield _Archive(path, archive, scratch)
 
 
 def map_npy(path: Path, scratch: Scratch) -> np.ndarray:
@@ -86,8 +85,8 @@ class _Folder:
 
 
 class _Archive:
-    def __init__(self, path: Path, archive: Any, scratch: Scratch, reporter: Reporter) -> None:
-        self.path, self.archive, self.scratch, self.reporter = path, archive, scratch, reporter
+    def __init__(self, path: Path, archive: Any, scratch: Scratch) -> None:
+        self.path, self.archive, self.scratch = path, archive, scratch
         self.files: list[str] = list(archive.files)
         self.block = min(BLOCK, max(scratch.memory // PART, 1 << 12))
 
@@ -129,7 +128,7 @@ class _Archive:
         if not self.scratch.done(key):
             with (
                 self.scratch.array(key, stored, dtype) as made,
-                self.reporter.bar(made.nbytes, f"unpacking {name} of {self.path}", "B") as progress,
+                self.scratch.reporter.bar(made.nbytes, f"unpacking {name} of {self.path}", "B") as progress,
             ):
                 into = made.reshape(-1).view(np.uint8).data
                 place = 0
@@ -151,7 +150,7 @@ class _Archive:
             return
         with (
             self.archive.zip.open(member) as file,
-            self.reporter.bar(member.file_size, f"checking {name} of {self.path}", "B") as progress,
+            self.scratch.reporter.bar(member.file_size, f"checking {name} of {self.path}", "B") as progress,
         ):
             while block := file.read(self.block):
                 progress(len(block))

@@ -105,18 +105,19 @@ def arrays_of_networkx(
         ends = np.concatenate([ends, ends[::-1, back]], 1)
         weights = None if weights is None else np.concatenate([weights, weights[back]])
     per_node = {name: [graph.nodes[node].get(name) for node in nodes] for name in (label, split)}
+    names = _names(nodes)
     return {
-        "edge_index": ends,
-        "nodes": nodes,
+        "edge_index": ends if names is None else names[ends],
+        "node_ids": names,
         "features": _attributes(graph, nodes, features),
         "labels": _labels(per_node[label]),
-        "split": _all_or_none(per_node[split]) or _masks(graph, nodes),
+        "split": per_node[split] if any(word is not None for word in per_node[split]) else _masks(graph, nodes),
         "edge_weight": weights,
-        "num_nodes": len(nodes),
+        "num_nodes": len(nodes) if names is None else None,
     }
 
 
-def names_of_nodes(nodes: Sequence[Any]) -> np.ndarray | None:
+def _names(nodes: Sequence[Any]) -> np.ndarray | None:
     """The names of NetworkX's nodes, integers or text (n,); None for 0, 1, 2, … in this order.
 
     FormatError for two nodes of one name.
@@ -144,10 +145,6 @@ def _attributes(graph: Any, nodes: Sequence[Any], names: str | Sequence[str]) ->
     if single:
         return as_array([as_array(graph.nodes[node][wanted[0]], wanted[0]).reshape(-1) for node in nodes], "features")
     return as_array([[graph.nodes[node][name] for name in wanted] for node in nodes], "features")
-
-
-def _all_or_none(values: list[Any]) -> list[Any] | None:
-    return None if all(value is None for value in values) else values
 
 
 def _masks(graph: Any, nodes: Sequence[Any]) -> dict[str, np.ndarray] | None:

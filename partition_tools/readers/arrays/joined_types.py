@@ -1,4 +1,4 @@
-"""Graphs that come type by type, PyG's HeteroData and DGL's graphs of several types, as the named arrays of one graph.
+"""Graphs that come type by type as the named arrays of one graph: PyG's HeteroData, DGL's and OGB's graphs with types.
 
 Types of nodes follow one another, and relations are numbered, both in their order in the source. Features of a type are
 the first columns of its rows. If types have different widths, the rest of a row is zeros. So the projection by type of
@@ -6,16 +6,21 @@ a relational model (nn/rgcn.py) has weights for the columns of each type alone. 
 zeros, from which the bias of its projection makes one learned vector.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from partition_tools.canonical.rows import numbered
+from partition_tools.graph.counts import blocks
 from partition_tools.readers.arrays.in_memory import as_array
 from partition_tools.readers.arrays.named_arrays import EDGE_FEATURES, FEATURES, LABELS
 from partition_tools.readers.arrays.npz_names import split_of
 from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
+from partition_tools.workspace.scratch_arrays import filled
 
 SEPARATOR = "___"
 Relation = tuple[str, str, str]
@@ -27,30 +32,42 @@ def joined(
     nodes: Mapping[str, Mapping[str, Any]],
     edges: Mapping[Relation, Mapping[str, Any]],
     reporter: Reporter,
+    scratch: Scratch | None = None,
+    feature_type: np.typing.DTypeLike | None = None,
 ) -> dict[str, Any]:
-    """{name: array} of one graph with types, as `named_arrays` reads them. what: its name in errors.
+    """{name: array} of one graph with types, as `named_arrays` reads them.
 
-    nodes: {type: {name: array}} of features, labels, masks, num_nodes; edges: {(type, relation, type): {name: array}}
-    of edge_index (2, E_r), within the types, weights and features. Other arrays keep their names, and are refused or
-    left out there. Raises FormatError.
+    Other arrays keep their names, and are refused or left out there.
+
+    Args:
+        what: the graph's name in errors.
+        nodes: {type: {name: array}} of features, labels, masks, num_nodes.
+        edges: {(type, relation, type): {name: array}} of edge_index (2, E_r) within the types, an array or a pair, and
+            of weights and features.
+        scratch: for large edges and features of all types, which are then mapped files of it.
+        feature_type: the type of all features; None: one that holds them.
+
+    Raises:
+        FormatError: arrays of a type do not fit together, or name nodes outside of it.
     """
     counts = {kind: _count(f"{what}, nodes of type {kind}", kind, of_type, edges) for kind, of_type in nodes.items()}
-    starts = dict(zip(counts, np.cumsum([0, *counts.values()]).tolist()))
+    starts = dict(zip(counts, np.cumsum([0, *counts.values()])[:-1].tolist(), strict=True))
+    types = _Types(what, counts, starts, reporter, scratch)
     arrays: dict[str, Any] = {"num_nodes": sum(counts.values())}
     for name in dict.fromkeys(name for of_type in nodes.values() for name in of_type if name != "num_nodes"):
         found = {kind: of_type[name] for kind, of_type in nodes.items() if of_type.get(name) is not None}
         if name in FEATURES:
-            arrays[name] = _features(what, found, counts, starts, reporter)
+            arrays[name] = types.features(name, found, feature_type)
         elif name in LABELS:
-            arrays[name] = _labels(what, found, counts, starts)
+            arrays[name] = types.labels(found)
         elif split_of(name):
-            masks = (split_of(name) or ("", ""))[1] == "mask"
-            arrays[name] = _members({kind: _of_split(one, name, masks) for kind, one in found.items()}, counts, starts)
+            arrays[name] = types.members(name, found)
         else:
             arrays[name] = next(iter(found.values()))
-    pairs = [_ends(what, relation, of_edges, counts, starts) for relation, of_edges in edges.items()]
-    arrays["edge_index"] = np.concatenate(pairs, axis=1) if pairs else np.zeros((2, 0), np.int64)
-    arrays["edge_type"] = np.repeat(np.arange(len(pairs), dtype=np.int32), [pair.shape[1] for pair in pairs])
+    pairs = {relation: types.ends(relation, of_edges) for relation, of_edges in edges.items()}
+    lengths = [len(ends[0]) for ends in pairs.values()]
+    arrays["edge_index"] = types.edge_index(pairs, sum(lengths))
+    arrays["edge_type"] = types.edge_type(lengths)
     for name in dict.fromkeys(name for of_edges in edges.values() for name in of_edges if name != "edge_index"):
         parts = [of_edges.get(name) for of_edges in edges.values()]
         arrays[name] = _of_relations(what, name, parts) if name in _OF_ALL_RELATIONS else parts[0]
@@ -72,85 +89,140 @@ def _count(what: str, kind: str, of_type: Mapping[str, Any], edges: Mapping[Rela
     )
 
 
-def _features(
-    what: str, found: Mapping[str, Any], counts: Mapping[str, int], starts: Mapping[str, int], reporter: Reporter
-) -> np.ndarray:
-    tables = {kind: as_array(table, f"the features of {kind}") for kind, table in found.items()}
-    for kind, table in tables.items():
-        if table.ndim != 2 or len(table) != counts[kind]:
-            raise FormatError(f"{what}: the features of {kind} must be ({counts[kind]}, F), got {list(table.shape)}")
-    widest = say_widths({kind: table.shape[1] for kind, table in tables.items()}, counts, reporter)
-    out = np.zeros((sum(counts.values()), widest), np.result_type(*tables.values()))
-    for kind, table in tables.items():
-        out[starts[kind] : starts[kind] + counts[kind], : table.shape[1]] = table
-    return out
+@dataclass(frozen=True)
+class _Types:
+    """The types of nodes of a graph. counts, starts: {type: its nodes; the number of the first}."""
 
+    what: str
+    counts: Mapping[str, int]
+    starts: Mapping[str, int]
+    reporter: Reporter
+    scratch: Scratch | None
 
-def say_widths(widths: Mapping[str, int], counts: Mapping[str, int], reporter: Reporter) -> int:
-    """The columns that features of all types have together, after warnings of columns filled with zeros.
+    def features(self, name: str, found: Mapping[str, Any], dtype: np.typing.DTypeLike | None) -> np.ndarray:
+        """The features (n, F) of all types, F of the widest, with warnings of columns and rows of zeros."""
+        counts = self.counts
+        tables = {kind: as_array(table, f"the features of {kind}") for kind, table in found.items()}
+        for kind, table in tables.items():
+            if table.ndim != 2 or len(table) != counts[kind]:
+                shape = list(table.shape)
+                raise FormatError(f"{self.what}: the features of {kind} must be ({counts[kind]}, F), got {shape}")
+        widths = {kind: table.shape[1] for kind, table in tables.items()}
+        widest = max(widths.values())
+        if len(set(widths.values())) > 1:
+            self.reporter.warn(
+                f"features have {', '.join(f'{width} columns for {kind}' for kind, width in widths.items())}: rows are "
+                f"filled with zeros to {widest}. rgcn and rgat have weights for each type of nodes; other models take "
+                "a column for the same in all types"
+            )
+        if without := [f"{kind} ({counts[kind]:,} nodes)" for kind in counts if kind not in widths]:
+            self.reporter.warn(
+                f"no features for {', '.join(without)}: they get rows of zeros, from which a model that projects "
+                "each node type with a bias learns one vector per type"
+            )
 
-    widths: {type: its columns} of types with features; counts: {type: its nodes} of all.
-    """
-    widest = max(widths.values(), default=0)
-    if len(set(widths.values())) > 1:
-        reporter.warn(
-            f"features have {', '.join(f'{width} columns for {kind}' for kind, width in widths.items())}: rows are "
-            f"filled with zeros to {widest}. rgcn and rgat have weights for each type of nodes; other models take a "
-            "column for the same in all types"
-        )
-    without = [f"{kind} ({counts[kind]:,} nodes)" for kind in counts if kind not in widths]
-    if without and widths:
-        reporter.warn(
-            f"no features for {', '.join(without)}: they get rows of zeros, from which a model that projects "
-            "each node type with a bias learns one vector per type"
-        )
-    return widest
+        def fill(into: np.ndarray) -> None:
+            for kind, table in tables.items():
+                for first, slab in numbered(table):
+                    place = self.starts[kind] + first
+                    into[place : place + len(slab), : widths[kind]] = slab
 
+        dtype = np.result_type(*tables.values()) if dtype is None else dtype
+        return filled(self.scratch, f"source/{name}", (sum(counts.values()), widest), dtype, fill)
 
-def _labels(what: str, found: Mapping[str, Any], counts: Mapping[str, int], starts: Mapping[str, int]) -> np.ndarray:
-    if len(found) > 1:
-        raise FormatError(f"{what}: {', '.join(found)} have labels; expected one type of nodes with labels")
-    ((kind, values),) = found.items()
-    known = as_array(values, f"the labels of {kind}")
-    if len(known) != counts[kind]:
-        raise FormatError(f"{what}: {kind} has {len(known)} labels, expected {counts[kind]}")
-    labels = np.full((sum(counts.values()), *known.shape[1:]), np.nan)
-    labels[starts[kind] : starts[kind] + counts[kind]] = known
-    return labels
+    def labels(self, found: Mapping[str, Any]) -> np.ndarray:
+        """The labels of the one type that has any; NaN elsewhere."""
+        if len(found) > 1:
+            raise FormatError(f"{self.what}: {', '.join(found)} have labels; expected one type of nodes with labels")
+        ((kind, values),) = found.items()
+        known = as_array(values, f"the labels of {kind}")
+        if len(known) != self.counts[kind]:
+            raise FormatError(f"{self.what}: {kind} has {len(known)} labels, expected {self.counts[kind]}")
+        labels = np.full((sum(self.counts.values()), *known.shape[1:]), np.nan)
+        labels[self._there(kind)] = known
+        return labels
+
+    def members(self, name: str, found: Mapping[str, Any]) -> np.ndarray:
+        """Masks of types as one, or their node numbers in the whole graph."""
+        is_mask = (split_of(name) or ("", ""))[1] == "mask"
+        parts = {kind: _of_split(one, name, is_mask) for kind, one in found.items()}
+        first = next(iter(parts.values()))
+        if len({part.dtype == bool for part in parts.values()}) > 1:
+            raise FormatError(
+                f"{self.what}: {name} is a mask in some types and names nodes in others; expected one form"
+            )
+        if first.dtype != bool:
+            return np.concatenate([self._whole(ids, kind, f"{name} of {kind}") for kind, ids in parts.items()])
+        mask = np.zeros((sum(self.counts.values()), *first.shape[1:]), bool)
+        for kind, part in parts.items():
+            if len(part) != self.counts[kind]:
+                raise FormatError(f"{self.what}: {name} of {kind} has {len(part)} rows, expected {self.counts[kind]}")
+            mask[self._there(kind)] = part
+        return mask
+
+    def _there(self, kind: str) -> slice:
+        return slice(self.starts[kind], self.starts[kind] + self.counts[kind])
+
+    def _whole(self, ids: np.ndarray, kind: str, what: str, first: int | None = None) -> np.ndarray:
+        """Ids within a type as ids of the whole graph, int64; one outside its type would be a node of another type.
+
+        what: a name for the ids. first: the number of the first one if they are ends of edges.
+        """
+        wrong = (ids < 0) | (ids >= self.counts[kind])
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            what = what if first is None else f"edge {first + place} of {what}"
+            raise FormatError(f"{self.what}: {what} names {kind} {ids[place]}, outside 0..{self.counts[kind] - 1}")
+        return ids.astype(np.int64) + self.starts[kind]
+
+    def ends(self, relation: Relation, of_edges: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+        """The sources and destinations of a relation, as they are."""
+        name, ends = SEPARATOR.join(relation), of_edges.get("edge_index")
+        if ends is None:
+            raise FormatError(f"{self.what}: {name} has no edge_index; it has {', '.join(of_edges) or 'nothing'}")
+        if not isinstance(ends, tuple):
+            ends = as_array(ends, f"the edge_index of {name}")
+            if ends.ndim != 2 or ends.shape[0] != 2 or ends.dtype.kind not in "iu":
+                raise FormatError(f"{self.what}: {name} must have integers (2, E), got {ends.dtype}{list(ends.shape)}")
+            ends = (ends[0], ends[1])
+        for kind in relation[::2]:
+            if kind not in self.counts:
+                raise FormatError(
+                    f"{self.what}: {name} names the node type {kind!r}; there are {', '.join(self.counts)}"
+                )
+        return ends
+
+    def edge_index(self, pairs: Mapping[Relation, tuple[np.ndarray, np.ndarray]], count: int) -> np.ndarray:
+        """int64 (2, E): the edges of all relations, in ids of the whole graph."""
+
+        def fill(into: np.ndarray) -> None:
+            begin = 0
+            for relation, pair in pairs.items():
+                for ends, kind, row in zip(pair, relation[::2], into, strict=True):
+                    place = 0
+                    for block in blocks(ends):
+                        there = slice(begin + place, begin + place + len(block))
+                        row[there] = self._whole(block, kind, SEPARATOR.join(relation), place)
+                        place += len(block)
+                begin += len(pair[0])
+
+        return filled(self.scratch, "source/edge_index", (2, count), np.int64, fill)
+
+    def edge_type(self, lengths: Sequence[int]) -> np.ndarray:
+        """int32 (E,): the number of the relation that each edge is of. lengths: numbers of edges of the relations."""
+
+        def fill(into: np.ndarray) -> None:
+            stops = np.cumsum(lengths, dtype=np.int64).tolist()
+            for number, (stop, length) in enumerate(zip(stops, lengths, strict=True)):
+                into[stop - length : stop] = number
+
+        return filled(self.scratch, "source/edge_type", (sum(lengths),), np.int32, fill)
 
 
 def _of_split(values: Any, name: str, is_mask: bool) -> np.ndarray:
     """The members of a split; a mask of the integers 0 and 1 as booleans."""
     array = as_array(values, name)
     return array.astype(bool) if is_mask and array.dtype.kind in "iu" and np.isin(array, (0, 1)).all() else array
-
-
-def _members(found: Mapping[str, np.ndarray], counts: Mapping[str, int], starts: Mapping[str, int]) -> np.ndarray:
-    """Masks of types as one, or their node numbers in the whole graph."""
-    first = next(iter(found.values()))
-    if first.dtype != bool:
-        return np.concatenate([ids + starts[kind] for kind, ids in found.items()])
-    mask = np.zeros((sum(counts.values()), *first.shape[1:]), bool)
-    for kind, part in found.items():
-        mask[starts[kind] : starts[kind] + counts[kind]] = part
-    return mask
-
-
-def _ends(
-    what: str, relation: Relation, of_edges: Mapping[str, Any], counts: Mapping[str, int], starts: Mapping[str, int]
-) -> np.ndarray:
-    name, kinds = SEPARATOR.join(relation), relation[::2]
-    if of_edges.get("edge_index") is None:
-        raise FormatError(f"{what}: {name} has no edge_index; it has {', '.join(of_edges) or 'nothing'}")
-    ends = as_array(of_edges["edge_index"], f"the edge_index of {name}")
-    if ends.ndim != 2 or ends.shape[0] != 2 or ends.dtype.kind not in "iu":
-        raise FormatError(f"{what}: {name} must have integers (2, E), got {ends.dtype}{list(ends.shape)}")
-    for kind, ids in zip(kinds, ends):
-        if kind not in counts:
-            raise FormatError(f"{what}: {name} names the node type {kind!r}; there are {', '.join(counts)}")
-        if len(ids) and (ids.min() < 0 or ids.max() >= counts[kind]):  # one more would be a node of another type
-            raise FormatError(f"{what}: {name} names {kind} {ids.min()} to {ids.max()}, outside 0..{counts[kind] - 1}")
-    return ends + np.array([[starts[kind]] for kind in kinds])
 
 
 def _of_relations(what: str, name: str, parts: list[Any]) -> Any:

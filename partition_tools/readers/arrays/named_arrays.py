@@ -192,7 +192,7 @@ def _sparse(path: Path, get: Callable[..., Any], what: str) -> Csr | None:
         raise FormatError(f"{path}: {what}_shape must hold two numbers, rows and columns, got {len(shape)}")
     if stated(shape[0], f"{path}: the first number of {what}_shape") != len(parts[0]) - 1:
         raise FormatError(f"{path}: {what}_shape states {shape[0]} rows, but {what}_indptr has {len(parts[0]) - 1}")
-    for name, part in zip((f"{what}_indptr", f"{what}_indices"), parts):
+    for name, part in zip((f"{what}_indptr", f"{what}_indices"), parts[:2], strict=True):
         if part.ndim != 1 or part.dtype.kind not in "iu":
             raise FormatError(f"{path}: {name} must be a vector of integers, got {part.dtype}{list(part.shape)}")
     if parts[2] is not None and (parts[2].ndim != 1 or parts[2].dtype.kind not in "iufb"):

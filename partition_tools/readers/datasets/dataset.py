@@ -10,10 +10,9 @@ from pathlib import Path
 from hpcgnn.errors import FormatError
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.tables.tables import TableOptions
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
-Reader = Callable[[Path, TableOptions, Reporter, Scratch], RawGraph]
+Reader = Callable[[Path, TableOptions, Scratch], RawGraph]
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class Dataset:
         page: address of its page.
         places: folders below the root to search.
         files: files that must lie in one of them, each under one of several names ("a.txt.gz|a.txt").
-        read: (folder, tables, reporter, scratch) -> the graph.
+        read: (folder, tables, scratch) -> the graph.
         split: description of its split.
         undirected: published with one direction of each edge; reverse edges are added.
         usual: the usual other options, in words.
@@ -70,13 +69,13 @@ class Dataset:
         folders = [folder / "raw"] if any(name.startswith("raw/") for name in self.files) else []
         return [path for path in (*folders, *files) if path.exists()]
 
-    def load(self, folder: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
+    def load(self, folder: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
         """The `RawGraph` of the files in `folder`. Warns where it is not of the published size."""
         if not self.tables:
             tables.refuse(self.name)
-        raw = self.read(folder, tables, reporter, scratch)
+        raw = self.read(folder, tables, scratch)
         raw.source, raw.num_classes = self.name, self.classes
         for what, found, published in (("nodes", raw.num_nodes, self.nodes), ("edges", raw.src.shape[0], self.edges)):
             if found != published:
-                reporter.warn(f"{self.name}: {found:,} {what} were read, and {published:,} are published")
+                scratch.reporter.warn(f"{self.name}: {found:,} {what} were read, and {published:,} are published")
         return raw

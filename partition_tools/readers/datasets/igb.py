@@ -18,7 +18,6 @@ from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.arrays.archives import map_npy
 from partition_tools.readers.datasets.dataset import Dataset
 from partition_tools.readers.tables.tables import TableOptions
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 WIDTH = 1024
@@ -34,9 +33,7 @@ SIZES: dict[str, tuple[int, int, dict[int, int]]] = {
 }
 
 
-def read(
-    folder: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch, *, classes: int, labelled: int | None
-) -> RawGraph:
+def read(folder: Path, tables: TableOptions, scratch: Scratch, *, classes: int, labelled: int | None) -> RawGraph:
     """The `RawGraph` of a folder that holds processed/. Memory: 4 bytes per node for the labels, 3 for the split.
 
     classes: 19 or 2983; labelled: how many of the first nodes are, None for all. Raises FormatError naming the file.

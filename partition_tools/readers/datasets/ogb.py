@@ -2,14 +2,8 @@
 leaves them. Edges of the latter are counted without the held-out ones.
 """
 
-from pathlib import Path
-
-from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.datasets.dataset import Dataset, Reader
 from partition_tools.readers.formats import ogb
-from partition_tools.readers.tables.tables import TableOptions
-from partition_tools.workspace.progress import Reporter
-from partition_tools.workspace.scratch import Scratch
 
 PAGE = "https://ogb.stanford.edu/docs/nodeprop/"
 LINK_PAGE = "https://ogb.stanford.edu/docs/linkprop/"
@@ -26,10 +20,7 @@ def _places(name: str, archive: str) -> tuple[str, ...]:
 
 
 def _reader(split: str) -> Reader:
-    def read(folder: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
-        return ogb.read_folder(folder, reporter, scratch, split)
-
-    return read
+    return lambda folder, tables, scratch: ogb.read_folder(folder, scratch, split)
 
 
 def _links(

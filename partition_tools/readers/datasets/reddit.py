@@ -14,21 +14,20 @@ from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.arrays.archives import Arrays, open_arrays
 from partition_tools.readers.datasets.dataset import Dataset
 from partition_tools.readers.tables.tables import TableOptions
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 SPLITS = {"train": 1, "val": 2, "test": 3}
 
 
-def read(folder: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
+def read(folder: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of the folder of the two archives. Raises FormatError naming the array that is wrong."""
-    with open_arrays(folder / "reddit_graph.npz", scratch, reporter) as archive:
+    with open_arrays(folder / "reddit_graph.npz", scratch) as archive:
         if "row" not in archive.files or "col" not in archive.files:
             raise FormatError(
                 f"{archive.path} is not a sparse matrix in coordinates (row, col); it has {', '.join(archive.files)}"
             )
         src, dst, shape = (_array(archive, name) for name in ("row", "col", "shape"))
-    with open_arrays(folder / "reddit_data.npz", scratch, reporter) as archive:
+    with open_arrays(folder / "reddit_data.npz", scratch) as archive:
         features, labels, types = (_array(archive, name) for name in ("feature", "label", "node_types"))
         if shape.size != 2 or features.ndim != 2 or len({*shape.tolist(), len(features), len(labels), len(types)}) > 1:
             raise FormatError(

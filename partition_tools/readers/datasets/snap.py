@@ -11,7 +11,6 @@ from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.datasets.dataset import Dataset, Reader
 from partition_tools.readers.formats import edgelist
 from partition_tools.readers.tables.tables import TableOptions
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 SUFFIXES = (".txt.gz", ".txt")
@@ -35,9 +34,9 @@ _LISTS = {
 
 
 def _reader(stem: str) -> Reader:
-    def read(folder: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
+    def read(folder: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
         file = next(folder / f"{stem}{suffix}" for suffix in SUFFIXES if (folder / f"{stem}{suffix}").is_file())
-        return edgelist.read(file, replace(tables, relabel=True, heading=False), reporter, scratch)
+        return edgelist.read(file, replace(tables, relabel=True, heading=False), scratch)
 
     return read
 

@@ -1,17 +1,15 @@
 """The formats that can be imported.
 
-A format is a module with NAME, matches(path) and read(path, tables, reporter, scratch) -> RawGraph. Arrays of edges and
+A format is a module with NAME, matches(path) and read(path, tables, scratch) -> RawGraph. Arrays of edges and
 features that are larger than a part of `scratch.memory` are mapped from the input, or from a file of `scratch`.
 """
 
 from pathlib import Path
 
-from hpcgnn.errors import FormatError
+from hpcgnn.errors import ConfigError, FormatError
 from partition_tools.readers.formats import (
-    dgl_file,
     distdgl,
     edgelist,
-    graphml,
     matrix_market,
     metis_graph,
     npz,
@@ -32,18 +30,30 @@ SOURCES = {
         matrix_market,
         ogb,
         metis_graph,
-        graphml,
         parquet,
         pyg_file,
-        dgl_file,
     )
 }
 
+#: Formats until 0.4, and a suffix of their files.
+REMOVED = {"graphml": ".graphml", "dgl": ".bin"}
 
-def guess(path: Path) -> str:
-    """The name of the format that a path looks like; FormatError if it looks like none."""
-    for name, module in SOURCES.items():
+
+def format_of(path: Path, name: str | None) -> str:
+    """The format to read an input in: the one of this name, or (None) the one that the path looks like.
+
+    Raises FormatError, ConfigError: there is no input, no such format, or the path looks like none.
+    """
+    if not path.exists():
+        raise FormatError(f"no input at {path}; expected a graph in one of the formats {', '.join(SOURCES)}")
+    if name in REMOVED:
+        refuse_suffix(path, REMOVED[name])
+    if name is not None and name not in SOURCES:
+        raise ConfigError(f"unknown format {name!r}; expected one of {', '.join(SOURCES)}")
+    if name is not None:
+        return name
+    for known, module in SOURCES.items():
         if module.matches(path):
-            return name
+            return known
     refuse_suffix(path)
     raise FormatError(f"cannot tell the format of {path} from its name; say --format {'|'.join(SOURCES)}")

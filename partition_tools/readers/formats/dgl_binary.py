@@ -71,12 +71,6 @@ class _Reader:
             self.place -= 8
             raise self.damaged(what)
 
-    def upcoming(self) -> int:
-        """The next u64, which stays."""
-        found = self.number()
-        self.place -= 8
-        return found
-
     def text(self) -> str:
         """The next string."""
         return self.take(self.number()).tobytes().decode()

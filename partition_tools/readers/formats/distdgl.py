@@ -25,7 +25,6 @@ from partition_tools.readers.formats.graphbolt import read_sampling_graph
 from partition_tools.readers.formats.graphstorm import meanings
 from partition_tools.readers.formats.partition_ids import ids_before
 from partition_tools.readers.tables.tables import OF_ARCHIVES, TableOptions
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 NAME = "distdgl"
@@ -43,7 +42,7 @@ def matches(path: Path) -> bool:
     return _book(path) is not None
 
 
-def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
+def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of all parts. Raises FormatError."""
     tables.refuse(NAME, OF_ARCHIVES)
     book_path = _book(path)
@@ -59,7 +58,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
     nodes = {kind: _joined_rows([each.node_rows(kind) for each in parts], kind) for kind in starts}
     named = dict(tables.rename)
     refuse_unknown(book_path, named, list(dict.fromkeys(name for of_type in nodes.values() for name in of_type)))
-    told = meanings(folder, reporter)
+    told = meanings(folder, scratch.reporter)
     for kind, rows in nodes.items():
         free = {old: new for old, new in told.get(kind, {}).items() if new not in named.values()}
         found = joined_columns(rows, free | named)
@@ -76,16 +75,16 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
             del rows[_NUMBER]
         edges[relation] = {"edge_index": np.concatenate(pairs, 1), **of_dgl(rows, True)}
     counts = {kind: of_type["num_nodes"] for kind, of_type in nodes.items()}
-    ids = ids_before(folder, [each.folder for each in parts], counts, reporter)
+    ids = ids_before(folder, [each.folder for each in parts], counts, scratch.reporter)
     if list(starts) == [_ONE_TYPE] and list(edges) == [_ONE_RELATION]:
         arrays: dict[str, Any] = {**nodes[_ONE_TYPE], **edges[_ONE_RELATION]}
     else:
         for of_type in nodes.values():
             of_type.pop("n_id", None)  # ids within the types, which are not distinct
-        arrays = joined(str(book_path), nodes, edges, reporter)
+        arrays = joined(str(book_path), nodes, edges, scratch.reporter, scratch)
     if ids is not None:
         arrays["n_id"] = ids
-    raw = graph_of(InMemory(str(book_path), arrays), replace(tables, rename=()), reporter)
+    raw = graph_of(InMemory(str(book_path), arrays), replace(tables, rename=()), scratch.reporter)
     raw.parts = np.concatenate([np.repeat(np.arange(count), np.diff(ranges)[:, 0]) for ranges in starts.values()])
     raw.source = str(book.get("graph_name", book_path.stem))
     return raw

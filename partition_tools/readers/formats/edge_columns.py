@@ -10,7 +10,6 @@ from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.arrays.archives import map_npy
 from partition_tools.readers.formats.edges_with_tables import assemble
 from partition_tools.readers.tables.tables import TableOptions
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 
@@ -37,7 +36,7 @@ def feature_places(names: Sequence[str], heading: Sequence[str] | None, tables: 
 
 
 def graph_of_columns(
-    columns: Mapping[str, np.ndarray], tables: TableOptions, source: str, reporter: Reporter, scratch: Scratch
+    columns: Mapping[str, np.ndarray], tables: TableOptions, source: str, scratch: Scratch
 ) -> RawGraph:
     """The `RawGraph` of the columns of an edge list by their names (`headings.COLUMNS`), and of its tables.
 
@@ -51,7 +50,6 @@ def graph_of_columns(
         columns["dst"],
         tables,
         source,
-        reporter,
         scratch,
         weight=columns.get("weight"),
         kind=columns.get("type"),

@@ -37,13 +37,13 @@ def matches(path: Path) -> bool:
     return (path.is_file() and name.endswith(SUFFIXES)) or bool(parts_of(path, SUFFIXES))
 
 
-def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
+def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of an edge list and its tables. Raises FormatError naming the column that is wrong."""
     tables.refuse(NAME, (*OF_TABLES, "edge_columns", "edge_features", "relabel", "node_ids", "heading"))
     relabel, source = tables.relabel or tables.node_ids is not None, path
     if parts := parts_of(path, SUFFIXES):
         heading_there = layout(parts[0], known=names_ends).heading if tables.heading is None else tables.heading
-        path = one_text(parts, heading_there, scratch, reporter)
+        path = one_text(parts, heading_there, scratch)
     if tables.edge_columns:
         _check_names(tables.edge_columns)
     shape = layout(path, known=names_ends)
@@ -54,14 +54,14 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
     columns = None
     if shape.fields and is_large_table(path, scratch) and not _is_doubtful(shape, tables, relabel):
         try:
-            columns = read_edges(path, shape, names, places, relabel, scratch, reporter)
+            columns = read_edges(path, shape, names, places, relabel, scratch)
         except NotPlainNumbers:
-            reporter.stage(f"{path}: the ids are no plain numbers, so that it is read at once")
+            scratch.reporter.stage(f"{path}: the ids are no plain numbers, so that it is read at once")
     if shape.fields:
-        reporter.stage(f"{path}: {said(names, heading)}")
+        scratch.reporter.stage(f"{path}: {said(names, heading)}")
     if columns is None:
-        columns = _at_once(path, shape, names, places, heading, tables, relabel, reporter)
-    return graph_of_columns(columns, tables, source.name.split(".")[0], reporter, scratch)
+        columns = _at_once(path, shape, names, places, heading, tables, relabel, scratch.reporter)
+    return graph_of_columns(columns, tables, source.name.split(".")[0], scratch)
 
 
 def _is_doubtful(shape: Layout, tables: TableOptions, relabel: bool) -> bool:

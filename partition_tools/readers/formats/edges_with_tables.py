@@ -1,10 +1,9 @@
 """A graph with edges from one file, and features, labels and splits from tables next to it.
 
-Edge lists, matrices, METIS and GraphML share it. The tables decide the number of nodes where they can. So isolated
+Edge lists, matrices and METIS share it. The tables decide the number of nodes where they can. So isolated
 nodes are kept, and an edge beyond the last row is an error rather than a node without features.
 """
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from partition_tools.graph.counts import largest, warn_of_gaps
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.tables.node_ids import numbered, read_node_ids
 from partition_tools.readers.tables.node_tables import NodeTable, node_tables, place_rows
-from partition_tools.readers.tables.row_keys import POSITION
 from partition_tools.readers.tables.tables import TableOptions
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
@@ -27,32 +25,27 @@ def assemble(  # noqa: PLR0913 - callers name them
     dst: np.ndarray,
     options: TableOptions,
     source: str,
-    reporter: Reporter,
     scratch: Scratch,
     *,
     weight: np.ndarray | None = None,
     kind: np.ndarray | None = None,
     edge_features: np.ndarray | None = None,
     num_nodes: int | None = None,
-    names: np.ndarray | None = None,
     first: int = 0,
 ) -> RawGraph:
     """The `RawGraph` of edges and the tables that `options` (TableOptions) names.
 
-    src, dst: (E,) of integers, or with options.relabel or names of integers or text. num_nodes: if the format states
-    it. names: (n,) the format's names of the nodes, in its order; nodes are numbered in the sorted order of names.
-    first: the format's number of the first node, 0 or 1.
+    src, dst: (E,) of integers, or with options.relabel of integers or text. num_nodes: if the format states it. first:
+    the format's number of the first node, 0 or 1.
     """
-    relabel = options.relabel or options.node_ids is not None or names is not None
-    tables, type_names = node_tables(options, relabel, reporter)
+    relabel = options.relabel or options.node_ids is not None
+    tables, type_names = node_tables(options, relabel, scratch.reporter)
     ids = None
     if relabel:
-        src, dst, tables, ids = _relabel(src, dst, tables, options, source, names, scratch)
+        src, dst, tables, ids = _relabel(src, dst, tables, options.node_ids, scratch)
         num_nodes = len(ids)
-        if names is not None and np.array_equal(ids, np.arange(num_nodes)):
-            ids = None
     elif first and num_nodes is not None:
-        tables = _counted_from(first, tables, num_nodes, reporter)
+        tables = _counted_from(first, tables, num_nodes, scratch.reporter)
     lengths = {name: len(values) for name, (ids, values) in tables.items() if ids is None}
     if len(set(lengths.values())) > 1:
         raise FormatError(f"the tables have different numbers of rows: {lengths}")
@@ -64,7 +57,7 @@ def assemble(  # noqa: PLR0913 - callers name them
         if lengths:
             _check_ends(src, dst, num_nodes, next(iter(lengths)))
         else:
-            warn_of_gaps((src, dst, *keyed), num_nodes, RELABEL, reporter)
+            warn_of_gaps((src, dst, *keyed), num_nodes, RELABEL, scratch.reporter)
     placed = {name: place_rows(ids, values, num_nodes, name) for name, (ids, values) in tables.items()}
     for name, length in lengths.items():
         if length != num_nodes:
@@ -107,26 +100,13 @@ def _relabel(
     src: np.ndarray,
     dst: np.ndarray,
     tables: dict[str, NodeTable],
-    options: TableOptions,
-    source: str,
-    names: np.ndarray | None,
+    node_ids: Path | None,
     scratch: Scratch,
 ) -> tuple[np.ndarray, np.ndarray, dict[str, NodeTable], np.ndarray]:
-    """Number the nodes by the sorted order of their ids, over edges, keyed tables and --node-ids or the names that the
-    format has. (…, all ids).
-    """
-    order, where = names, Path(source)
-    if order is None and options.node_ids is not None:
-        order, where = read_node_ids(options.node_ids), options.node_ids
-    by_position = [name for name, (ids, _) in tables.items() if ids is None]
-    if names is not None and by_position and options.rows != POSITION and not counts(names):
-        raise FormatError(
-            f"{source} names its nodes ({', '.join(map(str, names[:3]))}, ...), and the table of {by_position[0]} does "
-            "not say which node a row belongs to; give it a first column with the heading id, or say --rows position "
-            f"if its rows are in the order of the nodes of {source}"
-        )
+    """Number the nodes by the sorted order of their ids, over edges, keyed tables and --node-ids. (…, all ids)."""
+    order = None if node_ids is None else read_node_ids(node_ids)
     keyed = {name: ids for name, (ids, _) in tables.items() if ids is not None}
-    all_ids, places, rows = numbered({"sources": src, "destinations": dst}, keyed, order, where, scratch)
+    all_ids, places, rows = numbered({"sources": src, "destinations": dst}, keyed, order, node_ids, scratch)
     for name, (ids, values) in tables.items():
         if ids is None and rows is None and not np.array_equal(all_ids, np.arange(len(values))):
             raise FormatError(
@@ -136,19 +116,11 @@ def _relabel(
             )
         if ids is None and rows is not None and len(values) != len(rows):
             raise FormatError(
-                f"the table of {name} has {len(values)} rows but {where} {len(rows)} ids; expected one id for each row"
+                f"the table of {name} has {len(values)} rows but {node_ids} {len(rows)} ids; expected one id for each "
+                "row"
             )
     tables = {name: (places.get(name, rows), values) for name, (_, values) in tables.items()}
     return places["sources"], places["destinations"], tables, all_ids
-
-
-def counts(names: np.ndarray) -> bool:
-    """Whether names are 0, 1, 2, … or n1, n2, n3, … in this order, so that position and name say the same."""
-    parts = [re.fullmatch(r"(.*?)([0-9]+)", str(name)) for name in names.tolist()]
-    if not all(parts) or len({part[1] for part in parts if part}) > 1:
-        return False
-    numbers = [int(part[2]) for part in parts if part]
-    return numbers in (list(range(len(numbers))), list(range(1, len(numbers) + 1)))
 
 
 def _counted_from(first: int, tables: dict[str, NodeTable], num_nodes: int, reporter: Reporter) -> dict[str, NodeTable]:

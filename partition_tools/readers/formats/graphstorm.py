@@ -45,8 +45,12 @@ def _of_type(kind: str, nodes: list[dict[str, Any]], reporter: Reporter) -> dict
     if len(labels) == 1:
         found |= {labels[0]["label_col"]: "label"} | dict(zip(masks[0], _MASKS, strict=True))
     elif labels:
-        first = ",".join(f"{old}={new}" for old, new in zip((labels[0]["label_col"], *masks[0]), ("label", *_MASKS)))
-        others = ",".join(dict.fromkeys(name for label, of in zip(labels, masks) for name in (label["label_col"], *of)))
+        first = ",".join(
+            f"{old}={new}" for old, new in zip((labels[0]["label_col"], *masks[0]), ("label", *_MASKS), strict=True)
+        )
+        others = ",".join(
+            dict.fromkeys(name for label, of in zip(labels, masks, strict=True) for name in (label["label_col"], *of))
+        )
         reporter.warn(
             f"{kind} has labels of {len(labels)} tasks ({', '.join(label['label_col'] for label in labels)}), and none "
             f"is read; --rename {first} takes the first, and --ignore leaves out the others ({others})"

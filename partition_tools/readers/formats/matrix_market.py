@@ -19,7 +19,6 @@ from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.formats.edges_with_tables import assemble
 from partition_tools.readers.tables.tables import OF_TABLES, TableOptions
 from partition_tools.readers.tables.text import lines
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 NAME = "mtx"
@@ -30,7 +29,7 @@ def matches(path: Path) -> bool:
     return path.name.removesuffix(".gz").endswith(".mtx")
 
 
-def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
+def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of a sparse square matrix and its tables."""
     if tables.edge_columns or tables.relabel or tables.node_ids or tables.heading is not None:
         raise FormatError(
@@ -59,7 +58,6 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         matrix.col,
         tables,
         path.name.split(".")[0],
-        reporter,
         scratch,
         weight=None if field == "pattern" else matrix.data,
         num_nodes=rows,
@@ -71,7 +69,7 @@ def _plain(path: Path) -> Any:
     """The path, or its text where a byte order mark or line ends of CR would stop SciPy."""
     with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
         start = file.read(1 << 10)
-    odd = start.startswith(b"\xef\xbb\xbf") or b"\r" in start and b"\n" not in start
+    odd = start.startswith(b"\xef\xbb\xbf") or (b"\r" in start and b"\n" not in start)
     return io.BytesIO("".join(lines(path)).encode()) if odd else path
 
 

@@ -14,7 +14,6 @@ from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.formats.edges_with_tables import assemble
 from partition_tools.readers.tables.tables import OF_TABLES, TableOptions
 from partition_tools.readers.tables.text import blocks
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 NAME = "metis"
@@ -28,7 +27,7 @@ def matches(path: Path) -> bool:
     return path.is_file() and path.suffix in SUFFIXES
 
 
-def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
+def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of a file of METIS and its tables. FormatError naming the line that is wrong."""
     tables.refuse(NAME, OF_TABLES)
     lines = b"".join(blocks(path)).removesuffix(b"\n").split(b"\n")
@@ -39,11 +38,13 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
             f"{path}: the first line states {nodes} nodes, but {len(lines) - 1} lines follow; expected one for each"
         )
     if before:
-        reporter.warn(f"{path}: sizes and weights of nodes are not read")
+        scratch.reporter.warn(f"{path}: sizes and weights of nodes are not read")
     parts = [
         _neighbours(path, rows[first : first + BLOCK], first, before, weighted) for first in range(0, nodes, BLOCK)
     ]
-    src, dst, weight = (np.concatenate(column) if column else np.zeros(0, np.int64) for column in zip(*parts))
+    src, dst, weight = (
+        np.concatenate(column) if column else np.zeros(0, np.int64) for column in zip(*parts, strict=True)
+    )
     if len(src) and not 1 <= src.min() <= src.max() <= nodes:
         wrong = int(np.argmax((src < 1) | (src > nodes)))
         raise FormatError(f"{path}: node {dst[wrong] + 1} has the neighbour {src[wrong]}, outside the nodes 1..{nodes}")
@@ -58,7 +59,6 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         dst,
         tables,
         path.stem,
-        reporter,
         scratch,
         weight=weight if weighted else None,
         num_nodes=nodes,

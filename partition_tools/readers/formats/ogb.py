@@ -32,7 +32,6 @@ from partition_tools.readers.formats.ogb_files import (
     table,
 )
 from partition_tools.readers.tables.tables import TableOptions
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 NAME = "ogb"
@@ -48,25 +47,27 @@ def matches(path: Path) -> bool:
     return path.is_dir() and (path / "raw").is_dir()
 
 
-def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
+def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of an unpacked data set: the folder that holds raw/ and split/."""
     tables.refuse(NAME)
     if any(name in path.name for name in STORED_ONCE):
-        reporter.warn(f"{path.name} may be stored with one direction of each edge; if so, import it with --undirected")
-    return read_folder(path, reporter, scratch)
+        scratch.reporter.warn(
+            f"{path.name} may be stored with one direction of each edge; if so, import it with --undirected"
+        )
+    return read_folder(path, scratch)
 
 
-def read_folder(path: Path, reporter: Reporter, scratch: Scratch, split: str | None = None) -> RawGraph:
+def read_folder(path: Path, scratch: Scratch, split: str | None = None) -> RawGraph:
     """The `RawGraph` of an unpacked data set. split: the name of its folder in split/, None for the only one."""
     raw = path / "raw"
     if (raw / "triplet-type-list.csv.gz").is_file():
-        return ogb_hetero.read(path, reporter, scratch, split)
+        return ogb_hetero.read(path, scratch, split)
     edge_features: np.ndarray | None = None
     if (raw / "data.npz").is_file():
-        src, dst, num_nodes, features, labels = _binary(raw, reporter, scratch)
+        src, dst, num_nodes, features, labels = _binary(raw, scratch)
     elif (raw / "edge.csv.gz").is_file():
-        src, dst, num_nodes, features, labels = _text(raw, reporter, scratch)
-        edge_features = rows(raw / "edge-feat.csv.gz", scratch, reporter)
+        src, dst, num_nodes, features, labels = _text(raw, scratch)
+        edge_features = rows(raw / "edge-feat.csv.gz", scratch)
     else:
         raise FormatError(
             f"{path} is not an OGB folder: expected raw/edge.csv.gz, raw/data.npz or raw/triplet-type-list.csv.gz in it"
@@ -87,7 +88,7 @@ def read_folder(path: Path, reporter: Reporter, scratch: Scratch, split: str | N
     )
 
 
-def _text(raw: Path, reporter: Reporter, scratch: Scratch) -> Parts:
+def _text(raw: Path, scratch: Scratch) -> Parts:
     counts = table(raw / "num-node-list.csv.gz")
     if counts is None:
         raise FormatError(f"{raw} has no num-node-list.csv.gz")
@@ -95,32 +96,31 @@ def _text(raw: Path, reporter: Reporter, scratch: Scratch) -> Parts:
         raw,
         (file.name.removesuffix(".csv.gz") for file in raw.iterdir()),
         ("edge", "num-node-list", "num-edge-list", "node-feat", "node-label", "edge-feat"),
-        reporter,
+        scratch.reporter,
     )
-    reporter.stage(f"reading {raw / 'edge.csv.gz'}")
-    src, dst = edge_columns(raw / "edge.csv.gz", scratch, reporter)
+    scratch.reporter.stage(f"reading {raw / 'edge.csv.gz'}")
+    src, dst = edge_columns(raw / "edge.csv.gz", scratch)
     stored = table(raw / "num-edge-list.csv.gz")
     if stored is not None and stored.size == 1 and stored.sum() != len(src):
         raise FormatError(f"{raw / 'edge.csv.gz'} has {len(src)} edges, but num-edge-list states {int(stored.sum())}")
-    reporter.stage("reading features and labels")
-    features, labels = (rows(raw / f"node-{name}.csv.gz", scratch, reporter) for name in ("feat", "label"))
+    scratch.reporter.stage("reading features and labels")
+    features, labels = (rows(raw / f"node-{name}.csv.gz", scratch) for name in ("feat", "label"))
     return src, dst, _one(counts, raw), features, labels
 
 
-def _binary(raw: Path, reporter: Reporter, scratch: Scratch) -> Parts:
+def _binary(raw: Path, scratch: Scratch) -> Parts:
     path = raw / "data.npz"
-    with open_arrays(path, scratch, reporter) as archive:
-        say_unread(path, archive.files, ("edge_index", "num_nodes_list", "num_edges_list", "node_feat"), reporter)
-        edge_index, counts, stored, features = (
-            archive.array(name) for name in ("edge_index", "num_nodes_list", "num_edges_list", "node_feat")
-        )
+    with open_arrays(path, scratch) as archive:
+        names = "edge_index", "num_nodes_list", "num_edges_list", "node_feat"
+        say_unread(path, archive.files, names, scratch.reporter)
+        edge_index, counts, stored, features = (archive.array(name) for name in names)
     if edge_index is None or edge_index.ndim != 2 or edge_index.shape[0] != 2 or counts is None:
         raise FormatError(f"{path} must hold edge_index of shape (2, E) and num_nodes_list")
     if stored is not None and stored.size == 1 and stored.sum() != edge_index.shape[1]:
         raise FormatError(f"{path} has {edge_index.shape[1]} edges, but num_edges_list states {int(stored.sum())}")
     labels = None
     if (raw / "node-label.npz").is_file():
-        with open_arrays(raw / "node-label.npz", scratch, reporter) as archive:
+        with open_arrays(raw / "node-label.npz", scratch) as archive:
             labels = archive.array("node_label")
     return edge_index[0], edge_index[1], _one(counts, raw), features, labels
 

@@ -30,7 +30,7 @@ def say_unread(path: Path, there: Iterable[str], known: Iterable[str], reporter:
         reporter.warn(f"{path}: not read: {', '.join(unread)}")
 
 
-def edge_columns(file: Path, scratch: Scratch, reporter: Reporter) -> tuple[np.ndarray, np.ndarray]:
+def edge_columns(file: Path, scratch: Scratch) -> tuple[np.ndarray, np.ndarray]:
     """Sources and destinations, int (E,) each, of `file`, mapped if it is large. FormatError if they are not, or if it
     is missing.
     """
@@ -39,7 +39,7 @@ def edge_columns(file: Path, scratch: Scratch, reporter: Reporter) -> tuple[np.n
     if is_large_table(file, scratch):
         shape = layout(file, header=False)
         if len(shape.fields) == 2:
-            columns = read_edges(file, shape, ENDS, (), False, scratch, reporter)
+            columns = read_edges(file, shape, ENDS, (), False, scratch)
             return columns["src"], columns["dst"]
     edges = table(file)
     if edges is None or edges.size == 0:
@@ -49,10 +49,10 @@ def edge_columns(file: Path, scratch: Scratch, reporter: Reporter) -> tuple[np.n
     return edges[:, 0], edges[:, 1]
 
 
-def rows(file: Path, scratch: Scratch, reporter: Reporter) -> np.ndarray | None:
+def rows(file: Path, scratch: Scratch) -> np.ndarray | None:
     """As `table`, mapped if it is large."""
     large = file.is_file() and is_large_table(file, scratch)
-    return read_rows(file, scratch, reporter) if large else table(file)
+    return read_rows(file, scratch) if large else table(file)
 
 
 def split_folder(path: Path, kind: str | None = None) -> Path | None:

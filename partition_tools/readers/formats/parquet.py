@@ -11,7 +11,6 @@ from partition_tools.readers.formats.edge_columns import feature_places, graph_o
 from partition_tools.readers.tables.headings import ENDS, columns_of, said
 from partition_tools.readers.tables.parts import parts_of
 from partition_tools.readers.tables.tables import OF_TABLES, TableOptions, numeric, read_parquet, with_index
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 NAME = "parquet"
@@ -22,7 +21,7 @@ def matches(path: Path) -> bool:
     return path.suffix == ".parquet" or bool(parts_of(path, (".parquet",)))
 
 
-def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
+def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of an edge list and its tables, read at once. FormatError naming the column that is wrong."""
     tables.refuse(NAME, (*OF_TABLES, "edge_columns", "edge_features", "relabel", "node_ids"))
     frame = read_parquet(path)
@@ -35,7 +34,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
             f"ignore, got {','.join(tables.edge_columns)}"
         )
     names = tables.edge_columns or columns_of(heading, path, named_features(tables))
-    reporter.stage(f"{path}: {said(names, heading)}")
+    scratch.reporter.stage(f"{path}: {said(names, heading)}")
     relabel = tables.relabel or tables.node_ids is not None
     columns = {}
     for position, name in enumerate(names):
@@ -52,7 +51,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         raise FormatError(
             f"{path} has the columns {', '.join(heading)}, of which none is {missing[0]}; see --edge-columns"
         )
-    return graph_of_columns(columns, tables, path.stem, reporter, scratch)
+    return graph_of_columns(columns, tables, path.stem, scratch)
 
 
 def _ids(values: np.ndarray, where: str, relabel: bool) -> np.ndarray:

@@ -15,7 +15,6 @@ from partition_tools.readers.arrays.named_arrays import graph_of
 from partition_tools.readers.arrays.torch_file import load_torch_file
 from partition_tools.readers.tables.foreign import PYG
 from partition_tools.readers.tables.tables import OF_ARCHIVES, TableOptions
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 NAME = "pyg"
@@ -61,18 +60,15 @@ def matches(path: Path) -> bool:
     return path.suffix in (".pt", ".pth")
 
 
-def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
+def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of a file. FormatError for one that could run code; nothing of it has run."""
     tables.refuse(NAME, OF_ARCHIVES)
-    return graph_of(InMemory(str(path), _named(path, _load(path), reporter)), tables, reporter)
-
-
-def _load(path: Path) -> Any:
     remedy = f"; where you trust the file, convert it in Python: {PYG.replace('FILE', str(path))}"
-    return load_torch_file(path, _STANDING_IN, remedy)
+    found = load_torch_file(path, _STANDING_IN, remedy)
+    return graph_of(InMemory(str(path), _named(path, found, scratch)), tables, scratch.reporter)
 
 
-def _named(path: Path, found: Any, reporter: Reporter) -> dict[str, Any]:
+def _named(path: Path, found: Any, scratch: Scratch) -> dict[str, Any]:
     """{name: array} of a file's content. Raises FormatError."""
     if isinstance(found, tuple | list) and found:  # a data set: the graphs one after another, and where each begins
         slices = found[1] if len(found) > 1 else None
@@ -87,7 +83,7 @@ def _named(path: Path, found: Any, reporter: Reporter) -> dict[str, Any]:
             {key: _contents(store) for key, store in stores[name].items()}
             for name in ("_node_store_dict", "_edge_store_dict")
         )
-        return joined(str(path), nodes, edges, reporter)
+        return joined(str(path), nodes, edges, scratch.reporter, scratch)
     if isinstance(found, _Data):
         inside = vars(found)
         found = _contents(inside["_store"]) if "_store" in inside else inside

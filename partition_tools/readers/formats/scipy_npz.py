@@ -16,7 +16,6 @@ from partition_tools.readers.arrays.graph_objects import entries_of, warn_of_sum
 from partition_tools.readers.formats.edges_with_tables import assemble
 from partition_tools.readers.tables.foreign import of_scipy
 from partition_tools.readers.tables.tables import OF_TABLES, TableOptions
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 NAME = "scipy"
@@ -31,7 +30,7 @@ def matches(path: Path) -> bool:
     return False
 
 
-def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
+def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of a square matrix and its tables. Pickled arrays are refused."""
     tables.refuse(NAME, OF_TABLES)
     try:
@@ -42,9 +41,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind == "c":
         raise FormatError(f"{path} holds a {matrix.dtype} matrix of {matrix.shape}; expected a real square one")
     entries = entries_of(matrix)
-    warn_of_sums(matrix, entries, reporter)
+    warn_of_sums(matrix, entries, scratch.reporter)
     weight = entries.data if (entries.data != 1).any() else None
-    reporter.stage(f"{path}: an entry in row i and column j is an edge from i to j")
-    return assemble(
-        entries.row, entries.col, tables, path.stem, reporter, scratch, weight=weight, num_nodes=matrix.shape[0]
-    )
+    scratch.reporter.stage(f"{path}: an entry in row i and column j is an edge from i to j")
+    return assemble(entries.row, entries.col, tables, path.stem, scratch, weight=weight, num_nodes=matrix.shape[0])

@@ -18,17 +18,9 @@ PYG = (
     "y=data.y.numpy(), train_mask=data.train_mask.numpy(), val_mask=data.val_mask.numpy(), "
     "test_mask=data.test_mask.numpy())"
 )
-_DGL = (
-    "import dgl, numpy as np; g = dgl.load_graphs('FILE')[0][0]; src, dst = g.edges(); np.savez('g.npz', "
-    "src=src.numpy(), dst=dst.numpy(), num_nodes=g.num_nodes(), feat=g.ndata['feat'].numpy(), "
-    "label=g.ndata['label'].numpy(), train_mask=g.ndata['train_mask'].numpy(), "
-    "val_mask=g.ndata['val_mask'].numpy(), test_mask=g.ndata['test_mask'].numpy())"
-)
+_DGL = "import dgl, partition_tools; partition_tools.from_dgl(dgl.load_graphs('FILE')[0][0], 'graph.h5')"
 _TABLE = "import pandas; pandas.READ('FILE').to_csv('edges.csv', index=False), with the columns src and dst"
-_NETWORKX = (
-    "import networkx; networkx.write_edgelist(networkx.READ('FILE'), 'edges.txt', data=False), and import "
-    "edges.txt with --relabel (--undirected for an undirected graph)"
-)
+_NETWORKX = "import networkx, partition_tools; partition_tools.from_networkx(networkx.READ('FILE'), 'graph.h5')"
 _NODE_LINK = _NETWORKX.replace("import networkx", "import json, networkx").replace(
     "READ('FILE')", "node_link_graph(json.load(open('FILE')))"
 )
@@ -49,6 +41,7 @@ _REMEDIES = {
     ".hdf5": ("HDF5", _HDF5),
     ".feather": ("Feather", _TABLE.replace("READ", "read_feather")),
     ".xlsx": ("Excel", _TABLE.replace("READ", "read_excel")),
+    ".graphml": ("GraphML", _NETWORKX.replace("READ", "read_graphml")),
     ".gml": ("GML", _NETWORKX.replace("READ", "read_gml")),
     ".gexf": ("GEXF", _NETWORKX.replace("READ", "read_gexf")),
     ".net": ("Pajek", _NETWORKX.replace("READ", "read_pajek")),
@@ -74,15 +67,14 @@ _REMEDIES = {
 }
 
 
-def _refused(path: Path, what: str, remedy: str, why: str = "which is not read here") -> FormatError:
-    return FormatError(
-        f"{path} is a file of {what}, {why}; convert it in Python and import what that writes: "
-        + remedy.replace("'FILE'", repr(str(path)))
-    )
+def _refused(path: Path, what: str, remedy: str) -> FormatError:
+    then = "" if "partition_tools.from_" in remedy else " and import what that writes"
+    code = remedy.replace("'FILE'", repr(str(path)))
+    return FormatError(f"{path} is a file of {what}, which is not read here; convert it in Python{then}: {code}")
 
 
-def refuse_suffix(path: Path, why: str = "which is not read here") -> None:
-    """FormatError with the conversion, for a path whose name shows the library that wrote it."""
+def refuse_suffix(path: Path, suffix: str = "") -> None:
+    """FormatError with the conversion, for a path whose suffix, or the given one, shows the library that wrote it."""
     if path.suffix.lower() in (".h5", ".hdf5") and path.is_file():
         try:
             with GraphFile(path):
@@ -94,11 +86,12 @@ def refuse_suffix(path: Path, why: str = "which is not read here") -> None:
                 f"{path} is a graph file already; partition it: python -m partition_tools partition "
                 f"{shlex.quote(str(path))} --ranks 1,2,4"
             )
-    if path.suffix.lower() in _REMEDIES:
-        what, remedy = _REMEDIES[path.suffix.lower()]
+    suffix = suffix or Path(path.name.lower().removesuffix(".gz")).suffix
+    if suffix in _REMEDIES:
+        what, remedy = _REMEDIES[suffix]
         if remedy is _PICKLE:
             raise FormatError(f"{path} is a pickle, which is not read here; {remedy}")
-        raise _refused(path, what, remedy, why)
+        raise _refused(path, what, remedy)
 
 
 def refuse_table(path: Path) -> None:

@@ -68,7 +68,7 @@ def is_id(name: object, others: int = 1) -> bool:
     if others < 1 or word.startswith(_NO_IDS):
         return False
     marked = re.search(r"[_\-. :][iI][dD]$|[a-z]I[dD]$", name) is not None
-    return marked or word in _IDS or word.endswith("id") and word[:-2] in _OF
+    return marked or word in _IDS or (word.endswith("id") and word[:-2] in _OF)
 
 
 def may_be_id(name: object) -> bool:
@@ -107,10 +107,10 @@ def columns_of(names: Sequence[Any], path: Path, features: Collection[str] = ())
     if not str(names[0]).strip():  # the numbers of rows, which pandas writes without a name
         roles[0] = "_"
     if not set(ENDS) & set(roles):
-        for column, end in zip(_pair(names), ENDS):
+        for column, end in zip(_pair(names), ENDS, strict=False):
             roles[column] = end
     missing = [end for end in ENDS if end not in roles]
-    unknown = [str(name) for name, found in zip(names, roles) if found is None]
+    unknown = [str(name) for name, found in zip(names, roles, strict=True) if found is None]
     twice = [found for found in COLUMNS[:-2] if roles.count(found) > 1]
     if missing or unknown or twice:
         what = [f"no column of the heading is known as {' or '.join(missing)}"] if missing else []
@@ -148,7 +148,7 @@ def _suggestion(roles: Sequence[str | None]) -> str:
     """A value for --edge-columns: each known column once, and the ends where they are missing."""
     names = [found if found and roles.index(found) == column else "_" for column, found in enumerate(roles)]
     free = sorted((found is not None, column) for column, found in enumerate(roles) if names[column] == "_")
-    for (_, column), end in zip(free, (end for end in ENDS if end not in names)):
+    for (_, column), end in zip(free, (end for end in ENDS if end not in names), strict=False):
         names[column] = end
     return ",".join(names)
 
@@ -156,4 +156,6 @@ def _suggestion(roles: Sequence[str | None]) -> str:
 def said(columns: Sequence[str], names: Sequence[str] | None) -> str:
     """`from -> src, kind ignored`: the meaning of each column. names: names in the heading, or None."""
     names = [f"column {number + 1}" for number in range(len(columns))] if names is None else names
-    return ", ".join(f"{name} {'ignored' if column == '_' else f'-> {column}'}" for name, column in zip(names, columns))
+    return ", ".join(
+        f"{name} {'ignored' if column == '_' else f'-> {column}'}" for name, column in zip(names, columns, strict=True)
+    )

@@ -98,7 +98,7 @@ def _without_fractions(ids: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray
 def _integers(numbers: Sequence[int]) -> type[np.integer] | None:
     """The type that holds all of these integers; None if there is none."""
     low, high = min(numbers, default=0), max(numbers, default=0)
-    return np.int64 if -(2**63) <= low and high < 2**63 else np.uint64 if low >= 0 and high < 2**64 else None
+    return np.int64 if low >= -(2**63) and high < 2**63 else np.uint64 if low >= 0 and high < 2**64 else None
 
 
 def _as_numbers(ids: np.ndarray, kind: type[np.integer]) -> np.ndarray:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hpcgnn.errors import FormatError
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 
@@ -18,10 +17,10 @@ def parts_of(folder: Path, suffixes: Sequence[str]) -> list[Path]:
     return parts if all(each.name.removesuffix(".gz").endswith(tuple(suffixes)) for each in parts) else []
 
 
-def one_text(parts: Sequence[Path], heading: bool, scratch: Scratch, reporter: Reporter) -> Path:
+def one_text(parts: Sequence[Path], heading: bool, scratch: Scratch) -> Path:
     """A file of `scratch` with all parts of a text. heading: each part begins with one, which stays once."""
     whole, first = scratch.directory / f"parts{parts[0].name.removesuffix('.gz')[-4:]}", b""
-    reporter.stage(f"joining {len(parts)} parts of {parts[0].parent}")
+    scratch.reporter.stage(f"joining {len(parts)} parts of {parts[0].parent}")
     try:
         with open(whole, "wb") as out:
             for number, part in enumerate(parts):

@@ -25,7 +25,7 @@ def distinct(ids: Sequence[np.ndarray], scratch: Scratch) -> np.ndarray:
     if any(each.dtype.kind == "U" for each in ids):
         return np.unique(np.concatenate([np.unique(each) for each in ids]))
     low, high = _range(ids)
-    if 0 <= low and high - low < min(scratch.memory // SHARE, 8 * sum(map(len, ids))):
+    if low >= 0 and high - low < min(scratch.memory // SHARE, 8 * sum(map(len, ids))):
         there = np.zeros(high - low + 1, bool)
         for each in ids:
             for block in _blocks(each, scratch):
@@ -79,7 +79,7 @@ class Places:
         key = f"source/place-of-{name}"
         if not self.scratch.done(key):
             with self.scratch.array(key, ids.shape, np.int64) as places:
-                for source, target in zip(_blocks(ids, self.scratch), _blocks(places, self.scratch)):
+                for source, target in zip(_blocks(ids, self.scratch), _blocks(places, self.scratch), strict=True):
                     target[:] = self._of(source)
         return self.scratch.load(key)
 

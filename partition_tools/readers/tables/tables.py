@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpcgnn.errors import FormatError
-from partition_tools.readers.tables.row_keys import AUTO
+from hpcgnn.errors import ConfigError, FormatError
+from partition_tools.readers.tables.row_keys import AUTO, ROWS
 from partition_tools.readers.tables.text import COMMENTS, CleanFile, Comments, in_words, lines
 from partition_tools.workspace.progress import Reporter
 
@@ -46,6 +46,9 @@ class TableOptions:
         rename: (old, new) names of its arrays.
         split_column: the split, if masks have a column for each of several.
         rows: one of `row_keys.ROWS`.
+
+    Raises:
+        ConfigError: an unknown value.
     """
 
     features: Path | None = None
@@ -61,6 +64,10 @@ class TableOptions:
     split_column: int | None = None
     edge_features: Path | tuple[str, ...] | None = None
     rows: str = AUTO
+
+    def __post_init__(self) -> None:
+        if self.rows not in ROWS:
+            raise ConfigError(f"rows must be one of {', '.join(ROWS)}, got {self.rows!r}")
 
     def refuse(self, format_name: str, allowed: Collection[str] = ()) -> None:
         """FormatError if any field but `allowed` is set, for formats without the others."""

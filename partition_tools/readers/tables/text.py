@@ -67,25 +67,8 @@ def _open(raw: IO[bytes], path: Path) -> IO[bytes]:
 
 def lines(path: Path) -> Iterator[str]:
     """The lines of a text file, comments among them, decoded."""
-    with open(path, "rb") as raw:
-        yield from io.TextIOWrapper(io.BufferedReader(_Reader(_open(raw, path))), encoding="utf-8", newline=None)
-
-
-class _Reader(io.RawIOBase):
-    """A binary file that the caller closes."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self.file = file
-
-    def readable(self) -> bool:
-        """Yes."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill `buffer`; returns the number of bytes."""
-        block = self.file.read(len(buffer))
-        buffer[: len(block)] = block
-        return len(block)
+    with open(path, "rb") as raw, io.TextIOWrapper(_open(raw, path), encoding="utf-8") as text:
+        yield from text
 
 
 class Comments:

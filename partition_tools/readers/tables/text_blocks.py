@@ -20,7 +20,6 @@ from partition_tools.readers.tables.headings import ENDS
 from partition_tools.readers.tables.tables import Layout, layout, numeric, parse, warn_of_comments
 from partition_tools.readers.tables.text import Comments, blocks, in_words
 from partition_tools.readers.tables.written_ids import has_odd_numbers
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 from partition_tools.workspace.scratch_arrays import key_of
 
@@ -50,7 +49,6 @@ def read_edges(
     places: Sequence[int],
     relabel: bool,
     scratch: Scratch,
-    reporter: Reporter,
 ) -> dict[str, np.ndarray]:
     """{"src" | "dst" | "weight" | "type": (E,) mapped array} of an edge list: ids and types int64, weights float64; and
     {"features": float64 (E, F)} of the columns at `places`, if there are any.
@@ -67,7 +65,7 @@ def read_edges(
                 for name in wanted
             }
             edges = 0
-            for frame, odd in frames(path, shape, scratch, reporter, check=has_odd_numbers if relabel else None):
+            for frame, odd in frames(path, shape, scratch, check=has_odd_numbers if relabel else None):
                 if odd:
                     raise NotPlainNumbers
                 for position, name in enumerate(names):
@@ -89,7 +87,7 @@ def _checked(path: Path, values: np.ndarray, name: str, first: int, relabel: boo
     what = f"{path}: column {name}, from edge {first},"
     if name == "weight":
         return numeric(values, what)
-    if values.dtype.kind == "i" or name == "type" and values.dtype.kind == "u":
+    if values.dtype.kind == "i" or (name == "type" and values.dtype.kind == "u"):
         return values
     if name in ENDS and relabel:
         raise NotPlainNumbers  # how a number is written matters: 1e2 and 100 are two ids
@@ -103,12 +101,12 @@ def _checked(path: Path, values: np.ndarray, name: str, first: int, relabel: boo
     raise FormatError(f"{what} has {'ids' if name in ENDS else 'types'} that are not integers{remedy}")
 
 
-def read_rows(path: Path, scratch: Scratch, reporter: Reporter) -> np.ndarray:
+def read_rows(path: Path, scratch: Scratch) -> np.ndarray:
     """A table of numbers without a heading, float64 (rows, columns), mapped. FormatError for one that is damaged."""
     key, shape, rows = f"source/{key_of(path)}", layout(path, header=False), 0
     if not scratch.done(key):
         with scratch.appending(key, np.float64) as append:
-            for frame, _ in frames(path, shape, scratch, reporter):
+            for frame, _ in frames(path, shape, scratch):
                 if frame.shape[1] != len(shape.fields):
                     raise FormatError(f"{path}: a row after row {rows} ends with a separator; take it out")
                 append(numeric(frame.to_numpy(), f"{path}: from row {rows}, it").reshape(-1))
@@ -120,7 +118,6 @@ def frames(
     path: Path,
     shape: Layout,
     scratch: Scratch,
-    reporter: Reporter,
     check: Callable[[bytes], bool] | None = None,
 ) -> Iterator[tuple["pd.DataFrame", bool]]:
     """(rows, the result of `check` on their text) of each block of a table in turn, parsed by one thread per core.
@@ -149,7 +146,7 @@ def frames(
         return frame, checked
 
     with (
-        reporter.bar(path.stat().st_size, f"reading {path}", "B") as progress,
+        scratch.reporter.bar(path.stat().st_size, f"reading {path}", "B") as progress,
         ThreadPoolExecutor(workers, initializer=cores.use_all) as pool,
         in_words(path),
     ):
@@ -165,7 +162,7 @@ def frames(
                 yield next_of(waiting)
         while waiting:
             yield next_of(waiting)
-    warn_of_comments(path, comments, reporter)
+    warn_of_comments(path, comments, scratch.reporter)
 
 
 def _frame(path: Path, block: bytes, shape: Layout) -> "pd.DataFrame":

@@ -63,4 +63,4 @@ def has_odd_numbers(text: bytes) -> bool:
     integers.) The first byte is no part of a number.
     """
     kinds = text.translate(_KINDS)
-    return b"+" in kinds or b",0" in kinds and (b",00" in kinds or b",01" in kinds)
+    return b"+" in kinds or (b",0" in kinds and (b",00" in kinds or b",01" in kinds))
