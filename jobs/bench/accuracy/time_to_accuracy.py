@@ -2,7 +2,7 @@
 """Seconds and epochs to an accuracy: hpcgnn's schedules beside PyG and DGL, full-batch and with sampled neighbours.
 
     python jobs/bench/accuracy/time_to_accuracy.py cora.npz planted.h5 --ours sar "sar --precision bf16"
-    python jobs/bench/accuracy/time_to_accuracy.py debian.npz --peers pyg "pyg --optimizer muon" --ours
+    python jobs/bench/accuracy/time_to_accuracy.py debian.npz --peers pyg "pyg-sampled --fanout 5" --ours
 
 archives.py describes the graphs. An entry of --ours is a schedule with options of `hpcgnn train`; one of --peers is
 pyg, pyg-sampled, dgl or dgl-sampled with options of peers/train.py. All of them train with Adam, every rate of --rates

@@ -1,6 +1,7 @@
+#!/usr/bin/env python3
 """How much of an epoch is serial: processor time of the main thread outside parallel regions, and regions.
 
-    python jobs/bench/threads/threads.py serial --graph g.h5 --model sage --threads 1,16,64
+    python jobs/bench/threads/serial.py --graph g.h5 --model sage --threads 1,16,64
 
 A serial millisecond costs as much on 64 cores as 64 parallel ones. Each number of threads is a process of its own, in
 which a small library (regions.c, compiled with cc) stands before the OpenMP runtime. W is the processor time of an
@@ -12,19 +13,34 @@ that have a core each, so serial time is an upper bound.
 import argparse
 import ctypes
 import json
+import os
+import shutil
 import statistics
+import subprocess
+import sys
+import tempfile
+import time
 from pathlib import Path
 
-from preloaded import asked_inside, compiled
+HERE = Path(__file__).resolve().parent
+sys.path[1:1] = [str(HERE.parent), str(HERE.parents[2])]  # shared parts, this checkout
+from hpcgnn.__main__ import set_process_policies
 
-#: What the comparison with peers takes, but for models of which the general rule computes: those are smaller.
+set_process_policies()
+import torch
+from shared.trainer import make_trainer, run_benchmark
+
+from hpcgnn.memory.resident import status
+
+#: What the comparison with peers takes, but for models that are smaller there.
 OPTIONS: dict[str, list[str]] = dict.fromkeys(
     ("gatv2", "transformer"), ["--layers", "2", "--hidden", "32", "--heads", "2"]
 )
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of this question."""
+def parse() -> argparse.Namespace:
+    """The arguments of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--graph", required=True, help="graph file")
     parser.add_argument("--model", default="sage", help="a model of `hpcgnn train` (default: sage)")
     parser.add_argument("--threads", default="1,2,16,64", help="numbers of threads (default: 1,2,16,64)")
@@ -32,21 +48,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--warm", type=int, default=2, help="epochs before them that do not (default: 2)")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     parser.add_argument("more", nargs="*", help="after --: options of `hpcgnn train`")
+    return parser.parse_args()
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Print the table, or measure inside the process that the table starts."""
+def main() -> int:
+    """Print the table, or measure inside a process that the table starts."""
+    arguments = parse()
     if arguments.inside:
-        return _measure(arguments)
-    one_thread = None
-    print(f"{arguments.model} {' '.join(_more(arguments))}")
+        return run_benchmark(
+            "serial", lambda *each: _epochs(arguments, *each), arguments.graph, arguments.model, arguments.more,
+            int(arguments.threads),
+        )  # fmt: skip
+    more = [*OPTIONS.get(arguments.model, []), *arguments.more]
+    print(f"{arguments.model} {' '.join(more)}")
     print("threads  processor s  serial ms  share %  regions  efficiency %  grown MiB")
-    with compiled("regions.c") as library:
+    with tempfile.TemporaryDirectory(prefix="serial-") as folder:
+        library, one_thread = _compiled(Path(folder)), None
         numbers = [int(number) for number in arguments.threads.split(",")]
         for threads in sorted({1, *numbers}):
-            options = ["--graph", arguments.graph, "--model", arguments.model, "--epochs", arguments.epochs]
-            options += ["--warm", arguments.warm]
-            found = asked_inside("serial", library, threads, *options, "--", *_more(arguments))
+            found = _asked_inside(library, threads, arguments, more)
             one_thread = one_thread or found["processor"]
             share = found["serial"] / one_thread
             efficiency = 100 / (1 + (threads - 1) * share)
@@ -59,30 +79,29 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _more(arguments: argparse.Namespace) -> list[str]:
-    return [*OPTIONS.get(arguments.model, []), *arguments.more]
+def _compiled(folder: Path) -> Path:
+    """The library of regions.c. Raises SystemExit where there is no C compiler."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        sys.exit("serial.py: error: expected a C compiler, cc or gcc, found none; install one")
+    library = folder / "regions.so"
+    subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, HERE / "regions.c", "-ldl"], check=True)
+    return library
 
 
-def _measure(arguments: argparse.Namespace) -> int:
-    from hpcgnn.__main__ import set_process_policies
-
-    set_process_policies()
-    from shared.trainer import run_benchmark
-
-    return run_benchmark(
-        "threads", lambda *each: _epochs(arguments, *each), arguments.graph, arguments.model, arguments.more,
-        int(arguments.threads),
-    )  # fmt: skip
+def _asked_inside(library: Path, threads: int, arguments: argparse.Namespace, more: list[str]) -> dict[str, float]:
+    """What a process with so many threads prints last. SystemExit, with its last words, if it failed."""
+    command = [sys.executable, __file__, "--inside", library, "--threads", threads, "--graph", arguments.graph]
+    command += ["--model", arguments.model, "--epochs", arguments.epochs, "--warm", arguments.warm, "--", *more]
+    # The affinity mask counts for the threads of a rank; here there may be more threads than cores.
+    environment = os.environ | {"LD_PRELOAD": str(library), "OMP_NUM_THREADS": str(threads), "OMP_DYNAMIC": "false"}
+    done = subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"serial.py: error: {threads} threads: {done.stdout[-1000:]}{done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def _epochs(arguments: argparse.Namespace, session, config) -> int:
-    import time
-
-    import torch
-    from shared.trainer import make_trainer
-
-    from hpcgnn.memory.resident import status
-
     library = ctypes.CDLL(arguments.inside)
     counters = [library.threads_regions, library.threads_inside, library.threads_all]
     for counter in counters:
@@ -100,3 +119,7 @@ def _epochs(arguments: argparse.Namespace, session, config) -> int:
     result = {name: statistics.median(each) for name, each in zip(names, zip(*found[arguments.warm :]))}
     print(json.dumps(result | {"grown": status("VmHWM:") - before_training}))
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
