@@ -21,7 +21,7 @@ def test_every_figure_has_one(runs):
         for name in CAPTIONS:
             text = caption(name, study)
             assert len(text) > 80 and "{" not in text and "  " not in text
-            if name not in ("imbalance", "breakdown", "timeline", "memory_account"):
+            if name not in ("imbalance", "breakdown", "memory_account"):
                 assert "Across:" in text and "Up:" in text and "better" in text
 
 
