@@ -68,9 +68,7 @@ def _curve(records: list[dict[str, Any]], name: str, spent: list[float]) -> tupl
     return [cost for cost, _ in known], [value for _, value in known]
 
 
-def _draw_metrics(
-    axis: "Axes", records: list[dict[str, Any]], spent: list[float], summary: dict[str, Any]
-) -> None:
+def _draw_metrics(axis: "Axes", records: list[dict[str, Any]], spent: list[float], summary: dict[str, Any]) -> None:
     for split, colour in COLOURS.items():
         curve = _curve(records, split, spent)
         if curve[0]:

@@ -85,6 +85,8 @@ def _drawn(figure: Figure, study: Study, plt: Any) -> Drawn:
     picture, axis = plt.subplots(figsize=(7.4 if figure.wide else 4.8, 3.5))
     figure.draw(study, axis)
     legend(axis, figure.wide)
+    picture.get_layout_engine().execute(picture)
+    picture.set_layout_engine("none")  # one layout serves both formats
     text = " ".join([caption(figure.name, study), *(remarks(study) if figure.timed else [])])
     images = {kind: _rendered(picture, kind, figure.title, text) for kind in FORMATS}
     plt.close(picture)

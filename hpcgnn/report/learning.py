@@ -74,9 +74,7 @@ def has_traffic(study: "Study") -> bool:
 def loss(study: "Study", axis: "Axes") -> None:
     """Training loss over the epochs."""
     axis.set(xlabel="epoch", ylabel="training loss (with dropout)")
-    _bands(
-        axis, repetitions(study), lambda run: ([r["epoch"] for r in run.records], [r["loss"] for r in run.records])
-    )
+    _bands(axis, repetitions(study), lambda run: ([r["epoch"] for r in run.records], [r["loss"] for r in run.records]))
 
 
 def validation(study: "Study", axis: "Axes") -> None:

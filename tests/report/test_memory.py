@@ -56,7 +56,8 @@ def test_the_account_explains_what_was_measured(profiled, model):
     assert phases["backward"]["measured"]["max"] >= phases["backward"]["accounted"]["min"] * 0.95
 
 
-def test_the_report_shows_it(profiled, tmp_path):
+def test_the_report_shows_it(profiled, tmp_path, drawing_only):
+    drawing_only("memory_phases", "memory_account")
     found, broken = read_runs([profiled])
     study = build_study(found, ["model"])
     write_report(study, broken, tmp_path)
@@ -77,10 +78,11 @@ def test_without_profiles_nothing_is_shown(runs, tmp_path):
     assert profiles(build_study(runs("p1-a"))) == []
 
 
-def test_what_is_not_in_use_is_not_called_activations(profiled, tmp_path):
+def test_what_is_not_in_use_is_not_called_activations(profiled, tmp_path, drawing_only):
     """In the busiest phase nothing may be taken of the arena, all of which is resident: all that shows it tells that
     apart.
     """
+    drawing_only("memory_account")
     assert FREE == KEPT_FREE and FREE not in (TAKEN, MADE)
     found, _ = read_runs([profiled / "sage"])
     write_report(build_study(found), [], tmp_path)

@@ -45,7 +45,8 @@ def crowd(path, cores):
     change_ranks(path, lambda record: record.update(cores=cores, threads=1))
 
 
-def test_shared_cores_are_said_with_efficiency(copied, tmp_path):
+def test_shared_cores_are_said_with_efficiency(copied, tmp_path, drawing_only):
+    drawing_only("epoch_time", "speedup", "efficiency", "bytes")
     one, two = copied("p1-a"), copied("p2-a")
     crowd(one, [0, 1])
     crowd(two, [3])
