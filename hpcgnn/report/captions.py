@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-
 if TYPE_CHECKING:
     from hpcgnn.report.study import Study
 
@@ -59,7 +58,7 @@ CAPTIONS = {
     "above the mean.",
     "loss": "Across: epochs, from 1. Up: mean loss over the training nodes, with dropout. Lower is better. "
     "{repeated} An "
-    "exact schedule has the same curve on any number of ranks, and curves that coincide hide one another.",
+    "exact schedule has the same curve on any number of ranks; curves that coincide show their dashes in turn.",
     "validation": "Across: epochs, from 1. Up: {metric} of the validation nodes. {Better} is better. {repeated}",
     "accuracy_bytes": "Across: what all ranks have sent for training since the start, logarithmic. Up: the best "
     "validation "

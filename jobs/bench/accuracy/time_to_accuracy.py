@@ -76,7 +76,7 @@ def curve_of(records):
     spent = [list(accumulate(record[name] for record in records)) for name in ("seconds", "processor")]
     rows = zip(records, *spent, strict=True)
     known = [(record["epoch"], *spent, record["val"], record["test"]) for record, *spent in rows if "val" in record]
-    return Curve(*map(list, zip(*known)), records[0]["loss"])
+    return Curve(*map(list, zip(*known, strict=True)), records[0]["loss"])
 
 
 def our_records(place, rate):
@@ -172,7 +172,7 @@ def rows_of(graph, curves, options):
     """[{column: value}] of each system, rate and target."""
     most, rows = max(map(best, curves.values())), []
     for (system, rate), found in curves.items():
-        tests = [max(zip(curve.val, curve.test), key=lambda both: both[0])[1] for curve in found]
+        tests = [max(zip(curve.val, curve.test, strict=True), key=lambda both: both[0])[1] for curve in found]
         for share in options.targets:
             reached = list(filter(None, (curve.reaches(share / 100 * most) for curve in found)))
             row = {"graph": graph.name, "model": options.model, "system": system, "rate": rate}
@@ -245,8 +245,11 @@ def draw(graph, curves, rows, options):
         figure, axis = plt.subplots(figsize=(7.4, 3.5))
         for system, style in line_styles(rates).items():
             found = curves[system, rates[system]]
-            columns = ([statistics.median(each) for each in zip(*(curve.processor for curve in found))],)
-            columns += ([statistics.median(each) for each in zip(*(accumulate(c.val, max) for c in found))],)
+            spent = [curve.processor for curve in found]
+            so_far = [list(accumulate(curve.val, max)) for curve in found]
+            columns = [
+                [statistics.median(each) for each in zip(*of_seeds, strict=True)] for of_seeds in (spent, so_far)
+            ]
             axis.plot(*columns, label=f"{system}, {rates[system]:g}", **{**style, "marker": None})
         log_axis(axis.xaxis)
         axis.set(xlabel="processor time of training (s)", ylabel="best validation accuracy so far", title=graph.name)

@@ -99,7 +99,7 @@ def replayed(forecast, machine, experiment, options):
     row = {"ranks": shares.ranks, "turns": sum(map(len, streams))}
     row["messages of a rank"] = round(sum(float(each.messages.mean()) for each in forecast.halo.values()))
     row["halo / nodes"] = float(shares.inward.received.sum() / shares.nodes.sum())
-    return row | {"one thread": parts["serial"]} | dict(zip(LOSSES, times))
+    return row | {"one thread": parts["serial"]} | dict(zip(LOSSES, times, strict=True))
 
 
 def configured(options):

@@ -167,7 +167,7 @@ def load(session, config):
         edges = MODELS[spec.model].reads_edges(spec)
         local = load_local_graph(file, cluster_to_rank, comm, cap, "add", spec.dtype, edges, watch)
     found["seconds_processor"] = time.process_time() - begun
-    found["read_bytes"], found["read_calls"] = (now - then for now, then in zip(bytes_read(), read))
+    found["read_bytes"], found["read_calls"] = (now - then for now, then in zip(bytes_read(), read, strict=True))
     found["growth"], found["kept"] = max(found[f"growth_{phase}"] for phase in PHASES), held_bytes(local, set())
     traffic = comm.ledger.take()
     found |= {f"sent_{kind}": entry.bytes_sent for kind, entry in traffic.items()}
@@ -186,7 +186,7 @@ def summary_of(ranks, records, size):
     """The row of the table of one number of ranks. records: of its ranks."""
     row = {"ranks": ranks}
     for phase in (*PHASES, "processor"):
-        of_repetitions = zip(*(record[f"seconds_{phase}"] for record in records))
+        of_repetitions = zip(*(record[f"seconds_{phase}"] for record in records), strict=True)
         row[f"seconds_{phase}"] = min(map(sum if phase == "processor" else max, of_repetitions))
     read = [record["read_bytes"] for record in records]
     row |= {"read_max": max(read), "read_mean": sum(read) / ranks, "read_over_file": sum(read) / size}

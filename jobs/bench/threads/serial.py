@@ -32,10 +32,8 @@ from shared.trainer import make_trainer, run_benchmark
 
 from hpcgnn.memory.resident import status
 
-#: What the comparison with peers takes, but for models that are smaller there.
-OPTIONS: dict[str, list[str]] = dict.fromkeys(
-    ("gatv2", "transformer"), ["--layers", "2", "--hidden", "32", "--heads", "2"]
-)
+#: Models with two layers of two heads of 32, as the general rule had them.
+SMALLER = ("gatv2", "transformer")
 
 
 def parse() -> argparse.Namespace:
@@ -59,7 +57,8 @@ def main() -> int:
             "serial", lambda *each: _epochs(arguments, *each), arguments.graph, arguments.model, arguments.more,
             int(arguments.threads),
         )  # fmt: skip
-    more = [*OPTIONS.get(arguments.model, []), *arguments.more]
+    smaller = ["--layers", "2", "--hidden", "32", "--heads", "2"] if arguments.model in SMALLER else []
+    more = [*smaller, *arguments.more]
     print(f"{arguments.model} {' '.join(more)}")
     print("threads  processor s  serial ms  share %  regions  efficiency %  grown MiB")
     with tempfile.TemporaryDirectory(prefix="serial-") as folder:
@@ -113,10 +112,10 @@ def _epochs(arguments: argparse.Namespace, session, config) -> int:
     for epoch in range(arguments.warm + arguments.epochs):
         before, processor = [counter() for counter in counters], time.process_time()
         trainer.step(epoch)
-        regions, inside, everything = (counter() - start for counter, start in zip(counters, before))
+        regions, inside, everything = (counter() - start for counter, start in zip(counters, before, strict=True))
         found.append((time.process_time() - processor, (everything - inside) / 1e9, regions))
-    names = ("processor", "serial", "regions")
-    result = {name: statistics.median(each) for name, each in zip(names, zip(*found[arguments.warm :]))}
+    medians = [statistics.median(each) for each in zip(*found[arguments.warm :], strict=True)]
+    result = dict(zip(("processor", "serial", "regions"), medians, strict=True))
     print(json.dumps(result | {"grown": status("VmHWM:") - before_training}))
     return 0
 

@@ -6,6 +6,8 @@ one ran). Processor seconds per epoch, two threads, PyG 2.8.1: sage on 169,343 n
 for current torch, and compiling it takes longer than a comparison.
 """
 
+import itertools
+
 import torch
 import torch_geometric
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
@@ -41,7 +43,7 @@ def convolutions(model, widths, heads):
     The graph comes with its self loops; none are added again, and GCN keeps its normalised adjacency after the first
     epoch.
     """
-    pairs = list(zip(widths[:-1], widths[1:]))
+    pairs = list(itertools.pairwise(widths))
     if model == "sage":
         return [SAGEConv(a, b, aggr="mean") for a, b in pairs]
     if model == "gcn":

@@ -4,6 +4,8 @@ it.
 Runs in the project's own environment. Attention has no counterpart here.
 """
 
+import itertools
+
 import torch
 
 FORMATS = {"csr": "torch.sparse CSR, and its transpose for the gradient"}
@@ -63,7 +65,7 @@ def prepare(graph, kind, model):
 
 
 def convolutions(model, widths, heads):
-    return [Convolution(a, b, own=model == "sage") for a, b in zip(widths[:-1], widths[1:])]
+    return [Convolution(a, b, own=model == "sage") for a, b in itertools.pairwise(widths)]
 
 
 def convolve(conv, prepared, x):
