@@ -18,15 +18,15 @@ import dgl
 import torch
 from dgl.nn.pytorch import GATConv, GraphConv, SAGEConv
 
-FORMATS = {"default": "dgl.graph with COO, CSR and CSC made beforehand"}
 PACKAGES = ("dgl", "torch", "numpy")
 
 
-def default_format(model):
-    return "default"
+def describe(model):
+    """The form of the graph that the model gets."""
+    return "dgl.graph with COO, CSR and CSC made beforehand"
 
 
-def prepare(graph, kind, model):
+def prepare(graph, model):
     """The graph in all formats that forward and backward read."""
     source, indptr = torch.from_numpy(graph.indices), torch.from_numpy(graph.indptr)
     nodes = len(indptr) - 1
