@@ -22,8 +22,6 @@ from hpcgnn.report.tables import make_tables, problems_table
 
 if TYPE_CHECKING:
     from hpcgnn.report.figures import Drawn
-    from hpcgnn.report.read import Broken
-    from hpcgnn.report.study import Study
     from hpcgnn.report.tables import Table
 
 
@@ -45,11 +43,6 @@ TABLES = (
 )
 KINDS = ("md", "csv", "tex")
 TITLES = {"strong": "Strong scaling", "weak": "Weak scaling", "none": "Runs"}
-
-
-def write_report(study: "Study", broken: Iterable["Broken"], out: Path, title: str = "") -> list["Table"]:
-    """Write the report of one study; see `write_sections`."""
-    return write_sections([Section("", "", study)], [(one.name, one.reason) for one in broken], out, title)
 
 
 def write_sections(

@@ -11,8 +11,9 @@ from core.forked import start
 from hpcgnn.__main__ import main
 from hpcgnn.report import figures
 from hpcgnn.report.read import read_runs
+from hpcgnn.report.sections import Section
 from hpcgnn.report.study import build_study
-from hpcgnn.report.write import write_report
+from hpcgnn.report.write import write_sections
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
@@ -71,6 +72,11 @@ def copied(study_dir, tmp_path):
         return Path(shutil.copytree(study_dir / name, tmp_path / (new or name)))
 
     return copy
+
+
+def write_report(study, broken, out, title=""):
+    """Write the report of one study."""
+    return write_sections([Section("", "", study)], [(one.name, one.reason) for one in broken], out, title)
 
 
 def summary(path):

@@ -13,9 +13,8 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.report.figures import FIGURES, draw_figures
 from hpcgnn.report.read import read_runs
 from hpcgnn.report.study import build_study
-from hpcgnn.report.write import write_report
 
-from .conftest import change
+from .conftest import change, write_report
 
 
 def test_tables(written):

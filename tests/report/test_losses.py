@@ -7,9 +7,8 @@ import pytest
 from hpcgnn.report.losses import PARTS, find_losses, loss_lines
 from hpcgnn.report.read import read_runs
 from hpcgnn.report.study import build_study
-from hpcgnn.report.write import write_report
 
-from .conftest import change
+from .conftest import change, write_report
 
 EPOCHS = 10
 

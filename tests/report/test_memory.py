@@ -15,12 +15,11 @@ from hpcgnn.plugins.account import FREE, MADE, TAKEN
 from hpcgnn.report.memory_tables import KEPT_FREE, profiles
 from hpcgnn.report.read import read_rank_records, read_runs
 from hpcgnn.report.study import build_study
-from hpcgnn.report.write import write_report
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
 
-from .conftest import change_ranks, summary
+from .conftest import change_ranks, summary, write_report
 
 RANKS, MODELS = 2, ("sage", "gcn", "gat")
 

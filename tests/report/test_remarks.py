@@ -9,9 +9,8 @@ import pytest
 from hpcgnn.report.read import read_rank_records, read_runs
 from hpcgnn.report.remarks import crowds, halo_rounds, remarks, threads_per_core
 from hpcgnn.report.study import build_study
-from hpcgnn.report.write import write_report
 
-from .conftest import change_ranks
+from .conftest import change_ranks, write_report
 
 
 def run_of(*ranks):

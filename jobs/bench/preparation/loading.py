@@ -19,7 +19,6 @@ at that number of ranks on a cluster; the processor seconds of all ranks togethe
 """
 
 import argparse
-import csv
 import json
 import sys
 import tempfile
@@ -31,8 +30,9 @@ from hpcgnn.__main__ import set_process_policies
 
 set_process_policies()  # before torch is loaded, as the program does it
 
+from shared.job import run_benchmark
 from shared.launched import parallel, quietly
-from shared.trainer import run_benchmark
+from shared.tables import write_csv
 from tabulate import tabulate
 
 from hpcgnn.records import to_json, write_atomically
@@ -66,10 +66,7 @@ def main():
     document = {"graph": options.graph, "file_bytes": size, "raw_seconds": seconds, "runs": rows}
     if options.out:
         write_atomically(f"{options.out}.json", to_json(document, indent=1))
-        with open(f"{options.out}.csv", "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, [key for key in rows[0] if key != "by_rank"], extrasaction="ignore")
-            writer.writeheader()
-            writer.writerows(rows)
+        write_csv(f"{options.out}.csv", [{key: row[key] for key in row if key != "by_rank"} for row in rows])
     return 0
 
 

@@ -28,9 +28,12 @@ from hpcgnn.__main__ import set_process_policies
 
 set_process_policies()
 import torch
-from shared.trainer import make_trainer, run_benchmark
+from shared.job import run_benchmark
 
+from hpcgnn.app.bring_up import bring_up
+from hpcgnn.engine.trainer import Trainer
 from hpcgnn.memory.resident import status
+from hpcgnn.plugins.registry import make_plugins
 
 #: Models with two layers of two heads of 32, as the general rule had them.
 SMALLER = ("gatv2", "transformer")
@@ -105,7 +108,9 @@ def _epochs(arguments: argparse.Namespace, session, config) -> int:
     counters = [library.threads_regions, library.threads_inside, library.threads_all]
     for counter in counters:
         counter.restype = ctypes.c_int64
-    trainer, _, _ = make_trainer(config, session)
+    with bring_up(config, session) as ready:
+        local = ready.load()
+    trainer = Trainer(local, ready.plan, session.comm, ready.buffers, make_plugins)
     torch.set_num_threads(int(arguments.threads))
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew: that of loading does not count
     before_training, found = status("VmRSS:"), []
