@@ -39,7 +39,7 @@ def contraction(compiler: list[str]) -> list[str]:
     except OSError:  # no compiler, as is said where one is needed
         return []
     version = re.search(r"^#define __GNUC__ (\d+)$", macros, re.MULTILINE)
-    if "#define __clang__ " in macros or version and int(version[1]) >= 14:
+    if "#define __clang__ " in macros or (version and int(version[1]) >= 14):
         return ["-ffp-contract=on"]
     return ["--param=avoid-fma-max-bits=0"] if version and int(version[1]) >= 9 else []
 
