@@ -121,7 +121,7 @@ def _about(sections: list[Section], problems: Sequence[tuple[str, str]]) -> str:
 def _ours() -> set[str]:
     """The names of all files that any study of a report may have."""
     tables = itertools.product(TABLES, KINDS)
-    figures = itertools.product((figure.name for figure in FIGURES), FORMATS)
+    figures = itertools.product((*(figure.name for figure in FIGURES), "timeline"), FORMATS)  # one of version 0.4.0
     return {CAPTIONS, *(f"{name}.{kind}" for name, kind in itertools.chain(tables, figures))}
 
 
