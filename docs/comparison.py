@@ -35,8 +35,8 @@ def draw(path=PICTURE):
 
     matplotlib.rcParams["svg.hashsalt"] = "hpcgnn"
     figure, axes = plt.subplots(1, len(PANELS), figsize=(8.5, 3.1), sharey=True, layout="constrained")
-    for axis, (column, title) in zip(axes, PANELS):
-        for model, marker in zip(shares(), "os^"):
+    for axis, (column, title) in zip(axes, PANELS, strict=True):
+        for model, marker in zip(shares(), "os^", strict=False):
             rows = shares()[model]
             axis.plot(list(rows), [float(row[column]) for row in rows.values()], marker=marker, label=model)
         axis.axhline(1, linestyle=":", color="black")

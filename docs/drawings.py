@@ -8,6 +8,7 @@ The same bytes come out for the same figures and the same matplotlib.
 """
 
 import csv
+import itertools
 import sys
 import tempfile
 from pathlib import Path
@@ -149,7 +150,7 @@ def measure(path=MEASURED):
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(["system", "phase", "bytes"])
         for system, phases in (("hpcgnn", ours), ("torch's autograd", theirs)):
-            for phase, values in zip(("forward", "backward"), phases):
+            for phase, values in zip(("forward", "backward"), phases, strict=True):
                 rows.writerows([system, phase, value] for value in values)
 
 
@@ -196,7 +197,7 @@ def _theirs(torch, graph):
     values = (1.0 / pointers.diff().clamp(min=1)).repeat_interleave(pointers.diff())
     mean = torch.sparse_csr_tensor(pointers, sources, values, (len(x), len(x)))
     widths = [x.shape[1]] + [WIDTH] * (LAYERS - 1) + [40]
-    layers = [[torch.nn.Linear(a, b), torch.nn.Linear(a, b, bias=False)] for a, b in zip(widths, widths[1:])]
+    layers = [[torch.nn.Linear(a, b), torch.nn.Linear(a, b, bias=False)] for a, b in itertools.pairwise(widths)]
 
     def _storages(thing):
         return [x.untyped_storage() for x in tensors_of(thing) if x.layout == torch.strided]

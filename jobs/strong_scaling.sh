@@ -28,11 +28,6 @@ parse_study "$@"
 [ -n "$graph" ] || fail "--graph is required: a file with a map for each number of ranks (jobs/partition.sbatch)"
 check_study "$numbers" "$graph" "${options[@]}"
 for ranks in "${rank_counts[@]}"; do
-    while IFS='=' read -r name changes; do
-        for run in $(seq "$repeat"); do
-            # shellcheck disable=SC2086
-            add_point "$ranks" "$name-p$ranks-r$run" "$graph" "${options[@]}" $changes
-        done
-    done < <(variants)
+    add_variants
 done
 submit_study

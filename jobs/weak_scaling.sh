@@ -41,12 +41,7 @@ check_study "$numbers" "$trial/g.h5" "${options[@]}"
 [ -n "$dry" ] || check_idle
 for ranks in "${rank_counts[@]}"; do
     graph=$out/graphs/$ranks.h5
-    while IFS='=' read -r name changes; do
-        for run in $(seq "$repeat"); do
-            # shellcheck disable=SC2086
-            add_point "$ranks" "$name-p$ranks-r$run" "$graph" "${options[@]}" $changes
-        done
-    done < <(variants)
+    add_variants
     if [ -z "$dry" ] && [ -n "${points[$ranks]:-}" ] && [ ! -e "$graph" ]; then
         mkdir -p "$out/graphs" "$out/log"
         after[$ranks]=$(submit --job-name="$(basename "$out")-graph-$ranks" --output="$out/log/graph-%j.txt" ${partition:+--partition=$partition} \

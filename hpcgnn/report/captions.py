@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from hpcgnn.report import timeline
-
 if TYPE_CHECKING:
     from hpcgnn.report.study import Study
 
@@ -23,7 +21,6 @@ def caption(name: str, study: "Study") -> str:
     text = CAPTIONS[name].format(
         dotted=dotted,
         repeated=REPEATED,
-        timeline=timeline.about(study) if name == "timeline" else "",
         metric=" or ".join(sorted({run.summary["metric"] for run in study.runs})),
         Better=better.capitalize(),
         up={"higher": "up", "lower": "down"}.get(better, "to the better side"),
@@ -59,13 +56,9 @@ CAPTIONS = {
     "The parts "
     "are means over ranks, in the order of the legend from the bottom up; the topmost is what the slowest rank took "
     "above the mean.",
-    "timeline": "A lane for each rank. Across: milliseconds of one traced epoch, on rank 0's clock; the colour says "
-    "what took most of each moment. Work is blue and green, waiting is orange-red: a rank with less of it than the "
-    "others is the one that they wait for. The strip above a lane shows its phases; their pale colours in the lane are "
-    "what a phase has besides. {timeline}",
     "loss": "Across: epochs, from 1. Up: mean loss over the training nodes, with dropout. Lower is better. "
     "{repeated} An "
-    "exact schedule has the same curve on any number of ranks.",
+    "exact schedule has the same curve on any number of ranks; curves that coincide show their dashes in turn.",
     "validation": "Across: epochs, from 1. Up: {metric} of the validation nodes. {Better} is better. {repeated}",
     "accuracy_bytes": "Across: what all ranks have sent for training since the start, logarithmic. Up: the best "
     "validation "

@@ -29,12 +29,12 @@ files in --out:
   report.md                its tables
   TABLE.md .csv .tex       each table: scaling, cost, accuracy, targets, losses, remedies, breakdown, bytes,
                            memory, baseline, runs, problems
-  FIGURE.png .svg          each figure: epoch_time, speedup, efficiency, memory, bytes, imbalance, breakdown, timeline,
-                           loss, validation, accuracy_bytes, accuracy_seconds, memory_phases, memory_account
+  FIGURE.png .svg          each figure: epoch_time, speedup, efficiency, memory, bytes, imbalance, breakdown, loss,
+                           validation, accuracy_bytes, accuracy_seconds, memory_phases, memory_account
   captions.md              how to read each figure
   graph-NAME/              these, for each study, where there are several
 Files that do not apply are left out. Files of an earlier report in the folder are replaced. memory* tables and
-figures need runs made with --profile-memory, and timeline one made with --trace.
+figures need runs made with --profile-memory.
 
 exit code:
   0  the report is written, and every named run was good; it lists unfinished, damaged and incomparable runs of

@@ -24,8 +24,6 @@ def draw_curves(run_dir: str | Path) -> Path | None:
         from matplotlib.figure import Figure
     except ImportError:
         return None
-    from hpcgnn.report.coincide import lay_out, merge_coinciding
-
     run_dir = Path(run_dir)
     lines = (run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     records = counted_from_one([json.loads(line) for line in lines])
@@ -42,17 +40,13 @@ def draw_curves(run_dir: str | Path) -> Path | None:
     for axis in axes.flat:
         axis.grid(alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
-    metrics = {}
     for axis, (name, spent) in zip(others, costs.items(), strict=False):
-        metrics[axis] = _draw_metrics(axis, records, spent, summary)
+        _draw_metrics(axis, records, spent, summary)
         axis.set_xlabel(name)
+        axis.legend(frameon=False)
     for axis in others[len(costs) :]:
         axis.remove()
     figure.suptitle(f"{summary['model']}, {summary['schedule']}, {summary['ranks']} ranks", fontsize=11)
-    lay_out(figure)
-    for axis, series in metrics.items():
-        merge_coinciding(axis, series)
-        axis.legend(frameon=False)
     with replaced_by(run_dir / "curves.png") as temporary:
         figure.savefig(temporary, dpi=140, format="png")
     return run_dir / "curves.png"
@@ -74,16 +68,11 @@ def _curve(records: list[dict[str, Any]], name: str, spent: list[float]) -> tupl
     return [cost for cost, _ in known], [value for _, value in known]
 
 
-def _draw_metrics(
-    axis: "Axes", records: list[dict[str, Any]], spent: list[float], summary: dict[str, Any]
-) -> dict[str, list[Any]]:
-    """Returns {split: [its line]}."""
-    curves = {split: _curve(records, split, spent) for split in COLOURS}
-    series = {
-        split: axis.plot(*curve, color=COLOURS[split], linewidth=1.4, label=split)
-        for split, curve in curves.items()
-        if curve[0]
-    }
+def _draw_metrics(axis: "Axes", records: list[dict[str, Any]], spent: list[float], summary: dict[str, Any]) -> None:
+    for split, colour in COLOURS.items():
+        curve = _curve(records, split, spent)
+        if curve[0]:
+            axis.plot(*curve, color=colour, linewidth=1.4, label=split)
     title = named(summary)
     for record, cost in zip(records, spent, strict=True):
         if record["epoch"] == summary["best_epoch"]:
@@ -93,4 +82,3 @@ def _draw_metrics(
     elif summary["best_val"] is None and summary["test_at_end"] is not None:
         title = f"test {summary['test_at_end']:.4f} after the last epoch; no validation"
     axis.set(ylabel=named(summary), title=title)
-    return series

@@ -5,12 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hpcgnn.report import learning, memory_tables, plots, timeline
+from hpcgnn.report import learning, memory_tables, plots
 from hpcgnn.report.captions import caption
-from hpcgnn.report.coincide import lay_out, merge_coinciding
 from hpcgnn.report.remarks import remarks
 from hpcgnn.report.study import Study
-from hpcgnn.report.style import Series, drawing, legend
+from hpcgnn.report.style import drawing, legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +20,7 @@ class Figure:
     """A figure on offer.
 
     Attributes:
-        draw: draw(study, axis) returns {name: [line, …]} of the series that could coincide, or None.
+        draw: draw(study, axis).
         applies: applies(study) returns whether there is data for it.
         wide: the legend is to the right of the figure.
         timed: whether `remarks` belong to it.
@@ -29,7 +28,7 @@ class Figure:
 
     name: str
     title: str
-    draw: Callable[[Study, "Axes"], Series | None]
+    draw: Callable[[Study, "Axes"], None]
     applies: Callable[[Study], bool] = lambda study: True
     wide: bool = False
     timed: bool = False
@@ -64,7 +63,6 @@ FIGURES = (
     Figure("bytes", "Bytes sent per epoch", plots.bytes_sent, _sends),
     Figure("imbalance", "Load imbalance", plots.imbalances, wide=True),
     Figure("breakdown", "Where the time of an epoch goes", plots.breakdown, wide=True),
-    Figure("timeline", "What the ranks did in an epoch", timeline.timeline, timeline.has_trace, wide=True),
     Figure("loss", "Training loss", learning.loss, wide=True),
     Figure("validation", "Validation metric", learning.validation, learning.has_metrics, True),
     Figure("accuracy_bytes", "Accuracy against bytes", learning.accuracy_against_bytes, learning.has_traffic, True),
@@ -85,12 +83,11 @@ def draw_figures(study: Study) -> list[Drawn]:
 
 def _drawn(figure: Figure, study: Study, plt: Any) -> Drawn:
     picture, axis = plt.subplots(figsize=(7.4 if figure.wide else 4.8, 3.5))
-    series = figure.draw(study, axis) or {}
-    legend(axis, figure.wide)  # takes its room, so that the axis is as large as it will be
-    lay_out(picture)
-    notes = merge_coinciding(axis, series)
-    legend(axis, figure.wide, always=bool(notes))
-    text = " ".join([caption(figure.name, study), *notes, *(remarks(study) if figure.timed else [])])
+    figure.draw(study, axis)
+    legend(axis, figure.wide)
+    picture.get_layout_engine().execute(picture)
+    picture.set_layout_engine("none")  # one layout serves both formats
+    text = " ".join([caption(figure.name, study), *(remarks(study) if figure.timed else [])])
     images = {kind: _rendered(picture, kind, figure.title, text) for kind in FORMATS}
     plt.close(picture)
     return Drawn(figure, images, text)

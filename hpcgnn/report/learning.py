@@ -1,6 +1,6 @@
 """Figures over the epochs: loss and metrics, and the cost of accuracy in bytes and in seconds.
 
-Each is a function of a study and an axis that returns {name: [line, its companions]}.
+Each is a function of a study and an axis.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpcgnn.report.measures import MIB, cumulative_bytes, cumulative_seconds, lower_is_better, named
-from hpcgnn.report.style import Series, line_styles, log_axis
+from hpcgnn.report.style import line_styles, log_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,32 +30,26 @@ def repetitions(study: "Study") -> dict[tuple[str, int], list["Run"]]:
 
 def _bands(
     axis: "Axes", groups: Mapping[tuple[str, int], list["Run"]], series: Callable[["Run"], tuple[Any, Any]]
-) -> Series:
+) -> None:
     """Of each group the median over repetitions, and the range that they cover. series(run) -> (x, y); cut to the
     shortest.
-    Returns {name: [line, band]}.
     """
-    drawn = {}
     for key, style in line_styles(groups).items():
-        artists = _band(axis, groups[key], series, {**style, "marker": None}, _name(key))
-        if artists:
-            drawn[_name(key)] = artists
-    return drawn
+        _band(axis, groups[key], series, {**style, "marker": None}, _name(key))
 
 
 def _band(
     axis: "Axes", runs: list["Run"], series: Callable[["Run"], tuple[Any, Any]], style: dict[str, Any], label: str
-) -> list[Any]:
+) -> None:
     drawn = [series(run) for run in runs]
     length = min(len(x) for x, _ in drawn)
     if length == 0:
-        return []
+        return
     x = np.median([x[:length] for x, _ in drawn], axis=0)
     y = np.array([y[:length] for _, y in drawn], float)
-    artists = axis.plot(x, np.median(y, axis=0), label=label, **style)
+    axis.plot(x, np.median(y, axis=0), label=label, **style)
     if len(runs) > 1:
-        artists.append(axis.fill_between(x, y.min(0), y.max(0), color=style["color"], alpha=0.1, linewidth=0))
-    return artists
+        axis.fill_between(x, y.min(0), y.max(0), color=style["color"], alpha=0.1, linewidth=0)
 
 
 def _name(key: tuple[str, int]) -> str:
@@ -77,44 +71,40 @@ def has_traffic(study: "Study") -> bool:
     return any(evaluated(run) and cumulative_bytes(run)[-1] > 0 for run in study.runs)
 
 
-def loss(study: "Study", axis: "Axes") -> Series:
+def loss(study: "Study", axis: "Axes") -> None:
     """Training loss over the epochs."""
     axis.set(xlabel="epoch", ylabel="training loss (with dropout)")
-    return _bands(
-        axis, repetitions(study), lambda run: ([r["epoch"] for r in run.records], [r["loss"] for r in run.records])
-    )
+    _bands(axis, repetitions(study), lambda run: ([r["epoch"] for r in run.records], [r["loss"] for r in run.records]))
 
 
-def validation(study: "Study", axis: "Axes") -> Series:
+def validation(study: "Study", axis: "Axes") -> None:
     """The validation metric over the epochs."""
     axis.set(xlabel="epoch", ylabel=f"validation {metric(study)}")
-    return _bands(
+    _bands(
         axis,
         repetitions(study),
         lambda run: ([r["epoch"] for r in evaluated(run)], [r["val"] for r in evaluated(run)]),
     )
 
 
-def accuracy_against_bytes(study: "Study", axis: "Axes") -> Series:
+def accuracy_against_bytes(study: "Study", axis: "Axes") -> None:
     """Draw the best validation metric so far over the bytes of training so far."""
     groups = {key: runs for key, runs in repetitions(study).items() if cumulative_bytes(runs[0])[-1] > 0}
-    drawn = _best_so_far(study, axis, groups, lambda run: [total / MIB for total in cumulative_bytes(run)])
+    _best_so_far(study, axis, groups, lambda run: [total / MIB for total in cumulative_bytes(run)])
     log_axis(axis.xaxis)
     axis.set_xlabel("sent since the start, all ranks (MiB)")
-    return drawn
 
 
-def accuracy_against_seconds(study: "Study", axis: "Axes") -> Series:
+def accuracy_against_seconds(study: "Study", axis: "Axes") -> None:
     """The best validation metric so far against the time that training has taken until then, evaluation not counted."""
-    drawn = _best_so_far(study, axis, repetitions(study), cumulative_seconds)
+    _best_so_far(study, axis, repetitions(study), cumulative_seconds)
     log_axis(axis.xaxis)
     axis.set_xlabel("training time, slowest rank (s)")
-    return drawn
 
 
 def _best_so_far(
     study: "Study", axis: "Axes", groups: Mapping[tuple[str, int], list["Run"]], costs: Callable[["Run"], list[float]]
-) -> Series:
+) -> None:
     """Curves of the best validation metric over costs(run), a number for each epoch."""
 
     def series(run: "Run") -> tuple[list[float], np.ndarray]:
@@ -126,7 +116,7 @@ def _best_so_far(
         return [spent[r["epoch"]] for r in known], best
 
     axis.set_ylabel(f"best validation {metric(study)} so far")
-    return _bands(axis, groups, series)
+    _bands(axis, groups, series)
 
 
 def metric(study: "Study") -> str:

@@ -28,8 +28,7 @@ NARROWED = next(each.metadata["needs"]["schedule"] for each in fields(ScheduleCo
 
 # Losses and gains below this are not shown.
 SHOWN = 0.02
-# Processor time of one fault of a small page in a virtual machine, which takes longer than others for it
-# (jobs/bench/epochs/faults.py measures it).
+# Processor time of one fault of a small page in a virtual machine, which takes longer than others for it.
 FAULT_SECONDS = 2.5e-6
 # The fixed seconds of a turn of the halo, for its messages, and calls of kernels for few rows. They were measured as
 # the extra seconds of an epoch with a tiny --halo-buffer over one with a large one, for each exchange.

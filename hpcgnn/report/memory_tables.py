@@ -12,7 +12,7 @@ import pandas as pd
 
 from hpcgnn.report.measures import MIB
 from hpcgnn.report.plots import label_bars
-from hpcgnn.report.style import IDEAL, Series, bar_styles, line_styles, log_axis, ranks_axis
+from hpcgnn.report.style import IDEAL, bar_styles, line_styles, log_axis, ranks_axis
 from hpcgnn.report.tables import Table, number
 
 if TYPE_CHECKING:
@@ -92,16 +92,14 @@ def _phase_names(found: list[Profile]) -> list[str]:
     return list(dict.fromkeys(phase for profile in found for phase in profile.phases))
 
 
-def phases_over_ranks(study: "Study", axis: "Axes") -> Series:
+def phases_over_ranks(study: "Study", axis: "Axes") -> None:
     """High-water marks by phase over the ranks, of the first curve that was profiled, with the ideal 1/P."""
     found = profiles(study)
     found = [profile for profile in found if profile.label == found[0].label]
     ranks = np.array([profile.ranks for profile in found])
     names = _phase_names(found)
-    drawn = {
-        phase: axis.plot(ranks, [p.phases.get(phase, np.nan) / MIB for p in found], label=phase, **style)
-        for phase, style in line_styles(names).items()
-    }
+    for phase, style in line_styles(names).items():
+        axis.plot(ranks, [p.phases.get(phase, np.nan) / MIB for p in found], label=phase, **style)
     first = max(found[0].phases.values()) / MIB
     axis.plot(
         ranks, first * ranks[0] / ranks if study.mode == "strong" else [first] * len(ranks), label="ideal", **IDEAL
@@ -111,7 +109,6 @@ def phases_over_ranks(study: "Study", axis: "Axes") -> Series:
     log_axis(axis.yaxis)
     axis.set_ylabel("high-water mark above the base (MiB)")
     axis.set_title(found[0].label, fontsize=9)
-    return drawn
 
 
 def _highest_of_others(label: str, study: "Study", axis: "Axes") -> None:

@@ -1,7 +1,4 @@
-"""Figures over the number of ranks: times, speed-up, memory, bytes, balance, each a function of a study and an axis.
-
-Line figures return {name: [line, its companions]}.
-"""
+"""Figures over the number of ranks: times, speed-up, memory, bytes, balance, each a function of a study and an axis."""
 
 import textwrap
 from collections.abc import Callable
@@ -11,7 +8,7 @@ import numpy as np
 
 from hpcgnn.report.measures import MIB, PARTS
 from hpcgnn.report.remarks import SHARED, remarks
-from hpcgnn.report.style import IDEAL, WARNING, Series, bar_styles, line_styles, log_axis, note_below, ranks_axis
+from hpcgnn.report.style import IDEAL, WARNING, bar_styles, line_styles, log_axis, note_below, ranks_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,27 +16,22 @@ if TYPE_CHECKING:
     from hpcgnn.report.study import Study
 
 
-def curves(study: "Study", axis: "Axes", name: str, scale: float = 1.0) -> Series:
+def curves(study: "Study", axis: "Axes", name: str, scale: float = 1.0) -> None:
     """The median of a measure over the ranks, one curve per label, with bars from the least to the most where they
     differ.
-    Returns {label: [the line, its bars]}.
     """
-    styles, drawn = line_styles(study.labels), {}
+    styles = line_styles(study.labels)
     for label in study.labels:
         points = study.curve(label).dropna(subset=[name])
         if points.empty:
             continue
         middle = points[name] * scale
-        drawn[label] = axis.plot(points["ranks"], middle, label=label, **styles[label])
+        axis.plot(points["ranks"], middle, label=label, **styles[label])
         if f"{name}_min" in points and (points[f"{name}_min"] < points[f"{name}_max"]).any():
             reach = [middle - points[f"{name}_min"] * scale, points[f"{name}_max"] * scale - middle]
             colour = styles[label]["color"]
-            bars = axis.errorbar(
-                points["ranks"], middle, reach, fmt="none", ecolor=colour, capsize=3, label="_nolegend_"
-            )
-            drawn[label] += [*bars[1], *bars[2]]
+            axis.errorbar(points["ranks"], middle, reach, fmt="none", ecolor=colour, capsize=3, label="_nolegend_")
     ranks_axis(axis, study.points["ranks"])
-    return drawn
 
 
 def _ideal(study: "Study", axis: "Axes", value: Callable[[Any], tuple[Any, Any]]) -> None:
@@ -61,22 +53,21 @@ def _shrinking(study: "Study", name: str, scale: float = 1.0) -> Callable[[Any],
     return value
 
 
-def epoch_time(study: "Study", axis: "Axes") -> Series:
+def epoch_time(study: "Study", axis: "Axes") -> None:
     """Seconds of an epoch on the slowest rank."""
     if study.mode != "none":
         _ideal(study, axis, _shrinking(study, "epoch_seconds"))
-    drawn = curves(study, axis, "epoch_seconds")
+    curves(study, axis, "epoch_seconds")
     log_axis(axis.yaxis)
     _mark_shared(study, axis, "epoch_seconds")
     axis.set_ylabel("time of an epoch, slowest rank (s)")
     note_below(axis, remarks(study))
-    return drawn
 
 
-def speedup(study: "Study", axis: "Axes") -> Series:
+def speedup(study: "Study", axis: "Axes") -> None:
     """Speed-up relative to the fewest ranks of each curve."""
     _ideal(study, axis, lambda curve: (curve["ranks"], curve["ranks"]))
-    drawn = curves(study, axis, "speedup")
+    curves(study, axis, "speedup")
     axis.set_yscale("log", base=2)
     ranks, least = sorted(set(study.points["ranks"])), study.points["speedup"].min()
     below = [2.0**-k for k in range(1, 8) if 2.0 ** (1 - k) > least]  # slower than on the fewest ranks
@@ -85,18 +76,16 @@ def speedup(study: "Study", axis: "Axes") -> Series:
     _mark_shared(study, axis, "speedup")
     axis.set_ylabel("speed-up" if study.mode == "strong" else "scaled speed-up")
     note_below(axis, remarks(study))
-    return drawn
 
 
-def efficiency(study: "Study", axis: "Axes") -> Series:
+def efficiency(study: "Study", axis: "Axes") -> None:
     """Parallel efficiency relative to the fewest ranks of each curve."""
     _ideal(study, axis, lambda curve: (curve["ranks"], 100 + 0 * curve["ranks"]))
-    drawn = curves(study, axis, "efficiency", 100)
+    curves(study, axis, "efficiency", 100)
     axis.set_ylim(bottom=0)
     _mark_shared(study, axis, "efficiency", 100)
     axis.set_ylabel("parallel efficiency (%)")
     note_below(axis, remarks(study))
-    return drawn
 
 
 def _mark_shared(study: "Study", axis: "Axes", name: str, scale: float = 1.0) -> None:
@@ -107,22 +96,20 @@ def _mark_shared(study: "Study", axis: "Axes", name: str, scale: float = 1.0) ->
             axis.annotate(SHARED, place, (4, 3), textcoords="offset points", fontsize=10, color=WARNING, weight="bold")
 
 
-def memory(study: "Study", axis: "Axes") -> Series:
+def memory(study: "Study", axis: "Axes") -> None:
     """Memory that training adds to the largest rank."""
     if study.mode != "none":
         _ideal(study, axis, _shrinking(study, "growth_bytes", 1 / MIB))
-    drawn = curves(study, axis, "growth_bytes", 1 / MIB)
+    curves(study, axis, "growth_bytes", 1 / MIB)
     log_axis(axis.yaxis)
     axis.set_ylabel("training memory, largest rank (MiB)")
-    return drawn
 
 
-def bytes_sent(study: "Study", axis: "Axes") -> Series:
+def bytes_sent(study: "Study", axis: "Axes") -> None:
     """Draw the bytes that training sends in an epoch, over all ranks."""
-    drawn = curves(study, axis, "bytes_epoch", 1 / MIB)
+    curves(study, axis, "bytes_epoch", 1 / MIB)
     axis.set_ylim(bottom=0)
     axis.set_ylabel("sent per epoch, all ranks (MiB)")
-    return drawn
 
 
 def imbalances(study: "Study", axis: "Axes") -> None:

@@ -53,8 +53,6 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-# The drawn series: {name: [line, its further artists]}.
-Series = dict[str, list[Any]]
 Name = TypeVar("Name", bound=Hashable)
 
 
@@ -109,21 +107,13 @@ def log_axis(axis: "Axis") -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def legend(axis: "Axes", wide: bool, always: bool = False) -> None:
-    """Replace the legend of a figure: to its right if it is wide, else inside.
-
-    Args:
-        axis: the axis.
-        wide: whether the figure has space for it to the right.
-        always: draw an inner legend for a single entry too.
-    """
-    if axis.get_legend() is not None:
-        axis.get_legend().remove()
+def legend(axis: "Axes", wide: bool) -> None:
+    """The legend of a figure: to its right if it is wide, else inside, where a single entry needs none."""
     handles, labels = axis.get_legend_handles_labels()
     labels = [textwrap.fill(label, 36) if "\n" not in label else label for label in labels]
     if wide:
         axis.legend(handles, labels, loc="center left", bbox_to_anchor=(1.01, 0.5), ncols=1 + len(handles) // 17)
-    elif len(handles) > 1 or (handles and always):
+    elif len(handles) > 1:
         axis.legend(handles, labels)
 
 

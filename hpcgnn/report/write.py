@@ -22,8 +22,6 @@ from hpcgnn.report.tables import make_tables, problems_table
 
 if TYPE_CHECKING:
     from hpcgnn.report.figures import Drawn
-    from hpcgnn.report.read import Broken
-    from hpcgnn.report.study import Study
     from hpcgnn.report.tables import Table
 
 
@@ -45,11 +43,6 @@ TABLES = (
 )
 KINDS = ("md", "csv", "tex")
 TITLES = {"strong": "Strong scaling", "weak": "Weak scaling", "none": "Runs"}
-
-
-def write_report(study: "Study", broken: Iterable["Broken"], out: Path, title: str = "") -> list["Table"]:
-    """Write the report of one study; see `write_sections`."""
-    return write_sections([Section("", "", study)], [(one.name, one.reason) for one in broken], out, title)
 
 
 def write_sections(
@@ -128,7 +121,7 @@ def _about(sections: list[Section], problems: Sequence[tuple[str, str]]) -> str:
 def _ours() -> set[str]:
     """The names of all files that any study of a report may have."""
     tables = itertools.product(TABLES, KINDS)
-    figures = itertools.product((figure.name for figure in FIGURES), FORMATS)
+    figures = itertools.product((*(figure.name for figure in FIGURES), "timeline"), FORMATS)  # one of version 0.4.0
     return {CAPTIONS, *(f"{name}.{kind}" for name, kind in itertools.chain(tables, figures))}
 
 

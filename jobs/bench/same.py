@@ -132,20 +132,9 @@ def measure(checkout, ranks, names, folder):
     python = checkout / ".venv" / "bin" / "python"
     for path in folder.parent.glob("*.h5"):
         (folder / path.name).symlink_to(path)
-    command = [
-        python.with_name("mpiexec"),
-        "-n",
-        str(ranks),
-        python,
-        __file__,
-        "--train-in",
-        folder,
-        "--only",
-        ",".join(names),
-    ]
-    done = subprocess.run(
-        list(map(str, command)), cwd=folder, env=environment(checkout), capture_output=True, text=True
-    )
+    job = [python.with_name("mpiexec"), "-n", ranks, python, __file__]
+    command = [*map(str, [*job, "--train-in", folder, "--only", ",".join(names)])]
+    done = subprocess.run(command, cwd=folder, env=environment(checkout), capture_output=True, text=True)
     if done.returncode:
         sys.exit(
             f"{checkout} at {ranks} ranks: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}"

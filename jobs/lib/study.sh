@@ -3,7 +3,7 @@
 # OUT. Points of the same number of ranks form one job array; a report job comes after all of them, whatever became of each.
 # Given again, a study submits what is not complete yet, and the report. With --launch nothing is submitted: the points run here, one
 # after another, each started as `LAUNCH RANKS COMMAND`.
-# Defines: parse_study, variants, add_point, submit_study.
+# Defines: parse_study, add_variants, add_point, submit_study.
 
 # Options that all studies share; what they do not know goes to `study_option OPTION VALUE`, which the study may define.
 parse_study() {
@@ -78,6 +78,17 @@ add_point() {
     [ ! -e "$run_dir/summary.json" ] || return 0
     missing=$((missing + 1))
     points[$ranks]+="$(printf '%q ' "$graph" "$run_dir" "${@:4}")"$'\n'
+}
+
+# The runs of the variants on the current number of ranks
+add_variants() {
+    local name changes run
+    while IFS='=' read -r name changes; do
+        for run in $(seq "$repeat"); do
+            # shellcheck disable=SC2086
+            add_point "$ranks" "$name-p$ranks-r$run" "$graph" "${options[@]}" $changes
+        done
+    done < <(variants)
 }
 
 submit() { # sbatch OPTIONS...: prints the number of the job

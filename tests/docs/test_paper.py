@@ -91,14 +91,14 @@ def test_quick_changes_meet_their_commands(paper, listed):
 
 def test_a_section_is_made_in_its_folder(tmp_path):
     """With its output, machine, date and the rows that were not made."""
-    command = ["bash", BENCH / "paper.sh", "--quick", "--only", "posting-messages", "--out", tmp_path / "paper"]
+    command = ["bash", BENCH / "paper.sh", "--quick", "--only", "products", "--out", tmp_path / "paper"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
-    table = (tmp_path / "paper" / "posting-messages" / "table.md").read_text()
-    assert "127 messages" in table and re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d, .* cores, commit", table)
+    table = (tmp_path / "paper" / "products" / "table.md").read_text()
+    assert "GFLOP/s" in table and re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d, .* cores, commit", table)
     summary = (tmp_path / "paper" / "summary.md").read_text()
-    assert "| posting-messages | made |" in summary and "messages-hidden-behind-computing: `overlap`" in summary
-    assert "* posting-messages: the figures of Open MPI" in summary
+    assert "| products | made |" in summary and "other-figures: it has links alone" in summary
+    assert "* products: rows of vector paths that this processor has not" in summary
 
 
 def test_every_section_with_commands_has_a_quick_form(paper, listed, tmp_path):

@@ -319,7 +319,7 @@ def test_mistakes_are_one_line(tmp_path, arguments, said):
     assert said in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
 
 
-def test_graph_of_peers_is_the_same_in_both_orders(graph):
+def test_graph_of_peers_is_that_of_the_file(graph):
     """What peers read, against the graph file: the original order is a renumbering, and loops are added only once."""
     import graph_file as peers
     import numpy as np
@@ -327,19 +327,22 @@ def test_graph_of_peers_is_the_same_in_both_orders(graph):
     from hpcgnn.graphfile.storage import GraphFile
 
     with GraphFile(graph) as file:
-        original = file.read("nodes/original_id")
-    stored, renumbered = peers.read_graph(graph, "file"), peers.read_graph(graph, "original")
+        original, split = file.read("nodes/original_id"), file.read("nodes/split")
+        features, labels = file.read("nodes/features"), file.read("nodes/labels")
+        indptr, indices = file.read("topology/indptr"), file.read("topology/indices")
+    renumbered = peers.read_graph(graph)
 
-    def pairs(found, names):
-        target = np.repeat(np.arange(2000), np.diff(found.indptr))
-        return sorted(zip(names[target].tolist(), names[found.indices].tolist()))
+    def pairs(indptr, indices, names):
+        target = np.repeat(np.arange(2000), np.diff(indptr))
+        return sorted(zip(names[target].tolist(), names[indices].tolist()))
 
-    assert pairs(stored, original) == pairs(renumbered, np.arange(2000))
-    assert (stored.features == renumbered.features[original]).all()
-    assert (stored.labels == renumbered.labels[original]).all()
-    assert set(original[stored.train].tolist()) == set(renumbered.train.tolist())
-    looped = peers.read_graph(graph, "original", self_loops=True)
-    assert pairs(looped, np.arange(2000)) == sorted(pairs(renumbered, np.arange(2000)) + [(i, i) for i in range(2000)])
+    found = pairs(renumbered.indptr, renumbered.indices, np.arange(2000))
+    assert found == pairs(indptr, indices, original)
+    assert (features == renumbered.features[original]).all()
+    assert (labels == renumbered.labels[original]).all()
+    assert set(original[split == 1].tolist()) == set(renumbered.train.tolist())
+    looped = peers.read_graph(graph, self_loops=True)
+    assert pairs(looped.indptr, looped.indices, np.arange(2000)) == sorted(found + [(i, i) for i in range(2000)])
 
 
 def test_a_peer_that_fails_is_reported_with_its_reason(graph, tmp_path):
@@ -364,13 +367,13 @@ def test_bare_torch_computes_the_same_aggregate(graph, model):
     import torch
     import torch_peer
 
-    read = graph_file.read_graph(graph, "original", self_loops=True)
+    read = graph_file.read_graph(graph, self_loops=True)
     target, degree = np.repeat(np.arange(2000), np.diff(read.indptr)), np.diff(read.indptr)
     weight = 1 / degree[target] if model == "sage" else 1 / np.sqrt(degree[target] * degree[read.indices])
     dense = np.zeros((2000, 2000))
     np.add.at(dense, (target, read.indices), weight)
     x = torch.randn(2000, 3, requires_grad=True)
-    y = torch_peer.Product.apply(*torch_peer.prepare(read, "csr", model), x)
+    y = torch_peer.Product.apply(*torch_peer.prepare(read, model), x)
     torch.testing.assert_close(y.detach().double(), torch.from_numpy(dense) @ x.detach().double(), rtol=1e-4, atol=1e-5)
     gradient = torch.randn(2000, 3)
     y.backward(gradient)

@@ -31,7 +31,8 @@ def bench():
 
 def curve(bench, *accuracies, seconds=1.0):
     """A run with an evaluation after every second epoch; processor time is twice the wall time."""
-    records = [{"epoch": n, "seconds": seconds, "processor": 2 * seconds} for n in range(1, 2 * len(accuracies) + 1)]
+    spent = {"loss": 3.0, "seconds": seconds, "processor": 2 * seconds}
+    records = [{"epoch": n, **spent} for n in range(1, 2 * len(accuracies) + 1)]
     for record, accuracy in zip(records[1::2], accuracies, strict=True):
         record |= {"val": accuracy, "test": accuracy - 0.5}
     return bench.curve_of(records)
@@ -53,6 +54,10 @@ def test_the_rate_with_which_most_seeds_are_there_first(bench):
     assert found["test_there"] == 0.5 and best["b", 95]["reached"] == 0 and math.isnan(best["b", 95]["seconds"])
     assert best["a", 50]["epochs"] == best["b", 50]["epochs"] == 2
     assert "never" in bench.table(rows, Namespace(targets=[50, 95])).splitlines()[-1]
+    # Validation of "a" at 0.2 is best after 2 epochs and not after 4, and test accuracies are half a point lower.
+    first = bench.table_at(Namespace(name="g"), curves, Namespace(model="sage", at=[2, 4])).splitlines()
+    cells = [cell.strip() for cell in first[3].split("|")]
+    assert cells[1:-1] == ["g", "sage", "a (0.2)", "3.00", "25.0 ± 35.4", "25.0 ± 35.4"]
 
 
 def test_a_small_run(tmp_path):

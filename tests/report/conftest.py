@@ -3,11 +3,17 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from core.forked import start
 
+from hpcgnn.__main__ import main
+from hpcgnn.report import figures
 from hpcgnn.report.read import read_runs
+from hpcgnn.report.sections import Section
+from hpcgnn.report.study import build_study
+from hpcgnn.report.write import write_sections
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
@@ -68,6 +74,11 @@ def copied(study_dir, tmp_path):
     return copy
 
 
+def write_report(study, broken, out, title=""):
+    """Write the report of one study."""
+    return write_sections([Section("", "", study)], [(one.name, one.reason) for one in broken], out, title)
+
+
 def summary(path):
     """What a run says of itself."""
     return json.loads((Path(path) / "summary.json").read_text())
@@ -88,6 +99,38 @@ def change_ranks(path, function):
     (path / "ranks.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
-def report(*arguments):
-    """Run `hpcgnn report ARGUMENTS` as a user does, without a launcher."""
-    return start(0, "-m", "hpcgnn", "report", *arguments)
+@pytest.fixture(scope="session")
+def written(study_dir, tmp_path_factory):
+    """(study, folder) of a report with all figures, two curves, a baseline and a missing run."""
+    names = ("p1-a", "p1-b", "p2-a", "p2-b", "fine-p2", "missing")
+    found, broken = read_runs([study_dir / name for name in names])
+    study = build_study(found, baseline="cap 8 MiB")
+    folder = tmp_path_factory.mktemp("reports") / "report"
+    write_report(study, broken, folder)
+    return study, folder
+
+
+@pytest.fixture
+def drawing_only(monkeypatch):
+    """drawing_only(names …): reports have these figures alone, since figures are what takes the time."""
+
+    def choose(*names):
+        chosen = [figure for figure in figures.FIGURES if figure.name in names]
+        assert len(chosen) == len(names)
+        monkeypatch.setattr(figures, "FIGURES", chosen)
+
+    return choose
+
+
+@pytest.fixture
+def report(drawing_only, capsys):
+    """report(arguments …) runs `hpcgnn report` in this process, with two figures; gives its code, out and err."""
+    drawing_only("efficiency", "loss")
+
+    def run(*arguments):
+        capsys.readouterr()
+        code = main(["report", *map(str, arguments)])
+        said = capsys.readouterr()
+        return SimpleNamespace(code=code, out=said.out, err=said.err)
+
+    return run

@@ -10,24 +10,11 @@ import pandas as pd
 import pytest
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.report.figures import FIGURES
+from hpcgnn.report.figures import FIGURES, draw_figures
 from hpcgnn.report.read import read_runs
 from hpcgnn.report.study import build_study
-from hpcgnn.report.write import write_report
 
-from .conftest import change
-
-NAMES = ("p1-a", "p1-b", "p2-a", "p2-b", "fine-p2")
-
-
-@pytest.fixture(scope="module")
-def written(study_dir, tmp_path_factory):
-    """(study, folder) of a report with two curves, a baseline and a missing run."""
-    found, broken = read_runs([study_dir / name for name in (*NAMES, "missing")])
-    study = build_study(found, baseline="cap 8 MiB")
-    folder = tmp_path_factory.mktemp("reports") / "report"
-    write_report(study, broken, folder)
-    return study, folder
+from .conftest import change, write_report
 
 
 def test_tables(written):
@@ -79,11 +66,12 @@ def test_ideal_and_labels_are_in_the_figures(written):
         assert f"<!-- {text} -->" in words
 
 
-def test_the_same_runs_give_the_same_figures(written, tmp_path):
+def test_the_same_runs_give_the_same_figures(written, drawing_only):
     study, folder = written
-    write_report(study, [], tmp_path)
-    for path in (*folder.glob("*.svg"), *folder.glob("*.png")):
-        assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
+    drawing_only("breakdown", "loss")
+    for drawn in draw_figures(study):
+        for kind, image in drawn.images.items():
+            assert image == (folder / f"{drawn.figure.name}.{kind}").read_bytes(), (drawn.figure.name, kind)
 
 
 class Page(HTMLParser):
@@ -125,10 +113,11 @@ def test_the_page_stands_alone(written):
     assert "no such directory" in words
 
 
-def test_everything_is_escaped(copied, tmp_path):
+def test_everything_is_escaped(copied, tmp_path, drawing_only):
     """Names of runs, labels, graphs, hosts and commands are others' words, and TeX, Markdown and HTML all have
     signs.
     """
+    drawing_only("epoch_time", "validation")
     nasty = '<script>alert("1")</script>&|_%$#'
     paths = [copied("p1-a", "<b>1&|_%"), copied("p2-a", "plain")]
     for path in paths:
@@ -144,7 +133,8 @@ def test_everything_is_escaped(copied, tmp_path):
     assert len(widths) == 1
 
 
-def test_an_earlier_report_is_replaced(runs, tmp_path):
+def test_an_earlier_report_is_replaced(runs, tmp_path, drawing_only):
+    drawing_only("loss")
     out = tmp_path / "deep/report"
     out.mkdir(parents=True)
     for name in ("notes.txt", "speedup.png", "baseline.tex"):

@@ -7,9 +7,8 @@ import pytest
 from hpcgnn.report.losses import PARTS, find_losses, loss_lines
 from hpcgnn.report.read import read_runs
 from hpcgnn.report.study import build_study
-from hpcgnn.report.write import write_report
 
-from .conftest import change
+from .conftest import change, write_report
 
 EPOCHS = 10
 
@@ -172,7 +171,8 @@ def test_real_runs_have_one(runs):
         assert json.loads(json.dumps(find_losses(run.ranks, run.summary))) == losses
 
 
-def test_reports_have_the_tables(copied, tmp_path):
+def test_reports_have_the_tables(copied, tmp_path, drawing_only):
+    drawing_only("loss")
     old, new = copied("p1-a"), copied("p2-a")
     change(old, "summary.json", lambda value: value.pop("losses"))
     write_report(build_study(read_runs([old, new])[0]), [], tmp_path / "out")

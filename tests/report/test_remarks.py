@@ -9,9 +9,8 @@ import pytest
 from hpcgnn.report.read import read_rank_records, read_runs
 from hpcgnn.report.remarks import crowds, halo_rounds, remarks, threads_per_core
 from hpcgnn.report.study import build_study
-from hpcgnn.report.write import write_report
 
-from .conftest import change_ranks
+from .conftest import change_ranks, write_report
 
 
 def run_of(*ranks):
@@ -45,7 +44,8 @@ def crowd(path, cores):
     change_ranks(path, lambda record: record.update(cores=cores, threads=1))
 
 
-def test_shared_cores_are_said_with_efficiency(copied, tmp_path):
+def test_shared_cores_are_said_with_efficiency(copied, tmp_path, drawing_only):
+    drawing_only("epoch_time", "speedup", "efficiency", "bytes")
     one, two = copied("p1-a"), copied("p2-a")
     crowd(one, [0, 1])
     crowd(two, [3])

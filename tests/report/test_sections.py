@@ -11,10 +11,10 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.report.read import read_runs
 from hpcgnn.report.sections import make_sections
 
-from .conftest import RUNS, change, change_ranks, report
+from .conftest import RUNS, change, change_ranks
 
 
-def test_a_folder_of_everything(study_dir, tmp_path):
+def test_a_folder_of_everything(study_dir, tmp_path, report):
     """Two graphs, two models, three caps, one and two ranks: curves of one graph together, each of one model."""
     done = report(study_dir, "--out", tmp_path / "out")
     assert (done.code, done.err) == (0, ""), done.err
@@ -111,7 +111,7 @@ def messy(copied, tmp_path):
     return folder
 
 
-def test_what_lies_about_in_a_folder(messy, tmp_path):
+def test_what_lies_about_in_a_folder(messy, tmp_path, report):
     """The good run is reported, each other is one line, and what is no run is not spoken of."""
     done = report(messy, "--out", tmp_path / "out")
     assert done.code == 0, done.err
@@ -127,13 +127,13 @@ def test_what_lies_about_in_a_folder(messy, tmp_path):
     assert (tmp_path / "out/problems.md").exists() and pd.read_csv(tmp_path / "out/runs.csv")["run"].item() == "good"
 
 
-def test_nothing_in_a_folder_can_be_reported(messy, tmp_path):
+def test_nothing_in_a_folder_can_be_reported(messy, tmp_path, report):
     done = report(messy / "deep", "--out", tmp_path / "out")
     assert done.code == 2 and len(done.err.splitlines()) == 1 and "has not finished" in done.err
     assert report(messy / "notes", "--out", tmp_path / "out").code == 2 and not (tmp_path / "out").exists()
 
 
-def test_studies_of_an_earlier_report_are_removed(study_dir, tmp_path):
+def test_studies_of_an_earlier_report_are_removed(study_dir, tmp_path, report):
     out = tmp_path / "out"
     assert report(study_dir, "--out", out).code == 0
     (out / "graph-large/mine.txt").write_text("kept")

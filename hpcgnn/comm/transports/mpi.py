@@ -28,7 +28,7 @@ from hpcgnn.comm.transports.progress import Progress
 _OPS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 _POLL_SECONDS = 0.0005
 # The helper thread of a rank that shares cores takes them from the others whenever it wakes, so it sleeps as many
-# milliseconds as there are threads for a core (`mpiexec -n 8 python jobs/bench/epochs/roofline.py` shows its cost).
+# milliseconds as there are threads for a core.
 _SHARED_POLL_SECONDS = 0.001
 # Before it sleeps at all, a waiting rank lets others run this many times: messages of small graphs arrive sooner than a
 # sleeper is woken.

@@ -7,24 +7,9 @@ mean square 1; dense ones stay as they are.
 """
 
 import sys
-import zlib
 
 import numpy as np
 from shared.launched import quietly
-
-
-def counts_of(words, columns):
-    """float32 (columns,): log(1 + counts) of words (bytes), of which a hash chooses the column."""
-    row = np.zeros(columns, np.float32)
-    for word in words:
-        row[zlib.crc32(word) % columns] += 1
-    return np.log1p(row)
-
-
-def drawn_masks(n):
-    """{name: bool (n,)}: 60, 20 and 20 % of the nodes, drawn with seed 0."""
-    place = np.random.default_rng(0).permutation(n) / n
-    return {"train_mask": place < 0.6, "val_mask": (place >= 0.6) & (place < 0.8), "test_mask": place >= 0.8}
 
 
 def read_graph(path, columns):

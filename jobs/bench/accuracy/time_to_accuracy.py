@@ -2,7 +2,7 @@
 """Seconds and epochs to an accuracy: hpcgnn's schedules beside PyG and DGL, full-batch and with sampled neighbours.
 
     python jobs/bench/accuracy/time_to_accuracy.py cora.npz planted.h5 --ours sar "sar --precision bf16"
-    python jobs/bench/accuracy/time_to_accuracy.py debian.npz --peers pyg "pyg --optimizer muon" --ours
+    python jobs/bench/accuracy/time_to_accuracy.py debian.npz --peers pyg "pyg-sampled --fanout 5" --ours
 
 archives.py describes the graphs. An entry of --ours is a schedule with options of `hpcgnn train`; one of --peers is
 pyg, pyg-sampled, dgl or dgl-sampled with options of peers/train.py. All of them train with Adam, every rate of --rates
@@ -12,6 +12,9 @@ system's and rate's mean over seeds, the largest.
 The clocks (wall, and processor time of all ranks) run in training alone. Evaluation is exact, after every --every-th
 epoch, and outside of them, as are loading, hpcgnn's clusters and the peers' formats. A target's row has the rate with
 which most seeds reach it, and of these the one with the least processor time: medians, and least to most.
+
+With --at, a second table has the test accuracy at the best validation of the first so many epochs, in %, and the
+first loss: mean and standard deviation over seeds, for each rate.
 
 OUT/time_to_accuracy.csv has a row for each rate, OUT/GRAPH-MODEL.svg the curves, OUT/GRAPH/ what runs left. Runs that
 are there are not repeated. PyG's sampler needs torch-sparse or pyg-lib in its environment; a system that cannot run is
@@ -44,13 +47,16 @@ PEERS = ("pyg", "pyg-sampled", "dgl", "dgl-sampled")
 
 @dataclass(frozen=True)
 class Curve:
-    """A run. epochs: those with an evaluation; seconds, processor: of training until then; val, test: accuracies."""
+    """A run. epochs: those with an evaluation; seconds, processor: of training until then; val, test: accuracies.
+    first_loss: of the first epoch.
+    """
 
     epochs: list
     seconds: list
     processor: list
     val: list
     test: list
+    first_loss: float
 
     def reaches(self, target):
         """(epoch, wall seconds, processor seconds) of the first accuracy of at least `target`, or None."""
@@ -59,13 +65,18 @@ class Curve:
                 return self.epochs[place], self.seconds[place], self.processor[place]
         return None
 
+    def test_at_best(self, epochs):
+        """Test accuracy at the best validation of the first `epochs` epochs."""
+        first = [pair for epoch, *pair in zip(self.epochs, self.val, self.test, strict=True) if epoch <= epochs]
+        return max(first, key=lambda pair: pair[0])[1]
+
 
 def curve_of(records):
-    """The Curve of [{epoch, seconds, processor, and where evaluated val, test}]."""
+    """The Curve of [{epoch, loss, seconds, processor, and where evaluated val, test}]."""
     spent = [list(accumulate(record[name] for record in records)) for name in ("seconds", "processor")]
     rows = zip(records, *spent, strict=True)
     known = [(record["epoch"], *spent, record["val"], record["test"]) for record, *spent in rows if "val" in record]
-    return Curve(*map(list, zip(*known)))
+    return Curve(*map(list, zip(*known, strict=True)), records[0]["loss"])
 
 
 def our_records(place, rate):
@@ -76,7 +87,8 @@ def our_records(place, rate):
         scores = {name: record[name] for name in ("val", "test") if record.get(name) is not None}
         processor = sum(record["cpu"][part]["sum"] for part in ("user_seconds", "system_seconds"))
         seconds = record["seconds"]["epoch"]["max"]
-        found.append({"epoch": record["epoch"], "seconds": seconds, "processor": processor, **scores})
+        own = {"epoch": record["epoch"], "loss": record["loss"], "seconds": seconds, "processor": processor}
+        found.append(own | scores)
     return found
 
 
@@ -160,7 +172,7 @@ def rows_of(graph, curves, options):
     """[{column: value}] of each system, rate and target."""
     most, rows = max(map(best, curves.values())), []
     for (system, rate), found in curves.items():
-        tests = [max(zip(curve.val, curve.test), key=lambda both: both[0])[1] for curve in found]
+        tests = [max(zip(curve.val, curve.test, strict=True), key=lambda both: both[0])[1] for curve in found]
         for share in options.targets:
             reached = list(filter(None, (curve.reaches(share / 100 * most) for curve in found)))
             row = {"graph": graph.name, "model": options.model, "system": system, "rate": rate}
@@ -200,6 +212,20 @@ def table(rows, options):
     return tabulate(lines, ["graph", "model", "system", "best val (rate)", *titles], "pipe", disable_numparse=True)
 
 
+def table_at(graph, curves, options):
+    """Markdown: a line for each system and rate, with the test accuracy after --at epochs."""
+    lines = []
+    for (system, rate), found in curves.items():
+        loss = statistics.mean(curve.first_loss for curve in found)
+        line = [graph.name, options.model, f"{system} ({rate:g})", f"{loss:.2f}"]
+        for epochs in options.at:
+            tests = [100 * curve.test_at_best(epochs) for curve in found]
+            line.append(f"{statistics.mean(tests):.1f} ± {statistics.stdev(tests) if len(tests) > 1 else 0:.1f}")
+        lines.append(line)
+    titles = ["graph", "model", "system (rate)", "first loss", *(f"{epochs} epochs" for epochs in options.at)]
+    return tabulate(lines, titles, "pipe", disable_numparse=True)
+
+
 def _cells(row):
     """[epochs (rate), processor seconds with their spread, wall seconds] of a target."""
     if not row["reached"]:
@@ -219,8 +245,11 @@ def draw(graph, curves, rows, options):
         figure, axis = plt.subplots(figsize=(7.4, 3.5))
         for system, style in line_styles(rates).items():
             found = curves[system, rates[system]]
-            columns = ([statistics.median(each) for each in zip(*(curve.processor for curve in found))],)
-            columns += ([statistics.median(each) for each in zip(*(accumulate(c.val, max) for c in found))],)
+            spent = [curve.processor for curve in found]
+            so_far = [list(accumulate(curve.val, max)) for curve in found]
+            columns = [
+                [statistics.median(each) for each in zip(*of_seeds, strict=True)] for of_seeds in (spent, so_far)
+            ]
             axis.plot(*columns, label=f"{system}, {rates[system]:g}", **{**style, "marker": None})
         log_axis(axis.xaxis)
         axis.set(xlabel="processor time of training (s)", ylabel="best validation accuracy so far", title=graph.name)
@@ -237,6 +266,7 @@ def parse():
     parser.add_argument("--model", choices=("gcn", "sage", "gat"), default="sage", help="default: sage")
     parser.add_argument("--rates", type=float, nargs="+", default=[0.003, 0.01, 0.03], help="default: 0.003 0.01 0.03")
     parser.add_argument("--targets", type=float, nargs="+", default=[95, 98, 99], help="percent (default: 95 98 99)")
+    parser.add_argument("--at", type=int, nargs="+", default=[], metavar="EPOCHS", help="numbers of the second table")
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds (default: 3)")
     parser.add_argument("--epochs", type=int, default=200, help="default: 200; an entry may have its own")
     parser.add_argument("--every", type=int, default=1, help="epochs between evaluations (default: 1)")
@@ -266,6 +296,8 @@ def main():
             draw(graph, curves, rows, options)
             write_csv(options.out / "time_to_accuracy.csv", every := every + rows)
             print(table(rows, options), flush=True)
+            if options.at:
+                print("\n" + table_at(graph, curves, options), flush=True)
         for system, reason in absent.items():
             print(f"\n{graph.name}: {system} is absent: {reason}")
 

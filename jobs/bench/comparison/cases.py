@@ -38,7 +38,7 @@ def alternation(models, cases, rounds):
     """[(model, round, case)] in the order of measurement: within a round every case once, ours and peers in turn, so
     that a disturbance of the machine falls on all."""
     ours, peers = [c for c in cases if c.system == OURS], [c for c in cases if c.system != OURS]
-    turns = [case for pair in zip(ours, peers) for case in pair]
+    turns = [case for pair in zip(ours, peers, strict=False) for case in pair]
     turns += ours[len(peers) :] + peers[len(ours) :]
     return [(model, number, case) for model in models for number in range(rounds) for case in turns]
 

@@ -55,7 +55,7 @@ def compare(options, argv):
     options.out.mkdir(parents=True, exist_ok=True)
     if any(options.out.iterdir()):
         raise HpcgnnError(f"{options.out} is not empty; expected a new folder for the results: choose another --out")
-    graph = describe_graph(options.graph or generated_graph(options.graphs, options.kind, options.ranks))
+    graph = describe_graph(options.graph or generated_graph(options.graphs, options.ranks))
     cases, pythons, absent = [], {}, []
     if OURS in options.systems:
         cases = our_cases(options.ranks, options.threads, options.variants)

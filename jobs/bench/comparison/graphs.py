@@ -15,14 +15,11 @@ from hpcgnn.graphfile.storage import GraphFile
 
 # Like ogbn-arxiv made undirected, with a self loop on every node: the graph that published figures are closest to.
 USUAL = {"nodes": 169_343, "degree": 13.78, "features": 128, "classes": 40}
-# Like ogbn-products: dense, and with so few training nodes that most rows of the last layers need not be computed.
-DENSE = {"nodes": 400_000, "degree": 50, "features": 100, "classes": 47, "train": 0.08, "val": 0.02}
-KINDS = {"usual": USUAL, "dense": DENSE}
 
 
-def generated_graph(folder, kind, ranks):
-    """The path of a graph of one of KINDS in `folder`, made if it is not there. Raises HpcgnnError."""
-    return _made(Path(folder) / f"{kind}.h5", KINDS[kind], ranks)
+def generated_graph(folder, ranks):
+    """The path of the usual graph in `folder`, made if it is not there. Raises HpcgnnError."""
+    return _made(Path(folder) / "usual.h5", USUAL, ranks)
 
 
 def small_graph(folder, described, nodes, ranks):

@@ -7,10 +7,10 @@ graph and planning.
 
 import json
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from shared.launched import parallel
 from shared.processes import Failed, clean_environment, run
 
 from comparison.cases import OURS
@@ -56,24 +56,16 @@ def measure(case, model, work, epochs, label, out, pythons, limit_seconds):
     return {**sample, "command": command}
 
 
+def options_of(case, model, work, epochs):
+    """[option, value, …] that hpcgnn and the peers share."""
+    values = {"graph": work.graph, "model": model, "layers": work.layers, "hidden": work.hidden_of(model)}
+    values |= {"heads": work.heads, "dropout": work.dropout, "lr": work.lr, "epochs": epochs, "threads": case.threads}
+    return [part for key, value in values.items() for part in (f"--{key}", value)]
+
+
 def our_command(case, model, work, epochs, run_dir):
-    mpiexec = Path(sys.executable).with_name("mpiexec")
-    values = {
-        "graph": work.graph,
-        "model": model,
-        "layers": work.layers,
-        "hidden": work.hidden_of(model),
-        "heads": work.heads,
-        "dropout": work.dropout,
-        "lr": work.lr,
-        "epochs": epochs,
-        "eval-every": 0,
-        "threads": case.threads,
-        "run-dir": run_dir,
-    }
-    options = [part for key, value in values.items() for part in (f"--{key}", str(value))]
-    launcher = [str(mpiexec) if mpiexec.exists() else "mpiexec", "-n", str(case.ranks)]
-    return [*launcher, sys.executable, "-m", "hpcgnn", "train", "--auto-partition", *options, *case.options]
+    options = [*options_of(case, model, work, epochs), "--eval-every", 0, "--run-dir", run_dir, *case.options]
+    return [*map(str, parallel(case.ranks, "-m", "hpcgnn", "train", "--auto-partition", *options))]
 
 
 def read_our_run(run_dir):
@@ -98,21 +90,8 @@ def read_our_run(run_dir):
 
 
 def peer_command(case, model, work, epochs, python, result):
-    values = {
-        "peer": PEERS[case.system].module,
-        "graph": work.graph,
-        "model": model,
-        "layers": work.layers,
-        "hidden": work.hidden_of(model),
-        "heads": work.heads,
-        "dropout": work.dropout,
-        "lr": work.lr,
-        "epochs": epochs,
-        "threads": case.threads,
-        "result": result,
-    }
-    options = [part for key, value in values.items() for part in (f"--{key}", str(value))]
-    return [str(python), str(PEER_CODE / "worker.py"), *options]
+    options = ["--peer", PEERS[case.system].module, *options_of(case, model, work, epochs), "--result", result]
+    return [*map(str, [python, PEER_CODE / "worker.py", *options])]
 
 
 def read_peer_result(path):

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from comparison.cases import OURS, parse_epochs, parse_variant
 from comparison.environments import PEERS, ROOT
-from comparison.graphs import KINDS
 
 EPILOG = """examples:
   python jobs/bench/comparison/compare.py                     all systems and models on a graph of 169,343 nodes
@@ -43,14 +42,7 @@ def parse(argv, description):
     )
     what.add_argument("--reference", default="dgl", help="case that ratios are taken to (default: dgl)")
     work = parser.add_argument_group("the work")
-    work.add_argument("--graph", help="graph file (default: a generated one)")
-    work.add_argument(
-        "--kind",
-        choices=tuple(KINDS),
-        default="usual",
-        help="of the generated graph: usual, 169,343 nodes and 2.5 million edges; dense, 400,000 nodes, 20 million "
-        "edges, 8 percent of the nodes for training (default: usual)",
-    )
+    work.add_argument("--graph", help="graph file (default: a generated one of 169,343 nodes)")
     work.add_argument("--layers", type=_number, default=3)
     work.add_argument("--hidden", type=_number, default=256, help="width of hidden layers, sage and gcn (default: 256)")
     work.add_argument("--heads", type=_number, default=4, help="of hidden layers, gat (default: 4)")

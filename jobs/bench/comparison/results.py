@@ -76,9 +76,9 @@ def one_rank_of(document, model, case):
     by_name = {entry["name"]: entry for entry in document["cases"]}
     for name in measured_cases(document, model):
         one, same = by_name[name], by_name[case]
-        if one["system"] == same["system"] == OURS and one.get("ranks") == 1:
-            if one.get("variant") == same.get("variant"):
-                return name
+        alike = one.get("variant") == same.get("variant")
+        if one["system"] == same["system"] == OURS and one.get("ranks") == 1 and alike:
+            return name
     return None
 
 

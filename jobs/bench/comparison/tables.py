@@ -61,7 +61,7 @@ def _table(document, model):
     ]
     if small:
         headers += [f"sum on {small:,} nodes", "less constant", "ratio", "of one rank's"]
-        rows = [row + _own_part(document, model, case, reference) for row, case in zip(rows, cases)]
+        rows = [row + _own_part(document, model, case, reference) for row, case in zip(rows, cases, strict=True)]
     align = ["left", *["right"] * (len(headers) - 1)]
     return tabulate(rows, headers, tablefmt="github", disable_numparse=True, colalign=align)
 

@@ -48,7 +48,7 @@ def main():
             quietly(parallel(cores, "-m", "hpcgnn", "bench", "machine", "-o", machine))
         rows = []
         for case in itertools.product(options.graph, options.model, options.precision, options.ranks):
-            if case[2] == "mixed" and case[1] not in MIXED or case[1] == "rgcn" and not typed(case[0]):
+            if (case[2] == "mixed" and case[1] not in MIXED) or (case[1] == "rgcn" and not typed(case[0])):
                 continue
             rows.append(compare(*case, machine, cores, options, Path(folder)))
             print("  ".join(f"{rows[-1][name]}" for name in COLUMNS), flush=True)
@@ -62,10 +62,8 @@ def compare(graph, model, precision, ranks, machine, cores, options, folder):
     """The row of one case."""
     chosen = ["--graph", graph, "--model", model, "--precision", precision, "--epochs", options.epochs, *options.more]
     path, run_dir = folder / "estimate.json", folder / f"run-{len(list(folder.iterdir()))}"
-    quietly(
-        [sys.executable, "-m", "hpcgnn", "estimate", *chosen, "--ranks", ranks, "--machine", machine]
-        + ["--ranks-per-node", ranks, "--threads", 1, "--json", path, "--force"]
-    )
+    given = [*chosen, "--ranks", ranks, "--machine", machine, "--ranks-per-node", ranks, "--threads", 1]
+    quietly([sys.executable, "-m", "hpcgnn", "estimate", *given, "--json", path, "--force"])
     # Without a limit: what has no room would go to disk, as it does by itself where ranks have little.
     train = ["train", "--memory", "none", *chosen, "--threads", 1, "--auto-partition", "--run-dir", run_dir]
     quietly(parallel(ranks, "-m", "hpcgnn", *train))

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path[1:1] = [str(Path(__file__).resolve().parents[up]) for up in (1, 3)]  # shared parts, this checkout
+import itertools
+
 from shared.tables import write_csv
 from tabulate import tabulate
 from tqdm import tqdm
@@ -134,7 +136,7 @@ def print_tables(found):
     for name in dict.fromkeys(row["graph"] for row in found):
         for halo in ("rows", "sums"):
             ranks = [key[2] for key in seconds_of if key[:2] == (name, halo)]
-            steps = dict.fromkeys([*zip(ranks, ranks[1:]), *[(64, 1024)] * ({64, 1024} <= {*ranks})])
+            steps = dict.fromkeys([*itertools.pairwise(ranks), *[(64, 1024)] * ({64, 1024} <= {*ranks})])
             for few, many in steps:
                 pair = [seconds_of[name, halo, few][at] / seconds_of[name, halo, many][at] for at in (0, 1)]
                 slopes.append([name, halo, f"{few} to {many:,}", *pair, pair[1] / pair[0]])

@@ -79,8 +79,8 @@ def main() -> None:
             times = measure(contestants, options)
             volume = num_edges * width * x.element_size() / 1e9
             speeds = {key: [volume / value for value in values] for key, values in times.items()}
-            fraction = [g / p for g, p in zip(speeds["gather"], speeds["probe"])]
-            multiple = [g / t for g, t in zip(speeds["gather"], speeds["torch"])] if "torch" in speeds else None
+            fraction = [g / p for g, p in zip(speeds["gather"], speeds["probe"], strict=True)]
+            multiple = [g / t for g, t in zip(speeds["gather"], speeds.get("torch", []), strict=False)]
             print(
                 f"{name:5}{width:5} {spread(speeds['gather'], 1):>21} {spread(speeds['probe'], 1):>21} "
                 f"{spread(speeds['torch'], 1) if multiple else '-':>21} {spread(fraction, 2):>21} "

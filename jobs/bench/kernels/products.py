@@ -21,6 +21,8 @@ from hpcgnn.__main__ import set_process_policies
 
 set_process_policies()
 
+import itertools
+
 import numpy
 import torch
 from contest import measure, parser_of, spread
@@ -79,13 +81,13 @@ class OpenBlas:
         """out (+)= x weight, by one thread."""
         (rows, depth), width = x.shape, weight.shape[1]
         placed = [(111, m.stride(0)) if m.stride(1) == 1 else (112, m.stride(1)) for m in (x, weight)]
-        matrices = [(m.data_ptr(), max(1, stride)) for m, (_, stride) in zip((x, weight), placed)]
+        matrices = [(m.data_ptr(), max(1, stride)) for m, (_, stride) in zip((x, weight), placed, strict=True)]
         order = 101, placed[0][0], placed[1][0], rows, width, depth
         self._sgemm(*order, 1.0, *matrices[0], *matrices[1], float(add), out.data_ptr(), out.stride(0))
 
     def _shares(self, rows):
         bounds = [rows * k // self._threads for k in range(self._threads + 1)]
-        return [slice(*pair) for pair in zip(bounds, bounds[1:])]
+        return [slice(*pair) for pair in itertools.pairwise(bounds)]
 
     def _each(self, function, shares):
         """function(share) by a thread each; this one takes the first."""
@@ -106,7 +108,7 @@ class OpenBlas:
     def add_transposed(self, sums, x, g):
         """sums += x' g: each thread's rows by themselves, then their sums."""
         parts = [sums, *(torch.empty_like(sums) for _ in range(self._threads - 1))]
-        shares = list(zip(parts, self._shares(len(x))))
+        shares = list(zip(parts, self._shares(len(x)), strict=True))
         self._each(lambda one: self._multiply(one[0], x[one[1]].t(), g[one[1]], one[0] is sums), shares)
         for part in parts[1:]:
             sums += part
@@ -157,7 +159,7 @@ WHOSE = ("ours", "torch", "OpenBLAS")
 
 def ratios(times: dict) -> str:
     """Of the others' seconds to ours, turn by turn."""
-    others = [[other / own for own, other in zip(times["ours"], times[whose])] for whose in WHOSE[1:]]
+    others = [[other / own for own, other in zip(times["ours"], times[whose], strict=True)] for whose in WHOSE[1:]]
     return "".join(f"{spread(each, 3):>22}" for each in others)
 
 

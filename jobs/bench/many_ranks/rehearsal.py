@@ -54,7 +54,7 @@ class Others(Communicator):
     def _agreed(self, wanted, cap):
         """What the reductions of a plan give, by operation: the first ones, and then the places where rounds end."""
         receiver = np.concatenate([np.full(len(owners), rank) for rank, (owners, _) in wanted.items()])
-        owner, rows = (np.concatenate(part).astype(np.int64) for part in zip(*wanted.values()))
+        owner, rows = (np.concatenate(part).astype(np.int64) for part in zip(*wanted.values(), strict=True))
         halo = HaloCounts(self.size, receiver, (receiver - owner) % self.size, rows)
         places, sides = [], halo.sides
 
@@ -96,10 +96,10 @@ class Others(Communicator):
 def _by_owner(wanted, size):
     """[(askers, numbers)] by owner, from {asker: (owners, numbers)}."""
     askers = np.concatenate([np.full(len(owners), asker, np.int32) for asker, (owners, _) in wanted.items()])
-    owners, numbers = (np.concatenate(part) for part in zip(*wanted.values()))
+    owners, numbers = (np.concatenate(part) for part in zip(*wanted.values(), strict=True))
     order = np.argsort(owners, kind="stable")
     ends = np.cumsum(np.bincount(owners, minlength=size))[:-1]
-    return list(zip(np.split(askers[order], ends), np.split(numbers[order], ends)))
+    return list(zip(np.split(askers[order], ends), np.split(numbers[order], ends), strict=True))
 
 
 class Rehearsal:

@@ -32,7 +32,8 @@ from tabulate import tabulate
 from tqdm import tqdm
 
 from hpcgnn.__main__ import build_parser, registry_choices
-from hpcgnn.config import SECTIONS, make_config
+from hpcgnn.cli.arguments import given_options
+from hpcgnn.config import make_config
 from hpcgnn.estimate.command import PICTURES, forecasts
 from hpcgnn.estimate.machine.machine import read_machine
 from hpcgnn.estimate.seconds import seconds
@@ -99,16 +100,14 @@ def replayed(forecast, machine, experiment, options):
     row = {"ranks": shares.ranks, "turns": sum(map(len, streams))}
     row["messages of a rank"] = round(sum(float(each.messages.mean()) for each in forecast.halo.values()))
     row["halo / nodes"] = float(shares.inward.received.sum() / shares.nodes.sum())
-    return row | {"one thread": parts["serial"]} | dict(zip(LOSSES, times))
+    return row | {"one thread": parts["serial"]} | dict(zip(LOSSES, times, strict=True))
 
 
 def configured(options):
     """The Config of the options behind --."""
     choices = registry_choices()
     given = ["train", "--graph", str(options.graph), "--auto-partition", *options.more]
-    parsed = vars(build_parser(choices).parse_args(given))
-    names = {name for section in SECTIONS.values() for name in section.__dataclass_fields__}
-    return make_config({name: value for name, value in parsed.items() if name in names and value is not None}, choices)
+    return make_config(given_options(build_parser(choices).parse_args(given)), choices)
 
 
 def draw(rows, path):

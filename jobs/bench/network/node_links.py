@@ -57,7 +57,8 @@ def compared(graph, model, layout):
         (early, slow), (late, fast) = runs.values()
         sent = (late - early) / (EPOCHS["1gbit"] - EPOCHS["100mbit"])
         found.append((counted / 1e6, sent / 1e6, sent / counted, slow, fast))
-    pairs = [f"{one:.{digits}f}, {other:.{digits}f}" for one, other, digits in zip(*found, (2, 2, 3, 2, 2))]
+    columns = zip(*found, (2, 2, 3, 2, 2), strict=True)
+    pairs = [f"{one:.{digits}f}, {other:.{digits}f}" for one, other, digits in columns]
     share = f"{found[1][1] / found[0][1]:.3f}"
     return [Path(graph).stem, model, layout, *pairs[:3], share, *pairs[3:]]
 

@@ -100,15 +100,17 @@ def commands(options, edges, folder):
     raw, graph, parts = folder / "raw", folder / "graph.h5", folder / "partitioned.h5"
     again = [sys.executable, __file__, *sys.argv[1:], "--write-raw", str(edges)]
     clusters = ["--clusters", options.clusters] if options.clusters else []
+    imported = ["--format", "npz", "--force", "--undirected", "--self-loops", "remove", *memory]
+    imported += ["--feature-dtype", "fp16"]
+    split = ["--ranks", options.ranks, "--method", options.method, *clusters, *memory]
+    shape = ["--model", "sage", "--hidden", str(options.hidden), "--layers", str(options.layers), "--threads", "1"]
+    shape += ["--epochs", "1", "--eval-every", "0", *shlex.split(options.train_options), "--run-dir", folder / "run"]
+    launcher = ["mpiexec", "-n", str(options.train_ranks)]
     return {
         "raw": again,
-        "import": [*tools, "import", raw, "-o", graph, "--format", "npz", "--force", "--undirected"]
-        + ["--self-loops", "remove", "--feature-dtype", "fp16", *memory],
-        "partition": [*tools, "partition", graph, "-o", parts, "--force", "--ranks", options.ranks]
-        + ["--method", options.method, *clusters, *memory],
-        "train": ["mpiexec", "-n", str(options.train_ranks), "hpcgnn", "train", "--graph", parts, "--model", "sage"]
-        + ["--hidden", str(options.hidden), "--epochs", "1", "--eval-every", "0", "--threads", "1"]
-        + ["--layers", str(options.layers), *shlex.split(options.train_options), "--run-dir", folder / "run"],
+        "import": [*tools, "import", raw, "-o", graph, *imported],
+        "partition": [*tools, "partition", graph, "-o", parts, "--force", *split],
+        "train": [*launcher, "hpcgnn", "train", "--graph", parts, *shape],
     }
 
 

@@ -19,7 +19,6 @@ at that number of ranks on a cluster; the processor seconds of all ranks togethe
 """
 
 import argparse
-import csv
 import json
 import sys
 import tempfile
@@ -31,8 +30,9 @@ from hpcgnn.__main__ import set_process_policies
 
 set_process_policies()  # before torch is loaded, as the program does it
 
+from shared.job import run_benchmark
 from shared.launched import parallel, quietly
-from shared.trainer import run_benchmark
+from shared.tables import write_csv
 from tabulate import tabulate
 
 from hpcgnn.records import to_json, write_atomically
@@ -66,10 +66,7 @@ def main():
     document = {"graph": options.graph, "file_bytes": size, "raw_seconds": seconds, "runs": rows}
     if options.out:
         write_atomically(f"{options.out}.json", to_json(document, indent=1))
-        with open(f"{options.out}.csv", "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, [key for key in rows[0] if key != "by_rank"], extrasaction="ignore")
-            writer.writeheader()
-            writer.writerows(rows)
+        write_csv(f"{options.out}.csv", [{key: row[key] for key in row if key != "by_rank"} for row in rows])
     return 0
 
 
@@ -167,7 +164,7 @@ def load(session, config):
         edges = MODELS[spec.model].reads_edges(spec)
         local = load_local_graph(file, cluster_to_rank, comm, cap, "add", spec.dtype, edges, watch)
     found["seconds_processor"] = time.process_time() - begun
-    found["read_bytes"], found["read_calls"] = (now - then for now, then in zip(bytes_read(), read))
+    found["read_bytes"], found["read_calls"] = (now - then for now, then in zip(bytes_read(), read, strict=True))
     found["growth"], found["kept"] = max(found[f"growth_{phase}"] for phase in PHASES), held_bytes(local, set())
     traffic = comm.ledger.take()
     found |= {f"sent_{kind}": entry.bytes_sent for kind, entry in traffic.items()}
@@ -186,7 +183,7 @@ def summary_of(ranks, records, size):
     """The row of the table of one number of ranks. records: of its ranks."""
     row = {"ranks": ranks}
     for phase in (*PHASES, "processor"):
-        of_repetitions = zip(*(record[f"seconds_{phase}"] for record in records))
+        of_repetitions = zip(*(record[f"seconds_{phase}"] for record in records), strict=True)
         row[f"seconds_{phase}"] = min(map(sum if phase == "processor" else max, of_repetitions))
     read = [record["read_bytes"] for record in records]
     row |= {"read_max": max(read), "read_mean": sum(read) / ranks, "read_over_file": sum(read) / size}

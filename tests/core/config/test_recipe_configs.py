@@ -56,19 +56,10 @@ def kind_of(filed, head=""):
     return "features" if filed.get("features") == "edges" else "plain"
 
 
-def teacher_of(filed, folder):
-    """The file of a teacher's outputs for a configuration that has one."""
-    if "distill" not in filed:
-        return {}
-    np.save(folder / "teacher.npy", np.random.default_rng(0).standard_normal((200, 4)))
-    return {"distill": str(folder / "teacher.npy")}
-
-
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_a_job_would_start_with_it(path, graphs, tmp_path, capsys):
     filed, choices = read_toml(path), registry_choices()
     assert not filed.keys() & {"graph", "run_dir", "seed"}, "these are the command's"
-    filed |= teacher_of(filed, tmp_path)
     graph = graphs[kind_of(filed)]
     config = make_config({**filed, "graph": str(graph), "run_dir": str(tmp_path / "run")}, choices, str(path))
     assert without_effect(config, {}, filed, choices["models"]) is None
@@ -81,7 +72,6 @@ def test_a_job_runs_with_it(path, graphs, tmp_path, monkeypatch):
     """Two epochs on one rank, after the propagation that its head tells of."""
     monkeypatch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)  # takes longer than training
     filed, choices, session = read_toml(path), registry_choices(), SimpleNamespace(comm=SoloCommunicator(), **HERE)
-    filed |= teacher_of(filed, tmp_path)
     graph = graphs[kind_of(filed, path.read_text())]
     words = shlex.split(path.read_text().split("# Graph: ")[1].splitlines()[0])
     if "propagate" in words:

@@ -1,6 +1,7 @@
 """The first epochs learn as much as PyG's layers with the same options, to within what seeds differ by.
 
-jobs/bench/accuracy/start.py has the same comparison on real graphs. One rank: other numbers have the same curve.
+jobs/bench/accuracy/time_to_accuracy.py has the same comparison on real graphs.
+One rank: other numbers have the same curve.
 """
 
 import sys

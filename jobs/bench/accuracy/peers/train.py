@@ -14,8 +14,6 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "nadam": "NAdam", "radam": "RAdam", "muon": "Muon"}
-
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
@@ -28,23 +26,8 @@ def arguments():
     parser.add_argument("--rates", required=True, help="learning rates, with commas between them")
     parser.add_argument("--batch", type=int, default=1024, help="of sampled systems (default: 1024)")
     parser.add_argument("--fanout", type=int, default=10, help="neighbours of each node and layer (default: 10)")
-    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adam")
     parser.add_argument("--result", required=True)
     return parser.parse_args()
-
-
-def optimizers_of(layers, rate, options):
-    """The optimizers of all parameters. Muon moves matrices alone; Adam moves the rest."""
-    parameters = list(layers.parameters())
-    if options.optimizer == "adam":
-        return [torch.optim.Adam(parameters, rate, fused=True)]
-    kind = getattr(torch.optim, OPTIMIZERS[options.optimizer])
-    if options.optimizer != "muon":
-        return [kind(parameters, rate, weight_decay=0)]
-    matrices = [each for each in parameters if each.dim() == 2]
-    rest = [each for each in parameters if each.dim() != 2]
-    muon = kind(matrices, rate, weight_decay=0, adjust_lr_fn="match_rms_adamw")
-    return [muon, *([torch.optim.Adam(rest, rate, fused=True)] if rest else [])]
 
 
 class Trained:
@@ -62,11 +45,11 @@ class Trained:
         self.sampled = self.system.batches(arrays, options.model, options) if kind else None
 
     def begin(self, rate):
-        """New layers and optimizers."""
+        """New layers and their optimizer."""
         torch.manual_seed(self.options.seed)
         given = self.options.model, self.x.shape[1], int(self.y.max()) + 1, self.options
         self.layers = self.system.layers_of(*given, whole=self.sampled is None)
-        self.optimizers = optimizers_of(self.layers, rate, self.options)
+        self.optimizer = torch.optim.Adam(self.layers.parameters(), rate, fused=True)
 
     def forward(self, h, graphs, training):
         """Logits."""
@@ -82,14 +65,12 @@ class Trained:
         train, losses = self.masks["train"], []
         parts = self.sampled or [(self.x, self.graphs, None)]
         for h, graphs, labels in parts:
-            for optimizer in self.optimizers:
-                optimizer.zero_grad()
+            self.optimizer.zero_grad()
             y = self.forward(h, graphs, True)
             y, labels = (y[train], self.y[train]) if labels is None else (y[: len(labels)], labels)
             loss = functional.cross_entropy(y, labels)
             loss.backward()
-            for optimizer in self.optimizers:
-                optimizer.step()
+            self.optimizer.step()
             losses.append(loss.item())
         return sum(losses) / len(losses)
 

@@ -4,6 +4,7 @@ DGL 2.1.0 is the last wheel that is published. Its graphbolt part is a native li
 does not load with a current one; full-batch training does not use it, so an empty module stands in its place.
 """
 
+import itertools
 import os
 import sys
 import types
@@ -13,19 +14,19 @@ _absent = types.ModuleType("dgl.graphbolt")
 _absent.__path__ = []
 sys.modules.setdefault("dgl.graphbolt", _absent)
 
-import dgl  # noqa: E402
-import torch  # noqa: E402
-from dgl.nn.pytorch import GATConv, GraphConv, SAGEConv  # noqa: E402
+import dgl
+import torch
+from dgl.nn.pytorch import GATConv, GraphConv, SAGEConv
 
-FORMATS = {"default": "dgl.graph with COO, CSR and CSC made beforehand"}
 PACKAGES = ("dgl", "torch", "numpy")
 
 
-def default_format(model):
-    return "default"
+def describe(model):
+    """The form of the graph that the model gets."""
+    return "dgl.graph with COO, CSR and CSC made beforehand"
 
 
-def prepare(graph, kind, model):
+def prepare(graph, model):
     """The graph in all formats that forward and backward read."""
     source, indptr = torch.from_numpy(graph.indices), torch.from_numpy(graph.indptr)
     nodes = len(indptr) - 1
@@ -39,7 +40,7 @@ def convolutions(model, widths, heads):
     """One convolution per layer. widths: (d_in, hidden, …, classes); of attention, `hidden` is the width of each
     head.
     """
-    pairs = list(zip(widths[:-1], widths[1:]))
+    pairs = list(itertools.pairwise(widths))
     if model == "sage":
         return [SAGEConv(a, b, "mean") for a, b in pairs]
     if model == "gcn":

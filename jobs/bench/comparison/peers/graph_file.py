@@ -1,7 +1,7 @@
-"""The graph file as peers read it: plain arrays, in the file's order of nodes or in the original one.
+"""The graph file as peers read it: plain arrays, in the original order of nodes.
 
 hpcgnn's files have their nodes in cluster order, which makes every system's aggregation faster. A user of a peer does
-not have that order, so peers are given the original one unless the comparison asks for the file's.
+not have that order, so peers are given the original one.
 """
 
 from dataclasses import dataclass
@@ -25,9 +25,10 @@ class Graph:
     classes: int
 
 
-def read_graph(path, order="original", self_loops=False):
+def read_graph(path, self_loops=False):
     """The graph of a file, with a self loop added to every node without one if `self_loops`. Raises ValueError if peers
-    have no counterpart for what the file holds."""
+    have no counterpart for what the file holds.
+    """
     with h5py.File(path, "r") as file:
         for attribute in ("multi_label", "weighted", "typed", "sparse_features"):
             if file.attrs[attribute]:
@@ -43,15 +44,13 @@ def read_graph(path, order="original", self_loops=False):
         original, classes = file["nodes/original_id"][:], int(file.attrs["num_classes"])
     nodes = len(indptr) - 1
     target = np.repeat(np.arange(nodes), np.diff(indptr))
-    if order == "original":
-        source, target = original[source], original[target]
-        place = np.argsort(original)
-        features, labels, split = features[place], labels[place], split[place]
+    source, target = original[source], original[target]
+    place = np.argsort(original)
+    features, labels, split = features[place], labels[place], split[place]
     if self_loops:
         missing = np.setdiff1d(np.arange(nodes), source[source == target])
         source, target = np.concatenate([source, missing]), np.concatenate([target, missing])
-    if order == "original" or self_loops:
-        source = source[np.argsort(target * nodes + source)]
+    source = source[np.argsort(target * nodes + source)]
     counts = np.bincount(target, minlength=nodes)
     indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     return Graph(indptr, source, features, labels, np.flatnonzero(split == TRAIN), classes)

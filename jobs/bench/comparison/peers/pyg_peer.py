@@ -1,38 +1,31 @@
-"""PyG, full-batch. It takes the adjacency in several forms that differ much in speed; each has a name here.
+"""PyG, full-batch. It takes the adjacency in several forms, of which each model gets the fastest.
 
-The default of each model is the one that was fastest in trials (`--pyg-format` chooses another; the record says which
-one ran). Processor seconds per epoch, two threads, PyG 2.8.1: sage on 169,343 nodes: CSR 11, EdgeIndex 23, edge_index
-23; gcn on 20,000 nodes: CSR 1.6, edge_index 4, EdgeIndex 4; gat on 20,000 nodes: all three 6. torch_sparse has no wheel
-for current torch, and compiling it takes longer than a comparison.
+Processor seconds per epoch, two threads, PyG 2.8.1: sage on 169,343 nodes: CSR 11, EdgeIndex 23, edge_index 23; gcn on
+20,000 nodes: CSR 1.6, edge_index 4, EdgeIndex 4; gat on 20,000 nodes: all three 6. torch_sparse has no wheel for
+current torch, and compiling it takes longer than a comparison.
 """
 
+import itertools
+
 import torch
-import torch_geometric
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
 PACKAGES = ("torch_geometric", "torch", "numpy")
-FORMATS = {
-    "edge-index": "edge_index (gather and scatter over edges)",
-    "edge-index-class": "torch_geometric.EdgeIndex with filled caches",
-    "csr": "torch.sparse CSR",
-}
 
 
-def default_format(model):
-    return {"sage": "csr", "gcn": "csr", "gat": "edge-index"}[model]
+def describe(model):
+    """The form of the graph that the model gets."""
+    return "edge_index (gather and scatter over edges)" if model == "gat" else "torch.sparse CSR"
 
 
-def prepare(graph, kind, model):
-    """The transposed adjacency in one of FORMATS."""
+def prepare(graph, model):
+    """The transposed adjacency."""
     nodes = len(graph.indptr) - 1
     indptr, source = torch.from_numpy(graph.indptr), torch.from_numpy(graph.indices)
-    if kind == "csr":
+    if model != "gat":
         return torch.sparse_csr_tensor(indptr, source, torch.ones(len(source)), (nodes, nodes))
     target = torch.repeat_interleave(torch.arange(nodes), indptr.diff())
-    edges = torch.stack([source, target])
-    if kind == "edge-index-class":
-        return torch_geometric.EdgeIndex(edges, sparse_size=(nodes, nodes), sort_order="col").fill_cache_()
-    return edges
+    return torch.stack([source, target])
 
 
 def convolutions(model, widths, heads):
@@ -41,7 +34,7 @@ def convolutions(model, widths, heads):
     The graph comes with its self loops; none are added again, and GCN keeps its normalised adjacency after the first
     epoch.
     """
-    pairs = list(zip(widths[:-1], widths[1:]))
+    pairs = list(itertools.pairwise(widths))
     if model == "sage":
         return [SAGEConv(a, b, aggr="mean") for a, b in pairs]
     if model == "gcn":

@@ -4,17 +4,19 @@ it.
 Runs in the project's own environment. Attention has no counterpart here.
 """
 
+import itertools
+
 import torch
 
-FORMATS = {"csr": "torch.sparse CSR, and its transpose for the gradient"}
 PACKAGES = ("torch", "numpy")
 MODELS = ("sage", "gcn")
 
 
-def default_format(model):
+def describe(model):
+    """The form of the graph that the model gets. SystemExit for a model that torch lacks."""
     if model not in MODELS:
         raise SystemExit(f"error: bare torch has no {model}; expected one of {', '.join(MODELS)}")
-    return "csr"
+    return "torch.sparse CSR, and its transpose for the gradient"
 
 
 class Product(torch.autograd.Function):
@@ -46,7 +48,7 @@ class Convolution(torch.nn.Module):
         return y if self.own is None else y + self.own(x)
 
 
-def prepare(graph, kind, model):
+def prepare(graph, model):
     """(A, its transpose): rows divided by their degree for sage, D^-1/2 A D^-1/2 for gcn."""
     indptr, indices = torch.from_numpy(graph.indptr), torch.from_numpy(graph.indices)
     nodes, degree = len(indptr) - 1, indptr.diff()
@@ -63,7 +65,7 @@ def prepare(graph, kind, model):
 
 
 def convolutions(model, widths, heads):
-    return [Convolution(a, b, own=model == "sage") for a, b in zip(widths[:-1], widths[1:])]
+    return [Convolution(a, b, own=model == "sage") for a, b in itertools.pairwise(widths)]
 
 
 def convolve(conv, prepared, x):

@@ -88,10 +88,9 @@ def main():
     torch.set_num_threads(options.threads)
     peer = importlib.import_module(options.peer)
     graph = read_graph(options.graph, self_loops=options.model != "sage")
-    kind = peer.default_format(options.model)
-    prepared = peer.prepare(graph, kind, options.model)
+    form, prepared = peer.describe(options.model), peer.prepare(graph, options.model)
     toy = toy_graph(graph.features.shape[1], graph.classes)
-    make_step(peer, options, peer.prepare(toy, kind, options.model), toy, torch)()
+    make_step(peer, options, peer.prepare(toy, options.model), toy, torch)()
     trim_heap()
     peak, baseline = PeakMemory(), resident_bytes()
     may_reset = peak.reset()
@@ -101,7 +100,7 @@ def main():
         "epochs": epochs,
         "growth_bytes": peak.read() - baseline if may_reset else None,
         "baseline_bytes": baseline,
-        "format": peer.FORMATS[kind],
+        "format": form,
         "allocator_policy_in_force": in_force,
         "threads": torch.get_num_threads(),
         "versions": versions(peer.PACKAGES),

@@ -1,19 +1,14 @@
-"""A Trainer as `hpcgnn train` makes it, for benchmarks that look into single epochs: no run directory, no
-checkpoints.
-"""
+"""Benchmarks in a job of their own, with the configuration of the work that is compared with peers."""
 
 import sys
 
 from hpcgnn.__main__ import build_parser, registry_choices
-from hpcgnn.app.bring_up import bring_up
+from hpcgnn.cli.arguments import given_options, preset_of
 from hpcgnn.comm.launch.launcher import launched_rank
 from hpcgnn.comm.launch.run import run
-from hpcgnn.config import SECTION_OF, make_config
-from hpcgnn.engine.clock import unwatched
-from hpcgnn.engine.trainer import Trainer
+from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.nn.plugin import load_plugin
-from hpcgnn.plugins.registry import make_plugins
 
 HEAD_WIDTH, WIDTH = 64, 256
 
@@ -44,18 +39,4 @@ def usual_config(graph, model, more=()):
     given, unknown = build_parser(choices).parse_known_args(["train", *map(str, options)])
     if unknown:
         raise ConfigError(f"unknown option {unknown[0]}; expected options of `hpcgnn train` after --")
-    values = {key: value for key, value in vars(given).items() if key in SECTION_OF and value is not None}
-    return make_config(values, choices)
-
-
-def make_trainer(config, session, watch=unwatched):
-    """(Trainer, the resolved Config, a description of the graph and its map). Collective. Raises HpcgnnError.
-
-    watch: told of the phases of an epoch (see hpcgnn/engine/clock.py).
-    """
-    with bring_up(config, session) as ready:
-        file = ready.graph.file
-        about = {"graph": str(file.path), "uuid": file.meta.uuid, "map": ready.graph.map_name}
-        about |= {"nodes": file.meta.num_nodes, "edges": file.meta.num_edges}
-        local = ready.load()
-    return Trainer(local, ready.plan, session.comm, ready.buffers, make_plugins, watch), ready.plan.config, about
+    return make_config({**preset_of(given)[0], **given_options(given)}, choices)

@@ -1,1 +1,0 @@
-"""The questions of jobs/bench/threads/threads.py: each module has configure(parser) and run(arguments)."""
