@@ -64,8 +64,7 @@ over_gloo() {
     fi
     files=("${names[@]/#/tests/mpi/test_}")
     heading "parallel tests over gloo, $ranks ranks"
-    over "$ranks" --transport gloo "${files[@]/%/.py}" "${sharing[@]}" -k "($some) and $one_kind" "$@" &&
-        { [ "$ranks" != 3 ] || over 3 --transport all-to-all tests/mpi/test_{stream,stale,numbers}.py "${sharing[@]}" "$@"; }
+    over "$ranks" --transport gloo "${files[@]/%/.py}" "${sharing[@]}" -k "($some) and $one_kind" "$@"
 }
 # Verbs, streams and a curve over oneCCL, where its packages can be had. Its ranks spin, so that a test may take long beside other lanes.
 over_oneccl() {

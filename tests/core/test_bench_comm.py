@@ -20,17 +20,17 @@ def folder(tmp_path_factory):
     return path
 
 
-def bench(folder, *options):
-    return start(2, "-m", "hpcgnn", "bench", "comm", *options, cwd=folder)
+def bench(folder, *options, **environment):
+    return start(2, "-m", "hpcgnn", "bench", "comm", *options, cwd=folder, **environment)
 
 
 def test_every_transport_in_one_run(folder):
     options = ["--graph", "g.h5", "--partition", "dealt", "--width", 16, "--json", "c.json"]
-    result = bench(folder, *options, "-o", "cluster.toml", "--like", "node.toml")
+    result = bench(folder, *options, "-o", "cluster.toml", "--like", "node.toml", HPCGNN_ONECCL="nowhere")
     assert result.code == 0, result.err
-    assert "not here: ccl (" in result.out and "gloo" in result.out
+    assert "not here: oneccl (" in result.out and "torch" in result.out
     record = json.loads((folder / "c.json").read_text())
-    mpi, gloo = (record["transports"][name] for name in ("mpi", "gloo"))
+    mpi, gloo = (record["transports"][name] for name in ("mpi", "torch"))
     assert record["partition"] == "dealt" and record["ranks"] == 2
     for name in ("bytes", "messages", "turns"):
         assert mpi["halo"][name] == gloo["halo"][name] > 0

@@ -6,11 +6,10 @@ import os
 import torch.distributed as dist
 from mpi4py import MPI
 
+from hpcgnn.comm.transports.gloo import FOREVER, make_communicator
 from hpcgnn.comm.transports.mpi import MpiCommunicator
 from hpcgnn.comm.transports.oneccl import oneccl_communicator
 from hpcgnn.comm.transports.oneccl_library import load
-from hpcgnn.comm.transports.torch_alltoall import AllToAllCommunicator
-from hpcgnn.comm.transports.torch_backends import FOREVER, make_communicator
 from hpcgnn.errors import ConfigError
 
 
@@ -21,13 +20,7 @@ def over_gloo():
         store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=FOREVER)
     port = world.bcast(store and store.port)
     store = store or dist.TCPStore("127.0.0.1", port, is_master=False, timeout=FOREVER)
-    return make_communicator("gloo", store, world.rank, world.size, "127.0.0.1", None)
-
-
-def over_alltoall():
-    """The same library, by calls of all ranks alone, as ccl has them."""
-    by_pairs = over_gloo()
-    return AllToAllCommunicator(by_pairs._group, by_pairs.rank, by_pairs.size)
+    return make_communicator(store, world.rank, world.size, "127.0.0.1", None)
 
 
 def over_oneccl():
@@ -49,6 +42,5 @@ TRANSPORTS = {
     "polite": functools.partial(MpiCommunicator, MPI.COMM_WORLD, crowding=2.0),
     "spinning": functools.partial(MpiCommunicator, MPI.COMM_WORLD, crowding=1.0),
     "gloo": over_gloo,
-    "all-to-all": over_alltoall,
     "oneccl": over_oneccl,
 }

@@ -8,23 +8,21 @@ import torch.distributed as dist
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.launch.addresses import LOOPBACK, family_of, own_addresses
 from hpcgnn.comm.session import Session
+from hpcgnn.comm.transports.gloo import FOREVER, check_gloo, make_communicator
 from hpcgnn.comm.transports.oneccl_library import load
-from hpcgnn.comm.transports.torch_backends import FOREVER, load_backend, make_communicator
 from hpcgnn.errors import ConfigError
 
-#: The transport that is none of torch.distributed's.
-ONECCL = "oneccl"
 # Nothing is sent there: it is asked which way a message would go.
 _ANY_PORT = 9
 
 
-def missing_on(session: Session, backend: str) -> str | None:
-    """Why some rank does not have this backend of torch.distributed, or oneccl, or None if all have it. Collective."""
+def missing_on(session: Session, transport: str) -> str | None:
+    """Why some rank does not have this transport (torch or oneccl), or None if all have it. Collective."""
     comm = session.comm
     try:
         mine = None
-        if backend != ONECCL:
-            load_backend(backend)
+        if transport == "torch":
+            check_gloo()
         elif session.means.comm != "mpi":
             mine = "--comm oneccl needs MPI, which was not started: --comm mpi shows it"
         else:
@@ -34,11 +32,11 @@ def missing_on(session: Session, backend: str) -> str | None:
     return next((reason for reason in comm.allgather_object(mine) if reason is not None), None)
 
 
-def communicator_beside(session: Session, backend: str) -> Communicator:
-    """A communicator of torch.distributed, or of oneCCL, over the ranks of a session. Collective; to be closed by all
+def communicator_beside(session: Session, transport: str) -> Communicator:
+    """A communicator of this transport (torch or oneccl) over the ranks of a session. Collective; to be closed by all
     ranks.
     """
-    if backend == ONECCL:
+    if transport == "oneccl":
         return session.oneccl_beside()
     comm = session.comm
     one_node = min(comm.allgather_object(session.ranks_on_node)) == comm.size
@@ -50,7 +48,7 @@ def communicator_beside(session: Session, backend: str) -> Communicator:
     if store is None:
         store = dist.TCPStore(first, port, is_master=False, timeout=FOREVER)
     address = first if comm.rank == 0 else _way_to(first)
-    return make_communicator(backend, store, comm.rank, comm.size, address, session.watchdog)
+    return make_communicator(store, comm.rank, comm.size, address, session.watchdog)
 
 
 def _way_to(address: str) -> str:

@@ -27,8 +27,8 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.output_files import check_outputs
 from hpcgnn.terminal import tell
 
-# One more backend is one more column. torch's `mpi` would start an MPI of its own.
-BESIDE = ("gloo", "oneccl", "ccl")
+# One more transport is one more column.
+BESIDE = ("torch", "oneccl")
 _SUMMED = (8, MESSAGE)
 _UNITS = ((1e-3, "ms"), (1e-6, "us"))
 
@@ -63,7 +63,7 @@ def bench_comm(session: Session, choices: Choices, arguments: argparse.Namespace
     if arguments.json:
         write(arguments.json, json.dumps(record, indent=1) + "\n")
     if arguments.output:
-        write(arguments.output, _machine_file(found[_name(session)]["network"], session, arguments))
+        write(arguments.output, _machine_file(found[session.means.comm]["network"], session, arguments))
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -92,19 +92,17 @@ def _load(comm: Communicator, choices: Choices, arguments: argparse.Namespace) -
 
 def _transports(session: Session, missing: dict[str, str]) -> Iterator[tuple[str, Communicator]]:
     """The session's own transport, and the others that all ranks have. missing: filled with the reasons of the rest."""
-    comm, own = session.comm, _name(session)
-    yield own, comm
-    for backend in BESIDE:
-        reason = missing_on(session, backend) if backend != own else None
+    own = session.means.comm
+    yield own, session.comm
+    for name in BESIDE:
+        if name == own:
+            continue
+        reason = missing_on(session, name)
         if reason is not None:
-            missing[backend] = reason
-        elif backend != own:
-            with contextlib.closing(communicator_beside(session, backend)) as transport:
-                yield backend, transport
-
-
-def _name(session: Session) -> str:
-    return session.means.backend or session.means.comm
+            missing[name] = reason
+            continue
+        with contextlib.closing(communicator_beside(session, name)) as transport:
+            yield name, transport
 
 
 def _measure(
@@ -162,7 +160,7 @@ def _machine_file(network: dict[str, float], session: Session, arguments: argpar
     """A machine file that is like the node's, but for its network."""
     node = read_machine(arguments.like)
     source = (
-        f"{Path(arguments.like).name}; network measured by `hpcgnn bench comm` over {_name(session)}, "
+        f"{Path(arguments.like).name}; network measured by `hpcgnn bench comm` over {session.means.comm}, "
         f"{session.comm.size} ranks, {session.ranks_on_node} on the first node"
     )
     values = {"like": Path(arguments.like).name, "name": arguments.name or node.name, "source": source}
