@@ -97,13 +97,8 @@ class Plugin:
         """{name: value} for the record of this rank, after `run`."""
         return {}
 
-    def summary(self, ranks: Sequence[dict[str, Any]], epochs: tuple[int, int]) -> dict[str, Any]:
-        """{name: value} for summary.json. Rank 0.
-
-        Args:
-            ranks: the records of the ranks, with the values of `record`.
-            epochs: the first and the last epoch of this job.
-        """
+    def summary(self, ranks: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """{name: value} for summary.json. Rank 0. ranks: the records of the ranks, with the values of `record`."""
         return {}
 
     def tensors(self) -> Tensors:
@@ -207,8 +202,8 @@ class Plugins(Plugin):
     def record(self) -> dict[str, Any]:
         return {name: value for each in self._all for name, value in each.record().items()}
 
-    def summary(self, ranks: Sequence[dict[str, Any]], epochs: tuple[int, int]) -> dict[str, Any]:
-        return {name: value for each in self._all for name, value in each.summary(ranks, epochs).items()}
+    def summary(self, ranks: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        return {name: value for each in self._all for name, value in each.summary(ranks).items()}
 
     def groups(self) -> dict[str, Tensors]:
         """{group: {name: tensor}} of a checkpoint."""

@@ -11,7 +11,6 @@ from hpcgnn.comm.launch.launcher import (
     launched_rank,
     local_ranks,
     node_of_job,
-    slurm_step,
     threads_per_rank,
     waiting,
 )
@@ -188,22 +187,6 @@ def test_how_idle_threads_wait(environment, variables, cores, physical, outside,
 def test_what_the_user_says_of_waiting_stays(environment, variables, expected):
     environment(variables)
     assert waiting(8, 8, 8) == expected
-
-
-@pytest.mark.parametrize(
-    "variables, expected",
-    [
-        ({"SLURM_JOB_ID": "12", "SLURM_STEP_ID": "0"}, "12.0"),
-        # The batch script, or ranks that a launcher has started in it without srun.
-        ({"SLURM_JOB_ID": "12"}, None),
-        ({"SLURM_STEP_ID": "0"}, None),
-        ({}, None),
-    ],
-    ids=str,
-)
-def test_slurm_step(environment, variables, expected):
-    environment(variables)
-    assert slurm_step() == expected
 
 
 @pytest.mark.parametrize(

@@ -194,12 +194,6 @@ def job_end_time() -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def slurm_step() -> str | None:
-    """'JOB.STEP' of SLURM that this process belongs to, or None outside of one."""
-    job, step = os.environ.get("SLURM_JOB_ID", ""), os.environ.get("SLURM_STEP_ID", "")
-    return f"{job}.{step}" if job.isdigit() and step.isdigit() else None
-
-
 def node_of_job(ranks: int) -> tuple[int | None, int | None]:
     """Return (bytes that the job has on a node, ranks on a node), each None if the batch system gives no value.
 
