@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, NamedTuple, Union
 
 from hpcgnn import cores
-from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.health.heartbeat import Heartbeat
 from hpcgnn.comm.health.watchdog import Watchdog
 from hpcgnn.comm.launch.launcher import threads_per_rank
@@ -93,15 +92,6 @@ class Session:
     def describe(self) -> str:
         """Describe the transport for people."""
         return self._started.describe()
-
-    def oneccl_beside(self) -> Communicator:
-        """oneCCL over the ranks of a session over MPI. Collective; to be closed by all ranks."""
-        from hpcgnn.comm.transports.oneccl import oneccl_communicator
-        from hpcgnn.comm.transports.oneccl_library import load
-
-        own = self._started.binding.cores
-        with cores.all_used():
-            return oneccl_communicator(load(), None, self.ranks_on_node, own, self.crowding, self.watchdog)
 
     def finish(self) -> None:
         """End the job in order. Collective."""
