@@ -11,8 +11,6 @@ import torch
 
 from hpcgnn.kernels.narrowing import BITS
 
-_LEVELS = 127
-
 
 @dataclass(frozen=True)
 class Narrow:
@@ -52,8 +50,6 @@ NARROW: dict[str, Narrow | None] = {
     "int8": Narrow(8, *BITS[8]),
     "int4": Narrow(4, *BITS[4]),
     "int2": Narrow(2, *BITS[2]),
-    # What no narrower kind has been chosen for (widths.py).
-    "auto": Narrow(8, *BITS[8]),
 }
 
 
@@ -61,9 +57,3 @@ def rounds_at_random(name: str) -> bool:
     """Whether this --halo-dtype rounds at random."""
     kind = NARROW[name]
     return kind is not None and kind.at_random
-
-
-def squared_ranges(kind: Narrow, factors: torch.Tensor) -> float:
-    """The sum over rows of (their largest number less their least)², as far as their factors (m, kind.factors) say."""
-    ranges = factors.double().mul_(2 * _LEVELS) if kind.bits == 8 else factors[:, 1].double().mul_(2**kind.bits - 1)
-    return float(ranges.square_().sum())

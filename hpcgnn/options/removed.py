@@ -17,5 +17,10 @@ REMOVED = {
     "average_weights": Removed("uniform", "ranks with training nodes have equal weights"),
     "stale_smoothing": Removed(0.0, "old rows are used unchanged"),
     "drop_ranks": Removed("", "start the job on fewer ranks"),
-    "halo_bits": Removed(4.0, "--halo-dtype auto takes 4 bits in the mean; int2, int4 and int8 are fixed widths"),
+    "halo_bits": Removed(4.0, "--halo-dtype int2, int4 and int8 are fixed widths"),
+}
+#: {option: {value: the way to go on}} of values that are gone.
+REMOVED_VALUES = {
+    "halo_dtype": {"auto": "int4 has the same accuracy and bytes"},
+    "comm": {"ccl": "oneccl has a current oneCCL, and torch is gloo"},
 }

@@ -104,11 +104,10 @@ class ScheduleConfig:
         "fp32",
         "format of features and gradients between ranks in training",
         details="fp32: unchanged (fp64 with --precision fp64). bf16, fp16: half the bytes. int8, int4, int2: a "
-        "fourth, an eighth, a sixteenth, with a scale per row and random rounding. auto (sar): int2, int4 or "
-        "int8 for each turn of an exchange, for the least noise at 4 bits a number. Attention logits and "
-        "evaluation stay unchanged.",
+        "fourth, an eighth, a sixteenth, with a scale per row and random rounding. Attention logits "
+        "and evaluation stay unchanged.",
         flag=True,
-        choices=("fp32", "bf16", "fp16", "int8", "int4", "int2", "auto"),
+        choices=("fp32", "bf16", "fp16", "int8", "int4", "int2"),
         needs={"schedule": ("sar", "bns", "stale"), "correct_every": AtLeast(1)},
     )
     reduce_dtype: str = option(

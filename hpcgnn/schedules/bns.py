@@ -90,7 +90,7 @@ def build_bns(
     options = config.schedule
     facts = Facts(local, comm)
     exact = FullHalo(local, comm, buffers, facts=facts)
-    wire = make_wire(options, local, comm, random)
+    wire = make_wire(options, local, random)
     training = SampledHalo(local, comm, buffers, wire, facts, random, options.boundary_rate)
     return Schedule(ApproximateInTraining(exact, training), AllreduceEveryStep(comm, options.reduce_dtype))
 

@@ -141,7 +141,7 @@ def build_stale(
     sync = AllreduceEveryStep(comm, options.reduce_dtype)
     if options.stale_epochs == 0:
         return Schedule(full_halo(local, comm, buffers, options, random), sync)
-    facts, wire = Facts(local, comm), make_wire(options, local, comm, random)
+    facts, wire = Facts(local, comm), make_wire(options, local, random)
     exact = FullHalo(local, comm, buffers, facts=facts)
     training = StaleHalo(local, comm, buffers, wire, facts, options.stale_epochs)
     return Schedule(ApproximateInTraining(exact, training), sync)
