@@ -59,9 +59,6 @@ class Plugin:
         """Around the forward pass of a training step."""
         return contextlib.nullcontext()
 
-    def scale_gradients(self, factor: float) -> None:
-        """After the backward pass: multiply the gradients of the plugin's own parameters by a factor."""
-
     def gradient_square(self) -> torch.Tensor | None:
         """The squared norm of the gradients of this rank's own parameters, float64 (1,); None: there are none."""
         return None
@@ -161,10 +158,6 @@ class Plugins(Plugin):
 
     def forward(self) -> AbstractContextManager[None]:
         return _together(each.forward() for each in self._all)
-
-    def scale_gradients(self, factor: float) -> None:
-        for each in self._all:
-            each.scale_gradients(factor)
 
     def gradient_square(self) -> torch.Tensor | None:
         squares = [square for each in self._all if (square := each.gradient_square()) is not None]

@@ -1,6 +1,6 @@
 """Numbers in fewer bits than in computing, for the time of their travel.
 
-bf16 and fp16 are rounded to the nearest. The whole numbers are rounded at random (kernels/narrowing.py). Their place in
+bf16 is rounded to the nearest. The whole numbers are rounded at random (kernels/narrowing.py). Their place in
 the run keys the draws, so a run can be repeated. int8 is between ± the largest of its row. int4 and int2 are between
 the least and the largest of their row: after a ReLU no levels below zero are needed, and zeros stay zeros.
 """
@@ -46,7 +46,6 @@ class Narrow:
 NARROW: dict[str, Narrow | None] = {
     "fp32": None,
     "bf16": Narrow(16, torch.bfloat16),
-    "fp16": Narrow(16, torch.float16),
     "int8": Narrow(8, *BITS[8]),
     "int4": Narrow(4, *BITS[4]),
     "int2": Narrow(2, *BITS[2]),

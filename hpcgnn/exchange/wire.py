@@ -89,7 +89,6 @@ class Wire:
         name: a key of NARROW.
         ids: int64 (n_p,), the original ids of own nodes, for random rounding.
         key: number -> key of the rounding of the number-th stream of the present epoch, for random rounding.
-        overflowed: whether a finite number has left the range of fp16 on this rank.
         drawn: number of streams of this epoch so far.
     """
 
@@ -101,7 +100,7 @@ class Wire:
     ) -> None:
         self.name, self.kind, self._key = name, NARROW[name], key
         self.ids = torch.empty(0, dtype=torch.int64) if ids is None else ids
-        self.overflowed, self.drawn = False, 0
+        self.drawn = 0
 
     def begin_epoch(self, epoch: int) -> None:
         """Count streams anew."""
@@ -128,8 +127,8 @@ class Wire:
         return form if form.message_bytes(1) + -(-form.widened_bytes // 4) <= plain.row_bytes else plain
 
     def rounded(self, x: torch.Tensor) -> torch.Tensor:
-        """x (n, F) in numbers that survive the way unchanged. For the half precisions only."""
-        return x if self.kind is None else self._narrowed(x, self.kind.type).to(x.dtype)
+        """x (n, F) in numbers that survive the way unchanged. For bf16 only."""
+        return x if self.kind is None else x.to(self.kind.type).to(x.dtype)
 
     def encode(
         self,
@@ -169,7 +168,7 @@ class Wire:
             taken = features[piece] if index is None else features[index[piece].long()]
             if scale is not None and index is not None:
                 taken = taken * scale[index[piece].long(), None]
-            narrow[piece] = self._narrowed(taken, form.kind.type)
+            narrow[piece] = taken.to(form.kind.type)
 
     def encode_sent(
         self,
@@ -193,12 +192,6 @@ class Wire:
         key = kernels.stream_key(draw, *place)
         for first, rows in sent.pieces(x, scale, within, form.dtype):
             self.encode(message, form, rows, None, None, key, sent.count, first)
-
-    def _narrowed(self, x: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
-        result = x.to(kind)
-        if kind == torch.float16 and bool((result.isinf() & x.isfinite()).any()):
-            self.overflowed = True
-        return result
 
 
 def decode(out: torch.Tensor, form: Form, message: torch.Tensor, rows: int, first: int) -> None:

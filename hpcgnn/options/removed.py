@@ -21,6 +21,9 @@ REMOVED = {
 }
 #: {option: {value: the way to go on}} of values that are gone.
 REMOVED_VALUES = {
-    "halo_dtype": {"auto": "int4 has the same accuracy and bytes"},
+    "halo_dtype": {
+        "auto": "int4 has the same accuracy and bytes",
+        "fp16": "bf16 has as many bytes, and the range of fp32",
+    },
     "comm": {"ccl": "oneccl has a current oneCCL, and torch is gloo"},
 }

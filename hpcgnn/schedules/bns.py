@@ -77,11 +77,6 @@ class SampledHalo(PushedHalo):
     def _stream(self, own: Block, blocks: list[Block]) -> Stream:
         return Stream(own, blocks, self.plan, self.buffers, self._comm, self._wire)
 
-    @property
-    def overflowed(self) -> bool:
-        """Whether a number was too large for the way, on this rank."""
-        return self._wire.overflowed
-
 
 def build_bns(
     local: LocalGraph, comm: Communicator, buffers: HaloBuffers, config: Config, random: Randomness

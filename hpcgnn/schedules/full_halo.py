@@ -69,8 +69,3 @@ class FullHalo(Stateless):
     def begin_epoch(self, epoch: int) -> None:
         """Nothing changes from epoch to epoch but how rows are narrowed."""
         self._wire.begin_epoch(epoch)
-
-    @property
-    def overflowed(self) -> bool:
-        """Whether a number was too large for the way, on this rank."""
-        return self._wire.overflowed

@@ -79,11 +79,6 @@ class StaleHalo(PushedHalo):
         self._calls = 0
 
     @property
-    def overflowed(self) -> bool:
-        """Whether a number was too large for the way, on this rank."""
-        return self._wire.overflowed
-
-    @property
     def kept_bytes(self) -> int:
         """Bytes of rows and edges that are kept for the delay, on this rank."""
         boxes = [box for each in self._exchanges for box in (each.ahead, each.home)]
