@@ -62,7 +62,7 @@ class Session:
         mpi_bytes: resident memory for loading and starting the transport's library.
 
     Args:
-        threads: None for the launcher's number, with `spare_core` as in `threads_per_rank`.
+        threads: None for the launcher's number (`threads_per_rank`).
         watchdog: seconds without any progress after which the job is ended, 0 never.
         means: the transport's settings.
     """
@@ -72,7 +72,6 @@ class Session:
         threads: int | None = None,
         watchdog: float = WATCHDOG_SECONDS,
         means: Means = OVER_MPI,
-        spare_core: bool = False,
     ) -> None:
         self._started, self.means = start(means, watchdog), means
         started = self._started
@@ -82,7 +81,7 @@ class Session:
             self.watchdog = Watchdog(started.rank, started.size, Heartbeat(), watchdog, started.board)
             self.watchdog.start()
         own = started.binding
-        self.threads = threads or threads_per_rank(cores.physical(own.cores), own.sharers(started.near), spare_core)
+        self.threads = threads or threads_per_rank(cores.physical(own.cores), own.sharers(started.near))
         self.crowding = own.crowding(self.threads, started.near)
         self.shares_cores = self.crowding > 1
         with cores.all_used():

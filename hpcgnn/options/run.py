@@ -28,12 +28,6 @@ class RunConfig:
         least=0,
         most=4096,
     )
-    spare_core: bool = option(
-        False,
-        "leave one core of each rank to its helper threads",
-        details="For ranks with at least 4 cores of their own. Helper threads advance messages and watch the job.",
-        needs={"threads": (0,)},
-    )
     precision: str = option(
         "fp32",
         "precision of parameters and arithmetic (docs/less-memory.md)",
