@@ -3,7 +3,7 @@
 
     python docs/pyg.py [FILE]
 
-tests/mpi/test_pyg_every_layer.py compares each of these layers with PyG at several ranks, and holds the page to it.
+tests/mpi/nn/test_pyg_every_layer.py compares each of these layers with PyG at several ranks, and holds the page to it.
 """
 
 import logging

@@ -18,7 +18,7 @@ LIBRARY
 
 options
   --ranks N,N…     numbers of ranks (2,4); one launch for each
-  --tests NAME,…   files tests/mpi/test_NAME.py, or all
+  --tests NAME,…   files tests/mpi/*/test_NAME.py, or all
                    (messages, streams, operators, schedules, curves, and whole jobs: see `some_of_all` in this script)
   --setup          make the environment only
   -- …             options of pytest, e.g. -- -k gcn -x
@@ -132,8 +132,9 @@ for name in $tests; do
     if [ "$name" = all ]; then
         files+=(tests/mpi)
     else
-        [ -e "$project/tests/mpi/test_$name.py" ] || refuse "there is no tests/mpi/test_$name.py"
-        files+=("tests/mpi/test_$name.py")
+        found=("$project"/tests/mpi/*/test_"$name".py)
+        [ -e "${found[0]}" ] || refuse "there is no tests/mpi/*/test_$name.py"
+        files+=("${found[@]}")
     fi
 done
 

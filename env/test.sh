@@ -35,115 +35,125 @@ if [ -e .venv/bin/mpiexec ]; then
     rank=("$python" -ISs hpcgnn/fork_server/proxy.py "@hpcgnn tests $$" 1 "$python")
     coproc "$python" tests/faults/nursery.py "@hpcgnn tests $$" torch_geometric pytest
 fi
-# One launch of so many ranks. Several in a function are joined by &&: behind `|| code=$?` bash goes on after one that fails.
+# One launch of so many ranks.
 over() {
     local ranks=$1
     shift
     part mpiexec -n "$ranks" "${rank[@]}" -m pytest "$@"
 }
-# Operators and curves run at 1 to 4 ranks, schedules and messages at 2 and 3, whole jobs at 2: tests have their numbers as the mark `ranks`.
+# Files of tests/mpi by their names.
+files() {
+    local name
+    for name; do echo tests/mpi/*/test_"$name".py; done
+}
 # Each test runs at 1, 2, 3 and 4 ranks, and each case of its parameters at one of them; HPCGNN_TEST_ALL=1 runs all cases at all. Other
 # transports and MPI libraries have the cases of their number of ranks.
 sharing=(--share-cases)
 [ -z "${HPCGNN_TEST_ALL:-}" ] || sharing=()
-parallel() {
-    local ranks=$1
-    shift
-    heading "parallel tests, $ranks rank$([ "$ranks" = 1 ] || echo s)"
-    over "$ranks" tests/mpi --by-marks "${sharing[@]}" "$@"
-}
 # Of what hangs on the transport: one kind of run is resumed, that with batch norm, whose sums travel too.
 one_kind="not warm-up"
-# Streams, operators and curves over torch.distributed; whole jobs and runs at 2 ranks. (tests/core and tests/jobs start it as a user does.)
-over_gloo() {
-    local ranks=$1 names=(stream operators curves) files some="stream or operators or gcn-undirected or all_ranks"
+
+# The parts. Operators and curves run at 1 to 4 ranks, schedules and messages at 2 and 3, whole jobs at 2: tests have their numbers as the
+# mark `ranks`.
+types() { mypy --no-error-summary hpcgnn partition_tools; }
+package() { part python -m pytest tests/core "$@"; }
+kernels() { part python -m pytest tests/kernels --ignore=tests/kernels/test_sanitized.py "$@"; }
+tools() {
+    part python -m pytest --ignore=tests/core --ignore=tests/kernels --ignore=tests/mpi --ignore=tests/jobs --ignore=tests/faults "$@"
+}
+sanitizers() { part python -m pytest tests/kernels/test_sanitized.py "$@"; }
+faults() { part python -m pytest tests/faults "$@"; }
+job_scripts() {
+    # Whatever becomes of them, their SLURM goes; one that was up before stays.
+    bash env/slurm-local.sh status > /dev/null 2>&1 || trap 'bash env/slurm-local.sh down' EXIT
+    part python -m pytest tests/jobs "$@"
+}
+ranks() {
+    local number=$1
     shift
-    if [ "$ranks" = 2 ]; then
+    over "$number" tests/mpi --by-marks "${sharing[@]}" "$@"
+}
+# Nodes of two and of three ranks: 3 × 2, 2 × 3, 4 × 2.
+nodes() {
+    local some="small and not alone or layers and star or odd and directed and dealt or (rgcn or rgat) and weighted and not averaged"
+    # shellcheck disable=SC2046  # names of files, without blanks
+    over 6 $(files node_buffers in_place_layers message_layers estimated_nodes) -k "$some" "$@" &&
+        over 8 $(files node_buffers estimated_nodes) -k "pairs-1 or odd and 2-random and directed and dealt" "$@"
+}
+# A library of the other family: tags, threads and progress differ, and so does the launcher. Small files of messages, and whole jobs.
+open_mpi() {
+    time bash env/test-mpi.sh openmpi --ranks 2 --tests communicator,opening,stream,tma,curves,resume,evaluate -- \
+        -k "$one_kind" "${sharing[@]}" "$@"
+}
+# Streams, operators and curves over torch.distributed; whole jobs and runs at 2 ranks. (tests/core and tests/jobs start it as a user does.)
+gloo() {
+    local number=$1 names=(stream operators curves) some="stream or operators or gcn-undirected or all_ranks"
+    shift
+    if [ "$number" = 2 ]; then
         names+=(resume evaluate tma training_traffic)
         some+=" or resume or evaluate or tma or training_traffic"
     fi
-    files=("${names[@]/#/tests/mpi/test_}")
-    heading "parallel tests over gloo, $ranks ranks"
-    over "$ranks" --transport gloo "${files[@]/%/.py}" "${sharing[@]}" -k "($some) and $one_kind" "$@"
+    # shellcheck disable=SC2046
+    over "$number" --transport gloo $(files "${names[@]}") "${sharing[@]}" -k "($some) and $one_kind" "$@"
 }
-# Verbs, streams and a curve over oneCCL, where its packages can be had. Its ranks spin, so that a test may take long beside other lanes.
-over_oneccl() {
-    local ranks=$1
-    shift
+# Verbs, streams and a curve over oneCCL, where its packages can be had. Its ranks spin, so that a test may take long beside other parts.
+oneccl() {
     [ -e .venv/lib/hpcgnn-oneccl/libhpcgnn_oneccl.so ] || return 0
-    heading "parallel tests over oneCCL, $ranks ranks"
-    HPCGNN_TEST_LIMIT=300 part mpiexec -n "$ranks" python -m pytest --transport oneccl tests/mpi/test_{communicator,stream,curves}.py \
+    # shellcheck disable=SC2046
+    HPCGNN_TEST_LIMIT=300 part mpiexec -n 3 python -m pytest --transport oneccl $(files communicator stream curves) \
         -k "oneccl or stream or gcn-undirected" "$@"
 }
-# Three lanes beside each other, which take about as long, so that no core is idle while a test waits: a fourth costs more in waits of
-# ranks than it brings. Tests of jobs and of faults mostly wait. The output of the latter two lanes is shown at the end.
-first() {
-    local code=0
-    parallel 1 "$@" || code=$?
-    parallel 2 "$@" || code=$?
-    heading "serial tests of kernels, tools, reports and pages"
-    part python -m pytest --ignore=tests/core --ignore=tests/mpi --ignore=tests/jobs --ignore=tests/faults \
-        --ignore=tests/kernels/test_sanitized.py "$@" || code=$?
-    return "$code"
-}
-second() {
-    local code=0
-    heading "types"
-    mypy --no-error-summary hpcgnn partition_tools || code=$?
-    heading "serial tests of the package"
-    part python -m pytest tests/core "$@" || code=$?
-    heading "kernels under sanitizers"
-    part python -m pytest tests/kernels/test_sanitized.py "$@" || code=$?
-    parallel 4 "$@" || code=$?
-    return "$code"
-}
-third() {
-    local code=0
-    heading "tests of the job scripts"
-    # Whatever becomes of them, their SLURM goes; one that was up before stays.
-    bash env/slurm-local.sh status > /dev/null 2>&1 || trap 'bash env/slurm-local.sh down' EXIT
-    part python -m pytest tests/jobs "$@" || code=$?
-    heading "faults"
-    part python -m pytest tests/faults "$@" || code=$?
-    parallel 3 "$@" || code=$?
-    heading "nodes of two and of three ranks: 3 × 2, 2 × 3, 4 × 2"
-    local some="small and not alone or layers and star or odd and directed and dealt or (rgcn or rgat) and weighted and not averaged"
-    over 6 tests/mpi/test_{node_buffers,in_place_layers,message_layers,estimated_nodes}.py -k "$some" "$@" || code=$?
-    over 8 tests/mpi/test_node_buffers.py tests/mpi/test_estimated_nodes.py \
-        -k "pairs-1 or odd and 2-random and directed and dealt" "$@" || code=$?
-    # A library of the other family: tags, threads and progress differ, and so does the launcher. Small files of messages, and whole jobs.
-    time bash env/test-mpi.sh openmpi --ranks 2 --tests communicator,opening,stream,tma,curves,resume,evaluate -- \
-        -k "$one_kind" "${sharing[@]}" "$@" || code=$?
-    over_gloo 2 "$@" || code=$?
-    over_gloo 3 "$@" || code=$?
-    over_oneccl 3 "$@" || code=$?
-    return "$code"
-}
-said=$(mktemp -d)
-lanes=()
-# A lane that is told to end goes on with no further part, and takes its SLURM down.
-lane() {
-    (
-        trap 'exit 130' TERM
-        "$@"
-    ) < /dev/null &
-    lanes+=($!)
-}
+
+# Three parts run beside each other, the longest first, so that no core is idle while a test waits: a fourth costs more in waits of ranks
+# than it brings. A part's output appears when it ends.
+beside=3
+output=$(mktemp -d)
+running=()
 stop() {
-    kill "${lanes[@]}" || true
-    for each in "${lanes[@]}"; do pkill -P "$each" || true; done
-    wait "${lanes[@]}" || true
-    rm -rf "$said"
+    kill "${running[@]}" || true
+    for each in "${running[@]}"; do pkill -P "$each" || true; done
+    wait "${running[@]}" || true
+    rm -rf "$output"
     exit 130
 }
 trap stop INT TERM
-lane first "$@"
-lane second "$@" > "$said/second" 2>&1
-lane third "$@" > "$said/third" 2>&1
 code=0
-for each in "${lanes[@]}"; do wait "$each" || code=$?; done
-cat "$said/second" "$said/third"
-rm -rf "$said"
+while read -r -a words; do
+    [ "${#running[@]}" -lt "$beside" ] || wait -n || code=$?
+    file=$output/${#running[@]}
+    (
+        trap 'exit 130' TERM
+        result=0
+        {
+            heading "${words[*]}"
+            "${words[@]}" "$@" || result=$?
+            heading "end of ${words[*]}"
+        } > "$file" 2>&1
+        flock "$output" cat "$file"
+        exit "$result"
+    ) < /dev/null &
+    running+=($!)
+done << END
+job_scripts
+package
+ranks 2
+ranks 4
+ranks 3
+tools
+faults
+kernels
+sanitizers
+open_mpi
+nodes
+oneccl
+types
+ranks 1
+gloo 2
+gloo 3
+END
+# As many as started before the last `wait -n` of the loop have ended.
+for ((each = 0; each < beside; each++)); do wait -n || code=$?; done
+rm -rf "$output"
 [ "$code" = 0 ] || exit "$code"
 heading "all tests passed"
 how_to_activate

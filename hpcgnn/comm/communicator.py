@@ -4,7 +4,7 @@ Everything above this room receives a communicator as an argument and imports no
 `exchange`, `alltoall`, `allreduce_`, `broadcast_`, `allgather_object`, `gather_object` and `close`; the other methods
 build on these.
 Transports: `comm/transports/solo.py` for one process, `comm/transports/mpi.py` over mpi4py,
-`comm/transports/torch_verbs.py` over torch.distributed. tests/mpi/test_communicator.py holds the contract of all
+`comm/transports/torch_verbs.py` over torch.distributed. tests/mpi/comm/test_communicator.py holds the contract of all
 transports.
 """
 

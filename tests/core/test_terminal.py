@@ -16,8 +16,8 @@ from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
 
+from .engine.test_result_table import RESULT
 from .launching import LIMIT_SECONDS, command_and_environment
-from .test_result_table import RESULT
 
 TABLE = "╭─────┬───╮\n│ a×b │ – │\n╰─────┴───╯"
 

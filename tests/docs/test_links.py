@@ -103,7 +103,7 @@ def our_options():
     registries = {"models": tuple(MODELS), "norms": ("none", "batch"), "schedules": tuple(SCHEDULES)}
     found = {"hpcgnn": flags_of(build_parser(registries)), "partition_tools": flags_of(build_tools_parser())}
     scripts = [path for kind in ("*.sh", "*.sbatch", "*.py") for path in (ROOT / "jobs").rglob(kind)]
-    scripts += [*(ROOT / "tests").glob("*/*.py"), *(ROOT / "env").glob("*.sh"), *(ROOT / "docs").glob("*.py")]
+    scripts += [*(ROOT / "tests").rglob("*.py"), *(ROOT / "env").glob("*.sh"), *(ROOT / "docs").glob("*.py")]
     texts = "\n".join(path.read_text(encoding="utf-8") for path in scripts)
     return found | {"scripts": set(re.findall(r"(?<![\w-])--[a-z][\w-]*", texts))}
 

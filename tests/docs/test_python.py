@@ -1,4 +1,4 @@
-"""The recipes of docs/python.md run as they stand. (Its script: tests/core/test_script.py.)"""
+"""The recipes of docs/python.md run as they stand. (Its script: tests/core/interface/test_script.py.)"""
 
 import re
 from pathlib import Path

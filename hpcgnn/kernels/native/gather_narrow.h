@@ -71,8 +71,8 @@ HG_INLINE void HG_TAGGED(narrow_rows)(const hg_gather_args *a, int64_t first, in
         if (a->row_scale) {
             const HG_A factor = ((const HG_A *)a->row_scale)[r];
             HG_UNROLL
-            for (int k = 0; k < num_units * HG_VECTORS; k++)
-                sums[k] *= factor;
+            for (int k = 0; k < num_units; k++)
+                HG_TAGGED(scale)(sums + k * HG_VECTORS, factor);
         }
 #if HG_KIND == HG_PAIR || HG_KIND == HG_SINGLE
         if (a->y_type == HG_BF16) {

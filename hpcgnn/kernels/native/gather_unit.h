@@ -58,21 +58,33 @@ HG_INLINE HG_TAGGED(vec) HG_TAGGED(floats)(HG_TAGGED(bits) bits)
 /* u += coefficient * p[0 .. HG_COLUMNS), the coefficient left out (not 1: a product costs) where `scaled` is 0. */
 HG_INLINE void HG_TAGGED(add)(HG_TAGGED(vec) *u, const HG_X *p, HG_A coefficient, const int scaled)
 {
+    HG_TAGGED(vec) values[HG_VECTORS];
 #if HG_KIND == HG_PAIR
     HG_TAGGED(bits) words = *(const HG_TAGGED(loose_bits) *)p;
-    HG_TAGGED(vec) even = HG_TAGGED(floats)(words << 16), odd = HG_TAGGED(floats)(words & 0xffff0000u);
-    u[0] += scaled ? coefficient * even : even;
-    u[1] += scaled ? coefficient * odd : odd;
+    values[0] = HG_TAGGED(floats)(words << 16), values[1] = HG_TAGGED(floats)(words & 0xffff0000u);
 #elif HG_KIND == HG_SINGLE
-    u[0] += scaled ? coefficient * hg_float_of_bf16(*p) : hg_float_of_bf16(*p);
+    values[0] = hg_float_of_bf16(*p);
+#elif HG_KIND == HG_PLAIN
+    values[0] = *(const HG_TAGGED(loose) *)p;
 #else
-#if HG_KIND == HG_PLAIN
-    HG_TAGGED(vec) values = *(const HG_TAGGED(loose) *)p;
-#else
-    HG_TAGGED(vec) values = HG_TAGGED(widened)(p);
+    values[0] = HG_TAGGED(widened)(p);
 #endif
-    u[0] += scaled ? coefficient * values : values;
-#endif
+    HG_UNROLL
+    for (int v = 0; v < HG_VECTORS; v++)
+        if (scaled)
+            u[v] += coefficient * values[v];
+        else
+            u[v] += values[v];
+}
+
+/* u *= factor, rounded before anything is added. */
+HG_INLINE void HG_TAGGED(scale)(HG_TAGGED(vec) *u, HG_A factor)
+{
+    HG_UNROLL
+    for (int v = 0; v < HG_VECTORS; v++) {
+        u[v] *= factor;
+        HG_ROUNDED(u[v]);
+    }
 }
 
 /* Parks a unit in memory as it is (HG_COLUMNS elements, columns in no particular order), and takes it back. */

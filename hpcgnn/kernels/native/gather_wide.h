@@ -105,9 +105,7 @@ HG_INLINE void HG_TAGGED(wide_sum)(HG_A *sums, const hg_gather_args *a, int64_t 
 HG_INLINE void HG_TAGGED(finish_unit)(HG_TAGGED(vec) *unit, const HG_A *sums, HG_A factor)
 {
     HG_TAGGED(unpark)(unit, sums);
-    HG_UNROLL
-    for (int v = 0; v < HG_VECTORS; v++)
-        unit[v] *= factor;
+    HG_TAGGED(scale)(unit, factor);
 }
 
 #if HG_KIND == HG_PAIR

@@ -23,10 +23,12 @@
 #endif
 
 /* A product (in a variable) that is rounded here. Else the compiler may make one instruction of it and of what is added to it,
- * which rounds once; at one place it does and at another, of the same code, it does not. Results on x86-64 do without, and
- * keep their bits. */
-#if defined(__x86_64__)
-#define HG_ROUNDED(product) (void)0
+ * which rounds once; at one place it does and at another, of the same code, it does not. Within one statement `sum += a * b`
+ * it always does: setup.py asks for that. */
+#if defined(__clang__)
+#define HG_ROUNDED(product) (void)0             /* it makes one instruction within a statement alone */
+#elif defined(__x86_64__)
+#define HG_ROUNDED(product) __asm__("" : "+v"(product))
 #elif defined(__aarch64__)
 #define HG_ROUNDED(product) __asm__("" : "+w"(product))
 #else

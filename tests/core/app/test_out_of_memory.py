@@ -1,0 +1,96 @@
+"""Out of memory, under a real limit of the system: a line with what would help, no traceback, no rank left waiting."""
+
+import mmap
+
+import numpy as np
+import pytest
+import torch
+
+from hpcgnn.__main__ import registry_choices
+from hpcgnn.app.shortage import advice
+from hpcgnn.config import make_config
+from hpcgnn.errors import memory_shortage
+from hpcgnn.memory.arena import Arena
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.generators.spec import Spec
+
+from ..forked import start
+
+# Some ranks may have 60 MiB more than they have when they come to a certain function.
+PROGRAM = """
+import os, resource, sys
+from hpcgnn.__main__ import main
+from hpcgnn.app import {module}
+def limited(function):
+    def call(*arguments):
+        if os.environ.get("PMI_RANK", "0") in {ranks!r}:
+            size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + (60 << 20)
+            resource.setrlimit(resource.RLIMIT_AS, (size, size))
+        return function(*arguments)
+    return call
+{module}.{where} = limited({module}.{where})
+sys.exit(main(["train", *{options}]))
+"""
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    path = tmp_path_factory.mktemp("memory") / "g.h5"
+    generate_graph("planted", path, Spec(nodes=300, degree=6, features=8, classes=3, seed=1))
+    partition_graph(path, [1, 2], num_clusters=16)
+    return path
+
+
+# Before the graph is read the ranks agree, so it matters whether the first one fails; later a rank ends the job itself.
+TOGETHER, ALONE = ("bring_up", "toy_of"), ("train", "Trainer")
+
+
+@pytest.mark.parametrize(
+    "module, where, ranks, limited",
+    [(*TOGETHER, 2, limited) for limited in ("0", "1", "01")] + [(*ALONE, 1, "0"), (*ALONE, 2, "1"), (*ALONE, 2, "01")],
+)
+def test_a_limit(graph, tmp_path, ranks, limited, module, where):
+    options = f"--graph {graph} --run-dir {tmp_path / 'run'} --model gat --heads 4 --hidden 900 --epochs 2".split()
+    done = start(ranks, "-c", PROGRAM.format(ranks=limited, module=module, where=where, options=repr(options)))
+    assert done.code == 2, done.out + done.err
+    assert "Traceback" not in done.err and "Error" not in done.err, done.err
+    told = done.err.count("hpcgnn: error")
+    # Ranks that fail together before the graph is read are told of once; later each ends the job by itself.
+    assert told == 1 if where == "toy_of" or limited != "01" else 1 <= told <= 2
+    assert "out of memory: 98.9 MiB more were asked for" in done.err and "what helps: more ranks" in done.err
+    if ranks == 2 and limited != "01":
+        assert f"rank {limited} of 2" in done.err
+
+
+def caught(function):
+    with pytest.raises(Exception) as caught:
+        function()
+    return memory_shortage(caught.value)
+
+
+def test_who_runs_out_of_memory():
+    huge = 1 << 62
+    assert str(caught(lambda: np.empty(huge, np.uint8))) == "out of memory: 4 EiB more were asked for"
+    assert str(caught(lambda: torch.empty(huge, dtype=torch.uint8))) == "out of memory: 4 EiB more were asked for"
+    assert str(caught(lambda: Arena().empty(1 << 60, dtype=torch.int32))) == "out of memory: 4 EiB more were asked for"
+    assert str(caught(lambda: mmap.mmap(-1, huge))) == "out of memory: more was asked for than there is"
+    assert caught(lambda: bytearray(huge)) and caught(lambda: torch.empty(huge, huge))
+    assert caught(lambda: torch.empty(-3, huge)) is None, "a fault of the program keeps its traceback"
+    assert caught(lambda: open("/no/such/file")) is None and caught(lambda: torch.ones(2) @ torch.ones(3)) is None
+
+
+@pytest.mark.parametrize(
+    "options, there, absent",
+    [
+        ({}, ("more ranks", "below 8 MiB", "--precision mixed", "--hidden below 256"), ("stale", "lazy", "--prune")),
+        ({"model": "gat", "prune": "none"}, ("--prune auto",), ("mixed",)),
+        ({"precision": "fp64", "model": "sgc"}, ("--precision fp32",), ("--hidden",)),
+        ({"schedule": "stale", "stale_epochs": 3}, ("4 copies of the halo",), ("mixed",)),
+        ({"schedule": "lazy", "model": "gat"}, ("--frozen-halo refetch",), ("mixed",)),
+        ({"schedule": "lazy", "model": "gat", "frozen_halo": "refetch", "halo_buffer": 0.5}, (), ("refetch", "MiB")),
+    ],
+)
+def test_advice_is_of_what_is_not_done_yet(options, there, absent):
+    text = advice(make_config({"graph": "g.h5", **options}, registry_choices()))
+    assert all(words in text for words in there) and not any(words in text for words in absent), text

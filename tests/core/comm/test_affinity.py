@@ -1,0 +1,129 @@
+"""The line of the log that says on which cores the ranks run: what the kernel lets them run on, and who shares."""
+
+import os
+import socket
+
+import pytest
+
+from hpcgnn.app.affinity import CROWDED, describe_affinity
+from hpcgnn.comm import SoloCommunicator
+from hpcgnn.comm.launch.crowding import Binding
+from hpcgnn.listing import every
+
+from ..forked import start
+
+HOST = socket.gethostname()
+CORES = sorted(os.sched_getaffinity(0))
+# Arguments: threads of a rank, then the cores that each rank may run on, joined by commas.
+PINNED = """
+import os, sys
+from hpcgnn.comm.launch.run import run
+from hpcgnn.comm.launch.launcher import launched_rank
+from hpcgnn.app.affinity import describe_affinity
+threads, cores = int(sys.argv[1]), sys.argv[2 + launched_rank()].split(",")
+os.sched_setaffinity(0, map(int, cores))
+def show(session):
+    lines, warnings = describe_affinity(session.comm, threads)
+    assert session.comm.rank == 0 or not lines + warnings
+    if session.comm.rank == 0:
+        print(*lines, bool(warnings), sep="\\n")
+sys.exit(run(show, threads))
+"""
+
+
+class Ranks(SoloCommunicator):
+    """Rank 0 of several, of which each has told its host and cores; where more is told, the cores that OpenMP has bound
+    its main thread to, its NUMA domains, and why memory is not spread over them.
+    """
+
+    def __init__(self, *told):
+        super().__init__()
+        self.size, self.told = len(told), [self._whole(*each) for each in told]
+
+    @staticmethod
+    def _whole(host, cores, main=(), domains=(0,), refusal=None):
+        return host, Binding.of_lists(cores, main), list(domains), refusal
+
+    def allgather_object(self, value):
+        return self.told
+
+
+def test_one_rank_is_on_the_cores_that_the_kernel_gives():
+    lines, warnings = describe_affinity(SoloCommunicator(), 1)
+    assert lines == [f"{HOST}: rank 0 on cores {every(CORES)}"] and not warnings
+
+
+@pytest.mark.parametrize("more, crowded", [(0, False), (1, True)])
+def test_more_threads_than_cores_are_a_crowd(more, crowded):
+    assert describe_affinity(SoloCommunicator(), len(CORES) + more)[1] == [CROWDED] * crowded
+
+
+def pinned(threads, *cores):
+    """(lines, whether crowded) of ranks that are bound to these cores; one runs without a launcher."""
+    done = start(len(cores) if len(cores) > 1 else 0, "-c", PINNED, threads, *cores)
+    assert done.code == 0, done.err
+    *lines, crowded = done.out.splitlines()
+    return lines, crowded == "True"
+
+
+def test_a_process_that_is_bound_says_so():
+    core = CORES[-1]
+    assert pinned(1, core) == ([f"{HOST}: rank 0 on cores {core}"], False)
+
+
+def test_two_ranks_on_one_core_share_it():
+    core = CORES[-1]
+    assert pinned(1, core, core) == ([f"{HOST}: rank 0-1 on cores {core}"], True)
+
+
+@pytest.mark.skipif(len(CORES) < 2, reason="needs two cores")
+@pytest.mark.parametrize("threads, crowded", [(1, False), (2, True)])
+def test_two_ranks_on_cores_of_their_own_share_nothing(threads, crowded):
+    one, other = CORES[:2]
+    assert pinned(threads, one, other) == ([f"{HOST}: rank 0 on cores {one}, rank 1 on cores {other}"], crowded)
+
+
+def test_a_line_for_each_host_in_the_order_of_the_ranks():
+    lines, warnings = describe_affinity(Ranks(("b", [0, 1]), ("b", [2, 3]), ("a", [0, 1]), ("b", [0, 1])), 1)
+    assert lines == ["b: rank 0,3 on cores 0-1, rank 1 on cores 2-3", "a: rank 2 on cores 0-1"]
+    assert not warnings
+
+
+@pytest.mark.parametrize(
+    "told, threads, crowded",
+    [
+        ([("a", [0, 1]), ("b", [0, 1])], 2, False),  # the same numbers on other hosts are other cores
+        ([("a", [0, 1]), ("a", [1, 2])], 1, False),
+        ([("a", [0, 1]), ("a", [1, 2])], 2, True),  # they may meet on core 1
+        ([("a", [0, 1]), ("a", [2, 3])], 2, False),
+        ([("a", [0]), ("b", [0, 1]), ("b", [0, 1])], 1, False),
+        ([("a", [0]), ("b", [0]), ("b", [0])], 1, True),
+    ],
+)
+def test_who_shares_cores(told, threads, crowded):
+    assert describe_affinity(Ranks(*told), threads)[1] == [CROWDED] * crowded
+
+
+def test_a_main_thread_that_openmp_has_bound_does_not_make_a_crowd():
+    """24 threads of a rank on its 24 cores, the main one on the first."""
+    ranks = Ranks(("a", range(24), [0]), ("a", range(24, 48), [24]))
+    assert describe_affinity(ranks, 24) == (["a: rank 0 on cores 0-23, rank 1 on cores 24-47"], [])
+    assert describe_affinity(ranks, 25)[1] == [CROWDED]
+
+
+def test_main_threads_that_openmp_has_bound_to_one_core_are_named():
+    """Ranks that no launcher has bound: OpenMP takes the same first core for each."""
+    lines, warnings = describe_affinity(Ranks(*[("a", range(24), [0])] * 2, ("b", range(24), [0])), 12)
+    assert lines == ["a: rank 0-1 on cores 0-23", "b: rank 2 on cores 0-23"]
+    assert len(warnings) == 2 and warnings[1] == CROWDED
+    assert warnings[0].startswith("a: OpenMP binds the main threads of rank 0-1 to core 0: ")
+
+
+def test_a_rank_of_several_domains_is_told_so():
+    several = ("a", range(8), (), (0, 1))
+    lines, warnings = describe_affinity(Ranks(several, several, ("b", range(8), (), (0, 1), "not permitted")), 1)
+    assert not warnings and lines[:2] == ["a: rank 0-1 on cores 0-7", "b: rank 2 on cores 0-7"]
+    assert lines[2].startswith("rank 0-1 on cores of NUMA domains 0-1: what is loaded lies page by page in all of them")
+    assert lines[3].startswith(
+        "rank 2 on cores of NUMA domains 0-1: what is loaded lies where the system puts them (not"
+    )

@@ -1,0 +1,129 @@
+"""Whole jobs over torch.distributed, as a user starts them: the results and bytes of MPI, without MPI.
+
+`import mpi4py` is an error in these jobs, and was in the process that most are forked from, so nothing of MPI can have
+carried a message.
+"""
+
+import functools
+import json
+import os
+import subprocess
+
+import graphs
+import pytest
+import torch.distributed as dist
+from faults.harness import proxy
+
+from hpcgnn.comm.transports.gloo import check_gloo
+from hpcgnn.errors import ConfigError
+
+from .. import forked
+from ..launching import ROOT, start
+
+BLOCKED = "import sys; sys.modules['mpi4py'] = None; from hpcgnn.__main__ import main; sys.exit(main(sys.argv[1:]))"
+TRAINING = ("--hidden", 8, "--layers", 2, "--partition", "dealt", "--epochs", 4, "--eval-every", 2)
+without_mpi = functools.partial(forked.start, modules=("-mpi4py",))
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """A small graph file with maps for 2 ranks."""
+    graph = graphs.with_task(graphs.random_undirected())
+    return graphs.write_file(tmp_path_factory.mktemp("torch") / "g.h5", graph, graphs.layout(graph, 2), 2)
+
+
+@pytest.fixture(scope="module")
+def over_mpi(good):
+    """The run directory of a job over MPI."""
+    return run_of(good, "mpi", "-m", "hpcgnn", start=forked.start)
+
+
+def run_of(good, name, *python, options=(), start=without_mpi, **environment):
+    """The run directory of a training, whose name has as many letters as any other's: it is sent."""
+    path = good.parent / f"{name:-<5}"
+    result = start(2, *python, "train", "--graph", good, "--run-dir", path, *TRAINING, *options, **environment)
+    assert result.code == 0, result.err
+    return path
+
+
+def losses(run_dir):
+    return [json.loads(line)["loss"] for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+
+
+def traffic(run_dir):
+    """[{kind: (messages, bytes sent, bytes received)}] of the ranks."""
+    lines = (run_dir / "ranks.jsonl").read_text().splitlines()
+    records = [json.loads(line)["traffic"] for line in lines]
+    return [
+        {kind: (entry["messages"], entry["bytes_sent"], entry["bytes_received"]) for kind, entry in record.items()}
+        for record in records
+    ]
+
+
+def without_times(counted):
+    """Records hold seconds, whose digits vary: objects with them are of other lengths every time."""
+    return [{kind: entry for kind, entry in record.items() if kind != "control"} for record in counted]
+
+
+def test_a_job_without_mpi_is_the_same_to_the_bit(good, over_mpi):
+    """A sum of two numbers has one order, so two ranks compute the same."""
+    path = run_of(good, "gloo", "-c", BLOCKED, options=["--comm", "torch"], start=start)
+    assert losses(path) == losses(over_mpi)
+    assert without_times(traffic(path)) == without_times(traffic(over_mpi))
+    again = ["--run-dir", path, "--resume", "--comm", "torch", "--epochs", 6]
+    result = without_mpi(2, "-c", BLOCKED, "train", *again)
+    assert result.code == 0, result.err
+    assert losses(path)[:4] == losses(over_mpi) and len(losses(path)) == 6
+    table = path / "predictions.csv"
+    words = ["evaluate", path, "--comm", "torch", "--partition", "dealt", "--predictions", table]
+    result = without_mpi(2, "-c", BLOCKED, *words)
+    assert result.code == 0, result.err
+    assert table.exists() and (path / "evaluation.json").exists()
+
+
+def test_one_rank_needs_no_launcher():
+    result = start(0, "-c", BLOCKED, "doctor", "--comm", "torch")
+    assert result.code == 0 and "ranks started by no launcher" in result.out, result.err
+
+
+def test_a_torch_without_gloo(monkeypatch):
+    monkeypatch.setattr(dist, "is_gloo_available", lambda: False)
+    with pytest.raises(ConfigError, match=r"--comm torch cannot be used with torch .* without gloo"):
+        check_gloo()
+
+
+def as_if_by_srun(rank, size, *words, **more):
+    """A rank with the variables of srun, started by hand."""
+    variables = {"SLURM_PROCID": rank, "SLURM_STEP_NUM_TASKS": size, "SLURM_JOB_ID": os.getpid(), "SLURM_STEP_ID": 0}
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "HYDRA", "MPI", "SLURM"))}
+    environment = {**clean, "PYTHONPATH": str(ROOT), **{k: str(v) for k, v in {**variables, **more}.items()}}
+    return subprocess.Popen(
+        [*map(str, (*proxy(forked.server()), *words))],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_ranks_that_never_come_are_named(good):
+    words = ["-m", "hpcgnn", "train", "--comm", "torch", "--graph", good, "--watchdog", 6]
+    ranks = [as_if_by_srun(rank, 4, *words, SLURM_STEP_NUM_NODES=1) for rank in (0, 2)]
+    said = [rank.communicate(timeout=80)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [2, 0], "one code for all, by rank 0"
+    assert "rank 1, 3 of 4 has not come to rank 0" in said[0] and not said[1], said
+
+
+def test_a_node_of_rank_0_that_nobody_knows(good):
+    options = ["--comm", "torch", "--graph", good, "--watchdog", 1]
+    rank = as_if_by_srun(1, 2, "-m", "hpcgnn", "train", *options, SLURM_STEP_NODELIST="nowhere-[07-09]")
+    said = rank.communicate(timeout=80)[1]
+    assert rank.returncode == 2 and "'nowhere-07', has no address" in said and "MASTER_ADDR" in said, said
+    assert "Traceback" not in said
+
+
+def test_torchrun_starts_ranks_too(good):
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, "-m", "hpcgnn"]
+    result = start(0, *words, "doctor", "--comm", "torch")
+    assert result.code == 0, result.err
+    assert "on 2 ranks" in result.out and "ranks started by torchrun" in result.out

@@ -1,0 +1,221 @@
+"""The cores of a process: read before OpenMP binds the main thread, or by OpenMP's places; hardware threads; NUMA."""
+
+import errno
+import json
+import os
+import platform
+import subprocess
+
+import pytest
+
+from hpcgnn import cores
+from hpcgnn.cores import domains
+from hpcgnn.listing import every
+from hpcgnn.report.read import read_runs
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.generators.spec import Spec
+
+from ..launching import LAUNCHER, start
+
+CORES = sorted(os.sched_getaffinity(0))
+needs_two = pytest.mark.skipif(cores.physical(CORES) < 2, reason="needs two cores")
+# Two of the variables that make libgomp bind threads, as sites set them.
+BOUND = {"OMP_PLACES": "cores", "OMP_PROC_BIND": "close", "OMP_NUM_THREADS": "2"}
+# What a script finds that has imported torch already.
+LATE = """
+import os
+import torch
+before = os.sched_getaffinity(0)
+from hpcgnn import cores
+print(sorted(before), sorted(cores.usable()), sorted(os.sched_getaffinity(0)))
+with cores.all_used():
+    print(sorted(os.sched_getaffinity(0)))
+print(sorted(os.sched_getaffinity(0)))
+"""
+# A rank trains, and tells before it ends what the kernel says of its threads.
+TRAINING = """
+import json, sys, threading
+from hpcgnn.comm.session import Session
+from hpcgnn.__main__ import main
+from hpcgnn.comm.launch.launcher import launched_rank
+def cores_of(thread):
+    with open(f"/proc/self/task/{thread.native_id}/status") as status:
+        return next(line.split()[1] for line in status if line.startswith("Cpus_allowed_list"))
+def finish(session, before=Session.finish):
+    seen = {thread.name: cores_of(thread) for thread in threading.enumerate()} | {"crowding": session.crowding}
+    with open(f"{sys.argv[1]}/{launched_rank()}.json", "w") as file:
+        json.dump(seen, file)
+    before(session)
+Session.finish = finish
+sys.exit(main(["train", *sys.argv[2:]]))
+"""
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    path = tmp_path_factory.mktemp("graph") / "g.h5"
+    generate_graph("planted", path, Spec(nodes=300, degree=6, features=8, classes=3, seed=1))
+    partition_graph(path, [1, 2], num_clusters=16)
+    return path
+
+
+def trained(folder, graph, ranks, **environment):
+    """(lines of the log, [what each rank has seen])."""
+    words = ["--graph", graph, "--run-dir", folder / "run", "--hidden", 8, "--epochs", 2, "--layers", 2]
+    done = start(ranks, "-c", TRAINING, folder, *words, **environment)
+    assert done.code == 0, done.err
+    seen = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(max(ranks, 1))]
+    return (done.out + done.err).splitlines(), seen, [rank["cores"] for rank in read_runs([folder / "run"])[0][0].ranks]
+
+
+@needs_two
+def test_a_rank_with_bound_threads_has_all_of_its_cores(tmp_path, graph):
+    """Two threads on two cores: nothing is shared, whatever the kernel says of the main thread."""
+    log, (seen,), recorded = trained(tmp_path, graph, 0, **BOUND)
+    assert len(numbers(seen["MainThread"])) < len(CORES), "OpenMP binds the main thread, or this test shows nothing"
+    assert seen["crowding"] == 2 / len(CORES) and recorded == [CORES]
+    assert [line for line in log if "rank 0 on cores" in line][0].endswith(f"rank 0 on cores {every(CORES)}")
+    assert not [line for line in log if "ranks share cores" in line or "OpenMP binds" in line]
+
+
+@needs_two
+@pytest.mark.parametrize("bind", [("-bind-to", "core:1"), ()], ids=["bound by the launcher", "not bound"])
+def test_helper_threads_of_two_ranks_use_all_cores(tmp_path, graph, bind):
+    """Bound by the launcher each rank has a core of its own. If nobody binds them, OpenMP puts the main threads of both
+    on the first core: they do share it, and the log says why.
+    """
+    if bind and "HYDRA" not in version_of_launcher():
+        pytest.skip("needs MPICH's mpiexec to bind ranks")
+    environment = {**BOUND, "OMP_NUM_THREADS": "1"}
+    log, seen, recorded = trained(tmp_path, graph, 2, options=bind, **environment)
+    for rank, each in enumerate(seen):
+        own = recorded[rank]
+        assert cores.physical(own) == 1 if bind else own == CORES
+        assert cores.physical(numbers(each["MainThread"])) == 1
+        assert [each["hpcgnn-watchdog"], each["hpcgnn-progress"]] == [every(own)] * 2
+        assert each["crowding"] == (1 / len(own) if bind else 2.0)
+    assert not bind or recorded[0] != recorded[1]
+    warnings = [line for line in log if "ranks share cores" in line or "OpenMP binds the main threads" in line]
+    assert len(warnings) == (0 if bind else 2), log
+
+
+@needs_two
+def test_a_script_that_has_torch_already_finds_its_cores():
+    done = start(0, "-c", LATE, **BOUND)
+    assert done.code == 0, done.err
+    first, inside, after = done.out.splitlines()
+    bound = first[: first.index("]") + 1]
+    assert first == f"{bound} {CORES} {bound}" and inside == str(CORES) and after == bound
+    assert cores.physical(json.loads(bound)) == 1
+
+
+def test_without_openmp_the_cores_are_the_kernels():
+    assert sorted(cores.usable()) == CORES
+
+
+def numbers(text):
+    """Of two of the kernel's: first and last of a range."""
+    return [int(part) for part in text.replace("-", ",").split(",")]
+
+
+def version_of_launcher():
+    return subprocess.run([LAUNCHER, "--version"], capture_output=True, text=True).stdout if LAUNCHER.exists() else ""
+
+
+def tree(root, files):
+    """Files of the kernel's below a root: {path: text}."""
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def test_hardware_threads_of_a_core_count_once(tmp_path):
+    """Four cores of two hardware threads, numbered as most firmware does."""
+    pairs = {f"cpu{cpu}/topology/thread_siblings_list": f"{cpu % 4},{cpu % 4 + 4}\n" for cpu in range(8)}
+    root = tree(tmp_path, pairs)
+    assert cores.physical(range(8), root) == 4
+    assert cores.physical({0, 4}, root) == 1 and cores.physical({0, 1, 5}, root) == 2
+    assert cores.physical({0, 9}, root) == 2, "of core 9 nothing is known"
+
+
+def test_hardware_threads_that_are_numbered_as_ranges(tmp_path):
+    root = tree(tmp_path, {f"cpu{cpu}/topology/thread_siblings_list": f"{cpu & ~1}-{cpu | 1}\n" for cpu in range(4)})
+    assert cores.physical(range(4), root) == 2
+
+
+def test_cores_of_this_machine():
+    assert 1 <= cores.physical(CORES) <= len(CORES)
+
+
+def test_domains_of_cores(tmp_path):
+    """Two domains of two cores each, with their hardware threads, and one of memory alone."""
+    root = tree(
+        tmp_path, {"node0/cpulist": "0-1,4-5\n", "node1/cpulist": "2-3,6-7\n", "node10/cpulist": "\n", "online": "0-1"}
+    )
+    assert domains.domains_of(range(8), root) == [0, 1]
+    assert domains.domains_of({2, 7}, root) == [1] and domains.domains_of({8}, root) == []
+    assert domains.domains_of({0}, tmp_path / "absent") == []
+
+
+def policy_or_skip():
+    try:
+        return domains.policy()
+    except OSError as error:
+        assert error.errno in (errno.ENOSYS, errno.EPERM)
+        pytest.skip(f"the kernel tells no memory policy here: {error.strerror}")
+
+
+def test_memory_is_interleaved_and_the_policy_comes_back():
+    """By the kernel's own answer. Of domains that it does not have it takes those that there are."""
+    before = policy_or_skip()
+    assert before == (0, []), "the tests run with the default policy"
+    here = domains.domains_of(CORES)
+    with domains.interleaved([*here, 1 + max(here)]) as refusal:
+        if refusal is None:
+            assert domains.policy() == (3, here)
+        else:
+            assert refusal in (os.strerror(errno.EPERM), os.strerror(errno.ENOSYS)) and domains.policy() == before
+    assert domains.policy() == before
+
+
+def test_one_domain_is_left_alone():
+    with domains.interleaved([0]) as reason:
+        assert reason == "there is one domain"
+    with domains.over_own_domains() as reason:
+        assert len(domains.domains_of(CORES)) > 1 or reason == "there is one domain"
+
+
+def test_a_policy_of_the_user_stays():
+    policy_or_skip()
+    here = domains.domains_of(CORES)
+    if refusal := domains.set_policy(1, here[:1]):  # preferred
+        pytest.skip(f"the kernel takes no memory policy here: {refusal}")
+    try:
+        with domains.interleaved([0, 1]) as reason:
+            assert reason == "the process has a memory policy of its own" and domains.policy() == (1, here[:1])
+    finally:
+        domains.set_policy(0, [])
+
+
+def test_memory_that_is_bound_to_one_domain_stays_there():
+    """As by srun --mem-bind=local on a rank of one domain."""
+    policy_or_skip()
+    if refusal := domains.set_policy(2, [0]):
+        pytest.skip(f"the kernel takes no memory policy here: {refusal}")
+    try:
+        with domains.interleaved([0, 1]) as reason:
+            assert reason == "memory is bound to one domain" and domains.policy() == (2, [0])
+    finally:
+        domains.set_policy(0, [])
+
+
+def test_a_refusal_is_told_and_nothing_changes(monkeypatch):
+    """The kernel refuses domains that it has not; a processor of which no call is known cannot ask it."""
+    before = policy_or_skip()
+    with domains.interleaved([1000, 1001]) as reason:
+        assert reason == os.strerror(errno.EINVAL) and domains.policy() == before
+    monkeypatch.setattr(platform, "machine", lambda: "unknown")
+    with domains.interleaved([0, 1]) as reason:
+        assert reason == "no call is known for unknown"

@@ -1,0 +1,116 @@
+"""What is said while epochs go by: of how many, how long still, when the next line comes; and how many lines that
+are.
+"""
+
+import re
+
+import pytest
+
+from hpcgnn.engine.pace import Pace, duration
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.generators.spec import Spec
+
+from ..forked import train
+
+
+def lines(epochs, seconds, every=0, begun=0, scored=1, early=False):
+    """[(time, text)] of a run whose epochs take so many seconds by its clock."""
+    now, found = [100.0], []
+    pace = Pace(every, begun, clock=lambda: now[0])
+    for epoch in range(begun, epochs):
+        now[0] += seconds
+        record = {"epoch": epoch + 1, "loss": 2.3, "seconds": {"epoch": {"max": seconds * 0.75}}}
+        if (epoch + 1) % scored == 0:
+            record.update(train=0.1, val=0.2, test=0.3)
+        last = epoch + 1 == epochs
+        text = pace.line(record, f"epoch {epoch + 1}/{epochs}", epochs - epoch - 1, early, last)
+        if text:
+            found.append((now[0] - 100, text))
+    return found
+
+
+def test_the_first_epoch_says_all():
+    (_, first), *_ = lines(200, 1.2)
+    assert first == (
+        "epoch 1/200  loss 2.3000  train 0.1000  val 0.2000  test 0.3000  "
+        "0.9 s/epoch, about 4.0 min left; next line in about 10 s"
+    )
+    (_, slow), *_ = lines(200, 40)
+    assert slow.endswith("30 s/epoch, about 2.2 h left; next line in about 40 s")
+    (_, short), *_ = lines(3, 1.2)
+    assert short.endswith("about 2 s left; next line at the end")
+    (_, early), *_ = lines(200, 1.2, early=True)
+    assert "at most about 4.0 min left" in early
+
+
+def test_a_long_log_stays_short_and_no_pause_is_long():
+    found = lines(10_000, 1.2)
+    times = [time for time, _ in found]
+    pauses = [b - a for a, b in zip(times, times[1:])]
+    assert len(found) < 70 and max(pauses) <= 301.3 and min(pauses[:-1]) >= 10
+    assert found[-1][1].startswith("epoch 10000/10000") and "left" not in found[-1][1]
+    assert len(lines(10_000, 0.001)) <= 3 and len(lines(5, 1000)) == 5
+    assert all("next line" not in text for _, text in found[1:])
+
+
+def test_a_run_that_goes_on_counts_what_it_does_itself():
+    (_, first), *_ = lines(110, 1.0, begun=100)
+    assert first.startswith("epoch 101/110") and "0.75 s/epoch, about 9 s left" in first
+
+
+def test_a_fixed_number_of_epochs():
+    found = [text for _, text in lines(25, 1.0, every=10)]
+    assert [text.split()[1] for text in found] == ["1/25", "10/25", "20/25", "25/25"]
+    assert found[0].endswith("next line after epoch 10")
+
+
+def test_metrics_are_of_the_last_evaluation():
+    found = [text for _, text in lines(25, 1.0, every=10, scored=4)]
+    assert "val" not in found[0] and "test 0.3000 (of epoch 8)" in found[1] and "test 0.3000  0.75" in found[2]
+
+
+@pytest.mark.parametrize(
+    "seconds, text",
+    [(0.01, "1 s"), (59.4, "59 s"), (119, "2.0 min"), (3600, "60 min"), (9000, "2.5 h"), (9e5, "10 days")],
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    path = tmp_path_factory.mktemp("pace") / "g.h5"
+    generate_graph("planted", path, Spec(nodes=300, degree=6, features=8, classes=3, seed=1))
+    partition_graph(path, [1, 2], num_clusters=16)
+    return path
+
+
+def told(result):
+    return [line for line in result.err.splitlines() if re.search(r"epoch \d+/\d+", line)]
+
+
+def test_under_mpiexec(graph, tmp_path):
+    done = train(2, "--graph", graph, "--hidden", 8, "--epochs", 20, "--run-dir", tmp_path / "run")
+    assert done.code == 0, done.err
+    number = r"[\d.e-]+"
+    metrics = "  ".join(f"{name} {number}" for name in ("loss", "train", "val", "test"))
+    assert re.fullmatch(rf"epoch 1/20  {metrics}  {number} s/epoch, about .* left; next line .*", told(done)[0])
+    assert told(done)[-1].startswith("epoch 20/20")
+    assert told(done)[0] in (tmp_path / "run" / "log.txt").read_text()
+
+
+def test_layers_of_lazy_are_counted_too(graph, tmp_path):
+    stages = "--schedule lazy --layer-epochs 2,3,2 --finetune 2 --log-every 1 --hidden 8".split()
+    done = train(2, "--graph", graph, *stages, "--run-dir", tmp_path / "run")
+    assert done.code == 0, done.err
+    assert [line.split("  ")[0] for line in told(done)] == [
+        *("layer 1/3, epoch 1/2 (1/9 in all)", "layer 1/3, epoch 2/2 (2/9 in all)"),
+        *(
+            "layer 2/3, epoch 1/3 (3/9 in all)",
+            "layer 2/3, epoch 2/3 (4/9 in all)",
+            "layer 2/3, epoch 3/3 (5/9 in all)",
+        ),
+        *("layer 3/3, epoch 1/2 (6/9 in all)", "layer 3/3, epoch 2/2 (7/9 in all)"),
+        *("all layers, epoch 1/2 (8/9 in all)", "all layers, epoch 2/2 (9/9 in all)"),
+    ]

@@ -1,0 +1,160 @@
+"""Ranks that are forked from one process of the node (`HPCGNN_FORK_SERVER=1`) are as those that start by themselves."""
+
+import json
+import os
+import socket
+
+import pytest
+
+from hpcgnn.comm.launch.launcher import fork_plan
+from hpcgnn.fork_server.server import difference
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.generators.spec import Spec
+
+from .. import forked, launching
+
+# A rank by what `hpcgnn` does first, and then `act`. Nothing may be kept from before: the fork has rank 0's.
+PROGRAM = """
+import os, re, signal, sys, time
+rank = int(os.environ["PMI_RANK"])
+{before}
+from hpcgnn import fork_server
+from hpcgnn.__main__ import load_all
+started, heard = os.getpid(), []
+fork_server.enter(load_all, lambda: signal.signal(signal.SIGUSR1, lambda *_: heard.append(1)))
+load_all()
+from mpi4py import MPI
+MPI.Init()
+world = MPI.COMM_WORLD
+rank = world.rank
+pages = open("/proc/self/smaps_rollup").read()
+private = sum(map(int, re.findall(r"Private_\\\\w+:\\\\s+(\\\\d+)", pages))) / 1024
+forked = os.getpid() != started
+from hpcgnn.memory.resident import common_bytes
+parents, common = world.allgather(os.getppid()), common_bytes() / 2**20
+facts = forked, private, common, sys.argv[1:], len(set(parents)), len(os.sched_getaffinity(0))
+said = world.allgather((world.rank, *facts))
+print(said, flush=True) if world.rank == 0 else None
+{act}
+MPI.Finalize()
+"""
+
+
+def program(ranks, *arguments, before="", act="", **environment):
+    text = PROGRAM.replace("\\\\", "\\").format(before=before, act=act)
+    return launching.start(ranks, "-c", text, *arguments, HPCGNN_FORK_SERVER="1", **environment)
+
+
+def ranks_of(result):
+    return eval(result.out.splitlines()[0])
+
+
+# Signals are sent to what the launcher has started, as it sends them. A code is rank 0's, who leaves last.
+SIGNALS = """
+end = time.monotonic() + 30
+if rank == 0:
+    for each in os.listdir("/proc"):
+        try:
+            words = open(f"/proc/{each}/cmdline", errors="replace").read().split(chr(0))
+            ours = "TEST_MARK=this one" in open(f"/proc/{each}/environ", errors="replace").read()
+        except OSError:
+            continue
+        if ours and any(word.endswith("proxy.py") for word in words):
+            os.kill(int(each), signal.SIGUSR1)
+while not heard and time.monotonic() < end:
+    time.sleep(0.01)
+total = world.allreduce(len(heard))
+print("heard", total, flush=True) if rank == 0 else None
+MPI.Finalize()
+time.sleep(0 if rank else 1)
+sys.exit(0 if rank else 7)
+"""
+
+
+def test_ranks_share_what_is_imported_hear_signals_and_return_their_code():
+    """By themselves each has some 150 MiB of its own; MPI has some 10 once it has begun."""
+    result = program(3, "first", "second", act=SIGNALS, TEST_MARK="this one")
+    assert result.code == 7, result.err
+    for number, (rank, is_fork, private, common, arguments, parents, cores) in enumerate(ranks_of(result)):
+        assert rank == number and is_fork and arguments == ["first", "second"] and parents == 1 and cores > 0
+        assert private < 60 and common > 100
+    assert "heard 3" in result.out
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        "os.kill(os.getpid(), 9) if rank == 1 else time.sleep(60)",
+        "os.kill(os.getppid(), 9) if rank == 1 else None; time.sleep(60)",
+    ],
+    ids=["rank", "server"],
+)
+def test_a_job_ends_with_a_process_that_is_killed(act):
+    result = program(2, act=act)
+    assert result.code in (9, 137), (result.code, result.err)
+    assert result.seconds < 50
+
+
+def test_a_rank_with_other_variables_imports_by_itself():
+    """Libraries read them when they load."""
+    result = program(2, before='os.environ["OMP_DYNAMIC"] = "false" if rank else "true"')
+    assert result.code == 0, result.err
+    assert sorted(is_fork for _, is_fork, *_ in ranks_of(result)) == [False, True]
+    assert result.err.count("no fork server: OMP_DYNAMIC differs between the ranks of this node") == 1
+
+
+def test_a_connection_without_a_request_is_no_rank():
+    for text in (b"", (1 << 20).to_bytes(8, "little") + b"cut"):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(forked.server())
+            connection.sendall(text)
+    result = forked.start(0, "-c", "print('here')")
+    assert result.code == 0 and result.out == "here\n", result.err
+
+
+def test_bound_threads_need_imports_of_their_own():
+    result = program(2, OMP_PROC_BIND="close")
+    assert result.code == 0, result.err
+    assert [is_fork for _, is_fork, *_ in ranks_of(result)] == [False, False]
+    assert result.err.count("OMP_PROC_BIND is set, so OpenMP would bind all ranks to the cores of the first") == 1
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"HPCGNN_FORK_SERVER": "yes", "MPI_LOCALNRANKS": "2"}, "HPCGNN_FORK_SERVER is 'yes', expected 0 or 1"),
+        ({"HPCGNN_FORK_SERVER": "1", "MPI_LOCALNRANKS": "1"}, None),
+        ({"HPCGNN_FORK_SERVER": "0", "MPI_LOCALNRANKS": "2"}, None),
+        ({"HPCGNN_FORK_SERVER": "1", "PMI_SIZE": "2"}, "the launcher does not say how many ranks this node has"),
+        ({"HPCGNN_FORK_SERVER": "1", "MPI_LOCALNRANKS": "2"}, "the launcher's process is not known"),
+    ],
+)
+def test_where_ranks_start_by_themselves(variables, expected, monkeypatch):
+    for name in [name for name in os.environ if name.startswith(("PMI", "HYDRA", "MPI", "OMPI", "SLURM", "OMP_P"))]:
+        monkeypatch.delenv(name)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert fork_plan() == expected
+
+
+def test_variables_that_libraries_read():
+    ours = {"OMP_NUM_THREADS": "2", "PMI_RANK": "0"}
+    assert difference({"OMP_NUM_THREADS": "2", "PMI_RANK": "1"}, ours) is None
+    assert difference({"OMP_NUM_THREADS": "3"}, ours) == "OMP_NUM_THREADS"
+    assert difference(ours | {"LD_PRELOAD": "libx.so"}, ours) == "LD_PRELOAD"
+    assert difference({"LD_PRELOAD": "libx.so"}, None) is None
+
+
+def test_training_is_the_same(tmp_path):
+    graph, curves = tmp_path / "g.h5", []
+    generate_graph("planted", graph, Spec(nodes=300, degree=6, features=8, classes=3, seed=1))
+    partition_graph(graph, [2], num_clusters=16)
+    for fork, train in enumerate([forked.train, launching.train]):
+        options = ("--graph", graph, "--hidden", "8", "--layers", "2", "--epochs", "3", "--seed", "1")
+        result = train(2, *options, "--run-dir", tmp_path / str(fork), HPCGNN_FORK_SERVER=str(fork))
+        assert result.code == 0, result.err
+        assert "fork server" not in result.err
+        lines = (tmp_path / str(fork) / "metrics.jsonl").read_text().splitlines()
+        curves.append([json.loads(line)["loss"] for line in lines])
+    assert curves[0] == curves[1]

@@ -1,0 +1,109 @@
+"""A script of one's own under a launcher: the one of docs/python.md, and the ways in which a script ends."""
+
+import json
+import re
+
+import pytest
+
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.generators.spec import Spec
+
+from .. import launching
+from ..forked import start, train
+from ..launching import ROOT
+
+PAGE = ROOT / "docs" / "python.md"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with graph.h5, for 1 and 2 ranks."""
+    folder = tmp_path_factory.mktemp("script")
+    generate_graph("planted", folder / "graph.h5", Spec(nodes=600, degree=8, features=16, classes=4, seed=1))
+    partition_graph(folder / "graph.h5", [1, 2], num_clusters=24)
+    return folder
+
+
+def blocks(language):
+    """The page's examples in a language."""
+    if not PAGE.exists():
+        pytest.skip("there is no documentation beside the tests")
+    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def trained(folder):
+    """The records of `hpcgnn train` with the options that the page names, on one rank."""
+    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    options = re.search(r"`hpcgnn train (--model.*?)`", text)[1].split()
+    run = train(0, "--graph", folder / "graph.h5", *options, "--run-dir", folder / "run")
+    assert run.code == 0, run.err
+    return [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_the_script_of_the_page_learns_what_hpcgnn_train_learns(folder, tmp_path, trained, ranks):
+    (tmp_path / "script.py").write_text(blocks("python")[0])
+    done = launching.start(ranks, tmp_path / "script.py", cwd=folder)
+    assert done.code == 0, done.err
+    lines = re.findall(r"^(\d+) loss (\S+) val (\S+)$", done.out, re.MULTILINE)
+    assert [int(epoch) for epoch, _, _ in lines] == list(range(1, 21))
+    assert [float(loss) for _, loss, _ in lines] == pytest.approx([record["loss"] for record in trained], rel=1e-4)
+    assert float(lines[-1][2]) == pytest.approx(trained[-1]["val"], abs=0.02)
+
+
+BEGIN = """
+import sys
+import torch
+import hpcgnn
+graph = hpcgnn.load("graph.h5", watchdog={watchdog})
+"""
+
+
+def ended(folder, body, ranks=2, watchdog=60):
+    return start(ranks, "-c", BEGIN.format(watchdog=watchdog) + body, cwd=folder)
+
+
+def test_an_exception_of_one_rank_ends_the_job(folder):
+    done = ended(folder, "if graph.rank == 1:\n    raise KeyError('mine')\ngraph.aggregate(graph.features, 'sum')\n")
+    assert done.code != 0 and done.seconds < 45
+    assert "rank 1 of 2 failed and ends the job" in done.err and "KeyError: 'mine'" in done.err
+
+
+def test_an_exception_of_all_ranks_is_said_once(folder):
+    done = ended(folder, "graph.no_such_verb\n")
+    assert done.code != 0 and done.err.count("Traceback") == 1 and "rank 1 alike" in done.err
+
+
+def test_a_mistake_that_all_ranks_know_of_is_one_line(folder):
+    done = ended(folder, "from hpcgnn.nn import GCNConv\nGCNConv(16, 4)(graph, graph.features)\n")
+    assert done.code == 2 and len(done.errors) == 1 and "self_loops='add'" in done.errors[0], done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("call", ["'absent.h5'", "'graph.h5', halo_buffer=-1.0"])
+def test_a_mistake_in_what_is_loaded(folder, call):
+    done = start(2, "-c", f"import hpcgnn\nhpcgnn.load({call})\n", cwd=folder)
+    assert done.code not in (0, None) and len(done.errors) == 1 and "Traceback" not in done.err, done.err
+
+
+def test_a_rank_that_leaves_alone_is_found(folder):
+    body = "if graph.rank == 1:\n    sys.exit(3)\ngraph.total(torch.ones(1))\n"
+    done = ended(folder, body, watchdog=2)
+    assert done.code != 0 and "no rank has got on" in done.err and "the end of the script" in done.err
+    assert done.seconds < 60
+
+
+def test_ranks_wait_for_each_other_at_the_end(folder):
+    done = ended(folder, "import time\nif graph.rank == 0:\n    time.sleep(1)\n    print('late')\n")
+    assert done.code == 0 and "late" in done.out, done.err
+
+
+def test_two_graphs_in_one_script(folder):
+    body = """
+other = hpcgnn.load("graph.h5", self_loops="add", precision="fp64")
+a, b = graph.aggregate(graph.features, "sum"), other.aggregate(other.features, "sum")
+assert torch.allclose(a.double() + graph.features.double(), b, atol=1e-4, rtol=0)
+"""
+    assert ended(folder, body).code == 0

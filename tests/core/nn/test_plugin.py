@@ -1,0 +1,176 @@
+"""Models from a plugin: the README's example as it stands there, trained on two ranks; and files that are no
+plugins.
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpcgnn.engine.checkpoint import check_identity
+from hpcgnn.errors import CheckpointError, ConfigError
+from hpcgnn.nn.plugin import load_plugin, plugin_hash, plugin_source
+from hpcgnn.nn.registry import MODELS, register
+from hpcgnn.nn.sage import SAGEConv
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.generators.spec import Spec
+
+from ..forked import start, train
+
+README = Path(__file__).parents[3] / "README.md"
+
+
+def test_the_example_of_the_readme(tmp_path):
+    if not README.exists():
+        pytest.skip("there is no README beside the tests")
+    (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    (tmp_path / "edgeconv.py").write_text(example)
+    generate_graph("planted", tmp_path / "g.h5", Spec(nodes=300, degree=6, features=8, classes=3, seed=1))
+    partition_graph(tmp_path / "g.h5", [2], num_clusters=16)
+    options = "--model edgeconv --layers 2 --hidden 16 --dropout 0 --epochs 30 --eval-every 10".split()
+    files = ["--graph", tmp_path / "g.h5", "--plugin", tmp_path / "edgeconv.py", "--run-dir", tmp_path / "run"]
+    done = train(2, *files, *options)
+    assert done.code == 0, done.out + done.err
+    losses = [
+        float(loss) for loss in re.findall(r'"loss": ([0-9.]+)', (tmp_path / "run" / "metrics.jsonl").read_text())
+    ]
+    assert len(losses) == 30 and losses[-1] < 0.9 * losses[0]
+
+
+NEIGHBOURS = """
+import torch
+from hpcgnn.nn.registry import register
+
+@register("largest")
+class Largest(torch.nn.Linear):
+    def __init__(self, d_in, d_out, dtype):
+        super().__init__(d_in, d_out, dtype=dtype)
+
+    def forward(self, graph, x):
+        return super().forward(graph.propagate(lambda source: source, "max", x_src=x))
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A directory with a graph and a plugin, in which `hpcgnn` is run by relative names."""
+    generate_graph("planted", tmp_path / "g.h5", Spec(nodes=200, degree=6, features=8, classes=3, seed=1))
+    partition_graph(tmp_path / "g.h5", [2, 4], num_clusters=16)
+    (tmp_path / "largest.py").write_text(NEIGHBOURS)
+    options = "--graph g.h5 --model largest --plugin largest.py --run-dir run --hidden 8 --dropout 0".split()
+
+    def go(ranks, command, *more, cwd=tmp_path):
+        given = options if command == "train" else [tmp_path / "run"]
+        return start(ranks, "-m", "hpcgnn", command, *given, *more, cwd=cwd)
+
+    return tmp_path, go
+
+
+def test_the_plugin_is_part_of_the_run(place):
+    """After `max` had become `min` in the file, `evaluate` and `--resume` went on with another model and exit code
+    0.
+    """
+    folder, go = place
+    assert go(2, "train", "--epochs", "3").code == 0
+    assert (folder / "run" / "plugin.py").read_text() == NEIGHBOURS
+    (folder / "largest.py").write_text(NEIGHBOURS.replace('"max"', '"min"'))
+    refused = go(2, "train", "--epochs", "5", "--resume")
+    assert refused.code == 2 and len(refused.errors) == 1 and "run/plugin.py" in refused.errors[0], refused.err
+    refused = go(0, "evaluate", "--plugin", folder / "largest.py")
+    assert refused.code == 2 and len(refused.errors) == 1 and "other code" in refused.errors[0], refused.err
+    done = go(0, "train", "--epochs", "5", "--resume", "--plugin", "run/plugin.py")
+    assert done.code == 0 and "3 epochs are done" in done.err, done.err
+
+
+def test_a_run_with_a_plugin_is_evaluated_from_any_directory(place):
+    """Also when the file is gone, by the copy; and with the file from elsewhere, which has the same code."""
+    folder, go = place
+    assert go(0, "train", "--epochs", "3").code == 0
+    (folder / "largest.py").rename(folder / "moved.py")
+    (folder / "elsewhere").mkdir()
+    by_copy = go(0, "evaluate", cwd=folder / "elsewhere")
+    by_name = go(2, "evaluate", "--plugin", folder / "moved.py")
+    assert by_copy.code == by_name.code == 0, by_copy.err + by_name.err
+    scores = [re.findall(r"(?:val|test) accuracy *│ ([0-9.]+)", done.out) for done in (by_copy, by_name)]
+    assert scores[0] == scores[1] and len(scores[0]) == 2
+
+
+def test_an_edit_in_the_same_second_is_seen(tmp_path):
+    """Python's cache of compiled files goes by second and size, and gave the code of before."""
+    monkey = tmp_path / "edited.py"
+    for word in ("max", "min"):
+        monkey.write_text(f"word = {word!r}\n")
+        os.utime(monkey, (1e9, 1e9))
+        load_plugin(monkey)
+        assert sys.modules["hpcgnn_plugin_edited"].word == word
+    assert not list(tmp_path.glob("__pycache__"))
+
+
+def test_what_is_recorded_is_what_was_run(tmp_path):
+    """A graph takes minutes to load; a file that is edited meanwhile was recorded as the run's."""
+    (tmp_path / "recorded.py").write_text("a = 1\n")
+    load_plugin(tmp_path / "recorded.py")
+    before = plugin_hash(tmp_path / "recorded.py")
+    (tmp_path / "recorded.py").write_text("a = 2\n")
+    assert plugin_source(tmp_path / "recorded.py") == b"a = 1\n" and plugin_hash(tmp_path / "recorded.py") == before
+    load_plugin(tmp_path / "recorded.py")
+    assert plugin_hash(tmp_path / "recorded.py") != before
+
+
+def test_a_checkpoint_that_is_older_than_the_record_of_plugins(tmp_path, caplog):
+    """It goes on with the file that is named, and says that nobody can know whether it is the same."""
+    present = {"graph": "g", "plugin": "0123456789abcdef"}
+    check_identity(tmp_path / "run" / "checkpoints" / "epoch-1.h5", {"graph": "g"}, present)
+    assert "does not know the code" in caplog.text
+    with pytest.raises(CheckpointError, match="other code"):
+        check_identity(tmp_path / "run" / "checkpoints" / "epoch-1.h5", {"graph": "g", "plugin": ""}, present)
+
+
+@pytest.mark.parametrize("fault", ["import", "build"])
+def test_a_bad_plugin_is_one_traceback(place, fault):
+    """It was one for each rank: 433 lines at eight."""
+    folder, go = place
+    spoiled = {
+        "import": ("import torch", "import torch\nnonsense"),
+        "build": ("(d_in, d_out, dt", "(nonsense, d_out, dt"),
+    }
+    (folder / "largest.py").write_text(NEIGHBOURS.replace(*spoiled[fault]))
+    done = go(4, "train", "--epochs", "1")
+    assert done.code == 1, done.err
+    assert done.err.count("Traceback (most recent call last)") == 1, done.err
+    assert done.err.count("NameError: name 'nonsense'") == 1 and "rank 0" in done.err
+    assert "(ranks 1-3 alike)" in done.err
+    assert not (folder / "run").exists()
+
+
+def test_what_is_no_plugin(tmp_path):
+    with pytest.raises(ConfigError, match="no file"):
+        load_plugin(tmp_path / "absent.py")
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    with pytest.raises(ConfigError, match="cannot be parsed"):
+        load_plugin(tmp_path / "broken.py")
+    (tmp_path / "notes.txt").write_text("x = 1\n")
+    with pytest.raises(ConfigError, match="ends with .py"):
+        load_plugin(tmp_path / "notes.txt")
+
+
+def test_names_are_taken_once():
+    with pytest.raises(ValueError, match="exists"):
+        register("gcn")
+    with pytest.raises(ValueError, match="self_loops"):
+        register("new", self_loops="maybe")
+    assert "new" not in MODELS
+
+
+def test_what_was_said_of_another_forward_is_not_inherited(monkeypatch):
+    monkeypatch.setattr("hpcgnn.nn.registry.MODELS", {})
+
+    @register("own")
+    class Own(SAGEConv):
+        pass
+
+    assert SAGEConv.traits.prunable and SAGEConv.begin_as is not None
+    assert not Own.traits.prunable and Own.begin_as is None

@@ -1,0 +1,132 @@
+"""Ranks that are about to do different things say so, all of them, instead of hanging or training something in
+between.
+"""
+
+import graphs
+import numpy as np
+import pytest
+import torch
+
+from hpcgnn.app import agreement, bring_up
+from hpcgnn.app import train as job
+from hpcgnn.app.agreement import agree, facts_of_process
+from hpcgnn.errors import ConfigError
+from hpcgnn.kernels import library
+
+from ..training import build_trainer, configure, make_graphs
+
+pytestmark = pytest.mark.ranks(2)
+
+
+def differs(comm, value, other):
+    """`value`, but `other` on the last rank."""
+    return other if comm.rank == comm.size - 1 else value
+
+
+def disagree(comm, facts, *words):
+    if comm.size == 1:
+        return agree(comm, facts)
+    with pytest.raises(ConfigError) as caught:
+        agree(comm, facts)
+    assert caught.value.everywhere and "\n" not in str(caught.value)
+    for word in (*words, f"on rank {comm.size - 1}"):
+        assert word in str(caught.value)
+
+
+def test_options_versions_and_code(comm, monkeypatch):
+    agree(comm, facts_of_process(configure("g.h5", threads=comm.rank + 1, run_dir=f"{comm.rank}"), comm))
+    disagree(comm, facts_of_process(configure("g.h5", hidden=differs(comm, 8, 9)), comm), "--hidden is", "8", "9")
+    here = agreement.versions()
+    monkeypatch.setattr(agreement, "versions", lambda: here | {"numpy": differs(comm, "2.0.0", "1.26.4")})
+    disagree(comm, facts_of_process(configure("g.h5"), comm), "numpy is", "1.26.4")
+    monkeypatch.setattr(agreement, "versions", lambda: here)
+    monkeypatch.setattr(agreement, "code_hash", lambda: differs(comm, "abc", "def"))
+    disagree(comm, facts_of_process(configure("g.h5"), comm), "hpcgnn's code", "def")
+
+
+def test_the_first_rank_of_a_node_reads_the_code_for_the_others(comm, monkeypatch):
+    """As if the first and the last rank were nodes of their own, and the others on the first one's."""
+    first = comm.rank in (0, comm.size - 1)
+    monkeypatch.setattr(comm, "first_of_node", first)
+    asked = []
+    monkeypatch.setattr(agreement, "code_hash", lambda: asked.append(1) or "abc")
+    agree(comm, facts_of_process(configure("g.h5"), comm))
+    assert bool(asked) == first
+    monkeypatch.setattr(agreement, "code_hash", lambda: differs(comm, "abc", "def"))
+    facts = facts_of_process(configure("g.h5"), comm)
+    if comm.size > 1:
+        words = f'hpcgnn\'s code is "abc" on rank 0, "def" on rank {comm.size - 1}.'
+        disagree(comm, facts, words)
+
+
+def test_sources_are_not_read_where_another_rank_has(monkeypatch):
+    def fail():
+        raise AssertionError("read")
+
+    monkeypatch.setattr(library, "fingerprint", fail)
+    if library.load().file is not None:
+        assert library.choose(check_sources=False).file
+        with pytest.raises(AssertionError, match="read"):
+            library.choose()
+
+
+@pytest.mark.parametrize(
+    "ranks, shown",
+    [
+        ([3], "3"),
+        ([0, 1, 2], "0-2"),
+        ([0, 2, 3, 7], "0, 2-3, 7"),
+        (range(0, 18, 2), "0, 2, 4, 6, 8, 10 and 3 more ranges"),
+    ],
+)
+def test_ranks_are_said_as_ranges(ranks, shown):
+    assert agreement.ranges(ranks) == shown
+
+
+def test_another_graph_or_map_on_one_rank(comm, shared_path, job_session):
+    """As when the file is made again while the job starts."""
+    graph = graphs.with_task(graphs.random_undirected())
+    if comm.rank == 0:
+        for name, seed in (("a", 5), ("b", 6)):
+            graphs.write_file(shared_path / f"{name}.h5", graph, graphs.layout(graph, comm.size, seed=seed), comm.size)
+    comm.barrier()
+    other = differs(comm, "a", "b") if comm.size > 1 else "a"
+    with agreement_on_path(shared_path / f"{other}.h5") as config:
+        if comm.size == 1:
+            return
+        with pytest.raises(ConfigError, match="the map is"):
+            job.train(config.replace(run_dir=str(shared_path / "run"), partition="random"), job_session)
+    assert not (shared_path / "run").exists()
+
+
+class agreement_on_path:
+    """The same option on all ranks, as a path that means different files on different nodes."""
+
+    def __init__(self, path):
+        self._path, self._config = path, configure("graph.h5")
+
+    def __enter__(self):
+        self._opened = bring_up.open_graph
+        bring_up.open_graph = lambda path, comm, **more: self._opened(self._path, comm, **more)
+        return self._config
+
+    def __exit__(self, *error):
+        bring_up.open_graph = self._opened
+
+
+@pytest.mark.parametrize("model", ["gcn", "gat", "pna"])
+def test_the_same_run_twice_is_the_same_to_the_last_bit(comm, session_path, model):
+    """Same seed, ranks and threads: sums run in a fixed order, in kernels, streams and reductions. There is no option
+    for it, for it costs nothing."""
+    path = make_graphs(comm, session_path)["undirected"]
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    states = []
+    for _ in range(2):
+        trainer = build_trainer(comm, configure(path, model=model, dropout=0.3, norm="batch"), "metis", rows=7)
+        for epoch in range(4):
+            trainer.step(epoch)
+        states.append(trainer.model.state_dict())
+    torch.set_num_threads(before)
+    for name, tensor in states[0].items():
+        assert np.array_equal(tensor.numpy(), states[1][name].numpy()), name

@@ -1,0 +1,198 @@
+"""Whatever is wrong with the input, all ranks learn of it together, in one line that says what to do, and nothing
+is left behind.
+"""
+
+import json
+from types import SimpleNamespace
+
+import graphs
+import h5py
+import numpy as np
+import pytest
+
+from hpcgnn.app.train import train
+from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
+from hpcgnn.errors import HpcgnnError
+from hpcgnn.graphfile.attributes import write_attributes
+from hpcgnn.graphfile.storage import write_graph
+
+from ..training import configure
+
+pytestmark = [pytest.mark.ranks(2), pytest.mark.usefixtures("no_pictures")]
+
+N = 40
+
+
+def graph_of(**changes):
+    return graphs.replace(graphs.with_task(graphs.random_undirected(N)), **changes)
+
+
+def changed(name, index, value):
+    array = getattr(graph_of(), name).copy()
+    array[index] = value
+    return {name: array}
+
+
+def edit(path, dataset, index, value):
+    """Change a stored value, checksums and all: what a faulty writer would leave."""
+    with h5py.File(path, "r+", libver="latest") as file:
+        file[dataset][index] = value
+
+
+def flip_a_byte(path, dataset):
+    with h5py.File(path, "r") as file:
+        chunk = file[dataset].id.get_chunk_info(0)
+    data = bytearray(path.read_bytes())
+    data[chunk.byte_offset + chunk.size - 9] ^= 1
+    path.write_bytes(data)
+
+
+def set_attribute(path, name, value):
+    with h5py.File(path, "r+", libver="latest") as file:
+        write_attributes(file, **{name: value})
+
+
+# name: (changes of the graph, what is then done to its file, options, words of the message)
+CASES = {
+    "missing": ({}, lambda p: p.unlink(), {}, "no graph file"),
+    "truncated": ({}, lambda p: p.write_bytes(p.read_bytes()[:-2000]), {}, "truncated, corrupted or foreign"),
+    "foreign": ({}, lambda p: p.write_text("1 2\n2 3\n"), {}, "truncated, corrupted or foreign"),
+    "another HDF5 file": ({}, lambda p: set_attribute(p, "format", "other"), {}, "import the graph"),
+    "another version": ({}, lambda p: set_attribute(p, "format_version", 99), {}, "format version 99"),
+    "a flipped byte in the features": (
+        {},
+        lambda p: flip_a_byte(p, "nodes/features"),
+        {},
+        "nodes/features is corrupted",
+    ),
+    "a flipped byte in the edges": (
+        {},
+        lambda p: flip_a_byte(p, "topology/indices"),
+        {},
+        "topology/indices is corrupted",
+    ),
+    "no such map": ({}, None, {"partition": "absent"}, "python -m partition_tools partition"),
+    "a label outside the classes": ({}, lambda p: edit(p, "nodes/labels", 3, 17), {}, "labels leave the classes"),
+    "NaN features": (changed("features", (5, 1), np.nan), None, {}, "NaN or infinite"),
+    "infinite features": (changed("features", (5, 1), np.inf), None, {}, "NaN or infinite"),
+    "an edge beyond the nodes": ({}, lambda p: edit(p, "topology/indices", -1, N), {}, f"node {N}"),
+    "a negative end of an edge": ({}, lambda p: edit(p, "topology/indices", 0, -1), {}, "verify the graph file"),
+    "a broken row pointer": ({}, lambda p: edit(p, "topology/indptr", 7, 10**6), {}, "not monotone"),
+    "no training node": ({"split": np.full(N, graphs.TEST, np.uint8)}, None, {}, "training split is empty"),
+    "no training node with a label": ({"labels": np.full(N, -1)}, None, {}, "training split is empty"),
+    "no labels at all": ({"labels": np.full(N, -1), "num_classes": 0}, None, {}, "import it with labels"),
+    "no features": ({"features": None}, None, {}, "no node features"),
+    "a buffer too small for a row": ({}, None, {"halo_buffer": 0.0001}, "too small for one row: expected at least"),
+    "no buffer": ({}, None, {"halo_buffer": 0.0}, "--halo-buffer"),
+    "a metric that does not fit": ({}, None, {"metric": "roc-auc"}, "--metric"),
+}
+
+
+def run(comm, path, run_dir, **options):
+    config = configure(path, **{"run_dir": str(run_dir), "epochs": 1, "partition": "dealt", **options})
+    return train(config, SimpleNamespace(comm=comm, threads=1))
+
+
+@pytest.fixture
+def write(comm, shared_path):
+    """A function that writes a graph file, spoiled or not."""
+
+    def write(graph, spoil=None):
+        path = shared_path / "g.h5"
+        if comm.rank == 0:
+            where = graphs.layout(graph, comm.size)
+            graphs.write_file(path, graph, where, comm.size)
+            if spoil is not None:
+                spoil(path)
+        comm.barrier()
+        return path
+
+    return write
+
+
+def refused(comm, path, run_dir, words, **options):
+    with pytest.raises(HpcgnnError) as caught:
+        run(comm, path, run_dir, **options)
+    assert caught.value.everywhere, "else the job would be torn down"
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+    assert comm.allgather_object(comm.rank) == list(range(comm.size)), "the ranks are still in step"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input(comm, shared_path, write, case):
+    changes, spoil, options, words = CASES[case]
+    refused(comm, write(graph_of(**changes), spoil), shared_path / "run", words, **options)
+    assert not (shared_path / "run").exists(), "nothing is left behind"
+
+
+def test_after_a_mistake_is_mended_the_same_command_works(comm, shared_path, write):
+    """A run that was refused once left a run directory that was in the way of the next one."""
+    changes, spoil, options, words = CASES["no training node"]
+    refused(comm, write(graph_of(**changes), spoil), shared_path / "run", words, **options)
+    assert run(comm, write(graph_of()), shared_path / "run") == 0
+
+
+def test_a_run_directory_that_exists(comm, shared_path, write):
+    path, run_dir = write(graph_of()), shared_path / "run"
+    assert run(comm, path, run_dir) == 0
+    before = {p: p.read_bytes() for p in run_dir.rglob("*") if p.is_file()}
+    comm.barrier()
+    refused(comm, path, run_dir, "--resume")
+    assert {p: p.read_bytes() for p in run_dir.rglob("*") if p.is_file()} == before
+
+
+def test_a_run_directory_that_is_a_file_or_below_one(comm, shared_path, write):
+    path = write(graph_of())
+    refused(comm, path, path, "choose another --run-dir")
+    refused(comm, path, path / "run", "--run-dir")
+    refused(comm, path, "/proc/none/run", "--run-dir")
+
+
+def one_cluster(comm, path):
+    graph = graph_of()
+    if comm.rank == 0:
+        where = graphs.Layout(np.arange(N), np.array([0, N]), {"dealt": np.zeros(1, np.int32)})
+        write_graph(path, graphs.graph_data(graph, where.order, where.offsets))
+    comm.barrier()
+    return path
+
+
+def test_more_ranks_than_clusters(comm, shared_path):
+    if comm.size > 1:
+        path = one_cluster(comm, shared_path / "g.h5")
+        refused(comm, path, shared_path / "run", "start fewer ranks", partition="")
+        refused(comm, path, shared_path / "run", "or add --auto-partition", partition="")
+
+
+def test_a_graph_of_one_cluster_is_split_into_nodes(comm, shared_path, write):
+    """It once was refused, though --auto-partition was given and the graph was small."""
+    options = {"partition": "", "auto_partition": True, "dropout": 0.0}
+    paths = {"nodes": one_cluster(comm, shared_path / "one.h5"), "clusters": write(graph_of())}
+    losses = {}
+    for name, path in paths.items():
+        assert run(comm, path, shared_path / name, **options) == 0
+        lines = (shared_path / name / "metrics.jsonl").read_text().splitlines()
+        losses[name] = [record["loss"] for record in map(json.loads, lines) if "loss" in record]
+    assert losses["nodes"] and losses["nodes"] == pytest.approx(losses["clusters"], rel=1e-4)
+
+
+def test_a_map_can_be_made_when_there_is_none(comm, shared_path, write):
+    """--seed may be any number, though METIS takes positive ones only."""
+    path = write(graph_of())
+    for seed in (0, -1, 2**40):
+        assert run(comm, path, shared_path / f"run{seed}", partition="", auto_partition=True, seed=seed) == 0
+
+
+def test_an_unbalanced_map_is_warned_of(comm, shared_path, write):
+    path = write(graph_of())
+    assert run(comm, path, shared_path / "run", partition="all on last") == 0
+    assert ("out of balance" in (shared_path / "run" / "log.txt").read_text()) == (comm.size > 1)
+
+
+def test_a_loss_that_is_not_finite(comm, shared_path, write):
+    """The layer is named, and the parameters of the epoch before are still there, for the checkpoint that is kept."""
+    path = write(graph_of())
+    refused(comm, path, shared_path / "run", "of layer convs.", optimizer="sgd", lr=1e30, epochs=9)
+    refused(comm, path, shared_path / "other", "Lower --lr", optimizer="sgd", lr=1e30, epochs=9, checkpoint_every=1)
+    for checkpoint in checkpoints(shared_path / "other"):
+        assert all(tensor.isfinite().all() for tensor in read_checkpoint(checkpoint)[1].values())

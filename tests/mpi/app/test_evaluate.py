@@ -1,0 +1,120 @@
+"""`hpcgnn evaluate` on every number of ranks: the metrics of training, and predictions in the order of the original
+nodes.
+"""
+
+import json
+from types import SimpleNamespace
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
+from hpcgnn.config import make_config
+from hpcgnn.errors import HpcgnnError, RunDirError
+from hpcgnn.graphfile import original_order
+from hpcgnn.graphfile.attributes import read_attributes
+
+from ..training import CHOICES, configure, make_graphs
+
+pytestmark = pytest.mark.ranks(2)
+
+NODES = 300
+
+
+@pytest.fixture(scope="module")
+def trained(comm, session_path):
+    """{name: (graph, run directory)} of short runs on all ranks."""
+    graphs, runs = make_graphs(comm, session_path, nodes=NODES), {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)
+        for name, path in graphs.items():
+            run_dir = session_path / f"evaluated-{name.replace(' ', '-')}"
+            config = configure(path, run_dir=str(run_dir), epochs=6, hidden=16, lr=0.05, partition="metis")
+            assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
+            comm.barrier()
+            runs[name] = path, run_dir
+    return runs
+
+
+def evaluated(comm, graph, run_dir, predictions="", weights="best", **options):
+    config = make_config(options_of_run(run_dir, {"graph": str(graph), **options}), CHOICES)
+    assert evaluate(config, SimpleNamespace(comm=comm, threads=1), weights, str(predictions)) == 0
+    comm.barrier()
+    return json.loads((run_dir / "evaluation.json").read_text())
+
+
+@pytest.mark.parametrize("map_name", ["metis", "random-clusters"])
+@pytest.mark.parametrize("name", ["undirected", "directed multi-label"])
+def test_the_metrics_are_those_of_training(comm, trained, name, map_name):
+    graph, run_dir = trained[name]
+    records = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    for weights in ("best", "last"):
+        found = evaluated(comm, graph, run_dir, weights=weights, partition=map_name)
+        expected = records[found["epoch"] - 1]
+        assert expected["epoch"] == found["epoch"]
+        assert found["ranks"] == comm.size and found["partition"] == map_name
+        assert [found[split] for split in ("train", "val", "test")] == pytest.approx(
+            [expected[split] for split in ("train", "val", "test")], abs=0.011
+        ), "to one node of a split: rounding may turn a tie"
+    assert evaluated(comm, graph, run_dir, weights="last")["epoch"] == 6
+
+
+@pytest.mark.parametrize("slab", [7, 64, 1 << 16])
+def test_predictions_in_the_original_order(comm, trained, shared_path, monkeypatch, slab):
+    """They give the accuracy that is stated; in pieces of any size, on any number of ranks."""
+    monkeypatch.setattr(original_order, "SLAB_ROWS", slab)
+    monkeypatch.setattr("hpcgnn.graphfile.storage.SLAB_ROWS", slab)
+    graph, run_dir = trained["undirected"]
+    record = evaluated(comm, graph, run_dir, shared_path / "p.h5")
+    with h5py.File(shared_path / "p.h5") as file, h5py.File(graph) as source:
+        assert read_attributes(file)["graph_uuid"] == read_attributes(source)["uuid"]
+        predicted = file["prediction"][:]
+        order = source["nodes/original_id"][:]
+        right = predicted[order] == source["nodes/labels"][:]
+        assert predicted.shape == (NODES,)
+        assert right[source["nodes/split"][:] == 3].mean() == pytest.approx(record["test"], abs=1e-12)
+
+
+@pytest.mark.parametrize("some", [False, True])
+def test_every_row_comes_to_its_place(comm, monkeypatch, some):
+    """Ranks that own nothing, one node, or most of the graph; of all nodes or some, in slabs of few rows and bytes."""
+    draw = np.random.default_rng(3)
+    for nodes, slab_bytes in ((1, 1 << 20), (comm.size, 1 << 20), (101, 100)):
+        monkeypatch.setattr(original_order, "SLAB_BYTES", slab_bytes)
+        order, owner = draw.permutation(nodes), draw.integers(0, max(1, comm.size - 1), nodes)
+        chosen = np.flatnonzero(draw.random(nodes) < 0.3) if some else np.arange(nodes)
+        start, stop = original_order.share_of(comm.rank, nodes, comm)
+        wanted = torch.from_numpy(chosen[(chosen >= start) & (chosen < stop)]) if some else None
+        mine = torch.from_numpy(order[owner == comm.rank])
+        rows = {"x": torch.stack([mine * 10, -mine], 1).to(torch.int32), "y": mine.unsqueeze(1) / 3}
+        found = original_order.OriginalOrder(rows, mine, nodes, comm, wanted)
+        assert found.num_rows == len(chosen)
+        if comm.rank == 0:
+            slabs = list(found.slabs())
+            assert nodes < 101 or len(slabs) > 3
+            if len(chosen):
+                ids, x, y = (np.concatenate(e) for e in zip(*((ids, s["x"], s["y"]) for ids, s in slabs)))
+                assert x.dtype == np.int32 and y.dtype == np.float32
+                np.testing.assert_array_equal(ids, chosen)
+                np.testing.assert_array_equal(x, np.stack([chosen * 10, -chosen], 1))
+                np.testing.assert_array_equal(y[:, 0], np.float32(chosen) / np.float32(3))
+        else:
+            found.hand_over()
+        comm.barrier()
+
+
+def test_what_cannot_be_evaluated(comm, trained, shared_path):
+    graph, run_dir = trained["undirected"]
+    with pytest.raises(RunDirError, match="not the directory of a run"):
+        options_of_run(shared_path, {})
+    with pytest.raises(HpcgnnError, match="belongs to another run: graph"):
+        evaluated(comm, trained["directed multi-label"][0], run_dir, metric="auto")
+    with pytest.raises(HpcgnnError, match="no checkpoint yet"):
+        if comm.rank == 0:
+            (shared_path / "config.toml").write_bytes((run_dir / "config.toml").read_bytes())
+        comm.barrier()
+        evaluated(comm, graph, shared_path)

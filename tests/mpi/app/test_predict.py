@@ -1,0 +1,294 @@
+"""`hpcgnn predict` on every number of ranks, beside a model that is worked out by hand from its checkpoint."""
+
+import csv
+from types import SimpleNamespace
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from hpcgnn.app.predict import Request, predict
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
+from hpcgnn.config import make_config
+from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
+from hpcgnn.errors import ConfigError, FormatError, GraphError
+from hpcgnn.graphfile import original_order
+from hpcgnn.graphfile.attributes import read_attributes
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.memory.scratch import Scratch
+from hpcgnn.offload.activations import work_on_disk
+from partition_tools.cli.import_graph import import_graph
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.readers.tables.tables import TableOptions
+
+from ..training import CHOICES, configure, make_graphs
+
+pytestmark = pytest.mark.ranks(2, 3)
+
+NODES, WIDTH = 90, 5
+WORDS = {"cat": 0, "cow": 1, "dog": 2}
+
+
+def tables(folder, seed, labelled=True, width=WIDTH):
+    """(TableOptions, edge list) of a graph whose nodes have words for ids; the last of them has no edges."""
+    draw, names = np.random.default_rng(seed), [f"nœud {n * 7919 % 1000}" for n in range(NODES)]
+    ends = draw.integers(0, NODES - 1, (240, 2))
+    (folder / "edges.csv").write_text("src,dst\n" + "".join(f"{names[a]},{names[b]}\n" for a, b in ends))
+    rows = [",".join([name, *(f"{x:.4f}" for x in draw.standard_normal(width))]) for name in names]
+    (folder / "features.csv").write_text(f"id,{','.join(f'f{i}' for i in range(width))}\n" + "\n".join(rows))
+    words = draw.choice(list(WORDS), NODES)
+    (folder / "labels.csv").write_text("id,label\n" + "\n".join(map(",".join, zip(names, words))))
+    labels = folder / "labels.csv" if labelled else None
+    return TableOptions(features=folder / "features.csv", labels=labels, relabel=True), folder / "edges.csv"
+
+
+def make(folder, name, **options):
+    from partition_tools.canonical.canonical import ImportOptions
+
+    (folder / name).mkdir()
+    about, edges = tables(folder / name, **options)
+    import_graph(edges, folder / f"{name}.h5", tables=about, options=ImportOptions(fractions=(0.5, 0.2, 0.3)))
+    partition_graph(folder / f"{name}.h5", [1, 2, 3, 4], num_clusters=12)
+
+
+@pytest.fixture(scope="module")
+def trained(comm, session_path):
+    """(folder with three graphs, run directory on the first)."""
+    folder, made = session_path / "predicted", []
+    if comm.rank == 0:
+        folder.mkdir()
+        for name, options in (("own", {"seed": 1}), ("new", {"seed": 2, "labelled": False}), ("wide", {"seed": 3})):
+            with pytest.MonkeyPatch.context() as patch:
+                if name == "wide":
+                    options = {**options, "width": WIDTH + 1}
+                if name == "new":  # no split without labels
+                    patch.setattr(
+                        "partition_tools.canonical.canonical.canonical_split",
+                        lambda *_: np.zeros(NODES, np.uint8),
+                    )
+                make(folder, name, **options)
+            made.append(name)
+    comm.barrier()
+    run_dir = folder / "run"
+    config = configure(folder / "own.h5", run_dir=str(run_dir), epochs=4, lr=0.05, model="sage", norm="batch")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)
+        assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
+    comm.barrier()
+    return folder, run_dir
+
+
+def predicted(comm, run_dir, output, graph=None, weights="last", **asked):
+    given = {} if graph is None else {"graph": str(graph)}
+    config = make_config(options_of_run(run_dir, given), CHOICES)
+    request = Request(str(output), other_graph=graph is not None, **asked)
+    assert predict(config, SimpleNamespace(comm=comm, threads=1), weights, request) == 0
+    comm.barrier()
+
+
+def by_hand(graph, run_dir):
+    """(ids, hidden states after layer 1 and 2, logits) of all nodes in their original order, in float64."""
+    _, state, _, _ = read_checkpoint(checkpoints(run_dir)[-1])
+    state = {name: tensor.double().numpy() for name, tensor in state.items()}
+    with h5py.File(graph) as file:
+        place = np.argsort(file["nodes/original_id"][:])
+        indptr, indices = file["topology/indptr"][:], file["topology/indices"][:]
+        x = file["nodes/features"][:].astype(np.float64)
+        offsets, text = file["original/id_offsets"][:], file["original/id_text"][:].tobytes()
+    mean = np.zeros((NODES, NODES))
+    for node in range(NODES):
+        for source in indices[indptr[node] : indptr[node + 1]]:
+            mean[node, source] += 1 / (indptr[node + 1] - indptr[node])
+    states = []
+    for layer in range(3):
+        conv = f"convs.{layer}"
+        y = mean @ x @ state[f"{conv}.neighbour.weight"] + x @ state[f"{conv}.own.weight"]
+        if layer == 2:
+            y += state[f"{conv}.own.bias"]
+        else:
+            norm = f"norms.{layer}"
+            y = (y - state[f"{norm}.running_mean"]) / np.sqrt(state[f"{norm}.running_var"] + 1e-5)
+            y = np.maximum(y * state[f"{norm}.weight"] + state[f"{norm}.bias"], 0)
+        states.append(y[place])
+        x = y
+    return [text[a:b].decode() for a, b in zip(offsets, offsets[1:])], states
+
+
+def softmax(z):
+    e = np.exp(z - z.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("layer", [1, 2])
+def test_all_kinds_of_rows_with_the_users_ids(comm, trained, shared_path, monkeypatch, layer):
+    folder, run_dir = trained
+    monkeypatch.setattr(original_order, "SLAB_BYTES", 1000)
+    predicted(comm, run_dir, shared_path / "p.h5", probabilities=True, logits=True, layer=layer)
+    ids, states = by_hand(folder / "own.h5", run_dir)
+    assert ids == sorted(f"nœud {n * 7919 % 1000}" for n in range(NODES))
+    with h5py.File(shared_path / "p.h5") as file:
+        assert file["id"].asstr()[:].tolist() == ids
+        assert file["class_names"].asstr()[:].tolist() == list(WORDS)
+        np.testing.assert_allclose(file["embedding"][:], states[layer - 1], atol=1e-5)
+        np.testing.assert_allclose(file["logit"][:], states[2], atol=1e-5)
+        np.testing.assert_allclose(file["probability"][:], softmax(states[2]), atol=1e-5)
+        np.testing.assert_array_equal(file["prediction"][:], file["logit"][:].argmax(1))
+        assert file["prediction"].shape == (NODES,) and file["prediction"].dtype == np.int64, "as labels are"
+        assert "node" not in file
+        found = read_attributes(file)
+        assert (found["layer"], found["epoch"], found["weights"]) == (layer, 4, "last")
+
+
+def test_tables_and_arrays_of_some_nodes(comm, trained, shared_path):
+    folder, run_dir = trained
+    ids, states = by_hand(folder / "own.h5", run_dir)
+    some = [ids[n] for n in (50, 3, 89, 3, 4)]
+    if comm.rank == 0:
+        (shared_path / "some.txt").write_text("id\n" + "\n".join(some) + "\n\n")
+    comm.barrier()
+    nodes = [3, 4, 50, 89]
+    if comm.rank == 0:
+        (shared_path / "sorted.txt").write_text("\n".join(ids[n] for n in nodes))
+    comm.barrier()
+    for name, asked in (("p.csv", "some"), ("p.npy", "sorted"), ("p.h5", "some")):
+        asked = {"logits": True, "nodes": str(shared_path / f"{asked}.txt")}
+        predicted(comm, run_dir, shared_path / name, **asked)
+    with open(shared_path / "p.csv", encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert list(lines[0]) == ["node", "id", "class", "class_name", "logit_0", "logit_1", "logit_2"]
+    assert [(int(line["node"]), line["id"]) for line in lines] == [(node, ids[node]) for node in nodes]
+    assert all(WORDS[line["class_name"]] == int(line["class"]) for line in lines)
+    array = np.load(shared_path / "p.npy")
+    np.testing.assert_allclose(array, states[2][nodes], atol=1e-5)
+    np.testing.assert_array_equal(array, [[np.float32(line[f"logit_{k}"]) for k in range(3)] for line in lines])
+    with h5py.File(shared_path / "p.h5") as file:
+        assert file["node"][:].tolist() == nodes and file["id"].asstr()[:].tolist() == [ids[n] for n in nodes]
+        np.testing.assert_array_equal(file["logit"][:], array)
+
+
+def test_the_order_of_a_list_is_not_lost(comm, trained, shared_path, capfd):
+    """Rows are in the original order: an array (rows without names) in another order is refused, and tables warn."""
+    folder, run_dir = trained
+    ids, _ = by_hand(folder / "own.h5", run_dir)
+    lists = {"as it is": [3, 4, 50], "another": [4, 3, 50], "twice": [3, 3, 4]}
+    if comm.rank == 0:
+        for name, nodes in lists.items():
+            (shared_path / name).write_text("\n".join(ids[node] for node in nodes))
+    comm.barrier()
+    for name in lists:
+        capfd.readouterr()
+        predicted(comm, run_dir, shared_path / f"{name}.csv", nodes=str(shared_path / name))
+        warnings = capfd.readouterr().err.count("rows are in the original order")
+        assert warnings == (name != "as it is" and comm.rank == 0)
+        if name == "as it is":
+            predicted(comm, run_dir, shared_path / f"{name}.npy", nodes=str(shared_path / name))
+            assert np.load(shared_path / f"{name}.npy").shape == (3,)
+            continue
+        with pytest.raises(ConfigError, match="npy file cannot say whose its rows are") as caught:
+            predicted(comm, run_dir, shared_path / f"{name}.npy", nodes=str(shared_path / name))
+        assert caught.value.everywhere
+
+
+def test_parquet_says_the_same(comm, trained, shared_path, monkeypatch):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    monkeypatch.setattr(original_order, "SLAB_BYTES", 500)
+    _, run_dir = trained
+    predicted(comm, run_dir, shared_path / "p.h5", probabilities=True)
+    predicted(comm, run_dir, shared_path / "p.parquet", probabilities=True)
+    table = parquet.read_table(shared_path / "p.parquet")
+    assert b"graph_uuid" in table.schema.metadata[b"hpcgnn"]
+    with h5py.File(shared_path / "p.h5") as file:
+        assert table["id"].to_pylist() == file["id"].asstr()[:].tolist()
+        assert table["node"].to_pylist() == list(range(NODES))
+        np.testing.assert_array_equal(table["class"].to_numpy(), file["prediction"][:])
+        for label in range(3):
+            np.testing.assert_array_equal(table[f"probability_{label}"].to_numpy(), file["probability"][:, label])
+
+
+def test_on_another_graph(comm, trained, shared_path):
+    """One without labels or splits; refused where the features, classes or kind of labels differ."""
+    folder, run_dir = trained
+    predicted(comm, run_dir, shared_path / "p.h5", graph=folder / "new.h5", logits=True)
+    ids, states = by_hand(folder / "new.h5", run_dir)
+    with h5py.File(shared_path / "p.h5") as file, GraphFile(folder / "new.h5") as graph:
+        assert graph.meta.num_classes == 0 and read_attributes(file)["graph_uuid"] == graph.meta.uuid
+        np.testing.assert_allclose(file["logit"][:], states[2], atol=1e-5)
+        assert file["id"].asstr()[:].tolist() == ids
+    for graph, words in (("wide.h5", "expected features 5, got 6"), ("../undirected-300.h5", "expected features 5")):
+        if "undirected" in graph:
+            make_graphs(comm, folder.parent, nodes=300)
+        with pytest.raises(GraphError, match=words) as caught:
+            predicted(comm, run_dir, shared_path / "no.h5", graph=folder / graph)
+        assert caught.value.everywhere
+    comm.barrier()
+    assert not (shared_path / "no.h5").exists()
+
+
+def test_several_labels(comm, session_path, shared_path):
+    graph = make_graphs(comm, session_path, nodes=300)["directed multi-label"]
+    config = configure(graph, run_dir=str(shared_path / "run"), epochs=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)
+        assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
+    comm.barrier()
+    predicted(comm, shared_path / "run", shared_path / "p.h5", logits=True, probabilities=True)
+    with h5py.File(shared_path / "p.h5") as file:
+        logits = torch.from_numpy(file["logit"][:])
+        np.testing.assert_allclose(file["probability"][:], torch.sigmoid(logits).numpy(), atol=1e-6)
+        np.testing.assert_array_equal(file["prediction"][:], (logits > 0).int().numpy())
+        assert "id" not in file and "class_names" not in file
+
+
+def test_what_is_refused(comm, trained, shared_path):
+    _, run_dir = trained
+    if comm.rank == 0:
+        (shared_path / "no.txt").write_text("nœud 0\nnobody\n")
+    comm.barrier()
+    cases = [
+        ({"layer": 3}, ConfigError, r"--embeddings 3: expected a layer in 1\.\.2"),
+        ({"nodes": str(shared_path / "no.txt")}, FormatError, "no node has the id nobody"),
+        ({"nodes": str(shared_path / "absent.txt")}, FormatError, "expected a text file with an id"),
+    ]
+    for asked, kind, words in cases:
+        with pytest.raises(kind, match=words) as caught:
+            predicted(comm, run_dir, shared_path / "p.h5", **asked)
+        assert caught.value.everywhere
+    assert not list(shared_path.glob("p.h5"))
+
+
+def test_hidden_rows_are_refused_where_layers_work_from_the_disk(comm, trained, shared_path, tmp_path, monkeypatch):
+    def narrow(trainer, *_):
+        work_on_disk(trainer, 32, Scratch(str(tmp_path)))
+
+    monkeypatch.setattr("hpcgnn.app.trained.check_room", narrow)
+    with pytest.raises(ConfigError, match="--embeddings 1: hidden rows need all columns in memory") as caught:
+        predicted(comm, trained[1], shared_path / "p.h5", layer=1)
+    assert caught.value.everywhere
+
+
+def test_all_ranks_refuse_to_replace_what_is_read(comm, trained, shared_path):
+    """The graph, the list of nodes, a checkpoint: by a hard link, a symbolic link, and the name itself."""
+    folder, run_dir = trained
+    words, link, hard = shared_path / "nodes.csv", shared_path / "link.h5", shared_path / "hard.csv"
+    if comm.rank == 0:
+        words.write_text("1\n2\n")
+        link.symlink_to(folder / "own.h5")
+        hard.hardlink_to(words)
+    comm.barrier()
+    checkpoint = checkpoints(run_dir)[-1]
+    files = [folder / "own.h5", words, checkpoint]
+    before = [path.read_bytes() for path in files]
+    for output, reason in (
+        (link, f"is the input {folder / 'own.h5'} itself"),
+        (folder / "own.h5", "is the input itself"),
+        (hard, f"is the input {words} itself"),
+        (checkpoint, "is a file of the run"),
+        (run_dir / "checkpoints" / "new.h5", "is a file of the run"),
+    ):
+        for force in (True, False):
+            with pytest.raises(ConfigError) as caught:
+                predicted(comm, run_dir, output, nodes=str(words), force=force)
+            assert reason in str(caught.value) and caught.value.everywhere
+    assert [path.read_bytes() for path in files] == before and link.is_symlink()

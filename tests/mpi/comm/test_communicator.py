@@ -1,0 +1,618 @@
+"""The communicator's verbs, which every transport must pass: what arrives is what was sent, with and without the helper
+thread, spinning or sleeping. Tests of `verbs` hold for one rank by itself as well, those of `among_ranks` count what it
+never sends; those of `by_pairs` are of messages that the other ranks need not know of.
+"""
+
+import time
+
+import pytest
+import torch
+from mpi4py import MPI
+
+from hpcgnn.comm import SoloCommunicator
+from hpcgnn.errors import FormatError, GraphError, HpcgnnError, RemoteError
+
+from ..transports import TRANSPORTS, has_oneccl
+
+pytestmark = pytest.mark.ranks(2, 3)
+
+DTYPES = (torch.float32, torch.float64, torch.int64, torch.int32)
+#: Of everything that is sent: rows as they are and narrowed, row numbers, masks, bytes.
+SENT_DTYPES = (
+    *DTYPES,
+    torch.bfloat16,
+    torch.float16,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+)
+#: Beyond what travels at once: a message of so many numbers waits until its receiver is there.
+LARGE = 300_000
+
+
+def pytest_generate_tests(metafunc):
+    """A new transport is one more entry of TRANSPORTS. SoloCommunicator is a transport of one rank alone. oneCCL, which
+    waits by spinning and takes the cores of all other tests, runs in launches over it.
+    """
+    if "verbs" in metafunc.fixturenames:
+        solo = [] if "among_ranks" in metafunc.fixturenames or MPI.COMM_WORLD.size > 1 else ["solo"]
+        pairless = ["oneccl"] if "by_pairs" in metafunc.fixturenames else []
+        elsewhere = [] if metafunc.config.getoption("--transport") == "oneccl" else ["oneccl"]
+        names = [name for name in (*TRANSPORTS, *solo) if name not in (*pairless, *elsewhere)]
+        metafunc.parametrize("verbs", names, indirect=True)
+
+
+@pytest.fixture(scope="module")
+def of_torch():
+    """{name: communicator}: a process group takes longer to make than a test."""
+    made = {}
+    yield made
+    for communicator in made.values():
+        communicator.close()
+
+
+@pytest.fixture
+def verbs(request, comm, of_torch):
+    """A communicator with a fresh ledger, of its own unless it is of torch."""
+    if request.param == "oneccl" and not has_oneccl():
+        pytest.skip("oneCCL's library was not built (env/build-oneccl.sh)")
+    if request.param == "solo":
+        communicator = SoloCommunicator()
+    elif request.param in ("polite", "spinning"):
+        communicator = TRANSPORTS[request.param]()
+    else:
+        communicator = of_torch.setdefault(request.param, None) or TRANSPORTS[request.param]()
+        of_torch[request.param] = communicator
+        communicator.ledger.take()
+    yield communicator
+    if communicator not in of_torch.values():
+        communicator.close()
+
+
+@pytest.fixture
+def among_ranks(verbs):
+    """`verbs` of ranks, be it one."""
+    return verbs
+
+
+@pytest.fixture
+def by_pairs(verbs):
+    """`verbs` of which a rank may call `exchange` alone."""
+    return verbs
+
+
+def others(verbs):
+    """All ranks but this one, each rank beginning with the next."""
+    return [(verbs.rank + offset) % verbs.size for offset in range(1, verbs.size)]
+
+
+def ring(verbs):
+    """(the ranks that a rank sends to, those that it receives from): one each, none where it is alone."""
+    after, before = (verbs.rank + 1) % verbs.size, (verbs.rank - 1) % verbs.size
+    return ([after], [before]) if verbs.size > 1 else ([], [])
+
+
+def numbers(count, sender, mark=0, dtype=torch.int64):
+    """What a rank sends in a test: no two messages of a test are alike."""
+    return (torch.arange(count) * 7 + 31 * sender + 3 * mark).remainder(120).to(dtype)
+
+
+@pytest.mark.parametrize("background", [True, False], ids=["helper-thread", "no-thread"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32, torch.bfloat16, torch.uint8], ids=str)
+def test_ring(verbs, dtype, background):
+    """Small and large messages (the latter by rendezvous), two in each direction at a time, in order."""
+    after, before = (verbs.rank + 1) % verbs.size, (verbs.rank - 1) % verbs.size
+    if verbs.size == 1:
+        return
+    for length in (1, 7, 300_000):
+        out = [(torch.arange(length) * 3 + verbs.rank + part).remainder(120).to(dtype) for part in range(2)]
+        come = [torch.zeros(length, dtype=dtype) for _ in range(2)]
+        under_way = [verbs.exchange([(after, o)], [(before, c)], "ring") for o, c in zip(out, come)]
+        for each in under_way if background else ():
+            each.progress()
+        for each in under_way:
+            each.finish()
+        for part in range(2):
+            assert torch.equal(come[part], (torch.arange(length) * 3 + before + part).remainder(120).to(dtype))
+    item = torch.empty(0, dtype=dtype).element_size()
+    entry = verbs.ledger.take()["ring"]
+    assert (entry.messages, entry.bytes_sent, entry.bytes_received) == (6, 2 * 300_008 * item, 2 * 300_008 * item)
+    assert entry.seconds_waiting > 0
+
+
+def test_many_requests_through_the_helper_thread(verbs):
+    """Requests handed over, taken back and completed many times: the thread and the rank must never complete the
+    same one.
+    """
+    if verbs.size == 1:
+        return
+    after, before = (verbs.rank + 1) % verbs.size, (verbs.rank - 1) % verbs.size
+    for step in range(200):
+        out, come = torch.full((step + 1,), float(step)), torch.empty(step + 1)
+        under_way = verbs.exchange([(after, out)], [(before, come)], "x")
+        under_way.progress()
+        under_way.finish_sending()
+        under_way.finish_receiving()
+        assert bool((come == step).all())
+
+
+def test_rows_of_a_matrix_are_sent_in_place(verbs):
+    if verbs.size == 1:
+        return
+    matrix = torch.zeros(6, 4)
+    out = torch.full((2, 4), float(verbs.rank))
+    before, after = (verbs.rank - 1) % verbs.size, (verbs.rank + 1) % verbs.size
+    verbs.exchange([(after, out)], [(before, matrix[2:4])], "x").finish()
+    assert (
+        bool((matrix[2:4] == (verbs.rank - 1) % verbs.size).all()) and float(matrix[:2].sum() + matrix[4:].sum()) == 0
+    )
+
+
+def test_strided_tensors_are_refused(among_ranks):
+    with pytest.raises(ValueError, match="contiguous"):
+        among_ranks.exchange([], [(0, torch.zeros(4, 4)[:, 1])], "x")
+    with pytest.raises(ValueError, match="contiguous"):
+        among_ranks.allreduce_(torch.zeros(4, 4).T, "x")
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_allreduce(among_ranks, dtype):
+    ranks = torch.arange(among_ranks.size)
+    for op, expected in (("sum", ranks.sum()), ("max", ranks.max()), ("min", ranks.min())):
+        tensor = torch.full((3, 5), among_ranks.rank, dtype=dtype)
+        assert among_ranks.allreduce_(tensor, "reduce", op) is tensor
+        assert torch.equal(tensor, torch.full((3, 5), int(expected), dtype=dtype))
+    entry = among_ranks.ledger.take()["reduce"]
+    assert (entry.messages, entry.bytes_sent) == (3, 3 * 15 * tensor.element_size())
+
+
+def test_reductions_are_the_same_on_all_ranks_bit_for_bit(verbs):
+    """Ranks whose parameters differ in the last digit drift apart for ever."""
+    tensor = torch.rand(10_001, generator=torch.Generator().manual_seed(verbs.rank))
+    verbs.allreduce_(tensor, "reduce")
+    assert len(set(verbs.allgather_object(tensor.numpy().tobytes()))) == 1
+
+
+def test_sums_are_under_way_beside_all_other_calls(verbs):
+    """A rank may begin them before what other ranks begin them after: sums that are waited for, messages, barriers."""
+    ready = verbs.prepare_sums()
+    assert len(set(verbs.allgather_object(ready))) == 1
+    if not ready:
+        return
+    parts = [torch.full((size,), float(verbs.rank + 1)) for size in (3, 100_000, LARGE)]
+    after, before, late = (verbs.rank + 1) % verbs.size, (verbs.rank - 1) % verbs.size, verbs.rank % 2
+    under_way = [] if late else [verbs.begin_sum_(part, "early") for part in parts]
+    come = torch.empty(LARGE)
+    exchange = verbs.exchange([(after, torch.full((LARGE,), float(verbs.rank)))], [(before, come)], "rows")
+    exchange.progress()
+    middle = verbs.total(torch.tensor([verbs.rank]))
+    under_way += [verbs.begin_sum_(part, "early") for part in parts] if late else []
+    exchange.finish()
+    verbs.barrier()
+    for each in under_way:
+        each.finish()
+    expected = verbs.size * (verbs.size + 1) / 2
+    assert all(bool((part == expected).all()) for part in parts) and bool((come == before).all())
+    assert int(middle) == verbs.size * (verbs.size - 1) // 2
+    traffic, size = verbs.ledger.take()["early"], 4 * (100_003 + LARGE)
+    assert (traffic.messages, traffic.bytes_sent, traffic.bytes_received) == (3, size, size)
+    verbs.begin_sum_(torch.empty(0), "none").finish()
+    assert verbs.ledger.take()["none"].messages == 0
+
+
+def test_which_transports_sum_beside_all_else(verbs, request):
+    name = request.node.callspec.params["verbs"]
+    assert verbs.prepare_sums() == (verbs.size > 1 and name in ("polite", "spinning", "gloo"))
+
+
+def test_empty_tensors_cost_no_message(verbs):
+    assert verbs.allreduce_(torch.empty(0), "x").numel() == 0
+    assert verbs.broadcast_(torch.empty(0), 0, "x").numel() == 0
+    assert "x" not in verbs.ledger.take()
+
+
+def test_unknown_type_is_refused(among_ranks):
+    with pytest.raises(ValueError, match="float16"):
+        among_ranks.allreduce_(torch.zeros(2, dtype=torch.float16), "x")
+
+
+def test_total_leaves_its_argument(verbs):
+    tensor = torch.tensor([verbs.rank + 1])
+    assert int(verbs.total(tensor)) == verbs.size * (verbs.size + 1) // 2 and int(tensor) == verbs.rank + 1
+
+
+def test_broadcasts_from_every_root(verbs):
+    for root in range(verbs.size):
+        tensor = torch.full((4,), float(verbs.rank))
+        assert verbs.broadcast_(tensor, root, "x") is tensor and bool((tensor == root).all())
+        assert verbs.broadcast_object({"rank": verbs.rank, "text": "ü" * verbs.rank}, root) == {
+            "rank": root,
+            "text": "ü" * root,
+        }
+
+
+def test_allgather_of_objects_of_unequal_size(verbs):
+    assert verbs.allgather_object(list(range(1000 * verbs.rank))) == [
+        list(range(1000 * rank)) for rank in range(verbs.size)
+    ]
+    assert verbs.allgather_object(None) == [None] * verbs.size
+
+
+def test_together_passes_when_all_are_well(verbs):
+    verbs.heartbeat.at = "before"
+    times = 0
+    with verbs.together("reading"):
+        times += 1
+    assert times == 1 and verbs.heartbeat.at == "reading", "what a rank that is stuck is said to be at"
+    assert verbs.allgather_object(verbs.rank) == list(range(verbs.size)), "the ranks are still in step"
+
+
+def test_an_error_on_one_rank_is_raised_on_all_and_names_it(verbs):
+    culprit = verbs.size - 1
+    with pytest.raises(HpcgnnError, match="bad label") as caught, verbs.together("reading"):
+        if verbs.rank == culprit:
+            raise GraphError("bad label")
+    assert caught.value.everywhere
+    assert type(caught.value) is (GraphError if verbs.rank == culprit else RemoteError)
+    if verbs.size > 1:
+        assert f"rank {culprit} of {verbs.size}" in str(caught.value) and "reading" in str(caught.value)
+    assert verbs.allgather_object(verbs.rank) == list(range(verbs.size)), "the ranks are still in step"
+
+
+def test_an_error_on_all_ranks_is_said_once_as_it_is(verbs):
+    with pytest.raises(FormatError, match="^not a graph$") as caught, verbs.together("reading"):
+        raise FormatError("not a graph")
+    assert caught.value.everywhere
+
+
+def test_different_errors_end_with_the_lowest_ranks_words(verbs):
+    with pytest.raises(HpcgnnError, match="mistake of rank 0"), verbs.together("reading"):
+        raise GraphError(f"mistake of rank {verbs.rank}")
+
+
+def test_a_number_for_each_rank(verbs):
+    verbs.ledger.take()
+    for call in range(3):
+        came = verbs.alltoall(torch.tensor([1000 * call + 10 * verbs.rank + to for to in range(verbs.size)]), "plan")
+        assert came.tolist() == [1000 * call + 10 * source + verbs.rank for source in range(verbs.size)]
+    if verbs.size > 1:
+        entry = verbs.ledger.take()["plan"]
+        assert (entry.messages, entry.bytes_sent, entry.bytes_received) == (3, *[3 * 8 * verbs.size] * 2)
+
+
+def test_barrier(among_ranks):
+    among_ranks.barrier()
+    assert among_ranks.ledger.take()["control"].bytes_sent == 0
+
+
+# --- exchanges --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", SENT_DTYPES, ids=str)
+def test_everything_that_is_sent_arrives_to_the_bit(verbs, dtype):
+    """As matrices and as rows, in messages that travel at once and in those that wait for their receiver."""
+    for shape in ((5,), (3, 7), (LARGE, 1)):
+        count = torch.Size(shape).numel()
+        to, source = ring(verbs)
+        outgoing = [(rank, numbers(count, verbs.rank, dtype=dtype).view(shape)) for rank in to]
+        incoming = [(rank, torch.zeros(shape, dtype=dtype)) for rank in source]
+        verbs.exchange(outgoing, incoming, "rows").finish()
+        for rank, found in incoming:
+            expected = numbers(count, rank, dtype=dtype).view(shape)
+            assert torch.equal(found.view(torch.uint8), expected.view(torch.uint8))
+
+
+@pytest.mark.parametrize("background", [True, False], ids=["helper-thread", "no-thread"])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2)], ids=str)
+def test_messages_of_a_kind_arrive_in_the_order_in_which_they_were_sent(verbs, order, background):
+    """Whatever their sizes, and however the exchanges are finished."""
+    to, source = ring(verbs)
+    sizes, arrived, under_way = (LARGE, 3, LARGE // 2, 3), [], []
+    for mark, size in enumerate(sizes):
+        out = numbers(size, verbs.rank, mark)
+        arrived.append(torch.zeros(size, dtype=torch.int64))
+        exchange = verbs.exchange([(rank, out) for rank in to], [(rank, arrived[-1]) for rank in source], "rows")
+        if background:
+            exchange.progress()
+        under_way.append(exchange)
+    for mark in order:
+        under_way[mark].finish()
+    for mark, (size, found) in enumerate(zip(sizes, arrived)):
+        for rank in source:
+            assert torch.equal(found, numbers(size, rank, mark)), f"message {mark}"
+
+
+def test_messages_of_another_kind_do_not_take_their_place(verbs, by_pairs):
+    """The receiver asks for the kinds of a step in the other order: all are of one size, so nothing else tells them
+    apart.
+    """
+    to, source = ring(verbs)
+    kinds = ["halo_forward", "halo_backward", "plan", "input", "evaluation", "control"]
+    sending = [
+        verbs.exchange([(rank, numbers(50, verbs.rank, mark)) for rank in to], [], kind)
+        for mark, kind in enumerate(kinds)
+    ]
+    for mark, kind in reversed(list(enumerate(kinds))):
+        found = torch.zeros(50, dtype=torch.int64)
+        verbs.exchange([], [(rank, found) for rank in source], kind).finish()
+        for rank in source:
+            assert torch.equal(found, numbers(50, rank, mark)), kind
+    for exchange in sending:
+        exchange.finish()
+
+
+def test_many_peers_at_once(verbs):
+    """All to all, of sizes that depend on both ends, some of them 0."""
+
+    def size(sender, receiver):
+        return (sender * 5 + receiver * 3) % 4 * (1 if (sender + receiver) % 2 else LARGE // 4)
+
+    def marked(sender, receiver):
+        return numbers(size(sender, receiver), sender, receiver)
+
+    incoming = [(rank, torch.zeros(size(rank, verbs.rank), dtype=torch.int64)) for rank in reversed(others(verbs))]
+    exchange = verbs.exchange([(rank, marked(verbs.rank, rank)) for rank in others(verbs)], incoming, "all")
+    exchange.progress()
+    exchange.finish()
+    for rank, found in incoming:
+        assert torch.equal(found, marked(rank, verbs.rank))
+    entry = verbs.ledger.take().get("all")
+    if verbs.size == 1:
+        assert entry is None
+        return
+    assert entry.messages == verbs.size - 1
+    assert entry.bytes_sent == sum(8 * size(verbs.rank, rank) for rank in others(verbs))
+    assert entry.bytes_received == sum(8 * size(rank, verbs.rank) for rank in others(verbs))
+
+
+def test_a_rank_that_has_nothing_may_leave_the_call_out(verbs, by_pairs):
+    """From each rank to each other one, one after another: the others do not call, and owe nothing."""
+    for sender in range(verbs.size):
+        for receiver in range(verbs.size):
+            if sender == receiver:
+                continue
+            message = torch.zeros(9, dtype=torch.int64)
+            if verbs.rank == sender:
+                verbs.exchange([(receiver, numbers(9, sender, receiver))], [], "pair").finish()
+            if verbs.rank == receiver:
+                verbs.exchange([], [(sender, message)], "pair").finish()
+                assert torch.equal(message, numbers(9, sender, receiver))
+    entry, peers = verbs.ledger.take().get("pair"), verbs.size - 1
+    counts = (entry.messages, entry.bytes_sent, entry.bytes_received) if entry else (0, 0, 0)
+    assert counts == (peers, 72 * peers, 72 * peers)
+    assert verbs.allgather_object(verbs.rank) == list(range(verbs.size)), "the ranks are still in step"
+
+
+def test_the_ledger_counts_what_goes_and_what_comes_apart(verbs):
+    """One way only: the last rank sends a message to each other rank and gets none."""
+    last = verbs.size - 1
+    if verbs.rank == last:
+        outgoing, incoming = [(rank, torch.zeros(rank + 1, 3)) for rank in range(last)], []
+    else:
+        outgoing, incoming = [], [(last, torch.ones(verbs.rank + 1, 3))]
+    under_way = verbs.exchange(outgoing, incoming, "down")
+    booked = verbs.ledger.take()
+    under_way.finish()
+    assert all(not tensor.any() for _, tensor in incoming)
+    entry = booked.get("down")
+    counts = (entry.messages, entry.bytes_sent, entry.bytes_received) if entry else None
+    if verbs.size == 1:
+        assert counts is None
+    elif verbs.rank == last:
+        assert counts == (last, 12 * last * (last + 1) // 2, 0)
+    else:
+        assert counts == (0, 0, 12 * (verbs.rank + 1))
+    waited = verbs.ledger.take()
+    assert set(waited) == ({"down"} if verbs.size > 1 else set())
+    assert all((e.messages, e.bytes_sent, e.bytes_received) == (0, 0, 0) for e in waited.values())
+
+
+def test_an_exchange_of_nothing_leaves_no_trace(verbs, by_pairs):
+    exchange = verbs.exchange([], [], "nothing")
+    exchange.progress()
+    assert exchange.arrived()
+    exchange.finish_sending()
+    exchange.finish_receiving()
+    exchange.finish()
+    assert "nothing" not in verbs.ledger.take()
+
+
+def test_messages_are_booked_under_the_name_that_is_asked_for_and_still_kept_apart(verbs, by_pairs):
+    """Evaluation books all of its traffic under one name; which message is which does not depend on it."""
+    to, source = ring(verbs)
+    found = [torch.zeros(4, dtype=torch.int64) for _ in range(2)]
+    with verbs.ledger.booked_as("evaluation"):
+        sending = [
+            verbs.exchange([(rank, numbers(4, verbs.rank, mark)) for rank in to], [], kind)
+            for mark, kind in enumerate(("halo_forward", "plan"))
+        ]
+        for mark, kind in ((1, "plan"), (0, "halo_forward")):
+            verbs.exchange([], [(rank, found[mark]) for rank in source], kind).finish()
+        for exchange in sending:
+            exchange.finish()
+    for rank in source:
+        assert all(torch.equal(found[mark], numbers(4, rank, mark)) for mark in range(2))
+    traffic = verbs.ledger.take()
+    assert set(traffic) <= {"evaluation"}
+    assert sum(entry.messages for entry in traffic.values()) == 2 * len(to)
+
+
+@pytest.mark.parametrize("background", [True, False], ids=["helper-thread", "no-thread"])
+def test_what_was_sent_may_be_written_to_after_finish_sending_alone(verbs, background):
+    to, source = ring(verbs)
+    for size in (5, LARGE):
+        out, come = numbers(size, verbs.rank), torch.zeros(size, dtype=torch.int64)
+        exchange = verbs.exchange([(rank, out) for rank in to], [(rank, come) for rank in source], "rows")
+        if background:
+            exchange.progress()
+        exchange.finish_sending()
+        out.fill_(-1)
+        exchange.finish_receiving()
+        for rank in source:
+            assert torch.equal(come, numbers(size, rank))
+        exchange.finish()  # a second time costs nothing
+        exchange.finish_sending()
+        assert exchange.arrived()
+
+
+@pytest.mark.parametrize("background", [False, True], ids=["no-thread", "helper-thread"])
+def test_arrived_looks_and_does_not_wait(verbs, by_pairs, background):
+    """What is not sent before the barrier has not arrived; what is, arrives without anybody's waiting for it."""
+    to, source = ring(verbs)
+    found = torch.zeros(6, dtype=torch.int64)
+    receiving = verbs.exchange([], [(rank, found) for rank in source], "late")
+    if background:
+        receiving.progress()
+    assert receiving.arrived() == (verbs.size == 1)
+    verbs.barrier()
+    sending = verbs.exchange([(rank, numbers(6, verbs.rank)) for rank in to], [], "late")
+    end = time.monotonic() + 30
+    while not receiving.arrived():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    for rank in source:
+        assert torch.equal(found, numbers(6, rank))
+    waited = verbs.ledger.take().get("late")
+    assert waited is None or waited.seconds_waiting == 0
+    sending.finish()
+    receiving.finish()
+
+
+def test_strided_messages_are_refused_before_anything_is_sent(among_ranks):
+    """Either way; and the ledger does not count what did not leave."""
+    matrix, peer = torch.zeros(4, 4), (among_ranks.rank + 1) % among_ranks.size
+    for outgoing, incoming in (([(peer, matrix[:, 1])], []), ([], [(peer, matrix.T[:2])])):
+        with pytest.raises(ValueError, match="contiguous"):
+            among_ranks.exchange(outgoing, incoming, "rows")
+    assert "rows" not in among_ranks.ledger.take()
+    assert among_ranks.allgather_object(among_ranks.rank) == list(range(among_ranks.size))
+
+
+# --- prepared exchanges -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("background", [True, False], ids=["helper-thread", "no-thread"])
+def test_prepared_messages_are_begun_again_and_again(verbs, background):
+    """Each time with other numbers, two to each peer, in order; and each time counted as an exchange of them."""
+    to, source = ring(verbs)
+    sizes = (LARGE, 5, 0)
+    outgoing = [(rank, torch.zeros(size, dtype=torch.int64)) for rank in to for size in sizes]
+    incoming = [(rank, torch.zeros(size, dtype=torch.int64)) for rank in source for size in sizes]
+    messages = verbs.prepare(outgoing, incoming, "rows")
+    begun = verbs.ledger.exchanges
+    for turn in range(5):
+        for mark, (_, tensor) in enumerate(outgoing):
+            tensor.copy_(numbers(len(tensor), verbs.rank, 10 * turn + mark))
+        under_way = messages.begin()
+        if background:
+            under_way.progress()
+        under_way.finish()
+        assert under_way.arrived()
+        for mark, (rank, found) in enumerate(incoming):
+            assert torch.equal(found, numbers(len(found), rank, 10 * turn + mark)), (turn, mark)
+        entry = verbs.ledger.take().get("rows")
+        counts = (entry.messages, entry.bytes_sent, entry.bytes_received) if entry else (0, 0, 0)
+        assert counts == (len(outgoing), *[sum(tensor.nbytes for _, tensor in outgoing)] * 2)
+    assert verbs.ledger.exchanges - begun == (5 if to and hasattr(verbs, "wait") else 0)
+
+
+def test_prepared_and_other_messages_of_a_kind_keep_one_order(verbs):
+    """Two that are prepared, and one that is not, all of one kind and size, under way at once for the same peers. One
+    end prepares what the other sends one by one.
+    """
+    to, source = ring(verbs)
+
+    def made():
+        outgoing = [(rank, torch.zeros(7, dtype=torch.int64)) for rank in to for _ in range(2)]
+        return outgoing, [(rank, torch.zeros(7, dtype=torch.int64)) for rank in source for _ in range(2)]
+
+    pairs = [made() for _ in range(3)]
+    prepared = [verbs.prepare(*pair, "rows") for pair in pairs[: 2 if verbs.rank % 2 else 1]]
+    for turn in range(6):
+        under_way = []
+        for number, (outgoing, incoming) in enumerate(pairs):
+            for mark, (_, tensor) in enumerate(outgoing):
+                tensor.copy_(numbers(7, verbs.rank, 2 * (3 * turn + number) + mark))
+            whole = number < len(prepared)
+            under_way.append(prepared[number].begin() if whole else verbs.exchange(outgoing, incoming, "rows"))
+            under_way[-1].progress()
+        for each in reversed(under_way):
+            each.finish()
+        for number, (_, incoming) in enumerate(pairs):
+            for mark, (rank, found) in enumerate(incoming):
+                assert torch.equal(found, numbers(7, rank, 2 * (3 * turn + number) + mark)), (turn, number, mark)
+
+
+# --- objects ----------------------------------------------------------------------------------------------------------
+
+
+class Counted:
+    """An object that counts how often it is read in this process, and is so many bytes large."""
+
+    read = 0
+
+    def __init__(self, value, size=0):
+        self.value, self.filling = value, bytes(size)
+
+    def __setstate__(self, state):
+        Counted.read += 1
+        self.__dict__.update(state)
+
+
+def reads(call):
+    """(what it returns, how many objects this rank has read meanwhile)."""
+    Counted.read = 0
+    return call(), Counted.read
+
+
+def test_objects_are_read_where_they_are_wanted_alone(among_ranks):
+    """All of them on the root of a gather, one on the others of a broadcast, P on every rank of an all-gather; and the
+    bytes that a rank hands over are its own.
+    """
+    verbs, size = among_ranks, 50_000
+    for root in range(verbs.size):
+        mine = Counted(verbs.rank, size * verbs.rank)
+        verbs.ledger.take()
+        gathered, read = reads(lambda: verbs.gather_object(mine, root))
+        here, traffic = verbs.rank == root, verbs.ledger.take()["control"]
+        assert read == (verbs.size if here else 0)
+        assert ([each.value for each in gathered] == list(range(verbs.size))) if here else gathered is None
+        own = size * verbs.rank
+        assert own <= traffic.bytes_sent <= own + 1000 or (here and traffic.bytes_sent <= own + 1000)
+        given, read = reads(lambda: verbs.broadcast_object(mine if here else None, root))
+        assert given.value == root and read == (0 if here else 1)
+    everyone, read = reads(lambda: verbs.allgather_object(Counted(verbs.rank)))
+    assert [each.value for each in everyone] == list(range(verbs.size)) and read == verbs.size
+
+
+def test_together_sends_a_flag_and_texts_only_after_a_failure(among_ranks, monkeypatch):
+    verbs, texts, allgather = among_ranks, [], type(among_ranks).allgather_object
+
+    def counted(self, value):
+        texts.append(value)
+        return allgather(self, value)
+
+    monkeypatch.setattr(type(verbs), "allgather_object", counted)
+    verbs.ledger.take()
+    for _ in range(3):
+        with verbs.together("reading"):
+            pass
+    entry = verbs.ledger.take()["control"]
+    assert (entry.messages, entry.bytes_sent, texts) == (3, 3 * 8, [])
+    with pytest.raises(HpcgnnError, match="bad label"), verbs.together("reading"):
+        if verbs.rank == verbs.size - 1:
+            raise GraphError("bad label")
+    assert len(texts) == 1
+
+
+def test_waits_for_objects_are_seen(among_ranks):
+    """The watchdog learns of each of them: that this rank waits, and that it has got on."""
+    verbs, heartbeat = among_ranks, among_ranks.heartbeat
+    for call in (
+        lambda: verbs.gather_object(verbs.rank),
+        lambda: verbs.broadcast_object(verbs.rank),
+        lambda: verbs.allgather_object(verbs.rank),
+    ):
+        before = heartbeat.count
+        call()
+        assert heartbeat.count >= before + 4 and not heartbeat.waits

@@ -1,0 +1,254 @@
+"""Persistent requests: made when they are used again, freed with what has made them, started by one call; and several
+transfers of one kind under way at once.
+"""
+
+import gc
+import time
+
+import numpy as np
+import pytest
+import torch
+from mpi4py import MPI
+
+from hpcgnn.comm.transports import mpi_persistent
+from hpcgnn.exchange.wire import Form
+
+from ..exchange.test_transfer import PLAIN, groups_of, halo_values, local, make_transfer, turn_of  # noqa: F401
+from ..training import build_trainer, configure, make_graphs
+
+
+@pytest.fixture
+def made(comm, monkeypatch):
+    """[MpiPersistentRequests] that are made in a test: as many as there are, not the objects."""
+    if comm.size == 1 or not hasattr(comm, "_prepared") or not comm.pairwise:
+        pytest.skip("nothing is prepared")
+    counts = []
+    init = mpi_persistent.MpiPersistentRequests.__init__
+
+    def counted(self, communicator, outgoing, incoming, tag):
+        counts.append(len(outgoing) + len(incoming))
+        init(self, communicator, outgoing, incoming, tag)
+
+    monkeypatch.setattr(mpi_persistent.MpiPersistentRequests, "__init__", counted)
+    return counts
+
+
+def peers(comm):
+    return [(comm.rank + offset) % comm.size for offset in range(1, comm.size)]
+
+
+def pair(comm, size=3):
+    """(outgoing, incoming): a message to each other rank, and one from each."""
+    return tuple([(rank, torch.zeros(size)) for rank in peers(comm)] for _ in range(2))
+
+
+def test_nothing_is_prepared_before_the_second_time(comm, made):
+    for times, expected in ((1, 0), (2, 1), (5, 1)):
+        made.clear()
+        messages = comm.prepare(*pair(comm), "rows")
+        for _ in range(times):
+            messages.begin().finish()
+        assert made == [2 * (comm.size - 1)] * expected
+
+
+def test_one_call_starts_all(comm, made, monkeypatch):
+    """Without a word to the communicator, and one list for each further message to the same peer."""
+    outgoing, incoming = pair(comm)
+    single, double = comm.prepare(outgoing, incoming, "rows"), comm.prepare(outgoing * 2, incoming * 2, "rows")
+    for messages in (single, double):
+        for _ in range(2):
+            messages.begin().finish()
+    calls = []
+
+    class Counting:
+        """MPI, as the module sees it."""
+
+        class Prequest:
+            @staticmethod
+            def Startall(requests):
+                calls.append(len(requests))
+                MPI.Prequest.Startall(requests)
+
+        def __getattr__(self, name):
+            return getattr(MPI, name)
+
+    monkeypatch.setattr(mpi_persistent, "MPI", Counting())
+    monkeypatch.setattr(comm, "_comm", None)  # neither Isend nor Irecv
+    single.begin().finish()
+    assert calls == [2 * (comm.size - 1)]
+    double.begin().finish()
+    assert calls[1:] == [2 * (comm.size - 1)] * 2
+    assert made == [2 * (comm.size - 1), 4 * (comm.size - 1)]
+
+
+def test_what_was_prepared_is_freed_with_it(comm, made):
+    """The library's requests too, which mpi4py forgets without freeing them."""
+    known = len(comm._prepared)
+    for _ in range(30):
+        messages = comm.prepare(*pair(comm), "rows")
+        for _ in range(3):
+            messages.begin().finish()
+        owner = messages._requests
+        requests = [*owner._receives, *owner._sends]
+        assert len(comm._prepared) == known + 1 and all(each != MPI.REQUEST_NULL for each in requests)
+        del messages, owner
+        gc.collect()
+        assert len(comm._prepared) == known and all(each == MPI.REQUEST_NULL for each in requests)
+
+
+@pytest.mark.parametrize("watched", [True, False], ids=["helper-thread", "no-thread"])
+def test_what_is_under_way_outlives_what_has_begun_it(comm, made, watched):
+    """Its requests are freed when it has been waited for, and no earlier: the helper thread may look at them."""
+    known = len(comm._prepared)
+    outgoing, incoming = pair(comm, 300_000)
+    messages = comm.prepare(outgoing, incoming, "rows")
+    messages.begin().finish()
+    for _, tensor in outgoing:
+        tensor.fill_(comm.rank + 1.0)
+    under_way = messages.begin()
+    if watched:
+        under_way.progress()
+    del messages
+    gc.collect()
+    assert len(comm._prepared) == known + 1
+    under_way.finish()
+    assert all(bool((tensor == rank + 1).all()) for rank, tensor in incoming)
+    gc.collect()
+    assert len(comm._prepared) == known
+
+
+def test_what_nobody_waits_for_stays_as_long_as_the_helper_thread_watches_it(comm, made):
+    """As letters at the end of a run do."""
+    known, peer = len(comm._prepared), peers(comm)[0]
+    messages = comm.prepare(*pair(comm), "rows")
+    messages.begin().finish()
+    outgoing, incoming = pair(comm, 300_000)
+    letters = comm.prepare(outgoing, incoming, "letters")
+    letters.begin().finish()
+    comm.barrier()
+    under_way = letters.begin()
+    under_way.progress()
+    del letters, under_way, messages, incoming
+    gc.collect()
+    end = time.monotonic() + 30
+    while len(comm._prepared) > known:  # the thread lets go of them when they are through
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    comm.barrier()
+    comm.exchange([(peer, torch.zeros(1))], [(peers(comm)[-1], torch.zeros(1))], "end").finish()
+
+
+def test_a_turn_is_not_begun_before_the_last_is_through(comm, made):
+    messages = comm.prepare(*pair(comm), "rows")
+    under_way = messages.begin()
+    under_way.finish_receiving()
+    with pytest.raises(AssertionError, match="waited for"):
+        messages.begin()
+    under_way.finish()
+    messages.begin().finish()
+
+
+def test_long_lists_are_looked_at_in_parts(comm, made):
+    """More messages than one look asks for, of which the last ones come first; the helper thread and this one take
+    them off the list in turn.
+    """
+    count, ends = 300, torch.zeros(1)
+    after, before = peers(comm)[0], peers(comm)[-1]
+    outgoing = [(after, torch.zeros(1, dtype=torch.int64)) for _ in range(count)]
+    incoming = [(before, torch.zeros(1, dtype=torch.int64)) for _ in range(count)]
+    messages = comm.prepare(outgoing, incoming, "rows")
+    for turn in range(4):
+        for number, (_, tensor) in enumerate(outgoing):
+            tensor.fill_(1000 * turn + number)
+        under_way = messages.begin()
+        if turn % 2:
+            under_way.progress()
+        comm.exchange([(after, ends)], [(before, torch.zeros(1))], "end").finish()
+        while turn > 1 and not under_way.arrived():
+            pass
+        under_way.finish()
+        assert [int(tensor) for _, tensor in incoming] == [1000 * turn + number for number in range(count)]
+
+
+@pytest.mark.parametrize("order", ["first in, first out", "last in, first out"])
+def test_transfers_of_one_kind_under_way_at_once(comm, local, order):  # noqa: F811
+    """Two streams that take turns, rows and what returns alike, again and again: each gets its own."""
+    plan, n, forms = local.inward.plan, local.num_nodes, (PLAIN, Form(5, 0, torch.float64))
+    back = Form(2, 0, torch.float64)
+    turns = [turn_of(plan, [index], index) for index in range(len(plan.rounds))]
+    streams = [[make_transfer(comm, local, turn, form, back) for turn in turns] for form in forms]
+    for epoch in range(4):
+        tables = [
+            np.random.default_rng((epoch, number)).standard_normal((n, form.width)) for number, form in enumerate(forms)
+        ]
+        mine = [torch.from_numpy(table[local.original_id.numpy()]) for table in tables]
+        exact = [halo_values(comm, local, table) for table in tables]
+        totals = [torch.zeros(local.num_owned, back.width, dtype=torch.float64) for _ in forms]
+        first = 0
+        for both in zip(*streams):
+            for transfer, rows in zip(both, mine):
+                transfer.begin(rows, None, None, 0, "rows")
+            received = both[0].num_received
+            for transfer, wanted in list(zip(both, exact))[:: 1 if order.startswith("first") else -1]:
+                transfer.finish()
+                np.testing.assert_array_equal(transfer.rows(0, received).numpy(), wanted[first : first + received])
+            for number, transfer in enumerate(both):
+                transfer.open_returns()
+                transfer.back += number + 1
+                transfer.begin_returns(0, "rows")
+            for transfer, total in list(zip(both, totals))[:: 1 if order.startswith("first") else -1]:
+                transfer.finish_returns(total)
+            first += received
+        sent = torch.zeros(local.num_owned, dtype=torch.float64)
+        for turn in turns:
+            for each in turn.sent_by:
+                sent.index_add_(0, each.rows, torch.ones(each.count, dtype=torch.float64))
+        for number, total in enumerate(totals):
+            assert torch.equal(total, (number + 1) * sent[:, None].expand(-1, back.width))
+
+
+# --- epochs -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def paths(comm, session_path):
+    return make_graphs(comm, session_path, nodes=300)
+
+
+def test_epochs_prepare_once(comm, paths, made):
+    """The second epoch does it for all that follow."""
+    trainer = build_trainer(comm, configure(paths["undirected"], model="sage", dropout=0.0), "metis")
+    counts = []
+    for epoch in range(5):
+        trainer.step(epoch)
+        trainer.evaluate()
+        counts.append(len(made))
+    assert counts[1] > 0 and counts[1:] == [counts[1]] * 4
+
+
+def test_a_sample_of_every_epoch_is_not_prepared_where_it_is_used_once(comm, paths, made):
+    """bns makes its streams anew in each epoch: with layers of different widths each is used once each way, and what
+    is used twice is gone with the epoch.
+    """
+    settings = {"schedule": "bns", "boundary_rate": 0.5, "model": "gcn", "keep_input": "never", "dropout": 0.0}
+    for widths, expected in (({"layers": 2, "hidden": 16}, 0), ({"layers": 4, "hidden": 16}, None)):
+        trainer = build_trainer(comm, configure(paths["undirected"], **settings, **widths), "metis")
+        for epoch in range(6):
+            before = len(made)
+            trainer.step(epoch)
+            gc.collect()
+            of_epoch = len(made) - before
+            assert expected is None or of_epoch == expected
+            assert len(comm._prepared) <= of_epoch, "what the epochs before have prepared is freed"
+        assert expected == 0 or len(made) > 0
+        del trainer
+        gc.collect()
+
+
+def test_letters_are_prepared_once(comm, paths, made):
+    trainer = build_trainer(comm, configure(paths["undirected"], schedule="stale", model="gcn", dropout=0.0), "metis")
+    counts = []
+    for epoch in range(8):
+        trainer.step(epoch)
+        counts.append(len(made))
+    assert counts[5] > 0 and counts[5:] == [counts[5]] * 3

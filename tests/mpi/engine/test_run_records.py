@@ -1,0 +1,219 @@
+"""What a run leaves behind: the fields of summary.json and metrics.jsonl that others rely on, and that they agree
+with each other.
+"""
+
+import json
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import oracle
+import pytest
+import torch
+
+from hpcgnn.app.train import train
+from hpcgnn.config import read_toml
+from hpcgnn.engine.matmul import bf16_instructions, set_matmul
+from hpcgnn.engine.trainer import Trainer
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.report.read import read_rank_records
+
+from ..training import CLASSES, FEATURES, configure, make_graphs
+
+pytestmark = pytest.mark.ranks(2)
+
+EPOCHS = 5
+HELD = 96 << 20
+FIELDS = {
+    "ranks",
+    "threads_per_rank",
+    "schedule",
+    "model",
+    "parameters",
+    "epochs",
+    "final_loss",
+    "best_val",
+    "test_at_best_val",
+    "epoch_seconds",
+    "peak_rss_bytes",
+    "training_growth_bytes",
+    "halo_bytes_per_epoch",
+    "halo_bytes_total",
+    "allreduce_bytes_per_epoch",
+    "seconds",
+    "partition",
+    "versions",
+    "hosts",
+    "graph_uuid",
+    "seed",
+}
+
+
+@pytest.fixture(scope="module")
+def finished(comm, session_path):
+    """(config, run directory, records, summary) of a short run, in whose second epoch rank r takes (r + 1) × HELD
+    bytes.
+    """
+    graph, run_dir = make_graphs(comm, session_path, nodes=300)["undirected"], session_path / "records"
+    config = configure(graph, run_dir=str(run_dir), epochs=EPOCHS, eval_every=2, matmul="medium")
+    step = Trainer.step
+
+    def greedy_step(trainer, epoch):
+        held = np.ones(HELD * (comm.rank + 1) if epoch == 1 else 1, np.uint8)
+        loss = step(trainer, epoch)
+        del held
+        return loss
+
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Trainer, "step", greedy_step)
+            assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
+        assert torch.backends.mkldnn.matmul.fp32_precision == "bf16", "what --matmul asks of torch on a CPU"
+    finally:
+        set_matmul("highest")
+    comm.barrier()
+    records = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    return config, run_dir, records, json.loads((run_dir / "summary.json").read_text())
+
+
+def test_files(comm, finished):
+    _, run_dir, _, _ = finished
+    assert {"config.toml", "metrics.jsonl", "summary.json", "log.txt", "ranks.jsonl", "checkpoints"} <= {
+        path.name for path in run_dir.iterdir()
+    }
+    assert [record["rank"] for record in read_rank_records(run_dir, comm.size)] == list(range(comm.size))
+    assert {path.suffix for path in (run_dir / "checkpoints").iterdir()} == {".h5"}, "ranks have no state of their own"
+
+
+def test_the_crate_for_archives(comm, finished):
+    """RO-Crate 1.1: every file is there, and whatever is referred to is described."""
+    _, run_dir, _, summary = finished
+    found = json.loads((run_dir / "ro-crate-metadata.json").read_text())
+    assert found["@context"] == "https://w3id.org/ro/crate/1.1/context"
+    entities = {each["@id"]: each for each in found["@graph"]}
+    assert len(entities) == len(found["@graph"]) and entities["ro-crate-metadata.json"]["about"] == {"@id": "./"}
+    root, action = entities["./"], entities["#train"]
+    assert {"name", "description", "datePublished", "license", "hasPart"} <= root.keys()
+    for name in ("config.toml", "metrics.jsonl", "summary.json", "ranks.jsonl", "log.txt"):
+        assert {"@id": name} in root["hasPart"] and (run_dir / name).exists() and entities[name]["@type"] == "File"
+    referred = re.findall(r'{"@id": "([^"]*)"}', json.dumps(found))
+    assert {name for name in referred if name not in entities} == {"https://w3id.org/ro/crate/1.1"}
+    assert action["object"] == {"@id": f"urn:uuid:{summary['graph_uuid']}"}
+    assert entities["#hpcgnn"]["softwareVersion"] == summary["versions"]["hpcgnn"]
+
+
+def test_products_are_recorded_and_warned_about(comm, finished):
+    _, run_dir, _, summary = finished
+    assert summary["config"]["run"]["matmul"] == "medium"
+    found = [record["bf16_instructions"] for record in read_rank_records(run_dir, comm.size)]
+    assert found == [bf16_instructions()] * comm.size
+    warned = "--matmul medium changes nothing here" in (run_dir / "log.txt").read_text()
+    assert warned == (not bf16_instructions()), "a run without the instructions says so"
+
+
+def test_config_gives_the_same_run_again(finished):
+    """All options with their values, what was left to the program decided; the directory itself is not among them."""
+    config, run_dir, _, summary = finished
+    given = {key: value for section in config.to_dict().values() for key, value in section.items()}
+    decided = {
+        "threads": 1,
+        "metric": "accuracy",
+        "self_loops": "add",
+        "task": "classification",
+        "loss": "cross-entropy",
+        "intra_node": "messages",
+    }
+    if summary["ranks"] > 1:  # one rank needs no map
+        decided["partition"] = "metis"
+    expected = {**given, **decided}
+    del expected["run_dir"], expected["resume"]
+    assert read_toml(run_dir / "config.toml") == expected
+
+
+def test_one_record_per_epoch(finished):
+    _, _, records, _ = finished
+    assert [record["epoch"] for record in records] == list(range(1, EPOCHS + 1))
+    assert ["val" in record for record in records] == [False, True, False, True, True], (
+        "every second epoch, and the last"
+    )
+    for record in records:
+        assert isinstance(record["loss"], float)
+        for group in ("seconds", "cpu", "bytes", "messages"):
+            for value in record[group].values():
+                assert value["min"] <= value["mean"] <= value["max"] <= value["sum"] + 1e-12
+        assert record["cpu"].keys() == {"user_seconds", "system_seconds", "minor_faults"}
+        assert record["cpu"]["user_seconds"]["sum"] + record["cpu"]["system_seconds"]["sum"] > 0
+        parts = [record["seconds"][phase]["max"] for phase in ("forward", "backward", "reduction", "step")]
+        assert max(parts) <= record["seconds"]["epoch"]["max"] <= sum(parts) + 1e-9, "evaluation is no part of it"
+
+
+def test_summary(comm, finished):
+    config, _, records, summary = finished
+    assert FIELDS <= summary.keys()
+    assert (summary["ranks"], summary["threads_per_rank"], summary["epochs"], summary["seed"]) == (
+        comm.size,
+        1,
+        EPOCHS,
+        5,
+    )
+    assert summary["final_loss"] == records[-1]["loss"]
+    best = max((record for record in records if "val" in record), key=lambda record: record["val"])
+    assert (summary["best_val"], summary["test_at_best_val"]) == (best["val"], best["test"])
+    assert summary["best_epoch"] == best["epoch"] and summary["first_epoch"] == records[0]["epoch"] == 1
+    assert {"median", "min", "max"} <= summary["epoch_seconds"].keys()
+
+
+def test_memory(comm, finished):
+    """Growth is the most that training takes above the loaded graph, in whichever epoch: what is known to be held, and
+    little besides. (The heap may have shrunk since, and the kernel counts pages roughly.)
+    """
+    _, run_dir, _, summary = finished
+    ranks = read_rank_records(run_dir, comm.size)
+    for name in ("peak_rss_bytes", "training_growth_bytes", "libraries_rss_bytes"):
+        values = [record[name] for record in ranks]
+        assert summary[name] == {"max": max(values), "mean": pytest.approx(sum(values) / comm.size), "sum": sum(values)}
+    for rank, record in enumerate(ranks):
+        assert -HELD / 16 <= record["training_growth_bytes"] - HELD * (rank + 1) < HELD
+        assert record["peak_rss_bytes"] >= record["baseline_rss_bytes"] + record["training_growth_bytes"]
+        assert record["baseline_rss_bytes"] > HELD, "the libraries alone take more"
+        assert record["peak_rss_bytes"] > record["libraries_rss_bytes"] > record["libraries_code_bytes"] > 0
+
+
+def test_bytes(comm, finished):
+    """Per epoch: two exchanges forwards and two backwards, of the hidden width and of the classes; once: the
+    features.
+    """
+    _, _, records, summary = finished
+    rows = summary["partition"]["halo_rows_total"]
+    assert (rows > 0) == (comm.size > 1)
+    assert summary["halo_bytes_per_epoch"] == rows * 4 * 2 * (16 + CLASSES)
+    assert summary["halo_bytes_total"] == EPOCHS * rows * 4 * 2 * (16 + CLASSES) + rows * 4 * FEATURES
+    assert summary["allreduce_bytes_per_epoch"] == comm.size * 4 * summary["parameters"]
+    assert all("evaluation" in record["bytes"] for record in records if "val" in record)
+    assert not any("evaluation" in record["bytes"] for record in records if "val" not in record)
+
+
+def test_partition_quality(comm, finished):
+    """Counted edge by edge in the file; a node without a loop has been given one."""
+    config, _, _, summary = finished
+    partition, n = summary["partition"], 300
+    with GraphFile(config.data.graph) as file:
+        indptr, src = file.read("topology/indptr", dtype=np.int64), file.read("topology/indices", dtype=np.int64)
+        rank_of = (
+            file.cluster_map("metis", comm.size)[0] if comm.size > 1 else np.zeros(file.meta.num_clusters, np.int64)
+        )
+        owner = np.repeat(rank_of, np.diff(file.read("clusters/offsets", dtype=np.int64)))
+    dst = np.repeat(np.arange(n), np.diff(indptr))
+    lonely = np.setdiff1d(np.arange(n), src[src == dst])
+    src, dst = np.concatenate([src, lonely]), np.concatenate([dst, lonely])
+    nodes, edges = (np.bincount(each, minlength=comm.size).tolist() for each in (owner, owner[dst]))
+    halo = [sum(rows) for rows in oracle.halo_rows(src, dst, owner, comm.size)]
+    cut = int((owner[src] != owner[dst]).sum())
+    for name, values in (("nodes", nodes), ("edges", edges), ("halo_rows", halo)):
+        mean = pytest.approx(sum(values) / comm.size)
+        assert partition[name] == {"max": max(values), "mean": mean, "min": min(values)}
+    assert (partition["halo_rows_total"], partition["cut_edges"]) == (sum(halo), cut)
+    assert partition["cut_share"] == pytest.approx(cut / len(src))
+    assert partition["halo_rows_per_node"] == pytest.approx(sum(halo) / n)
+    assert partition["imbalance_nodes"] == pytest.approx(max(nodes) * comm.size / n)
+    assert partition["imbalance_edges"] == pytest.approx(max(edges) * comm.size / len(src))

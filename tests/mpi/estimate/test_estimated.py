@@ -1,0 +1,430 @@
+"""An estimate and a job: every rank sends what was foretold, byte for byte and message for message, and holds the
+shares that were counted from the file.
+"""
+
+import shutil
+from dataclasses import replace
+
+import graphs
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from hpcgnn.engine.epochs import costs_of_epoch
+from hpcgnn.errors import FormatError
+from hpcgnn.estimate.counts.between_nodes import Nodes
+from hpcgnn.estimate.counts.shares import Counter
+from hpcgnn.estimate.counts.sources import count
+from hpcgnn.estimate.counts.steps import Steps
+from hpcgnn.estimate.counts.traffic import Traffic
+from hpcgnn.estimate.forecast import Forecaster
+from hpcgnn.estimate.trial.trial import Experiment
+from hpcgnn.graphfile.given_links import EACH, SHARED
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.options.link_split import GIVEN
+from hpcgnn.plan.run_plan import plan
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.generators.spec import Spec
+
+from ..given import GRAPHS as GIVEN_GRAPHS
+from ..given import written_with_links
+from ..small import stored
+from ..training import CLASSES, build_trainer, configure
+
+pytestmark = pytest.mark.ranks(2)
+
+SMALL = ("star", "two cliques", "no edges", "random undirected weighted", "random directed weighted")
+
+
+def foretold(comm, config, map_name, per_node=1):
+    """The Forecast of a job on a stored map, made by rank 0 for all. Collective. per_node: ranks that read each other's
+    rows in place.
+    """
+    made = None
+    with comm.together("estimating", on_one=True):
+        if comm.rank == 0:
+            made = _foretold(config, map_name, comm.size, per_node)
+    return comm.broadcast_object(made)
+
+
+def _foretold(config, map_name, ranks, per_node=1):
+    with GraphFile(config.data.graph) as file:
+        decided = plan(config, file.meta, ranks)
+        config, keeps_input = decided.config, decided.spec.keeps_input
+        between = Nodes(ranks, per_node, decided.returns, decided.narrows) if per_node > 1 else None
+        counter = Counter(file, file.cluster_map(map_name, ranks)[0], ranks, decided.halo, between)
+        counter, shares = count(config, counter)
+        if decided.on_shares:
+            steps = Steps(counter, decided)
+            shares = replace(shares, steps=config.schedule.steps, inside=steps.inside())
+            return Forecaster(Experiment.of(decided)).forecast(shares, lambda all_, some: steps.halos(len(all_), some))
+        against = file.meta.negatives if config.task.link_split == GIVEN else ""
+        return Forecaster(Experiment.of(decided, against)).forecast(
+            shares, lambda worthwhile, prunable: counter.layers(shares, keeps_input, worthwhile, prunable)
+        )
+
+
+def of_ranks(comm, traffic):
+    """{kind: (bytes (P,), messages (P,))} of what all ranks' ledgers took. Collective."""
+    ranks = comm.allgather_object({kind: (each.bytes_sent, each.messages) for kind, each in traffic.items()})
+    kinds = sorted(set().union(*ranks))
+    return {kind: tuple(np.array([each.get(kind, (0, 0)) for each in ranks]).T) for kind in kinds}
+
+
+def check(comm, config, map_name, per_node=1):
+    """Train and evaluate; hold the ledger of the second epoch, and of the evaluation after it, against the Forecast.
+    Returns (the Forecast, the Trainer).
+    """
+    forecast, trainer = foretold(comm, config, map_name, per_node), build_trainer(comm, config, map_name)
+    step, closing = ledgers_of_epoch(comm, trainer)
+    nothing = np.zeros((2, comm.size), np.int64)
+    for kind in {*step, *forecast.halo} - {*forecast.others}:
+        expected = forecast.halo.get(kind, Traffic(*nothing))
+        found = np.array(step.get(kind, nothing))
+        assert found.tolist() == [expected.bytes.tolist(), expected.messages.tolist()], kind
+    check_others(comm, forecast, step, closing)
+    check_evaluation(comm, forecast, trainer)
+    return forecast, trainer
+
+
+def ledgers_of_epoch(comm, trainer):
+    """`of_ranks` of the second epoch from now on, and of what is told at its end."""
+    trainer.step(0)
+    comm.ledger.take()
+    trainer.step(1)
+    step = of_ranks(comm, comm.ledger.take())
+    comm.ledger.take()  # what asking for all took
+    costs_of_epoch(trainer)
+    closing = of_ranks(comm, comm.ledger.take())
+    comm.ledger.take()
+    return step, closing
+
+
+def check_others(comm, forecast, step, closing):
+    """What every rank sends besides its halo."""
+    nothing = np.zeros((2, comm.size), np.int64)
+    for kind, (messages, sent) in forecast.others.items():
+        found = np.array(step.get(kind, nothing)) + np.array(closing.get(kind, nothing))
+        assert found.tolist() == [[sent] * comm.size, [messages] * comm.size], kind
+
+
+def check_evaluation(comm, forecast, trainer):
+    """All that an evaluation sends: its halo, and the sums of its metric. What is asked once comes before. Where ranks
+    tell each other of given pairs, only the halo is foretold.
+    """
+    trainer.evaluate()
+    found, told = ledger_of(comm, trainer.evaluate), forecast.metrics
+    if trainer.local.compared_with in (SHARED, EACH):
+        told, embeddings = (0, 0), torch.zeros(len(trainer.graph.ids), trainer.model.spec.classes)
+        with comm.ledger.booked_as("evaluation"):
+            counting = ledger_of(comm, lambda: trainer.evaluator.scores(embeddings))
+        comm.ledger.take()
+        trainer.evaluator.scores(embeddings)
+        rows_of_pairs = of_ranks(comm, comm.ledger.take()).get("halo_forward", np.zeros((2, comm.size), np.int64))
+        comm.ledger.take()
+        if trainer.local.compared_with == EACH:  # a score of every pair, and two numbers, are summed there
+            counts = [each for each in trainer.evaluator.counts.values() if each]
+            rows_of_pairs = np.array(rows_of_pairs) - np.reshape([sum(counts) * (4 + 2 * 8), 2 * len(counts)], (2, 1))
+        found = found - counting + rows_of_pairs
+    for index, name in enumerate(("messages", "bytes")):
+        expected = sum((getattr(each, name) for each in forecast.evaluation.values()), np.zeros(comm.size, np.int64))
+        assert found[1 - index].tolist() == (expected + told[index]).tolist(), name
+
+
+def ledger_of(comm, evaluate):
+    """int64 (2, P): bytes and messages of each rank that are booked as an evaluation meanwhile."""
+    comm.ledger.take()
+    evaluate()
+    found = np.array(of_ranks(comm, comm.ledger.take()).get("evaluation", np.zeros((2, comm.size))), np.int64)
+    comm.ledger.take()
+    return found
+
+
+@pytest.fixture(scope="module")
+def paths(comm, session_path):
+    """{name: path}: graphs of 240 nodes, few of which train; 'typed' has types of edges."""
+    made, common = {}, {"nodes": 240, "degree": 6, "features": 12, "classes": CLASSES, "seed": 3}
+    for name, options in {
+        "undirected": {},
+        "directed multi-label": {"directed": True, "multi_label": True, "weighted": True},
+        "few train": {"train": 1 / 40, "degree": 3},
+        "few train, directed": {"train": 1 / 40, "degree": 3, "directed": True},
+        "typed": {"edge_types": 3},
+    }.items():
+        made[name] = session_path / f"estimated-{name.replace(' ', '-')}.h5"
+        if comm.rank == 0:
+            generate_graph("planted", made[name], Spec(**{**common, **options}))
+            partition_graph(made[name], [1, 2, 3, 4], method="random-clusters", num_clusters=32)
+    comm.barrier()
+    return made
+
+
+MAP = "random-clusters"
+MODELS = {
+    "gcn": {},
+    "sage": {"model": "sage", "norm": "batch"},
+    "sage max": {"model": "sage", "aggregator": "max"},
+    "gat": {"model": "gat", "heads": 2, "hidden": 8, "attention_dropout": 0.3},
+    "gin": {"model": "gin", "residual": True},
+    "sgc": {"model": "sgc"},
+    "pna": {"model": "pna"},
+    "transformer": {"model": "transformer", "heads": 2, "hidden": 8},
+    "raw": {"model": "sage", "input_dropout": "raw", "hidden": 32},
+    "edge dropout": {"model": "gcn", "edge_dropout": 0.5},
+    "gcn, linear residual": {"linear_residual": True, "jumping": "last"},
+    "gat, linear residual": {"model": "gat", "heads": 2, "hidden": 8, "linear_residual": True},
+}
+
+
+CASES = [("undirected", kind) for kind in MODELS]
+CASES += [("directed multi-label", kind) for kind in ("sage", "gat", "sage max")]
+
+
+@pytest.mark.parametrize("graph, model", CASES)
+def test_models(comm, paths, graph, model):
+    forecast, trainer = check(comm, configure(paths[graph], **{"layers": 2, **MODELS[model]}), MAP)
+    assert forecast.parameters == sum(each.numel() for each in trainer.model.parameters())
+
+
+@pytest.mark.parametrize("model", ["rgcn", "transformer"])
+def test_typed_edges(comm, paths, model):
+    check(comm, configure(paths["typed"], model=model, layers=2), MAP)
+
+
+WIRES = {
+    "gcn, bf16": {"halo_dtype": "bf16"},
+    "gcn, tiny buffer": {"halo_buffer": 0.01},
+    "gcn, mixed": {"precision": "mixed"},
+    "gcn, fp64": {"precision": "fp64"},
+    "gcn, fp64, rows of the features": {"precision": "fp64", "keep_input": "never", "dropout": 0.0},
+    "gat, int8": {"model": "gat", "halo_dtype": "int8"},
+    "gcn, int2": {"halo_dtype": "int2"},
+    "gat, tiny buffer, int4": {"model": "gat", "halo_dtype": "int4", "halo_buffer": 0.02},
+    "gat, tiny buffer, bf16": {"model": "gat", "halo_dtype": "bf16", "halo_buffer": 0.02},
+    "sage, tiny buffer, int8": {"model": "sage", "halo_dtype": "int8", "halo_buffer": 0.01},
+    "sage, tiny buffer, mixed": {"model": "sage", "precision": "mixed", "halo_buffer": 0.01},
+    "gcn, fewest rows": {"halo": "least"},
+    "gin, as few rows as pay": {"model": "gin", "halo": "auto"},
+    "sage, fewest rows, tiny buffer, int8": {
+        "model": "sage",
+        "halo": "least",
+        "halo_dtype": "int8",
+        "halo_buffer": 0.01,
+    },
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_ways_to_send(comm, paths, wire):
+    check(comm, configure(paths["directed multi-label"], layers=2, **WIRES[wire]), MAP)
+
+
+PRUNED = {
+    "sage": {"model": "sage"},
+    "sage, tiny buffer": {"model": "sage", "halo_buffer": 0.01},
+    "gat": {"model": "gat", "heads": 2, "hidden": 8, "dropout": 0.0},
+    "raw": {"model": "sage", "input_dropout": "raw", "hidden": 32},
+    "all rows": {"model": "sage", "prune": "none"},
+    "edge dropout": {"model": "gcn", "edge_dropout": 0.5},
+    "fewest rows": {"model": "sage", "halo": "least"},
+    "fewest rows, tiny buffer": {"model": "sage", "halo": "least", "halo_buffer": 0.01},
+}
+
+
+@pytest.mark.parametrize(
+    "graph, kind",
+    [("few train", kind) for kind in PRUNED]
+    + [("few train, directed", kind) for kind in ("sage", "gat", "fewest rows", "edge dropout")],
+)
+def test_pruned_layers(comm, paths, kind, graph):
+    """Layers that compute some rows only: the estimate counts what they send from the file."""
+    forecast, trainer = check(comm, configure(paths[graph], **{"prune": "auto", **PRUNED[kind]}), MAP)
+    assert forecast.counted and any(trainer.views.shares) == (kind != "all rows")
+
+
+INDUCTIVE = {
+    "sage": {"model": "sage"},
+    "gat": {"model": "gat", "heads": 2, "hidden": 8},
+    "tiny buffer": {"model": "gcn", "halo_buffer": 0.01},
+    "raw": {"model": "sage", "input_dropout": "raw", "hidden": 32},
+    "fewest rows": {"model": "sage", "halo": "least"},
+    "edge dropout": {"model": "gcn", "edge_dropout": 0.5},
+}
+
+
+@pytest.mark.parametrize(
+    "graph, kind",
+    [("undirected", kind) for kind in INDUCTIVE]
+    + [("directed multi-label", kind) for kind in ("sage", "fewest rows")]
+    + [("few train", kind) for kind in ("sage", "gat")],
+)
+def test_inductive(comm, paths, kind, graph):
+    """Training sends rows of the subgraph, an evaluation those of the whole graph."""
+    forecast, trainer = check(comm, configure(paths[graph], inductive=True, **INDUCTIVE[kind]), MAP)
+    seen, shares = trainer.views.subgraph, forecast.shares.seen
+    assert shares.nodes[comm.rank] == seen.num_owned
+    if kind != "fewest rows":  # else some of the edges go into sums of others
+        assert shares.remote[comm.rank] == sum(block.num_edges for block in seen.inward.halo)
+
+
+LINKS = {
+    "sage": {"model": "sage", "scorer": "dot"},
+    "sage, tiny buffer": {"model": "sage", "halo_buffer": 0.01, "link_split": "0.5/0.3/0.2"},
+    "gat, mixed": {"model": "gat", "heads": 2, "hidden": 8, "scorer": "mlp", "norm": "batch"},
+    "few in the pool": {"model": "gcn", "negative_pool": 17, "link_negatives": 20, "negatives": 2},
+    "edge dropout": {"model": "gcn", "edge_dropout": 0.5},
+}
+
+
+def check_links(comm, config, map_name):
+    forecast, trainer = check(comm, config, map_name)
+    for split, pairs in trainer.local.held.items():
+        counted = forecast.shares.held[split]
+        assert counted.own[comm.rank] == pairs.own.num_edges
+        assert counted.remote[comm.rank] == sum(block.num_edges for block in pairs.halo)
+        assert counted.inward.received[comm.rank] == pairs.plan.num_halo
+        assert counted.inward.sent[comm.rank] == pairs.plan.num_boundary
+    return forecast, trainer
+
+
+@pytest.mark.parametrize(
+    "graph, kind", [("undirected", kind) for kind in LINKS] + [("directed multi-label", "sage"), ("few train", "sage")]
+)
+def test_links(comm, paths, kind, graph):
+    """Messages go along the training edges, and rows of the pool to all."""
+    forecast, trainer = check_links(comm, configure(paths[graph], task="links", **LINKS[kind]), MAP)
+    assert forecast.shares.edges[comm.rank] <= trainer.local.inward.num_edges
+
+
+@pytest.mark.parametrize("name, map_name", [("star", "all on last"), ("random directed weighted", "one empty")])
+def test_links_of_odd_graphs(comm, session_path, name, map_name):
+    """Ranks without an edge to train on."""
+    check_links(comm, configure(stored(comm, session_path, name)[2], model="sage", task="links"), map_name)
+
+
+@pytest.fixture(scope="module")
+def given_files(comm, session_path):
+    return written_with_links(comm, session_path, "estimated-given")
+
+
+@pytest.mark.parametrize("kind", ["none", "shared", "each"])
+@pytest.mark.parametrize("name", GIVEN_GRAPHS)
+def test_given_links(comm, given_files, name, kind):
+    """Held-out edges and their negatives that come with the file."""
+    _, path = given_files[name, kind]
+    _, trainer = check_links(comm, configure(path, model="sage", task="links"), "dealt")
+    assert trainer.local.compared_with == kind
+
+
+def test_damaged_links(comm, given_files, shared_path):
+    """Held-out edges between nodes that there are not are said to be damage, as in a job."""
+    path = shared_path / "damaged.h5"
+    if comm.rank == 0:
+        shutil.copy(given_files[next(iter(GIVEN_GRAPHS)), "shared"][1], path)
+        with h5py.File(path, "r+") as file:
+            file["links/val/negatives"][3, 1] = file["nodes/split"].shape[0]
+        with pytest.raises(FormatError, match="links/val/negatives leave the nodes"):
+            _foretold(configure(path, model="sage", task="links"), "dealt", comm.size)
+
+
+ODD = [(name, "one empty") for name in SMALL] + [("star", "all on last"), ("random directed weighted", "dealt")]
+
+
+@pytest.mark.parametrize("name, map_name", ODD)
+def test_odd_graphs(comm, session_path, name, map_name):
+    """Ranks without nodes, nodes without edges, hubs, maps that cut nothing."""
+    check(comm, configure(stored(comm, session_path, name)[2]), map_name)
+
+
+def test_outputs_made_again(comm, paths):
+    """The second one's messages travel twice in a step, some columns at a time."""
+    check(comm, configure(paths["undirected"], model="sage", hidden=64, keep="least", keep_input="always"), MAP)
+
+
+SCHEDULES = {
+    "stale": {"schedule": "stale"},
+    "stale, int8": {"schedule": "stale", "halo_dtype": "int8", "stale_epochs": 2},
+    "stale, no delay": {"schedule": "stale", "stale_epochs": 0},
+    "stale, gat": {"schedule": "stale", "model": "gat", "heads": 2, "hidden": 8},
+}
+
+
+@pytest.mark.parametrize(
+    "graph, schedule", [("undirected", each) for each in SCHEDULES] + [("directed multi-label", "stale")]
+)
+def test_a_delayed_halo(comm, paths, schedule, graph):
+    check(comm, configure(paths[graph], layers=2, **SCHEDULES[schedule]), MAP)
+
+
+STEPS = {
+    "historical": {"schedule": "historical"},
+    "historical, sage, nearest rows": {"schedule": "historical", "model": "sage", "layers": 3, "extra_rows": 0.4},
+    "historical, int8": {"schedule": "historical", "history_dtype": "int8"},
+    "historical, gat": {"schedule": "historical", "model": "gat", "heads": 2, "hidden": 8},
+    "historical, rows of the features": {"schedule": "historical", "keep_input": "never", "dropout": 0.0},
+    "batches": {"schedule": "batches"},
+    "batches, sage, tiny buffer": {"schedule": "batches", "model": "sage", "layers": 3, "halo_buffer": 0.01},
+    "batches, gat": {"schedule": "batches", "model": "gat", "heads": 2, "hidden": 8},
+}
+
+
+@pytest.mark.ranks(2, 3)
+@pytest.mark.parametrize(
+    "graph, steps",
+    [("few train", each) for each in STEPS]
+    + [
+        ("directed multi-label", each) for each in ("historical, sage, nearest rows", "historical, gat", "batches, gat")
+    ],
+)
+def test_steps_on_shares(comm, paths, steps, graph):
+    """Rows of a step are counted from the file, and every step sums the gradients."""
+    forecast, trainer = check(comm, configure(paths[graph], **{"layers": 2, "steps": 3, **STEPS[steps]}), MAP)
+    assert forecast.counted and {step for (_, step), _, _ in trainer.schedule.sync.plans()} == {0, 1, 2}
+
+
+APPROXIMATE = {
+    "lazy": {"schedule": "lazy", "epochs": 5},
+    "lazy, gat": {"schedule": "lazy", "model": "gat", "layer_epochs": "2,3", "finetune": 2},
+    "lazy, fetched anew": {"schedule": "lazy", "model": "gat", "frozen_halo": "refetch"},
+    "bns": {"schedule": "bns", "boundary_rate": 0.5},
+    "tma": {"schedule": "tma", "average_steps": 3, "epochs": 6},
+    "tma, corrected": {"schedule": "tma", "average_steps": 2, "epochs": 6, "correct_every": 2},
+}
+
+
+@pytest.mark.parametrize("schedule", APPROXIMATE)
+def test_other_schedules(comm, paths, schedule):
+    """They have a Forecast, with memory for every part; a step of it adds up gradients or parameters."""
+    forecast = foretold(comm, configure(paths["undirected"], layers=2, **APPROXIMATE[schedule]), MAP)
+    assert forecast.largest.growth > 0 and forecast.largest.loaded > 0
+    assert forecast.others.keys() & {"allreduce", "average"}
+    assert forecast.mean.work and all(len(each.bytes) == comm.size for each in forecast.halo.values())
+
+
+@pytest.mark.parametrize("schedule", ["lazy", "lazy, gat"])
+def test_a_schedule_of_stages_is_told_by_the_last(comm, paths, schedule):
+    """Every layer has parameters of its own, so stages differ in what is summed; summary.json has the last epoch."""
+    config = configure(paths["undirected"], layers=2, **APPROXIMATE[schedule])
+    forecast, trainer = foretold(comm, config, MAP), build_trainer(comm, config, MAP)
+    ledgers = []
+    for number in range(len(trainer.stages)):
+        trainer.begin_stage(number, 0)
+        ledgers.append(ledgers_of_epoch(comm, trainer))
+    check_others(comm, forecast, *ledgers[-1])
+    first, last = (step["allreduce"][0][0] for step, _ in (ledgers[0], ledgers[-1]))
+    assert first != last == forecast.others["allreduce"][1]
+
+
+def test_pruning_as_the_graph_has_it(comm, session_path):
+    """Where training nodes are neighbours, their neighbourhoods are small, which those of a random copy are not."""
+    path = session_path / "estimated-rings.h5"
+    if comm.rank == 0:
+        graph = graphs.with_task(graphs.rings(count=4, n=100))
+        split = np.where(np.arange(graph.num_nodes) % 100 < 24, graphs.TRAIN, graphs.TEST).astype(np.uint8)
+        labels = np.zeros(graph.num_nodes, np.int64)
+        graphs.write_file(path, replace(graph, split=split, labels=labels), graphs.layout(graph, comm.size), comm.size)
+    comm.barrier()
+    _, trainer = check(comm, configure(path, prune="auto", model="sage"), "dealt")
+    assert sum(share is not None for share in trainer.views.shares) == 3

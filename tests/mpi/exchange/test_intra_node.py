@@ -1,0 +1,218 @@
+"""Rows of ranks of one node, read where they are: results against the oracle, on one node and on several."""
+
+import time
+
+import graphs
+import numpy as np
+import pytest
+import torch
+from asking import attend
+from mpi4py import MPI
+
+from hpcgnn.app import bring_up
+from hpcgnn.errors import ConfigError
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.node_rows import NodeRows
+from hpcgnn.graph.transforms.vertex_cover import least_rows
+from hpcgnn.graph.transforms.within_node import within_node
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.memory.scratch import rounded
+from hpcgnn.ops.additive_attention import AttentionShape
+from hpcgnn.plan.halo import check_halo
+from hpcgnn.plan.model_spec import model_spec
+from hpcgnn.plan.run_plan import plan
+from hpcgnn.schedules.full_halo import FullHalo
+
+from .. import small
+from ..gathering import whole
+from ..linear import check_linear
+from ..nodes import emulated
+from ..ops.test_attention import KEY, P, random_inputs, right
+from ..training import build_trainer, configure, curve, make_graphs
+
+pytestmark = pytest.mark.ranks(2, 3, 4, every_case=True)
+
+# The node of each rank: all on one, two nodes dealt in turn, nodes of consecutive ranks, of unequal numbers of them.
+NODES = {
+    "one node": lambda rank: 0,
+    "two nodes": lambda rank: rank % 2,
+    "pairs": lambda rank: rank // 2,
+    "threes": lambda rank: rank // 3,
+    "one alone": lambda rank: min(rank, 1),
+    "all alone": lambda rank: rank,
+}
+# Those that differ at this number of ranks.
+APART = {tuple(map(each, range(MPI.COMM_WORLD.size))): name for name, each in NODES.items()}
+MAPS = ["dealt", "random", "one empty"]
+
+
+@pytest.fixture(scope="module", params=APART.values())
+def node(request, comm):
+    """The NodeMemory of this rank, which is that of its communicator as well."""
+    with emulated(comm, NODES[request.param](comm.rank)) as memory:
+        yield memory
+
+
+@pytest.fixture(scope="module", params=small.GRAPHS)
+def stored(request, comm, session_path):
+    """(graph, layout, file) of every small graph."""
+    return small.stored(comm, session_path, request.param)
+
+
+def test_linear_aggregation(comm, stored, node):
+    """Between nodes rows travel, or rows and sums of them."""
+    graph, where, file = stored
+    for map_name in MAPS:
+        local = graphs.load(file, where.maps[map_name], comm, cap=7)
+        read = within_node(local, NodeRows(node), comm, returns=False)
+        assert (read.outward is read.inward) == graph.undirected
+        assert read.inward.num_edges == local.inward.num_edges
+        comm.ledger.take()
+        for sent in (read, least_rows(read, comm, always=True)):
+            check_linear(comm, graph, sent, FullHalo(sent, comm, HaloBuffers(1 << 14)))
+        if len(node.ranks) == comm.size:
+            assert read.inward.plan.num_halo == read.outward.plan.num_boundary == 0
+            assert not {kind for kind in comm.ledger.take() if kind.startswith("halo")}
+
+
+@pytest.mark.parametrize("name", ["power law", "random directed weighted", "no edges"])
+def test_attention(comm, session_path, node, name):
+    graph, where, file = small.stored(comm, session_path, name)
+    for map_name, shape in zip(MAPS, (AttentionShape(4, 3), AttentionShape(3, 2, average=True), AttentionShape(1, 5))):
+        local = graphs.load(file, where.maps[map_name], comm, cap=7)
+        read = within_node(local, NodeRows(node), comm, returns=True)
+        projected, gy = random_inputs(graph, shape)
+        mine = projected[read.original_id].requires_grad_()
+        y = attend(FullHalo(read, comm, HaloBuffers(1 << 14)), mine, shape, KEY, P)
+        y.backward(gy[read.original_id])
+        for found, wanted in zip((y, mine.grad), right(graph, shape, projected, gy, "keep", True)):
+            most = 1e-9 * max(1, np.abs(wanted).max())
+            np.testing.assert_allclose(whole(comm, read, found), wanted, rtol=0, atol=most)
+
+
+CURVES = {
+    "gcn": ("undirected", {"model": "gcn", "dropout": 0.5}),
+    "sage": ("directed multi-label", {"model": "sage", "norm": "batch", "residual": True, "layers": 4}),
+    "pruned": ("directed multi-label", {"model": "sage", "prune": "auto", "dropout": 0.5}),
+    "mixed": ("undirected", {"model": "gcn", "precision": "mixed"}),
+    "int8": ("undirected", {"model": "gcn", "halo_dtype": "int8"}),
+    "sums in int8": ("directed multi-label", {"model": "sage", "halo_dtype": "int8", "halo": "least"}),
+    "gat in int8": ("undirected", {"model": "gat", "hidden": 4, "heads": 3, "halo_dtype": "int8"}),
+    "gat": ("undirected", {"model": "gat", "hidden": 4, "heads": 3, "out_heads": 2, "attention_dropout": 0.5}),
+    "gatv2": ("directed multi-label", {"model": "gatv2", "layers": 1, "attention_dropout": 0.5}),
+    "lazy": ("undirected", {"model": "sage", "schedule": "lazy", "finetune": 2}),
+    "gat pruned": ("directed multi-label", {"model": "gat", "hidden": 4, "heads": 3, "prune": "auto"}),
+}
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_the_curve_is_that_of_messages(comm, session_path, node, name):
+    graph, options = CURVES[name]
+    path = make_graphs(comm, session_path)[graph]
+    rows = 300
+    expected = curve(comm, configure(path, **options), "metis", rows, epochs=6)
+    found = curve(comm, configure(path, **options, intra_node="shared"), "metis", rows, epochs=6)
+    assert expected[-1] < expected[0]
+    # Rows of the node are read as they are: what is rounded on its way differs.
+    within = {"mixed": 3e-3, "int8": 1e-2, "sums in int8": 1e-2, "gat in int8": 1e-2}.get(name, 1e-4)
+    assert (np.abs(found - expected) / np.maximum(expected, expected[0] / 10)).max() <= within
+
+
+@pytest.mark.skipif("MPI.COMM_WORLD.size == 1", reason="one rank has nobody to read from")
+def test_nothing_is_sent_and_nothing_copied(comm, session_path):
+    """A layer's matrices are read as they are: after two epochs none is added, and all are known."""
+    path = make_graphs(comm, session_path)["undirected"]
+    options = {"model": "sage", "hidden": 16, "layers": 3, "intra_node": "shared"}
+    trainer = build_trainer(comm, configure(path, **options), "metis")
+    comm.ledger.take()
+    trainer.step(0)
+    kinds = comm.ledger.take()
+    trainer.step(1)
+    before = trainer.views.in_place.own_bytes
+    trainer.step(2)
+    assert not {kind for kind in kinds if kind.startswith("halo")} and "intra_node" in kinds
+    # Outputs of both hidden layers; the logits before and after they are summed, or their gradient.
+    nodes = trainer.local.num_nodes
+    matrices = [rounded(4 * nodes * width + 64 * comm.size) for width in (16, 16, 5, 5)]
+    assert trainer.views.in_place.own_bytes == before == sum(matrices) // comm.size
+
+
+def test_matrices_of_all_shapes_share_their_memory(comm, node):
+    """Memory is that of the matrices that are there, in whole pages; rows stay until all ranks have left them."""
+    rows = NodeRows(node)
+    count, fewer = 3000 + comm.rank, 1000 - comm.rank
+    make = rows.of_all([count, fewer])
+    size = rounded(4 * 8 * sum(rows.gather(count)) + 64 * len(node.ranks))
+    first = make(count, 8, torch.float32).fill_(comm.rank)
+    assert rows.own_bytes == size // len(node.ranks) and make(7, 8, torch.float32) is None
+    if comm.rank == min(node.ranks):
+        time.sleep(0.3)  # the others write their rows elsewhere in the same memory
+    assert (first == comm.rank).all()
+    del first
+    again = make(fewer, 16, torch.float32).fill_(-1 - comm.rank)
+    assert rows.own_bytes == size // len(node.ranks)
+    whole_matrix, again = rows.open(rows.spread(fewer), again)
+    owner = torch.repeat_interleave(torch.tensor(node.ranks), torch.tensor(rows.gather(fewer)))
+    assert (whole_matrix == -1 - owner[:, None]).all() and (again == -1 - comm.rank).all()
+    rows.close()
+
+
+def test_ranks_decide_alike_which_matrices_they_share(comm, node):
+    """Where one rank has as many rows of two kinds, neither is shared by any."""
+    rows = NodeRows(node)
+    make = rows.of_all([5, 5 if comm.rank == node.ranks[0] else 7, 9])
+    shared = [make(count, 4, torch.float32) is not None for count in (5, 7, 9)]
+    assert shared == [len(node.ranks) == 1, False, True]
+
+
+def test_the_same_bits_again(comm, session_path, node):
+    path = make_graphs(comm, session_path)["undirected"]
+    for options in (CURVES["gcn"][1], CURVES["gat"][1]):
+        config = configure(path, **options, intra_node="shared")
+        first, again = (curve(comm, config, "random-clusters", 300, epochs=4) for _ in range(2))
+        assert (first == again).all()
+
+
+def test_the_choice(comm, session_path, node):
+    """Unasked, ranks read in place where whole nodes need fewer rows of each other, and send messages elsewhere."""
+    several = 1 < max(comm.allgather_object(len(node.ranks))) < comm.size
+    for options in (CURVES["gcn"][1], CURVES["gat"][1]):
+        config = configure(make_graphs(comm, session_path)["undirected"], **options)
+        trainer = build_trainer(comm, config, "random-clusters")
+        assert (trainer.views.in_place is not None) == trainer.plan.in_place == several
+        assert trainer.plan.config.schedule.intra_node == ("shared" if several else "messages")
+        if several:
+            assert 0 < trainer.views.crossing.of_nodes < trainer.views.crossing.of_ranks
+        told = curve(comm, config.replace(intra_node="shared" if several else "messages"), "random-clusters", None, 3)
+        assert (curve(comm, config, "random-clusters", None, 3) == told).all()
+    path = small.stored(comm, session_path, "no edges")[2]
+    assert not build_trainer(comm, configure(path, model="gcn"), "dealt").plan.in_place  # nothing is to be saved
+
+
+def test_where_it_may_pay(comm, session_path, node, monkeypatch):
+    """With huge pages of shared memory on all nodes, or with many ranks of a node, between nodes."""
+    several = 1 < max(comm.allgather_object(len(node.ranks))) < comm.size
+    lines = []
+    monkeypatch.setattr(bring_up.log, "info", lambda text, *values: lines.append(text))
+    path = make_graphs(comm, session_path)["undirected"]
+    with GraphFile(path) as file:
+        decided = plan(configure(path, model="gcn"), file.meta, comm.size)
+    for of_rank_0, of_others, many, pays in (
+        (True, True, 8, True),
+        (False, True, 8, False),
+        (False, False, 8, False),
+        (False, False, 2, True),
+    ):
+        monkeypatch.setattr(bring_up, "huge_pages", lambda: of_rank_0 if comm.rank == 0 else of_others)
+        monkeypatch.setattr("hpcgnn.plan.halo.MANY_RANKS", many)
+        lines.clear()
+        assert bring_up._may_read_in_place(decided, comm) == (several and pays)
+        assert any("no huge pages" in line for line in lines) == (several and not pays)
+
+
+def test_what_cannot_be_read_in_place(comm, session_path):
+    path = make_graphs(comm, session_path)["undirected"]
+    for options in ({"schedule": "stale"}, {"model": "gat", "schedule": "lazy"}, {"comm": "torch"}):
+        config = configure(path, **options, intra_node="shared")
+        with GraphFile(path) as file, pytest.raises(ConfigError, match="--intra-node messages"):
+            check_halo(config, model_spec(file.meta, config))

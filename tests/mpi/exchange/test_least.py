@@ -1,0 +1,225 @@
+"""Rows or sums of rows, whichever are fewer: results against the dense oracle, rows against a matching by hand."""
+
+from dataclasses import replace
+
+import graphs
+import numpy as np
+import oracle
+import pytest
+import torch
+from asking import aggregate
+
+from hpcgnn.errors import ConfigError
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.transforms.vertex_cover import least_rows
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.ops.operators import Linear
+from hpcgnn.plan.halo import check_halo
+from hpcgnn.plan.model_spec import model_spec
+from hpcgnn.schedules.full_halo import FullHalo
+
+from .. import small
+from ..gathering import whole
+from ..linear import check_linear
+from ..training import build_trainer, configure, curve, make_graphs
+
+MAPS = ["dealt", "blocks", "random", "one empty", "all on last"]
+
+
+@pytest.fixture(scope="module", params=small.GRAPHS)
+def stored(request, comm, session_path):
+    """(graph, layout, file) of every small graph."""
+    return small.stored(comm, session_path, request.param)
+
+
+def least(edges):
+    """The vertices of a least cover of these pairs, which are as many as a largest matching has edges: found by one
+    search after another.
+    """
+    mate = {}
+
+    def matched(u, seen):
+        for v in sorted({v for w, v in edges if w == u} - seen):
+            seen.add(v)
+            if v not in mate or matched(mate[v], seen):
+                mate[v] = u
+                return True
+        return False
+
+    return sum(matched(u, set()) for u in sorted({u for u, _ in edges}))
+
+
+def expected_rows(graph, owner, size):
+    """rows[p][k - 1]: the fewest rows that serve rank p with what rank p - k has."""
+    pairs = set(zip(graph.src.tolist(), graph.dst.tolist()))
+    return [
+        [least({(u, v) for u, v in pairs if owner[v] == p and owner[u] == (p - k) % size}) for k in range(1, size)]
+        for p in range(size)
+    ]
+
+
+def prepared(comm, graph, file, cluster_to_rank, rows, width, dtype=torch.float64, self_loops="keep"):
+    """(the LocalGraph, its policy) for buffers of so many rows of this width."""
+    buffers = HaloBuffers(4 * rows * width * dtype.itemsize)
+    cap = max(1, buffers.cap(width * dtype.itemsize))
+    local = graphs.load(file, cluster_to_rank, comm, cap=cap, self_loops=self_loops, dtype=dtype)
+    local = least_rows(local, comm, always=True)
+    return local, FullHalo(local, comm, buffers)
+
+
+@pytest.mark.parametrize("map_name", MAPS)
+def test_every_graph_and_map(comm, stored, map_name):
+    graph, where, file = stored
+    local, policy = prepared(comm, graph, file, where.maps[map_name], 100, 3)
+    assert (local.outward is local.inward) == graph.undirected
+    check_linear(comm, graph, local, policy)
+
+
+@pytest.mark.parametrize("map_name", ["dealt", "one empty"])
+def test_as_few_rows_as_a_matching_has_edges(comm, stored, map_name):
+    """Rows of both directions, by pair of ranks; and what the ledger counts of one aggregation and its adjoint."""
+    graph, where, file = stored
+    local, policy = prepared(comm, graph, file, where.maps[map_name], 100, 3)
+    owner = where.owner(map_name)
+    expected = expected_rows(graph, owner, comm.size)
+    assert local.inward.plan.receive_counts.tolist() == expected[comm.rank]
+    back = [expected[(comm.rank + k) % comm.size][k - 1] for k in range(1, comm.size)]
+    assert local.inward.plan.send_counts.tolist() == back
+    assert local.outward.plan.receive_counts.tolist() == back[::-1], "the adjoint sends as many the other way"
+    rows = graphs.load(file, where.maps[map_name], comm).inward.plan.num_halo
+    assert local.inward.plan.num_halo <= rows
+    before = {kind: entry["bytes_sent"] for kind, entry in comm.ledger.total().items()}
+    x = torch.randn(local.num_owned, 5, dtype=torch.float64, requires_grad=True)
+    aggregate(policy, x, "sum").sum().backward()
+    after = comm.ledger.total()
+    for kind, count in (("halo_forward", sum(back)), ("halo_backward", sum(expected[comm.rank]))):
+        sent = after.get(kind, {"bytes_sent": 0})["bytes_sent"] - before.get(kind, 0)
+        assert sent == count * 5 * 8
+
+
+@pytest.mark.parametrize("rows", [1, 7], ids=lambda rows: f"{rows}-row-rounds")
+@pytest.mark.parametrize("dtype, self_loops", [(torch.float64, "add"), (torch.float32, "keep")], ids=str)
+def test_rounds_precisions_and_self_loops(comm, stored, rows, dtype, self_loops):
+    graph, where, file = stored
+    local, policy = prepared(comm, graph, file, where.maps["random"], rows, 3, dtype, self_loops)
+    check_linear(comm, graph, local, policy, dtype=dtype, self_loops=self_loops, norms=["sym"])
+    # Narrow rows: several rounds at a time.
+    check_linear(comm, graph, local, policy, width=1, dtype=dtype, self_loops=self_loops, norms=["mean"])
+
+
+def test_half_precision(comm, stored):
+    """Rows of bfloat16: rows by themselves arrive as they are, sums are of scaled rows and rounded once."""
+    graph, where, file = stored
+    local, policy = prepared(comm, graph, file, where.maps["dealt"], 100, 8, torch.float32)
+    x = torch.from_numpy(np.random.default_rng(3).standard_normal((graph.num_nodes, 8))).to(torch.bfloat16)
+    matrix = oracle.operator(oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight), "sym")
+    operator = policy.operator(Linear("sym", torch.bfloat16))
+    for found, expected in (
+        (operator.multiply(x[local.original_id]), matrix),
+        (operator.multiply_transposed(x[local.original_id]), matrix.T),
+    ):
+        scale = np.abs(expected) @ np.abs(x.double().numpy())
+        difference = np.abs(whole(comm, local, found) - expected @ x.double().numpy())
+        assert (difference <= 2.0**-8 * scale + 1e-5).all()
+
+
+def test_little_to_save_changes_nothing(comm, session_path):
+    """Where rows are as few as sums, as with one edge for each, the structure stays as it is."""
+    pairs = np.arange(32)
+    both = np.concatenate([pairs, pairs + 32])
+    graph = graphs.with_task(graphs.PlainGraph("pairs", 64, both, (both + 32) % 64, True))
+    where = graphs.halves(graph, comm.size)
+    file = session_path / "least-pairs.h5"
+    if comm.rank == 0:
+        graphs.write_file(file, graph, where, comm.size)
+    comm.barrier()
+    local = graphs.load(file, where.maps["halves"], comm)
+    assert least_rows(local, comm) is local
+
+
+MODELS = {
+    "gcn": {},
+    "sage": {"norm": "batch", "residual": True},
+    "gin": {"norm": "layer", "hidden": 12},
+    "sgc": {"layers": 2},
+}
+WAYS = {
+    "sar": {},
+    "pruned": {"prune": "auto"},
+    "lazy": {"schedule": "lazy", "epochs": 5},
+    "stale": {"schedule": "stale", "stale_epochs": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def paths(comm, session_path):
+    return make_graphs(comm, session_path)
+
+
+# Each model every way, and models and ways on both graphs.
+CASES = [
+    (way, kind, ["undirected", "directed multi-label"][(i + j) % 2])
+    for i, way in enumerate(WAYS)
+    for j, kind in enumerate(MODELS)
+]
+
+
+@pytest.mark.parametrize("way, kind, name", CASES)
+def test_the_curve_is_that_of_rows(comm, paths, kind, name, way):
+    options = {"model": kind, "dropout": 0.0, "precision": "fp64", **MODELS[kind], **WAYS[way]}
+    expected = curve(comm, configure(paths[name], **options), "random-clusters", 100, 8)
+    found = curve(comm, configure(paths[name], halo="least", **options), "random-clusters", 100, 8)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+
+
+NARROW = [{"precision": "mixed"}, {"halo_dtype": "bf16"}, {"halo_dtype": "int8"}, {"halo_dtype": "int2"}]
+NARROW += [{"schedule": "stale", "halo_dtype": "int8"}]
+
+
+@pytest.mark.parametrize("options", NARROW, ids=str)
+def test_narrow_rows_learn_alike(comm, paths, options):
+    options = {"model": "sage", "dropout": 0.0, **options}
+    expected = curve(comm, configure(paths["undirected"], **options), "random-clusters", 100, 20)
+    found = curve(comm, configure(paths["undirected"], halo="least", **options), "random-clusters", 100, 20)
+    assert expected[-1] < 0.9 * expected[0]
+    np.testing.assert_allclose(found, expected, rtol=0.03)
+
+
+@pytest.mark.parametrize("travel", [False, True], ids=["not", "travel"])
+def test_features_that_travel_as_entries_go_as_rows(comm, session_path, travel):
+    """Sums have more entries: the structure for rows is kept where such features are aggregated, and there alone."""
+    graph = graphs.with_task(graphs.power_law(), num_features=40)
+    graph = replace(graph, features=np.where(np.arange(40) % 20 == 3, graph.features, 0.0).astype(np.float32))
+    where = graphs.layout(graph, comm.size)
+    file = session_path / "least-entries.h5"
+    if comm.rank == 0 and not file.exists():
+        graphs.write_file(file, graph, where, comm.size)
+    comm.barrier()
+    rows = graphs.load(file, where.maps["dealt"], comm)
+    assert comm.size == 1 or rows.compact is not None
+    local = least_rows(rows, comm, True, travel)
+    assert (local.feature_rows is rows.inward) == (travel and rows.compact is not None)
+    matrix = oracle.operator(oracle.adjacency(graph.num_nodes, graph.src, graph.dst), "sym")
+    y = aggregate(FullHalo(local, comm, HaloBuffers(1 << 20)), local.features, "sym")
+    np.testing.assert_allclose(whole(comm, local, y), matrix @ graph.features, rtol=0, atol=1e-6)
+
+
+def test_edges_are_counted_as_before(comm, stored):
+    graph, where, file = stored
+    rows = graphs.load(file, where.maps["dealt"], comm)
+    local = least_rows(rows, comm, True)
+    assert (local.inward.num_edges, local.outward.num_edges) == (rows.inward.num_edges, rows.outward.num_edges)
+
+
+ROWS = [{"model": "gat"}, {"schedule": "bns"}, {"aggregator": "max", "model": "sage"}]
+
+
+@pytest.mark.parametrize("options", ROWS, ids=str)
+def test_what_needs_single_rows_has_them(comm, paths, options):
+    config = configure(paths["undirected"], halo="auto", **options)
+    assert build_trainer(comm, config, "metis", 100).local.inward.plan.sending.sums is None
+    with GraphFile(config.data.graph) as file:
+        spec = model_spec(file.meta, config)
+    with pytest.raises(ConfigError, match="--halo least"):
+        check_halo(config.replace(halo="least"), spec)
+    check_halo(config, spec)

@@ -1,0 +1,160 @@
+"""Letters between ranks: each is used as many epochs after it was posted as was asked for, and a run that goes on from
+saved letters is the run that was not stopped.
+"""
+
+import numpy as np
+import pytest
+import torch
+
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.mailbox import Mailbox
+from hpcgnn.exchange.narrow import NARROW
+from hpcgnn.exchange.wire import Form, Wire
+
+from ..schedules.test_stale import Delayed, used_in
+
+pytestmark = pytest.mark.ranks(2, 3)
+
+EPOCHS, WIDTH = 7, 4
+PLAIN = Form(WIDTH, 0, torch.float64)
+HALF = Form(WIDTH, WIDTH, torch.float64, NARROW["bf16"])
+
+
+def rows_between(source, dest):
+    """How many rows a rank sends to another one: to some none."""
+    return (2 * source + dest) % 4
+
+
+def peers(comm):
+    """(sources, dests) of a Mailbox."""
+    size, rank = comm.size, comm.rank
+    come = [((rank - k) % size, rows_between((rank - k) % size, rank)) for k in range(1, size)]
+    return come, [((rank + k) % size, rows_between(rank, (rank + k) % size)) for k in range(1, size)]
+
+
+def values(epoch, source, dest):
+    """(rows, WIDTH): what one rank sends to another one in an epoch, in numbers that bfloat16 has."""
+    random = np.random.default_rng([epoch, source, dest])
+    return torch.from_numpy(random.integers(-99, 99, (rows_between(source, dest), WIDTH)).astype(float))
+
+
+def all_of(epoch, comm):
+    """(rows, WIDTH) of all that come in an epoch, in the order of the sources."""
+    come = [values(epoch, source, comm.rank) for source, _ in peers(comm)[0]]
+    return torch.cat(come) if come else torch.zeros(0, WIDTH, dtype=torch.float64)
+
+
+def lease_for(form, rows):
+    """A Lease with memory to widen so many rows."""
+    sizes = [0] * 8 + [rows * form.widened_bytes]
+    return HaloBuffers(sum(sizes)).lease(sizes[:-1], sizes[-1])
+
+
+def make(comm, delay):
+    return Mailbox(comm, *peers(comm), delay, "letters")
+
+
+def post(comm, box, form, epoch):
+    dests = [(rank, rows) for rank, rows in peers(comm)[1] if rows]
+    messages = box.prepare(form)
+    assert [rows for _, rows in messages] == [rows for _, rows in dests]
+    for (message, _), (rank, _) in zip(messages, dests):
+        assert len(message) == rows_between(comm.rank, rank) * form.row_bytes
+        Wire("fp32" if form.kind is None else "bf16").encode(
+            message, form, values(epoch, comm.rank, rank), None, None, 0
+        )
+    box.post()
+
+
+def used(box, lease):
+    """A copy of all rows that are used, asked for in pieces that do not end where messages do."""
+    pieces = [box.rows(first, min(first + 2, box.num_rows), lease).clone() for first in range(0, box.num_rows, 2)]
+    return torch.cat(pieces) if pieces else torch.zeros(0, WIDTH, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("form", [PLAIN, HALF], ids=["plain", "narrow"])
+@pytest.mark.parametrize("delay", [1, 2])
+def test_letters_are_used_after_the_delay(comm, delay, form):
+    """In the first epochs, the newest."""
+    box, oracle = make(comm, delay), Delayed(delay)
+    assert box.num_rows == sum(rows for _, rows in peers(comm)[0])
+    for epoch in range(EPOCHS):
+        comm.ledger.take()
+        post(comm, box, form, epoch)
+        lease = lease_for(form, 2)  # two rows at a time
+        box.open()
+        entry = comm.ledger.take().get("letters")
+        counts = (entry.messages, entry.bytes_sent, entry.bytes_received) if entry else (0, 0, 0)
+        sent = sum(rows for _, rows in peers(comm)[1])
+        assert counts == (
+            sum(rows > 0 for _, rows in peers(comm)[1]),
+            sent * form.row_bytes,
+            box.num_rows * form.row_bytes,
+        )
+        expected = oracle(all_of(epoch, comm))
+        for _ in range(2):  # what was opened is read as often as one likes
+            torch.testing.assert_close(used(box, lease), expected, rtol=1e-12, atol=1e-12)
+        assert torch.equal(used(box, lease), all_of(used_in(epoch, delay), comm))
+    box.state()
+
+
+@pytest.mark.parametrize("delay", [1, 2])
+def test_kept_bytes(comm, delay):
+    """r + 1 letters, and the sent one; no more, however long it goes on."""
+    box = make(comm, delay)
+    assert box.kept_bytes == 0
+    sent = sum(rows for _, rows in peers(comm)[1])
+    for epoch in range(EPOCHS):
+        post(comm, box, PLAIN, epoch)
+        box.open()
+        letters = min(epoch + 1, delay + 1) * box.num_rows
+        assert box.kept_bytes == PLAIN.row_bytes * (letters + sent)
+    box.state()
+
+
+@pytest.mark.parametrize("form", [PLAIN, HALF], ids=["plain", "narrow"])
+@pytest.mark.parametrize("delay, stop", [(1, 1), (1, 2), (2, 2), (2, 4), (5, 4), (10, 11)])
+def test_going_on_is_not_having_stopped(comm, delay, form, stop):
+    whole, found, again = make(comm, delay), [], []
+    for epoch in range(EPOCHS + delay):
+        post(comm, whole, form, epoch)
+        whole.open()
+        found.append(used(whole, lease_for(form, 2)))
+    whole.state()
+    first = make(comm, delay)
+    for epoch in range(stop):
+        post(comm, first, form, epoch)
+        first.open()
+        again.append(used(first, lease_for(form, 2)))
+    state = {name: tensor.clone() for name, tensor in first.state().items()}
+    assert sum(name.startswith("letter-") for name in state) == min(stop, delay + 1)
+    second = make(comm, delay)
+    second.load_state(state)
+    for epoch in range(stop, EPOCHS + delay):
+        post(comm, second, form, epoch)
+        second.open()
+        again.append(used(second, lease_for(form, 2)))
+    second.state()
+    for mine, expected in zip(again, found, strict=True):
+        assert torch.equal(mine, expected)
+
+
+def test_the_state_is_of_what_has_arrived(comm):
+    """It is asked for right after a letter was posted, and has that letter whole."""
+    box = make(comm, 2)
+    for epoch in range(2):
+        post(comm, box, PLAIN, epoch)
+        state = box.state()
+        assert list(state) == [f"letter-{number}" for number in range(epoch + 1)]
+        for number, data in enumerate(state.values()):
+            found = data.view(torch.float64).view(-1, WIDTH)
+            assert torch.equal(found, all_of(number, comm))
+
+
+def test_no_state_begins_afresh(comm):
+    box = make(comm, 1)
+    box.load_state({})
+    post(comm, box, PLAIN, 0)
+    box.open()
+    assert torch.equal(used(box, lease_for(PLAIN, 0)), all_of(0, comm))
+    box.state()

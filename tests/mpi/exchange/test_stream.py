@@ -1,0 +1,336 @@
+"""The stream by itself: which rows each block is given, what returns to their owners, and what that costs."""
+
+import itertools
+
+import graphs
+import numpy as np
+import oracle
+import pytest
+import torch
+
+from hpcgnn import kernels
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.stream import Returns, Rows, Stream
+from hpcgnn.exchange.wire import Wire
+from hpcgnn.ops.work import work
+
+from ..narrowing import DTYPES, error_bound, row_bytes
+from ..small import GRAPHS, stored
+
+MAPS = ("dealt", "one empty", "all on last")
+NAMES = ("star", "power law", "no edges", "random directed")
+#: rows of a round, rows of a turn
+CAPS = [(1000, 1000), (4, 4), (4, 11)]
+
+
+class Case:
+    """A rank's share of a graph, with a table of numbers for all nodes that every rank knows."""
+
+    def __init__(self, comm, folder, name, map_name, fine_rows):
+        self.graph, where, file = stored(comm, folder, name)
+        self.comm, self.owner = comm, where.owner(map_name)
+        self.local = graphs.load(file, where.maps[map_name], comm, cap=fine_rows)
+        self.order, self.fine_rows = where.order, fine_rows
+        self.ids = self.local.original_id.numpy()
+
+    def halo_of(self, rank, turned=False):
+        """The original ids of a rank's halo, in the order in which rows come: by ring offset, then as the file has
+        them. turned: of the out-edges.
+        """
+        src, dst = (self.graph.dst, self.graph.src) if turned else (self.graph.src, self.graph.dst)
+        needed = np.zeros(self.graph.num_nodes, bool)
+        needed[src[self.owner[dst] == rank]] = True
+        size, found = self.comm.size, []
+        for offset in range(1, size):
+            found += [node for node in self.order if needed[node] and self.owner[node] == (rank - offset) % size]
+        return np.array(found, np.int64)
+
+    def stream(self, cap, row, returned=0, summed=0, widened=0, wire=None, turned=False):
+        """(Stream, its HaloBuffers): for turns of `cap` rows, of these bytes each."""
+        adjacency = self.local.outward if turned else self.local.inward
+        limit = cap * (3 * row + 4 * returned + summed) + widened * adjacency.plan.longest_round
+        buffers = HaloBuffers(limit)
+        return Stream(adjacency.own, adjacency.halo, adjacency.plan, buffers, self.comm, wire), buffers
+
+    def messages(self, cap, turned=False):
+        """How many messages this rank sends in one pass."""
+        return oracle.messages(self._halo_rows(turned), self.fine_rows, cap)[self.comm.rank]
+
+    def returned_messages(self, cap):
+        """How many it sends back: one for each that came."""
+        return oracle.messages(self._halo_rows(False), self.fine_rows, cap, back=True)[self.comm.rank]
+
+    def _halo_rows(self, turned):
+        src, dst = (self.graph.dst, self.graph.src) if turned else (self.graph.src, self.graph.dst)
+        return oracle.halo_rows(src, dst, self.owner, self.comm.size)
+
+    def table(self, width, seed=0):
+        """(n, width) of random numbers."""
+        return np.random.default_rng(seed).standard_normal((self.graph.num_nodes, width))
+
+    def mine(self, table):
+        """A rank's part of a table."""
+        return torch.from_numpy(np.ascontiguousarray(table[self.ids]))
+
+
+def booked(ledger, kind):
+    """(messages, bytes sent, bytes received) of a kind since the last call, which is all that there was."""
+    traffic = ledger.take()
+    entry = traffic.pop(kind, None)
+    assert not traffic, "no other traffic: no ids, no counts"
+    return (entry.messages, entry.bytes_sent, entry.bytes_received) if entry else (0, 0, 0)
+
+
+def collected(blocks, halo, num_halo):
+    """(own pieces, rows of the halo in its order) of what a stream yields; each row of the halo once and in order, each
+    with the round's own block.
+    """
+    own, found, at = [], [], 0
+    for block, rows, scale, back in blocks:
+        if block.first_column is None:
+            own.append((block, rows, scale, back))
+            continue
+        assert own, "the own block comes first"
+        assert any(block is each for each in halo) and block.first_column == at
+        assert len(rows) and scale is None
+        assert block.num_edges and int(block.indices.max()) < len(rows)
+        found.append(rows.clone())
+        at += len(rows)
+    assert at == num_halo
+    return own, found
+
+
+@pytest.mark.parametrize("fine_rows, cap", CAPS)
+@pytest.mark.parametrize("name", NAMES)
+def test_blocks_are_given_their_owners_rows(comm, session_path, name, fine_rows, cap):
+    """In the order of the halo, scaled by `sent_scale`, else by `scale`; own rows are the tensor that was given."""
+    for map_name, turned in itertools.product(MAPS, (False, True) if "directed" in name else (False,)):
+        case = Case(comm, session_path, name, map_name, fine_rows)
+        expected_halo = case.halo_of(comm.rank, turned)
+        factors, other = np.arange(1.0, case.graph.num_nodes + 1), np.arange(2.0, case.graph.num_nodes + 2) ** -1
+        for width in (1, 3):
+            stream, buffers = case.stream(cap, 8 * width, turned=turned)
+            table = case.table(width)
+            x, scale, sent_scale = case.mine(table), case.mine(factors), case.mine(other)
+            variants = [
+                (Rows(x, scale), factors),
+                (Rows(x), np.ones_like(factors)),
+                (Rows(x, scale, sent_scale), other),
+                (Rows(x, None, sent_scale), other),
+            ]
+            for rows, factor in variants if width > 1 else variants[:1]:
+                comm.ledger.take()
+                own, found = collected(stream(rows, "rows"), stream.halo, len(expected_halo))
+                assert len(own) == 1 and own[0][0] is stream.own and own[0][1] is x
+                assert own[0][2] is rows.scale and own[0][3] is None
+                found = torch.cat(found).numpy() if found else np.zeros((0, width))
+                np.testing.assert_array_equal(found, (table * factor[:, None])[expected_halo])
+                sent = 8 * width * stream.plan.num_boundary
+                received = 8 * width * len(expected_halo)
+                assert booked(comm.ledger, "rows") == (case.messages(cap, turned), sent, received)
+            assert buffers.nbytes <= buffers.limit
+
+
+@pytest.mark.parametrize("fine_rows, cap", CAPS)
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_added_returns_to_the_owners(comm, session_path, name, fine_rows, cap):
+    """Each rank adds numbers of its own for each row that it was given; whole numbers, so that sums are exact. Without
+    columns, only what returns travels.
+    """
+    for map_name in MAPS:
+        case = Case(comm, session_path, name, map_name, fine_rows)
+        n, halos = case.graph.num_nodes, [case.halo_of(rank) for rank in range(comm.size)]
+        back_messages = case.returned_messages(cap)
+        for width, returned in ((3, 2), (0, 3)):
+            stream, buffers = case.stream(cap, 8 * width, 8 * returned)
+            random = np.random.default_rng(5)
+            start = random.integers(-99, 99, (n, returned)).astype(float)
+            added = random.integers(-99, 99, (comm.size, n, returned)).astype(float)
+            expected = start + added[case.owner, np.arange(n)]
+            for rank, halo in enumerate(halos):
+                np.add.at(expected, halo, added[rank][halo])
+            table, total = case.table(width), case.mine(start)
+            mine, halo = added[comm.rank], halos[comm.rank]
+            comm.ledger.take()
+            for block, rows, _, back in stream(Rows(case.mine(table)), "both", Returns(total)):
+                assert back.shape == (len(rows), returned)
+                if block.first_column is None:
+                    assert back is total
+                    back += case.mine(mine)
+                    continue
+                places = halo[block.first_column : block.first_column + len(rows)]
+                np.testing.assert_array_equal(rows.numpy(), table[places])
+                assert not back.any(), "it begins as zeros"
+                back += torch.from_numpy(mine[places])
+            np.testing.assert_array_equal(total.numpy(), expected[case.ids])
+            go, come = stream.plan.num_boundary, len(halo)
+            assert booked(comm.ledger, "both") == (
+                (case.messages(cap) if width else 0) + back_messages,
+                8 * (width * go + returned * come),
+                8 * (width * come + returned * go),
+            )
+            assert buffers.nbytes <= buffers.limit
+
+
+def make_wire(name, local, seed=3):
+    return Wire(name, local.original_id, lambda number: kernels.stream_key(seed, number))
+
+
+def assert_near(dtype, found, exact):
+    """That numbers (m, F), rounded on their way, are within the error of their type."""
+    assert (np.abs(found - exact) <= error_bound(dtype, exact)).all()
+
+
+@pytest.mark.parametrize("fine_rows, cap", [(1000, 1000), (4, 11)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_narrow_columns(comm, session_path, dtype, fine_rows, cap):
+    """Leading columns are rounded once on each way, the others are not; bytes say the same."""
+    for map_name in MAPS[:2]:
+        case = Case(comm, session_path, "power law", map_name, fine_rows)
+        width, narrow, returned, narrow_back = 11, 9, 9, 8
+        sent_row = row_bytes(dtype, narrow) + 8 * (width - narrow)
+        back_row = row_bytes(dtype, narrow_back) + 8 * (returned - narrow_back)
+        aligned, back_aligned = -(-sent_row // 8) * 8, -(-back_row // 8) * 8
+        wire = make_wire(dtype, case.local)
+        stream, buffers = case.stream(cap, aligned, back_aligned, 8 * returned, 8 * width, wire)
+        halos = [case.halo_of(rank) for rank in range(comm.size)]
+        halo, factors = halos[comm.rank], np.arange(1.0, case.graph.num_nodes + 1) / 9
+        table = case.table(width)
+        gone = np.random.default_rng(8).standard_normal((comm.size, case.graph.num_nodes, returned))
+        rows = Rows(case.mine(table), case.mine(factors), narrow=narrow)
+        total, found = torch.zeros(len(case.ids), returned, dtype=torch.float64), []
+        comm.ledger.take()
+        for block, given, _, back in stream(rows, "both", Returns(total, narrow_back)):
+            if block.first_column is None:
+                assert given is rows.x, "own rows are not rounded"
+                continue
+            assert given.dtype == torch.float64
+            found.append(given.clone().numpy())
+            back += torch.from_numpy(gone[comm.rank][halo[block.first_column : block.first_column + len(given)]])
+        sent, received = stream.plan.num_boundary, len(halo)
+        assert booked(comm.ledger, "both") == (
+            case.messages(cap) + case.returned_messages(cap),
+            sent_row * sent + back_row * received,
+            sent_row * received + back_row * sent,
+        )
+        assert buffers.nbytes <= buffers.limit
+        if len(halo):
+            found, exact = np.concatenate(found), (factors[:, None] * table)[halo]
+            assert_near(dtype, found[:, :narrow], exact[:, :narrow])
+            assert (found[:, :narrow] != exact[:, :narrow]).any(), "they were rounded"
+            np.testing.assert_array_equal(found[:, narrow:], exact[:, narrow:])
+        # Each returned row is rounded by itself and added exactly, up to the last digit: so the errors add up.
+        expected, bound = np.zeros((case.graph.num_nodes, returned)), np.zeros((case.graph.num_nodes, returned))
+        for rank, halo in enumerate(halos):
+            part = gone[rank][halo]
+            expected[halo] += part
+            bound[halo, :narrow_back] += error_bound(dtype, part[:, :narrow_back])
+        error = np.abs(total.numpy() - expected[case.ids])
+        assert (error <= bound[case.ids] + 1e-12).all()
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "int8", "int4"])
+def test_the_same_rows_twice_are_the_same(comm, session_path, dtype):
+    """In another stream over the same plan, too, and in turns of another length. What is rounded at random is so by the
+    key of the draws: the next stream of an epoch has others, the same one of the next pass over the epoch the same.
+    """
+    case = Case(comm, session_path, "power law", "dealt", 2)
+    width, num_halo = 16, len(case.halo_of(comm.rank))
+    wire, x = make_wire(dtype, case.local), case.mine(case.table(width))
+    one, other = (case.stream(cap, 8 * width, widened=8 * width, wire=wire)[0] for cap in (2, 9))
+
+    def passed(stream, rows):
+        _, found = collected(stream(rows, "rows"), stream.halo, num_halo)
+        return torch.cat(found) if found else x[:0]
+
+    assert torch.equal(passed(one, Rows(x, draw=7)), passed(one, Rows(x, draw=7)))
+    assert torch.equal(passed(one, Rows(x, draw=7)), passed(other, Rows(x, draw=7)))
+    wire.begin_epoch(0)
+    first, second = passed(one, Rows(x)), passed(one, Rows(x))
+    assert torch.equal(first, second) == (not dtype.startswith("int") or num_halo == 0)
+    wire.begin_epoch(0)
+    assert torch.equal(first, passed(other, Rows(x)))
+
+
+def test_a_stream_serves_several_forms_in_turn(comm, session_path):
+    """What is cut from the buffers for one width is not what another one reads."""
+    case = Case(comm, session_path, "power law", "dealt", 2)
+    stream, buffers = case.stream(4, 8 * 6, 8 * 4)
+    halo = case.halo_of(comm.rank)
+    for width, returned in ((6, 4), (1, 0), (5, 4), (6, 4), (0, 4), (1, 0), (2, 1)):
+        table, total = case.table(width, seed=width), torch.zeros(len(case.ids), returned, dtype=torch.float64)
+        found = []
+        for block, rows, _, back in stream(Rows(case.mine(table)), "rows", Returns(total) if returned else None):
+            if block.first_column is not None:
+                found.append(rows.clone().numpy())
+                if returned:
+                    back += 1
+        np.testing.assert_array_equal(np.concatenate(found) if found else table[halo], table[halo])
+        copies = np.zeros(case.graph.num_nodes)
+        for rank in range(comm.size):
+            copies[case.halo_of(rank)] += 1
+        assert (total.numpy() == copies[case.ids][:, None]).all()
+        assert buffers.nbytes <= buffers.limit
+
+
+def test_a_buffer_that_holds_no_row_is_an_error_before_anything_is_sent(comm, session_path):
+    case = Case(comm, session_path, "star", "dealt", 3)
+    stream, buffers = case.stream(3, 8)
+    if not stream.plan.rounds or not (stream.plan.num_halo or stream.plan.num_boundary):
+        assert list(stream(Rows(case.mine(case.table(50))), "rows"))[0][0] is stream.own
+        return
+    comm.ledger.take()
+    with pytest.raises(AssertionError, match="larger than the communication memory"):
+        next(stream(Rows(case.mine(case.table(50))), "rows"))
+    assert not comm.ledger.take() and buffers.nbytes <= buffers.limit
+
+
+# --- the order of edges -----------------------------------------------------------------------------------------------
+
+
+def edges_of(block, at, first_own):
+    """[(own row, column)] of a block whose rows are counted within `at`; remote columns are negative: -1 - place in the
+    halo.
+    """
+    stored = torch.arange(block.num_rows) if block.rows is None else block.rows
+    rows = torch.repeat_interleave(stored.long(), torch.diff(block.indptr)) + at.start
+    columns = block.indices[int(block.indptr[0]) : int(block.indptr[-1])].long()
+    if block.first_column is not None:
+        columns = -1 - (columns + block.first_column)
+    return list(zip(rows.tolist(), columns.tolist()))
+
+
+@pytest.mark.parametrize("fine_rows, cap", [(1000, 1000), (4, 11)])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_work_has_every_edge_once(comm, session_path, name, fine_rows, cap):
+    """What is complete has all edges of its rows, each such row once, and nothing is added to it before or after."""
+    for map_name, pieces, interior in itertools.product(MAPS[:2], (False, True), (False, True)):
+        case = Case(comm, session_path, name, map_name, fine_rows)
+        stream, _ = case.stream(cap, 8)
+        halo, n_p = case.halo_of(comm.rank), len(case.ids)
+        found, touched, done = [], set(), []
+        for each in work(stream, Rows(torch.zeros(n_p, 1, dtype=torch.float64)), "rows", None, pieces, interior):
+            assert each.scale is None and each.back is None
+            edges = edges_of(each.block, each.at, n_p)
+            assert all(each.at.start <= row < each.at.stop for row, _ in edges)
+            if each.complete:
+                assert interior and each.block.num_rows == each.at.stop - each.at.start
+                rows = list(range(each.at.start, each.at.stop))
+                assert touched.isdisjoint(rows)
+                done += rows
+            else:
+                assert {row for row, _ in edges}.isdisjoint(done)
+                touched |= {row for row, _ in edges}
+            found += edges
+        mine = case.owner[case.graph.dst] == comm.rank
+        local_of = {node: place for place, node in enumerate(case.ids)}
+        halo_of = {node: -1 - place for place, node in enumerate(halo)}
+        expected = sorted(
+            (local_of[v], local_of[u] if u in local_of else halo_of[u])
+            for u, v in zip(case.graph.src[mine], case.graph.dst[mine])
+        )
+        assert sorted(found) == expected
+        assert sorted(done) == (list(range(stream.edges.first_interior, n_p)) if interior else [])
+        remote = {row for row, column in expected if column < 0}
+        assert all(row < stream.edges.first_interior for row in remote)
+        assert stream.edges.first_interior == max(remote, default=-1) + 1

@@ -1,0 +1,187 @@
+"""Training on the subgraph of the training nodes, on every number of ranks: the same curve as on a graph file that has
+nothing else, and evaluation on the whole graph.
+"""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import graphs
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
+from hpcgnn.config import make_config
+from hpcgnn.errors import ConfigError
+from hpcgnn.graph.transforms.inductive import training_subgraph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.generators.spec import Spec
+from partition_tools.interface.arrays import save_graph
+
+from ..training import CHOICES, build_trainer, configure, make_graphs
+
+pytestmark = pytest.mark.ranks(2)
+
+MODELS = {
+    "gcn": {"norm": "batch", "halo": "auto"},
+    "sage": {"norm": "batch", "residual": True, "keep_input": "always"},
+    "appnp": {"halo": "least"},
+    "gat": {"heads": 2, "hidden": 4},
+    "pna": {},
+}
+
+
+KINDS = ["undirected", "directed weighted", "sparse"]
+
+
+@pytest.fixture(scope="module")
+def files(request, comm, session_path):
+    """(graph, its file, the file of its training nodes alone, how these are numbered)."""
+    directed = request.param == "directed weighted"
+    graph = graphs.with_task(graphs.random_directed(weighted=True) if directed else graphs.random_undirected())
+    nodes = (graph.split == graphs.TRAIN) & (graph.labels >= 0)
+    number, among = np.cumsum(nodes) - 1, nodes[graph.src] & nodes[graph.dst]
+    alone = replace(
+        graph,
+        name=f"{graph.name} alone",
+        num_nodes=int(nodes.sum()),
+        src=number[graph.src[among]],
+        dst=number[graph.dst[among]],
+        weight=None if graph.weight is None else graph.weight[among],
+        features=graph.features[nodes],
+        labels=graph.labels[nodes],
+        split=graph.split[nodes],
+    )
+    sparse = request.param == "sparse"
+    paths = []
+    for each in (graph, alone):
+        path, where = session_path / f"inductive-{request.param}-{each.name}.h5", graphs.layout(each, comm.size)
+        if comm.rank == 0:
+            graphs.write_file(path, each, where, comm.size, sparse)
+        paths.append(path)
+    comm.barrier()
+    return graph, *paths, nodes
+
+
+def losses_alone(path, config, epochs):
+    trainer = build_trainer(None, config.replace(graph=str(path), inductive=False))
+    return [trainer.step(epoch) for epoch in range(epochs)], trainer.evaluated_state()
+
+
+@pytest.mark.parametrize(
+    "files, kind",
+    [(files, kind) for files in KINDS for kind in MODELS if files != "sparse" or kind == "gcn"],
+    indirect=["files"],
+)
+def test_the_curve_is_that_of_a_graph_of_nothing_else(comm, files, kind):
+    graph, path, alone, _ = files
+    usual = {"dropout": 0.0, "precision": "fp64", "lr": 0.02, "hidden": 6, "layers": 2}
+    config = configure(path, model=kind, inductive=True, **{**usual, **MODELS[kind]})
+    expected, state = comm.broadcast_object(losses_alone(alone, config, 5) if comm.rank == 0 else None)
+    for map_name in ("random", "one empty") if kind == "gcn" else ("random",):
+        trainer = build_trainer(comm, config, map_name, 7)
+        found = [trainer.step(epoch) for epoch in range(5)]
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        for name, tensor in trainer.evaluated_state().items():
+            torch.testing.assert_close(tensor, state[name], rtol=1e-6, atol=1e-9)
+    # Evaluation sees the whole graph: the same as a trainer of it with the same parameters.
+    whole = build_trainer(comm, config.replace(inductive=False), "random", 7)
+    whole.model.load_state_dict(trainer.model.state_dict())
+    assert trainer.evaluate() == pytest.approx(whole.evaluate(), nan_ok=True)
+    assert trainer.graph.num_nodes == graph.num_nodes
+
+
+@pytest.mark.parametrize("options", [{"model": "rgcn"}, {"model": "gat", "edge_term": "type", "heads": 2}], ids=str)
+def test_types_of_edges(comm, session_path, options):
+    path, alone = session_path / "inductive-typed.h5", session_path / "inductive-typed-alone.h5"
+    if comm.rank == 0 and not path.exists():
+        spec = Spec(nodes=200, degree=8, features=6, classes=3, seed=2, edge_types=3, directed=True, weighted=True)
+        generate_graph("planted", path, spec)
+        partition_graph(path, [1, 2, 3, 4], num_clusters=24)
+        with h5py.File(path) as file:
+            nodes, src = file["nodes/split"][:] == graphs.TRAIN, file["topology/indices"][:].astype(np.int64)
+            dst, number = np.repeat(np.arange(len(nodes)), np.diff(file["topology/indptr"][:])), np.cumsum(nodes) - 1
+            among = nodes[src] & nodes[dst]
+            save_graph(
+                alone,
+                np.stack([number[src[among]], number[dst[among]]]),
+                file["nodes/features"][:][nodes],
+                file["nodes/labels"][:][nodes],
+                ["train"] * int(nodes.sum()),
+                edge_weight=file["edges/weight"][:][among],
+                edge_type=file["edges/type"][:][among],
+                ranks=1,
+            )
+    comm.barrier()
+    usual = {"dropout": 0.0, "precision": "fp64", "lr": 0.02, "hidden": 6, "layers": 2}
+    config = configure(path, inductive=True, **usual, **options)
+    expected, _ = comm.broadcast_object(losses_alone(alone, config, 6) if comm.rank == 0 else None)
+    trainer = build_trainer(comm, config, "metis", 60)
+    np.testing.assert_allclose([trainer.step(epoch) for epoch in range(6)], expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("files", KINDS, indirect=True)
+def test_what_the_subgraph_is(comm, files):
+    graph, path, _, nodes = files
+    where = graphs.layout(graph, comm.size)
+    for map_name in ("dealt", "all on last"):
+        local = graphs.load(path, where.maps[map_name], comm, keep_edges=True)
+        found = training_subgraph(local, comm)
+        among = nodes[graph.src] & nodes[graph.dst]
+        assert found.num_nodes == nodes.sum() and (found.outward is found.inward) == graph.undirected
+        assert set(found.original_id.tolist()) == set(local.original_id[local.mask("train")].tolist())
+        assert comm.total(torch.tensor([found.inward.num_edges])).item() == among.sum()
+        assert found.inward.edges.count == found.inward.num_edges
+        weight = np.ones(among.sum()) if graph.weight is None else graph.weight[among]
+        degree = np.bincount(graph.dst[among], weight, graph.num_nodes)
+        np.testing.assert_allclose(found.inward.degree, degree[found.original_id.numpy()], rtol=1e-6)
+        if graph.weight is not None:
+            assert float(comm.total(found.inward.edges.weight.double().sum().view(1))) == pytest.approx(weight.sum())
+
+
+@pytest.fixture(scope="module")
+def planted(comm, session_path):
+    return make_graphs(comm, session_path, nodes=300)
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_run_that_goes_on_and_is_evaluated(comm, planted, shared_path):
+    session, learned = SimpleNamespace(comm=comm, threads=1), {}
+    usual = {
+        "model": "sage",
+        "layers": 2,
+        "inductive": True,
+        "partition": "metis",
+        "checkpoint_every": 3,
+        "prune": "auto",
+    }
+    for name, parts in {"whole": [{"epochs": 6}], "parts": [{"epochs": 3}, {"epochs": 6, "resume": True}]}.items():
+        for options in parts:
+            config = configure(planted["undirected"], run_dir=str(shared_path / name), **{**usual, **options})
+            assert train(config, session) == 0
+        comm.barrier()
+        lines = (shared_path / name / "metrics.jsonl").read_text().splitlines()
+        learned[name] = [[json.loads(line)[key] for key in ("loss", "train", "val", "test")] for line in lines]
+    assert learned["parts"] == learned["whole"] and len(learned["whole"]) == 6
+    log = (shared_path / "whole" / "log.txt").read_text()
+    assert "inductive: training sees " in log and "of 300 nodes" in log
+    config = make_config(options_of_run(shared_path / "whole", {}), CHOICES)
+    assert evaluate(config, session, "last") == 0
+    comm.barrier()
+    found = json.loads((shared_path / "whole" / "evaluation.json").read_text())
+    assert [found[split] for split in ("train", "val", "test")] == pytest.approx(learned["whole"][-1][1:])
+
+
+def test_what_does_not_go_together_is_refused(planted):
+    for options, message in (
+        ({"schedule": "bns"}, "--inductive is for --schedule sar, got bns"),
+        ({"label_reuse": 0.5}, "--inductive trains on training nodes alone, and --label-reuse 0.5"),
+        ({"features": "learned:4"}, "--inductive trains on training nodes alone, and --features learned:4"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            configure(planted["undirected"], model="gcn", inductive=True, **options)

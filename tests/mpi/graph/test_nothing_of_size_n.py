@@ -1,0 +1,158 @@
+"""No rank holds anything as long as all nodes, whatever its share: the rule that lets a graph be larger than a rank.
+
+All nodes but a few hundred belong to the last rank. What the other ranks allocate is then small at any time, unless it
+is as long as all nodes: one byte for each of them shows in a tensor, and two in what Python and numpy hold.
+"""
+
+import gc
+import sys
+import tracemalloc
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
+from hpcgnn.config import make_config
+from hpcgnn.graphfile.schema import Edges, GraphData
+from hpcgnn.graphfile.storage import write_graph
+
+from ..training import CHOICES, configure
+
+pytestmark = [pytest.mark.ranks(2), pytest.mark.usefixtures("no_pictures")]
+
+NODES = 1 << 20
+# Of every rank but the last one, in clusters.
+FEW, CLUSTERS = 400, 8
+CASES = {
+    "sar": {"model": "gcn", "norm": "batch", "dropout": 0.3, "prune": "auto"},
+    "types": {"model": "rgcn", "directed": True},
+    "bns": {"model": "gcn", "schedule": "bns", "boundary_rate": 0.5},
+    "lazy": {"model": "gcn", "schedule": "lazy", "layer_epochs": "1"},
+    "stale": {"model": "gat", "schedule": "stale", "heads": 2, "halo_dtype": "int8"},
+    "links": {"model": "gcn", "task": "links", "scorer": "mlp", "negative_pool": 256, "link_negatives": 100},
+    "tma": {"model": "gcn", "schedule": "tma", "average_steps": 1},
+}
+
+
+class LargestTensor(TorchDispatchMode):
+    """nbytes: of the largest storage that an operation of torch gave back."""
+
+    nbytes = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls):  # see hpcgnn/plugins/live_tensors.py
+        return False
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        found = function(*arguments, **(named or {}))
+        for each in tree_leaves(found):
+            if isinstance(each, torch.Tensor):
+                self.nbytes = max(self.nbytes, each.untyped_storage().nbytes())
+        return found
+
+
+def largest(body):
+    """(bytes that Python and numpy held at most beside what was there before, bytes of the largest tensor)."""
+    gc.collect()
+    tracemalloc.start(1)
+    try:
+        make_room_for_names()
+        before = tracemalloc.get_traced_memory()[0]
+        with LargestTensor() as tensors:
+            body()
+        return tracemalloc.get_traced_memory()[1] - before, tensors.nbytes
+    finally:
+        tracemalloc.stop()
+
+
+def make_room_for_names():
+    """Let the interpreter's table of names grow now. It does so by megabytes at a time, and might at any new path."""
+    names, known = [], tracemalloc.get_traced_memory()[0]
+    while len(names) < 1 << 20:
+        names.append(sys.intern(f"a name that nobody has: {len(names)}"))
+        now = tracemalloc.get_traced_memory()[0]
+        if now - known > NODES // 8:
+            break
+        known = now
+    del names
+    tracemalloc.reset_peak()
+
+
+@pytest.fixture(scope="module")
+def paths(comm, session_path):
+    """{whether it is directed: file}: graphs of very many nodes of which a few hundred have edges, of all ranks."""
+    found = {directed: session_path / f"nodes-{directed}.h5" for directed in (False, True)}
+    if comm.rank == 0:
+        for directed, path in found.items():
+            write(path, directed, comm.size)
+        write(session_path / "nodes-small.h5", True, comm.size, comm.size * FEW)
+    comm.barrier()
+    return {**found, "small": session_path / "nodes-small.h5"}
+
+
+def write(path, directed, ranks, nodes=NODES):
+    random, few = np.random.default_rng(1), FEW * ranks
+    ends = random.integers(0, few, (2, 6 * few))
+    if not directed:
+        ends = np.concatenate([ends, ends[::-1]], 1)
+
+    def grouped(by, other):
+        order = np.lexsort((other, by))
+        indptr = np.zeros(nodes + 1, np.int64)
+        np.cumsum(np.bincount(by, minlength=nodes), out=indptr[1:])
+        kinds = (by[order] + other[order]).astype(np.int32) % 3 if directed else None
+        return Edges(indptr, other[order].astype(np.int32), type=kinds)
+
+    sizes = np.full(CLUSTERS * ranks, FEW // CLUSTERS)
+    sizes[-1] += nodes - sizes.sum()
+    data = GraphData(
+        edges=grouped(ends[1], ends[0]),
+        edges_out=grouped(ends[0], ends[1]) if directed else None,
+        features=random.random((nodes, 1), np.float32).astype(np.float16),
+        labels=np.arange(nodes) % 2,
+        split=(1 + np.arange(nodes) % 3).astype(np.uint8),
+        original_id=np.arange(nodes)[::-1],
+        cluster_offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        num_classes=2,
+        uuid=f"many-{directed}",
+    )
+    write_graph(path, data, [("runs", ranks, np.repeat(np.arange(ranks), CLUSTERS), {})])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_rank_holds_anything_as_long_as_all_nodes(comm, paths, shared_path, monkeypatch, name):
+    if comm.size == 1:
+        pytest.skip("one rank has all nodes")
+    monkeypatch.setattr("hpcgnn.app.agreement.code_hash", lambda: "")  # reads the library, which is as large
+    options = {"hidden": 2, "layers": 2, "epochs": 2, "partition": "runs", "halo_buffer": 0.25, **CASES[name]}
+    path, session = paths[options.pop("directed", False)], SimpleNamespace(comm=comm, threads=1)
+    config, few = configure(path, run_dir=str(shared_path / "run"), **options), comm.rank < comm.size - 1
+
+    def job():
+        return train(config, session)
+
+    # What is imported when it is first used is not counted.
+    train(configure(paths["small"], run_dir=str(shared_path / "first"), **options), session)
+    held, tensor = largest(job) if few else (job(), 0)
+    assert held < 2 * NODES and tensor < NODES
+
+    def score():
+        return evaluate(scored, session, "last", str(shared_path / "p.h5"))
+
+    scored = make_config(options_of_run(config.run.run_dir, {"partition": "runs"}), CHOICES)
+    held, tensor = largest(score) if few else (score(), 0)
+    # For predictions in the original order every rank keeps an even share for a while, with the ids that it is of.
+    assert held < 2 * NODES and tensor <= 8 * -(-NODES // comm.size)
+
+
+def test_one_byte_for_each_node_shows():
+    held, tensor = largest(lambda: (np.ones(NODES, bool), torch.ones(NODES, dtype=torch.bool)))
+    assert held >= NODES and tensor >= NODES
+    held, tensor = largest(lambda: None)
+    assert max(held, tensor) < NODES // 100

@@ -1,0 +1,165 @@
+"""Features that stay in memory in the file's type: the numbers of widened ones bit for bit, in their own bytes."""
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from hpcgnn.errors import ConfigError, ScratchError
+from hpcgnn.graphfile import bfloat16
+from hpcgnn.graphfile.bfloat16 import rounded
+from hpcgnn.graphfile.chunks import write_rows
+from hpcgnn.graphfile.scales import SCALES
+from hpcgnn.memory.scratch import Scratch
+from hpcgnn.memory.shelf import OnDisk, Shelf
+
+from ..training import FEATURES, build_trainer, configure, make_graphs, trained
+
+KINDS = ("halo_forward", "input")
+TYPES = {"float16": torch.float16, "int8": torch.int8, "bfloat16": torch.bfloat16, "int8, scaled": torch.int8}
+CASES = {
+    "gcn": {"model": "gcn", "dropout": 0.3},
+    "sage": {"model": "sage", "dropout": 0.5, "prune": "auto"},
+    "sage, mixed": {"model": "sage", "precision": "mixed"},
+    "gin": {"model": "gin", "input_dropout": "none"},
+    "sgc": {"model": "sgc"},
+    "gcn, rounded at random": {"model": "gcn", "halo_dtype": "int8"},
+    "sage, rounded": {"model": "sage", "halo_dtype": "bf16", "halo": "rows"},
+    "gat": {"model": "gat", "heads": 2},
+    "sage, made again": {"model": "sage", "keep": "remade", "dropout": 0.5},
+    "gat, dropped": {"model": "gat", "heads": 2, "dropout": 0.5},
+    "sage, inductive": {"model": "sage", "inductive": True, "dropout": 0.5},
+    "gat, inductive": {"model": "gat", "heads": 2, "inductive": True},
+    "lazy": {"model": "sage", "schedule": "lazy", "epochs": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def files(comm, session_path):
+    """{type: (a file with features of that type, the same with the same numbers as float32)}."""
+    source = make_graphs(comm, session_path)["undirected"]
+    names = [*TYPES, "int8, signed"]  # the others of int8 are mostly zeros, and travel as their entries
+    paths = {name: [session_path / f"{name}-{kind}.h5" for kind in ("held", "wide")] for name in names}
+    if comm.rank == 0:
+        for name, pair in paths.items():
+            kind, _, how = name.partition(", ")
+            for path, dtype in zip(pair, (kind, "float32"), strict=True):
+                path.write_bytes(source.read_bytes())
+                with h5py.File(path, "r+") as file:
+                    rows = file["nodes/features"][:]
+                    scales = 2.0 ** np.arange(-9, FEATURES - 9, dtype=np.float32)
+                    if kind == "int8":
+                        rows = np.rint(40 * rows).clip(-128, 127) if how else np.maximum(np.rint(4 * rows), 0)
+                    del file["nodes/features"]
+                    numbers = rounded(rows) if kind == bfloat16.NAME else rows.astype(kind)
+                    halved = dtype == bfloat16.NAME
+                    held = numbers if halved else numbers.astype(dtype)
+                    if how == "scaled" and dtype == kind:
+                        file[SCALES] = scales
+                    elif how == "scaled":
+                        held = held * scales
+                    write_rows(file, "nodes/features", held, lambda: None, None, 8, halved)
+    comm.barrier()
+    return paths
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("name", CASES)
+def test_the_bits_of_widened_features(comm, files, name, kind):
+    options = {"hidden": 16, "layers": 2, "keep_input": "always", **CASES[name]}
+    held, wide = (trained(comm, configure(path, **options)) for path in files[kind])
+    features = held[3].local.features
+    assert features.dtype == TYPES[kind] and wide[3].local.features.dtype == torch.float32
+    assert features.untyped_storage().nbytes() == held[3].local.num_owned * FEATURES * TYPES[kind].itemsize
+    assert held[:2] == wide[:2]
+    assert all(torch.equal(a, b) for a, b in zip(held[2], wide[2], strict=True))
+
+
+WIDE = {
+    "gcn": {"model": "gcn"},
+    "gcn, dropped": {"model": "gcn", "dropout": 0.3},
+    "sage": {"model": "sage", "dropout": 0.5, "prune": "auto"},
+    "sage, mixed": {"model": "sage", "precision": "mixed", "dropout": 0.5},
+    "sage, inductive": {"model": "sage", "inductive": True},
+    "gin": {"model": "gin", "prune": "auto"},
+    "sgc": {"model": "sgc"},
+    "gatv2": {"model": "gatv2", "heads": 2, "dropout": 0.5},
+    "transformer": {"model": "transformer", "heads": 2},
+    "appnp": {"model": "appnp", "dropout": 0.5},
+    "pool": {"model": "sage", "aggregator": "pool"},
+}
+LIKE_WIDE = ("gcn", "gcn, dropped", "sage", "sage, mixed", "sage, inductive")  # other products are torch's
+
+
+@pytest.mark.parametrize("kind", ["float16", "int8, scaled"])
+@pytest.mark.parametrize("name", WIDE)
+def test_transformed_before_aggregated(comm, files, name, kind):
+    """Features wider than the layer's output are multiplied with its weights first, some rows at a time."""
+    options = {"hidden": 3, "layers": 2, "keep_input": "never", **WIDE[name]}
+    held, wide = (trained(comm, configure(path, **options)) for path in files[kind])
+    assert held[3].local.features.dtype == TYPES[kind] and wide[3].local.features.dtype == torch.float32
+    if name not in LIKE_WIDE:  # not the parameters: Adam makes steps of gradients that are only rounding
+        np.testing.assert_allclose(held[0], wide[0], rtol=1e-4)
+        return
+    assert held[:2] == wide[:2]
+    assert all(torch.equal(a, b) for a, b in zip(held[2], wide[2], strict=True))
+
+
+@pytest.mark.parametrize("name", ["sage", "gat"])
+def test_narrow_on_disk(comm, files, tmp_path, name):
+    options = {"hidden": 16, "layers": 2, "keep_input": "always", **CASES[name]}
+    shelves = [None, lambda arena: Shelf(Scratch(str(tmp_path), ScratchError), arena, 64, 16, True)]
+    memory, disk = (trained(comm, configure(files["int8, scaled"][0], **options), shelf) for shelf in shelves)
+    features = disk[3].local.features
+    assert isinstance(features, OnDisk) and features.dtype == torch.int8
+    assert memory[:2] == disk[:2]
+    assert all(torch.equal(a, b) for a, b in zip(memory[2], disk[2], strict=True))
+
+
+def test_others_are_widened(comm, files):
+    """Where a layer reads rows out of order, and where sums are made in float64."""
+    for kind in ("float16", "int8, scaled"):
+        for options in (
+            {"model": "pna"},
+            {"model": "sage", "precision": "fp64"},
+            {"keep_input": "never", "hidden": 99},
+        ):
+            held, wide = (build_trainer(comm, configure(path, **options), "metis") for path in files[kind])
+            assert held.local.features.dtype == held.model.spec.dtype and held.local.feature_scales is None
+            assert torch.equal(held.local.features, wide.local.features)
+            assert np.isfinite(held.step(0))
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("fp16", 2**-11), ("bf16", 2**-8)])
+def test_a_narrow_aggregate(comm, files, caplog, dtype, most):
+    """It is rounded once, and the log has by how much."""
+    options = {"model": "sage", "hidden": 16, "layers": 2, "dropout": 0.5}
+    with caplog.at_level("INFO", "hpcgnn"):
+        narrow = trained(comm, configure(files["float16"][0], keep_input_dtype=dtype, **options))[3]
+    wide = trained(comm, configure(files["float16"][0], **options))[3]
+    kept, exact = (trainer.constants["input aggregate"] for trainer in (narrow, wide))
+    assert torch.equal(kept, exact.to(narrow.model.spec.aggregate))
+    (told,) = [record.args for record in caplog.records if record.msg.startswith("kept aggregate")]
+    assert 0 < told[1] < most
+    for a, b in zip(narrow.model.parameters(), wide.model.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0.05, atol=0.02)
+    with pytest.raises(ConfigError, match="keep_input_dtype"):
+        build_trainer(comm, configure(files["float16"][0], keep_input_dtype=dtype, aggregator="max", **options))
+
+
+@pytest.mark.parametrize("name", ["int8, signed", "bfloat16", "float16"])
+def test_rows_travel_as_they_are(comm, files, name):
+    """The features are sent once: in their own bytes where neither factors, sums of rows, nor entries travel."""
+    sent, made = [], []
+    options = {"model": "sage", "hidden": 16, "layers": 2, "halo": "rows", "keep_input": "always"}
+    for path in files[name]:
+        trainer = build_trainer(comm, configure(path, **options), "metis")
+        comm.ledger.take()
+        trainer.step(0)
+        sent.append(comm.ledger.take())
+        made.append(trainer.constants["input aggregate"])
+        assert trainer.local.compact is None
+    assert torch.equal(*made)
+    narrow, wide = (sum(each.bytes_sent for kind, each in of.items() if kind in KINDS) for of in sent)
+    rows = trainer.local.inward.plan.num_boundary * FEATURES
+    assert wide - narrow == (4 - TYPES[name.partition(", ")[0]].itemsize) * rows

@@ -1,0 +1,402 @@
+"""Features of edges from the arrays of a program to the gradients of the layers that read them.
+
+Each edge has its own row wherever it lies, parallel edges and self loops too; layers are compared with their formulas
+over a list of all edges, and with PyG's layers.
+"""
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import graphs
+import numpy as np
+import pytest
+import torch
+
+import partition_tools
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
+from hpcgnn.app.trained import load_trained
+from hpcgnn.config import make_config
+from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.held_out import LinkSplit
+from hpcgnn.graph.load import load_local_graph
+from hpcgnn.graph.transforms.subgraphs import induced, with_halo
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.nn.gat_edges import EdgeGATConv
+from hpcgnn.nn.gatv2 import GATv2Conv
+from hpcgnn.nn.gine import GINEConv
+from hpcgnn.nn.graph import Graph
+from hpcgnn.nn.pna import PNAConv
+from hpcgnn.nn.registry import ignored
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.nn.transformer import TransformerConv
+from hpcgnn.ops.draws import Randomness
+from hpcgnn.ops.site import Facts
+from hpcgnn.plan.model_spec import model_spec
+from hpcgnn.schedules.full_halo import FullHalo
+
+from ..gathering import whole
+from ..training import CHOICES, build_trainer, configure, curve
+
+D_IN, HEADS, WIDTH, EDGE = 5, 2, 3, 4
+GRAPHS = {
+    graph.name: graphs.with_task(graph, D_IN)
+    for graph in (graphs.random_directed(), graphs.random_undirected(weighted=True), graphs.star(), graphs.no_edges())
+}
+
+
+def rows_of(graph):
+    """(E, EDGE) float32, all different; an edge and its reverse too."""
+    return np.random.default_rng(8).standard_normal((len(graph.src), EDGE)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def files(comm, session_path):
+    """{name: path} of the graphs with features of edges, partitioned by METIS."""
+    paths = {name: session_path / f"edge-features-{name.replace(' ', '-')}.h5" for name in GRAPHS}
+    if comm.rank == 0 and not any(path.exists() for path in paths.values()):  # another file of tests has them, too
+        for name, graph in GRAPHS.items():
+            split = {which: graph.split == code for which, code in (("train", 1), ("val", 2), ("test", 3))}
+            split = {which: members & (graph.labels >= 0) for which, members in split.items()}
+            partition_tools.save_graph(
+                paths[name],
+                np.stack([graph.src, graph.dst]),
+                graph.features,
+                graph.labels,
+                split,
+                edge_weight=graph.weight,
+                edge_features=rows_of(graph),
+                ranks=[1, 2, 3, 4],
+            )
+    comm.barrier()
+    return paths
+
+
+def shares(comm, path, self_loops="keep", dtype=torch.float64, links=None):
+    """LocalGraphs by the stored map, and by one that deals out single nodes and leaves the last rank without any."""
+    with GraphFile(path) as file:
+        nodes = np.random.default_rng(2).integers(0, max(1, comm.size - 1), file.meta.num_nodes, dtype=np.int32)
+        for owner in (file.cluster_map("metis", comm.size)[0], nodes):
+            yield load_local_graph(file, owner, comm, 7, self_loops, dtype, True, links=links, edge_features=True)
+
+
+def with_loops(graph, rows):
+    """(src, dst, rows) with a loop at each node that has none, of the mean of its other in-edges."""
+    lonely = np.setdiff1d(np.arange(graph.num_nodes), graph.src[graph.src == graph.dst])
+    means = [rows[graph.dst == node].mean(0, dtype=np.float64) if (graph.dst == node).any() else 0 for node in lonely]
+    means = np.array([np.zeros(EDGE) + mean for mean in means]).reshape(-1, EDGE)
+    return np.append(graph.src, lonely), np.append(graph.dst, lonely), np.concatenate([rows, means])
+
+
+def sorted_edges(dst, src, rows):
+    return sorted((d, s, *row) for d, s, row in zip(dst.tolist(), src.tolist(), rows.tolist()))
+
+
+def edges_of(local, comm):
+    """(dst, src, rows) of the edges of a rank, by the blocks that operators go through; original ids."""
+    halo_ids, found = Facts(local, comm).inward_ids, []
+    for block in (local.inward.own, *local.inward.halo):
+        stored = torch.arange(local.num_owned) if block.rows is None else block.rows.long()
+        dst = local.original_id[torch.repeat_interleave(stored, torch.diff(block.indptr))]
+        ids = local.original_id if block.first_column is None else halo_ids[block.first_column :]
+        found += sorted_edges(dst, ids[block.indices.long()], local.inward.edges.features[block.edge.long()])
+    return found
+
+
+@pytest.mark.parametrize("self_loops", ["keep", "add"])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_every_edge_has_its_row(comm, files, name, self_loops):
+    graph = GRAPHS[name]
+    src, dst, rows = graph.src, graph.dst, rows_of(graph)
+    if self_loops == "add":
+        src, dst, rows = with_loops(graph, rows)
+    for local in shares(comm, files[name], self_loops):
+        found = sorted(sum(comm.allgather_object(edges_of(local, comm)), []))
+        expected = sorted_edges(dst, src, rows.astype(np.float64))
+        assert [edge[:2] for edge in found] == [edge[:2] for edge in expected]
+        np.testing.assert_allclose(np.array(found), np.array(expected), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("self_loops", ["keep", "add"])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_edges_keep_their_rows_when_others_are_held_out(comm, files, name, self_loops):
+    """The mean at an added self loop is of the training edges alone."""
+    graph, split = GRAPHS[name], LinkSplit(17, (0.6, 0.2, 0.2))
+    sides = split.sides(graph.src, graph.dst, graph.num_nodes)
+    src, dst, rows = graph.src[sides == 0], graph.dst[sides == 0], rows_of(graph)[sides == 0]
+    if self_loops == "add":
+        src, dst, rows = with_loops(replace(graph, src=src, dst=dst), rows)
+    for local in shares(comm, files[name], self_loops, links=split):
+        found = sorted(sum(comm.allgather_object(edges_of(local, comm)), []))
+        expected = sorted_edges(dst, src, rows.astype(np.float64))
+        assert [edge[:2] for edge in found] == [edge[:2] for edge in expected]
+        np.testing.assert_allclose(np.array(found), np.array(expected), rtol=0, atol=1e-12)
+        assert local.inward.edges.features.shape == (local.inward.num_edges, EDGE)
+
+
+SPEC = ModelSpec("gat", D_IN, 4, 2, WIDTH, dtype=torch.float64, edge_features=EDGE)
+LAYERS = {
+    "gine": lambda: GINEConv(D_IN, HEADS * WIDTH, EDGE, torch.float64),
+    "gat": lambda: EdgeGATConv(D_IN, WIDTH, HEADS, False, SPEC),
+    "gat averaged": lambda: EdgeGATConv(D_IN, WIDTH, HEADS, True, SPEC),
+    "gatv2": lambda: GATv2Conv(D_IN, WIDTH, HEADS, False, SPEC),
+    "transformer": lambda: TransformerConv(D_IN, WIDTH, HEADS, False, SPEC),
+    "pna": lambda: PNAConv(D_IN, HEADS * WIDTH, torch.float64, EDGE),
+}
+
+
+def summed(values, dst, n):
+    return torch.zeros(n, *values.shape[1:], dtype=torch.float64).index_add(0, dst, values)
+
+
+def attended(logit, value, dst, n):
+    alpha = logit.exp() / summed(logit.exp(), dst, n)[dst]  # logits here are small
+    return summed(value.view(-1, HEADS, WIDTH) * alpha[..., None], dst, n)
+
+
+def largest(values, dst, n, sign):
+    index = dst[:, None].expand(-1, values.shape[1])
+    start = torch.full((n, values.shape[1]), -torch.inf, dtype=torch.float64)
+    top = start.scatter_reduce(0, index, sign * values, "amax")
+    return sign * torch.where(top == -torch.inf, 0.0, top)
+
+
+def right(name, p, x, src, dst, rows):
+    """The formula of a layer for parameters p by name, over a list of all edges."""
+    n, leaky = len(x), torch.nn.functional.leaky_relu
+    if name == "gine":
+        total = summed(torch.relu(x[src] + rows @ p["edge.weight"] + p["edge.bias"]), dst, n) + (1 + p["eps"]) * x
+        hidden = torch.relu(total @ p["first.weight"] + p["first.bias"])
+        return hidden @ p["second.weight"] + p["second.bias"]
+    if name.startswith("gat") and name != "gatv2":
+        z = x @ p["linear.weight"]
+        halves = [(z.view(n, HEADS, WIDTH) * p[f"att_{end}"]).sum(-1) for end in ("src", "dst")]
+        y = attended(leaky(halves[0][src] + halves[1][dst] + rows @ p["terms"], 0.2), z[src], dst, n)
+        return (y.mean(1) if "averaged" in name else y.flatten(1)) + p["bias"]
+    if name == "gatv2":
+        source, target = (x @ p[f"{end}.weight"] + p[f"{end}.bias"] for end in ("source", "target"))
+        score = leaky(source[src] + target[dst] + rows @ p["edge.weight"], 0.2).view(-1, HEADS, WIDTH)
+        return attended((score * p["attention"]).sum(-1), source[src], dst, n).flatten(1) + p["bias"]
+    if name == "transformer":
+        query, more = x @ p["query.weight"] + p["query.bias"], rows @ p["edge.weight"]
+        key, value = (part[src] + more for part in (x @ p["key_value.weight"] + p["key_value.bias"]).chunk(2, 1))
+        logit = (query[dst] * key).view(-1, HEADS, WIDTH).sum(-1) / math.sqrt(WIDTH)
+        return attended(logit, value, dst, n).flatten(1) + x @ p["own.weight"] + p["own.bias"]
+    message = x[src] + rows @ p["edge.weight"]
+    degree = torch.bincount(dst, minlength=n).double()[:, None]
+    mean = summed(message, dst, n) / degree.clamp(min=1)
+    std = (summed((message - mean[dst]) ** 2, dst, n) / degree.clamp(min=1) + 1e-5).sqrt() * (degree > 0)
+    joined = torch.cat([mean, largest(message, dst, n, 1), largest(message, dst, n, -1), std], 1)
+    size = torch.log(degree + 1) / torch.log(degree + 1).mean().clamp(min=1e-12)
+    scales = [torch.ones_like(size), size, torch.where(size > 0, 1 / size, 0.0)]
+    return (
+        sum(s * (joined @ p[f"scaled.{k}.weight"]) for k, s in enumerate(scales)) + x @ p["own.weight"] + p["own.bias"]
+    )
+
+
+def compare(comm, share, layer, x, gy, expected, gradient, gradients):
+    """Output and every gradient of a layer on a LocalGraph with those of a formula: gradients by parameters' names."""
+    buffers = HaloBuffers(4 * 7 * 8 * 4 * HEADS * WIDTH)
+    graph = Graph(
+        share, FullHalo(share, comm, buffers), comm.total, Randomness(1), lambda _, compute: compute(), buffers.arena
+    )
+    mine = x[share.original_id].requires_grad_()
+    layer.zero_grad()
+    y = layer(graph, mine)
+    y.backward(gy[share.original_id, : y.shape[1]])
+    close = {"rtol": 0, "atol": 1e-9}
+    np.testing.assert_allclose(whole(comm, share, y), expected.detach(), **close)
+    np.testing.assert_allclose(whole(comm, share, mine.grad), gradient, **close)
+    for key, parameter in layer.named_parameters():
+        total = comm.total(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone())
+        np.testing.assert_allclose(total, gradients[key], err_msg=key, **close)
+
+
+def drawn(layer, num_nodes):
+    """(x, gy) of all nodes; the parameters are drawn too."""
+    draw = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=draw, dtype=torch.float64) * 0.5)
+    return tuple(torch.randn(num_nodes, width, generator=draw, dtype=torch.float64) for width in (D_IN, HEADS * WIDTH))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("graph_name, self_loops", [("random directed", "keep"), ("random undirected weighted", "add")])
+def test_layers(comm, files, monkeypatch, graph_name, self_loops, name):
+    monkeypatch.setattr("hpcgnn.ops.row_tiles.EDGE_TILE_BYTES", 1500)
+    graph = GRAPHS[graph_name]
+    src, dst, rows = graph.src, graph.dst, rows_of(graph)
+    if self_loops == "add":
+        src, dst, rows = with_loops(graph, rows)
+    layer = LAYERS[name]()
+    x, gy = drawn(layer, graph.num_nodes)
+    parameters = {key: value.detach().clone().requires_grad_() for key, value in layer.named_parameters()}
+    everywhere = x.clone().requires_grad_()
+    expected = right(name, parameters, everywhere, *map(torch.from_numpy, (src, dst, rows.astype(np.float64))))
+    expected.backward(gy[:, : expected.shape[1]])
+    gradients = {key: value.grad for key, value in parameters.items()}
+    for share in shares(comm, files[graph_name], self_loops):
+        compare(comm, share, layer, x, gy, expected, everywhere.grad, gradients)
+
+
+@pytest.mark.parametrize("name", ["gine", "gat"])
+def test_equal_to_pyg(comm, files, name):
+    """GINEConv, and GATConv with edge_dim and the loops that it adds itself: of the mean of the other edges."""
+    pyg = pytest.importorskip("torch_geometric.nn", reason="PyG is not installed: pip install torch_geometric")
+    graph = GRAPHS["random directed"]
+    rows, layer = torch.from_numpy(rows_of(graph)).double(), LAYERS[name]()
+    x, gy = drawn(layer, graph.num_nodes)
+    p = dict(layer.named_parameters())
+    if name == "gine":
+        mlp = torch.nn.Sequential(
+            torch.nn.Linear(D_IN, HEADS * WIDTH), torch.nn.ReLU(), torch.nn.Linear(HEADS * WIDTH, HEADS * WIDTH)
+        )
+        theirs = pyg.GINEConv(mlp, train_eps=True, edge_dim=EDGE).double()
+        state = {"nn.0": "first", "nn.2": "second", "lin": "edge"}
+        state = {
+            f"{a}.{part}": p[f"{b}.{part}"].T if part == "weight" else p[f"{b}.{part}"]
+            for a, b in state.items()
+            for part in ("weight", "bias")
+        }
+        theirs.load_state_dict({**state, "eps": p["eps"].reshape(theirs.eps.shape)})
+        keep = np.ones(len(graph.src), bool)
+    else:
+        theirs = pyg.GATConv(D_IN, WIDTH, HEADS, edge_dim=EDGE).double()
+        state = {"att_src": p["att_src"][None], "att_dst": p["att_dst"][None], "lin.weight": p["linear.weight"].T}
+        # W_e and a_e have the terms as their product.
+        state |= {"lin_edge.weight": p["terms"].T.repeat_interleave(WIDTH, 0), "bias": p["bias"]}
+        theirs.load_state_dict({**state, "att_edge": torch.full((1, HEADS, WIDTH), 1 / WIDTH, dtype=torch.float64)})
+        keep = graph.src != graph.dst  # it takes out the loops that are there
+    ends = torch.from_numpy(np.stack([graph.src, graph.dst])[:, keep])
+    everywhere = x.clone().requires_grad_()
+    expected = theirs(everywhere, ends, edge_attr=rows[keep])
+    expected.backward(gy)
+    found = {key: value.grad for key, value in theirs.named_parameters()}
+    if name == "gine":
+        weights = {"first": "nn.0", "second": "nn.2", "edge": "lin"}
+        gradients = {f"{a}.weight": found[f"{b}.weight"].T for a, b in weights.items()}
+        gradients |= {f"{a}.bias": found[f"{b}.bias"] for a, b in weights.items()} | {"eps": found["eps"].reshape(())}
+    else:
+        gradients = {"att_src": found["att_src"][0], "att_dst": found["att_dst"][0], "bias": found["bias"]}
+        gradients["linear.weight"] = found["lin.weight"].T
+        gradients["terms"] = found["lin_edge.weight"].view(HEADS, WIDTH, EDGE).sum(1).T
+    path = files["random directed"].with_name(f"edge-features-pyg-{name}.h5")
+    if comm.rank == 0:
+        masks = {"train": graph.labels >= 0}
+        everything = graph.features, graph.labels, masks
+        partition_tools.save_graph(path, ends, *everything, edge_features=rows[keep].float(), ranks=[1, 2, 3, 4])
+    comm.barrier()
+    with GraphFile(path) as file:
+        owner, _ = file.cluster_map("metis", comm.size)
+        loops = "keep" if name == "gine" else "add"
+        share = load_local_graph(file, owner, comm, 7, loops, torch.float64, True, edge_features=True)
+    compare(comm, share, layer, x, gy, expected, everywhere.grad, gradients)
+
+
+def test_shares_of_their_own_keep_the_rows(comm, files):
+    """Whoever trains on own nodes alone (tma, stale) finds the same row for an edge."""
+    for local in shares(comm, files["random directed"]):
+        wanted = edges_of(local, comm)
+        ids = set(local.original_id.tolist())
+        for share, kept in (
+            (induced(local), [edge for edge in wanted if edge[1] in ids]),
+            (with_halo(local, comm), wanted),
+        ):
+            block = share.inward.own
+            dst = share.original_id[torch.repeat_interleave(torch.diff(block.indptr))]
+            rows = share.inward.edges.features[block.edge.long()]
+            assert sorted(sorted_edges(dst, share.original_id[block.indices.long()], rows)) == sorted(kept)
+
+
+CURVES = {
+    "gine": {"norm": "batch"},
+    "gat": {"heads": 2, "attention_dropout": 0.4, "hidden": 4},
+    "gatv2": {"heads": 2, "attention_dropout": 0.4, "hidden": 4},
+    "transformer": {"heads": 2, "hidden": 4},
+    "pna": {"norm": "layer"},
+}
+
+
+@pytest.mark.parametrize("model", CURVES)
+def test_curve(comm, files, model):
+    """It depends neither on the ranks nor on the partition; it does on the features of edges."""
+    options = {"model": model, "dropout": 0.3, "lr": 0.005, "precision": "fp64", **CURVES[model]}
+    config = configure(files["random directed"], **options)
+    expected = comm.broadcast_object(curve(comm, config, None, None, 8) if comm.rank == 0 else None)
+    np.testing.assert_allclose(curve(comm, config, "metis", 60, 8), expected, rtol=1e-9)
+    assert expected[-1] < expected[0]
+    if model != "gine":
+        without = curve(comm, configure(files["random directed"], edge_features="none", **options), "metis", 60, 3)
+        assert abs(without[-1] - expected[2]) > 1e-6
+
+
+@pytest.mark.parametrize("model", ["gine", "gat"])
+def test_curve_of_links(comm, files, model):
+    options = {"model": model, "task": "links", "link_split": "0.6/0.2/0.2", "precision": "fp64", "hidden": 4}
+    config = configure(files["random directed"], **options)
+    expected = comm.broadcast_object(curve(comm, config, None, None, 5) if comm.rank == 0 else None)
+    np.testing.assert_allclose(curve(comm, config, "metis", 60, 5), expected, rtol=1e-9)
+    if model == "gat":
+        without = curve(comm, configure(files["random directed"], edge_features="none", **options), "metis", 60, 3)
+        assert abs(without[-1] - expected[2]) > 1e-6
+
+
+@pytest.mark.parametrize("schedule", ["tma", "stale", "lazy", "bns"])
+def test_schedules(comm, files, schedule):
+    """Those without rows of messages work; the others say so."""
+    steps = {"average_steps": 1} if schedule == "tma" else {}
+    config = configure(files["random directed"], model="gine", schedule=schedule, layers=2, **steps)
+    if schedule in ("bns", "stale"):
+        with pytest.raises(ConfigError, match="gine"):
+            build_trainer(comm, config, "metis")
+        return
+    trainer = build_trainer(comm, config, "metis")
+    trainer.begin_stage(0, 0)
+    assert np.isfinite(trainer.step(0))
+
+
+@pytest.mark.parametrize("model", ["gat", "gine"])
+def test_predictions_on_another_graph(comm, files, session_path, monkeypatch, model):
+    """Its features of edges are read if the run's were, and must then be as many."""
+    graph = GRAPHS["random directed"]
+    runs, other = session_path / f"edge-runs-{model}", session_path / f"edge-other-{model}.h5"
+    masks = {"train": graph.labels >= 0}
+    if comm.rank == 0:
+        rows = rows_of(graph)[:, : EDGE if model == "gat" else 2]
+        ends = np.stack([graph.dst, graph.src])
+        partition_tools.save_graph(
+            other, ends, graph.features, graph.labels, masks, edge_features=rows, ranks=[1, 2, 3, 4]
+        )
+    comm.barrier()
+    options = {"model": model, "epochs": 1, "run_dir": str(runs), "edge_features": "none" if model == "gat" else "file"}
+    session = SimpleNamespace(comm=comm, threads=1)
+    monkeypatch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)
+    assert train(configure(files["random directed"], **options), session) == 0
+    comm.barrier()
+    config = make_config(options_of_run(runs, {"graph": str(other)}), CHOICES)
+    if model == "gine":
+        with pytest.raises(GraphError, match="expected edge features 4, got 2"):
+            load_trained(config, session, "last", other_graph=True)
+    else:
+        found = load_trained(config, session, "last", other_graph=True)
+        assert found.logits()[0].shape[1] == graph.num_classes and found.spec.edge_features == 0
+
+
+def test_what_is_not_read_is_said(files):
+    path = files["random undirected weighted"]
+    with GraphFile(path) as file:
+        meta = file.meta
+
+    def said(**options):
+        return " ".join(ignored(model_spec(meta, configure(path, **options)), meta.num_edge_features))
+
+    assert said(model="gine") == said(model="transformer").replace("transformer", "gine")  # weights alone
+    assert "the weights" in said(model="gine") and "features" not in said(model="gine")
+    assert "the 4 features of this graph's edges are ignored by --model gcn; gine, gat" in said(model="gcn")
+    assert "--edge-features file reads them" in said(model="gat", edge_features="none")
+    assert "the 4 features" in said(model="gat", edge_term="weight")
+    with pytest.raises(GraphError, match="gine needs edges with features"):
+        build_trainer(None, configure(path, model="gine", edge_features="none"))

@@ -1,0 +1,291 @@
+"""The layers on the general rule against their formulas, written out over a list of all edges: outputs and every
+gradient.
+
+And the curve of each model, with dropout on, which depends neither on the ranks nor on the partition.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from mpi4py import MPI
+
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.node_rows import NodeRows
+from hpcgnn.graph.load import load_local_graph
+from hpcgnn.graph.transforms.within_node import within_node
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.nn.gat import GATConv
+from hpcgnn.nn.gatv2 import GATv2Conv
+from hpcgnn.nn.graph import Graph
+from hpcgnn.nn.pna import PNAConv
+from hpcgnn.nn.rgat import RGATConv
+from hpcgnn.nn.rgcn import RGCNConv
+from hpcgnn.nn.sage_max import SAGEMaxConv, SAGEPoolConv
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.nn.transformer import TransformerConv
+from hpcgnn.nn.typed_projection import TypedProjection
+from hpcgnn.ops import additive_attention
+from hpcgnn.ops.draws import Randomness
+from hpcgnn.schedules.full_halo import FullHalo
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.generators.spec import Spec
+
+from ..gathering import whole
+from ..nodes import emulated
+from ..training import configure, curve
+
+NODES, D_IN, HEADS, WIDTH, RELATIONS, KINDS = 300, 6, 2, 3, 3, 2
+SPEC = ModelSpec("gatv2", D_IN, 4, 2, WIDTH, slope=0.2, dtype=torch.float64)
+LAYERS = {
+    "gat weights": lambda: GATConv(D_IN, WIDTH, HEADS, False, replace(SPEC, edge_term="weight", weighted=True), 0),
+    "gat types": lambda: GATConv(D_IN, WIDTH, HEADS, True, replace(SPEC, edge_term="type", edge_types=RELATIONS), 0),
+    "gatv2": lambda: GATv2Conv(D_IN, WIDTH, HEADS, False, SPEC, 0),
+    "gatv2 averaged": lambda: GATv2Conv(D_IN, WIDTH, HEADS, True, SPEC, 0),
+    "transformer": lambda: TransformerConv(D_IN, WIDTH, HEADS, False, SPEC, 0),
+    "transformer averaged": lambda: TransformerConv(D_IN, WIDTH, HEADS, True, SPEC, 0),
+    "sage max": lambda: SAGEMaxConv(D_IN, WIDTH, torch.float64),
+    "sage pool": lambda: SAGEPoolConv(D_IN, WIDTH, torch.float64),
+    "pna": lambda: PNAConv(D_IN, WIDTH, torch.float64),
+    "rgcn": lambda: RGCNConv(D_IN, WIDTH, RELATIONS, 2, torch.float64),
+    "rgat": lambda: RGATConv(D_IN, WIDTH, HEADS, False, replace(SPEC, edge_types=RELATIONS, bases=2)),
+    "rgat averaged": lambda: RGATConv(D_IN, WIDTH, HEADS, True, replace(SPEC, edge_types=RELATIONS, bases=3)),
+    "typed projection": lambda: TypedProjection(D_IN, WIDTH, KINDS, torch.float64),
+}
+
+
+@pytest.fixture(scope="module")
+def files(comm, session_path):
+    """{name: path}: typed graphs, one undirected and one directed and weighted, with maps for every number of ranks."""
+    kinds = {"undirected": {}, "directed weighted": {"directed": True, "weighted": True}}
+    paths = {name: session_path / f"typed-{name.replace(' ', '-')}.h5" for name in kinds}
+    if comm.rank == 0:
+        for name, options in kinds.items():
+            generate_graph(
+                "planted",
+                paths[name],
+                Spec(
+                    nodes=NODES,
+                    degree=5,
+                    features=D_IN,
+                    classes=4,
+                    seed=1,
+                    edge_types=RELATIONS,
+                    node_types=KINDS,
+                    **options,
+                ),
+            )
+            for method in ("metis", "random-clusters"):
+                partition_graph(paths[name], [1, 2, 3, 4, 6], method=method, num_clusters=24)
+    comm.barrier()
+    return paths
+
+
+@pytest.fixture(scope="module", params=[2, 3] if MPI.COMM_WORLD.size > 4 else [2])
+def node(request, comm):
+    """The NodeMemory of nodes of two ranks; at 6 ranks (see env/test.sh) of three as well."""
+    with emulated(comm, comm.rank // request.param) as memory:
+        yield memory
+
+
+def all_edges(path):
+    """(src, dst, weight, type, node type) of the whole graph in original ids."""
+    with GraphFile(path) as file:
+        ids = file.read("nodes/original_id")
+        indptr, indices = file.read("topology/indptr"), file.read("topology/indices")
+        weight = file.read("edges/weight") if file.meta.weighted else np.ones(len(indices))
+        kinds = np.empty(len(ids), np.int64)
+        kinds[ids] = file.read("nodes/type")
+        dst = ids[np.repeat(np.arange(len(ids)), np.diff(indptr))]
+        return ids[indices], dst, weight.astype(np.float64), file.read("edges/type"), torch.from_numpy(kinds)
+
+
+def summed(values, dst):
+    return torch.zeros(NODES, *values.shape[1:], dtype=torch.float64).index_add(0, torch.from_numpy(dst), values)
+
+
+def largest(values, dst, sign=1):
+    index = torch.from_numpy(dst)[:, None].expand(-1, values.shape[1])
+    start = torch.full((NODES, values.shape[1]), -torch.inf, dtype=torch.float64)
+    top = start.scatter_reduce(0, index, sign * values, "amax")
+    return sign * torch.where(top == -torch.inf, 0.0, top)
+
+
+def attended(logit, value, dst, average):
+    """Softmax over the in-edges of each node by its definition; logits here are small."""
+    weight = logit.exp()
+    alpha = weight / summed(weight, dst)[dst]
+    y = summed(value.view(-1, HEADS, WIDTH) * alpha[..., None], dst)
+    return y.mean(1) if average else y.flatten(1)
+
+
+def right(name, p, x, edges):
+    """The formula of a layer for parameters p (by name) and rows x (n, D_IN) of all nodes."""
+    src, dst, weight, kinds, node_kinds = edges
+    kind, average = name.split()[0], "averaged" in name
+    degree = torch.from_numpy(np.bincount(dst, minlength=NODES)).double()[:, None]
+    if kind == "gat":
+        z = x @ p["linear.weight"]
+        halves = [(z.view(NODES, HEADS, WIDTH) * p[f"att_{end}"]).sum(-1) for end in ("src", "dst")]
+        term = (
+            p["terms"][torch.from_numpy(kinds)] if "types" in name else torch.from_numpy(weight)[:, None] * p["terms"]
+        )
+        logit = torch.nn.functional.leaky_relu(halves[0][src] + halves[1][dst] + term, 0.2)
+        return attended(logit, z[src], dst, "types" in name) + p["bias"]
+    if kind == "gatv2":
+        source, target = (x @ p[f"{end}.weight"] + p[f"{end}.bias"] for end in ("source", "target"))
+        score = torch.nn.functional.leaky_relu(source[src] + target[dst], 0.2).view(-1, HEADS, WIDTH)
+        return attended((score * p["attention"]).sum(-1), source[src], dst, average) + p["bias"]
+    if kind == "transformer":
+        query = x @ p["query.weight"] + p["query.bias"]
+        key, value = (x @ p["key_value.weight"] + p["key_value.bias"]).chunk(2, 1)
+        logit = (query[dst] * key[src]).view(-1, HEADS, WIDTH).sum(-1) / math.sqrt(WIDTH)
+        return attended(logit, value[src], dst, average) + x @ p["own.weight"] + p["own.bias"]
+    if kind == "sage":
+        z = torch.relu(x @ p["pool.weight"] + p["pool.bias"]) if "pool" in name else x
+        return largest(z[src], dst) @ p["neighbour.weight"] + x @ p["own.weight"] + p["own.bias"]
+    if kind == "pna":
+        mean = summed(x[src], dst) / degree.clamp(min=1)
+        std = (summed((x[src] - mean[dst]) ** 2, dst) / degree.clamp(min=1) + 1e-5).sqrt() * (degree > 0)
+        joined = torch.cat([mean, largest(x[src], dst), largest(x[src], dst, -1), std], 1)
+        size = torch.log(degree + 1) / torch.log(degree + 1).mean()
+        scales = [torch.ones_like(size), size, torch.where(size > 0, 1 / size, 0.0)]
+        parts = [s * (joined @ p[f"scaled.{k}.weight"]) for k, s in enumerate(scales)]
+        return sum(parts) + x @ p["own.weight"] + p["own.bias"]
+    if kind == "rgat":
+        y = x @ p["own.weight"] + p["own.bias"]
+        matrices = torch.einsum("rb,bij->rij", p["coefficients"], p["bases"])
+        z = torch.einsum("ni,rij->rnj", x, matrices)
+        halves = [(z.view(*z.shape[:2], HEADS, WIDTH) * p[f"att_{end}"]).sum(-1) for end in ("src", "dst")]
+        logit = torch.nn.functional.leaky_relu(halves[0][kinds, src] + halves[1][kinds, dst], 0.2)
+        return y + attended(logit, z[kinds, src], dst, average)
+    if kind == "rgcn":
+        y = x @ p["own.weight"] + p["own.bias"]
+        for relation in range(RELATIONS):
+            of = kinds == relation
+            matrix = torch.einsum("b,bij->ij", p["coefficients"][relation], p["bases"])
+            share = torch.from_numpy(weight[of])[:, None]
+            total = summed(share, dst[of])
+            y = y + summed(share * (x @ matrix)[src[of]], dst[of]) / torch.where(total > 0, total, 1.0)
+        return y
+    return torch.relu(torch.stack([x[i] @ p["weights"][k] for i, k in enumerate(node_kinds)]) + p["bias"][node_kinds])
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("file", ["undirected", "directed weighted"])
+def test_layer(comm, files, node, monkeypatch, file, name):
+    if name == "gat weights" and file == "undirected":
+        pytest.skip("this graph has no weights")
+    monkeypatch.setattr(additive_attention, "TILE_EDGES", 50)
+    layer, draw = LAYERS[name](), torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=draw, dtype=torch.float64) * 0.5)
+    x = torch.randn(NODES, D_IN, generator=draw, dtype=torch.float64).round(decimals=1)
+    gy = torch.randn(NODES, HEADS * WIDTH, generator=draw, dtype=torch.float64)
+    edges = all_edges(files[file])
+    parameters = {key: value.detach().clone().requires_grad_() for key, value in layer.named_parameters()}
+    everywhere = x.clone().requires_grad_()
+    expected = right(name, parameters, everywhere, edges)
+    expected.backward(gy[:, : expected.shape[1]])
+
+    for map_name, rows, in_place in (("metis", 40, False), ("random-clusters", 7, False), ("random-clusters", 7, True)):
+        with GraphFile(files[file]) as opened:
+            owner, _ = opened.cluster_map(map_name, comm.size)
+            if in_place:  # the second rank is empty
+                owner = np.where(owner == 1, 0, owner)
+            local = load_local_graph(opened, owner, comm, rows, "keep", torch.float64, keep_edges=True)
+            if in_place:
+                local = within_node(local, NodeRows(node), comm, returns=True)
+        buffers = HaloBuffers(4 * rows * 8 * 8 * HEADS * WIDTH)
+        graph = Graph(
+            local,
+            FullHalo(local, comm, buffers),
+            comm.total,
+            Randomness(1),
+            lambda key, compute: compute(),
+            buffers.arena,
+        )
+        mine = x[local.original_id].requires_grad_()
+        layer.zero_grad()
+        y = layer(graph, mine)
+        y.backward(gy[local.original_id, : y.shape[1]])
+        np.testing.assert_allclose(whole(comm, local, y), expected.detach(), rtol=0, atol=1e-9)
+        np.testing.assert_allclose(whole(comm, local, mine.grad), everywhere.grad, rtol=0, atol=1e-9)
+        for key, parameter in layer.named_parameters():
+            total = comm.total(parameter.grad.clone())
+            np.testing.assert_allclose(total, parameters[key].grad, rtol=0, atol=1e-9, err_msg=key)
+
+
+def test_the_formula_of_rgat_is_that_of_pyg(files):
+    """RGATConv with attention across relations and bases, whose q and k are matrices of all heads; it has no W_0."""
+    pyg = pytest.importorskip("torch_geometric.nn", reason="PyG is not installed: pip install torch_geometric")
+    draw = torch.Generator().manual_seed(3)
+    layer, theirs = LAYERS["rgat"](), pyg.RGATConv(D_IN, WIDTH, RELATIONS, num_bases=2, heads=HEADS).double()
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            drawn = torch.randn(parameter.shape, generator=draw, dtype=torch.float64)
+            parameter.copy_(torch.zeros_like(drawn) if name == "own.weight" else drawn * 0.5)
+        theirs.att.copy_(layer.coefficients)
+        theirs.basis.copy_(layer.bases)
+        theirs.q.copy_(torch.block_diag(*layer.att_dst).T)
+        theirs.k.copy_(torch.block_diag(*layer.att_src).T)
+        theirs.bias.copy_(layer.own.bias)
+    edges = all_edges(files["directed weighted"])
+    x = torch.randn(NODES, D_IN, generator=draw, dtype=torch.float64)
+    ends, kinds = torch.from_numpy(np.stack(edges[:2])), torch.from_numpy(edges[3]).long()
+    expected = theirs(x, ends, kinds)
+    found = right("rgat", dict(layer.named_parameters()), x, edges)
+    np.testing.assert_allclose(found.detach(), expected.detach(), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["gatv2", "transformer", "rgcn", "rgat"])
+def test_bytes(comm, files, name):
+    """For a halo row: GATv2 F and 2F numbers, transformer 2F and 4F, RGCN d_in and d_out, RGAT with B bases B (F +
+    H) and twice that, whatever the number of relations.
+    """
+    with GraphFile(files["directed weighted"]) as opened:
+        owner, _ = opened.cluster_map("random-clusters", comm.size)
+        local = load_local_graph(opened, owner, comm, 9, "keep", torch.float64, keep_edges=True)
+    policy = FullHalo(local, comm, HaloBuffers(4 * 9 * 8 * 8 * HEADS * WIDTH))
+    graph = Graph(local, policy, comm.total, Randomness(1), None, None)
+    layer, x = LAYERS[name](), torch.ones(local.num_owned, D_IN, dtype=torch.float64, requires_grad=True)
+    layer(graph, x)  # the ids of the halo, or the weights of the relations, are fetched once, before
+    comm.ledger.take()
+    layer(graph, x).sum().backward()
+    traffic, f = comm.ledger.take(), HEADS * WIDTH
+    plan, out = local.inward.plan, local.outward.plan
+    forward, backward = {
+        "gatv2": (f * plan.num_boundary, f * (plan.num_boundary + plan.num_halo)),
+        "transformer": (2 * f * plan.num_boundary, 2 * f * (plan.num_boundary + plan.num_halo)),
+        "rgcn": (D_IN * plan.num_boundary, WIDTH * out.num_boundary),
+        "rgat": (2 * (f + HEADS) * plan.num_boundary, 2 * (f + HEADS) * (plan.num_boundary + plan.num_halo)),
+    }[name]
+    sent = [traffic[kind].bytes_sent if kind in traffic else 0 for kind in ("halo_forward", "halo_backward")]
+    assert sent == [8 * forward, 8 * backward]
+    assert set(traffic) <= {"halo_forward", "halo_backward"}
+
+
+CURVES = {
+    "gat": {"heads": 2, "attention_dropout": 0.4, "hidden": 4, "edge_term": "type"},
+    "gatv2": {"heads": 2, "attention_dropout": 0.4, "hidden": 4},
+    "transformer": {"heads": 2, "attention_dropout": 0.4, "hidden": 4},
+    "sage": {"aggregator": "pool"},
+    "pna": {"norm": "layer"},
+    "rgcn": {"bases": 2},
+    "rgat": {"bases": 2, "heads": 2, "attention_dropout": 0.4, "hidden": 4, "self_loops": "add"},
+}
+
+
+@pytest.mark.parametrize("model", CURVES)
+def test_curve(comm, files, model):
+    config = configure(
+        files["directed weighted"], model=model, dropout=0.3, lr=0.005, precision="fp64", **CURVES[model]
+    )
+    expected = comm.broadcast_object(curve(comm, config, None, None, 10) if comm.rank == 0 else None)
+    found = curve(comm, config, "random-clusters", 60, 10)
+    assert expected[-1] < expected[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)

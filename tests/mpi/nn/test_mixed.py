@@ -1,0 +1,101 @@
+"""--precision mixed: hidden states in bfloat16, halved on the way as well; products and aggregates are of float32."""
+
+import pytest
+import torch
+
+from hpcgnn.errors import ConfigError
+
+from ..training import CLASSES, FEATURES, build_trainer, configure, make_graphs
+
+pytestmark = pytest.mark.ranks(2)
+
+MODELS = {
+    "gcn": {"model": "gcn"},
+    "sage, norm and residual": {"model": "sage", "norm": "layer", "residual": True},
+    "sage, batch norm": {"model": "sage", "norm": "batch"},
+    "gcn, features every step": {"model": "gcn", "input_dropout": "raw", "hidden": 32},
+    "sage, widening at the end": {"model": "sage", "hidden": 4},
+}
+
+
+@pytest.fixture(scope="module")
+def paths(comm, session_path):
+    return make_graphs(comm, session_path, nodes=600, train=1 / 40, degree=3)
+
+
+def trained(comm, path, epochs=4, **options):
+    """(losses, parameters, trainer)."""
+    trainer = build_trainer(comm, configure(path, lr=0.003, **options), "metis", rows=7)
+    wanted = torch.bfloat16 if options.get("precision") == "mixed" else torch.float32
+    for conv in trainer.model.convs[1:]:
+        conv.register_forward_pre_hook(
+            lambda conv, given: check_type(getattr(given[1], "rows", given[1]).dtype, wanted)
+        )
+    losses = torch.tensor([trainer.step(epoch) for epoch in range(epochs)])
+    return losses, torch.cat([p.detach().flatten() for p in trainer.model.parameters()]), trainer
+
+
+def check_type(dtype, wanted):
+    assert dtype == wanted, f"a hidden state of {dtype}"
+
+
+CASES = [("undirected", kind) for kind in MODELS] + [("directed multi-label", "sage, norm and residual")]
+
+
+@pytest.mark.parametrize("name, kind", CASES)
+def test_learns_what_fp32_learns(comm, paths, name, kind):
+    exact, parameters, _ = trained(comm, paths[name], **MODELS[kind])
+    losses, narrow, _ = trained(comm, paths[name], precision="mixed", prune="auto", **MODELS[kind])
+    torch.testing.assert_close(losses, exact, rtol=0.02, atol=0)
+    assert narrow.dtype == torch.float32
+    assert float((narrow - parameters).norm() / parameters.norm()) < 0.02
+    assert not torch.equal(losses, exact), "something is rounded"
+
+
+def test_the_curve_does_not_depend_on_the_map_but_for_the_order_of_sums(comm, paths):
+    """A sum of fp32 in another order may be rounded to the neighbouring number of bf16, here and there."""
+    curves = []
+    for map_name in (None, "metis", "random-clusters"):
+        config = configure(paths["undirected"], model="gcn", precision="mixed", hidden=32)
+        trainer = build_trainer(comm, config, map_name, rows=7)
+        curves.append(torch.tensor([trainer.step(epoch) for epoch in range(4)]))
+    for curve in curves[1:]:
+        torch.testing.assert_close(curve, curves[0], rtol=3e-6, atol=0)
+
+
+def test_gradients_are_those_of_fp32_to_the_rounding_of_hidden_states(comm, paths):
+    gradients = []
+    for precision in ("fp32", "mixed"):
+        trainer = trained(comm, paths["undirected"], epochs=1, model="sage", precision=precision)[2]
+        gradients.append(trainer.gradients.flat.clone())
+    assert float((gradients[1] - gradients[0]).norm() / gradients[0].norm()) < 0.02
+
+
+def test_hidden_states_and_halos_take_half_the_bytes(comm, paths):
+    sent, kept = [], []
+    for precision, size in (("fp32", 4), ("mixed", 2)):
+        trainer = trained(comm, paths["undirected"], epochs=1, model="gcn", keep_input="always", precision=precision)[2]
+        comm.ledger.take()
+        trainer.step(1)
+        step = comm.ledger.take()
+        plan = trainer.schedule.halo.inward.plan
+        for kind in ("halo_forward", "halo_backward") if plan.num_boundary else ():
+            assert step[kind].bytes_sent == plan.num_boundary * size * (16 + CLASSES)
+        kept.append(trainer.constants["input aggregate"])
+        sent.append(step)
+    assert [constant.dtype for constant in kept] == [torch.float32, torch.bfloat16]
+    assert kept[0].shape == kept[1].shape and kept[0].shape[1] == FEATURES
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model": "gat"},
+        {"model": "sage", "aggregator": "max"},
+        {"model": "gcn", "schedule": "lazy"},
+        {"model": "gcn", "halo_dtype": "int8"},
+    ],
+)
+def test_refused_elsewhere(paths, options):
+    with pytest.raises(ConfigError, match="--precision mixed: expected"):
+        configure(paths["undirected"], precision="mixed", **options)

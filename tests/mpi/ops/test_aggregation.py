@@ -1,0 +1,108 @@
+"""Linear aggregation over ranks against the dense oracle, outputs and gradients element by element."""
+
+import graphs
+import numpy as np
+import oracle
+import pytest
+import torch
+from asking import aggregate
+
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.schedules.full_halo import FullHalo
+
+from .. import small
+from ..gathering import whole
+from ..linear import NORMS, check_linear
+
+WIDEST = 256
+
+
+@pytest.fixture(scope="module", params=small.GRAPHS)
+def stored(request, comm, session_path):
+    """(graph, layout, file) of every small graph."""
+    return small.stored(comm, session_path, request.param)
+
+
+def rows_cap(halo_buffer, width, dtype):
+    return HaloBuffers(halo_buffer).cap(width * dtype.itemsize)
+
+
+def check(comm, graph, file, cluster_to_rank, *, width, dtype, halo_buffer, self_loops="keep", norms=NORMS):
+    """Compare A x and A^T g with the oracle for one configuration, and see that the buffers kept to their limit."""
+    # The cap is that of the widest rows of the run; here the widest are those of this test, or ones four times as wide.
+    local = graphs.load(
+        file, cluster_to_rank, comm, cap=max(1, rows_cap(halo_buffer, width, dtype)), self_loops=self_loops, dtype=dtype
+    )
+    buffers = HaloBuffers(halo_buffer)
+    policy = FullHalo(local, comm, buffers)
+    check_linear(comm, graph, local, policy, width=width, dtype=dtype, self_loops=self_loops, norms=norms)
+    assert buffers.nbytes <= halo_buffer
+    return local
+
+
+@pytest.mark.parametrize("map_name", ["dealt", "blocks", "random", "one empty", "all on last"])
+def test_every_graph_and_map(comm, stored, map_name):
+    graph, where, file = stored
+    local = check(comm, graph, file, where.maps[map_name], width=3, dtype=torch.float64, halo_buffer=1 << 20)
+    assert (local.outward is local.inward) == graph.undirected, "an undirected graph must be stored once"
+
+
+@pytest.mark.parametrize("dtype, self_loops", [(torch.float64, "add"), (torch.float32, "keep")], ids=str)
+def test_precisions_and_self_loops(comm, stored, dtype, self_loops):
+    graph, where, file = stored
+    check(comm, graph, file, where.maps["dealt"], width=3, dtype=dtype, halo_buffer=1 << 16, self_loops=self_loops)
+
+
+@pytest.mark.parametrize("rows", [1, 7], ids=lambda rows: f"{rows}-row-rounds")
+def test_caps_that_cut_peers_into_pieces_or_group_them(comm, stored, rows):
+    graph, where, file = stored
+    check(
+        comm,
+        graph,
+        file,
+        where.maps["dealt"],
+        width=3,
+        dtype=torch.float64,
+        halo_buffer=3 * rows * 3 * 8,
+        norms=["sym"],
+    )
+
+
+@pytest.mark.parametrize("width", [1, 3, 40, 256])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_widths(comm, session_path, width, dtype):
+    graph, where, file = small.stored(comm, session_path, "random directed weighted")
+    check(comm, graph, file, where.maps["random"], width=width, dtype=dtype, halo_buffer=1 << 14)
+
+
+def test_rows_narrower_than_those_the_rounds_were_cut_for(comm, stored):
+    """Rounds are cut once for the widest rows; narrower ones travel several rounds at a time and must land in the
+    right blocks.
+    """
+    graph, where, file = stored
+    halo_buffer = 3 * 3 * WIDEST * 8
+    local = graphs.load(file, where.maps["dealt"], comm, cap=3)
+    buffers = HaloBuffers(halo_buffer)
+    policy = FullHalo(local, comm, buffers)
+    a = oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight)
+    for width in (1, 7, 100, WIDEST, 2):
+        x = np.random.default_rng(width).standard_normal((graph.num_nodes, width))
+        y = aggregate(policy, torch.from_numpy(x[local.original_id.numpy()]), "sum")
+        np.testing.assert_allclose(whole(comm, local, y), a @ x, rtol=0, atol=1e-9)
+    assert buffers.nbytes <= halo_buffer
+
+
+def test_strided_input(comm, stored):
+    """A transposed or sliced matrix is as good as a contiguous one."""
+    graph, where, file = stored
+    local = graphs.load(file, where.maps["dealt"], comm)
+    policy = FullHalo(local, comm, HaloBuffers(1 << 16))
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal((6, graph.num_nodes)))[:, local.original_id].T[:, ::2]
+    mine = x.detach().requires_grad_()
+    y = aggregate(policy, mine, "mean")
+    y.sum().backward()  # the gradient of a sum is an expanded scalar, with strides of zero
+    matrix = oracle.operator(oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight), "mean")
+    np.testing.assert_allclose(whole(comm, local, y), matrix @ whole(comm, local, x), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        whole(comm, local, mine.grad), np.repeat(matrix.sum(0)[:, None], 3, 1), rtol=0, atol=1e-9
+    )

@@ -1,0 +1,174 @@
+"""Additive attention over ranks against a dense oracle: outputs, gradients, dropout masks, bytes, and the curve of
+GAT.
+"""
+
+import graphs
+import numpy as np
+import oracle
+import pytest
+import torch
+from asking import attend
+
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.ops.additive_attention import AttentionShape
+from hpcgnn.schedules.full_halo import FullHalo
+
+from ..gathering import whole
+from ..small import GRAPHS, edges_of, stored
+from ..training import configure, curve, make_graphs
+
+SHAPES = [
+    AttentionShape(4, 3),
+    AttentionShape(1, 5),
+    AttentionShape(3, 2, average=True),
+    AttentionShape(5, 1, slope=0.0),
+]
+KEY, P = oracle.stream_key(3, 1, 4), 0.4
+
+
+def edge_mask(src, dst, heads):
+    """(E, heads) float64 factors of attention dropout: Philox words keyed by both ends and by which of equal edges it
+    is.
+    """
+    equal = np.zeros(len(src), np.int64)
+    for e in range(1, len(src)):
+        if src[e] == src[e - 1] and dst[e] == dst[e - 1]:
+            equal[e] = equal[e - 1] + 1
+    groups = -(-heads // 4)
+    counter = np.zeros((len(src), groups, 4), np.uint32)
+    counter[..., 0], counter[..., 1] = dst[:, None], src[:, None]
+    counter[..., 3] = equal[:, None] * groups + np.arange(groups)
+    words = oracle.philox(counter, (KEY & oracle.M32, KEY >> 32)).reshape(len(src), 4 * groups)[:, :heads]
+    threshold = round(P * 2**32)
+    return torch.from_numpy((words >= threshold) / (1 - threshold / 2**32))
+
+
+def right(graph, shape, projected, gy, self_loops, dropout, used=None):
+    """(y, gradient of projected) by autograd over a list of all edges, float64.
+
+    used: from (src, dst) to (bool (E,): which edges there are, (E,): what is added to their logits after LeakyReLU).
+    """
+    src, dst = edges_of(graph, self_loops)
+    mask, added = edge_mask(src, dst, shape.heads), 0.0
+    if used is not None:
+        there, added = used(src, dst)
+        src, dst, mask, added = src[there], dst[there], mask[there], torch.from_numpy(added[there, None])
+    n, h, f = graph.num_nodes, shape.heads, shape.columns
+    projected = projected.clone().requires_grad_()
+    z, a_src, a_dst = projected[:, :f].view(n, h, -1), projected[:, f : f + h], projected[:, f + h :]
+    logit = torch.nn.functional.leaky_relu(a_dst[dst] + a_src[src], shape.slope) + added
+    rows = torch.from_numpy(dst)[:, None].expand(-1, h)
+    top = torch.full((n, h), -torch.inf, dtype=torch.float64).scatter_reduce(0, rows, logit.detach(), "amax")
+    weight = torch.exp(logit - top[dst])
+    total = torch.zeros(n, h, dtype=torch.float64).index_add(0, torch.from_numpy(dst), weight)
+    alpha = weight / total[dst]
+    if dropout:
+        alpha = alpha * mask
+    y = torch.zeros(n, h, shape.width, dtype=torch.float64).index_add(
+        0, torch.from_numpy(dst), alpha[..., None] * z[src]
+    )
+    y = y.mean(1) if shape.average else y.flatten(1)
+    y.backward(gy)
+    return y.detach().numpy(), projected.grad.numpy()
+
+
+def random_inputs(graph, shape, scale=1.0):
+    random = np.random.default_rng(shape.columns)
+    projected = torch.from_numpy(random.standard_normal((graph.num_nodes, shape.columns + 2 * shape.heads)) * scale)
+    gy = torch.from_numpy(random.standard_normal((graph.num_nodes, shape.width if shape.average else shape.columns)))
+    return projected, gy
+
+
+def compare(comm, local, halo_buffer, graph, shape, dtype, self_loops, dropout, scale=1.0):
+    projected, gy = random_inputs(graph, shape, scale)
+    buffers = HaloBuffers(halo_buffer)
+    mine = projected[local.original_id].to(dtype).requires_grad_()
+    y = attend(FullHalo(local, comm, buffers), mine, shape, KEY, P if dropout else 0.0)
+    y.backward(gy[local.original_id].to(dtype))
+    expected_y, expected_gradient = right(graph, shape, projected, gy, self_loops, dropout)
+    tolerance = {torch.float64: 1e-9, torch.float32: 1e-4}[dtype]
+    np.testing.assert_allclose(
+        whole(comm, local, y), expected_y, rtol=0, atol=tolerance * max(1, np.abs(expected_y).max())
+    )
+    np.testing.assert_allclose(
+        whole(comm, local, mine.grad),
+        expected_gradient,
+        rtol=0,
+        atol=tolerance * max(1, np.abs(expected_gradient).max()),
+    )
+    assert buffers.nbytes <= halo_buffer
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_against_the_oracle(comm, session_path, name, shape):
+    graph, where, file = stored(comm, session_path, name)
+    row = (shape.columns + 4 * shape.heads) * 8
+    for map_name, rows, self_loops, dropout in (
+        ("dealt", 1000, "keep", True),
+        ("random", 5, "add", True),
+        ("one empty", 1, "keep", False),
+    ):
+        local = graphs.load(file, where.maps[map_name], comm, cap=rows, self_loops=self_loops)
+        compare(comm, local, 4 * rows * row, graph, shape, torch.float64, self_loops, dropout)
+
+
+@pytest.mark.parametrize("name", ["power law", "random directed"])
+def test_single_precision(comm, session_path, name):
+    graph, where, file = stored(comm, session_path, name)
+    local = graphs.load(file, where.maps["dealt"], comm, cap=20, dtype=torch.float32)
+    compare(comm, local, 1 << 16, graph, AttentionShape(4, 8), torch.float32, "keep", True)
+
+
+def test_huge_logits_stay_finite_and_right(comm, session_path):
+    """With logits of ±10,000 one edge of each row takes all; exponentials must neither overflow nor give NaN."""
+    graph, where, file = stored(comm, session_path, "power law")
+    local = graphs.load(file, where.maps["dealt"], comm, cap=20)
+    compare(comm, local, 1 << 16, graph, AttentionShape(2, 4), torch.float64, "keep", False, scale=1e4)
+
+
+def test_rows_without_in_edges_are_zero(comm, session_path):
+    graph, where, file = stored(comm, session_path, "no edges")
+    local = graphs.load(file, where.maps["dealt"], comm)
+    projected = torch.ones(local.num_owned, 8, dtype=torch.float64, requires_grad=True)
+    y = attend(FullHalo(local, comm, HaloBuffers(1 << 12)), projected, AttentionShape(2, 2), 0, 0.0)
+    y.sum().backward()
+    assert not y.any() and not projected.grad.any()
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_bytes(comm, session_path, shape):
+    """F + H numbers for a halo row forwards; backwards F + 3H there (averaged heads F/H + 3H) and H back; nothing
+    refetched.
+    """
+    for name in ("power law", "random directed"):
+        graph, where, file = stored(comm, session_path, name)
+        local = graphs.load(file, where.maps["dealt"], comm, cap=7)
+        policy = FullHalo(local, comm, HaloBuffers(4 * 7 * (shape.columns + 4 * shape.heads) * 8))
+        projected, gy = random_inputs(graph, shape)
+        attend(policy, projected[local.original_id], shape, 0, 0.0)  # the ids of the halo are fetched once, before
+        comm.ledger.take()
+        y = attend(policy, projected[local.original_id].requires_grad_(), shape, KEY, P)
+        y.backward(gy[local.original_id])
+        traffic = comm.ledger.take()
+        h, g = shape.heads, shape.width if shape.average else shape.columns
+        sent_in, sent_out = local.inward.plan.num_boundary, local.outward.plan.num_boundary
+        forward = traffic["halo_forward"].bytes_sent if "halo_forward" in traffic else 0
+        backward = traffic["halo_backward"].bytes_sent if "halo_backward" in traffic else 0
+        assert forward == 8 * sent_in * (shape.columns + h)
+        assert backward == 8 * (sent_out * (g + 3 * h) + local.outward.plan.num_halo * h)
+        assert set(traffic) <= {"halo_forward", "halo_backward"}
+
+
+@pytest.mark.parametrize(
+    "name, map_name, rows", [("undirected", "metis", 120), ("directed multi-label", "random-clusters", 300)]
+)
+def test_curve_of_gat(comm, session_path, name, map_name, rows):
+    """The learning curve does not depend on ranks, map or buffer, with dropout of features and of attention on."""
+    paths = make_graphs(comm, session_path)
+    options = dict(model="gat", hidden=4, heads=3, out_heads=2, dropout=0.5, attention_dropout=0.5, lr=0.005)
+    config = configure(paths[name], **options)
+    expected = comm.broadcast_object(curve(comm, config, None, None) if comm.rank == 0 else None)
+    found = curve(comm, config, map_name, rows)
+    assert expected[-1] < expected[0]
+    assert (np.abs(found - expected) / np.maximum(expected, expected[0] / 10)).max() <= 1e-4

@@ -1,0 +1,363 @@
+"""Rows that one layer gives to the next with their memory: what is refused, that it changes no number, and that nothing
+is kept.
+"""
+
+import contextlib
+import gc
+
+import graphs
+import numpy as np
+import pytest
+import torch
+
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.memory.keeping import Kept
+from hpcgnn.nn.gat import GATConv
+from hpcgnn.nn.gcn import GCNConv
+from hpcgnn.nn.gin import GINConv
+from hpcgnn.nn.graph import Graph
+from hpcgnn.nn.linear import initialise
+from hpcgnn.nn.model import Model
+from hpcgnn.nn.sage import SAGEConv
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.ops.activation_dropout import EluDropout, ReluDropout
+from hpcgnn.ops.additive_attention import AttentionShape
+from hpcgnn.ops.attention_layer import attention_layer
+from hpcgnn.ops.draws import Randomness
+from hpcgnn.ops.handover import Handover, Loan, kept
+from hpcgnn.ops.operators import Attention
+from hpcgnn.schedules.full_halo import FullHalo
+
+from ..small import stored
+
+FEATURES, CLASSES = 5, 3
+BELOW, ABOVE = AttentionShape(2, 4), AttentionShape(1, CLASSES)
+
+
+# --- one handover -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("second", ["take", "keep"])
+@pytest.mark.parametrize("first", ["take", "keep"])
+def test_rows_leave_once(first, second):
+    rows = torch.ones(3, 2)
+    handover = Handover(rows)
+    found = getattr(handover, first)()
+    assert found is rows if first == "keep" else found == (rows, None)
+    with pytest.raises(RuntimeError, match="taken once"):
+        getattr(handover, second)()
+
+
+def test_taking_is_a_change_to_the_rows_and_keeping_is_not():
+    rows = torch.ones(3, 2)
+    Handover(rows).keep()
+    assert rows._version == 0
+    Handover(rows).take()
+    assert rows._version == 1
+
+
+def test_kept_rows():
+    rows = torch.ones(3, 2)
+    handover = Handover(rows)
+    assert kept(rows) is rows and kept(handover) is rows
+    with pytest.raises(RuntimeError, match="taken once"):
+        handover.take()
+
+
+def test_a_loan_comes_back_as_it_was_given():
+    memory = torch.zeros(4, 7)
+    loan = Loan(Kept(memory[:, :3]), Kept(memory[:, 3:4]), torch.zeros(3), False)
+    handover = Handover(memory[:, :3], loan, activation=object())
+    assert not loan.taken
+    assert handover.take(returns_loan=True)[1] is loan and loan.taken
+    with pytest.raises(RuntimeError, match="handed over"):
+        loan.check_return(loan.y.tensor())  # nobody has written to it
+    sums = torch.ones(3)
+    loan.give_back(sums)
+    loan.check_return(loan.y.tensor())
+    assert loan.sums is sums
+    for other in (loan.y.tensor().clone(), memory[:, 1:4], memory.view(-1)[:12].view(4, 3)):
+        with pytest.raises(RuntimeError, match="handed over"):
+            loan.check_return(other)
+
+
+# --- two layers of attention ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def local(comm, session_path):
+    _, where, file = stored(comm, session_path, "power law")
+    local = graphs.load(file, where.maps["dealt"], comm, cap=20, self_loops="add")
+    assert local.num_owned
+    return local
+
+
+class Two:
+    """Two layers of attention with an ELU between them, and a loss."""
+
+    def __init__(self, comm, local, p=0.0, below=BELOW, bias=True):
+        policy = FullHalo(local, comm, HaloBuffers(1 << 20))
+        self.ids, self.p, self.shapes = local.original_id, p, (below, ABOVE)
+        self.operators = [policy.operator(Attention(shape)) for shape in self.shapes]
+        draws = torch.Generator().manual_seed(1)
+        between = below.width if below.average else below.columns
+        out = [between, ABOVE.columns]
+
+        def made(*shape):
+            return torch.randn(*shape, dtype=torch.float64, generator=draws).requires_grad_()
+
+        self.weights = [
+            made(d_in, shape.columns + 2 * shape.heads) for d_in, shape in zip((FEATURES, between), self.shapes)
+        ]
+        self.biases = [made(width) if bias else None for width in out]
+        self.x = torch.from_numpy(
+            np.random.default_rng(2).standard_normal((local.num_nodes, FEATURES))[self.ids.numpy()]
+        ).requires_grad_()
+        self.factors = torch.cos(torch.arange(CLASSES) + self.ids[:, None]).double()
+
+    def below(self, hand_over):
+        return self._layer(0, self.x, hand_over)
+
+    def above(self, h):
+        if isinstance(h, Handover):
+            h.activation = EluDropout(self.ids, 77, self.p)
+            return self._layer(1, h)
+        return self._layer(1, EluDropout(self.ids, 77, self.p)(h.clone()))
+
+    def _layer(self, number, x, hand_over=False):
+        shape, key = self.shapes[number], 5 + number
+        tensors = x, self.weights[number], self.biases[number], None
+        return attention_layer(*tensors, self.operators[number], shape, key, self.p, hand_over=hand_over)
+
+    def loss(self, y):
+        return (y * self.factors).sum()
+
+    def gradients(self):
+        tensors = [self.x, *self.weights, *(bias for bias in self.biases if bias is not None)]
+        found = [tensor.grad for tensor in tensors]
+        for tensor in tensors:
+            tensor.grad = None
+        assert all(bool(each.any()) for each in found)
+        return found
+
+
+@pytest.mark.parametrize(
+    "below, bias",
+    [(shape, bias) for shape in (BELOW, AttentionShape(2, 4, average=True)) for bias in (True, False)],
+    ids=["joined", "joined without bias", "averaged", "averaged without bias"],
+)
+@pytest.mark.parametrize("p", [0.0, 0.4])
+def test_attention_with_and_without_a_handover(comm, local, p, below, bias):
+    """A layer that has nothing to lend hands over all the same. Rows that are kept are ordinary rows."""
+    two = Two(comm, local, p, below, bias)
+    found = []
+    for how in ("separate", "handed over", "kept"):
+        h = two.below(how != "separate")
+        if how != "separate":
+            assert isinstance(h, Handover) and (h.loan is None) == below.average
+        y = two.above(h.keep() if how == "kept" else h)
+        two.loss(y).backward()
+        found.append([y.detach(), *two.gradients()])
+    for other in found[1:]:
+        for mine, expected in zip(other, found[0], strict=True):
+            torch.testing.assert_close(mine, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_gradient_that_was_copied_is_refused(comm, local):
+    """By a hook, say: what comes is right, but not where the layer's own part of it stands."""
+    two = Two(comm, local)
+    h = two.below(True)
+    h.rows.register_hook(lambda gradient: gradient.clone())
+    with pytest.raises(RuntimeError, match="something else has used it or changed its gradient"):
+        two.loss(two.above(h)).backward()
+
+
+def test_a_hook_that_only_looks_is_welcome(comm, local):
+    two, seen = Two(comm, local), []
+    two.loss(two.above(two.below(False))).backward()
+    expected = two.gradients()
+    h = two.below(True)
+    h.rows.register_hook(lambda gradient: seen.append(gradient.shape))
+    two.loss(two.above(h)).backward()
+    assert seen == [(local.num_owned, BELOW.columns)]
+    for mine, wanted in zip(two.gradients(), expected, strict=True):
+        torch.testing.assert_close(mine, wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_who_saved_the_rows_before_they_were_taken_gets_the_error_of_autograd(comm, local):
+    two = Two(comm, local)
+    h = two.below(True)
+    beside = h.rows.square().sum()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        (two.loss(two.above(h)) + beside).backward()
+
+
+@pytest.mark.parametrize(
+    "use", [lambda rows: rows.sum(), lambda rows: rows.square().sum()], ids=["sum", "sum of squares"]
+)
+def test_rows_that_somebody_else_uses_after_they_were_taken(comm, local, use):
+    """Their gradient is then a sum, and no longer in the memory that was lent."""
+    two = Two(comm, local)
+    h = two.below(True)
+    loss = two.loss(two.above(h))
+    with pytest.raises(RuntimeError, match="Use the rows of such a layer only once"):
+        (loss + use(h.rows)).backward()
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+
+
+def make_model(kind, hand_over, dropout, layers=3):
+    """A Model whose layers hand over or not, the same numbers in both."""
+    spec = ModelSpec(
+        kind.__name__,
+        FEATURES,
+        CLASSES,
+        layers,
+        4,
+        dropout,
+        heads=2,
+        attention_dropout=dropout,
+        keep_input="never",
+        constant_input=False,
+        dtype=torch.float64,
+    )
+    if kind is GATConv:
+        convs = [GATConv(FEATURES if layer == 0 else 8, 4, 2, False, spec, layer) for layer in range(layers - 1)]
+        convs.append(GATConv(8, CLASSES, 2, True, spec, layers - 1))
+    else:
+        widths = [FEATURES, *[4] * (layers - 1), CLASSES]
+        convs = [kind(a, b, dtype=torch.float64) for a, b in zip(widths[:-1], widths[1:])]
+    activation = torch.nn.functional.elu if kind is GATConv else torch.relu
+    model = Model(spec, convs, [conv.d_out for conv in convs[:-1]], activation, hand_over=hand_over)
+    initialise(model, Randomness(3))
+    with torch.no_grad():
+        for index, parameter in enumerate(model.parameters()):
+            draws = torch.Generator().manual_seed(index)
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=draws, dtype=parameter.dtype))
+    return model
+
+
+def make_graph(comm, local):
+    """(Graph, its Arena)."""
+    buffers, random = HaloBuffers(1 << 20), Randomness(9)
+    random.epoch = 4
+    policy = FullHalo(local, comm, buffers)
+    return Graph(local, policy, comm.total, random, None, buffers.arena), buffers.arena
+
+
+def loss_of(model, graph):
+    y = model(graph)
+    return (y * torch.cos(torch.arange(CLASSES) + graph.ids[:, None]).double()).sum()
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize("kind", [GATConv, GCNConv, SAGEConv], ids=lambda kind: kind.__name__)
+def test_models_with_and_without_handovers(comm, local, kind, dropout, monkeypatch):
+    taken, found = [], []
+    take = Handover.take
+    monkeypatch.setattr(
+        Handover, "take", lambda self, *given, **named: taken.append(self) or take(self, *given, **named)
+    )
+    for hand_over in (True, False):
+        model, (graph, _) = make_model(kind, hand_over, dropout), make_graph(comm, local)
+        taken.clear()
+        loss = loss_of(model, graph)
+        assert len(taken) == (len(model.convs) - 1 if hand_over else 0)
+        assert all(isinstance(each.activation, EluDropout if kind is GATConv else ReluDropout) for each in taken)
+        assert all((each.loan is not None) == (kind is GATConv) for each in taken)
+        loss.backward()
+        found.append([loss.detach(), *(parameter.grad for parameter in model.parameters())])
+    assert all(bool(each.any()) for each in found[0])
+    for mine, expected in zip(*found, strict=True):
+        torch.testing.assert_close(mine, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_model_whose_layers_take_nothing_over_is_unchanged(comm, local):
+    """GIN applies its own activation between its own two maps: nothing is handed to it."""
+    found = []
+    for hand_over in (True, False):
+        model, (graph, _) = make_model(GINConv, hand_over, 0.0), make_graph(comm, local)
+        loss = loss_of(model, graph)
+        loss.backward()
+        found.append([loss.detach(), *(parameter.grad for parameter in model.parameters())])
+    for mine, expected in zip(*found, strict=True):
+        assert torch.equal(mine, expected)
+
+
+def test_rows_of_a_linear_convolution_that_were_saved_before(comm, local):
+    """Its activation is done in their place: what another operation saved is gone, and autograd says so."""
+    graph, _ = make_graph(comm, local)
+    conv = make_model(GCNConv, True, 0.0).convs[1]
+    leaf = torch.randn(local.num_owned, 4, dtype=torch.float64, requires_grad=True)
+    rows = leaf * 1
+    beside = rows.square().sum()
+    y = conv(graph, Handover(rows, activation=graph.activation(ReluDropout, 0.0, 1)))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        (y.sum() + beside).backward()
+
+
+@contextlib.contextmanager
+def without_collector():
+    """No reference cycle is broken here: what is in one stays."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("hand_over", [True, False])
+@pytest.mark.parametrize("kind", [GATConv, GCNConv, SAGEConv], ids=lambda kind: kind.__name__)
+def test_nothing_is_kept_after_a_step(comm, local, kind, hand_over, monkeypatch):
+    """All matrices of a step are back when its loss is gone, and no cycle holds them; those of a step that handed over
+    are back while the loss is still there. A forward pass alone gives back what it took, too.
+    """
+    monkeypatch.setattr("hpcgnn.memory.arena.SMALL", 0)
+    model, (graph, arena) = make_model(kind, hand_over, 0.3), make_graph(comm, local)
+    before = arena.taken
+    with without_collector():
+        for _ in range(2):
+            loss = loss_of(model, graph)
+            assert arena.taken > before or not hand_over
+            loss.backward()
+            if hand_over:
+                assert arena.taken == before
+            del loss
+            assert arena.taken == before
+        loss = loss_of(model, graph)
+        assert arena.taken > before or not hand_over
+        del loss
+        assert arena.taken == before
+        with torch.no_grad():
+            loss_of(model, graph)
+        assert arena.taken == before
+
+
+def test_nothing_is_kept_after_a_refusal(comm, local, monkeypatch):
+    """When the error is gone, so is the memory."""
+    monkeypatch.setattr("hpcgnn.memory.arena.SMALL", 0)
+    two = Two(comm, local)
+    arena = two.operators[0].arena
+    before = arena.taken
+    with without_collector():
+        h = two.below(True)
+        h.rows.register_hook(lambda gradient: gradient.clone())
+        loss = two.loss(two.above(h))
+        with contextlib.suppress(RuntimeError):
+            loss.backward()
+        del h, loss
+        assert arena.taken == before
+
+
+def test_a_loan_goes_to_those_alone_who_return_it(comm, local):
+    """A linear layer has nothing to write D with."""
+    two = Two(comm, local)
+    h = two.below(True)
+    with pytest.raises(RuntimeError, match="come with a loan"):
+        h.take()
+    h = two.below(True)
+    h.activation = None
+    with pytest.raises(RuntimeError, match="come with a loan"):
+        h.take(returns_loan=True)

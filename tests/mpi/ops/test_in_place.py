@@ -1,0 +1,145 @@
+"""Layers that write gradients over activations, and have products of their own, give what the same layers give one
+operation at a time.
+"""
+
+import pytest
+import torch
+
+from hpcgnn.kernels.library import load
+from hpcgnn.memory.arena import Arena
+from hpcgnn.nn.gat import GATConv
+from hpcgnn.ops.constants import combine
+from hpcgnn.ops.handover import Handover
+
+from ..training import build_trainer, configure, make_graphs
+
+CASES = {
+    "plain": {},
+    "dropout": {"dropout": 0.4, "attention_dropout": 0.3},
+    "layer norm": {"norm": "layer", "dropout": 0.4},
+    "residual": {"residual": True, "layers": 4},
+    "one head at the end": {"out_heads": 1, "dropout": 0.4},
+    "edge weights": {"edge_term": "weight"},
+    "narrow rows": {"halo_dtype": "bf16"},
+}
+
+
+@pytest.fixture(scope="module")
+def paths(comm, session_path):
+    return make_graphs(comm, session_path)
+
+
+def one_by_one(self, graph, x):
+    """GATConv.forward by torch's operations and the attention operator alone."""
+    if isinstance(x, Handover):
+        x = graph.dropout(torch.nn.functional.elu(x.keep()), x.activation.p, self.layer)
+    per_head = self.linear.weight.view(self.d_in, self.shape.heads, self.shape.width)
+    halves = [(per_head * vector).sum(-1) for vector in (self.att_src, self.att_dst)]
+    p = self.attention_dropout if self.training else 0.0
+    return (
+        graph.attend(x @ torch.cat([self.linear.weight, *halves], 1), self.shape, self.layer, p, self.terms) + self.bias
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("graph", ["undirected", "directed multi-label"])
+def test_gat(comm, paths, graph, name, monkeypatch):
+    if "edge_term" in CASES[name] and graph == "undirected":
+        pytest.skip("this graph has no weights")
+    options = {"model": "gat", "layers": 3, "hidden": 5, "heads": 2, "out_heads": 2, "precision": "fp64", **CASES[name]}
+
+    def gradients():
+        trainer = build_trainer(comm, configure(paths[graph], **options), "metis")
+        with torch.no_grad():
+            for index, parameter in enumerate(trainer.model.parameters()):  # biases and attention vectors too
+                draws = torch.Generator().manual_seed(index)
+                parameter.add_(0.3 * torch.randn(parameter.shape, generator=draws, dtype=parameter.dtype))
+        trainer.random.epoch = 3
+        loss = trainer.objective.local_loss(trainer.model(trainer.graph))
+        loss.backward()
+        return [loss.detach(), *(p.grad.clone() for p in trainer.model.parameters())]
+
+    found = gradients()
+    monkeypatch.setattr(GATConv, "forward", one_by_one)
+    for mine, expected in zip(found, gradients(), strict=True):
+        torch.testing.assert_close(mine, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+def test_one_gradient_for_all_rows(comm, paths, model):
+    """What autograd gives for a sum is an expanded tensor, whose rows are one."""
+    options = {"model": model, "layers": 2, "hidden": 6, "precision": "fp64", "prune": "none"}
+    found = []
+    for weights in (1.0, torch.ones(1, 1, dtype=torch.float64)):  # a product's gradient is a tensor of its own
+        trainer = build_trainer(comm, configure(paths["undirected"], **options), "metis")
+        y = trainer.model(trainer.graph)
+        (y.sum(0).sum() if isinstance(weights, float) else (y * weights).sum()).backward()
+        found.append([p.grad for p in trainer.model.parameters()])
+    for mine, expected in zip(*found, strict=True):
+        torch.testing.assert_close(mine, expected)
+
+
+def gradients_of(comm, path, model, change=lambda trainer: None, **options):
+    """{name: gradient} of the first step; change(trainer) comes before it."""
+    options = {"model": model, "layers": 3, "hidden": 20, "dropout": 0.3, **options}
+    trainer = build_trainer(comm, configure(path, **options), "metis")
+    change(trainer)
+    trainer.objective.local_loss(trainer.model(trainer.graph)).backward()
+    return {name: p.grad for name, p in trainer.model.named_parameters()}
+
+
+@pytest.mark.parametrize(
+    "model, precision, matmul",
+    [(model, "fp32", matmul) for model in ("gcn", "sage", "gat") for matmul in ("highest", "medium")]
+    + [(model, "mixed", matmul) for model in ("gcn", "sage") for matmul in ("highest", "medium")],
+)
+def test_our_own_products_are_those_of_torch(comm, paths, model, precision, matmul, monkeypatch, request):
+    """So are layers that are given rows as they are kept, and those for which they are widened."""
+    loaded = load()
+    if loaded.reason is not None or "avx2" not in loaded.kernels.supported_paths():
+        pytest.skip("no compiled kernels, or no AVX2")
+    if matmul == "medium" and not loaded.kernels._library.hg_multiplies() & 2:
+        pytest.skip("no instructions for products of bfloat16")
+    torch.set_float32_matmul_precision(matmul)
+    request.addfinalizer(lambda: torch.set_float32_matmul_precision("highest"))
+    # Attention vectors that start near 0 have gradients near 0, small differences of large sums.
+    options = {"precision": precision, "initial_weights": "glorot"}
+    found = []
+    for own in (True, False):
+        monkeypatch.setattr(loaded.kernels, "own_products_from", 1 if own else None)
+        monkeypatch.setattr(loaded.kernels, "rounds", own)
+        found.append(gradients_of(comm, paths["undirected"], model, **options))
+    for name, mine in found[0].items():
+        if (precision, matmul) == ("fp32", "highest"):
+            torch.testing.assert_close(mine, found[1][name], rtol=1e-4, atol=1e-5)
+        else:
+            # Numbers of 8 bits; and torch does not always round what it might. Ours are held to more in
+            # tests/kernels/test_rounded.py.
+            share = 0.1 if matmul == "medium" else 0.01
+            assert (mine - found[1][name]).norm() <= share * found[1][name].norm(), name
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_transposed_weights_and_other_types(dtype):
+    """A layer of somebody's own may keep its weights the other way round, and its input in another type."""
+    weight, bias = torch.randn(5, 7, requires_grad=True), torch.zeros(5, requires_grad=True)
+    x = torch.randn(30, 7, dtype=dtype)
+    combine([(x, weight.t(), None)], bias, Arena()).square().sum().backward()
+    found, weight.grad = weight.grad, None
+    (x.float() @ weight.t()).square().sum().backward()
+    torch.testing.assert_close(found, weight.grad)
+
+
+def test_frozen_biases_change_no_other_gradient(comm, paths):
+    """The layer above makes the gradient of a bias, wanted or not."""
+
+    def freeze(trainer):
+        for name, parameter in trainer.model.named_parameters():
+            parameter.requires_grad_(not name.endswith("bias"))
+
+    every = gradients_of(comm, paths["undirected"], "gat", precision="fp64")
+    found = gradients_of(comm, paths["undirected"], "gat", freeze, precision="fp64")
+    for name, gradient in found.items():
+        wanted = torch.zeros_like(gradient) if name.endswith("bias") else every[name]
+        assert gradient.any() != name.endswith("bias"), name
+        torch.testing.assert_close(gradient, wanted)

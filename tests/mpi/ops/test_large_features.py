@@ -1,0 +1,213 @@
+"""Gradients of attention where features are large and the softmax saturates: float32 against formulas in float64.
+
+The gradient of a logit is then a difference of inner products as large as the features, which is almost always 0. What
+a rounding error would leave of it is multiplied by the features once more, and soon larger than the gradient of the
+weights.
+"""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import elu, leaky_relu
+
+import hpcgnn.kernels as kernel_modules
+from hpcgnn.comm import SoloCommunicator
+from hpcgnn.errors import TrainingError
+from hpcgnn.kernels import reference
+from hpcgnn.ops.softmax import Softmax
+
+from ..training import build_trainer, configure, curve, make_graphs
+
+pytestmark = pytest.mark.ranks(2)
+
+MODELS = {
+    "gat": {},
+    "gat, one head at the end": {"out_heads": 1},
+    "gat, one layer of one head": {"layers": 1, "out_heads": 1},
+    "gat, layer norm": {"norm": "layer"},
+    "gatv2": {},
+    "transformer": {},
+}
+
+
+@pytest.fixture(scope="module")
+def paths(comm, session_path):
+    return make_graphs(comm, session_path)
+
+
+def trainer_of(comm, path, name, scale, map_name="random-clusters", **options):
+    """A trainer in the middle of its work: biases are not 0, features `scale` times as large."""
+    options = {
+        "layers": 2,
+        "hidden": 8,
+        "heads": 4,
+        "out_heads": 3,
+        "dropout": 0.0,
+        "prune": "none",
+        **MODELS[name],
+        **options,
+    }
+    trainer = build_trainer(comm, configure(path, model=name.split(",")[0], **options), map_name)
+    with torch.no_grad():
+        for index, (key, parameter) in enumerate(trainer.model.named_parameters()):
+            if "bias" in key:
+                parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(index)))
+        trainer.graph.features.mul_(scale)
+    return trainer
+
+
+def gradients(comm, trainer):
+    """(loss, {name: gradient}) of all ranks, in float64."""
+    loss = trainer.objective.local_loss(trainer.model(trainer.graph))
+    loss.backward()
+    found = {key: comm.total(p.grad.double()) for key, p in trainer.model.named_parameters()}
+    return float(comm.total(loss.detach().double().view(1))), found
+
+
+class Formula:
+    """The models over a list of edges, with the softmax by its definition; a trainer on one rank gives the rest."""
+
+    def __init__(self, trainer):
+        self.trainer, self.spec = trainer, trainer.model.spec
+        block = trainer.graph._local.inward.own
+        self.n = len(trainer.graph.ids)
+        self.src = block.indices.long()
+        self.dst = torch.repeat_interleave(torch.arange(self.n), block.indptr.diff())
+
+    def sums(self, values):
+        return torch.zeros(self.n, *values.shape[1:], dtype=values.dtype).index_add(0, self.dst, values)
+
+    def attended(self, logit, value):
+        index = self.dst[:, None].expand_as(logit)
+        top = torch.full((self.n, logit.shape[1]), -torch.inf, dtype=logit.dtype)
+        top = top.scatter_reduce(0, index, logit.detach(), "amax")
+        weight = torch.exp(logit - top[self.dst])
+        return self.sums((weight / self.sums(weight)[self.dst])[..., None] * value)
+
+    def layer(self, p, x, heads):
+        def rows(name):
+            y = x @ p[f"{name}.weight"]
+            return y + p[f"{name}.bias"] if f"{name}.bias" in p else y
+
+        src, dst = self.src, self.dst
+        if "att_src" in p:
+            z = rows("linear").unflatten(1, (heads, -1))
+            halves = [(z * p[f"att_{end}"]).sum(-1) for end in ("src", "dst")]
+            return self.attended(leaky_relu(halves[0][src] + halves[1][dst], 0.2), z[src]), p["bias"]
+        if "attention" in p:
+            z, target = (rows(end).unflatten(1, (heads, -1)) for end in ("source", "target"))
+            return self.attended((leaky_relu(z[src] + target[dst], 0.2) * p["attention"]).sum(-1), z[src]), p["bias"]
+        query = rows("query").unflatten(1, (heads, -1))
+        key, value = (part.unflatten(1, (heads, -1)) for part in rows("key_value").chunk(2, 1))
+        return self.attended((query[dst] * key[src]).sum(-1) / math.sqrt(key.shape[2]), value[src]), rows("own")
+
+    def gradients(self, dtype):
+        """(loss, {name: gradient})."""
+        named = {k: v.detach().to(dtype).requires_grad_() for k, v in self.trainer.model.named_parameters()}
+        x, last = self.trainer.graph.features.to(dtype), self.spec.layers - 1
+        for layer in range(self.spec.layers):
+            if layer and self.spec.norm == "layer":
+                mean = x.mean(1, keepdim=True)
+                x = (x - mean) / torch.sqrt(((x - mean) ** 2).mean(1, keepdim=True) + 1e-5)
+                x = x * named[f"norms.{layer - 1}.weight"] + named[f"norms.{layer - 1}.bias"]
+            prefix = f"convs.{layer}."
+            p = {k.removeprefix(prefix): v for k, v in named.items() if k.startswith(prefix)}
+            heads = self.spec.out_heads if layer == last else self.spec.heads
+            y, added = self.layer(p, elu(x) if layer else x, heads)
+            x = (y.mean(1) if layer == last and heads > 1 else y.flatten(1)) + added
+        loss = self.trainer.objective.local_loss(x)
+        loss.backward()
+        return float(loss.detach()), {k: v.grad.double() for k, v in named.items()}
+
+
+def errors(found, wanted):
+    """{name: relative error}, but for what makes logits alone, whose gradient tends to 0."""
+    names = [k for k in wanted if k.rsplit(".", 1)[1] in ("weight", "bias") and "query" not in k and "target" not in k]
+    return {k: float((found[k] - wanted[k]).norm() / wanted[k].norm()) for k in names}
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3, 1e4, 1e6, 1e15])
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients(comm, paths, name, scale):
+    if name == "transformer":
+        scale = math.sqrt(scale)  # its logits are of the second order
+    formula = Formula(trainer_of(SoloCommunicator(), paths["undirected"], name, scale, None))
+    loss, wanted = formula.gradients(torch.float64)
+    _, theirs = formula.gradients(torch.float32)
+    found_loss, found = gradients(comm, trainer_of(comm, paths["undirected"], name, scale))
+    assert math.isclose(loss, found_loss, rel_tol=1e-5)
+    allowed = errors(theirs, wanted)
+    for key, error in errors(found, wanted).items():
+        # Of rows near saturation float32's logits themselves have too few digits. And averaged heads keep the
+        # log-sum-exp alone: of edges of equal logits, the shares have the digits that are left behind those of the
+        # logits.
+        equal = 1e-4 if name == "gat" and scale == 1e6 else 0.02 if name == "gat" and scale == 1e15 else 0
+        assert error < 3e-6 + 20 * allowed[key] + equal, key
+
+
+@pytest.mark.parametrize("model", ["gat", "gatv2"])
+def test_large_features_train_with_finite_gradients(comm, paths, model):
+    trainer = trainer_of(comm, paths["undirected"], model, 1e15, attention_dropout=0.4, dropout=0.3)
+    losses = [trainer.step(epoch) for epoch in range(3)]
+    assert np.isfinite(losses).all()
+
+
+def test_a_gradient_that_is_not_finite_is_not_called_a_loss(comm, paths):
+    """The loss is finite, and so is every output."""
+    trainer = trainer_of(comm, paths["undirected"], "gatv2", 1.0)
+    trainer.model.convs[1].bias.register_hook(lambda gradient: gradient * torch.inf)
+    with pytest.raises(TrainingError) as caught:
+        trainer.step(0)
+    text = str(caught.value)
+    assert "the gradient is not finite in epoch 1" in text and "expected a finite gradient" in text
+    assert "every layer's output and the loss are finite, the gradient of convs.1.bias is not;" in text
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_a_slope_of_zero_trains_as_with_the_reference(comm, paths, heads, monkeypatch):
+    """LeakyReLU is then ReLU; in one head, or in a power of two, what stands behind a row's edges must not become
+    NaN.
+    """
+    options = {"model": "gat", "negative_slope": 0.0, "hidden": 8, "heads": heads, "attention_dropout": 0.3}
+    config = configure(paths["undirected"], **options)
+    found = curve(comm, config, "metis", None, 4)
+    for module in (kernel_modules.attention, kernel_modules.activation):
+        monkeypatch.setattr(module, "kernels", lambda: reference)
+    expected = curve(comm, config, "metis", None, 4)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("width", [1, 5, 8, 40])
+@pytest.mark.parametrize("p", [0.0, 0.4])
+def test_softmax_of_large_logits(p, width):
+    """The reducer of gatv2 and transformer. One edge that outweighs the others leaves its logit no gradient, whether
+    dropped or not; equal edges have equal shares, of logits of any size."""
+    heads, rows, each = 3, 30, 6
+    draw = torch.Generator().manual_seed(width)
+    logit = 1e9 * torch.randn(rows * each, heads, generator=draw)
+    value = 1e9 * torch.randn(rows * each, heads * width, generator=draw)
+    gy = torch.randn(rows, heads * width, generator=draw)
+    owner = torch.arange(rows).repeat_interleave(each)
+    tile = SimpleNamespace(
+        rows=torch.arange(rows, dtype=torch.int32), indptr=torch.arange(rows + 1) * each, segment=owner, owner=owner,
+        edge_ids=torch.arange(rows * each), each=torch.arange(rows * each, dtype=torch.int32), consecutive=None,
+    )  # fmt: skip
+    for twins in (False, True):
+        if twins:  # the second half of each row's edges is the first half again
+            half = torch.arange(rows * each).view(rows, each)[:, : each // 2].repeat(1, 2).flatten()
+            logit, value = logit[half], value[half]
+        reducer = Softmax(rows, (logit, value), key=5, p=0.0 if twins else p)
+        reducer.add(tile, (logit, value))
+        y = reducer.finish()
+        reducer.prepare(gy, y)
+        g_logit, g_value = reducer.gradient(tile, (logit, value))
+        assert not g_logit.any(), twins
+        shares = g_value.view(rows, each, -1).sum(1) / gy
+        if p == 0 or twins:
+            torch.testing.assert_close(shares, torch.ones_like(gy), rtol=1e-6, atol=0)
+        else:
+            assert ((shares == 0) | ((shares - 1 / (1 - p)).abs() < 1e-5)).all() and (shares == 0).any()

@@ -1,0 +1,185 @@
+"""Descriptions of operators, and what the halo policies make of them."""
+
+from dataclasses import fields
+
+import graphs
+import numpy as np
+import pytest
+import torch
+
+from hpcgnn.config import make_config
+from hpcgnn.errors import ConfigError
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.wire import Wire
+from hpcgnn.ops.additive_attention import AttentionShape
+from hpcgnn.ops.draws import Randomness
+from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Messages, Operator, Pairs, Relational
+from hpcgnn.ops.site import Facts
+from hpcgnn.schedules.approximate import ApproximateInTraining
+from hpcgnn.schedules.bns import SampledHalo, build_bns
+from hpcgnn.schedules.full_halo import FullHalo
+from hpcgnn.schedules.schedule_registry import SCHEDULES
+from hpcgnn.schedules.stale import StaleHalo, build_stale
+
+from ..gathering import whole
+from ..small import stored
+from ..training import CHOICES
+
+#: One of each kind: (description, an equal one, others of its kind).
+KINDS = {
+    "linear": lambda: (
+        Linear("sym", torch.float64),
+        Linear("sym", torch.float64),
+        [Linear("mean", torch.float64), Linear("sym", torch.float32)],
+    ),
+    "attention": lambda: (
+        Attention(AttentionShape(2, 3)),
+        Attention(AttentionShape(2, 3)),
+        [
+            Attention(AttentionShape(3, 2)),
+            Attention(AttentionShape(2, 3, 0.1)),
+            Attention(AttentionShape(2, 3, 0.2, True)),
+        ],
+    ),
+    "in-degree": lambda: (InDegree(), InDegree(), []),
+    "largest": lambda: (Largest(), Largest(), []),
+    "messages": lambda: (Messages(), Messages(), []),
+    "pairs": lambda: (Pairs(), Pairs(), []),
+    "relational": lambda: (
+        Relational(2, torch.float64),
+        Relational(2, torch.float64),
+        [Relational(3, torch.float64), Relational(2, torch.float32)],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def local(comm, session_path):
+    _, where, file = stored(comm, session_path, "random directed weighted")
+    return graphs.load(file, where.maps["dealt"], comm, cap=4, keep_edges=True)
+
+
+def policies(comm, local):
+    """{name: a policy whose ranks use some or old rows of others}."""
+    buffers, facts = HaloBuffers(1 << 20), Facts(local, comm)
+    sampled = SampledHalo(local, comm, buffers, Wire(), facts, Randomness(1), 0.5)
+    stale = StaleHalo(local, comm, buffers, Wire(), facts, 1)
+    for policy in (sampled, stale):
+        policy.begin_epoch(0)
+    return {"bns": sampled, "stale": stale}
+
+
+def test_every_operator_is_tested_here():
+    made = {type(make()[0]) for make in KINDS.values()}
+    assert made == {each for each in Operator.__subclasses__() if each.__module__.startswith("hpcgnn.")}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_descriptions_are_values(kind):
+    one, equal, others = KINDS[kind]()
+    assert one == equal and hash(one) == hash(equal) and one is not equal
+    assert all(one != other for other in others)
+    for field in fields(one):
+        with pytest.raises(AttributeError):
+            setattr(one, field.name, None)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "relational"])
+def test_equal_descriptions_are_one_operator_of_a_full_halo(comm, local, kind):
+    """It is made once, and a policy of its own makes its own."""
+    policy, (one, equal, others) = FullHalo(local, comm, HaloBuffers(1 << 20)), KINDS[kind]()
+    operator = policy.operator(one)
+    assert policy.operator(equal) is operator
+    found = [policy.operator(other) for other in others]
+    assert len({id(each) for each in (operator, *found)}) == 1 + len(others)
+    assert policy.operator(equal) is operator
+    assert FullHalo(local, comm, HaloBuffers(1 << 20)).operator(one) is not operator
+
+
+@pytest.mark.parametrize("schedule", ["bns", "stale"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_schedule_cannot_give_is_refused(comm, local, kind, schedule):
+    """With the schedule, the models that asked for it, and what to use; on every rank, and before anything is sent."""
+    policy, (one, _, _) = policies(comm, local)[schedule], KINDS[kind]()
+    if one.pushes:
+        assert policy.operator(one) is not None
+        return
+    assert one.models
+    comm.ledger.take()
+    with pytest.raises(ConfigError) as caught:
+        policy.operator(one)
+    text = str(caught.value)
+    assert f"--schedule {schedule} " in text and one.models in text and "expected gcn" in text
+    assert not comm.ledger.take()
+
+
+def test_a_sample_has_new_operators_in_every_epoch_and_old_rows_one_for_each_call(comm, local):
+    """In an epoch all layers that ask for the same have one sample; but rows of the past are those of one place."""
+    found, one = policies(comm, local), Linear("sum", torch.float64)
+    sampled, stale = found["bns"], found["stale"]
+    first = sampled.operator(one)
+    assert sampled.operator(Linear("sum", torch.float64)) is first
+    sampled.begin_epoch(1)
+    assert sampled.operator(one) is not first
+    calls = [stale.operator(one) for _ in range(2)]
+    assert calls[0] is not calls[1]
+    stale.begin_epoch(1)
+    assert [stale.operator(one) for _ in range(2)] == calls
+    stale.begin_epoch(2)
+    with pytest.raises(AssertionError, match="same order"):
+        stale.operator(Linear("mean", torch.float64))
+
+
+def test_int8_rows_are_refused_for_the_largest(comm, local):
+    wire = Wire("int8", local.original_id, lambda number: number)
+    with pytest.raises(ConfigError, match="int8 .* expected fp32 or bf16"):
+        FullHalo(local, comm, HaloBuffers(1 << 20), wire).operator(Largest())
+
+
+class Named:
+    """A policy that says who was asked."""
+
+    def __init__(self, name):
+        self.name, self.asked, self.kept_bytes = name, [], len(name)
+
+    def operator(self, description):
+        self.asked.append(description)
+        return self.name
+
+    def begin_epoch(self, epoch):
+        self.asked.append(epoch)
+
+
+def test_steps_are_approximate_where_gradients_are_wanted_alone():
+    exact, training = Named("exact"), Named("training")
+    policy = ApproximateInTraining(exact, training)
+    assert policy.operator("a") == "training"
+    with torch.no_grad():
+        assert policy.operator("b") == "exact"
+        with torch.enable_grad():
+            assert policy.operator("c") == "training"
+    with torch.inference_mode():
+        assert policy.operator("d") == "exact"
+    assert policy.operator("e") == "training"
+    assert (exact.asked, training.asked) == (["b", "d"], ["a", "c", "e"])
+    policy.begin_epoch(3)
+    assert training.asked[-1] == 3 and 3 not in exact.asked, "all else is a matter of training"
+    assert policy.kept_bytes == len("training")
+
+
+@pytest.mark.parametrize("schedule, build", [("bns", build_bns), ("stale", build_stale)], ids=["bns", "stale"])
+def test_without_gradients_the_schedules_are_exact_and_refuse_nothing(comm, local, schedule, build):
+    options = {"boundary_rate": 0.3} if schedule == "bns" else {"stale_epochs": 1}
+    assert schedule in SCHEDULES
+    config = make_config({"graph": "g.h5", "schedule": schedule, **options}, CHOICES)
+    policy = build(local, comm, HaloBuffers(1 << 20), config, Randomness(2)).halo
+    exact = FullHalo(local, comm, HaloBuffers(1 << 20))
+    policy.begin_epoch(0)
+    with pytest.raises(ConfigError):
+        policy.operator(Largest())
+    table = np.random.default_rng(3).standard_normal((local.num_nodes, 4))
+    x = torch.from_numpy(table[local.original_id.numpy()])
+    with torch.no_grad():
+        for one in (Linear("mean", torch.float64), Largest()):
+            found, expected = (whole(comm, local, each.operator(one)(x)) for each in (policy, exact))
+            np.testing.assert_array_equal(found, expected)

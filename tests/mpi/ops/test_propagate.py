@@ -1,0 +1,247 @@
+"""Any message function over ranks against autograd over a list of all edges: outputs, every gradient, bytes,
+refusals.
+"""
+
+import graphs
+import numpy as np
+import pytest
+import torch
+from asking import propagate
+
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.edge_tiles import edge_tiles
+from hpcgnn.ops.propagate import Rule
+from hpcgnn.ops.site import Facts
+from hpcgnn.schedules.full_halo import FullHalo
+
+from ..gathering import whole
+from ..small import GRAPHS, edges_of, stored
+
+WIDTH, HEADS = 4, 2
+EPSILON = 1e-5
+
+
+class Messages(torch.nn.Module):
+    """A function of source, destination and edge with parameters of its own; `coarse` makes many messages equal."""
+
+    def __init__(self, reduce):
+        super().__init__()
+        self.reduce, self.coarse = reduce, reduce in ("max", "min")
+        draw = torch.Generator().manual_seed(1)
+        self.weight = torch.nn.Parameter(torch.randn(3 * WIDTH, WIDTH, generator=draw, dtype=torch.float64))
+        self.score = torch.nn.Parameter(torch.randn(WIDTH, HEADS, generator=draw, dtype=torch.float64))
+        self.unused = torch.nn.Parameter(torch.ones(1, dtype=torch.float64))
+
+    def forward(self, src, dst=None, edge=None):
+        if self.coarse:
+            return src.relu() * 2  # zeros of many neighbours share the gradient
+        joined = torch.cat([src, src if dst is None else dst, src if edge is None else edge], 1)
+        value = torch.tanh(joined @ self.weight.to(src.dtype))
+        return (value @ self.score.to(src.dtype), value * src) if self.reduce == "softmax" else value
+
+
+def reduced(reduce, message, dst, n):
+    """The definition of a reduction, over all edges at once, float64; torch's own scatter where it has one."""
+    rows, count = torch.from_numpy(dst), torch.from_numpy(np.bincount(dst, minlength=n))[:, None]
+    some = (count > 0).double()
+    if reduce == "softmax":
+        logit, value = message
+        index = rows[:, None].expand(-1, HEADS)
+        top = torch.full((n, HEADS), -torch.inf, dtype=torch.float64).scatter_reduce(0, index, logit.detach(), "amax")
+        weight = torch.exp(logit - top[rows])
+        alpha = weight / torch.zeros(n, HEADS, dtype=torch.float64).index_add(0, rows, weight)[rows]
+        parts = value.view(len(dst), HEADS, value.shape[1] // HEADS) * alpha[..., None]
+        return torch.zeros(n, *parts.shape[1:], dtype=torch.float64).index_add(0, rows, parts).flatten(1)
+    total = torch.zeros(n, message.shape[1], dtype=torch.float64).index_add(0, rows, message)
+    mean = total / count.clamp(min=1)
+    if reduce == "std":
+        apart = torch.zeros_like(total).index_add(0, rows, (message - mean[rows]) ** 2) / count.clamp(min=1)
+        return torch.sqrt(apart + EPSILON) * some
+    if reduce in ("sum", "mean"):
+        return total if reduce == "sum" else mean
+    index = rows[:, None].expand(-1, message.shape[1])
+    # From an infinite start: scatter_reduce lets a start that is left out of the maximum share its gradient all the
+    # same.
+    start = torch.full((n, message.shape[1]), -torch.inf if reduce == "max" else torch.inf, dtype=torch.float64)
+    return torch.where(some > 0, start.scatter_reduce(0, index, message, "a" + reduce), 0.0)
+
+
+def inputs_of(graph, num_edges, given):
+    """{name: float64 rows} in original order; edge rows in the order of `edges_of`."""
+    random = np.random.default_rng(4)
+    sizes = {"x_src": graph.num_nodes, "x_dst": graph.num_nodes, "edge": num_edges}
+    return {name: torch.from_numpy(random.standard_normal((sizes[name], WIDTH))) for name in given}
+
+
+def local_edges(local, where, map_name, comm, src, dst):
+    """For each edge of the rank, in its order, its place in the list of all edges."""
+    row_of = np.empty(len(where.order), np.int64)
+    row_of[where.order] = np.arange(len(where.order))
+    mine = np.isin(dst, local.original_id.numpy())
+    place = np.flatnonzero(mine)
+    local_row = {int(node): row for row, node in enumerate(local.original_id)}
+    rows = np.array([local_row[node] for node in dst[place]], np.int64)
+    return place[np.lexsort((row_of[src[place]], rows))]
+
+
+def compare(comm, name, folder, map_name, reduce, given, rows=6, dtype=torch.float64, train=True):
+    graph, where, file = stored(comm, folder, name)
+    local = graphs.load(file, where.maps[map_name], comm, cap=rows, dtype=dtype, keep_edges=True)
+    src, dst = edges_of(graph, "keep")
+    values = inputs_of(graph, len(src), given)
+    function = Messages(reduce)
+    oracle_inputs = {key: value.clone().requires_grad_() for key, value in values.items()}
+    ends = {"x_src": src, "x_dst": dst, "edge": np.arange(len(src))}
+    message = function(*(oracle_inputs[key][ends[key]] for key in given))
+    names = (reduce,) if isinstance(reduce, str) else reduce
+    y = torch.cat([reduced(each, message, dst, graph.num_nodes) for each in names], 1)
+    gy = torch.from_numpy(np.random.default_rng(5).standard_normal(y.shape))
+    y.backward(gy)
+    expected = {
+        key: torch.zeros_like(value) if value.grad is None else value.grad for key, value in oracle_inputs.items()
+    }
+    weights = {key: p.grad for key, p in function.named_parameters()}
+    function.zero_grad(set_to_none=True)
+
+    places = {"edge": local_edges(local, where, map_name, comm, src, dst)}
+    mine = {key: value[places.get(key, local.original_id)].to(dtype).requires_grad_() for key, value in values.items()}
+    buffers = HaloBuffers(4 * rows * 2 * WIDTH * dtype.itemsize)
+    found = propagate(
+        FullHalo(local, comm, buffers), Rule(function, reduce), mine["x_src"], mine.get("x_dst"), mine.get("edge")
+    )
+    found.backward(gy[local.original_id].to(dtype))
+    close = dict(rtol=0, atol={torch.float64: 1e-9, torch.float32: 1e-4}[dtype] * max(1, float(y.detach().abs().max())))
+    np.testing.assert_allclose(whole(comm, local, found), y.detach().numpy(), **close)
+    for key in given:
+        if key == "edge":
+            np.testing.assert_allclose(mine[key].grad, expected[key][places["edge"]], **close)
+        else:
+            np.testing.assert_allclose(whole(comm, local, mine[key].grad), expected[key], **close)
+    for key, parameter in function.named_parameters():
+        total = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        total = comm.total(total.clone())
+        right = torch.zeros_like(parameter) if weights[key] is None else weights[key]
+        np.testing.assert_allclose(total, right, **close)
+
+
+GIVEN = ("x_src", "x_dst", "edge")
+
+
+@pytest.mark.parametrize(
+    "reduce", ["sum", "mean", "max", "min", "std", "softmax", ("mean", "max", "min", "std")], ids=str
+)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_against_the_oracle(comm, session_path, monkeypatch, name, reduce):
+    compare(comm, name, session_path, "one empty", reduce, GIVEN[:2])
+    monkeypatch.setattr(
+        "hpcgnn.ops.row_tiles.EDGE_TILE_BYTES", 1500
+    )  # so small that rows are continued in the next tile
+    compare(comm, name, session_path, "dealt", reduce, GIVEN, rows=1 if comm.size == 2 else 6)
+
+
+@pytest.mark.parametrize("given", [("x_src",), ("x_src", "edge")], ids=str)
+@pytest.mark.parametrize("reduce", ["sum", "softmax"])
+def test_what_is_not_given_is_left_out(comm, session_path, reduce, given):
+    if given == ("x_src",):
+        compare(comm, "random directed", session_path, "random", reduce, given)
+    else:  # the second argument is then the edge's
+        graph, where, file = stored(comm, session_path, "random directed")
+        local = graphs.load(file, where.maps["random"], comm, cap=9, keep_edges=True)
+        edge = torch.rand(local.inward.edges.count, WIDTH, dtype=torch.float64)
+        x = torch.rand(local.num_owned, WIDTH, dtype=torch.float64)
+        policy = FullHalo(local, comm, HaloBuffers(1 << 14))
+        y = propagate(policy, Rule(lambda src, e: e, "sum"), x, None, edge)
+        degrees = np.repeat(np.arange(local.num_owned), np.diff(_indptr(local)))
+        np.testing.assert_allclose(y, torch.zeros_like(x).index_add(0, torch.from_numpy(degrees), edge), atol=1e-12)
+
+
+def _indptr(local):
+    """Where each own row's edges begin in the rank's list, from the blocks."""
+    count = np.zeros(local.num_owned, np.int64)
+    for block in (local.inward.own, *local.inward.halo):
+        rows = np.arange(local.num_owned) if block.rows is None else block.rows.numpy()
+        count[rows] += np.diff(block.indptr.numpy())
+    return np.concatenate([[0], np.cumsum(count)])
+
+
+def test_single_precision(comm, session_path):
+    for reduce in ("softmax", "std", "max"):
+        compare(comm, "power law", session_path, "dealt", reduce, GIVEN, rows=20, dtype=torch.float32)
+
+
+def test_bytes(comm, session_path):
+    """F numbers for a halo row forwards; backwards F again and F back to the owner; nothing back where no gradient is
+    wanted."""
+    graph, where, file = stored(comm, session_path, "random directed")
+    local = graphs.load(file, where.maps["dealt"], comm, cap=7)
+    policy, function = FullHalo(local, comm, HaloBuffers(4 * 7 * 2 * WIDTH * 8)), Messages("sum")
+    x = torch.rand(local.num_owned, WIDTH, dtype=torch.float64)
+    propagate(policy, Rule(function, "sum"), x, None, None)  # the ids of the halo are fetched once, before
+    for wanted in (True, False):
+        comm.ledger.take()
+        propagate(policy, Rule(function, "sum"), x.clone().requires_grad_(wanted), x, None).sum().backward()
+        traffic = comm.ledger.take()
+        sent, received = local.inward.plan.num_boundary, local.inward.plan.num_halo
+        forward, backward = (
+            traffic[kind].bytes_sent if kind in traffic else 0 for kind in ("halo_forward", "halo_backward")
+        )
+        assert forward == 8 * WIDTH * sent
+        assert backward == 8 * WIDTH * (sent + received * wanted)
+
+
+def test_the_random_state_is_restored(comm, session_path, monkeypatch):
+    """Whatever the function draws from torch's generator it draws again in the backward pass, and nobody else's draws
+    change."""
+    monkeypatch.setattr("hpcgnn.ops.row_tiles.EDGE_TILE_BYTES", 1500)
+    graph, where, file = stored(comm, session_path, "power law")
+    local = graphs.load(file, where.maps["dealt"], comm, cap=9)
+    policy = FullHalo(local, comm, HaloBuffers(1 << 14))
+    x = torch.ones(local.num_owned, WIDTH, dtype=torch.float64, requires_grad=True)
+    before = torch.get_rng_state()
+    y = propagate(policy, Rule(lambda src: torch.dropout(src, 0.5, True), "sum", seed=comm.rank), x, None, None)
+    y.backward(torch.ones_like(y))
+    assert torch.equal(before, torch.get_rng_state())
+    # Every kept element of a message counts 2 in y and 2 in the gradient of its source.
+    assert comm.total(y.detach().sum()) == pytest.approx(float(comm.total(x.grad.sum())))
+    assert comm.total((x.grad % 2).sum()) == 0 and 0 < comm.total(x.grad.sum())
+
+
+def test_edge_ids_do_not_depend_on_the_partition(comm, session_path):
+    """And several edges between the same two nodes have different ones, wherever tiles end."""
+    graph, where, file = stored(comm, session_path, "random directed")
+    src, dst = edges_of(graph, "keep")
+    seen = {}
+    for map_name, size in (("dealt", 5), ("random", 1000)):
+        local = graphs.load(file, where.maps[map_name], comm, cap=9)
+        halo_ids = Facts(local, comm).inward_ids
+        mine = []
+        for block in (local.inward.own, *local.inward.halo):
+            first = block.first_column
+            columns = local.original_id if first is None else halo_ids[first:]
+            for tile in edge_tiles(block, size, local.original_id, columns):
+                mine += zip(
+                    local.original_id[tile.owner].tolist(),
+                    columns[tile.sources.long()].tolist(),
+                    tile.edge_ids.tolist(),
+                )
+        seen[map_name] = sorted(sum(comm.allgather_object(mine), []))
+        assert [edge[:2] for edge in seen[map_name]] == sorted(zip(dst.tolist(), src.tolist()))
+        assert len({edge[2] for edge in seen[map_name]}) == len(src)
+    assert seen["dealt"] == seen["random"]
+
+
+def test_refusals(comm, session_path):
+    graph, where, file = stored(comm, session_path, "path")
+    local = graphs.load(file, where.maps["dealt"], comm, cap=9)
+    policy = FullHalo(local, comm, HaloBuffers(1 << 14))
+    x = torch.ones(local.num_owned, WIDTH, dtype=torch.float64, requires_grad=True)
+    outside = torch.ones(WIDTH, dtype=torch.float64, requires_grad=True) * 2
+    for message, reduce, expected in (
+        (lambda src: src, "median", "expected reduce to be of sum, mean, max, min, std"),
+        (lambda src: src.sum(), "sum", r"expected messages of shape \(E, F\)"),
+        (lambda src: src, "softmax", "must return"),
+        (lambda src: src * outside, "sum", "computed outside"),
+        (lambda src: [src], "sum", "expected tensors"),
+    ):
+        with pytest.raises(ValueError, match=expected):
+            propagate(policy, Rule(message, reduce), x, None, None)

@@ -1,0 +1,145 @@
+"""`--trace`: files in the Trace Event Format, with every kind of span, that change nothing of what is learned."""
+
+import gzip
+import json
+import socket
+from types import SimpleNamespace
+
+import pytest
+
+from hpcgnn.app.train import train
+from hpcgnn.comm.tape import Tape, clock, offset_to_first
+from hpcgnn.plugins.trace import CATEGORIES
+
+from ..training import configure, make_graphs
+
+pytestmark = pytest.mark.ranks(2)
+
+EPOCHS = 4
+
+
+def losses(run_dir):
+    return [json.loads(line)["loss"] for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+
+
+def document(run_dir, rank):
+    return json.loads(gzip.decompress((run_dir / "trace" / f"rank-{rank:05d}.json.gz").read_bytes()))
+
+
+@pytest.fixture(scope="module")
+def traced(comm, session_path):
+    """The run directory of a run of which epochs 2 and 3 are traced."""
+    graph, run_dir = make_graphs(comm, session_path, nodes=300)["undirected"], session_path / "traced"
+    options = {"epochs": EPOCHS, "eval_every": 2, "checkpoint_every": 3, "halo_buffer": 0.01, "hidden": 8}
+    for name, more in (("untraced", {}), ("traced", {"trace": "2-3"})):
+        config = configure(graph, run_dir=str(session_path / name), **options, **more)
+        if comm.rank == 0 and more:  # of an earlier start on more ranks
+            (run_dir / "trace").mkdir(parents=True)
+            (run_dir / "trace" / f"rank-{comm.size:05d}.json.gz").touch()
+            config = config.replace(resume=True)
+        config = comm.broadcast_object(config)
+        assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
+    comm.barrier()
+    return run_dir
+
+
+def test_the_same_is_learned(traced):
+    assert losses(traced) == losses(traced.parent / "untraced")
+    assert not (traced.parent / "untraced" / "trace").exists()
+
+
+def test_there_are_files_of_these_ranks_alone(comm, traced):
+    names = sorted(path.name for path in (traced / "trace").iterdir())
+    assert names == [f"rank-{rank:05d}.json.gz" for rank in range(comm.size)]
+
+
+def test_each_rank_has_a_file_that_says_who_it_is(comm, traced):
+    found = document(traced, comm.rank)
+    about = found["otherData"]
+    assert (about["rank"], about["ranks"], about["epochs"]) == (comm.rank, comm.size, [2, 3])
+    assert about["spans_lost"] == 0 and about["seconds_clock_uncertain"] >= 0
+    names = [event["args"]["name"] for event in found["traceEvents"] if event["name"] == "process_name"]
+    assert names == [f"rank {comm.rank} on {socket.gethostname()}"]
+
+
+def test_spans_are_complete_events_one_inside_another(comm, traced):
+    spans = [event for event in document(traced, comm.rank)["traceEvents"] if event["ph"] == "X"]
+    assert all(span["pid"] == comm.rank and span["dur"] >= 0 for span in spans)
+    ends = []
+    for span in sorted(spans, key=lambda span: (span["ts"], -span["dur"])):
+        while ends and ends[-1] <= span["ts"] + 0.01:
+            ends.pop()
+        assert not ends or span["ts"] + span["dur"] <= ends[-1] + 0.01, span
+        ends.append(span["ts"] + span["dur"])
+
+
+def test_every_kind_of_span_is_there(comm, traced):
+    spans = [event for event in document(traced, comm.rank)["traceEvents"] if event["ph"] == "X"]
+    assert [span["name"] for span in spans if span["cat"] == "epoch"] == ["epoch 2", "epoch 3"]
+    phases = {span["name"] for span in spans if span["cat"] == "phase"}
+    assert phases == {"forward", "backward", "reduction", "step", "evaluation", "checkpoint"}
+    wanted = {"gather", "product"} | ({"pack", "wait", "turn", "reduction"} if comm.size > 1 else set())
+    assert (
+        wanted
+        <= {span["cat"] for span in spans}
+        <= {"epoch", "phase", *CATEGORIES.values(), "kernel"} | {*("turn", "wait", "reduction")}
+    )
+    for span in spans:
+        if span["name"] == "turn":
+            about = span["args"]
+            number, turns = map(int, about["turn"].split(" of "))
+            assert 1 <= number <= turns and about["stream"] >= 1 and about["kind"].startswith("halo_")
+            assert (about["rows_received"] > 0) == (about["bytes_received"] + about["bytes_returned"] > 0)
+    if comm.size > 1:
+        assert any(span["args"]["kind"] == "allreduce" for span in spans if span["name"] == "all ranks")
+
+
+def test_times_of_all_ranks_are_of_one_clock(comm, traced):
+    """All leave the all-reduce of the gradients after the last has come to it."""
+    begins, ends = [], []
+    for rank in range(comm.size):
+        calls = [
+            event
+            for event in document(traced, rank)["traceEvents"]
+            if event["name"] == "all ranks" and event["args"]["kind"] == "allreduce"
+        ]
+        begins.append([call["ts"] for call in calls])
+        ends.append([call["ts"] + call["dur"] for call in calls])
+    for called, left in zip(zip(*begins), zip(*ends)):
+        assert max(called) <= min(left)
+
+
+def test_the_offset_between_clocks_is_found(comm):
+    """Clocks that differ by an hour per rank: what is found is right within what it says of itself."""
+    offset, uncertain = offset_to_first(comm, lambda: clock() - 3600.0 * comm.rank)
+    assert offset == pytest.approx(3600.0 * comm.rank, abs=uncertain + 1e-6) and 0 <= uncertain < 5
+
+
+def test_a_tape_ends():
+    tape = Tape(most=2)
+    for number in range(5):
+        with tape.span(str(number), "kernel"):
+            pass
+    assert [span[0] for span in tape.spans] == ["0", "1"] and tape.lost == 3
+
+
+def test_a_trace_that_cannot_be_written_does_not_end_the_run(comm, session_path):
+    """Something else has the name of its folder."""
+    run_dir, graph = session_path / "untraceable", make_graphs(comm, session_path, nodes=300)["undirected"]
+    if comm.rank == 0:
+        run_dir.mkdir()
+        (run_dir / "trace").touch()
+    options = {"epochs": 3, "hidden": 8, "trace": "2", "resume": True, "run_dir": str(run_dir)}
+    config = comm.broadcast_object(configure(graph, **options))
+    assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
+    comm.barrier()
+    assert len(losses(run_dir)) == 3 and "the trace is not complete" in (run_dir / "log.txt").read_text()
+
+
+def test_epochs_that_never_come_are_said(comm, session_path, traced):
+    graph = make_graphs(comm, session_path, nodes=300)["undirected"]
+    config = configure(graph, run_dir=str(session_path / "late"), epochs=1, trace="7-9", hidden=8)
+    assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
+    comm.barrier()
+    assert "--trace 7-9 names no epoch" in (session_path / "late" / "log.txt").read_text()
+    assert not (session_path / "late" / "trace").exists()

@@ -1,0 +1,266 @@
+"""Runs of `lazy` that are stopped anywhere and go on, that end a layer early, that are fine-tuned; and what they leave
+behind.
+"""
+
+import json
+import os
+import signal
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
+from hpcgnn.comm import SoloCommunicator
+from hpcgnn.config import make_config
+from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
+from hpcgnn.engine.stopping import EXIT_STOPPED
+from hpcgnn.engine.trainer import Trainer
+from hpcgnn.errors import HpcgnnError
+
+from ..engine.test_resume import check_same
+from ..training import CHOICES, FEATURES, build_trainer, configure, make_graphs
+
+pytestmark = [pytest.mark.ranks(2), pytest.mark.usefixtures("no_pictures")]
+
+EPOCHS = 6
+RUNS = {
+    "gcn": {"model": "gcn", "norm": "batch", "finetune": 4, "warm_start": True},
+    "gat": {"model": "gat", "heads": 2, "hidden": 8, "finetune": 4, "attention_dropout": 0.2},
+}
+
+
+@pytest.fixture(scope="module")
+def graph(comm, session_path):
+    return make_graphs(comm, session_path, nodes=300)["undirected"]
+
+
+def run(comm, graph, run_dir, **options):
+    given = {"schedule": "lazy", "epochs": EPOCHS, "eval_every": 2, "lr": 0.05, "partition": "metis", **options}
+    code = train(configure(graph, run_dir=str(run_dir), **given), SimpleNamespace(comm=comm, threads=1))
+    comm.barrier()
+    return code
+
+
+def records(run_dir):
+    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def whole(comm, graph, session_path, no_pictures, request):
+    """(options, directory) of an uninterrupted run."""
+    path = session_path / f"lazy-{request.param}"
+    assert run(comm, graph, path, **RUNS[request.param]) == 0
+    return RUNS[request.param], path
+
+
+def stopped(comm, graph, run_dir, monkeypatch, epoch, **options):
+    """Run until after `epoch`, in which one rank is asked to stop."""
+    step = Trainer.step
+
+    def signalled(trainer, now):
+        if now == epoch and trainer.comm is comm and comm.rank == comm.size - 1:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return step(trainer, now)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", signalled)
+        assert run(comm, graph, run_dir, **options) == EXIT_STOPPED
+
+
+def test_stops_anywhere_change_no_bit(comm, graph, whole, shared_path, monkeypatch):
+    """In the first layer, at the very end of it, within the second, and while all layers are fine-tuned."""
+    options, expected = whole
+    for epoch in (2, EPOCHS - 1, EPOCHS + 2, 3 * EPOCHS + 1):
+        stopped(comm, graph, shared_path / "run", monkeypatch, epoch, **options, resume=True)
+    assert run(comm, graph, shared_path / "run", **options, resume=True) == 0
+    check_same(shared_path / "run", expected)
+    halo = json.loads((expected / "summary.json").read_text())["partition"]["halo_rows_total"]
+    traffic = [{k: v["sum"] for k, v in r["bytes"].items()} for r in records(shared_path / "run")]
+    width = options.get("heads", 1) * options.get("hidden", 16)
+    again = {3: FEATURES, EPOCHS: FEATURES + width, EPOCHS + 3: FEATURES + width}
+    for epoch, sent in enumerate(traffic):
+        assert sent.get("resume", 0) == 4 * halo * again.get(epoch, 0), epoch
+        if epoch < 3 * EPOCHS:
+            assert "halo_backward" not in sent
+    assert not any("resume" in record["bytes"] for record in records(expected))
+    assert halo == 0 or "halo_backward" in traffic[-1], "the fine-tuning is exact training"
+
+
+def test_another_number_of_ranks_goes_on(comm, graph, shared_path, monkeypatch):
+    options = {**RUNS["gcn"], "precision": "fp64"}
+    stopped(comm, graph, shared_path / "run", monkeypatch, EPOCHS + 2, **options)
+    if comm.rank == 0:
+        alone = SoloCommunicator()
+        assert run(alone, graph, shared_path / "run", **options, partition="", resume=True) == 0
+        assert run(alone, graph, shared_path / "one", **options, partition="") == 0
+        found, expected = ([r["loss"] for r in records(shared_path / name)] for name in ("run", "one"))
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+
+
+def test_the_saved_model_predicts_as_its_records_say(comm, graph, whole):
+    """By the exact streamed forward of the whole model, on another map; the heads are with it."""
+    options, run_dir = whole
+    config = make_config(options_of_run(run_dir, {"graph": str(graph), "partition": "random-clusters"}), CHOICES)
+    assert evaluate(config, SimpleNamespace(comm=comm, threads=1)) == 0
+    comm.barrier()
+    found = json.loads((run_dir / "evaluation.json").read_text())
+    kept = records(run_dir)
+    best = kept[found["epoch"] - 1]
+    assert [found[s] for s in ("train", "val", "test")] == pytest.approx(
+        [best[s] for s in ("train", "val", "test")], abs=0.011
+    )
+    _, state, _, _ = read_checkpoint(checkpoints(run_dir)[-1])
+    assert {"heads.0.weight", "heads.1.bias", "heads.0.bias"} <= state.keys()
+
+
+def test_a_layer_ends_when_validation_does_not_rise(comm, graph, shared_path):
+    """Each layer after its own best, and it passes on the parameters of that epoch: the head predicts as it did
+    then.
+    """
+    assert run(comm, graph, shared_path / "run", epochs=30, patience=4, eval_every=1, lr=0.1) == 0
+    kept = records(shared_path / "run")
+    _, state, _, _ = read_checkpoint(checkpoints(shared_path / "run")[-1])
+    trainer = build_trainer(comm, configure(graph, schedule="lazy"), "metis")
+    trainer.model.load_state_dict(state)
+    for layer in (1, 2, 3):
+        own = [record for record in kept if record["layer"] == layer]
+        best = max(own, key=lambda record: record["val"])  # the first of equal ones
+        assert len(own) == 30 or own[-1]["epoch"] == best["epoch"] + 4
+        if layer < 3:
+            trainer.begin_stage(layer - 1, 0)
+            found = trainer.evaluate()
+            assert [found[s] for s in ("train", "val", "test")] == pytest.approx(
+                [best[s] for s in ("train", "val", "test")], abs=0.011
+            )
+    assert len(kept) < 90, "at least one layer ends early, or the test says nothing"
+
+
+def test_patience_holds_for_exact_training_too(comm, graph, shared_path):
+    assert run(comm, graph, shared_path / "run", schedule="sar", epochs=60, patience=3, eval_every=1, lr=0.2) == 0
+    kept = records(shared_path / "run")
+    best = max(kept, key=lambda record: record["val"])
+    assert kept[-1]["epoch"] == best["epoch"] + 3 < 60
+    assert (
+        run(comm, graph, shared_path / "run", schedule="sar", epochs=60, patience=3, eval_every=1, lr=0.2, resume=True)
+        == 0
+    )
+    assert records(shared_path / "run") == kept, "a run that ended early is done"
+
+
+def warm_starts(comm, graph, **options):
+    """(trainer, logits of a layer when it has been trained, those of the next one before it is), for each layer but the
+    last.
+    """
+    trainer, found = build_trainer(comm, configure(graph, schedule="lazy", warm_start=True, **options), "metis"), []
+
+    def logits():
+        with torch.no_grad():
+            result = trainer.stage.module.eval()(trainer.graph).clone()
+        trainer.stage.module.train()
+        return result
+
+    for index in range(trainer.model.spec.layers):
+        trainer.begin_stage(index, index)
+        begins = logits()
+        trainer.step(index)
+        found.append((begins, logits()))
+        trainer.schedule.sync.follow(index + 1, trainer.model)
+    return trainer, [(before[1], after[0]) for before, after in zip(found, found[1:])]
+
+
+@pytest.mark.parametrize("options", [{}, {"residual": True}, {"aggregator": "max"}])
+def test_a_warm_start_predicts_what_the_layer_before_did(comm, graph, options):
+    """Where a layer has a weight for own rows, it begins as the identity; the last one as the head."""
+    trainer, pairs = warm_starts(comm, graph, model="sage", layers=3, **options)
+    assert len(pairs) == 2
+    for ended, begins in pairs:
+        torch.testing.assert_close(begins, ended, rtol=1e-5, atol=1e-6)
+    assert all(conv.neighbour.weight.any() for conv in trainer.model.convs), "and is trained from there"
+
+
+@pytest.mark.parametrize("options", [{"model": "gcn"}, {"model": "gat", "heads": 2, "hidden": 8}])
+def test_a_warm_start_without_a_weight_for_own_rows_is_that_of_the_aggregate(comm, graph, options):
+    trainer, _ = warm_starts(comm, graph, layers=3, **options)
+    for layer in (1, 2):
+        trainer.schedule.sync.follow(layer, trainer.model)
+    first, last = (
+        (conv.linear.weight, conv.weights()[2] if options["model"] == "gcn" else conv.bias)
+        for conv in trainer.model.convs[1:]
+    )
+    assert torch.equal(first[0], torch.eye(16)) and not first[1].any()
+    for head, wanted in zip(trainer.model.heads[1].parameters(), trainer.model.heads[0].parameters()):
+        assert torch.equal(head, wanted)
+    for given, wanted in zip(last, trainer.model.heads[1].parameters()):
+        assert torch.equal(given, wanted)
+
+
+def test_a_warm_start_copies_what_has_the_same_shape_where_a_layer_cannot_be_the_identity(comm, graph):
+    trainer, _ = warm_starts(comm, graph, model="gatv2", heads=2, hidden=8, layers=4)
+    before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    for layer in (2, 3):
+        trainer.schedule.sync.follow(layer, trainer.model)
+    state = trainer.model.state_dict()
+    names = [name.removeprefix("convs.1.") for name in state if name.startswith("convs.1.")]
+    assert names and all(torch.equal(state[f"convs.1.{name}"], state[f"convs.2.{name}"]) for name in names)
+    assert torch.equal(state["heads.1.weight"], state["heads.2.weight"])
+    assert torch.equal(state["convs.3.source.weight"], before["convs.3.source.weight"]), (
+        "of another width: left as it is"
+    )
+    assert not torch.equal(state["convs.2.source.weight"], before["convs.2.source.weight"])
+
+
+# options, words of the message
+WRONG = [
+    ({"layer_epochs": "5,5"}, "--layer-epochs: expected one number, or 3 for the 3 layers, got 2"),
+    ({"layer_epochs": "5,0,5"}, "--layer-epochs: expected whole numbers of at least 1"),
+    ({"layer_lr": "0.1,x"}, "--layer-lr: expected numbers of at least 0"),
+    ({"schedule": "sar", "finetune": 3}, "--finetune belongs to --schedule lazy, got --schedule sar"),
+    ({"patience": -1}, "--patience: expected at least 0"),
+    (
+        {"finetune": 2, "private_features": True, "keep_input": "never", "hidden": 32},
+        "--private-features: --schedule lazy",
+    ),
+    ({"halo_dtype": "int8"}, "--halo-dtype int8 is not for --schedule lazy"),
+    ({"schedule": "sar", "private_features": True, "model": "pna"}, "expected at most once in a run"),
+    (
+        {"schedule": "sar", "private_features": True, "input_dropout": "raw", "hidden": 32},
+        "expected at most once in a run",
+    ),
+    ({"private_features": True, "model": "pna", "frozen_halo": "refetch"}, "use --frozen-halo keep"),
+]
+
+
+@pytest.mark.parametrize("options, words", WRONG, ids=[str(words) for _, words in WRONG])
+def test_one_line_says_what_is_wrong(comm, graph, shared_path, options, words):
+    with pytest.raises(HpcgnnError) as caught:
+        run(comm, graph, shared_path / "run", **options)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+    assert not (shared_path / "run").exists()
+
+
+def test_what_cannot_be_resumed(comm, graph, whole, shared_path, monkeypatch):
+    options, _ = whole
+    stopped(comm, graph, shared_path / "run", monkeypatch, 3 * EPOCHS, **options)
+    for change, words in (
+        ({"layers": 2}, "layers is '3' there and '2' here"),
+        (
+            {"schedule": "sar", "finetune": 0, "warm_start": False},
+            "schedule is 'lazy' there and 'sar' here",
+        ),
+        ({"finetune": 0}, "--finetune was given there"),
+    ):
+        with pytest.raises(HpcgnnError) as caught:
+            run(comm, graph, shared_path / "run", **{**options, **change}, resume=True)
+        assert words in str(caught.value)
+
+
+def test_a_model_that_is_not_all_trained_is_not_evaluated(comm, graph, shared_path, monkeypatch):
+    stopped(comm, graph, shared_path / "run", monkeypatch, EPOCHS + 2, **RUNS["gcn"])
+    config = make_config(options_of_run(shared_path / "run", {"graph": str(graph), "partition": "metis"}), CHOICES)
+    with pytest.raises(HpcgnnError, match="has trained 1 layers and expects 3") as caught:
+        evaluate(config, SimpleNamespace(comm=comm, threads=1))
+    assert caught.value.everywhere

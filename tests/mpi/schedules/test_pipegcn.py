@@ -1,0 +1,257 @@
+"""`--schedule stale` against PipeGCN (Wan et al., ICLR'22, algorithm 1 and section 3.4), emulated by hand on dense
+matrices.
+
+Losses and every parameter over several epochs with a learning rate above 0: old rows and old gradients are then not the
+new ones. Once dW was xᵀ t with t = Aᵀ gy of old gradients wherever a layer did not widen its input, which is PipeGCN's
+(rows used)ᵀ gy for no delay alone; a test with a learning rate of 0 could not tell them apart.
+"""
+
+import graphs
+import numpy as np
+import oracle
+import pytest
+import torch
+
+from ..small import stored
+from ..training import build_trainer, configure
+from .test_bns import RATE, SEED, kept_by
+from .test_stale import Delayed
+
+pytestmark = pytest.mark.ranks(2, 3)
+
+EPOCHS, LR, P = 6, 0.05, 0.3
+DELAYS = [1, 2, 3, 4]
+# Of 5 features and 3 classes: layers that widen what they are given, keep its width and narrow it, with and without a
+# kept aggregate of the features, which is exact under every schedule.
+WIDTHS = {
+    "5 to 4, 4 to 4, 4 to 3": {"hidden": 4, "keep_input": "never"},
+    "5 to 7, 7 to 7, 7 to 3": {"hidden": 7, "keep_input": "never"},
+    "5 to 2, 2 to 2, 2 to 3": {"hidden": 2, "keep_input": "never"},
+    "kept, 7 to 7, 7 to 3": {"hidden": 7, "keep_input": "always"},
+}
+
+
+class Emulated:
+    """A graph whose edges between ranks carry the rows of `delay` epochs ago."""
+
+    def __init__(self, matrix, owner, delay):
+        same = owner[:, None] == owner[None, :]
+        self.whole, self.near, self.far = (torch.from_numpy(m) for m in (matrix, matrix * same, matrix * ~same))
+        self._make, self._boxes = (lambda: Delayed(delay)), {}
+
+    def box(self, *place):
+        return self._boxes.setdefault(place, self._make())
+
+    def forwards(self, place, rows):
+        return self.near @ rows + self.far @ self.box(place, "ahead")(rows.detach().clone())
+
+    def backwards(self, place, gradient):
+        return self.near.T @ gradient + self.box(place, "home")(self.far.T @ gradient)
+
+    def delayed(self, place, rows):
+        """The same under autograd."""
+        return _Delayed.apply(rows, self, place)
+
+
+class _Delayed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, rows, emulated, place):
+        ctx.emulated, ctx.place = emulated, place
+        return emulated.forwards(place, rows)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return ctx.emulated.backwards(ctx.place, gradient), None, None
+
+
+def pipegcn(graph, x, labels, train, parameters, kind, layers, kept, mask):
+    """The loss, and the gradients put into parameters: gcn and sage with every derivative written out."""
+    neighbour, own = {"gcn": ("linear", None), "sage": ("neighbour", "own")}[kind]
+
+    def get(layer, name):
+        return parameters[f"convs.{layer}.{name}"]
+
+    h, known = x, []
+    for layer in range(layers):
+        weight = get(layer, f"{neighbour}.weight").detach()
+        used = None
+        if weight.shape[1] < weight.shape[0] and not (kept and layer == 0):
+            y = graph.forwards(layer, h @ weight)  # products are what travels
+        else:
+            used = graph.whole @ h if kept and layer == 0 else graph.forwards(layer, h)
+            y = used @ weight
+        if own:
+            y = y + h @ get(layer, "own.weight").detach()
+        y = y + get(layer, f"{own or neighbour}.bias").detach()
+        known.append((h, used, weight))
+        h = torch.relu(y) * mask(layer + 1, y) if layer + 1 < layers else y
+    value = oracle.loss(h, labels, train)
+    g = (
+        (torch.softmax(h, 1) - torch.nn.functional.one_hot(labels.clamp(min=0), h.shape[1]))
+        * train[:, None]
+        / train.sum()
+    )
+    for layer in reversed(range(layers)):
+        h, used, weight = known[layer]
+        get(layer, f"{own or neighbour}.bias").grad = g.sum(0)
+        if used is None:
+            t = graph.backwards(layer, g)
+            get(layer, f"{neighbour}.weight").grad, gh = h.T @ t, t @ weight.T
+        else:
+            get(layer, f"{neighbour}.weight").grad = used.T @ g
+            gh = graph.backwards(layer, g @ weight.T) if layer else 0
+        if own:
+            get(layer, "own.weight").grad = h.T @ g
+            gh = gh + g @ get(layer, "own.weight").detach().T
+        g = gh * (h > 0) * mask(layer, h) if layer else None
+    return float(value)
+
+
+def others(graph, x, labels, train, parameters, kind, layers, kept, mask):
+    """The same for gin and sgc: autograd does what is local."""
+
+    def gather(place, rows):
+        return graph.whole @ rows if kept and place[0] == 0 else graph.delayed(place, rows)
+
+    def gin(layer, h):
+        get = {
+            name: parameters[f"convs.{layer}.{name}"]
+            for name in ("first.weight", "first.bias", "second.weight", "second.bias", "eps")
+        }
+        weight = get["first.weight"]
+        if weight.shape[1] < weight.shape[0] and not (kept and layer == 0):
+            z = h @ weight
+            inner = gather((layer,), z) + (1 + get["eps"]) * z
+        else:
+            inner = (gather((layer,), h) + (1 + get["eps"]) * h) @ weight
+        return torch.relu(inner + get["first.bias"]) @ get["second.weight"] + get["second.bias"]
+
+    if kind == "sgc":
+        h = x if kept else x @ parameters["convs.0.linear.weight"]
+        for hop in range(layers):
+            h = gather((0, hop), h)
+        h = (h @ parameters["convs.0.linear.weight"] if kept else h) + parameters["convs.0.linear.bias"]
+    else:
+        h = x
+        for layer in range(layers):
+            h = gin(layer, h)
+            h = torch.relu(h) * mask(layer + 1, h) if layer + 1 < layers else h
+    value = oracle.loss(h, labels, train)
+    value.backward()
+    return value.item()
+
+
+@pytest.mark.parametrize("widths", WIDTHS)
+@pytest.mark.parametrize("kind", ["gcn", "sage", "gin", "sgc"])
+def test_losses_and_parameters(comm, session_path, kind, widths):
+    options = WIDTHS[widths]
+    for number, delay in enumerate(DELAYS):
+        name = ("random undirected", "random directed weighted")[number % 2]
+        graph, where, file = stored(comm, session_path, name)
+        config = configure(
+            file,
+            model=kind,
+            schedule="stale",
+            stale_epochs=delay,
+            precision="fp64",
+            lr=LR,
+            dropout=P,
+            input_dropout="none",
+            **options,
+        )
+        map_name = ("random", "one empty")[number // 2]
+        trainer = build_trainer(comm, config, map_name, rows=9)
+        loops = "add" if kind in ("gcn", "sgc") else "keep"
+        matrix = oracle.operator(
+            oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight, loops),
+            {"gcn": "sym", "sgc": "sym", "sage": "mean", "gin": "sum"}[kind],
+        )
+        emulated = Emulated(matrix, where.owner(map_name), delay)
+        parameters = {n: p.detach().clone().requires_grad_() for n, p in trainer.model.named_parameters()}
+        optimizer = torch.optim.Adam(parameters.values(), lr=LR)
+        labels = torch.from_numpy(graph.labels.astype(np.int64))
+        train = torch.from_numpy(graph.split == graphs.TRAIN) & (labels >= 0)
+        step = pipegcn if kind in ("gcn", "sage") else others
+        for epoch in range(EPOCHS):
+            optimizer.zero_grad()
+
+            def mask(layer, like):
+                return oracle.dropout_mask(config.run.seed, epoch, layer, oracle.DROPOUT, *like.shape, P)
+
+            expected = step(
+                emulated,
+                torch.from_numpy(graph.features).double(),
+                labels,
+                train,
+                parameters,
+                kind,
+                config.model.layers,
+                trainer.model.spec.keeps_input,
+                mask,
+            )
+            optimizer.step()
+            assert trainer.step(epoch) == pytest.approx(expected, abs=1e-9), (delay, epoch)
+            for parameter, value in trainer.model.named_parameters():
+                torch.testing.assert_close(
+                    value, parameters[parameter], rtol=0, atol=1e-8, msg=lambda text: f"{epoch} {parameter}: {text}"
+                )
+        trainer.schedule.halo.state()  # what is on its way arrives
+
+
+class Sampled:
+    """A graph of whose edges between ranks each epoch uses a sample, forwards and backwards the same. matrix: that of
+    now.
+    """
+
+    def __init__(self, whole):
+        self.whole = torch.from_numpy(whole)
+
+    def forwards(self, place, rows):
+        return self.matrix @ rows
+
+    def backwards(self, place, gradient):
+        return self.matrix.T @ gradient
+
+
+@pytest.mark.parametrize("kind", ["gcn", "sage"])
+def test_boundary_sampling(comm, session_path, kind):
+    """`bns` by the same hand: with one sample in both directions xᵀ t is (rows used)ᵀ gy."""
+    for widths in WIDTHS:
+        graph, where, file = stored(comm, session_path, "random directed weighted")
+        config = configure(
+            file,
+            model=kind,
+            schedule="bns",
+            boundary_rate=RATE,
+            precision="fp64",
+            seed=SEED,
+            dropout=0.0,
+            lr=LR,
+            **WIDTHS[widths],
+        )
+        trainer, owner = build_trainer(comm, config, "random", rows=9), where.owner("random")
+        loops, norm = {"gcn": ("add", "sym"), "sage": ("keep", "mean")}[kind]
+        matrix = oracle.operator(oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight, loops), norm)
+        emulated, far = Sampled(matrix), owner[:, None] != owner[None, :]
+        parameters = {n: p.detach().clone().requires_grad_() for n, p in trainer.model.named_parameters()}
+        optimizer = torch.optim.Adam(parameters.values(), lr=LR)
+        labels = torch.from_numpy(graph.labels.astype(np.int64))
+        train = torch.from_numpy(graph.split == graphs.TRAIN) & (labels >= 0)
+        for epoch in range(EPOCHS):
+            kept = kept_by(graph.num_nodes, owner, comm.size, epoch, RATE)
+            emulated.matrix = torch.from_numpy(matrix * np.where(far, kept[:, owner].T / RATE, 1.0))
+            expected = pipegcn(
+                emulated,
+                torch.from_numpy(graph.features).double(),
+                labels,
+                train,
+                parameters,
+                kind,
+                config.model.layers,
+                trainer.model.spec.keeps_input,
+                lambda layer, like: 1.0,
+            )
+            optimizer.step()
+            assert trainer.step(epoch) == pytest.approx(expected, abs=1e-9), epoch
+            for parameter, value in trainer.model.named_parameters():
+                torch.testing.assert_close(value, parameters[parameter], rtol=0, atol=1e-8)

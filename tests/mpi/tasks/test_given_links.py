@@ -1,0 +1,267 @@
+"""Held-out edges and negatives that come with a graph, on every number of ranks, against loops over single pairs that
+have OGB's definitions; and a whole job.
+"""
+
+import json
+import shutil
+from types import SimpleNamespace
+
+import graphs
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from hpcgnn.app.dry_run import check_training
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.predict import Request, predict
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
+from hpcgnn.config import make_config
+from hpcgnn.errors import ConfigError, HpcgnnError
+from hpcgnn.graph import given_pairs
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.ops import given_ranks
+from hpcgnn.tasks.link_training import remarks_on_links
+from hpcgnn.tasks.registry import resolve_task
+from partition_tools.interface.arrays import save_graph
+
+from ..given import GRAPHS, written_with_links
+from ..training import CHOICES, build_trainer, configure
+from .test_links import LINK_CANDIDATE, SEED, drawn_nodes, embeddings_of, oracle, scores_of
+
+pytestmark = pytest.mark.ranks(2, 3)
+
+KS = (1, 3, 10, 20, 50, 100)
+
+
+@pytest.fixture(scope="module")
+def files(comm, session_path):
+    return written_with_links(comm, session_path, "given")
+
+
+def pairs_of(parts):
+    if "edge" in parts:
+        return parts["edge"].tolist()
+    return list(zip(parts["source_node"].tolist(), parts["target_node"].tolist()))
+
+
+def oracle_metrics(graph, given, kind, table, count):
+    """{split: {metric: value}}. table: (n, n) float32, of scores by source and target."""
+    found = {}
+    for split, parts in given.items():
+        positive = [table[i, j] for i, j in pairs_of(parts)]
+        if kind == "shared":
+            ordered = sorted((table[i, j] for i, j in parts["edge_neg"].tolist()), reverse=True)
+            found[split] = {f"hits@{k}": np.mean([x > ordered[k - 1] for x in positive]) for k in KS}
+            continue
+        ranks = []
+        for number, (i, j) in enumerate(pairs_of(parts)):
+            if kind == "each":
+                others = [table[i, v] for v in parts["target_node_neg"][number].tolist()]
+            else:
+                others = [table[v, j] for v in drawn_candidates(graph, given, j, count)]
+            best, worst = (sum(test(x) for x in others) for test in (positive[number].__lt__, positive[number].__le__))
+            ranks.append((best + worst) / 2 + 1)
+        found[split] = {"mrr": np.mean([1 / rank for rank in ranks])}
+        found[split] |= {f"hits@{k}": np.mean([rank <= k for rank in ranks]) for k in KS}
+    return found
+
+
+def drawn_candidates(graph, given, target, count):
+    """The nodes that a pair with this target is ranked among: neither itself nor any that has an edge to it."""
+    known = set(zip(graph.src.tolist(), graph.dst.tolist()))
+    for parts in given.values():
+        known |= set(map(tuple, pairs_of(parts)))
+        if "undirected" in graph.name:
+            known |= {(j, i) for i, j in pairs_of(parts)}
+    pool = drawn_nodes(oracle.stream_key(SEED, 0, 0, LINK_CANDIDATE), count, graph.num_nodes).tolist()
+    return [v for v in pool if v != target and (v, target) not in known]
+
+
+@pytest.mark.parametrize(
+    "name, kind, scorer, map_name",
+    [
+        ("random undirected", "shared", "dot", "one empty"),
+        ("random undirected", "each", "mlp", "random"),
+        ("random undirected", "none", "distmult", "random"),
+        ("random directed weighted", "shared", "mlp", "random"),
+        ("random directed weighted", "each", "dot", "one empty"),
+        ("random directed weighted", "none", "dot", "one empty"),
+    ],
+)
+def test_the_figures_of_ogbs_evaluators(comm, files, monkeypatch, name, kind, scorer, map_name):
+    """And all edges of the graph are for training."""
+    monkeypatch.setattr(given_pairs, "_PIECE", 20)
+    monkeypatch.setattr(given_ranks, "_PIECE", 10)
+    graph, (given, path) = GRAPHS[name], files[name, kind]
+    options = {"model": "sage", "layers": 2, "hidden": 6, "dropout": 0.0, "precision": "fp64", "task": "links"}
+    options |= {"scorer": scorer, "link_negatives": 15}
+    trainer = build_trainer(comm, configure(path, **options), map_name, 7)
+    alone = build_trainer(comm, configure(path, link_split="1/0/0", **options), map_name, 7)
+    assert [trainer.step(epoch) for epoch in range(3)] == [alone.step(epoch) for epoch in range(3)]
+    parameters = {key: tensor.detach() for key, tensor in trainer.model.named_parameters()}
+    h = embeddings_of(graph, np.zeros(len(graph.src)), parameters)
+    table = scores_of(scorer, parameters, h[:, None], h[None]).float().numpy()
+    comm.ledger.take()
+    measured = trainer.evaluate()
+    for split, values in oracle_metrics(graph, given, kind, table, 15).items():
+        assert measured["links"][split] == pytest.approx(values, rel=1e-9), split
+    chosen = "hits@50" if kind == "shared" else "mrr"
+    assert trainer.evaluator.name == chosen and measured["val"] == measured["links"]["val"][chosen]
+    assert trainer.evaluator.counts == {"train": 0, "val": 31, "test": 12} and np.isnan(measured["train"])
+    assert set(comm.ledger.take()) <= {"evaluation"}
+    assert trainer.buffers.nbytes <= trainer.buffers.limit
+
+
+@pytest.mark.parametrize("kind", ["shared", "each"])
+def test_the_row_of_a_source_comes_once_to_a_rank(comm, files, kind):
+    """However many pairs and negatives it has there; and of nodes for each edge, scores and counts go around."""
+    given, path = files["random undirected", kind]
+    owner = graphs.layout(GRAPHS["random undirected"], comm.size).owner("random")
+    trainer = build_trainer(comm, configure(path, model="sage", task="links"), "random", 7)
+    comm.ledger.take()
+    with torch.no_grad():
+        trainer.evaluator.scores(torch.ones(trainer.local.num_owned, 16))
+    expected = 0
+    for parts in given.values():
+        ends = [np.array(pairs_of(parts)).T]
+        if kind == "shared":
+            ends.append(parts["edge_neg"].T)
+        else:
+            negatives = parts["target_node_neg"]
+            ends.append(np.stack([np.repeat(ends[0][0], negatives.shape[1]), negatives.reshape(-1)]))
+            expected += len(ends[0][0]) * (4 + 2 * 8)
+        for source, target in ends:
+            rows = oracle.halo_rows(source, target, owner, comm.size)
+            expected += 64 * sum(rows[(comm.rank + k) % comm.size][k - 1] for k in range(1, comm.size))
+    sent = comm.ledger.take()
+    assert sent["halo_forward"].bytes_sent == expected if expected else "halo_forward" not in sent
+
+
+@pytest.mark.parametrize("kind", ["shared", "each"])
+def test_equal_rows_tie(comm, files, kind):
+    """Embeddings that are all alike: no hit among pairs for all, and the middle one of those of each."""
+    _, path = files["random undirected", kind]
+    trainer = build_trainer(comm, configure(path, model="sage", task="links"), "random", 7)
+    with torch.no_grad():
+        found = trainer.evaluator.scores(torch.full((trainer.local.num_owned, 16), 0.1))["links"]["val"]
+    assert found == pytest.approx(
+        dict.fromkeys((f"hits@{k}" for k in KS), 0)
+        if kind == "shared"
+        else {"mrr": 1 / 5.5} | {f"hits@{k}": float(k > 5) for k in KS}
+    )
+
+
+@pytest.fixture(scope="module")
+def ring(comm, session_path):
+    """{name: file} of a ring, whose pairs have each negative six times, or which has none."""
+    found = {name: session_path / f"ring-{name}.h5" for name in ("held out", "plain")}
+    if comm.rank == 0:
+        given = {"edge": [[0, 5], [1, 7]], "edge_neg": [[0, 5], [1, 7]] * 6}
+        ends = np.stack([np.arange(12), np.roll(np.arange(12), 1)])
+        features, labels = np.random.default_rng(0).random((12, 2), np.float32), np.arange(12) % 2
+        for path, links in zip(found.values(), ({"test": given}, None)):
+            save_graph(path, ends, features, labels, links=links, undirected=True, ranks=[1, 2, 3, 4])
+    comm.barrier()
+    return found
+
+
+def test_few_negatives_for_all_are_beaten(comm, ring):
+    """As OGB has it: with fewer than K negatives every edge is a hit at K. With its own pair among them six times, the
+    better of two edges is none at 6. And a split may be missing.
+    """
+    path = ring["held out"]
+    trainer = build_trainer(comm, configure(path, model="sage", task="links"), "metis", 7)
+    found = trainer.evaluate()
+    assert found["links"]["test"] == dict(zip((f"hits@{k}" for k in KS), (0, 0, 0.5, 1, 1, 1)))
+    assert np.isnan(found["val"]) and trainer.evaluator.counts == {"train": 0, "val": 0, "test": 2}
+    if comm.rank == 0:
+        with pytest.raises(ConfigError, match="expected a graph with validation edges"):
+            check_training(configure(path, task="links", patience=3), [comm.size])
+
+
+def test_what_leaves_the_nodes(comm, files, session_path):
+    path = session_path / "given-damaged.h5"
+    if comm.rank == 0:
+        shutil.copy(files["random undirected", "shared"][1], path)
+        with h5py.File(path, "r+", libver="latest") as file:
+            file["links/test/negatives"][5, 1] = 10**6
+    comm.barrier()
+    with pytest.raises(HpcgnnError, match="links/test/negatives leave the nodes 0") as caught:
+        build_trainer(comm, configure(path, model="sage", task="links"), "random", 7)
+    assert caught.value.everywhere
+
+
+@pytest.fixture(scope="module")
+def circles(comm, session_path):
+    """Circles of 15 nodes; what is held out closes short ways on them, and its negatives go from one to another."""
+    path, around = session_path / "circles.h5", np.arange(600)
+    if comm.rank == 0:
+        random, base = np.random.default_rng(0), around // 15 * 15
+        ends = [np.stack([around, base + (around + step) % 15]) for step in (1, 2)]
+        pairs = np.stack([around, base + (around + 3) % 15], 1)[random.permutation(600)]
+        given = {split: {"edge": part[:200]} for split, part in (("val", pairs), ("test", pairs[200:]))}
+        for parts in given.values():
+            parts["edge"][:3] = ends[0].T[:3]
+            parts["edge_neg"] = random.integers(0, 600, (500, 2))
+        save_graph(path, np.concatenate(ends, 1), links=given, undirected=True, ranks=[1, 2, 3, 4])
+    comm.barrier()
+    return path
+
+
+@pytest.mark.ranks(2)
+@pytest.mark.usefixtures("no_pictures")
+def test_a_run_from_the_options_to_embeddings(comm, circles, shared_path):
+    run_dir, session = shared_path / "run", SimpleNamespace(comm=comm, threads=1)
+    usual = {"model": "gcn", "task": "links", "layers": 2, "features": "learned:16", "dropout": 0.0, "lr": 0.05}
+    usual |= {"hidden": 16, "eval_every": 10, "run_dir": str(run_dir)}
+    assert train(configure(circles, epochs=10, **usual), session) == 0
+    assert train(configure(circles, epochs=20, resume=True, **usual), session) == 0
+    comm.barrier()
+    summary = json.loads((run_dir / "summary.json").read_text())
+    assert summary["task"] == "links" and summary["metric"] == "hits@50" and summary["split_nodes"]["val"] == 200
+    assert summary["test_at_best_val"] > 0.5, "it has learned something: one of ten by chance"
+    assert 'link_split = "given"' in (run_dir / "config.toml").read_text()
+    config = make_config(options_of_run(run_dir, {"metric": "hits@20"}), CHOICES)
+    assert evaluate(config, session) == 0
+    request = Request(str(shared_path / "out.npy"))
+    assert predict(make_config(options_of_run(run_dir, {}), CHOICES), session, "best", request) == 0
+    comm.barrier()
+    found = json.loads((run_dir / "evaluation.json").read_text())
+    assert found["test"] == pytest.approx(summary["links"]["test"]["hits@20"], abs=0.02)
+    assert np.load(shared_path / "out.npy").shape == (600, 16)
+    assert "mrr" not in found["links"]["val"]
+
+
+@pytest.mark.ranks(2)
+@pytest.mark.usefixtures("no_pictures")
+def test_a_graph_without_held_out_edges_gets_embeddings(comm, ring, shared_path):
+    """Of all its edges, by a run whose held-out edges came with its graph."""
+    session, run_dir = SimpleNamespace(comm=comm, threads=1), shared_path / "run"
+    config = configure(ring["held out"], model="sage", layers=2, epochs=2, task="links", run_dir=str(run_dir))
+    assert train(config, session) == 0
+    for name, path in ring.items():
+        request = Request(str(shared_path / f"{name}.npy"), other_graph=name == "plain")
+        found = make_config(options_of_run(run_dir, {"graph": str(path)} if name == "plain" else {}), CHOICES)
+        assert predict(found, session, "last", request) == 0
+    comm.barrier()
+    np.testing.assert_allclose(*(np.load(shared_path / f"{name}.npy") for name in ring), rtol=1e-5, atol=1e-7)
+
+
+def test_what_is_said_before(comm, circles, ring):
+    """Which held-out edges are in the graph too, and what does not fit."""
+    with GraphFile(circles) as file:
+        config = resolve_task(configure(circles, task="links", link_negatives=7), file.meta)
+        said = remarks_on_links(config, file)
+        assert len(said) == 3 and "3 of the 200 held-out edges of val are edges of the graph as well" in said[0]
+        assert "without effect: --link-negatives" in said[2]
+        drawn = resolve_task(configure(circles, task="links", link_split="0.8/0.1/0.1"), file.meta)
+        assert remarks_on_links(drawn, file) == [] and drawn.run.metric == "mrr"
+    for path, options, text in (
+        (circles, {"metric": "mrr"}, "--metric mrr does not fit the task links .*expected hits@50 or hits@1"),
+        (ring["plain"], {"link_split": "given"}, "--link-split given: expected a graph file with held-out edges"),
+    ):
+        with pytest.raises(ConfigError, match=text) as caught:
+            build_trainer(comm, configure(path, task="links", features="degree", **options), "metis", 7)
+        assert caught.value.everywhere

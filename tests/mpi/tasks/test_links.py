@@ -1,0 +1,387 @@
+"""Link prediction on every number of ranks: which edges are held out, the curve and the ranks of edges against a dense
+serial run, and whole jobs.
+"""
+
+import csv
+import json
+from collections import Counter
+from types import SimpleNamespace
+
+import graphs
+import h5py
+import numpy as np
+import oracle
+import pytest
+import torch
+
+from hpcgnn.app.dry_run import check_training
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.predict import Request, predict
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
+from hpcgnn.config import make_config
+from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.estimate.command import place_of
+from hpcgnn.estimate.memory_check import memory_lines
+from hpcgnn.exchange.plan import gather_halo
+from hpcgnn.plugins.watching import scalars
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.generators.spec import Spec
+from partition_tools.interface.arrays import save_graph
+
+from ..small import written
+from ..training import CHOICES, build_trainer, configure, curve
+
+pytestmark = pytest.mark.ranks(2, 3)
+
+SEED, MAPS = 5, ("random", "one empty")
+LINK_SPLIT, LINK_POOL, LINK_NEGATIVE, LINK_CANDIDATE = 9, 10, 11, 12
+SHARES = "0.7/0.2/0.1"
+
+
+@pytest.fixture(scope="module")
+def odd(comm, session_path):
+    """{name: (graph, layout, file)}: several edges of a pair, self loops, isolated nodes, a rank without nodes."""
+    made = [graphs.with_task(each) for each in (graphs.random_undirected(), graphs.random_directed(weighted=True))]
+    return {graph.name: written(comm, session_path, graph, "links") for graph in made}
+
+
+def oracle_sides(graph, seed=SEED):
+    """(E,): 0, 1 or 2 for each edge, by the smaller and the larger id of its ends."""
+    pairs = np.minimum(graph.src, graph.dst) * graph.num_nodes + np.maximum(graph.src, graph.dst)
+    words = oracle.random_words(oracle.stream_key(seed, 0, 0, LINK_SPLIT), pairs, 1)[:, 0].astype(float) / 2**32
+    sides = np.where(words < 0.7, 0, np.where(words < 0.9, 1, 2))
+    return np.where(graph.src == graph.dst, 0, sides)
+
+
+def edges_here(trainer, adjacency, comm):
+    """[(original id of the own end, of the other)] of the edges of a rank."""
+    ids, found = trainer.local.original_id, []
+    others = gather_halo(adjacency.plan, ids, comm)
+    for block in (adjacency.own, *adjacency.halo):
+        rows = torch.arange(len(ids)) if block.rows is None else block.rows.long()
+        columns = ids if block.first_column is None else others[block.first_column :]
+        ends = torch.repeat_interleave(ids[rows], torch.diff(block.indptr)), columns[block.indices.long()]
+        found += list(zip(*(end.tolist() for end in ends)))
+    return found
+
+
+@pytest.mark.parametrize("map_name", MAPS)
+@pytest.mark.parametrize("name", ["random undirected", "random directed weighted"])
+def test_held_out_edges_are_nowhere_else(comm, odd, name, map_name):
+    """Messages, degrees and gradients have the training edges and no others, whole pairs of nodes at a time."""
+    graph, _, path = odd[name]
+    sides = oracle_sides(graph)
+    trainer = build_trainer(comm, configure(path, model="sage", task="links", link_split=SHARES), map_name, 7)
+    local = trainer.local
+    for adjacency, side, ends in (
+        (local.inward, 0, (graph.dst, graph.src)),
+        (local.outward, 0, (graph.src, graph.dst)),
+        (local.held["val"], 1, (graph.dst, graph.src)),
+        (local.held["test"], 2, (graph.dst, graph.src)),
+    ):
+        mine = edges_here(trainer, adjacency, comm)
+        everyone = [edge for part in comm.allgather_object(mine) for edge in part]
+        assert Counter(everyone) == Counter(zip(*(end[sides == side].tolist() for end in ends)))
+    weight = np.ones(len(graph.src)) if graph.weight is None else graph.weight
+    expected = np.bincount(graph.dst[sides == 0], weight[sides == 0], minlength=graph.num_nodes)
+    np.testing.assert_allclose(local.inward.degree, expected[local.original_id.numpy()], rtol=1e-6)
+    assert len(set(sides)) == 3
+    held = {frozenset(pair) for pair in zip(graph.src[sides > 0], graph.dst[sides > 0])}
+    assert not held & {frozenset(pair) for pair in zip(graph.src[sides == 0], graph.dst[sides == 0])}
+
+
+def drawn_nodes(key, count, n):
+    """The first `count` different nodes of a sequence of draws, in the order of their ids."""
+    if count >= n:
+        return np.arange(n)
+    words = oracle.random_words(key, np.arange(200 * count, dtype=np.int64), 2).astype(np.int64)
+    sequence = ((words[:, 0] << 31) | (words[:, 1] >> 1)) % n
+    return np.array(sorted(list(dict.fromkeys(sequence.tolist()))[:count]))
+
+
+def wrapped(number):
+    """A whole number as 64 bits hold it."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def negatives_of(edges, epoch, count, pool):
+    """(E, count): the nodes drawn for training edges [(destination, source)]; equal edges are told apart."""
+    seen, numbers = Counter(), []
+    for i, j in edges:
+        numbers.append(wrapped(i * 0x9E3779B97F4A7C15 + j + seen[i, j] * 0xBF58476D1CE4E5B9))
+        seen[i, j] += 1
+    key = oracle.stream_key(SEED, epoch, 0, LINK_NEGATIVE)
+    return pool[oracle.random_words(key, np.array(numbers, np.int64), count).astype(np.int64) % len(pool)]
+
+
+def scores_of(scorer, parameters, x, y):
+    """(…,) of rows (…, F)."""
+    product = x * y
+    if scorer == "dot":
+        return product.sum(-1)
+    if scorer == "distmult":
+        return (product * parameters["scorer.weight"]).sum(-1)
+    hidden = torch.relu(product @ parameters["scorer.first.weight"] + parameters["scorer.first.bias"])
+    return (hidden @ parameters["scorer.second.weight"] + parameters["scorer.second.bias"])[..., 0]
+
+
+def embeddings_of(graph, sides, parameters):
+    kept = sides == 0
+    weight = None if graph.weight is None else graph.weight[kept]
+    a = oracle.adjacency(graph.num_nodes, graph.src[kept], graph.dst[kept], weight)
+    return oracle.model(a, torch.from_numpy(graph.features).double(), parameters, kind="sage", layers=2)
+
+
+def oracle_losses(graph, parameters, scorer, epochs, lr, negatives, pool_size):
+    """Dense full-batch training by torch's own optimizer."""
+    sides = oracle_sides(graph)
+    edges = [(i, j) for i, j in zip(graph.dst[sides == 0].tolist(), graph.src[sides == 0].tolist()) if i != j]
+    into, source = torch.tensor(edges).T
+    parameters = {name: tensor.clone().requires_grad_() for name, tensor in parameters.items()}
+    optimizer, losses = torch.optim.Adam(parameters.values(), lr), []
+    for epoch in range(epochs):
+        pool = drawn_nodes(oracle.stream_key(SEED, epoch, 0, LINK_POOL), pool_size, graph.num_nodes)
+        drawn = torch.from_numpy(negatives_of(edges, epoch, negatives, pool))
+        h = embeddings_of(graph, sides, parameters)
+        high = scores_of(scorer, parameters, h[source], h[into])
+        low = scores_of(scorer, parameters, h[drawn], h[into][:, None])
+        value = (-torch.log(torch.sigmoid(high)).sum() - torch.log(1 - torch.sigmoid(low)).sum()) / (
+            len(edges) * (1 + negatives)
+        )
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+        losses.append(float(value.detach()))
+    return losses, {name: tensor.detach() for name, tensor in parameters.items()}
+
+
+def oracle_metrics(graph, h, scorer, parameters, count):
+    """{split: {metric: value}}, one edge and one candidate after another."""
+    n, sides = graph.num_nodes, oracle_sides(graph)
+    pool = drawn_nodes(oracle.stream_key(SEED, 0, 0, LINK_CANDIDATE), count, n)
+    known, found = set(zip(graph.dst.tolist(), graph.src.tolist())) | {(i, i) for i in range(n)}, {}
+    table = scores_of(scorer, parameters, h[:, None], h[None]).float().numpy()
+    for split, side in (("val", 1), ("test", 2)):
+        ranks = []
+        for i, j in zip(graph.dst[sides == side].tolist(), graph.src[sides == side].tolist()):
+            others = [table[i, v] for v in pool.tolist() if (i, v) not in known]
+            ranks.append(1 + sum(x > table[i, j] for x in others) + sum(x == table[i, j] for x in others) / 2)
+        found[split] = {"mrr": np.mean([1 / rank for rank in ranks])}
+        found[split] |= {f"hits@{k}": np.mean([rank <= k for rank in ranks]) for k in (1, 3, 10, 20, 50, 100)}
+    return found
+
+
+@pytest.mark.parametrize(
+    "scorer, negatives, pool, candidates", [("dot", 1, 4096, 30), ("distmult", 3, 20, 1000), ("mlp", 2, 20, 30)]
+)
+@pytest.mark.parametrize("name", ["random undirected", "random directed weighted"])
+def test_the_curve_and_the_ranks_of_a_serial_oracle(comm, odd, name, scorer, negatives, pool, candidates):
+    graph, _, path = odd[name]
+    config = configure(
+        path,
+        **{"model": "sage", "layers": 2, "hidden": 6, "dropout": 0.0, "precision": "fp64", "lr": 0.02},
+        **{"task": "links", "scorer": scorer, "link_split": SHARES, "negatives": negatives},
+        **{"negative_pool": pool, "link_negatives": candidates},
+    )
+    for map_name in MAPS:
+        trainer = build_trainer(comm, config, map_name, 7)
+        initial = {name: tensor.detach().clone() for name, tensor in trainer.model.named_parameters()}
+        if map_name == MAPS[0]:
+            begun, (expected, parameters) = initial, oracle_losses(graph, initial, scorer, 10, 0.02, negatives, pool)
+            assert expected[-1] < expected[0]
+            h = embeddings_of(graph, oracle_sides(graph), parameters)
+            metrics = oracle_metrics(graph, h, scorer, parameters, candidates)
+        assert all(torch.equal(tensor, begun[name]) for name, tensor in initial.items()), "the oracle's beginning"
+        found = [trainer.step(epoch) for epoch in range(10)]
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+        for name, tensor in trainer.model.named_parameters():
+            np.testing.assert_allclose(tensor.detach(), parameters[name], rtol=1e-6, atol=1e-9, err_msg=name)
+        measured = trainer.evaluate()
+        for split, values in metrics.items():
+            assert measured["links"][split] == pytest.approx(values, rel=1e-9), split
+            assert measured[split] == measured["links"][split]["mrr"]
+        assert np.isnan(measured["train"]) and trainer.buffers.nbytes <= trainer.buffers.limit
+
+
+def test_the_loss_sends_every_row_once_each_way(comm, odd):
+    """And the rows of the pool twice over all ranks, whatever the number of edges."""
+    graph, where, path = odd["random undirected"]
+    options = {"model": "sage", "task": "links", "link_split": SHARES, "negatives": 4, "negative_pool": 9}
+    trainer = build_trainer(comm, configure(path, **options), "random", 7)
+    embeddings = torch.ones(trainer.local.num_owned, 16, requires_grad=True)
+    comm.ledger.take()
+    trainer.objective.local_loss(embeddings).backward()
+    kinds = {kind: entry.bytes_sent for kind, entry in comm.ledger.take().items()}
+    kept = oracle_sides(graph) == 0
+    rows = oracle.halo_rows(graph.src[kept], graph.dst[kept], where.owner("random"), comm.size)
+    received, sent = sum(rows[comm.rank]), sum(rows[(comm.rank + k) % comm.size][k - 1] for k in range(1, comm.size))
+    assert kinds == {"halo_forward": (sent + received + 9) * 64, "halo_backward": 9 * 64}
+
+
+def test_equal_rows_tie(comm, odd):
+    """Embeddings that are all alike: every rank is the middle one of all candidates."""
+    graph, _, path = odd["random undirected"]
+    config = configure(path, model="sage", task="links", link_split=SHARES, link_negatives=1000)
+    trainer = build_trainer(comm, config, "random", 7)
+    with torch.no_grad():
+        found = trainer.evaluator.scores(torch.full((trainer.local.num_owned, 16), 0.1))["links"]["val"]
+    metrics = oracle_metrics(graph, torch.full((graph.num_nodes, 16), 0.1).double(), "dot", {}, 1000)["val"]
+    assert found == pytest.approx(metrics, rel=1e-12) and found["hits@1"] == 0
+
+
+@pytest.fixture(scope="module")
+def planted(comm, session_path):
+    """Many small groups, whose nodes have edges among each other mostly."""
+    path = session_path / "planted-links.h5"
+    if comm.rank == 0:
+        sizes = {"nodes": 600, "degree": 10, "features": 32, "classes": 40}
+        generate_graph("planted", path, Spec(**sizes, seed=3, noise=0.3, homophily=0.95))
+        partition_graph(path, [1, 2, 3, 4], num_clusters=48)
+        partition_graph(path, [1, 2, 3, 4], method="random-clusters")
+    comm.barrier()
+    return path
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model": "gcn", "scorer": "mlp", "halo": "auto"},
+        {"model": "gat", "heads": 2, "hidden": 8, "prune": "auto", "features": "degree+learned:8"},
+        {"model": "sage", "scorer": "distmult", "precision": "mixed", "norm": "batch"},
+        {"model": "sage", "halo_dtype": "bf16"},
+    ],
+    ids=str,
+)
+def test_the_curve_does_not_depend_on_the_ranks_and_the_map(comm, planted, options):
+    config = configure(planted, task="links", dropout=0.3, negatives=2, negative_pool=100, **options)
+    expected = comm.broadcast_object(curve(comm, config, None, None, 8) if comm.rank == 0 else None)
+    tolerance = 1e-2 if {"precision", "halo_dtype"} & set(options) else 1e-4
+    for map_name in ("metis", "random-clusters"):
+        np.testing.assert_allclose(curve(comm, config, map_name, 60, 8), expected, rtol=tolerance)
+
+
+@pytest.mark.ranks(2)
+@pytest.mark.usefixtures("no_pictures")
+def test_a_run_from_the_options_to_embeddings(comm, planted, shared_path):
+    run_dir, session = shared_path / "run", SimpleNamespace(comm=comm, threads=1)
+    config = configure(
+        planted,
+        **{"model": "sage", "task": "links", "layers": 2, "dropout": 0.0, "epochs": 100, "lr": 0.02, "eval_every": 5},
+        **{"link_negatives": 300, "run_dir": str(run_dir)},
+    )
+    assert train(config, session) == 0
+    comm.barrier()
+    summary = json.loads((run_dir / "summary.json").read_text())
+    records = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert summary["task"] == "links" and summary["metric"] == "mrr"
+    assert summary["best_val"] == max(record["val"] for record in records if "val" in record)
+    chance = np.mean(1 / np.arange(1, 301))
+    assert summary["test_at_best_val"] > 10 * chance, "it has learned something"
+    assert summary["links"]["test"]["mrr"] == summary["test_at_best_val"]
+    told = scalars({**records[-1], "train": float("nan")}, "mrr")
+    assert told["hits@10/test"] == records[-1]["links"]["test"]["hits@10"] and "mrr/train" not in told
+    config = make_config(options_of_run(run_dir, {"metric": "hits@10"}), CHOICES)
+    assert evaluate(config, session) == 0
+    request = Request(str(shared_path / "out.h5"))
+    assert predict(make_config(options_of_run(run_dir, {}), CHOICES), session, "best", request) == 0
+    comm.barrier()
+    found = json.loads((run_dir / "evaluation.json").read_text())
+    assert found["test"] == pytest.approx(summary["links"]["test"]["hits@10"])
+    assert found["links"]["val"] == pytest.approx(summary["links"]["val"], rel=1e-3)
+    with h5py.File(shared_path / "out.h5") as file:
+        assert file["embedding"].shape == (600, 16) and file["embedding"].dtype == np.float32
+        assert "prediction" not in file and "class_names" not in file
+        last = file["embedding"][:]
+    for name in ("hidden.h5", "hidden.csv"):  # the hidden state in place of the last layer's, which is the logits
+        request = Request(str(shared_path / name), layer=1, logits=True)
+        assert predict(make_config(options_of_run(run_dir, {}), CHOICES), session, "best", request) == 0
+    comm.barrier()
+    with h5py.File(shared_path / "hidden.h5") as file:
+        np.testing.assert_allclose(file["logit"][:], last, rtol=1e-5)
+        hidden = file["embedding"][:]
+        assert sorted(file) == ["embedding", "logit"] and not np.array_equal(hidden, last)
+    with open(shared_path / "hidden.csv") as file:
+        heading, *rows = csv.reader(file)
+    assert heading == ["node", *(f"logit_{k}" for k in range(16)), *(f"embedding_{k}" for k in range(hidden.shape[1]))]
+    np.testing.assert_allclose(np.array(rows, float)[:, 17:], hidden, rtol=1e-6)
+
+
+@pytest.mark.ranks(2)
+@pytest.mark.usefixtures("no_pictures")
+def test_a_resumed_run_is_the_run_that_was_not_stopped(comm, planted, shared_path):
+    session, losses = SimpleNamespace(comm=comm, threads=1), {}
+    usual = {"task": "links", "scorer": "mlp", "features": "degree+learned:4", "layers": 2, "link_negatives": 50}
+    for name, parts in {"whole": [{"epochs": 6}], "parts": [{"epochs": 3}, {"epochs": 6, "resume": True}]}.items():
+        for options in parts:
+            assert train(configure(planted, run_dir=str(shared_path / name), **usual, **options), session) == 0
+        comm.barrier()
+        lines = (shared_path / name / "metrics.jsonl").read_text().splitlines()
+        losses[name] = [(json.loads(line)["loss"], json.loads(line)["links"]) for line in lines]
+    assert losses["parts"] == losses["whole"] and len(losses["whole"]) == 6
+
+
+@pytest.mark.ranks(2)
+@pytest.mark.usefixtures("no_pictures")
+def test_a_graph_without_labels_and_features(comm, planted, shared_path):
+    """It trains, and the run of another graph of the same features gives it embeddings."""
+    session, run_dir = SimpleNamespace(comm=comm, threads=1), shared_path / "run"
+    if comm.rank == 0:
+        with h5py.File(planted) as file:
+            ids, indptr = file["nodes/original_id"][:], file["topology/indptr"][:]
+            ends = np.stack([ids[file["topology/indices"][:]], np.repeat(ids, np.diff(indptr))])
+        save_graph(shared_path / "bare.h5", ends, ranks=[1, 2, 3, 4])
+    comm.barrier()
+    options = {"model": "gcn", "layers": 2, "epochs": 3, "task": "links", "features": "degree"}
+    assert train(configure(planted, run_dir=str(run_dir), **options), session) == 0
+    assert train(configure(shared_path / "bare.h5", run_dir=str(shared_path / "bare"), **options), session) == 0
+    comm.barrier()
+    assert evaluate(make_config(options_of_run(shared_path / "bare", {}), CHOICES), session) == 0
+    for name, given in (("own", {}), ("other", {"graph": str(shared_path / "bare.h5")})):
+        request = Request(str(shared_path / f"{name}.h5"), other_graph=bool(given))
+        assert predict(make_config(options_of_run(run_dir, given), CHOICES), session, "last", request) == 0
+    comm.barrier()
+    losses = [
+        [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        for folder in (run_dir, shared_path / "bare")
+    ]
+    np.testing.assert_allclose(*losses, rtol=1e-4)
+    with h5py.File(shared_path / "own.h5") as own, h5py.File(shared_path / "other.h5") as other:
+        np.testing.assert_allclose(own["embedding"][:], other["embedding"][:], rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options, error, text",
+    [
+        ({"schedule": "lazy"}, ConfigError, "--task links is learned .*expected --schedule sar, got lazy"),
+        ({"link_split": "0.9/0.2/0.1"}, ConfigError, "--link-split: expected three shares that sum to 1"),
+        ({"link_split": "0/0.5/0.5"}, ConfigError, "--link-split: expected three shares"),
+        ({"metric": "accuracy"}, ConfigError, "--metric accuracy does not fit the task links .*expected mrr or hits@1"),
+        ({"halo": "least", "model": "gcn"}, ConfigError, "--halo least: .*not --task links"),
+        ({"link_split": "1/0/0", "patience": 3}, ConfigError, "expected a graph with validation edges"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_the_task(comm, planted, shared_path, options, error, text):
+    with pytest.raises(error, match=text):
+        config = configure(planted, run_dir=str(shared_path / "run"), task="links", **options)
+        train(config, SimpleNamespace(comm=comm, threads=1))
+    if comm.rank == 0:
+        with pytest.raises(error, match=text):
+            check_training(configure(planted, task="links", **options), [comm.size])
+
+
+def test_a_dry_run(comm, planted):
+    """It checks such a job and estimates its memory. (What an estimate has of links: test_estimated.py.)"""
+    config = configure(planted, task="links", scorer="mlp")
+    check_training(config, [comm.size])
+    (line,) = memory_lines(config, [comm.size], place_of(None))
+    assert line.startswith(f"memory on {comm.size} rank")
+
+
+def test_a_graph_without_edges(comm, session_path, shared_path):
+    _, _, path = written(comm, session_path, graphs.with_task(graphs.no_edges()), "links")
+    with pytest.raises(GraphError, match="the graph has no edge to train on") as caught:
+        build_trainer(comm, configure(path, model="sage", task="links"), "random", 7)
+    assert caught.value.everywhere
