@@ -96,6 +96,8 @@ gloo() {
     # shellcheck disable=SC2046
     over "$number" --transport gloo $(files "${names[@]}") "${sharing[@]}" -k "($some) and $one_kind" "$@"
 }
+# shellcheck disable=SC2046
+all_to_all() { over 3 --transport all-to-all $(files stream stale numbers) "${sharing[@]}" "$@"; }
 # Verbs, streams and a curve over oneCCL, where its packages can be had. Its ranks spin, so that a test may take long beside other parts.
 oneccl() {
     [ -e .venv/lib/hpcgnn-oneccl/libhpcgnn_oneccl.so ] || return 0
@@ -150,6 +152,7 @@ types
 ranks 1
 gloo 2
 gloo 3
+all_to_all
 END
 # As many as started before the last `wait -n` of the loop have ended.
 for ((each = 0; each < beside; each++)); do wait -n || code=$?; done

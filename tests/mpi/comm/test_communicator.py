@@ -36,7 +36,7 @@ def pytest_generate_tests(metafunc):
     """
     if "verbs" in metafunc.fixturenames:
         solo = [] if "among_ranks" in metafunc.fixturenames or MPI.COMM_WORLD.size > 1 else ["solo"]
-        pairless = ["oneccl"] if "by_pairs" in metafunc.fixturenames else []
+        pairless = ["all-to-all", "oneccl"] if "by_pairs" in metafunc.fixturenames else []
         elsewhere = [] if metafunc.config.getoption("--transport") == "oneccl" else ["oneccl"]
         names = [name for name in (*TRANSPORTS, *solo) if name not in (*pairless, *elsewhere)]
         metafunc.parametrize("verbs", names, indirect=True)
