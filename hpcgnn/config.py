@@ -17,7 +17,7 @@ import tomli_w
 from hpcgnn.declaring import LARGEST
 from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS, DataConfig, ModelConfig, OptimConfig, RunConfig, ScheduleConfig, TaskConfig
-from hpcgnn.options.removed import REMOVED
+from hpcgnn.options.removed import REMOVED, REMOVED_VALUES
 from hpcgnn.suggestions import suggest
 
 # Names that the registries offer: {"models": {name: the options `by_model` that it uses, None where not known},
@@ -87,7 +87,9 @@ def _checked(declared: Field[Any], value: Any, choices: Choices, origin: str) ->
         raise ConfigError(f"{flag}: {value} is no text in UTF-8, which records of a run are; give it another name")
     allowed = choices[rules["choices"]] if isinstance(rules["choices"], str) else rules["choices"]
     if allowed is not None and value not in allowed:
-        raise ConfigError(f"{flag}: expected one of {', '.join(allowed)}, got {value!r} ({origin})")
+        gone = REMOVED_VALUES.get(declared.name, {}).get(str(value))
+        remark = f", which is of an earlier version: {gone}" if gone else ""
+        raise ConfigError(f"{flag}: expected one of {', '.join(allowed)}, got {value!r} ({origin}){remark}")
     if kind in LARGEST:
         _check_range(flag, value, rules, LARGEST[kind], origin)
     return value

@@ -21,8 +21,7 @@ from hpcgnn.tasks.registry import task_traits
 # Of a plugin the checkpoint knows the code, wherever it lies.
 _NOT_COMPARED = ("run_dir", "resume", "plugin")
 # Options that belong to the machine of the training, not to the model, and options that the graph file sets again.
-_OF_THE_MACHINE = ("threads", "spare_core")
-_NOT_KEPT = (*_OF_THE_MACHINE, "partition", "assignment", "comm", "intra_node", "task", "loss")
+_NOT_KEPT = ("threads", "partition", "assignment", "comm", "intra_node", "task", "loss")
 _RULES = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
 
 
@@ -50,7 +49,7 @@ def options_to_continue(given: Mapping[str, Any], rank_counts: Sequence[int] | N
                 "or --graph and all other options, to begin one there"
             )
         return {}
-    saved = {name: value for name, value in read_toml(path).items() if name not in _OF_THE_MACHINE}
+    saved = {name: value for name, value in read_toml(path).items() if name != "threads"}
     saved.setdefault("halo", "rows")  # all that runs of earlier versions sent
     saved.setdefault("initial_weights", "glorot")  # all that they began with
     saved.setdefault("intra_node", "messages")  # all that they had

@@ -75,7 +75,7 @@ def _train(ready: BringUp, plugins: Plugins, run_dir: RunDir | None, stop: StopR
     progress, best_state = resume(trainer, run_dir, ready.graph.file.meta)
     log_trainer(trainer, quality)
     hold_within(trainer, ready.probe, config, ready.session, ready.limit)
-    seconds_loading, begun = time.perf_counter() - started, progress.epoch
+    seconds_loading = time.perf_counter() - started
     with stop.of_ctrl_c(speaks=comm.rank == 0), trainer.plugins.run(trainer):
         done = run_epochs(trainer, config, progress, run_dir, best_state, stop)
     if not done:
@@ -91,7 +91,7 @@ def _train(ready: BringUp, plugins: Plugins, run_dir: RunDir | None, stop: StopR
     ranks = gather_rank_records(trainer)
     with comm.together("writing the results"):
         if run_dir is not None and ranks is not None:
-            summary = summarise(trainer, progress, begun, quality, ranks, seconds_loading, run_dir)
+            summary = summarise(trainer, progress, quality, ranks, seconds_loading, run_dir)
             with comm.heartbeat.computing():
                 show_result(summary, run_dir)
     return 0

@@ -70,5 +70,4 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
         config.run.threads or None,
         watchdog=config.run.watchdog,
         means=means_of(vars(config.run)),
-        spare_core=config.run.spare_core,
     )

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, NamedTuple, Union
 
 from hpcgnn import cores
-from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.health.heartbeat import Heartbeat
 from hpcgnn.comm.health.watchdog import Watchdog
 from hpcgnn.comm.launch.launcher import threads_per_rank
@@ -22,13 +21,8 @@ class Means(NamedTuple):
     comm: str = "mpi"
 
     @property
-    def backend(self) -> str:
-        """The backend of torch.distributed; '' for other transports."""
-        return {"torch": "gloo", "ccl": "ccl"}.get(self.comm, "")
-
-    @property
     def traits(self) -> TransportTraits:
-        """The abilities of the transport. oneCCL and ccl have collective calls only."""
+        """The abilities of the transport. oneCCL has collective calls only."""
         return TransportTraits(pairwise=self.comm in ("mpi", "torch"), node_memory=self.comm == "mpi")
 
 
@@ -44,10 +38,10 @@ def start(means: Means, limit: float, failure: tuple[str, str] | None = None) ->
         failure: None, or (the failure in a line, its traceback) on a failed rank. It starts to inform the others, and
             does not return.
     """
-    if means.backend:
+    if means.comm == "torch":
         from hpcgnn.comm.launch.start_torch import StartedTorch
 
-        return StartedTorch(means.backend, limit, failure)
+        return StartedTorch(limit, failure)
     if means.comm == "oneccl":
         from hpcgnn.comm.launch.start_oneccl import StartedOneCcl
 
@@ -68,7 +62,7 @@ class Session:
         mpi_bytes: resident memory for loading and starting the transport's library.
 
     Args:
-        threads: None for the launcher's number, with `spare_core` as in `threads_per_rank`.
+        threads: None for the launcher's number (`threads_per_rank`).
         watchdog: seconds without any progress after which the job is ended, 0 never.
         means: the transport's settings.
     """
@@ -78,7 +72,6 @@ class Session:
         threads: int | None = None,
         watchdog: float = WATCHDOG_SECONDS,
         means: Means = OVER_MPI,
-        spare_core: bool = False,
     ) -> None:
         self._started, self.means = start(means, watchdog), means
         started = self._started
@@ -88,7 +81,7 @@ class Session:
             self.watchdog = Watchdog(started.rank, started.size, Heartbeat(), watchdog, started.board)
             self.watchdog.start()
         own = started.binding
-        self.threads = threads or threads_per_rank(cores.physical(own.cores), own.sharers(started.near), spare_core)
+        self.threads = threads or threads_per_rank(cores.physical(own.cores), own.sharers(started.near))
         self.crowding = own.crowding(self.threads, started.near)
         self.shares_cores = self.crowding > 1
         with cores.all_used():
@@ -98,15 +91,6 @@ class Session:
     def describe(self) -> str:
         """Describe the transport for people."""
         return self._started.describe()
-
-    def oneccl_beside(self) -> Communicator:
-        """oneCCL over the ranks of a session over MPI. Collective; to be closed by all ranks."""
-        from hpcgnn.comm.transports.oneccl import oneccl_communicator
-        from hpcgnn.comm.transports.oneccl_library import load
-
-        own = self._started.binding.cores
-        with cores.all_used():
-            return oneccl_communicator(load(), None, self.ranks_on_node, own, self.crowding, self.watchdog)
 
     def finish(self) -> None:
         """End the job in order. Collective."""

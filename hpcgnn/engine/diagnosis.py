@@ -83,11 +83,10 @@ def check_finite(trainer: "Trainer", local_loss: torch.Tensor, finite: bool, epo
         epoch: number of the epoch.
 
     Raises:
-        TrainingError: on all ranks, if the loss or a gradient is not finite, or a number left the range of a message.
+        TrainingError: on all ranks, if the loss or a gradient is not finite.
     """
-    overflowed = trainer.schedule.halo.overflowed
     loss = float(local_loss)
-    bad = [float(not math.isfinite(loss)), float(not finite), float(overflowed)]
+    bad = [float(not math.isfinite(loss)), float(not finite)]
     total, *faults = trainer.comm.total(torch.tensor([loss, *bad], dtype=torch.float64)).tolist()
     if any(faults):
         raise _failure(trainer, bad, epoch)
@@ -95,13 +94,8 @@ def check_finite(trainer: "Trainer", local_loss: torch.Tensor, finite: bool, epo
 
 
 def _failure(trainer: "Trainer", bad: list[float], epoch: int) -> TrainingError:
-    """Return the error that names the fault and its ranks. bad: three of this rank, see `check_finite`. Collective."""
-    losses, gradients, overflows = torch.tensor(trainer.comm.allgather_object(bad)).T
-    if overflows.any():
-        return TrainingError.on_all(
-            f"a number left the range of --halo-dtype fp16 (65504) on its way from rank {_ranks(overflows)} in "
-            f"epoch {epoch + 1}; use --halo-dtype bf16, which has the range of fp32. The last checkpoint is kept"
-        )
+    """Return the error that names the fault and its ranks. bad: two of this rank, see `check_finite`. Collective."""
+    losses, gradients = torch.tensor(trainer.comm.allgather_object(bad)).T
     what, flags = ("loss", losses) if losses.any() else ("gradient", gradients)
     seen = trainer.graph if trainer.views.subgraph is None else trainer.training_graph
     where = first_not_finite(trainer.model, seen, trainer.comm, what)

@@ -63,7 +63,7 @@ class GradientSum:
         parts = _cut(flat, layers, least)
         self._parts = parts if len(parts) > 1 and comm.prepare_sums() else []
         self._begin: Begin | None = None
-        self._divisor, self._under_way = 1.0, list[Exchange]()
+        self._under_way = list[Exchange]()
         self._hooks = [
             parameter.register_post_accumulate_grad_hook(partial(self._has_come, index))
             for index, part in enumerate(self._parts)
@@ -72,21 +72,18 @@ class GradientSum:
         ]
 
     @contextlib.contextmanager
-    def during(self, begin: Begin | None, divisor: float) -> Iterator[None]:
-        """Run a backward pass as the body, then divide the gradients.
+    def during(self, begin: Begin | None) -> Iterator[None]:
+        """Run a backward pass as the body.
 
         Args:
             begin: begin(bucket) starts the sum of a bucket; None if only the whole can be summed.
-            divisor: divides the gradients.
         """
-        self._under_way, self._divisor = [], divisor
+        self._under_way = []
         for part in self._parts:
             part.awaited = {id(parameter) for parameter in part.parameters if parameter.requires_grad}
         self._begin = begin if self._parts else None
         yield
-        if self._begin is None:
-            self._flat.div_(divisor)
-        else:
+        if self._begin is not None:
             while len(self._under_way) < len(self._parts):
                 self._begin_next(self._begin)
             self._begin = None
@@ -117,8 +114,7 @@ class GradientSum:
             self._begin_next(self._begin)
 
     def _begin_next(self, begin: Begin) -> None:
-        numbers = self._parts[len(self._under_way)].numbers
-        self._under_way.append(begin(numbers.div_(self._divisor)))
+        self._under_way.append(begin(self._parts[len(self._under_way)].numbers))
 
 
 def _cut(flat: torch.Tensor, layers: Sequence[list[torch.nn.Parameter]], least: int) -> list[_Part]:

@@ -59,9 +59,6 @@ class Plugin:
         """Around the forward pass of a training step."""
         return contextlib.nullcontext()
 
-    def scale_gradients(self, factor: float) -> None:
-        """After the backward pass: multiply the gradients of the plugin's own parameters by a factor."""
-
     def gradient_square(self) -> torch.Tensor | None:
         """The squared norm of the gradients of this rank's own parameters, float64 (1,); None: there are none."""
         return None
@@ -97,13 +94,8 @@ class Plugin:
         """{name: value} for the record of this rank, after `run`."""
         return {}
 
-    def summary(self, ranks: Sequence[dict[str, Any]], epochs: tuple[int, int]) -> dict[str, Any]:
-        """{name: value} for summary.json. Rank 0.
-
-        Args:
-            ranks: the records of the ranks, with the values of `record`.
-            epochs: the first and the last epoch of this job.
-        """
+    def summary(self, ranks: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """{name: value} for summary.json. Rank 0. ranks: the records of the ranks, with the values of `record`."""
         return {}
 
     def tensors(self) -> Tensors:
@@ -167,10 +159,6 @@ class Plugins(Plugin):
     def forward(self) -> AbstractContextManager[None]:
         return _together(each.forward() for each in self._all)
 
-    def scale_gradients(self, factor: float) -> None:
-        for each in self._all:
-            each.scale_gradients(factor)
-
     def gradient_square(self) -> torch.Tensor | None:
         squares = [square for each in self._all if (square := each.gradient_square()) is not None]
         return torch.stack(squares).sum(0) if squares else None
@@ -207,8 +195,8 @@ class Plugins(Plugin):
     def record(self) -> dict[str, Any]:
         return {name: value for each in self._all for name, value in each.record().items()}
 
-    def summary(self, ranks: Sequence[dict[str, Any]], epochs: tuple[int, int]) -> dict[str, Any]:
-        return {name: value for each in self._all for name, value in each.summary(ranks, epochs).items()}
+    def summary(self, ranks: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        return {name: value for each in self._all for name, value in each.summary(ranks).items()}
 
     def groups(self) -> dict[str, Tensors]:
         """{group: {name: tensor}} of a checkpoint."""

@@ -15,6 +15,7 @@ from torch.optim.sgd import sgd
 
 from hpcgnn.options import OptimConfig
 
+Tensors = list[torch.Tensor]
 # {name: tensor}, the optimizer's state of one parameter.
 State = dict[str, torch.Tensor]
 
@@ -45,29 +46,23 @@ class Optimizer:
     @torch.no_grad()
     def step(self) -> None:
         """Move all parameters along their gradients, in place. Groups of the same rates take one call."""
-        alike: dict[tuple[float, float], list[torch.Tensor]] = {}
+        alike: dict[tuple[float, float], Tensors] = {}
         for group in self.param_groups:
             alike.setdefault((group["lr"], group["weight_decay"]), []).extend(group["params"])
-        for rates, parameters in alike.items():
+        for (lr, weight_decay), parameters in alike.items():
             for parameter in parameters:
                 if parameter not in self.state:
                     self.state[parameter] = self.begin(parameter)
             states = [self.state[parameter] for parameter in parameters]
-            self.move(parameters, [cast(torch.Tensor, p.grad) for p in parameters], states, *rates)
+            gradients = [cast(torch.Tensor, p.grad) for p in parameters]
+            self.move(parameters, gradients, states, lr=lr, weight_decay=weight_decay)
 
     def begin(self, parameter: torch.Tensor) -> State:
         """The state of a parameter before its first step: {name: tensor}."""
         return {}
 
-    def move(
-        self,
-        parameters: list[torch.Tensor],
-        gradients: list[torch.Tensor],
-        states: list[State],
-        lr: float,
-        weight_decay: float,
-    ) -> None:
-        """Update parameters and states in place."""
+    def move(self, parameters: Tensors, gradients: Tensors, states: list[State], **rates: Any) -> None:
+        """Update parameters and states in place. rates: lr, weight_decay."""
         raise NotImplementedError
 
     def state_dict(self) -> dict[int, State]:
@@ -104,14 +99,7 @@ class Adam(Optimizer):
         moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
         return {"step": torch.zeros(()), **moments}
 
-    def move(
-        self,
-        parameters: list[torch.Tensor],
-        gradients: list[torch.Tensor],
-        states: list[State],
-        lr: float,
-        weight_decay: float,
-    ) -> None:
+    def move(self, parameters: Tensors, gradients: Tensors, states: list[State], **rates: Any) -> None:
         means, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
         settings: dict[str, Any] = {
             "amsgrad": False,
@@ -121,7 +109,7 @@ class Adam(Optimizer):
             "maximize": False,
             "fused": True,
         }
-        self.rule(parameters, gradients, means, squares, [], steps, lr=lr, weight_decay=weight_decay, **settings)
+        self.rule(parameters, gradients, means, squares, [], steps, **rates, **settings)
 
 
 class AdamW(Adam):
@@ -139,14 +127,7 @@ class Sgd(Optimizer):
         super().__init__(groups, lr)
         self.momentum = momentum
 
-    def move(
-        self,
-        parameters: list[torch.Tensor],
-        gradients: list[torch.Tensor],
-        states: list[State],
-        lr: float,
-        weight_decay: float,
-    ) -> None:
+    def move(self, parameters: Tensors, gradients: Tensors, states: list[State], **rates: Any) -> None:
         velocities = [state.get("momentum_buffer") for state in states]
         settings: dict[str, Any] = {
             "momentum": self.momentum,
@@ -155,7 +136,7 @@ class Sgd(Optimizer):
             "maximize": False,
             "fused": True,
         }
-        sgd(parameters, gradients, velocities, lr=lr, weight_decay=weight_decay, **settings)
+        sgd(parameters, gradients, velocities, **rates, **settings)
         for state, velocity in zip(states, velocities, strict=True):
             if velocity is not None:
                 state["momentum_buffer"] = velocity

@@ -25,7 +25,6 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.records import FIRST_EPOCH, shown_number, spread, to_json
 from hpcgnn.report.crate import CRATE, crate
 from hpcgnn.report.curves import draw_curves
-from hpcgnn.report.energy import energy_line
 from hpcgnn.report.losses import find_losses, loss_lines
 from hpcgnn.report.measures import named
 from hpcgnn.report.read import RANKS
@@ -128,7 +127,6 @@ def gather_rank_records(trainer: "Trainer") -> list[dict[str, Any]] | None:
 def summarise(
     trainer: "Trainer",
     progress: Progress,
-    begun: int,
     quality: dict[str, Any],
     ranks: list[dict[str, Any]],
     seconds_loading: float,
@@ -139,7 +137,6 @@ def summarise(
     Args:
         trainer: the trainer.
         progress: position of the run.
-        begun: number of epochs that were finished when this job began.
         quality: the facts of `partition_quality`.
         ranks: the records of `gather_rank_records`.
         seconds_loading: seconds from the start to the first epoch.
@@ -169,7 +166,7 @@ def summarise(
         "judged": trainer.evaluator.task.judged,
         "links": next((r["links"] for r in records if "links" in r and r["epoch"] == told), None),
         "epoch_seconds": _middle([r["seconds"]["epoch"]["max"] for r in records]),
-        **trainer.plugins.summary(ranks, (begun + 1, progress.epoch)),
+        **trainer.plugins.summary(ranks),
         "rows_computed": [sum(layer) for layer in zip(*(r["rows_computed"] for r in ranks), strict=True)],
         "halo_bytes_per_epoch": _traffic(records[-1:], "halo_forward", "halo_backward"),
         "halo_bytes_total": _traffic(records, "halo_forward", "halo_backward", "input"),
@@ -239,8 +236,6 @@ def show_result(summary: dict[str, Any], run_dir: "RunDir") -> None:
     with _without_harm("table of the result"):
         tell(_result_table(summary))
     with _without_harm("lines about losses"):
-        if reason := (summary.get("energy") or {}).get("reason"):
-            log.info("energy: %s", reason)
         for line in loss_lines(losses) if (losses := summary.get("losses")) else ():
             log.info("%s", line)
     picture = None
@@ -314,6 +309,4 @@ def _result_table(summary: dict[str, Any]) -> str:
             f"{summary['halo_bytes_per_epoch'] / mib:.2f} MiB sent per epoch",
         ),
     ]
-    if (energy := summary.get("energy") or {}).get("joules") is not None:
-        rows.append(("energy", energy_line(energy)))
     return tabulate(rows, tablefmt="rounded_outline", disable_numparse=True)

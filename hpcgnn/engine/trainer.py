@@ -1,6 +1,5 @@
 """The one training step. It knows neither the schedule nor the model nor the transport nor any plugin."""
 
-import math
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -80,11 +79,8 @@ class Trainer:
         self.begin_stage(0, 0)
         setting = Setting(self.model, self.local, trained_on, self.graph, comm, buffers, self.random, config)
         self.evaluator, objective = task.judges(setting, learns)
-        if objective is None:
-            return
-        # Gradients of a mean over very many nodes underflow in fp16; gradients of the sum do not.
-        self.objective, narrow = objective, config.schedule.halo_dtype == "fp16"
-        self._enlarged = 2.0 ** round(math.log2(objective.num_train)) if narrow else 1.0
+        if objective is not None:
+            self.objective = objective
 
     def begin_stage(self, index: int, epoch: int) -> None:
         """Train stage number `index` of the schedule from `epoch` on, with fresh optimizers."""
@@ -121,7 +117,7 @@ class Trainer:
             with self.clock("forward"), self.plugins.forward():
                 loss = self.objective.local_loss(self.stage.module(each.graph), each.nodes)
             with self.clock("backward"):
-                update.backward(loss, each, self._enlarged)
+                update.backward(loss, each)
             with self.clock("reduction"):
                 update.reduce(each.reduce)
             with self.clock("step"):

@@ -41,11 +41,10 @@ class Update:
         for optimizer in self.optimizers:
             set_learning_rate(optimizer, rate)
 
-    def backward(self, loss: torch.Tensor, step: Step, enlarged: float) -> None:
-        """The backward pass of `enlarged` times the loss, a power of two, so that nothing is rounded."""
-        with self._sum.during(step.begin, enlarged):
-            (loss * enlarged).backward()
-        self._plugins.scale_gradients(1 / enlarged)
+    def backward(self, loss: torch.Tensor, step: Step) -> None:
+        """The backward pass, in which sums over ranks begin."""
+        with self._sum.during(step.begin):
+            loss.backward()
 
     def reduce(self, reduce: Callable[[torch.Tensor], None]) -> None:
         """Finish the sums over ranks, or call reduce(flat gradients) if none has begun."""

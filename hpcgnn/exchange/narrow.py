@@ -1,6 +1,6 @@
 """Numbers in fewer bits than in computing, for the time of their travel.
 
-bf16 and fp16 are rounded to the nearest. The whole numbers are rounded at random (kernels/narrowing.py). Their place in
+bf16 is rounded to the nearest. The whole numbers are rounded at random (kernels/narrowing.py). Their place in
 the run keys the draws, so a run can be repeated. int8 is between ± the largest of its row. int4 and int2 are between
 the least and the largest of their row: after a ReLU no levels below zero are needed, and zeros stay zeros.
 """
@@ -10,8 +10,6 @@ from dataclasses import dataclass
 import torch
 
 from hpcgnn.kernels.narrowing import BITS
-
-_LEVELS = 127
 
 
 @dataclass(frozen=True)
@@ -48,12 +46,9 @@ class Narrow:
 NARROW: dict[str, Narrow | None] = {
     "fp32": None,
     "bf16": Narrow(16, torch.bfloat16),
-    "fp16": Narrow(16, torch.float16),
     "int8": Narrow(8, *BITS[8]),
     "int4": Narrow(4, *BITS[4]),
     "int2": Narrow(2, *BITS[2]),
-    # What no narrower kind has been chosen for (widths.py).
-    "auto": Narrow(8, *BITS[8]),
 }
 
 
@@ -61,9 +56,3 @@ def rounds_at_random(name: str) -> bool:
     """Whether this --halo-dtype rounds at random."""
     kind = NARROW[name]
     return kind is not None and kind.at_random
-
-
-def squared_ranges(kind: Narrow, factors: torch.Tensor) -> float:
-    """The sum over rows of (their largest number less their least)², as far as their factors (m, kind.factors) say."""
-    ranges = factors.double().mul_(2 * _LEVELS) if kind.bits == 8 else factors[:, 1].double().mul_(2**kind.bits - 1)
-    return float(ranges.square_().sum())

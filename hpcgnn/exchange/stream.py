@@ -24,7 +24,6 @@ from hpcgnn.exchange.own_edges import OwnEdges
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import coalesce, merge
 from hpcgnn.exchange.transfer import Transfer, Turn
-from hpcgnn.exchange.widths import Item, Widths
 from hpcgnn.exchange.wire import Form, Wire
 
 # In place of a span where no tape runs.
@@ -119,8 +118,6 @@ class Stream(Generic[EdgesT]):
         transfers = self._transfers(form, back, rows.like)
         self.uses[Use(kind, form, None if returns is None else back)] += 1
         draw = self.wire.next_draw() if rows.draw is None else rows.draw
-        if self.wire.widths is not None and rows.draw is None:
-            transfers = self._of_chosen_widths(transfers, self.wire.widths)
         of_own = self._open(rows, returns)
         x, scale, _ = of_own
         sent_scale = scale if rows.sent_scale is None else self.of_columns(rows.sent_scale)
@@ -206,22 +203,6 @@ class Stream(Generic[EdgesT]):
             made = [Transfer(turn, lease, self.comm, self.wire, form, back, ids) for turn in turns]
             self.buffers.cuts(self)[form, back, like] = made
         return self.buffers.cuts(self)[form, back, like]
-
-    def _of_chosen_widths(self, transfers: list[Transfer], widths: Widths) -> list[Transfer]:
-        """The same transfers in the kinds of numbers that are chosen for this stream of the epoch, in their memory."""
-        made, known = [], self.buffers.cuts(self)
-        for each in transfers:
-            turn, number = each.turn, self.wire.drawn
-            items = Item(number, False, turn.number), Item(number, True, turn.number)
-            form, back = (
-                one.of_kind(widths.of(item)) for one, item in zip((each.form, each.form_back), items, strict=True)
-            )
-            key = turn.number, each.form, each.form_back, form, back
-            if key not in known:
-                known[key] = Transfer(turn, each.lease, self.comm, self.wire, form, back, each.ids)
-            known[key].items = items
-            made.append(known[key])
-        return made
 
     def _turns(self, cap: int) -> list[Turn]:
         """The Turns for buffers of `cap` rows."""

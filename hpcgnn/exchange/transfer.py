@@ -15,12 +15,10 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator, Exchange, PersistentExchange
 from hpcgnn.exchange.buffers import Lease
-from hpcgnn.exchange.narrow import squared_ranges
 from hpcgnn.exchange.peers import Lane
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import Segment
 from hpcgnn.exchange.sending import Sending
-from hpcgnn.exchange.widths import Item
 from hpcgnn.exchange.wire import Form, Wire, cut, decode, read_rows
 
 #: (lane, its message, its rows)
@@ -97,7 +95,6 @@ class Transfer:
         back: Form of the returns.
         ids: int64 (columns,), original ids of the plan's columns, if they are rounded at random and not this rank's
             alone.
-        items: items of rows and returns for `wire.widths`.
     """
 
     def __init__(
@@ -114,7 +111,6 @@ class Transfer:
         self.wire, self.form, self.form_back = wire, form, back
         self.num_received = turn.num_received
         self.back: torch.Tensor | None = None
-        self.items: tuple[Item, Item] | None = None
         peers = self.plan.peers
         arrived = lease.receive(turn.number, turn.bytes_in(form))
         packed = lease.send(turn.bytes_out(form))
@@ -177,7 +173,6 @@ class Transfer:
         """
         if self.form.row_bytes:
             self._pack(x, scale, within, draw)
-            self._note(self._outgoing, self.form, 0)
         self._under_way = self._exchange(False, kind)
 
     def _pack(self, x: torch.Tensor, scale: torch.Tensor | None, within: torch.Tensor | None, draw: int) -> None:
@@ -197,14 +192,6 @@ class Transfer:
         under_way = self._messages[returns, kind].begin()
         under_way.progress()
         return under_way
-
-    def _note(self, messages: Sequence[Cut], form: Form, which: int) -> None:
-        """Tell the widths of `auto` how large the numbers are."""
-        if self.wire.widths is None or self.items is None or form.kind is None:
-            return
-        parts = [(form.parts(part, count)[0], count) for _, part, count in messages]
-        ranges = sum(squared_ranges(form.kind, factors) for factors, _ in parts if factors is not None)
-        self.wire.widths.note(self.items[which], ranges, form.narrow * sum(count for _, count in parts))
 
     def finish(self) -> None:
         """Wait until `rows` are valid, and the buffer that was sent from is free."""
@@ -234,7 +221,6 @@ class Transfer:
             if form.narrow:
                 key = kernels.stream_key(draw, peers.rank, self.turn.number, lane.offset)
                 self.wire.encode(part, form, total, None, None, key)
-        self._note(self._giving, form, 1)
         self._returning = self._exchange(True, kind)
 
     def finish_returns(self, total: torch.Tensor) -> None:

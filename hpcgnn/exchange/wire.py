@@ -9,7 +9,7 @@ no byte is padding.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -18,7 +18,6 @@ from hpcgnn import kernels
 from hpcgnn.exchange.buffers import Lease
 from hpcgnn.exchange.narrow import NARROW, Narrow, rounds_at_random
 from hpcgnn.exchange.sending import Sending
-from hpcgnn.exchange.widths import Widths
 
 #: What a message is for: a rank, or the segment that it has the rows of.
 Peer = TypeVar("Peer")
@@ -44,10 +43,6 @@ class Form:
     narrow: int
     dtype: torch.dtype
     kind: Narrow | None = None
-
-    def of_kind(self, kind: Narrow | None) -> "Form":
-        """The same columns in another kind of narrow numbers, where some are narrowed."""
-        return self if self.kind is None else replace(self, kind=kind)
 
     @property
     def row_bytes(self) -> int:
@@ -94,8 +89,6 @@ class Wire:
         name: a key of NARROW.
         ids: int64 (n_p,), the original ids of own nodes, for random rounding.
         key: number -> key of the rounding of the number-th stream of the present epoch, for random rounding.
-        overflowed: whether a finite number has left the range of fp16 on this rank.
-        widths: widths of `auto`, or None.
         drawn: number of streams of this epoch so far.
     """
 
@@ -104,17 +97,14 @@ class Wire:
         name: str = "fp32",
         ids: torch.Tensor | None = None,
         key: Callable[[int], int] | None = None,
-        widths: Widths | None = None,
     ) -> None:
-        self.name, self.kind, self._key, self.widths = name, NARROW[name], key, widths
+        self.name, self.kind, self._key = name, NARROW[name], key
         self.ids = torch.empty(0, dtype=torch.int64) if ids is None else ids
-        self.overflowed, self.drawn = False, 0
+        self.drawn = 0
 
     def begin_epoch(self, epoch: int) -> None:
-        """Count streams anew. Collective."""
+        """Count streams anew."""
         self.drawn = 0
-        if self.widths is not None:
-            self.widths.begin_epoch(epoch)
 
     def next_draw(self) -> int:
         """The key of the next stream's rounding."""
@@ -137,8 +127,8 @@ class Wire:
         return form if form.message_bytes(1) + -(-form.widened_bytes // 4) <= plain.row_bytes else plain
 
     def rounded(self, x: torch.Tensor) -> torch.Tensor:
-        """x (n, F) in numbers that survive the way unchanged. For the half precisions only."""
-        return x if self.kind is None else self._narrowed(x, self.kind.type).to(x.dtype)
+        """x (n, F) in numbers that survive the way unchanged. For bf16 only."""
+        return x if self.kind is None else x.to(self.kind.type).to(x.dtype)
 
     def encode(
         self,
@@ -178,7 +168,7 @@ class Wire:
             taken = features[piece] if index is None else features[index[piece].long()]
             if scale is not None and index is not None:
                 taken = taken * scale[index[piece].long(), None]
-            narrow[piece] = self._narrowed(taken, form.kind.type)
+            narrow[piece] = taken.to(form.kind.type)
 
     def encode_sent(
         self,
@@ -202,12 +192,6 @@ class Wire:
         key = kernels.stream_key(draw, *place)
         for first, rows in sent.pieces(x, scale, within, form.dtype):
             self.encode(message, form, rows, None, None, key, sent.count, first)
-
-    def _narrowed(self, x: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
-        result = x.to(kind)
-        if kind == torch.float16 and bool((result.isinf() & x.isfinite()).any()):
-            self.overflowed = True
-        return result
 
 
 def decode(out: torch.Tensor, form: Form, message: torch.Tensor, rows: int, first: int) -> None:

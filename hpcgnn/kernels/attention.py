@@ -17,7 +17,7 @@ h·D + D - 1 of a row belong to head h.
 import torch
 
 from . import checks
-from .functions import EdgeRule
+from .interface import EdgeRule
 from .library import kernels
 from .masking import rule as rule_of
 from .randomness import checked_key

@@ -123,8 +123,6 @@ def _run(
     tensors: dict[str, torch.Tensor | None],
     **more: float,
 ) -> None:
-    native = kernels()
-    assert isinstance(native, Native), "asked for where `convolves`"
     tensors = tensors | {"x": x, "y": y}
     outputs = tensors["outputs"]
     for name, tensor in tensors.items():
@@ -141,7 +139,7 @@ def _run(
         if (weight := tensors.get(name)) is not None:
             checks.weights(weight, x, y.shape[1])
             more[f"{name}_down"], more[f"{name}_across"] = weight.stride()
-    native.convolve(
+    kernels().convolve(
         function,
         tensors,
         rows=rows,

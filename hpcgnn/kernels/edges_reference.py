@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from .functions import EdgeRule
-from .interface import EDGE_ENDS
+from .interface import EDGE_ENDS, EdgeRule
 from .random_reference import philox
 
 PIECE = 1 << 22  # elements of an expanded piece of edges: 16 MiB of float32

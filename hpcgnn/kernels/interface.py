@@ -24,6 +24,10 @@ _NUMBERS = {
 }
 #: The type of `ctypes.byref`'s result, which has no name.
 Pointer = Any
+#: Of attention dropout: key, threshold, scale, ids of rows, ids of columns.
+EdgeRule = tuple[int, int, float, torch.Tensor, torch.Tensor]
+#: Of dropout after ELU: key, threshold, scale, ids, or None where nothing is dropped.
+RowRule = tuple[int, int, float, torch.Tensor | None]
 _WORD = re.compile(r"(?:const )?(\w+) (\*?)(\w+)$")
 
 

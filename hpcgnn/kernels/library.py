@@ -32,7 +32,6 @@ from hpcgnn.cores import openmp_runtimes
 from hpcgnn.errors import ConfigError, HpcgnnError
 
 from . import reference
-from .functions import Kernels
 from .interface import INTERFACE, VECTOR_PATHS
 from .native import Native
 from .sources import fingerprint
@@ -44,15 +43,20 @@ if not FILE.exists() and FILE.with_name("_native.abi3.so").exists():
     FILE = FILE.with_name("_native.abi3.so")
 
 
+#: The module with the signatures of `Native`'s methods (a test compares them). Methods of products and of whole rows
+#: are Native's alone.
+REFERENCE = cast(Native, reference)
+
+
 class LibraryError(HpcgnnError, ImportError):
     """The compiled library cannot be used: there is none though it is demanded, or it is of other sources."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """`kernels` has the functions of `reference`; `reason` says why they are not native. `library`: of native ones."""
+    """`kernels`: Native or REFERENCE; `reason` says why they are not native. `library`: of native ones."""
 
-    kernels: Kernels
+    kernels: Native
     file: str | None = None
     vector_path: str | None = None
     reason: str | None = None
@@ -68,7 +72,7 @@ class Loaded:
 Watch = Callable[[str, tuple[Any, ...]], AbstractContextManager[object]]
 
 _serving: Loaded | None = None
-_watched: Kernels | None = None
+_watched: Native | None = None
 
 
 def load(check_sources: bool = True) -> Loaded:
@@ -105,7 +109,7 @@ def choose(file: Path | None = None, check_sources: bool = True) -> Loaded:
     if wanted not in ("auto", "native", "reference"):
         raise ConfigError(f"HPCGNN_KERNELS must be auto, native or reference, not {wanted!r}")
     if wanted == "reference":
-        return Loaded(reference, reason="HPCGNN_KERNELS=reference")
+        return Loaded(REFERENCE, reason="HPCGNN_KERNELS=reference")
     path = FILE if file is None else file
     try:
         if not path.exists():
@@ -121,7 +125,7 @@ def choose(file: Path | None = None, check_sources: bool = True) -> Loaded:
             RuntimeWarning,
             stacklevel=4,
         )
-        return Loaded(reference, reason=str(error))
+        return Loaded(REFERENCE, reason=str(error))
     if difference := _difference(library, check_sources):
         raise LibraryError(
             f"{path} {difference}; build it again with `pip install -e .` in the project's folder, or set "
@@ -147,16 +151,16 @@ def _difference(library: ctypes.CDLL, check_sources: bool) -> str | None:
     return f"has no function {missing[0]}" if missing else None
 
 
-def kernels() -> Kernels:
+def kernels() -> Native:
     """The module or object whose functions do the work; see `Loaded`."""
     return load().kernels if _watched is None else _watched
 
 
 @contextlib.contextmanager
 def watched(watch: Watch) -> Iterator[None]:
-    """While the body runs, every kernel is called within `watch(its name in `Kernels`, its arguments)`."""
+    """While the body runs, every kernel is called within `watch(its name, its arguments)`."""
     global _watched
-    before, _watched = _watched, cast(Kernels, _Watched(load().kernels, watch))
+    before, _watched = _watched, cast(Native, _Watched(load().kernels, watch))
     try:
         yield
     finally:
@@ -166,7 +170,7 @@ def watched(watch: Watch) -> Iterator[None]:
 class _Watched:
     """Kernels that someone looks at."""
 
-    def __init__(self, served: Kernels, watch: Watch) -> None:
+    def __init__(self, served: Native, watch: Watch) -> None:
         self._served, self._watch = served, watch
 
     def __getattr__(self, name: str) -> Callable[..., Any]:

@@ -79,8 +79,7 @@ def _call(
     given = tensors | {"x": x, "indptr": indptr, "weight": weight, "bias": messages.bias}
     if weight is not None:
         given |= {"edge": messages.edge, "places": places}
-    native = cast(Native, kernels())  # `reduces_messages` holds, or who watches it
-    native.messages(
+    kernels().messages(
         function,
         given,
         num_rows=len(indptr) - 1,

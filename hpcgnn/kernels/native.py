@@ -10,20 +10,19 @@ from ctypes import byref, c_double, c_int64
 import torch
 from torch import Tensor
 
-from .batch_norm_native import NativeBatchNorm
-from .functions import EdgeRule
 from .interface import (
     BLOCK_FAULTS,
     ELEMENT_CODES,
     INTERFACE,
     SUMMED_ROWS,
+    SUMMED_SHARES,
     VECTOR_PATHS,
+    EdgeRule,
     Pointer,
     filled,
     pointer,
     rows_of,
 )
-from .messages_native import NativeMessages
 from .products_native import NativeProducts
 
 
@@ -32,7 +31,13 @@ def _partial_sums(x: Tensor) -> Tensor:
     return x.new_zeros(-(-x.shape[0] // SUMMED_ROWS), x.shape[1])
 
 
-class Native(NativeBatchNorm, NativeMessages, NativeProducts):
+def _zeros_for_sums(x: Tensor, sums: Tensor) -> Tensor:
+    """Zeros for the sums of the shares that are made at a time."""
+    shares = min(SUMMED_SHARES, -(-x.shape[0] // SUMMED_ROWS))
+    return torch.zeros(shares, sums.shape[0], dtype=torch.float64)
+
+
+class Native(NativeProducts):
     """The functions of `reference.py`, compiled, on one vector path."""
 
     def __init__(
@@ -148,6 +153,14 @@ class Native(NativeBatchNorm, NativeMessages, NativeProducts):
         )
         if getattr(self._library, function)(*self._how(), arguments):
             raise MemoryError("attention: no memory for the partial results of a block")
+
+    def messages(self, function: str, tensors: dict[str, Tensor | None], **more: int) -> None:
+        """function: hg_message_forward or hg_message_backward."""
+        y = tensors["y"]
+        assert y is not None, "both directions have it"
+        arguments = filled("hg_message_args", tensors, type=ELEMENT_CODES[y.dtype], **more)
+        if getattr(self._library, function)(*self._how(), arguments):
+            raise MemoryError("messages: no memory for the partial results of a block")
 
     def drop_edges(
         self, indptr: Tensor, indices: Tensor, rows: Tensor | None, weight: Tensor | None, edge: Tensor | None,
@@ -299,3 +312,32 @@ class Native(NativeBatchNorm, NativeMessages, NativeProducts):
         how, sizes = self._how(logits.dtype), (labels.numel(), *logits.shape)
         wrong = self._library.hg_cross_entropy(*how, byref(total), *matrices, *vectors, *sizes)
         return total.value, wrong
+
+    def column_sums(self, sums: Tensor, x: Tensor, mean: Tensor | None) -> None:
+        partial = _zeros_for_sums(x, sums)  # a name holds it until the call is over
+        given = pointer(sums), *rows_of(x), pointer(mean), pointer(partial)
+        self._library.hg_column_sums(*self._how(x.dtype), *given, *x.shape)
+
+    def norm_gradient_sums(self, sums: Tensor, gy: Tensor, x: Tensor, mean: Tensor, inverse: Tensor) -> None:
+        partial = _zeros_for_sums(x, sums)
+        given = pointer(sums), *rows_of(gy), *rows_of(x), pointer(mean), pointer(inverse), pointer(partial)
+        self._library.hg_norm_gradient_sums(*self._how(x.dtype), *given, *x.shape)
+
+    def norm_columns(self, y: Tensor, x: Tensor, mean: Tensor, inverse: Tensor, weight: Tensor, bias: Tensor) -> None:
+        given = *rows_of(y), *rows_of(x), *map(pointer, (mean, inverse, weight, bias))
+        self._library.hg_norm_columns(*self._how(x.dtype), *given, *x.shape)
+
+    def norm_columns_gradient(
+        self,
+        gx: Tensor,
+        gy: Tensor,
+        x: Tensor,
+        mean: Tensor,
+        inverse: Tensor,
+        mean_gy: Tensor,
+        mean_product: Tensor,
+        factor: Tensor,
+    ) -> None:
+        vectors = map(pointer, (mean, inverse, mean_gy, mean_product, factor))
+        given = *rows_of(gx), *rows_of(gy), *rows_of(x), *vectors
+        self._library.hg_norm_columns_gradient(*self._how(x.dtype), *given, *x.shape)

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from . import reference
-from .functions import RowRule
-from .interface import ELEMENT_CODES, FLOAT_PRODUCTS, ROUNDED_PRODUCTS, VECTOR_PATHS, filled, pointer, rows_of
+from .interface import ELEMENT_CODES, FLOAT_PRODUCTS, ROUNDED_PRODUCTS, VECTOR_PATHS, RowRule, filled, pointer, rows_of
 
 #: Of the library; returns whether it had no memory.
 Function = Callable[..., int]

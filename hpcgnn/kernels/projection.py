@@ -5,14 +5,14 @@ the product, and from the product to ELU's gradient. No thread waits for another
 (see `one_pass`) each step stores its results: the caller then provides memory for them, and passes tiles of rows.
 """
 
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 
 from . import checks, masking
 from .activation import bias_gradient, elu_gradient
 from .activation import elu as elu_of
-from .functions import RowRule
+from .interface import RowRule
 from .library import kernels, load
 from .native import Native
 from .products import multiply
@@ -40,7 +40,7 @@ def one_pass(dtype: torch.dtype, threads: int | None = None) -> bool:
 
 def _one_pass(dtype: torch.dtype) -> Native | None:
     """The kernels that make such projections."""
-    return cast(Native, kernels()) if one_pass(dtype) else None  # which may be watched
+    return kernels() if one_pass(dtype) else None  # which may be watched
 
 
 def project(

@@ -19,7 +19,7 @@ from .edges_reference import PIECE
 from .edges_reference import drop_edges as drop_edges
 from .edges_reference import edge_factors as _edge_factors
 from .edges_reference import edge_pieces as _edge_pieces
-from .functions import EdgeRule
+from .interface import EdgeRule
 from .narrowing_reference import decode as decode
 from .narrowing_reference import encode as encode
 from .narrowing_reference import narrow as narrow

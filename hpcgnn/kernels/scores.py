@@ -13,7 +13,6 @@ same, with the same draws of dropout.
 """
 
 from dataclasses import dataclass, replace
-from typing import cast
 
 import torch
 
@@ -118,8 +117,7 @@ def _call(
         given["weight"] = scores.weight.contiguous()
         given |= {"edge": scores.edge, "places": scores.places}
         more |= _edges(scores, width, sums.dtype, len(indices))
-    native = cast(Native, kernels())  # `scores_rows` holds, or who watches it
-    native.attend(function, sums, indptr, given, heads, float(scores.slope), rule, **more)
+    kernels().attend(function, sums, indptr, given, heads, float(scores.slope), rule, **more)
 
 
 def _edges(scores: RowScores, width: int, dtype: torch.dtype, count: int) -> dict[str, int]:

@@ -27,6 +27,9 @@ from hpcgnn.traits import LayerTraits
 #: (W_n (d_in, d_out), W_s (d_in, d_out) or None, b (d_out,) or None).
 Weights = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 
+#: Products of constants whose sum is the output, and its bias.
+Products = tuple[list[Part], torch.Tensor | None]
+
 #: A first layer's (graph, aggregate, features, rate of dropout, whether that of the aggregate is scaled).
 Inputs = tuple[Graph, torch.Tensor | OnDisk, torch.Tensor | OnDisk, float, bool]
 
@@ -42,6 +45,7 @@ class Conv(nn.Module):
 
     norm = "sum"
     traits = LayerTraits(reads_self=False)
+    kept: torch.dtype | None = None  # dtype of the output, where it is not that of the weights: set by the model
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
@@ -84,11 +88,22 @@ class Conv(nn.Module):
             scaled: whether dropout of a sum has the noise of a mean of rows (ops/dropout.py). Other aggregates have
                 none.
         """
+        if self.traits.constants_in_tiles:
+            parts, bias = self.products_of_constants(aggregate, x)
+            return self.finish(graph.combine(parts, bias, p, layer, self.kept, scaled=scaled))
         assert not isinstance(aggregate, OnDisk) and not isinstance(x, OnDisk), "only where read in tiles"
         return self.combine(
             graph.own(graph.dropout(aggregate, p, layer, Purpose.DROPOUT_AGGREGATE)),
             graph.own(graph.dropout(x, p, layer)) if self.traits.reads_self else None,
         )
+
+    def products_of_constants(self, aggregate: torch.Tensor | OnDisk, x: torch.Tensor | OnDisk) -> Products:
+        """The products that `finish` makes the output of, with `traits.constants_in_tiles`. None of them is kept."""
+        raise NotImplementedError
+
+    def finish(self, y: torch.Tensor) -> torch.Tensor:
+        """The output (m, d_out) from the sum y of these products and the bias."""
+        return y
 
     def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
         """The same output from aggregating transformed rows of width d_out. Collective."""
@@ -121,7 +136,6 @@ class LinearConv(Conv):
         codes=True,
         remakes=True,
     )
-    kept: torch.dtype | None = None  # dtype of the output, where it is not that of the weights: set by the model
 
     def weights(self) -> Weights:
         """(W_n (d_in, d_out), W_s (d_in, d_out) or None, b (d_out,) or None)."""
@@ -157,24 +171,10 @@ class LinearConv(Conv):
         assert x is not None, "a convolution with W_s uses its input"
         return y.addmm_(x, own)
 
-    def combine_constants(
-        self,
-        graph: Graph,
-        aggregate: torch.Tensor | OnDisk,
-        x: torch.Tensor | OnDisk,
-        p: float,
-        layer: int = 0,
-        *,
-        scaled: bool = False,
-    ) -> torch.Tensor:
-        """As of any convolution; nothing is kept."""
-        return graph.combine(self._parts(aggregate, x), self.weights()[2], p, layer, self.kept, scaled=scaled)
-
-    def _parts(self, aggregate: torch.Tensor | OnDisk, x: torch.Tensor | OnDisk) -> list[Part]:
-        """What the output of constants is the sum of."""
-        neighbour, own, _ = self.weights()
+    def products_of_constants(self, aggregate: torch.Tensor | OnDisk, x: torch.Tensor | OnDisk) -> Products:
+        neighbour, own, bias = self.weights()
         parts: list[Part] = [(aggregate, neighbour, Purpose.DROPOUT_AGGREGATE)]
-        return parts if own is None else [*parts, (x, own, Purpose.DROPOUT)]
+        return parts if own is None else [*parts, (x, own, Purpose.DROPOUT)], bias
 
     def of_constants(
         self, first: Inputs, above: "list[tuple[LinearConv, Graph]]", p: float, whole: bool
@@ -232,7 +232,7 @@ class LinearConv(Conv):
     def _constants(self, first: Inputs) -> tuple[Constants, list[torch.Tensor]]:
         """The inputs of this layer, the first one, as constants; and their weights."""
         below, aggregate, x, p, scaled = first
-        parts = below.scaled(self._parts(aggregate, x))
+        parts = below.scaled(self.products_of_constants(aggregate, x)[0])
         return below.constants(parts, p, 0, scaled=scaled), [weight for _, weight, _ in parts]
 
     def _of_remade(self, graph: Graph, activation: ReluDropout, sent: torch.dtype | None) -> Above | None:

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from hpcgnn.memory.shelf import OnDisk
-from hpcgnn.nn.conv import Conv
+from hpcgnn.nn.conv import Conv, Products
 from hpcgnn.nn.entry import LINEAR, ModelEntry, stacked
-from hpcgnn.nn.graph import DroppedRows, Graph, Part
+from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.ops.constants import ConstantRows
 from hpcgnn.ops.draws import Purpose
@@ -39,28 +39,21 @@ class GINConv(Conv):
 
     def combine(self, aggregate: torch.Tensor, x: torch.Tensor | None) -> torch.Tensor:
         assert x is not None, "this convolution uses its input"
-        return self.second(torch.relu_(self.first(aggregate + (1 + self.eps) * x)))
+        return self.finish(self.first(aggregate + (1 + self.eps) * x))
 
-    def combine_constants(
-        self,
-        graph: Graph,
-        aggregate: torch.Tensor | OnDisk,
-        x: torch.Tensor | OnDisk,
-        p: float,
-        layer: int = 0,
-        *,
-        scaled: bool = False,
-    ) -> torch.Tensor:
-        """See `LinearConv`. (a + (1 + ε) x) W is a W + x (1 + ε) W, so ε needs no saved tensor as wide as the input."""
+    def finish(self, y: torch.Tensor) -> torch.Tensor:
+        return self.second(torch.relu_(y))
+
+    def products_of_constants(self, aggregate: torch.Tensor | OnDisk, x: torch.Tensor | OnDisk) -> Products:
+        """See `Conv`. (a + (1 + ε) x) W is a W + x (1 + ε) W, so ε needs no saved tensor as wide as the input."""
         weight = self.first.weight
         own = (1 + self.eps) * weight
-        parts: list[Part] = [(aggregate, weight, Purpose.DROPOUT_AGGREGATE), (x, own, Purpose.DROPOUT)]
-        return self.second(torch.relu_(graph.combine(parts, self.first.bias, p, layer, scaled=scaled)))
+        return [(aggregate, weight, Purpose.DROPOUT_AGGREGATE), (x, own, Purpose.DROPOUT)], self.first.bias
 
     def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
         z = x @ self.first.weight
         assert self.first.bias is not None, "nobody drops it"
-        return self.second(torch.relu_(graph.aggregate(z, self.norm) + (1 + self.eps) * graph.own(z) + self.first.bias))
+        return self.finish(graph.aggregate(z, self.norm) + (1 + self.eps) * graph.own(z) + self.first.bias)
 
 
 MODEL = ModelEntry(stacked(GINConv), lambda spec: GINConv, LINEAR)

@@ -5,9 +5,9 @@ hops.
 import torch
 
 from hpcgnn.memory.shelf import OnDisk
-from hpcgnn.nn.conv import Conv
+from hpcgnn.nn.conv import Conv, Products
 from hpcgnn.nn.entry import ModelEntry
-from hpcgnn.nn.graph import DroppedRows, Graph, Part
+from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
@@ -42,19 +42,8 @@ class SGCConv(Conv):
     def combine(self, aggregate: torch.Tensor, x: torch.Tensor | None) -> torch.Tensor:
         return self.linear(aggregate)
 
-    def combine_constants(
-        self,
-        graph: Graph,
-        aggregate: torch.Tensor | OnDisk,
-        x: torch.Tensor | OnDisk,
-        p: float,
-        layer: int = 0,
-        *,
-        scaled: bool = False,
-    ) -> torch.Tensor:
-        """As of any convolution; nothing is kept."""
-        parts: list[Part] = [(aggregate, self.linear.weight, Purpose.DROPOUT_AGGREGATE)]
-        return graph.combine(parts, self.linear.bias, p, layer, scaled=scaled)
+    def products_of_constants(self, aggregate: torch.Tensor | OnDisk, x: torch.Tensor | OnDisk) -> Products:
+        return [(aggregate, self.linear.weight, Purpose.DROPOUT_AGGREGATE)], self.linear.bias
 
     def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
         assert self.linear.bias is not None, "nobody drops it"

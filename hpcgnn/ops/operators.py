@@ -96,7 +96,7 @@ class Largest(Operator[LargestNeighbour]):
         if rounds_at_random(site.wire.name):
             raise ConfigError(
                 f"--halo-dtype {site.wire.name} cannot be used where the largest of the neighbours is taken (sage with "
-                "--aggregator max or pool): expected fp32, bf16 or fp16"
+                "--aggregator max or pool): expected fp32 or bf16"
             )
         return LargestNeighbour(site.inward, site.outward)
 

@@ -11,11 +11,21 @@ class Removed(NamedTuple):
 
 
 REMOVED = {
-    "torch_backend": Removed("gloo", "use comm = 'torch' for gloo, or 'ccl' for oneccl_bindings_for_pytorch"),
+    "torch_backend": Removed("gloo", "use comm = 'torch' for gloo, or 'oneccl'"),
     "finetune_lr": Removed(0.0, "--finetune trains with --lr; give the layers' own rates by --set schedule.layer_lr"),
     "average_optimizer": Removed("keep", "each rank keeps the state of its optimizer"),
     "average_weights": Removed("uniform", "ranks with training nodes have equal weights"),
     "stale_smoothing": Removed(0.0, "old rows are used unchanged"),
     "drop_ranks": Removed("", "start the job on fewer ranks"),
-    "halo_bits": Removed(4.0, "--halo-dtype auto takes 4 bits in the mean; int2, int4 and int8 are fixed widths"),
+    "average_seconds": Removed(0.0, "give the number of steps: --set schedule.average_steps=N"),
+    "spare_core": Removed(False, "give the number of threads: --threads, one less than the cores of a rank"),
+    "halo_bits": Removed(4.0, "--halo-dtype int2, int4 and int8 are fixed widths"),
+}
+#: {option: {value: the way to go on}} of values that are gone.
+REMOVED_VALUES = {
+    "halo_dtype": {
+        "auto": "int4 has the same accuracy and bytes",
+        "fp16": "bf16 has as many bytes, and the range of fp32",
+    },
+    "comm": {"ccl": "oneccl has a current oneCCL, and torch is gloo"},
 }

@@ -28,12 +28,6 @@ class RunConfig:
         least=0,
         most=4096,
     )
-    spare_core: bool = option(
-        False,
-        "leave one core of each rank to its helper threads",
-        details="For ranks with at least 4 cores of their own. Helper threads advance messages and watch the job.",
-        needs={"threads": (0,)},
-    )
     precision: str = option(
         "fp32",
         "precision of parameters and arithmetic (docs/less-memory.md)",
@@ -62,12 +56,11 @@ class RunConfig:
     )
     comm: str = option(
         "mpi",
-        "transport of messages: mpi, torch (gloo), oneccl, or ccl",
+        "transport of messages: mpi, torch (gloo), or oneccl",
         details="mpi: the MPI library of mpi4py. torch: gloo of torch.distributed, without an MPI library; mpiexec, "
-        "srun or torchrun start the ranks. oneccl: Intel's oneCCL with MPI, after `bash env/build-oneccl.sh`. "
-        "ccl: the package oneccl_bindings_for_pytorch.",
+        "srun or torchrun start the ranks. oneccl: Intel's oneCCL with MPI, after `bash env/build-oneccl.sh`.",
         flag=True,
-        choices=("mpi", "torch", "oneccl", "ccl"),
+        choices=("mpi", "torch", "oneccl"),
     )
     metric: str = option(
         "auto",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import YEAR, AtLeast, option
+from hpcgnn.declaring import AtLeast, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,13 +56,6 @@ class ScheduleConfig:
         schedules=("tma",),
         on_resume="same",
     )
-    average_seconds: float = option(
-        0.0,
-        "tma: average the parameters after this time on rank 0's clock",
-        least=0.0,
-        schedules=("tma",),
-        most=YEAR,
-    )
     correct_every: int = option(
         0,
         "tma: one exact step after this many averages; 0: never",
@@ -103,12 +96,11 @@ class ScheduleConfig:
     halo_dtype: str = option(
         "fp32",
         "format of features and gradients between ranks in training",
-        details="fp32: unchanged (fp64 with --precision fp64). bf16, fp16: half the bytes. int8, int4, int2: a "
-        "fourth, an eighth, a sixteenth, with a scale per row and random rounding. auto (sar): int2, int4 or "
-        "int8 for each turn of an exchange, for the least noise at 4 bits a number. Attention logits and "
-        "evaluation stay unchanged.",
+        details="fp32: unchanged (fp64 with --precision fp64). bf16: half the bytes. int8, int4, int2: a "
+        "fourth, an eighth, a sixteenth, with a scale per row and random rounding. Attention logits "
+        "and evaluation stay unchanged.",
         flag=True,
-        choices=("fp32", "bf16", "fp16", "int8", "int4", "int2", "auto"),
+        choices=("fp32", "bf16", "int8", "int4", "int2"),
         needs={"schedule": ("sar", "bns", "stale"), "correct_every": AtLeast(1)},
     )
     reduce_dtype: str = option(
@@ -122,8 +114,8 @@ class ScheduleConfig:
     reduce_bucket: float = option(
         1.0,
         "MiB of gradients in each sum over ranks; 0: one sum",
-        details="Parts of whole layers are summed during the backward pass of earlier layers. --comm oneccl and "
-        "--comm ccl sum all gradients at the end.",
+        details="Parts of whole layers are summed during the backward pass of earlier layers. --comm oneccl sums "
+        "all gradients at the end.",
         least=0.0,
         most=1e6,
         needs={"schedule": ("sar", "lazy", "bns", "stale"), "correct_every": AtLeast(1)},

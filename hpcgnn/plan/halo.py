@@ -29,8 +29,7 @@ def takes_sums(config: Config, spec: ModelSpec) -> bool:
     allowed = {"always": True, "dense": not keeps_rows, "never": False}[selection.schedule.partial_sums]
     # The loss of links reads single rows of sources, and dropped edges would change the terms of a sum.
     allowed = allowed and not selection.task.all_rows and not config.model.edge_dropout
-    # A sum may leave the range of fp16 where no row does.
-    return allowed and config.schedule.halo_dtype != "fp16" and traits.fixed_sums
+    return allowed and traits.fixed_sums
 
 
 def halo_of(config: Config, spec: ModelSpec) -> str:
@@ -87,9 +86,8 @@ def check_halo(config: Config, spec: ModelSpec) -> None:
         )
     if options.halo == "least" and halo_of(config, spec) == "rows":
         raise ConfigError(
-            f"--halo least: --model {spec.model} with --schedule {options.schedule} and --halo-dtype "
-            f"{options.halo_dtype} needs the rows of neighbours one by one; expected gcn, sage with --aggregator mean, "
-            "gin or sgc; sar, stale, tma, or lazy with dense features and without --input-dropout raw; not fp16, whose "
-            "range a sum may leave; no --edge-dropout; and not --task links; use --halo auto, which sends sums "
-            "where it can"
+            f"--halo least: --model {spec.model} with --schedule {options.schedule} needs the rows of "
+            "neighbours one by one; expected gcn, sage with --aggregator mean, gin or sgc; sar, stale, tma, or lazy "
+            "with dense features and without --input-dropout raw; no --edge-dropout; and not --task links; use --halo "
+            "auto, which sends sums where it can"
         )

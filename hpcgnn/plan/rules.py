@@ -173,13 +173,6 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        lambda of: of.config.schedule.halo_dtype == "auto" and not of.schedule.exact_epochs,
-        lambda of: (
-            f"--halo-dtype auto is for --schedule {schedules_with(_exact)}, whose exchanges are alike in every epoch: "
-            f"expected int8, int4 or int2 with --schedule {of.config.schedule.schedule}"
-        ),
-    ),
-    Rule(
         lambda of: of.config.schedule.assignment != "metis" and bool(of.config.data.partition),
         lambda of: (
             f"--assignment {of.config.schedule.assignment} makes a map of its own, got --partition "

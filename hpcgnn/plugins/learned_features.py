@@ -81,9 +81,6 @@ class LearnedFeatures(Plugin):
     def before_step(self) -> None:
         self.gradient.zero_()
 
-    def scale_gradients(self, factor: float) -> None:
-        self.gradient.mul_(factor)
-
     def gradient_square(self) -> torch.Tensor:
         """The squared norm of the gradient of own rows in float64, (1,)."""
         total = torch.zeros(1, dtype=torch.float64)

@@ -71,7 +71,7 @@ class MemoryUse(Plugin):
     def record(self) -> dict[str, Any]:
         return self._facts
 
-    def summary(self, ranks: Sequence[dict[str, Any]], epochs: tuple[int, int]) -> dict[str, Any]:
+    def summary(self, ranks: Sequence[dict[str, Any]]) -> dict[str, Any]:
         names = "peak_rss_bytes", "libraries_rss_bytes", "libraries_code_bytes", "training_growth_bytes"
         return {name: _over_ranks(rank[name] for rank in ranks) for name in names} | {
             "memory_profile": _profile_of_all([rank["memory_profile"] for rank in ranks])

@@ -12,7 +12,6 @@ from hpcgnn.plugins import (
     coded_keeping,
     consistency,
     distillation,
-    energy,
     label_reuse,
     learned_features,
     memory_use,
@@ -37,7 +36,6 @@ MAKERS: tuple[Callable[["Trainer", bool], Plugin | None], ...] = (
 OF_JOB: tuple[Callable[[Config, Session, HaloBuffers], Plugin | None], ...] = (
     memory_use.make,
     trace.make,
-    energy.make,
     watching.make,
 )
 
@@ -48,5 +46,5 @@ def make_plugins(trainer: "Trainer", learns: bool) -> Plugins:
 
 
 def plugins_of_job(config: Config, session: Session, buffers: HaloBuffers) -> Plugins:
-    """The plugins of a training job beside those of its trainer. Raises ConfigError on single ranks."""
+    """The plugins of a training job in addition to its trainer's. Raises ConfigError on single ranks."""
     return Plugins(plugin for make in OF_JOB if (plugin := make(config, session, buffers)) is not None)

@@ -10,7 +10,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hpcgnn.report.energy import joules_per_epoch
 from hpcgnn.report.remarks import halo_rounds, threads_per_core
 
 if TYPE_CHECKING:
@@ -58,7 +57,6 @@ def measure(run: "Run") -> dict[str, float]:
         "best_val": _number(summary["best_val"]),
         "test_at_best_val": _number(summary["test_at_best_val"]),
         "test_at_end": _number(run.records[-1].get("test")),
-        "joules_per_epoch": _number(joules_per_epoch(run)),
         "threads_per_core": threads_per_core(run),
         "halo_rounds": halo_rounds(run),
     }

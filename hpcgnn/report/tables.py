@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from tabulate import tabulate
 
-from hpcgnn.report.energy import energy_note
 from hpcgnn.report.measures import MIB, PARTS
 from hpcgnn.report.remarks import SHARED, remarks
 
@@ -194,16 +193,12 @@ def _cost(study: "Study") -> Table:
         columns.append(lambda p: number(fewer(p)))
     head += ["with parameters (MiB)", "training (s)"]
     columns += [lambda p: spread(p, "bytes_total", 1 / MIB), lambda p: spread(p, "seconds_total")]
-    names = ("best_val", "test_at_best_val", "bytes_rows_total", "bytes_total", "seconds_total", "joules_per_epoch")
-    if study.points["joules_per_epoch"].notna().any():
-        head.append("energy per epoch (J)")
-        columns.append(lambda p: spread(p, "joules_per_epoch"))
+    names = ("best_val", "test_at_best_val", "bytes_rows_total", "bytes_total", "seconds_total")
     frame = study.points[
         ["label", "ranks", "repetitions", *[f"{n}{end}" for n in names for end in ("", "_min", "_max")]]
     ]
     note = f"{SPREAD_NOTE} Of the whole run, all ranks, without evaluation: rows of features, hidden states and "
     note += "gradients, then these and the parameters or their gradients; time on the slowest rank."
-    note = " ".join(filter(None, [note, energy_note(study.runs)]))
     return Table("cost", "What the accuracy cost", head, _points(study, columns), frame, note)
 
 

@@ -31,10 +31,6 @@ class ApproximateInTraining:
         self.training.begin_epoch(epoch)
 
     @property
-    def overflowed(self) -> bool:
-        return self.training.overflowed
-
-    @property
     def has_state(self) -> bool:
         return self.training.has_state
 

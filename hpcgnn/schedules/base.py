@@ -39,10 +39,6 @@ class HaloPolicy(Protocol):
         """Called by all ranks before the forward pass of an epoch."""
 
     @property
-    def overflowed(self) -> bool:
-        """Whether a number was too large for the way to another rank, on this rank."""
-
-    @property
     def has_state(self) -> bool:
         """Whether anything must be saved for a resumed run to go on as if it had not been stopped."""
 
@@ -75,11 +71,6 @@ class Stateless:
     """For policies that keep nothing from epoch to epoch."""
 
     has_state = False
-
-    @property
-    def overflowed(self) -> bool:
-        """No number was."""
-        return False
 
     @property
     def kept_bytes(self) -> int:

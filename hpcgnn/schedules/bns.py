@@ -77,11 +77,6 @@ class SampledHalo(PushedHalo):
     def _stream(self, own: Block, blocks: list[Block]) -> Stream:
         return Stream(own, blocks, self.plan, self.buffers, self._comm, self._wire)
 
-    @property
-    def overflowed(self) -> bool:
-        """Whether a number was too large for the way, on this rank."""
-        return self._wire.overflowed
-
 
 def build_bns(
     local: LocalGraph, comm: Communicator, buffers: HaloBuffers, config: Config, random: Randomness
@@ -90,7 +85,7 @@ def build_bns(
     options = config.schedule
     facts = Facts(local, comm)
     exact = FullHalo(local, comm, buffers, facts=facts)
-    wire = make_wire(options, local, comm, random)
+    wire = make_wire(options, local, random)
     training = SampledHalo(local, comm, buffers, wire, facts, random, options.boundary_rate)
     return Schedule(ApproximateInTraining(exact, training), AllreduceEveryStep(comm, options.reduce_dtype))
 

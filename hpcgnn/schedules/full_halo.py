@@ -33,7 +33,6 @@ class FullHalo(Stateless):
         facts: Facts | None = None,
     ) -> None:
         self._local, self._comm, self._buffers, self._wire = local, comm, buffers, wire or Wire()
-        self.has_state = self._wire.widths is not None
         self.inward = self._stream(local.inward)
         self.outward = self.inward if local.outward is local.inward else self._stream(local.outward)
         constant, along = None, local.feature_rows
@@ -70,17 +69,3 @@ class FullHalo(Stateless):
     def begin_epoch(self, epoch: int) -> None:
         """Nothing changes from epoch to epoch but how rows are narrowed."""
         self._wire.begin_epoch(epoch)
-
-    @property
-    def overflowed(self) -> bool:
-        """Whether a number was too large for the way, on this rank."""
-        return self._wire.overflowed
-
-    def state(self) -> dict[str, torch.Tensor]:
-        """The widths that were chosen as the run went."""
-        return {} if self._wire.widths is None else self._wire.widths.state()
-
-    def load_state(self, tensors: dict[str, torch.Tensor]) -> None:
-        """See HaloPolicy."""
-        if self._wire.widths is not None:
-            self._wire.widths.load_state(tensors)

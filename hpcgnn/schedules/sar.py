@@ -37,7 +37,7 @@ def full_halo(
     """The halo policy of `sar`. options: ScheduleConfig; edge_dropout: the rate of it in training."""
     facts = Facts(local, comm)
     exact = FullHalo(local, comm, buffers, facts=facts)
-    wire = make_wire(options, local, comm, random)
+    wire = make_wire(options, local, random)
     if edge_dropout:
         dropped = DroppedHalo(local, comm, buffers, wire, facts, Dropping(exact, edge_dropout, random))
         return ApproximateInTraining(exact, dropped)

@@ -79,11 +79,6 @@ class StaleHalo(PushedHalo):
         self._calls = 0
 
     @property
-    def overflowed(self) -> bool:
-        """Whether a number was too large for the way, on this rank."""
-        return self._wire.overflowed
-
-    @property
     def kept_bytes(self) -> int:
         """Bytes of rows and edges that are kept for the delay, on this rank."""
         boxes = [box for each in self._exchanges for box in (each.ahead, each.home)]
@@ -141,7 +136,7 @@ def build_stale(
     sync = AllreduceEveryStep(comm, options.reduce_dtype)
     if options.stale_epochs == 0:
         return Schedule(full_halo(local, comm, buffers, options, random), sync)
-    facts, wire = Facts(local, comm), make_wire(options, local, comm, random)
+    facts, wire = Facts(local, comm), make_wire(options, local, random)
     exact = FullHalo(local, comm, buffers, facts=facts)
     training = StaleHalo(local, comm, buffers, wire, facts, options.stale_epochs)
     return Schedule(ApproximateInTraining(exact, training), sync)

@@ -46,7 +46,6 @@ CASES = {
     "pna": ("undirected", "--model pna"),
     "rgcn": ("directed", "--model rgcn --bases 2 --halo-buffer 0.01"),
     "sage-bf16": ("directed", "--model sage --halo-dtype bf16"),
-    "gcn-fp16": ("undirected", "--model gcn --halo-dtype fp16"),
     "sage-int8": ("directed", "--model sage --halo-dtype int8 --halo-buffer 0.002"),
     "gat-int8": ("undirected", "--model gat --heads 2 --halo-dtype int8"),
     "gat-bf16": ("undirected", "--model gat --heads 2 --halo-dtype bf16 --halo-buffer 0.004"),

@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 
-HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+HALVES = {"bf16": torch.bfloat16}
 BITS = {"int4": 4, "int2": 2}
 DTYPES = (*HALVES, "int8", *BITS)
 # Of a number rounded to the nearest, in parts of it.
-ROUNDED = {"bf16": 2.0**-8, "fp16": 2.0**-11}
+ROUNDED = {"bf16": 2.0**-8}
 
 
 def row_bytes(dtype, columns):
@@ -61,5 +61,5 @@ def error_bound(dtype, exact):
     if exact.size == 0:
         return np.zeros((len(exact), 1))
     if dtype in HALVES:
-        return np.abs(exact) * ROUNDED[dtype] + 2.0**-25  # fp16 has no smaller numbers than 2^-24
+        return np.abs(exact) * ROUNDED[dtype]
     return factors(dtype, exact)[1] * (1 + 1e-6)

@@ -19,8 +19,6 @@ _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCI
 SPINS = "2000"
 # Variables by which the user sets how idle threads wait.
 _WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
-# A core that is spared of fewer would cost more than helper threads take.
-FEWEST_TO_SPARE = 4
 # Variables by which OpenMP binds threads when it loads.
 _BINDING_VARIABLES = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 FORK_SERVER = "HPCGNN_FORK_SERVER"
@@ -194,12 +192,6 @@ def job_end_time() -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def slurm_step() -> str | None:
-    """'JOB.STEP' of SLURM that this process belongs to, or None outside of one."""
-    job, step = os.environ.get("SLURM_JOB_ID", ""), os.environ.get("SLURM_STEP_ID", "")
-    return f"{job}.{step}" if job.isdigit() and step.isdigit() else None
-
-
 def node_of_job(ranks: int) -> tuple[int | None, int | None]:
     """Return (bytes that the job has on a node, ranks on a node), each None if the batch system gives no value.
 
@@ -262,19 +254,13 @@ def waiting(cores: int, physical: int, outside: int) -> dict[str, str]:
     return policy | ({"GOMP_SPINCOUNT": SPINS} if threads <= cores and threads * local <= node else {})
 
 
-def threads_per_rank(cores: int, sharers: int, spare: bool = False) -> int:
+def threads_per_rank(cores: int, sharers: int) -> int:
     """Return the threads of a rank: SLURM_CPUS_PER_TASK, else OMP_NUM_THREADS, else its part of its cores.
 
     Args:
         cores: number of cores that this rank may use.
         sharers: number of ranks that share them.
-        spare: leave one core free if the rank has at least FEWEST_TO_SPARE and would use all.
     """
-    threads, own = _threads_per_rank(cores, sharers), cores // sharers
-    return own - 1 if spare and threads >= own >= FEWEST_TO_SPARE else threads
-
-
-def _threads_per_rank(cores: int, sharers: int) -> int:
     for variable in ("SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS"):
         if os.environ.get(variable, "").isdigit() and int(os.environ[variable]) > 0:
             return int(os.environ[variable])

@@ -65,7 +65,6 @@ def run(
     without_mpi: Callable[[HpcgnnError], int] | None = None,
     watchdog: float = WATCHDOG_SECONDS,
     means: Means = OVER_MPI,
-    spare_core: bool = False,
 ) -> int:
     """Call `function(session)` on every rank inside a started transport and return the exit code. Collective.
 
@@ -75,11 +74,10 @@ def run(
         without_mpi: without_mpi(error) returns the exit code if the transport cannot start.
         watchdog: seconds after which a job that stands still is ended; 0 never.
         means: the transport's settings.
-        spare_core: see Session.
     """
     session = None
     try:
-        session = Session(threads, watchdog, means, spare_core)
+        session = Session(threads, watchdog, means)
         code = function(session) or 0
         rank = session.comm.rank
         session.finish()

@@ -21,17 +21,16 @@ from hpcgnn.errors import ConfigError, LostConnection
 
 def oneccl_communicator(
     library: ctypes.CDLL,
-    communicator: MPI.Comm | None,
+    communicator: MPI.Comm,
     ranks_on_node: int,
     cores: Collection[int],
     crowding: float,
     watchdog: Watchdog | None = None,
 ) -> "OneCclCommunicator":
-    """oneCCL's settings, and then its group of all ranks. Collective. communicator: None for MPI's own of all ranks;
+    """oneCCL's settings, and then its group of all ranks. Collective. communicator: of all ranks;
     ranks_on_node, cores, crowding: as for a session.
     Raises ConfigError.
     """
-    communicator = communicator or MPI.COMM_WORLD
     mpi_family = "Open MPI" not in MPI.Get_library_version()
     one_node = bool(communicator.allreduce(ranks_on_node == communicator.size, MPI.LAND))
     settle(mpi_family, one_node, ranks_on_node, cores, crowding > 1)

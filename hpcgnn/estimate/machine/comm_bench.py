@@ -1,10 +1,8 @@
-"""`hpcgnn bench comm`: a comparison of these ranks' transports, as a table and for machine files."""
+"""`hpcgnn bench comm`: the transport of these ranks measured, as a table and for machine files."""
 
 import argparse
-import contextlib
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ from tabulate import tabulate
 
 from hpcgnn.app.bring_up import opened
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.launch.second_transport import communicator_beside, missing_on
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Choices, make_config
 from hpcgnn.errors import ConfigError
@@ -27,8 +24,6 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.output_files import check_outputs
 from hpcgnn.terminal import tell
 
-# One more backend is one more column. torch's `mpi` would start an MPI of its own.
-BESIDE = ("gloo", "oneccl", "ccl")
 _SUMMED = (8, MESSAGE)
 _UNITS = ((1e-3, "ms"), (1e-6, "us"))
 
@@ -43,11 +38,9 @@ def bench_comm(session: Session, choices: Choices, arguments: argparse.Namespace
     local, partition = _load(comm, choices, arguments)
     # Ranks follow each other node by node: so far apart, every message leaves its node.
     apart = session.ranks_on_node if session.ranks_on_node < comm.size else 1
-    found: dict[str, dict[str, Any]] = {}
-    missing: dict[str, str] = {}
-    for name, transport in _transports(session, missing):
-        _say(comm, f"{name}: measuring")
-        found[name] = _measure(transport, local, apart, session.ranks_on_node, arguments)
+    if comm.rank == 0:
+        print(f"{session.means.comm}: measuring", file=sys.stderr, flush=True)
+    found = _measure(comm, local, apart, session.ranks_on_node, arguments)
     if comm.rank != 0:
         return
     record = {
@@ -56,14 +49,14 @@ def bench_comm(session: Session, choices: Choices, arguments: argparse.Namespace
         "graph": arguments.graph,
         "partition": partition,
         "width": arguments.width,
-        "transports": found,
-        "missing": missing,
+        "transport": session.means.comm,
+        **found,
     }
     tell(_table(record))
     if arguments.json:
         write(arguments.json, json.dumps(record, indent=1) + "\n")
     if arguments.output:
-        write(arguments.output, _machine_file(found[_name(session)]["network"], session, arguments))
+        write(arguments.output, _machine_file(found["network"], session, arguments))
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -90,27 +83,10 @@ def _load(comm: Communicator, choices: Choices, arguments: argparse.Namespace) -
         return load_local_graph(graph.file, graph.clusters, comm, rows, "keep", torch.float32), graph.map_name
 
 
-def _transports(session: Session, missing: dict[str, str]) -> Iterator[tuple[str, Communicator]]:
-    """The session's own transport, and the others that all ranks have. missing: filled with the reasons of the rest."""
-    comm, own = session.comm, _name(session)
-    yield own, comm
-    for backend in BESIDE:
-        reason = missing_on(session, backend) if backend != own else None
-        if reason is not None:
-            missing[backend] = reason
-        elif backend != own:
-            with contextlib.closing(communicator_beside(session, backend)) as transport:
-                yield backend, transport
-
-
-def _name(session: Session) -> str:
-    return session.means.backend or session.means.comm
-
-
 def _measure(
     comm: Communicator, local: LocalGraph | None, apart: int, ranks_on_node: int, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """All figures of a transport, in seconds and bytes. Collective."""
+    """All figures of the transport, in seconds and bytes. Collective."""
     result: dict[str, Any] = {"network": asdict(network_of(comm, apart, ranks_on_node))}
     result["message_seconds"] = {str(size): ring(comm, size, apart)[0] for size in SIZES} if comm.size > 1 else {}
     result["reduction_seconds"] = {str(size): reduction(comm, size) for size in _SUMMED}
@@ -120,32 +96,21 @@ def _measure(
 
 
 def _table(record: dict[str, Any]) -> str:
-    """A line for each figure, a column for each transport."""
-    found, lines = record["transports"], []
-
-    def add(what: str, values: list[str]) -> None:
-        lines.append([what, *values])
-
-    columns = list(found.values())
-    for size in columns[0]["message_seconds"]:
-        add(f"message of {_bytes(int(size))}", [_seconds(each["message_seconds"][size]) for each in columns])
+    """A line for each figure."""
+    lines: list[tuple[str, str]] = []
+    for size, seconds in record["message_seconds"].items():
+        lines.append((f"message of {_bytes(int(size))}", _seconds(seconds)))
         if int(size) >= MESSAGE:
-            speeds = [int(size) / each["message_seconds"][size] / 1e9 for each in columns]
-            add("  GB/s of a rank, each way", [f"{speed:.2f}" for speed in speeds])
-    for size in columns[0]["reduction_seconds"]:
-        add(
-            f"sum over all ranks of {_bytes(int(size))}",
-            [_seconds(each["reduction_seconds"][size]) for each in columns],
-        )
-    add("GB/s of a node, each way", [f"{each['network']['bandwidth'] / 1e9:.2f}" for each in columns])
-    add("  share left where all send to all", [f"{each['network']['bisection']:.2f}" for each in columns])
-    if "halo" in columns[0]:
-        one = columns[0]["halo"]
-        what = f"halo, {_bytes(one['bytes'])} in {one['messages']} messages and {one['turns']} turns"
-        add(what, [_seconds(each["halo"]["seconds"]) for each in columns])
+            lines.append(("  GB/s of a rank, each way", f"{int(size) / seconds / 1e9:.2f}"))
+    for size, seconds in record["reduction_seconds"].items():
+        lines.append((f"sum over all ranks of {_bytes(int(size))}", _seconds(seconds)))
+    lines.append(("GB/s of a node, each way", f"{record['network']['bandwidth'] / 1e9:.2f}"))
+    lines.append(("  share left where all send to all", f"{record['network']['bisection']:.2f}"))
+    if (found := record.get("halo")) is not None:
+        what = f"halo, {_bytes(found['bytes'])} in {found['messages']} messages and {found['turns']} turns"
+        lines.append((what, _seconds(found["seconds"])))
     nodes = f"{record['ranks']} ranks, {record['ranks_per_node']} on the first node"
-    text = tabulate(lines, [nodes, *found], tablefmt="simple", disable_numparse=True, stralign="right")
-    return "\n".join([text, *(f"not here: {name} ({reason})" for name, reason in record["missing"].items())])
+    return tabulate(lines, [nodes, record["transport"]], tablefmt="simple", disable_numparse=True, stralign="right")
 
 
 def _bytes(size: int) -> str:
@@ -162,13 +127,8 @@ def _machine_file(network: dict[str, float], session: Session, arguments: argpar
     """A machine file that is like the node's, but for its network."""
     node = read_machine(arguments.like)
     source = (
-        f"{Path(arguments.like).name}; network measured by `hpcgnn bench comm` over {_name(session)}, "
+        f"{Path(arguments.like).name}; network measured by `hpcgnn bench comm` over {session.means.comm}, "
         f"{session.comm.size} ranks, {session.ranks_on_node} on the first node"
     )
     values = {"like": Path(arguments.like).name, "name": arguments.name or node.name, "source": source}
     return toml_text({**values, "network": network})
-
-
-def _say(comm: Communicator, text: str) -> None:
-    if comm.rank == 0:
-        print(text, file=sys.stderr, flush=True)

@@ -54,7 +54,7 @@ _SOME_ROWS |= {"index_add_", "index_copy_", "index_put_", "_index_put_impl_", "s
 
 
 def of_kernel(name: str, arguments: tuple[Any, ...], features: object = None) -> Told:
-    """Describe a call of a kernel (kernels/functions.py). features: the nodes' features, sparse or not."""
+    """Describe a call of a kernel (kernels/native.py). features: the nodes' features, sparse or not."""
     told = _KERNELS.get(name, _elementwise)(name, arguments)
     if name == "gather" and isinstance(features, SparseRows):
         for kind, indptr in ((ENTRIES, features.indptr), (COLUMNS, features.t_indptr)):

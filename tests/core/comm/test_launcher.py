@@ -11,7 +11,6 @@ from hpcgnn.comm.launch.launcher import (
     launched_rank,
     local_ranks,
     node_of_job,
-    slurm_step,
     threads_per_rank,
     waiting,
 )
@@ -101,25 +100,6 @@ def test_threads_per_rank(environment, variables, cores, sharers, expected):
     assert threads_per_rank(cores, sharers) == expected
 
 
-@pytest.mark.parametrize(
-    "variables, cores, sharers, expected",
-    [
-        ({}, 24, 1, 23),
-        ({}, 96, 4, 23),  # of 24 that are its own
-        ({}, 4, 1, 3),
-        ({}, 3, 1, 3),  # too few
-        ({}, 8, 4, 2),
-        ({"SLURM_CPUS_PER_TASK": "24"}, 24, 1, 23),
-        ({"OMP_NUM_THREADS": "20"}, 24, 1, 20),  # some are spare already
-        ({"OMP_NUM_THREADS": "48"}, 24, 1, 23),
-    ],
-    ids=str,
-)
-def test_a_core_is_spared(environment, variables, cores, sharers, expected):
-    environment(variables)
-    assert threads_per_rank(cores, sharers, spare=True) == expected
-
-
 MPICH = {**HYDRA, "MPI_LOCALNRANKS": "2"}
 STEP_OF_TWO = {**SRUN, "SLURM_STEP_TASKS_PER_NODE": "2(x3),1", "SLURM_NODEID": "1"}
 
@@ -188,22 +168,6 @@ def test_how_idle_threads_wait(environment, variables, cores, physical, outside,
 def test_what_the_user_says_of_waiting_stays(environment, variables, expected):
     environment(variables)
     assert waiting(8, 8, 8) == expected
-
-
-@pytest.mark.parametrize(
-    "variables, expected",
-    [
-        ({"SLURM_JOB_ID": "12", "SLURM_STEP_ID": "0"}, "12.0"),
-        # The batch script, or ranks that a launcher has started in it without srun.
-        ({"SLURM_JOB_ID": "12"}, None),
-        ({"SLURM_STEP_ID": "0"}, None),
-        ({}, None),
-    ],
-    ids=str,
-)
-def test_slurm_step(environment, variables, expected):
-    environment(variables)
-    assert slurm_step() == expected
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,14 @@ def test_choices_are_listed(key):
         config(**{key: "nonsense"})
 
 
+@pytest.mark.parametrize(
+    "key, value, remedy", [("halo_dtype", "auto", "int4"), ("halo_dtype", "fp16", "bf16"), ("comm", "ccl", "oneccl")]
+)
+def test_a_value_that_is_gone_has_a_remedy(key, value, remedy):
+    with pytest.raises(ConfigError, match=f"got '{value}' .* is of an earlier version: {remedy}"):
+        config(**{key: value})
+
+
 def test_whole_numbers_are_good_floats():
     assert config(lr=1).optim.lr == 1.0 and isinstance(config(lr=1).optim.lr, float)
 

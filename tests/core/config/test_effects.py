@@ -59,7 +59,6 @@ def said(capsys, graph, *options):
             "--model gat --layers 1 --heads 2",
             "--heads (needs --layers of at least 2 or --jumping cat or max or sum or last)",
         ),
-        ("--threads 4 --spare-core", "--spare-core (needs --threads 0, got 4)"),
         ("--momentum 0.5", "--momentum (needs --optimizer sgd, got adam)"),
         ("--weight-decay-layers first", "--weight-decay-layers (needs --weight-decay above 0, got 0.0)"),
         ("--lr-step-epochs 100", "--lr-step-epochs (needs --lr-schedule step, got constant)"),

@@ -1,6 +1,7 @@
 """The flags that `hpcgnn train --help` lists, --set, presets, and options of earlier versions."""
 
 import argparse
+import json
 from dataclasses import fields
 
 import pytest
@@ -53,8 +54,8 @@ def test_all_help_of_flags_is_on_a_page():
         ("halo=rows", "halo", "rows"),
         ("model.out-heads=2", "out_heads", 2),
         ("optim.clip_norm=0.5", "clip_norm", 0.5),
-        ("run.spare_core=true", "spare_core", True),
-        ("run.spare_core=False", "spare_core", False),
+        ("run.profile_memory=true", "profile_memory", True),
+        ("run.profile_memory=False", "profile_memory", False),
         ("run.trace=2-4", "trace", "2-4"),
         ("data.graph=a=b.h5", "graph", "a=b.h5"),
     ],
@@ -76,7 +77,7 @@ def test_set_again_and_a_flag():
         (["--set", "run.halo=rows"], "halo belongs to another section; write schedule.halo"),
         (["--set", "schedule.hallo=rows"], "there is no key 'hallo'; expected schedule.halo perhaps"),
         (["--set", "qqqq=1"], "docs/options.md lists all keys"),
-        (["--set", "run.spare_core=1"], "expected true or false, got '1'"),
+        (["--set", "run.profile_memory=1"], "expected true or false, got '1'"),
         (["--set", "model.layers=two"], "expected a whole number, got 'two'"),
         (["--set", "model.layers=2", "--layers", "3"], "layers is given twice, also as 3"),
         (["--set", "schedule.drop_ranks=1"], "it is of an earlier version; start the job on fewer ranks"),
@@ -116,11 +117,10 @@ def test_no_preset():
 @pytest.mark.parametrize("key", REMOVED)
 def test_options_of_earlier_versions(tmp_path, key):
     """The usual value of a removed option is read, as in every config.toml; another one is refused in a line."""
-    section = {"torch_backend": "run"}.get(key, "schedule")
+    section = "run" if key in ("torch_backend", "spare_core") else "schedule"
     usual = REMOVED[key].usual
     file = tmp_path / "config.toml"
-    written = f'"{usual}"' if isinstance(usual, str) else usual
-    file.write_text(f"[{section}]\n{key} = {written}\n[model]\nlayers = 2\n")
+    file.write_text(f"[{section}]\n{key} = {json.dumps(usual)}\n[model]\nlayers = 2\n")
     assert read_toml(file) == {"layers": 2}
     file.write_text(f"[{section}]\n{key} = {'7.5' if not isinstance(usual, str) else repr('other')}\n")
     with pytest.raises(ConfigError) as caught:

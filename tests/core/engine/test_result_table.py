@@ -59,18 +59,6 @@ def test_every_row(capsys, monkeypatch):
     assert "runs/x/" in last and all(name in last for name in ("summary.json", "metrics.jsonl", "curves.png"))
 
 
-def test_energy_is_a_row_or_a_reason_in_the_log(capsys, monkeypatch, caplog):
-    picture = SimpleNamespace(name="curves.png")
-    found = {"joules": 1234.5, "joules_per_epoch": 12.345, "nodes": 2, "covers": "processors and memory: all that ran"}
-    rows, _ = shown({**RESULT, "energy": found}, picture, capsys, monkeypatch)
-    assert rows["energy"] == "12.35 J per epoch, 1,234 J in all: processors and memory, 2 nodes"
-    missing = {"joules": None, "reason": "not available, because there is no counter"}
-    with caplog.at_level(logging.INFO, "hpcgnn"):
-        rows, _ = shown({**RESULT, "energy": missing}, picture, capsys, monkeypatch)
-    assert "energy" not in rows
-    assert [record.getMessage() for record in caplog.records] == ["energy: not available, because there is no counter"]
-
-
 def test_without_validation_and_without_a_picture(capsys, monkeypatch, caplog):
     with caplog.at_level(logging.WARNING, "hpcgnn"):
         rows, last = shown({**RESULT, "best_val": None}, None, capsys, monkeypatch)

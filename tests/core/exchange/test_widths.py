@@ -4,7 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-
 from hpcgnn.exchange.widths import Item, chosen
 
 BITS = {"int2": 2, "int4": 4, "int8": 8}

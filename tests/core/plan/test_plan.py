@@ -26,7 +26,6 @@ BREAKS = (
     {"schedule": "lazy", "jumping": "cat"},
     {"schedule": "lazy", "halo_dtype": "bf16"},
     {"schedule": "historical", "norm": "batch"},
-    {"schedule": "bns", "halo_dtype": "auto"},
     {"schedule": "tma", "average_steps": 2, "assignment": "random-nodes", "partition": "metis"},
     {"features": "file+labels"},
     {"schedule": "lazy", "label_reuse": 0.5},

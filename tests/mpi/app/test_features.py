@@ -115,7 +115,7 @@ def test_the_curve_of_a_serial_oracle(comm, files, name, inputs, halo):
     [
         (0, {"model": "gcn", "features": "learned:8", "clip_norm": 0.3, "halo": "auto"}),
         (0, {"model": "gat", "heads": 2, "hidden": 6, "features": "learned:6", "prune": "auto"}),
-        (6, {"model": "sage", "features": "file+learned:4", "norm": "batch", "halo_dtype": "fp16"}),
+        (6, {"model": "sage", "features": "file+learned:4", "norm": "batch", "halo_dtype": "bf16"}),
         (0, {"model": "pna", "features": "degree+learned:4", "layers": 2}),
         (6, {"model": "sage", "aggregator": "pool", "features": "learned:4", "layers": 2}),
         (0, {"model": "sgc", "layers": 2, "features": "learned:8", "prune": "auto"}),

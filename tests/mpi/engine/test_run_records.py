@@ -16,7 +16,6 @@ from hpcgnn.config import read_toml
 from hpcgnn.engine.matmul import bf16_instructions, set_matmul
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.plugins import energy
 from hpcgnn.report.read import read_rank_records
 
 from ..training import CLASSES, FEATURES, configure, make_graphs
@@ -50,20 +49,10 @@ FIELDS = {
 }
 
 
-class TenJoules:
-    """Counters of a node which count ten joules, whatever happens."""
-
-    def __init__(self, root):
-        pass
-
-    def end(self):
-        return {"package": 7.5, "dram": 2.5}
-
-
 @pytest.fixture(scope="module")
 def finished(comm, session_path):
     """(config, run directory, records, summary) of a short run, in whose second epoch rank r takes (r + 1) × HELD
-    bytes, on a node that counts energy.
+    bytes.
     """
     graph, run_dir = make_graphs(comm, session_path, nodes=300)["undirected"], session_path / "records"
     config = configure(graph, run_dir=str(run_dir), epochs=EPOCHS, eval_every=2, matmul="medium")
@@ -78,7 +67,6 @@ def finished(comm, session_path):
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Trainer, "step", greedy_step)
-            patch.setattr(energy, "Counters", TenJoules)
             assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
         assert torch.backends.mkldnn.matmul.fp32_precision == "bf16", "what --matmul asks of torch on a CPU"
     finally:
@@ -203,16 +191,6 @@ def test_bytes(comm, finished):
     assert summary["allreduce_bytes_per_epoch"] == comm.size * 4 * summary["parameters"]
     assert all("evaluation" in record["bytes"] for record in records if "val" in record)
     assert not any("evaluation" in record["bytes"] for record in records if "val" not in record)
-
-
-def test_energy(comm, finished):
-    """All ranks are on one machine, whose counters the first of them has read."""
-    _, run_dir, _, summary = finished
-    found = summary["energy"]
-    assert (found["joules"], found["joules_per_epoch"], found["nodes"]) == (10.0, 10.0 / EPOCHS, 1)
-    assert found["epochs"] == [1, EPOCHS] and found["domains"] == {"package": 7.5, "dram": 2.5}
-    ranks = [record["energy"] for record in read_rank_records(run_dir, comm.size)]
-    assert ranks[0]["joules"] == found["domains"] and ranks[1:] == [None] * (comm.size - 1)
 
 
 def test_partition_quality(comm, finished):

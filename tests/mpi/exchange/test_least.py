@@ -211,7 +211,7 @@ def test_edges_are_counted_as_before(comm, stored):
     assert (local.inward.num_edges, local.outward.num_edges) == (rows.inward.num_edges, rows.outward.num_edges)
 
 
-ROWS = [{"model": "gat"}, {"halo_dtype": "fp16"}, {"schedule": "bns"}, {"aggregator": "max", "model": "sage"}]
+ROWS = [{"model": "gat"}, {"schedule": "bns"}, {"aggregator": "max", "model": "sage"}]
 
 
 @pytest.mark.parametrize("options", ROWS, ids=str)

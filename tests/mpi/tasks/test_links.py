@@ -250,7 +250,7 @@ def planted(comm, session_path):
         {"model": "gcn", "scorer": "mlp", "halo": "auto"},
         {"model": "gat", "heads": 2, "hidden": 8, "prune": "auto", "features": "degree+learned:8"},
         {"model": "sage", "scorer": "distmult", "precision": "mixed", "norm": "batch"},
-        {"model": "sage", "halo_dtype": "fp16"},
+        {"model": "sage", "halo_dtype": "bf16"},
     ],
     ids=str,
 )
