@@ -17,7 +17,6 @@ REMOVED = {
     "average_weights": Removed("uniform", "ranks with training nodes have equal weights"),
     "stale_smoothing": Removed(0.0, "old rows are used unchanged"),
     "drop_ranks": Removed("", "start the job on fewer ranks"),
-    "average_seconds": Removed(0.0, "give the number of steps: --set schedule.average_steps=N"),
     "spare_core": Removed(False, "give the number of threads: --threads, one less than the cores of a rank"),
     "halo_bits": Removed(4.0, "--halo-dtype int2, int4 and int8 are fixed widths"),
 }

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import AtLeast, option
+from hpcgnn.declaring import YEAR, AtLeast, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +55,13 @@ class ScheduleConfig:
         least=0,
         schedules=("tma",),
         on_resume="same",
+    )
+    average_seconds: float = option(
+        0.0,
+        "tma: average the parameters after this time on rank 0's clock",
+        least=0.0,
+        schedules=("tma",),
+        most=YEAR,
     )
     correct_every: int = option(
         0,

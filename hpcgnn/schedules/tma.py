@@ -2,8 +2,9 @@
 
 Each rank trains on the subgraph induced by its own nodes, with their degrees in it. No data of a node leaves the rank.
 An epoch in the records is a round: local steps of each rank, then one average of parameters and of the norms' buffers.
-The ranks agree at the end of a round. So evaluation and checkpoints are as usual: the averaged model, on the whole
-graph, exactly.
+A round has a fixed number of steps, or lasts until rank 0's clock ends it. Rank 0 then sends a message, which the
+others check for after each step without waiting. The ranks agree at the end of a round. So evaluation and checkpoints
+are as usual: the averaged model, on the whole graph, exactly.
 
 A rank without training nodes takes no steps and has no weight in the average. Each rank keeps its optimizer's state.
 With `--correct-every` a round may end with one exact step on the whole graph. Its optimizer is separate and equal on
@@ -11,7 +12,8 @@ all ranks (the server correction of LLCG, Ramezani et al., ICLR'22, without a se
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -52,7 +54,7 @@ class Averaging(AllreduceEveryStep):
     def plan(self, options: OptimConfig) -> list[OptimConfig]:
         """As many rounds as the steps make, the last of them maybe shorter."""
         self._steps = options.epochs
-        return [replace(options, epochs=-(-options.epochs // self._options.average_steps))]
+        return [replace(options, epochs=-(-options.epochs // max(1, self._options.average_steps)))]
 
     def stage(self, index: int, options: OptimConfig, model: Model, graph: Graph) -> Stage:
         """Return the whole model, with an additional optimizer for the exact steps."""
@@ -63,11 +65,12 @@ class Averaging(AllreduceEveryStep):
         if self._subgraph is None:
             subgraph = induced(self._local)
             self._subgraph = graph.over(subgraph, FullHalo(subgraph, SoloCommunicator(), self._buffers), _alone)
-        numbers = self._round(epoch)
-        for number in numbers:
+        taken = 0
+        for number in self._round(epoch):
             yield Step(self._subgraph, self._as_own_mean, 0, number)
+            taken += 1
         self._average(stage.module)
-        stage.note["steps"] = int(self._comm.total(torch.tensor([len(numbers)])))
+        stage.note["steps"] = int(self._comm.total(torch.tensor([taken])))
         if self._options.correct_every and (epoch + 1) % self._options.correct_every == 0:
             yield Step(graph, self.reduce, 1, _CORRECTION, begin=self.begin)
 
@@ -75,10 +78,27 @@ class Averaging(AllreduceEveryStep):
         """The loss is a share of the mean over all training nodes; a rank by itself takes the mean over its own."""
         gradients.mul_(self._num_train / self._own)
 
-    def _round(self, epoch: int) -> range:
+    def _round(self, epoch: int) -> Iterable[int]:
         """The numbers of this rank's steps in a round."""
-        every = self._options.average_steps
-        return range(min(every, self._steps - epoch * every) if self._trains else 0)
+        if self._options.average_steps:
+            every = self._options.average_steps
+            return range(min(every, self._steps - epoch * every) if self._trains else 0)
+        return self._until_the_clock()
+
+    def _until_the_clock(self) -> Iterator[int]:
+        """Yield steps until rank 0 ends the round, at least one."""
+        comm, number, word = self._comm, 0, torch.zeros(1, dtype=torch.int32)
+        end = time.monotonic() + self._options.average_seconds
+        end_of_round = comm.exchange([], [] if comm.rank == 0 else [(0, word)], "control")
+        while self._trains:
+            yield number
+            number += 1
+            if time.monotonic() >= end if comm.rank == 0 else end_of_round.arrived():
+                break
+        if comm.rank == 0:
+            time.sleep(max(0.0, end - time.monotonic()))
+            end_of_round = comm.exchange([(other, word) for other in range(1, comm.size)], [], "control")
+        end_of_round.finish()
 
     def _average(self, module: torch.nn.Module) -> None:
         """Parameters and buffers of all ranks by their weights, one message for each dtype. Collective."""
@@ -174,14 +194,17 @@ def build_tma(
 def check_tma(config: Config, layers: int) -> None:
     """See ScheduleEntry."""
     options = config.schedule
-    if not options.average_steps:
-        raise ConfigError("--schedule tma needs --average-steps N, at least 1")
+    if bool(options.average_steps) == bool(options.average_seconds):
+        raise ConfigError(
+            "--schedule tma needs one of --average-steps N (at least 1) and --average-seconds X (above 0), got "
+            f"{options.average_steps} and {options.average_seconds:g}"
+        )
     if options.average_steps > config.optim.epochs:
         raise ConfigError(
             f"--average-steps {options.average_steps} is longer than the run: expected 1 to --epochs = "
             f"{config.optim.epochs}"
         )
-    averages = -(-config.optim.epochs // options.average_steps)
+    averages = -(-config.optim.epochs // max(1, options.average_steps))
     if options.correct_every > averages:
         raise ConfigError(
             f"--correct-every {options.correct_every} is longer than the run: expected 0, or 1 to its {averages} "

@@ -126,11 +126,14 @@ class Experiment:
         """Return the Experiment of a plan, with the width of rows on a small graph. Raises ConfigError for uncounted
         messages.
 
-        Nothing is learned, for training could end in numbers that are not finite.
+        Timed rounds have one step here, and the copy is never a lost rank. Nothing is learned, for training could end
+        in numbers that are not finite.
         """
         spec = plan.spec
         check_counted(plan)
         plan = plan.changed(lr=LR, layer_lr="", halo="rows")
+        if plan.config.schedule.average_seconds:
+            plan = plan.changed(average_steps=1, average_seconds=0.0)
         trim_heap()
         before, toy = resident_bytes(), toy_of(plan)
         trim_heap()

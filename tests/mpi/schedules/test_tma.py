@@ -1,5 +1,6 @@
 """Averaging: the losses and parameters of a serial oracle, nothing of a node sent in training, resumed bit for bit."""
 
+import itertools
 import json
 import os
 import signal
@@ -11,16 +12,21 @@ import oracle
 import pytest
 import torch
 
+from hpcgnn.app.evaluate import evaluate
+from hpcgnn.app.resuming import options_of_run
 from hpcgnn.app.train import train
 from hpcgnn.comm import SoloCommunicator
+from hpcgnn.config import make_config
 from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
 from hpcgnn.engine.stopping import EXIT_STOPPED
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.errors import HpcgnnError
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.schedules.tma import Averaging
 
 from ..engine.test_resume import check_same
 from ..small import edges_of, stored
-from ..training import build_trainer, configure, make_graphs
+from ..training import CHOICES, build_trainer, configure, make_graphs
 from .test_lazy import graph_weights, losses
 
 pytestmark = [pytest.mark.ranks(2, 3), pytest.mark.usefixtures("no_pictures")]
@@ -127,6 +133,43 @@ def test_stopped_and_resumed(comm, graph, shared_path, monkeypatch):
         assert len(records(shared_path / "fewer")) == 5
 
 
+@pytest.mark.parametrize("map_name", ["dealt", "all on last"])
+def test_rounds_by_the_clock(comm, session_path, shared_path, map_name):
+    """Also where rank 0, whose clock it is, has nothing to train. The averaged model is what is evaluated and saved."""
+    _, _, file = stored(comm, session_path, "random undirected")
+    assert run(comm, file, shared_path / "run", partition=map_name, average_seconds=0.03, epochs=3, hidden=4) == 0
+    found = records(shared_path / "run")
+    assert len(found) == 3 and all(record["steps"] >= 1 for record in found)
+    config = make_config(options_of_run(shared_path / "run", {"graph": str(file), "partition": "random"}), CHOICES)
+    assert evaluate(config, SimpleNamespace(comm=comm, threads=1)) == 0
+    comm.barrier()
+    result = json.loads((shared_path / "run" / "evaluation.json").read_text())
+    best = max(found, key=lambda record: record["val"])
+    assert [result[s] for s in ("train", "val", "test")] == pytest.approx(
+        [best[s] for s in ("train", "val", "test")], abs=0.06
+    )
+
+
+def test_ranks_step_until_rank_0_says_that_the_time_is_up(comm, session_path, monkeypatch):
+    """The clock of rank 0 goes on by a second whenever it is looked at; the others have taken four steps when it is
+    started. In the second round rank 0 has nothing to train, and waits.
+    """
+    _, where, file = stored(comm, session_path, "random undirected")
+    options = configure(file, schedule="tma", average_seconds=3.0).schedule
+    averaging = Averaging(graphs.load(file, where.maps["dealt"], comm), comm, HaloBuffers(1 << 16), options)
+    slept = []
+    clock = SimpleNamespace(monotonic=itertools.count().__next__, sleep=slept.append)
+    monkeypatch.setattr("hpcgnn.schedules.tma.time", clock)
+    for trains in (True, False):
+        averaging._trains = trains or comm.rank > 0
+        steps = averaging._until_the_clock()
+        taken = [next(steps, None) for _ in range(4)] if comm.rank else []
+        comm.barrier()
+        taken += list(steps)
+        assert taken == list(range(len(taken))) and (len(taken) >= 4 if comm.rank else len(taken) == 3 * trains)
+    assert slept == ([] if comm.rank else [0, 2])
+
+
 @pytest.mark.parametrize("assignment", ["super-nodes", "random-nodes"])
 def test_an_assignment_changes_no_exact_curve(comm, graph, shared_path, assignment):
     """Every node has one owner, whatever it is: the exact schedule learns the same."""
@@ -141,7 +184,8 @@ def test_an_assignment_changes_no_exact_curve(comm, graph, shared_path, assignme
 
 
 WRONG = [
-    ({}, "--schedule tma needs --average-steps"),
+    ({}, "--schedule tma needs one of --average-steps"),
+    ({"average_steps": 2, "average_seconds": 1.0}, "needs one of --average-steps"),
     ({"average_steps": 6, "epochs": 5}, "--average-steps 6 is longer than the run: expected 1 to --epochs = 5"),
     ({"average_steps": 2, "correct_every": 4, "epochs": 5}, "--correct-every 4 is longer than the run"),
     ({"average_steps": 1, "assignment": "super-nodes", "partition": "metis"}, "--assignment super-nodes makes a map"),
