@@ -107,7 +107,7 @@ def _software() -> Iterator[Finding]:
 
 def _transport(session: Session) -> Finding:
     """What carries messages: the MPI library, or torch."""
-    subject = "messages" if session.means.comm == "torch" else "MPI"
+    subject = "messages" if session.means.backend else "MPI"
     return Finding(subject, f"{session.describe()}, {session.ranks_on_node} ranks on the first node")
 
 
@@ -230,6 +230,7 @@ def _optional() -> Iterator[Finding]:
     for module, extra, purpose in (
         ("matplotlib", "plot", "curves.png"),
         ("pandas", "import", "importing text tables"),
+        ("oneccl_bindings_for_pytorch", "", "--comm ccl"),
     ):
         try:
             found = getattr(importlib.import_module(module), "__version__", "present")

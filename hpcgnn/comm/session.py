@@ -21,8 +21,13 @@ class Means(NamedTuple):
     comm: str = "mpi"
 
     @property
+    def backend(self) -> str:
+        """The backend of torch.distributed; '' for other transports."""
+        return {"torch": "gloo", "ccl": "ccl"}.get(self.comm, "")
+
+    @property
     def traits(self) -> TransportTraits:
-        """The abilities of the transport. oneCCL has collective calls only."""
+        """The abilities of the transport. oneCCL and ccl have collective calls only."""
         return TransportTraits(pairwise=self.comm in ("mpi", "torch"), node_memory=self.comm == "mpi")
 
 
@@ -38,10 +43,10 @@ def start(means: Means, limit: float, failure: tuple[str, str] | None = None) ->
         failure: None, or (the failure in a line, its traceback) on a failed rank. It starts to inform the others, and
             does not return.
     """
-    if means.comm == "torch":
+    if means.backend:
         from hpcgnn.comm.launch.start_torch import StartedTorch
 
-        return StartedTorch(limit, failure)
+        return StartedTorch(means.backend, limit, failure)
     if means.comm == "oneccl":
         from hpcgnn.comm.launch.start_oneccl import StartedOneCcl
 

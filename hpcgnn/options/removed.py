@@ -11,7 +11,7 @@ class Removed(NamedTuple):
 
 
 REMOVED = {
-    "torch_backend": Removed("gloo", "use comm = 'torch' for gloo, or 'oneccl'"),
+    "torch_backend": Removed("gloo", "use comm = 'torch' for gloo, or 'ccl' for oneccl_bindings_for_pytorch"),
     "finetune_lr": Removed(0.0, "--finetune trains with --lr; give the layers' own rates by --set schedule.layer_lr"),
     "average_optimizer": Removed("keep", "each rank keeps the state of its optimizer"),
     "average_weights": Removed("uniform", "ranks with training nodes have equal weights"),
@@ -26,5 +26,4 @@ REMOVED_VALUES = {
         "auto": "int4 has the same accuracy and bytes",
         "fp16": "bf16 has as many bytes, and the range of fp32",
     },
-    "comm": {"ccl": "oneccl has a current oneCCL, and torch is gloo"},
 }

@@ -56,11 +56,12 @@ class RunConfig:
     )
     comm: str = option(
         "mpi",
-        "transport of messages: mpi, torch (gloo), or oneccl",
+        "transport of messages: mpi, torch (gloo), oneccl, or ccl",
         details="mpi: the MPI library of mpi4py. torch: gloo of torch.distributed, without an MPI library; mpiexec, "
-        "srun or torchrun start the ranks. oneccl: Intel's oneCCL with MPI, after `bash env/build-oneccl.sh`.",
+        "srun or torchrun start the ranks. oneccl: Intel's oneCCL with MPI, after `bash env/build-oneccl.sh`. "
+        "ccl: the package oneccl_bindings_for_pytorch.",
         flag=True,
-        choices=("mpi", "torch", "oneccl"),
+        choices=("mpi", "torch", "oneccl", "ccl"),
     )
     metric: str = option(
         "auto",

@@ -121,8 +121,8 @@ class ScheduleConfig:
     reduce_bucket: float = option(
         1.0,
         "MiB of gradients in each sum over ranks; 0: one sum",
-        details="Parts of whole layers are summed during the backward pass of earlier layers. --comm oneccl sums "
-        "all gradients at the end.",
+        details="Parts of whole layers are summed during the backward pass of earlier layers. --comm oneccl and "
+        "--comm ccl sum all gradients at the end.",
         least=0.0,
         most=1e6,
         needs={"schedule": ("sar", "lazy", "bns", "stale"), "correct_every": AtLeast(1)},

@@ -47,6 +47,7 @@ CASES = {
         "bash jobs/schedules.sh --graph {graph} --out o --ranks 3 --only sar --launch 'mpiexec -n'",
         "--ranks 3",
     ),
+    "memory: no graph": ("bash jobs/memory_profile.sh --out o", "--graph is required"),
 }
 
 

@@ -3,16 +3,14 @@
 import functools
 import os
 
-import torch
 import torch.distributed as dist
 from mpi4py import MPI
 
-from hpcgnn.comm.transports.alltoall import pack
-from hpcgnn.comm.transports.gloo import FOREVER, make_communicator
 from hpcgnn.comm.transports.mpi import MpiCommunicator
 from hpcgnn.comm.transports.oneccl import oneccl_communicator
 from hpcgnn.comm.transports.oneccl_library import load
-from hpcgnn.comm.transports.torch_verbs import Request, TorchCommunicator
+from hpcgnn.comm.transports.torch_alltoall import AllToAllCommunicator
+from hpcgnn.comm.transports.torch_backends import FOREVER, make_communicator
 from hpcgnn.errors import ConfigError
 
 
@@ -23,48 +21,13 @@ def over_gloo():
         store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=FOREVER)
     port = world.bcast(store and store.port)
     store = store or dist.TCPStore("127.0.0.1", port, is_master=False, timeout=FOREVER)
-    return make_communicator(store, world.rank, world.size, "127.0.0.1", None)
-
-
-class AllToAll(TorchCommunicator):
-    """Exchanges as calls of all ranks alone, as oneCCL has them, which is not everywhere."""
-
-    pairwise = False
-
-    def _begin(self, outgoing, incoming, tag):
-        if self.size == 1 and not outgoing and not incoming:
-            return [], []
-        packed = pack(outgoing, incoming, tag, self.size)
-        told, result = torch.empty_like(packed.header), torch.empty(sum(packed.received), dtype=torch.uint8)
-        first = self._parts(told, packed.header, [], [])
-        return [
-            _Arrival(first, self._parts(result, packed.given, packed.received, packed.sent), told, packed, result)
-        ], []
-
-    def _parts(self, result, given, coming, going):
-        return self._all(self._group.alltoall_base, result, given, coming, going, dist.AllToAllOptions())
-
-
-class _Arrival(Request):
-    """An exchange under way: its header first, then its data, cut into the waiting tensors."""
-
-    def __init__(self, first, second, told, packed, result):
-        super().__init__(None, "")
-        self._under_way = first, second, told, packed, result
-
-    def complete(self):
-        first, second, told, packed, result = self._under_way
-        first.complete()
-        packed.check(told.tolist())
-        second.complete()
-        packed.unpack(result)
-        self.done = True
+    return make_communicator("gloo", store, world.rank, world.size, "127.0.0.1", None)
 
 
 def over_alltoall():
-    """gloo, by calls of all ranks alone."""
+    """The same library, by calls of all ranks alone, as ccl has them."""
     by_pairs = over_gloo()
-    return AllToAll(by_pairs._group, by_pairs.rank, by_pairs.size)
+    return AllToAllCommunicator(by_pairs._group, by_pairs.rank, by_pairs.size)
 
 
 def over_oneccl():

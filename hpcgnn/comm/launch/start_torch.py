@@ -16,21 +16,22 @@ from hpcgnn.comm.launch.ending import end_before_start
 from hpcgnn.comm.launch.launcher import chosen_interface, launch
 from hpcgnn.comm.launch.pmi import Pmi
 from hpcgnn.comm.launch.rendezvous import meet
-from hpcgnn.comm.transports.gloo import FOREVER, check_gloo, make_communicator
+from hpcgnn.comm.transports.torch_backends import FOREVER, load_backend, make_communicator
 from hpcgnn.errors import ConfigError
 from hpcgnn.memory.resident import resident_bytes
 
 
 class StartedTorch:
-    """torch.distributed with gloo, started; see `StartedMpi`.
+    """A started backend of torch.distributed; see `StartedMpi`.
 
     Args:
+        backend: a name in `comm/transports/torch_backends.py`.
         limit: seconds until all ranks must have come, 0 for no limit.
         failure: None, or (one line, its traceback) on a rank that could not start. Then no rank returns.
     """
 
-    def __init__(self, limit: float, failure: tuple[str, str] | None = None) -> None:
-        before, self._launch = resident_bytes(), launch()
+    def __init__(self, backend: str, limit: float, failure: tuple[str, str] | None = None) -> None:
+        before, self._backend, self._launch = resident_bytes(), backend, launch()
         self.rank, self.size, self._store = self._launch.rank, self._launch.size, cast(Any, None)
         self._pmi: Pmi | None = None
         self.board: HeartbeatBoard | None = None
@@ -43,7 +44,7 @@ class StartedTorch:
     def _start(self, limit: float, failure: tuple[str, str] | None) -> None:
         mistake: str | None = None
         try:
-            check_gloo()
+            load_backend(self._backend)
         except ConfigError as error:
             mistake = str(error)
         if self.size == 1:
@@ -87,7 +88,7 @@ class StartedTorch:
         """The communicator of all ranks. Collective. Ranks that wait sleep, whether they share cores or not."""
         if watchdog is not None:
             watchdog.heartbeat.arrive("the first connections")
-        made = make_communicator(self._store, self.rank, self.size, self.address, watchdog)
+        made = make_communicator(self._backend, self._store, self.rank, self.size, self.address, watchdog)
         if watchdog is not None:
             watchdog.heartbeat.leave()
         return made
@@ -95,10 +96,12 @@ class StartedTorch:
     def describe(self) -> str:
         """Describe the transport for people."""
         way = chosen_interface() or self.address
-        return f"torch {torch.__version__}, gloo over {way}; ranks started by {self._launch.by}"
+        return f"torch {torch.__version__}, {self._backend} over {way}; ranks started by {self._launch.by}"
 
     def finish(self) -> None:
         """End in order. Collective."""
+        if dist.is_initialized():
+            dist.destroy_process_group()
         self._store = None
         if self._pmi is not None:
             self._pmi.finish()

@@ -1,4 +1,5 @@
-"""The communicator's operations over a process group of gloo in torch.distributed.
+"""The communicator's operations over a process group of torch.distributed, for backends that send and receive (gloo,
+mpi).
 
 gloo has a thread of its own that moves messages while the rank computes, so no helper thread of ours is needed. A rank
 that waits for it sleeps, so ranks may share cores. Two missing features of gloo's sends and receives shape this file.
@@ -133,10 +134,14 @@ class TorchCommunicator(Transport):
 
     def alltoall(self, numbers: torch.Tensor, kind: str) -> torch.Tensor:
         result = torch.empty_like(numbers)
-        equal: list[int] = []  # parts of all ranks
-        request = self._all(self._group.alltoall_base, result, numbers, equal, equal, dist.AllToAllOptions())
-        self._collective([request], kind, numbers.nbytes)
+        self._collective([self._exchange_parts(result, numbers, [], [])], kind, numbers.nbytes)
         return result
+
+    def _exchange_parts(
+        self, result: torch.Tensor, given: torch.Tensor, coming: list[int], going: list[int]
+    ) -> Request:
+        """Exchange parts with all ranks. coming, going: numbers of each; empty for equal parts."""
+        return self._all(self._group.alltoall_base, result, given, coming, going, dist.AllToAllOptions())
 
     def _reduce_(self, numbers: torch.Tensor, kind: str, op: str) -> None:
         self._collective([self._reduction(numbers, op)], kind, numbers.nbytes)
