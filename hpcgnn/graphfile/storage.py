@@ -50,9 +50,7 @@ Partitioning = tuple[str, int, np.ndarray, Mapping[str, Any]]
 
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[str]:
-    """Yield a temporary path in the folder of `path`; rename it to `path` when the body succeeds, remove it
-    otherwise.
-    """
+    """Yield a temporary path in the folder of `path`; rename it to `path` if the body succeeds, else remove it."""
     with writing(path), replaced_by(path) as temporary:
         yield temporary
 
@@ -356,19 +354,15 @@ class GraphFile:
                 row = wanted.stop
                 self.progress()
         except (OSError, RuntimeError) as error:
-            raise FormatError(
-                f"{self.path}: dataset {name} is corrupted (checksum or read error: {error}); "
-                "copy or make the file again"
-            ) from error
+            message = f"{self.path}: dataset {name} is corrupted (checksum or read error: {error})"
+            raise FormatError(f"{message}; copy or make the file again") from error
         return out
 
     def partitionings(self) -> dict[str, list[int]]:
         """{name: sorted list of the numbers of ranks that it has a map for}."""
         names = self._keys("partitionings") if "partitionings" in self else []
-        return {
-            name: sorted(int(ranks) for ranks in self._keys(f"partitionings/{name}") if ranks.isdigit())
-            for name in names
-        }
+        of_name = {name: self._keys(f"partitionings/{name}") for name in names}
+        return {name: sorted(int(ranks) for ranks in keys if ranks.isdigit()) for name, keys in of_name.items()}
 
     def _keys(self, name: str) -> list[str]:
         group = self._find(name)

@@ -5,7 +5,7 @@ outside the arena, and torch does not count live CPU tensors. So this mode watch
 memory and in no others.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -38,6 +38,8 @@ class LiveTensors(Onlooker):
         super().__init__()
         self.height = self.on_heap = 0
         self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
+        # At least the bytes that are alive now: of all tensors that were when somebody last looked, and of later ones.
+        self._most = self._most_on_heap = 0
 
     def begin(self, afresh: bool) -> None:
         """Start a phase.
@@ -58,31 +60,50 @@ class LiveTensors(Onlooker):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         result = operation(*args, **(kwargs or {}))
-        given = {_storage(x)._cdata for x in tensors_of((args, kwargs))}
-        for made in tensors_of(result):
-            storage = _storage(made)
-            if storage._cdata not in given:  # else it is a view, or was written to
-                self._alive[storage._cdata] = StorageWeakRef(storage), storage.nbytes()
-        self._look()
+        for _, storage in new_storages((args, kwargs), result):
+            size = storage.nbytes()
+            self._alive[storage._cdata] = StorageWeakRef(storage), size
+            self._most += size
+            self._most_on_heap += size if size < MMAP_THRESHOLD else 0
+        if self._most > self.height or self._most_on_heap > self.on_heap:  # else no peak can have grown
+            self._look()
         return result
 
     def _look(self) -> None:
         self._alive = {key: entry for key, entry in self._alive.items() if not entry[0].expired()}
         sizes = [size for _, size in self._alive.values()]
-        self.height = max(self.height, sum(sizes))
-        self.on_heap = max(self.on_heap, sum(size for size in sizes if size < MMAP_THRESHOLD))
+        self._most, self._most_on_heap = sum(sizes), sum(size for size in sizes if size < MMAP_THRESHOLD)
+        self.height = max(self.height, self._most)
+        self.on_heap = max(self.on_heap, self._most_on_heap)
 
 
-def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
-    return tensor.untyped_storage()
+def new_storages(given: Any, made: Any) -> list[tuple[torch.Tensor, torch.UntypedStorage]]:
+    """Return the tensors of a result that are no views of an operation's arguments, with their storages, each once."""
+    tensors = tensors_of(made)
+    if not tensors:
+        return []
+    known = {each.untyped_storage()._cdata for each in tensors_of(given)}
+    found = []
+    for tensor in tensors:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in known:
+            known.add(storage._cdata)
+            found.append((tensor, storage))
+    return found
 
 
-def tensors_of(thing: Any) -> Iterator[torch.Tensor]:
-    """Yield all tensors among an operation's arguments or results."""
+def tensors_of(thing: Any) -> list[torch.Tensor]:
+    """Return all tensors among an operation's arguments or results."""
     if isinstance(thing, torch.Tensor):
-        yield thing
-    elif isinstance(thing, (list, tuple)):
-        for part in thing:
-            yield from tensors_of(part)
-    elif isinstance(thing, dict):
-        yield from tensors_of(list(thing.values()))
+        return [thing]
+    if isinstance(thing, dict):
+        thing = list(thing.values())
+    if not isinstance(thing, (list, tuple)):
+        return []
+    found = []
+    for part in thing:
+        if isinstance(part, torch.Tensor):
+            found.append(part)
+        elif isinstance(part, (list, tuple, dict)):
+            found += tensors_of(part)
+    return found

@@ -190,7 +190,7 @@ def of_torch(operation: Any, args: tuple[Any, ...], result: Any) -> Told | None:
         rows, depth = (depth, rows) if depth > rows else (rows, depth)
         return Operation("product", _type(left), width, depth), (rows, 0.0)
     if name in _SOME_ROWS:
-        given, made = list(tensors_of(args[1:])), list(tensors_of(result))
+        given, made = tensors_of(args[1:]), tensors_of(result)
         if any(each.dtype == torch.bool for each in given):
             name += "_mask"  # torch first counts the chosen rows
         inside = name.endswith("_")  # it reads the new values and the old ones

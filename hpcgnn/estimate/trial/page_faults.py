@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from hpcgnn.plugins.live_tensors import tensors_of
+from hpcgnn.plugins.live_tensors import new_storages
 from hpcgnn.plugins.memory_profile import MMAP_THRESHOLD
 
 # Bytes of tiles of edges, which do not grow with the rank.
@@ -33,13 +33,9 @@ class Fresh:
 
     def look(self, given: Any, made: Any) -> None:
         """An operation has made this from that: tensors, in tuples, lists and dictionaries."""
-        there = {x.untyped_storage()._cdata for x in tensors_of(given)}
-        for tensor in tensors_of(made):
-            storage = tensor.untyped_storage()
-            if storage._cdata not in there:  # else it is a view, or was written to
-                there.add(storage._cdata)
-                if self._grown(tensor, storage.nbytes()) >= MMAP_THRESHOLD:
-                    self.pages += storage.nbytes() / mmap.PAGESIZE
+        for tensor, storage in new_storages(given, made):
+            if self._grown(tensor, storage.nbytes()) >= MMAP_THRESHOLD:
+                self.pages += storage.nbytes() / mmap.PAGESIZE
 
     def _grown(self, tensor: torch.Tensor, nbytes: int) -> float:
         """Its bytes on a rank of full size."""
