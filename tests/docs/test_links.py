@@ -127,8 +127,8 @@ def test_options_that_are_named_exist(path):
     known |= {"--mpi", "--signal", "--ntasks-per-node", "--deselect", "--durations", "--rcfile", "--learning-rate"}
     known |= {"--no-deps", "--no-build-isolation", "--inplace"}  # of pip, setup.py
     known |= {"--no-checksum", "--robot", "--check-style", "--check-contrib"}  # of Spack and EasyBuild
-    # Of pip, srun, Score-P's bindings and darshan-parser.
-    known |= {"--force-reinstall", "--no-binary", "--export", "--mpp", "--thread", "--noinstrumenter", "--total"}
+    # Of gcc, pip, srun, Score-P's bindings and darshan-parser.
+    known |= {"--param", "--force-reinstall", "--no-binary", "--export", "--mpp", "--thread", "--noinstrumenter", "--total"}
     named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", path.read_text(encoding="utf-8")))
     assert not sorted(named - known)
 
