@@ -22,7 +22,7 @@ from ..launching import ROOT, start
 
 BLOCKED = "import sys; sys.modules['mpi4py'] = None; from hpcgnn.__main__ import main; sys.exit(main(sys.argv[1:]))"
 TRAINING = ("--hidden", 8, "--layers", 2, "--partition", "dealt", "--epochs", 4, "--eval-every", 2)
-STAND_IN = Path(__file__).with_name("stand_in")
+STAND_IN = Path(__file__).parents[1] / "stand_in"
 WITH_STAND_IN = f"import sys; sys.path.append({str(STAND_IN)!r}); {BLOCKED}"
 without_mpi = functools.partial(forked.start, modules=("-mpi4py",))
 
