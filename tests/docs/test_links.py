@@ -125,10 +125,10 @@ def test_options_that_are_named_exist(path):
     known = options["scripts"].union(*options["hpcgnn"].values(), *options["partition_tools"].values())
     # Of sbatch, srun, pytest and coverage; and the one that an error explains as --lr.
     known |= {"--mpi", "--signal", "--ntasks-per-node", "--deselect", "--durations", "--rcfile", "--learning-rate"}
-    known |= {"--no-deps", "--no-build-isolation", "--inplace"}  # of pip, setup.py
+    known |= {"--no-deps", "--no-build-isolation", "--inplace", "--param"}  # of pip, setup.py, gcc
     known |= {"--no-checksum", "--robot", "--check-style", "--check-contrib"}  # of Spack and EasyBuild
-    # Of gcc, pip, srun, Score-P's bindings and darshan-parser.
-    known |= {"--param", "--force-reinstall", "--no-binary", "--export", "--mpp", "--thread", "--noinstrumenter", "--total"}
+    # Of pip, srun, Score-P's bindings and darshan-parser.
+    known |= {"--force-reinstall", "--no-binary", "--export", "--mpp", "--thread", "--noinstrumenter", "--total"}
     named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", path.read_text(encoding="utf-8")))
     assert not sorted(named - known)
 
