@@ -32,7 +32,6 @@ EXAMPLES = {
     "jobs/SCRIPT",
     "tests/kernels/test_name.py",
     "tests/kernels/test_NAME.py",
-    "tests/mpi/test_NAME.py",
 }
 EXAMPLES |= {"hpcgnn/nn/graphconv.py", "partition_tools/readers/formats/adjlist.py"}  # of CONTRIBUTING.md
 
