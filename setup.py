@@ -51,7 +51,7 @@ class SideBySide(build_ext):
 
     def build_extension(self, extension: Extension) -> None:
         one_after_another = self.compiler.compile
-        extension.extra_compile_args += contraction(self.compiler.compiler_so[:1])
+        extension.extra_compile_args += contraction(self.compiler.compiler_so)
 
         def side_by_side(sources: list[str], **options: object) -> list[str]:
             with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
