@@ -21,7 +21,7 @@ from thinned import keep_every_third
 from hpcgnn.kernels import library
 from hpcgnn.kernels.interface import INTERFACE
 from hpcgnn.kernels.native import Native
-from hpcgnn.kernels.sources import NATIVE, fingerprint
+from hpcgnn.kernels.sources import NATIVE, contraction, fingerprint
 
 FOLDER = "HPCGNN_EMULATED_FOLDER"
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
@@ -62,7 +62,14 @@ def build(folder, more=()):
     """
     sources = sorted(NATIVE.glob("*.c"), key=lambda file: file.stem != "path_baseline")  # the largest first
     objects = [folder / f"{file.stem}.o" for file in sources]
-    common = [COMPILER, *flags("extra_compile_args"), "-fPIC", f'-DHG_SOURCES="{fingerprint()}"', *more]
+    common = [
+        COMPILER,
+        *flags("extra_compile_args"),
+        *contraction([COMPILER]),
+        "-fPIC",
+        f'-DHG_SOURCES="{fingerprint()}"',
+        *more,
+    ]
 
     def compiled(source, target):
         subprocess.run([*common, "-c", source, "-o", target], check=True)

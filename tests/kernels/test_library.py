@@ -14,6 +14,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.kernels import describe, library
+from hpcgnn.kernels.sources import contraction
 from hpcgnn.ops.row_tiles import tile_rows
 
 COMPILED = library.load().reason is None
@@ -209,3 +210,20 @@ def test_who_watches_sees_every_kernel_and_its_arguments():
         ["multiply", "multiply", "relu_gradient"],  # where products are torch's
     )
     assert [each[2] for each in seen] == [True, True, False] and library.kernels() is served
+
+
+@pytest.mark.parametrize(
+    ("macros", "flag"),
+    [
+        (["__GNUC__ 12"], ["--param=avoid-fma-max-bits=0"]),
+        (["__GNUC__ 14"], ["-ffp-contract=on"]),
+        (["__GNUC__ 4", "__clang__ 1"], ["-ffp-contract=on"]),
+        ([], []),
+    ],
+)
+def test_every_compiler_is_asked_to_round_alike(tmp_path, macros, flag):
+    compiler = tmp_path / "compiler"
+    compiler.write_text("#!/bin/sh\n" + "".join(f"echo '#define {macro}'\n" for macro in macros))
+    compiler.chmod(0o755)
+    assert contraction([str(compiler), "-O3"]) == flag
+    assert contraction([str(tmp_path / "none")]) == []
