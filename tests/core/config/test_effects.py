@@ -165,7 +165,7 @@ def test_of_the_options_of_a_plugin_nothing_is_known(monkeypatch):
 
 def test_rules_name_what_there_is():
     by_model = {name for name, declared in DECLARED.items() if declared.metadata["by_model"]}
-    used = {name for entry in MODELS.values() for name in entry.uses}
+    used = {name for entry in MODELS.values() for name in entry.uses or ()}
     assert by_model == used
     for declared in DECLARED.values():
         assert set(declared.metadata["needs"]) <= set(DECLARED)
