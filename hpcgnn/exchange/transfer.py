@@ -21,9 +21,6 @@ from hpcgnn.exchange.rounds import Segment
 from hpcgnn.exchange.sending import Sending
 from hpcgnn.exchange.wire import Form, Wire, cut, decode, read_rows
 
-#: (lane, its message, its rows)
-Cut = tuple[Lane, torch.Tensor, int]
-
 
 class Turn:
     """The messages of one turn of a stream, for rows of any form. Made once and used by every layer and epoch.
