@@ -146,9 +146,9 @@ def per_layer(flag: str, text: str, layers: int, kind: type[Number], least: floa
     return values if len(values) == layers else values * layers
 
 
-def read_toml(path: str | Path) -> dict[str, Any]:
+def read_toml(path: str | Path, without: Sequence[str] = ()) -> dict[str, Any]:
     """Flat values of a TOML file with the sections of `SECTIONS`; an unknown key is an error that names the nearest
-    valid one.
+    valid one. without: keys that are left out, whatever their values.
     """
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))  # editors of Windows mark UTF-8
@@ -167,6 +167,8 @@ def read_toml(path: str | Path) -> dict[str, Any]:
             raise ConfigError(f"{path}: unknown section [{section}]; expected {wanted}")
         known = [f.name for f in fields(SECTIONS[section])]
         for key, value in entries.items():
+            if key in without:
+                continue
             if key in REMOVED:
                 if value != REMOVED[key].usual:
                     raise ConfigError(f"{path}: {key} = {value!r} is of an earlier version: {REMOVED[key].remedy}")

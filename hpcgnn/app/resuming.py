@@ -16,12 +16,15 @@ from hpcgnn.errors import CheckpointError, ConfigError, HpcgnnError, RunDirError
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.plugin import COPY
 from hpcgnn.options import SECTIONS
+from hpcgnn.options.removed import REMOVED_VALUES
 from hpcgnn.tasks.registry import task_traits
 
 # Of a plugin the checkpoint knows the code, wherever it lies.
 _NOT_COMPARED = ("run_dir", "resume", "plugin")
 # Options that belong to the machine of the training, not to the model, and options that the graph file sets again.
 _NOT_KEPT = ("threads", "partition", "assignment", "comm", "intra_node", "task", "loss")
+# Removed options of the machine: a run of before that had one goes on, and is used, without it.
+_GONE = ("spare_core",)
 _RULES = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
 
 
@@ -49,7 +52,7 @@ def options_to_continue(given: Mapping[str, Any], rank_counts: Sequence[int] | N
                 "or --graph and all other options, to begin one there"
             )
         return {}
-    saved = {name: value for name, value in read_toml(path).items() if name != "threads"}
+    saved = {name: value for name, value in read_toml(path, _GONE).items() if name != "threads"}
     saved.setdefault("halo", "rows")  # all that runs of earlier versions sent
     saved.setdefault("initial_weights", "glorot")  # all that they began with
     saved.setdefault("intra_node", "messages")  # all that they had
@@ -65,8 +68,8 @@ def options_of_run(run_dir: str | Path, given: Mapping[str, Any]) -> dict[str, A
     path = Path(run_dir) / "config.toml"
     if not path.is_file():
         raise RunDirError(f"{run_dir} is not the directory of a run: expected {path}, which `hpcgnn train` writes")
-    saved = read_toml(path)
-    options = {key: value for key, value in saved.items() if key not in _NOT_KEPT}
+    saved = read_toml(path, _GONE)
+    options = {key: value for key, value in saved.items() if key not in _NOT_KEPT and not _is_gone(key, value)}
     if not task_traits(saved.get("task", "auto")).labels:  # no graph file determines such a task
         options["task"] = saved["task"]
     if options.get("plugin") and path.with_name(COPY).exists():  # runs of earlier versions have no copy
@@ -74,6 +77,11 @@ def options_of_run(run_dir: str | Path, given: Mapping[str, Any]) -> dict[str, A
     if given.get("metric") == "auto":  # the run's, which says what it was trained for
         given = {name: value for name, value in given.items() if name != "metric"}
     return {**options, **given, "run_dir": str(run_dir)}
+
+
+def _is_gone(key: str, value: Any) -> bool:
+    """Whether a value is removed. The removed formats of rows were used in training alone."""
+    return str(value) in REMOVED_VALUES.get(key, {})
 
 
 def _has_map(options: Mapping[str, Any], rank_counts: Sequence[int]) -> bool:
@@ -100,7 +108,7 @@ def changes(run_dir: str | Path, config: Config) -> str:
     path, found = Path(run_dir) / "config.toml", []
     if not path.is_file():
         return ""
-    saved = read_toml(path)
+    saved = read_toml(path, _GONE)
     for section in config.to_dict().values():
         for name, value in section.items():
             if name in _NOT_COMPARED or saved.get(name, value) == value:

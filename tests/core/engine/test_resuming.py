@@ -6,12 +6,17 @@ import json
 
 import pytest
 
+from hpcgnn.app.resuming import changes, options_of_run, options_to_continue
+from hpcgnn.config import make_config
+from hpcgnn.errors import ConfigError
+from hpcgnn.plan.choices import registry_choices
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
 
 from ..forked import train
 
+CHOICES = registry_choices()
 OPTIONS = "--model sage --hidden 8 --layers 2 --seed 3 --lr 0.02 --dropout 0.1 --eval-every 2".split()
 
 
@@ -63,6 +68,21 @@ def test_a_run_of_before_goes_on_as_it_was(graph, begun, tmp_path):
     (path / "config.toml").write_text("".join(kept))
     done = train(2, "--resume", "--run-dir", path, "--epochs", 6)
     assert done.code == 0 and losses(path) == losses(tmp_path / "whole"), done.err
+
+
+def test_a_run_with_options_that_are_gone_is_used(begun, tmp_path):
+    """Those of the machine and of training alone are no reason against it; training goes on with a present value."""
+    text = (begun / "config.toml").read_text().replace('halo_dtype = "fp32"', 'halo_dtype = "auto"')
+    assert 'halo_dtype = "auto"' in text and "\n[run]\n" in text
+    (tmp_path / "config.toml").write_text(text.replace("\n[run]\n", "\n[run]\nspare_core = true\n"))
+    used = options_of_run(tmp_path, {})
+    assert not {"spare_core", "halo_dtype"} & set(used) and make_config(used, CHOICES).schedule.halo_dtype == "fp32"
+    saved = options_to_continue({"resume": True, "run_dir": tmp_path}, [2])
+    assert "spare_core" not in saved
+    with pytest.raises(ConfigError, match="got 'auto' .* is of an earlier version: int4"):
+        make_config(saved, CHOICES)
+    config = make_config({**saved, "halo_dtype": "int4"}, CHOICES)
+    assert "--halo-dtype auto to int4" in changes(tmp_path, config)
 
 
 def test_what_changes_is_said_in_one_line(begun):
