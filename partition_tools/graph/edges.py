@@ -15,7 +15,7 @@ from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.storage import Edges
 
 BLOCK = 1 << 22
-# With more than this part of the edges parallel, all are sorted by all that they carry.
+# Where more than 1 in 8 edges is parallel, all edges are sorted by all that they carry.
 PARALLEL = 8
 # Up to here node ids are stored in 32 bits.
 MOST_INT32 = 2**31 - 1
