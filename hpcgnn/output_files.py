@@ -2,7 +2,8 @@
 
 A file that was named by mistake is lost the moment another one takes its name. So an output is never a file that the
 same command reads, never a file of a run, and never anything but a plain file or a new name, with --force or without.
-What exists besides is replaced with --force alone. A link stays a link: the file that it leads to is replaced.
+What exists besides is replaced with --force alone, and not where it is write-protected. A link stays a link: the file
+that it leads to is replaced.
 """
 
 import os
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from hpcgnn.errors import ConfigError
+from hpcgnn.records import write_protected
 
 #: What a run directory has: the files and folders that `train`, `evaluate` and `import-weights` write there.
 RUN_FILES = (
@@ -64,6 +66,8 @@ def _check(what: str, path: str, target: str, inputs: Iterable[Name], force: boo
         _check_existing(what, path, there, inputs)
     if there is not None and not force:
         raise ConfigError(f"expected a new name; {what} exists; choose another name or overwrite it with --force")
+    if there is not None and write_protected(target):
+        raise ConfigError(f"{what} is write-protected; allow the change with chmod u+w, or choose another name")
     folder = os.path.dirname(target)
     if not os.path.isdir(folder):
         raise ConfigError(

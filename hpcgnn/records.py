@@ -5,43 +5,68 @@ from where epochs count.
 import contextlib
 import errno
 import json
+import logging
 import math
 import os
-import tempfile
+import secrets
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from hpcgnn.errors import RunDirError
 
+log = logging.getLogger("hpcgnn")
 FIRST_EPOCH = 1  # in all that a run writes; see counted_from_one
+_ACCESS_LIST = "system.posix_acl_access"
 
 
 @contextlib.contextmanager
 def replaced_by(path: str | Path) -> Iterator[str]:
     """Yield a temporary path beside `path`; when the body succeeds flush it to disk and rename it to `path`, else
-    remove it. Of a link the file that it leads to is replaced. Raises OSError where `path` is no plain file.
+    remove it. Of a link the file that it leads to is replaced. A replaced file keeps its mode, owner and group.
+
+    Raises OSError where `path` is no plain file, or is write-protected.
     """
     path = Path(os.path.realpath(path))
-    if path.exists() and not path.is_file():  # a rename would take a device from the system
+    before = path.stat() if path.exists() else None
+    if before is not None and not stat.S_ISREG(before.st_mode):  # a rename would take a device from the system
         raise OSError(errno.EEXIST, "it is no plain file", str(path))
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    os.close(handle)
+    if before is not None and write_protected(path):  # a rename asks for the rights of the folder alone
+        raise OSError(errno.EACCES, "it is write-protected", str(path))
+    temporary = str(path.with_name(f".{path.name}.{secrets.token_hex(8)}.part"))
+    # The system gives a new file the rights of any other. One for the place of a private file is private at once.
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if before is None else 0o600))
     try:
         yield temporary
         with open(temporary, "rb") as written:
             os.fsync(written.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
+        if before is not None:
+            _give_rights(temporary, path, before)
         os.replace(temporary, path)
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def write_protected(path: str | Path) -> bool:
+    """Whether a file may not be changed: not by this user, or by its mode by nobody, which the system lets root do."""
+    return not os.access(path, os.W_OK) or not os.stat(path).st_mode & 0o222
+
+
+def _give_rights(temporary: str, path: Path, before: os.stat_result) -> None:
+    """Give a new file the owner, group, mode and access list of the one that it replaces, if the system allows it."""
+    mode = stat.S_IMODE(before.st_mode)
+    for owner in (before.st_uid, -1):
+        with contextlib.suppress(OSError):
+            os.chown(temporary, owner, before.st_gid)
+            break
+    if os.stat(temporary).st_gid != before.st_gid:
+        mode &= ~stat.S_IRWXG  # another group may not get rights by this
+        log.warning("%s could not keep its group: the group that it has now may not read it", path)
+    os.chmod(temporary, mode)
+    with contextlib.suppress(OSError):  # few files have an access list, and few file systems
+        os.setxattr(temporary, _ACCESS_LIST, os.getxattr(path, _ACCESS_LIST))
 
 
 def write_atomically(path: str | Path, content: str | bytes) -> None:

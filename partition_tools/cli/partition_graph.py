@@ -152,8 +152,8 @@ def partition_graph(  # noqa: PLR0913 - callers name them
         raise ConfigError(f"the name of a partitioning must not contain a slash, got {name!r}")
     if maker is not None and maker.NEW_FILE and output is None:
         raise ConfigError(f"{method} reorders the nodes, so it needs a new file: say -o FILE")
-    check_outputs({"-o": output}, [path], force)
     GraphFile(path).file.close()  # what is no graph is not claimed
+    check_outputs({"-o": output} if output else {"": path}, [path] if output else (), force or not output)
     with claimed(output or path):
         wanted = _Wanted(path, ranks, maker, name, num_clusters, per_node, seed, balance)
         return _partition(replace(wanted, output=output, memory=memory, scratch=scratch), reporter)

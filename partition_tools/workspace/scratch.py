@@ -49,7 +49,7 @@ class Scratch:
                 )
             if not self.resumed:
                 shutil.rmtree(self.directory, ignore_errors=True)
-                self.directory.mkdir(parents=True)
+                self.directory.mkdir(0o700, parents=True)  # the input may be private
                 mark.write_text(text)
             for left in self.directory.rglob("*.part"):
                 left.unlink()

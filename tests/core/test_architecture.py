@@ -16,9 +16,9 @@ TOOL_FILES = sorted(TOOLS.rglob("*.py"))
 # From the ground up. The floor of a room follows from its imports: one above the highest room that it imports from.
 FLOORS = [
     ["bytecode", "cores", "declaring", "errors", "listing", "memory", "offering", "traits"],
-    ["comm", "kernels", "options", "output_files", "records", "terminal"],
-    ["effects", "exchange", "fork_server", "graphfile", "report", "suggestions"],
-    ["config", "placement"],
+    ["comm", "kernels", "options", "records", "terminal"],
+    ["effects", "exchange", "fork_server", "graphfile", "output_files", "suggestions"],
+    ["config", "placement", "report"],
     ["graph", "outputs"],
     ["ops"],
     ["nn"],

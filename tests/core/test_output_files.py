@@ -114,6 +114,13 @@ def test_folders(there):
     assert "cannot write" in refusal("n" * 300)
 
 
+def test_a_write_protected_file_is_replaced_by_no_force(there):
+    (there / "old.csv").write_text("")
+    os.chmod("old.csv", 0o444)
+    wanted = "-o old.csv is write-protected; allow the change with chmod u+w, or choose another name"
+    assert refusal("old.csv") == wanted
+
+
 def test_a_link_stays_a_link(there):
     (there / "disk").mkdir()
     (there / "disk" / "old.csv").write_text("old")

@@ -2,6 +2,8 @@
 
 import json
 import os
+import stat
+import struct
 
 import numpy as np
 import pytest
@@ -28,11 +30,62 @@ def test_a_failure_keeps_the_old_file_and_leaves_no_other(tmp_path):
     assert path.read_text() == "one" and list(tmp_path.iterdir()) == [path]
 
 
-def test_permissions_are_those_of_any_new_file(tmp_path):
-    """Temporary files are made for their owner alone; results are to be read by the group."""
+def test_a_new_file_has_the_rights_of_any_other(tmp_path):
+    """They are to be read by the group. What they are is asked of the system, and of no umask that threads share."""
     write_atomically(tmp_path / "a", "")
     open(tmp_path / "b", "w").close()
     assert os.stat(tmp_path / "a").st_mode == os.stat(tmp_path / "b").st_mode
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_a_replaced_file_keeps_its_rights(tmp_path, mode):
+    path = tmp_path / "f"
+    path.write_text("one")
+    path.chmod(mode)
+    if os.getuid() == 0:  # others may give a file to groups of their own alone
+        os.chown(path, 12, 34)
+    before = path.stat()
+    with replaced_by(path) as temporary:
+        assert stat.S_IMODE(os.stat(temporary).st_mode) == 0o600, "at no time more people may read it"
+    after = path.stat()
+    assert after.st_ino != before.st_ino
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a file of another group is needed")
+def test_a_group_that_cannot_be_kept_hands_its_rights_to_no_other(tmp_path, monkeypatch):
+    path, said = tmp_path / "f", []
+    path.write_text("one")
+    path.chmod(0o664)
+    os.chown(path, -1, 34)
+    monkeypatch.setattr("hpcgnn.records.log.warning", lambda text, *given: said.append(text))
+    monkeypatch.setattr(os, "chown", lambda *given: os.stat(tmp_path / "absent"))  # an OSError
+    write_atomically(path, "two")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o604 and "keep its group" in said[0]
+
+
+def test_a_replaced_file_keeps_its_access_list(tmp_path):
+    """Without it the rights of those that it names would be the group's."""
+    path, name = tmp_path / "f", "system.posix_acl_access"
+    path.write_text("one")
+    entries = [(1, 6, -1), (2, 6, 1000), (4, 0, -1), (16, 6, -1), (32, 0, -1)]  # user 1000 reads and writes, no group
+    try:
+        os.setxattr(path, name, struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *each) for each in entries))
+    except OSError:
+        pytest.skip("the file system has no access lists")
+    before = os.getxattr(path, name)
+    write_atomically(path, "two")
+    assert os.getxattr(path, name) == before
+
+
+def test_a_write_protected_file_stays(tmp_path):
+    """A rename asks for the rights of the folder alone, and root may do all."""
+    path = tmp_path / "f"
+    path.write_text("one")
+    path.chmod(0o444)
+    with pytest.raises(RunDirError, match="f: it is write-protected; choose"):
+        write_atomically(path, "two")
+    assert path.read_text() == "one" and list(tmp_path.iterdir()) == [path]
 
 
 def test_an_impossible_place_is_an_error_of_the_user(tmp_path):

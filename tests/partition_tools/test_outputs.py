@@ -76,6 +76,19 @@ def test_partition_keeps_its_graph(tmp_path, monkeypatch, fails, cli):
     assert "expected a new name; g.h5 exists" in fails(*GENERATE, "-o", "g.h5")
 
 
+def test_a_private_graph_stays_private_and_a_protected_one_as_it_is(tmp_path, monkeypatch, fails, cli):
+    """Maps are added in place."""
+    monkeypatch.chdir(tmp_path)
+    assert cli(*GENERATE, "-o", "g.h5")[0] == 0
+    for mode in (0o600, 0o640):
+        os.chmod("g.h5", mode)
+        assert cli("partition", "g.h5", "--ranks", 2)[0] == 0 and os.stat("g.h5").st_mode & 0o777 == mode
+    os.chmod("g.h5", 0o444)
+    before = os.stat("g.h5")
+    assert "g.h5 is write-protected; allow the change with chmod u+w" in fails("partition", "g.h5", "--ranks", 3)
+    assert os.stat("g.h5") == before and os.listdir() == ["g.h5"]
+
+
 def test_what_is_no_plain_file_is_refused_by_all(tables, fails, cli):
     os.mkfifo("pipe")
     os.mkdir("folder")
