@@ -33,6 +33,10 @@ class FormatError(HpcgnnError):
     """A file that is not what it should be: foreign, truncated, corrupted, or of an unknown version."""
 
 
+class AccessError(HpcgnnError):
+    """A file that may be sound, and cannot be opened now: another program writes it, or a permission is missing."""
+
+
 class GraphError(HpcgnnError):
     """A readable graph whose contents cannot be trained on: labels outside the classes, NaN features, no map."""
 

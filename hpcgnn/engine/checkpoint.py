@@ -9,6 +9,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
@@ -19,7 +20,8 @@ import h5py
 import torch
 
 from hpcgnn.engine.optim import Optimizer
-from hpcgnn.errors import CheckpointError, FormatError, HpcgnnError, RunDirError, TrainingError
+from hpcgnn.errors import AccessError, CheckpointError, FormatError, HpcgnnError, RunDirError, TrainingError
+from hpcgnn.graphfile.access import opened
 from hpcgnn.graphfile.attributes import read_attributes, write_attributes
 from hpcgnn.graphfile.storage import replacing
 from hpcgnn.graphfile.structure import check_dataset
@@ -32,6 +34,7 @@ log = logging.getLogger("hpcgnn")
 # In version 2 `best` of the progress counted epochs from 0.
 FORMAT, VERSION, KEEP = "hpcgnn-checkpoint", 3, 2
 READABLE = (2, VERSION)
+_NAME = re.compile(r"epoch-(\d+)(\.h5|-ranks)")
 Tensors = dict[str, torch.Tensor]
 
 
@@ -41,8 +44,20 @@ def checkpoint_path(run_dir: str | Path, epoch: int) -> Path:
 
 
 def checkpoints(run_dir: str | Path) -> list[Path]:
-    """The paths of all checkpoints of a run, the oldest first."""
-    return sorted((Path(run_dir) / "checkpoints").glob("epoch-*.h5"))
+    """The paths of all checkpoints of a run, the oldest first. Raises AccessError if their folder may not be read."""
+    return [path for _, path in sorted(_named(run_dir)) if path.suffix == ".h5"]
+
+
+def _named(run_dir: str | Path) -> list[tuple[int, Path]]:
+    """[(epoch, path)] of the checkpoints of a run, and of the folders of its ranks' state."""
+    folder = Path(run_dir) / "checkpoints"
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise AccessError(f"{folder} may not be read: {error.strerror}; expected the folder of checkpoints") from error
+    return [(int(found[1]), folder / found[0]) for found in map(_NAME.fullmatch, names) if found]
 
 
 def save_checkpoint(
@@ -53,7 +68,7 @@ def save_checkpoint(
     progress: dict[str, Any],
     groups: Mapping[str, Tensors] | None = None,
 ) -> Path:
-    """Write a checkpoint and remove all but the last two. One rank calls this.
+    """Write a checkpoint and remove all others but the newest before it that is whole. One rank calls this.
 
     Args:
         run_dir: the run directory.
@@ -87,15 +102,39 @@ def save_checkpoint(
                 _write_tensors(file.create_group(group), tensors)
             for index, state in optimizer.state_dict().items():
                 _write_tensors(file.create_group(f"optimizer/{index}"), state)
-        for old in checkpoints(run_dir)[:-KEEP]:
-            old.unlink()
-            shutil.rmtree(_ranks_folder(old), ignore_errors=True)
+        _keep_newest(run_dir, progress["epoch"])
     except (OSError, HpcgnnError) as error:
         raise RunDirError(
             f"cannot write checkpoint {path}: {error}; free space or choose another --run-dir; the checkpoint "
             "before it is kept"
         ) from error
     return path
+
+
+def _keep_newest(run_dir: str | Path, epoch: int) -> None:
+    """Remove all checkpoints but that of `epoch` and the newest whole ones before it, and all state of ranks without a
+    checkpoint, which killed runs leave.
+    """
+    found, kept = sorted(_named(run_dir)), {epoch}
+    for number, path in reversed(found):
+        if path.suffix == ".h5" and number < epoch and len(kept) < KEEP:
+            with contextlib.suppress(CheckpointError):
+                with contextlib.suppress(AccessError):
+                    _check_whole(path)
+                kept.add(number)
+    for number, path in found:
+        if number not in kept and path.suffix == ".h5":
+            path.unlink()
+        elif number not in kept:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _check_whole(path: Path) -> None:
+    """Raise CheckpointError unless all of a checkpoint reads, and AccessError where it cannot be opened."""
+    progress = read_checkpoint(path)[0]
+    if "learned" in progress["identity"].get("inputs", ""):
+        with open_learned(learned_path(path.parents[1], progress["epoch"])):
+            pass
 
 
 def _write_tensors(group: Any, tensors: Mapping[str, torch.Tensor | None]) -> None:
@@ -138,11 +177,12 @@ def _within(file: Any, group: Any, name: str) -> Any:
 
 
 def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], Tensors, Tensors | None, dict[int, Tensors]]:
-    """(progress dict, model state, best state or None, optimizer state {index: {name: tensor}}). Raises
-    CheckpointError.
+    """(progress dict, model state, best state or None, optimizer state {index: {name: tensor}}).
+
+    Raises CheckpointError where it is damaged or foreign, and AccessError where it cannot be opened now.
     """
     try:
-        with h5py.File(path, "r", libver="latest", locking="best-effort") as file:
+        with opened(path) as file:
             attributes = read_attributes(file)
             if attributes.get("format") != FORMAT or attributes.get("format_version") not in READABLE:
                 raise CheckpointError(
@@ -158,9 +198,9 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], Tensors, Tensors 
                 _read_tensors(file, "best_model") or None,
                 {int(index): _read_tensors(file, f"optimizer/{index}") for index in groups},
             )
+    except (AccessError, CheckpointError):
+        raise
     except (OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
-        if isinstance(error, CheckpointError):
-            raise
         raise CheckpointError(f"checkpoint {path} cannot be read: {error}; it is truncated or corrupted") from error
 
 
@@ -183,7 +223,7 @@ def read_averaged(path: str | Path) -> Tensors:
 
 def read_group(path: str | Path, name: str) -> Tensors:
     """{name: tensor} of a group of a checkpoint that reads; {} if it has none."""
-    with h5py.File(path, "r", libver="latest", locking="best-effort") as file:
+    with opened(path) as file:
         return _read_tensors(file, name) if name in file else {}
 
 
@@ -196,14 +236,12 @@ def newest_readable(run_dir: str | Path, warn: Callable[[str], object]) -> Path 
 
     Raises:
         CheckpointError: there are checkpoints, and all are unreadable.
+        AccessError: the newest one may be whole, and cannot be opened now.
     """
     paths = checkpoints(run_dir)
     for path in reversed(paths):
         try:
-            progress = read_checkpoint(path)[0]
-            if "learned" in progress["identity"].get("inputs", ""):
-                with open_learned(learned_path(run_dir, progress["epoch"])):
-                    pass
+            _check_whole(path)
             return path
         except CheckpointError as error:
             warn(f"{error}; trying the one before")
@@ -248,13 +286,15 @@ def save_rank_state(run_dir: str | Path, epoch: int, rank: int, tensors: Tensors
 
 
 def read_rank_state(run_dir: str | Path, epoch: int, rank: int, belongs: dict[str, Any]) -> Tensors | None:
-    """{name: tensor} of one rank, or None if there are none that belong to the same."""
+    """{name: tensor} of one rank, or None if there are none that belong to the same. Raises AccessError."""
     try:
-        with h5py.File(_rank_path(run_dir, epoch, rank), "r", libver="latest", locking="best-effort") as file:
+        with opened(_rank_path(run_dir, epoch, rank)) as file:
             if json.loads(read_attributes(file)["belongs"]) != json.loads(to_json(belongs)):
                 return None
             return _read_tensors(file, "tensors")
-    except (CheckpointError, OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError):
+    except AccessError:
+        raise
+    except (OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError):
         return None
 
 
@@ -291,11 +331,11 @@ class LearnedFile:
 def open_learned(path: Path) -> Iterator[LearnedFile]:
     """The file of learned features of a checkpoint. Raises CheckpointError where it cannot be read."""
     try:
-        with h5py.File(path, "r", libver="latest", locking="best-effort") as file:
+        with opened(path) as file:
             yield LearnedFile(file)
-    except (OSError, KeyError, RuntimeError, ValueError, TypeError, FormatError) as error:
-        if isinstance(error, CheckpointError):
-            raise
+    except (AccessError, CheckpointError):
+        raise
+    except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:
         raise CheckpointError(
             f"learned features {path} cannot be read: {error}; they are missing or damaged"
         ) from error

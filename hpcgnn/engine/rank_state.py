@@ -31,7 +31,8 @@ def load(trainer: "Trainer", config: Config, epoch: int) -> None:
     halo = trainer.schedule.halo
     if not halo.has_state:
         return
-    tensors = read_rank_state(config.run.run_dir, epoch, trainer.comm.rank, _belongs(trainer, config))
+    with trainer.comm.together("reading the state of the ranks"):
+        tensors = read_rank_state(config.run.run_dir, epoch, trainer.comm.rank, _belongs(trainer, config))
     if all(trainer.comm.allgather_object(tensors is not None)):
         assert tensors is not None, "not None on any rank"
         halo.load_state(tensors)

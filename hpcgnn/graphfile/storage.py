@@ -23,6 +23,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile import bfloat16
+from hpcgnn.graphfile.access import opened
 from hpcgnn.graphfile.attributes import read_attributes, write_attributes
 from hpcgnn.graphfile.chunks import CHUNK_BYTES, SLAB_ROWS, Progress, most_chunks, write_csr, write_rows
 from hpcgnn.graphfile.given_links import stored_links
@@ -178,18 +179,18 @@ class GraphFile:
 
     Raises:
         FormatError: naming file and dataset, if the file is missing, foreign, truncated, corrupted, or newer.
+        AccessError: the file may be sound, and cannot be opened now.
     """
 
     def __init__(self, path: str | Path, meta: GraphMeta | None = None) -> None:
         self.path, self.progress, self._size, self.shared = Path(path), lambda: None, 0, False
         self._sound: set[str] = set()  # datasets that were checked. None stays open: each would keep a chunk.
-        if not self.path.is_file():
-            raise FormatError(
-                f"no graph file at {self.path}: expected an HDF5 file made by `python -m partition_tools`"
-            )
+        with contextlib.suppress(PermissionError):  # of its folder, told below
+            if not self.path.is_file():
+                raise FormatError(f"no graph file at {self.path}: expected an HDF5 file of `python -m partition_tools`")
         try:
             # A cache of one chunk: rows are asked for in the order of the chunks, each dataset after the other.
-            self.file = h5py.File(self.path, "r", libver="latest", locking="best-effort", rdcc_nbytes=CHUNK_BYTES)
+            self.file = opened(self.path, rdcc_nbytes=CHUNK_BYTES)
         except OSError as error:
             raise FormatError(
                 f"{self.path} is not a readable HDF5 file (truncated, corrupted or foreign): {error}; make it "

@@ -56,6 +56,7 @@ MAY_IMPORT = {
         "comm/transports/oneccl.py",
     },
     "h5py": {
+        "graphfile/access.py",
         "graphfile/attributes.py",
         "graphfile/bfloat16.py",
         "graphfile/columns.py",

@@ -1,5 +1,7 @@
 """Checkpoints: what is restored is what was saved, and a damaged one is noticed and passed over."""
 
+import fcntl
+
 import h5py
 import pytest
 import torch
@@ -8,7 +10,7 @@ from hpcgnn.__main__ import registry_choices
 from hpcgnn.config import make_config
 from hpcgnn.engine import checkpoint
 from hpcgnn.engine.optim import build_optimizer
-from hpcgnn.errors import CheckpointError, RunDirError, TrainingError
+from hpcgnn.errors import AccessError, CheckpointError, RunDirError, TrainingError
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 
@@ -77,11 +79,46 @@ def test_what_is_not_finite_replaces_no_good_checkpoint(tmp_path, name, value):
     assert checkpoint.checkpoints(tmp_path) == [good] and list((tmp_path / "checkpoints").iterdir()) == [good]
 
 
+def names(run_dir):
+    """Of all that lies beside the checkpoints, too."""
+    return sorted(path.name for path in (run_dir / "checkpoints").iterdir())
+
+
 def test_the_last_two_are_kept(tmp_path):
-    for epoch in (1, 2, 3, 10):
-        save(tmp_path, epoch, *make())
-    assert [path.name for path in checkpoint.checkpoints(tmp_path)] == ["epoch-000003.h5", "epoch-000010.h5"]
-    assert len(list((tmp_path / "checkpoints").iterdir())) == 2
+    """By number, and not by text; folders that killed runs have left go too."""
+    for epoch in (1, 2, 999_999, 1_000_000):
+        checkpoint.save_rank_state(tmp_path, epoch - 1, 0, {}, {})  # before the kill
+        checkpoint.save_rank_state(tmp_path, epoch, 0, {}, {})
+        newest = save(tmp_path, epoch, *make())
+    assert names(tmp_path) == [f"epoch-{epoch}{end}" for epoch in (1_000_000, 999_999) for end in ("-ranks", ".h5")]
+    assert checkpoint.newest_readable(tmp_path, print) == newest
+
+
+@pytest.mark.parametrize("epoch", [3, 5], ids=["before it", "after it"])
+def test_a_damaged_one_is_not_kept_in_the_place_of_a_good_one(tmp_path, epoch):
+    save(tmp_path, 2, *make())
+    save(tmp_path, 4, *make()).write_bytes(b"")
+    save(tmp_path, epoch, *make())
+    assert names(tmp_path) == ["epoch-000002.h5", f"epoch-00000{epoch}.h5"]
+
+
+def test_one_that_cannot_be_opened_now_is_neither_passed_over_nor_removed(tmp_path):
+    save(tmp_path, 1, *make())
+    newest = save(tmp_path, 2, *make())
+    checkpoint.save_rank_state(tmp_path, 2, 0, {}, {})
+    with open(newest) as held, open(checkpoint._rank_path(tmp_path, 2, 0)) as state:
+        fcntl.flock(held, fcntl.LOCK_EX)  # as HDF5 does for a program that writes
+        fcntl.flock(state, fcntl.LOCK_EX)
+        with pytest.raises(AccessError, match="epoch-000002.h5 is open for writing in another program"):
+            checkpoint.newest_readable(tmp_path, print)
+        with pytest.raises(AccessError):
+            checkpoint.read_rank_state(tmp_path, 2, 0, {})
+        save(tmp_path, 3, *make())
+    assert names(tmp_path) == ["epoch-000002-ranks", "epoch-000002.h5", "epoch-000003.h5"]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "checkpoints").touch()
+    with pytest.raises(AccessError, match="may not be read: Not a directory"):
+        checkpoint.newest_readable(tmp_path / "other", print)
 
 
 def test_any_flipped_byte_of_the_data_is_noticed_and_the_one_before_is_used(tmp_path):

@@ -1,6 +1,7 @@
 """The graph file: what was written is read, and nothing damaged, foreign or half-written passes for a graph."""
 
 import dataclasses
+import fcntl
 
 import graphs
 import h5py
@@ -8,9 +9,10 @@ import numpy as np
 import pytest
 
 from hpcgnn.comm import SoloCommunicator
-from hpcgnn.errors import FormatError, GraphError, HpcgnnError
+from hpcgnn.errors import AccessError, FormatError, GraphError, HpcgnnError
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graphfile import storage
+from hpcgnn.graphfile.access import opened
 from hpcgnn.graphfile.attributes import write_attributes
 from hpcgnn.graphfile.storage import Csr, GraphFile, add_partitionings, write_graph
 
@@ -167,6 +169,21 @@ def test_truncated(tmp_path, share):
     path.write_bytes(whole[: int(len(whole) * share)])
     with pytest.raises(FormatError, match=str(path)):
         read_everything(path)
+
+
+def test_a_sound_file_that_cannot_be_opened_now_is_not_called_damaged(tmp_path):
+    path, _, _ = write(tmp_path, "undirected")
+    with open(path) as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # as HDF5 does for a program that writes
+        with pytest.raises(AccessError, match="is open for writing in another program"):
+            GraphFile(path)
+    marked = tmp_path / "marked.h5"
+    with h5py.File(path, "r+", libver="latest"):
+        marked.write_bytes(path.read_bytes())  # what is left where the program is killed now
+    with pytest.raises(AccessError, match=f"was killed, .* clear its mark with `h5clear -s {marked}`"):
+        GraphFile(marked)
+    with pytest.raises(AccessError, match="may not be read: Is a directory"):
+        opened(tmp_path)
 
 
 def test_missing_foreign_and_other_versions(tmp_path):
