@@ -135,7 +135,8 @@ up() {
     check_place
     rm -rf "$dir"
     install_packages
-    mkdir -p "$dir"/{run,state,log,spool,munge,tmp}
+    mkdir -p "$(dirname "$dir")"
+    mkdir "$dir" "$dir"/{run,state,log,spool,munge,tmp} # new: in /tmp others could have made it
     touch "$dir/slurm-local"
     for node in $(seq "$nodes"); do mkdir -p "$dir/tmp/n$node"; done
     chmod 755 "$dir" "$dir/munge"

@@ -68,12 +68,15 @@ list_versions() {
 # Where the site names a folder of each node (SITE_STAGE), the rest of the job runs from there: the environment is packed once, sent to all
 # nodes and unpacked, in place of some thousand files that every rank opens on the file system that all nodes share.
 stage_environment() {
-    local prefix source staged=${SITE_STAGE:-}/hpcgnn-$SLURM_JOB_ID
+    local prefix source place=${SITE_STAGE:-}/hpcgnn-$SLURM_JOB_ID
     [ -n "${SITE_STAGE:-}" ] || return 0
+    # Others may write to SITE_STAGE, and ranks run what lies in the folder: it is new, ours alone, and of a name that nobody can foretell.
+    staged=$place-$(mktemp -u XXXXXXXXXX)
+    # What goes first was left by this job before it was requeued.
     # shellcheck disable=SC2016
-    for_each_node bash -c 'rm -rf "$1" && mkdir -p "$1" && [ -w "$1" ]' _ "$staged" ||
+    for_each_node bash -c 'rm -rf "$1"-*; mkdir -p "$(dirname "$1")" && mkdir -m 700 "$2"' _ "$place" "$staged" ||
         fail "SITE_STAGE in $site_file: expected a folder on each node's own disk or memory that can be written, got $SITE_STAGE"
-    trap 'for_each_node rm -rf "${SITE_STAGE}/hpcgnn-$SLURM_JOB_ID" || true' EXIT
+    trap 'for_each_node rm -rf "$staged" || true' EXIT
     prefix=$(python -P -c 'import sys; print(sys.prefix)')
     source=$(python -P -c 'import hpcgnn, os; print(os.path.dirname(os.path.dirname(hpcgnn.__file__)))')
     tar -C "$prefix" -cf "$staged/packed.tar" .

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from slurm_helpers import LIMIT_SECONDS, UNFINISHED
+from slurm_helpers import LIMIT_SECONDS, ROOT, UNFINISHED, call
 
 EPOCHS = 150
 OPTIONS = f"--model gcn --layers 2 --hidden 16 --epochs {EPOCHS} --eval-every 3 --checkpoint-every 7 --seed 4"
@@ -187,3 +187,35 @@ def test_a_job_that_is_told_to_stop_is_not_requeued(cluster, graph, endless):
     done = epochs_done(cluster.home / "ended")
     assert (cluster.home / "ended" / "checkpoints" / f"epoch-{done:06d}.h5").exists()
     assert "as it was told to" in said(cluster)
+
+
+@pytest.mark.parametrize("saved", [True, False], ids=["progress", "none"])
+def test_a_chain_goes_on_as_long_as_checkpoints_are_written(tmp_path, saved):
+    """Two jobs may leave as many lines of metrics.jsonl: those after the checkpoint are of epochs that are done again.
+    Commands of SLURM's name stand in for it.
+    """
+    run, commands = tmp_path / "run", tmp_path / "bin"
+    (run / "checkpoints").mkdir(parents=True)
+    commands.mkdir()
+    (run / "metrics.jsonl").write_text("{}\n" * 4)
+    (run / "checkpoints" / "epoch-000002.h5").touch()
+    trained = f"touch {run}/checkpoints/epoch-000004.h5; exit 85" if saved else "exit 85"
+    scripts = {
+        "srun": f'case "$*" in *" train "*) {trained} ;; esac',
+        "scontrol": "case $1 in requeue) echo requeued; kill $PPID ;; esac",
+        "sleep": "exit",
+    }
+    for name, text in scripts.items():
+        (commands / name).write_text(f"#!/bin/sh\n{text}\n")
+        (commands / name).chmod(0o755)
+    (tmp_path / "site.sh").write_text(f'PATH={commands}:$PATH\nSITE_LAUNCHER="srun --mpi=none"\nSITE_SRUN_OPTIONS=\n')
+    job = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOB_NUM_NODES": "1",
+        "SLURM_JOB_END_TIME": "9",
+        "SLURM_JOB_NODELIST": "n1",
+        "SLURM_NTASKS": "1",
+    }
+    options = f"--site {tmp_path}/site.sh --graph {tmp_path}/site.sh --run-dir {run}"
+    done = call(f"bash {ROOT}/jobs/train.sbatch {options}", tmp_path, **job)
+    assert ("requeued" in done.stdout) == saved and ("too short for one epoch" in done.stderr) != saved, done

@@ -29,9 +29,18 @@ def test_a_job_runs_from_the_disk_of_its_node(cluster, graph, site):
     cluster.wait(job)
     said = (cluster.home / f"slurm-{job}.out").read_text()
     summary = json.loads((cluster.home / "staged/summary.json").read_text())
-    assert summary["kernels"]["file"].startswith(f"{stage}/hpcgnn-{job}/checkout/"), said
-    assert f"runs from {stage}/hpcgnn-{job} on each node" in said and "no file of code" not in said
+    assert summary["kernels"]["file"].startswith(f"{stage}/hpcgnn-{job}-"), said
+    assert f"runs from {stage}/hpcgnn-{job}-" in said and "no file of code" not in said
     assert list(stage.iterdir()) == [], "nothing stays"
+
+
+def test_nobody_can_foretell_the_folder_or_write_to_it(tmp_path):
+    """`tar` stands in for the rest of the work."""
+    stage, libraries = tmp_path / "shared", f". {ROOT}/jobs/lib/common.sh; . {ROOT}/jobs/lib/job.sh"
+    stand_ins = 'for_each_node() { "$@"; }; tar() { stat -c "%a %n" "$staged"; trap - EXIT; exit; }'
+    command = f"{libraries}; {stand_ins}; SITE_STAGE={stage} SLURM_JOB_ID=7; stage_environment"
+    first, second = (call(command).stdout.split() for _ in range(2))
+    assert first[0] == "700" and first[1] != second[1] and [str(path) for path in stage.iterdir()] == second[1:]
 
 
 def test_a_folder_that_is_not_there_is_a_mistake_of_the_site(cluster, graph, site):
