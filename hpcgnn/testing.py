@@ -105,7 +105,7 @@ class LayerTests:
         def run() -> dict[str, Any]:
             folder = self._folder(factory)
             graphs = [folder / "graph.h5", folder / "dense.h5"]
-            return json.loads(_run(sys.executable, "-m", "hpcgnn.testing", self.plugin, self.model, *graphs))
+            return json.loads(_run(sys.executable, "-P", "-m", "hpcgnn.testing", self.plugin, self.model, *graphs))
 
         return self._once("checks", run)
 
@@ -121,7 +121,7 @@ class LayerTests:
 
 
 def _hpcgnn(command: str) -> list[str]:
-    return [sys.executable, "-m", "hpcgnn", command]
+    return [sys.executable, "-P", "-m", "hpcgnn", command]
 
 
 def _run(*command: Any, cwd: Path | None = None) -> str:

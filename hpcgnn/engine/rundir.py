@@ -73,8 +73,8 @@ class RunDir:
 
     def _sweep(self) -> None:
         """Remove half-written files of killed writers; nobody else writes here now."""
-        for folder in (self.path, self.path / "checkpoints", self.path / "trace"):
-            for left in folder.glob(".*.part"):
+        for folder in (".", "checkpoints", "checkpoints/*-ranks", "trace"):
+            for left in self.path.glob(f"{folder}/.*.part"):
                 left.unlink()
 
     def records(self) -> list[dict[str, Any]]:

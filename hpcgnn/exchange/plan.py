@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from hpcgnn.comm import Communicator, Message
+from hpcgnn.errors import GraphError
 from hpcgnn.exchange.grouping import count_keys, grouped
 from hpcgnn.exchange.node_rows import Spread
 from hpcgnn.exchange.peers import Peers
@@ -144,6 +145,9 @@ def build_halo_plan(
 
     Returns:
         (plan, int32 or int64 (E_remote,): the halo position of each edge's source).
+
+    Raises:
+        GraphError: a rank asks an owner for a row that it does not have.
     """
     rank, size = comm.rank, comm.size
     offset_of = ((rank - np.arange(size)) % size).astype(np.min_scalar_type(size))
@@ -173,9 +177,12 @@ def build_halo_plan(
 
     send_rows, send_counts = _tell(comm, asked_for, receive_counts)
     del asked_for
-    assert len(send_rows) == 0 or 0 <= int(send_rows.min()) <= int(send_rows.max()) < num_owned, (
-        "a rank asked for rows that are not owned here: the ranks read different maps"
-    )
+    with comm.together("agreeing on the halo"):
+        if len(send_rows) and not 0 <= int(send_rows.min()) <= int(send_rows.max()) < num_owned:
+            raise GraphError(
+                f"another rank asked for rows up to {int(send_rows.max())}, expected 0..{num_owned - 1}: the ranks "
+                "read different graphs or maps; give all of them the same file"
+            )
 
     send_rows = torch.from_numpy(order.of(send_rows.numpy()))
     peers = Peers.alone(rank, size)

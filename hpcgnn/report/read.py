@@ -85,8 +85,9 @@ def _checked(run: Run) -> Run:
     """The run, if all that reports measure can be had from its files."""
     try:
         measure(run)
-        assert run.config.keys() >= {"model", "seed"}, "config lacks the model"
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError) as error:
+        if not run.config.keys() >= {"model", "seed"}:
+            raise ValueError("config lacks the model")
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise Unusable(
             f"its files are not what a run leaves: {type(error).__name__}: {' '.join(str(error).split())}"
         ) from error

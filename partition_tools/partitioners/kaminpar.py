@@ -98,7 +98,8 @@ def kaminpar_split(
     num_nodes = whole_nodes(path)
     answer = path.with_name(f"{path.name}.parts.npy")
     given = np.ones(num_parts) if shares is None else np.asarray(shares, np.float64)
-    command = [sys.executable, "-m", "partition_tools.partitioners.kaminpar_process", str(path), str(answer)]
+    program = Path(__file__).with_name("kaminpar_process.py")
+    command = [sys.executable, "-P", str(program), str(path), str(answer)]  # nothing comes from the current folder
     command += ["--seed", str(seed), "--threads", str(threads or len(cores.usable()))]
     command += ["--context", "terapart" if num_parts < MANY_PARTS else "terapart-largek", "--epsilon", repr(epsilon)]
     command += ["--shares", *map(repr, (given / given.sum()).tolist())]

@@ -75,8 +75,10 @@ def _ask(question: tuple[object, ...]) -> np.ndarray | Exception | int:
 
 def _process() -> subprocess.Popen[bytes]:
     if not _running or _running[0].poll() is not None:
-        # Not with -m: the package imports this module, and Python warns of one that is imported and run.
-        command = [sys.executable, "-c", f"from {__name__} import main; main()"]
+        # It finds modules where this process does: Python would look into the current folder first. Not with -m: the
+        # package imports this module, and Python warns of one that is imported and run.
+        program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main()"
+        command = [sys.executable, "-P", "-c", program]
         _running[:] = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)]
     return _running[0]
 

@@ -377,6 +377,16 @@ def test_an_answer_that_nobody_took_is_no_answer_to_the_next(monkeypatch):
     assert len(ask(0)) == 6
 
 
+def test_nothing_is_imported_from_the_current_folder(library, tmp_path, monkeypatch):
+    graph, _ = two_cliques()
+    (tmp_path / "numpy.py").write_text("raise SystemExit('the wrong numpy')")
+    monkeypatch.chdir(tmp_path)
+    metis_process.end()
+    assert len(ask(0)) == 6
+    write_parhip(tmp_path / "g", 60, np.diff(graph.indptr), [graph.indices])
+    assert len(kaminpar.kaminpar_split(tmp_path / "g", 2, threads=1)) == 60
+
+
 def test_metis_answers_from_its_process():
     graph, side = two_cliques()
     for seed in 0, 1:

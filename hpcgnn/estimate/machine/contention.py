@@ -56,7 +56,7 @@ def _seconds(step: Callable[[], object]) -> float:
 @contextlib.contextmanager
 def _neighbour() -> Iterator[None]:
     """During the body, a second process reads random rows on this process's cores."""
-    command = [sys.executable, "-m", "hpcgnn.estimate.machine.contention"]
+    command = [sys.executable, "-P", "-m", "hpcgnn.estimate.machine.contention"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

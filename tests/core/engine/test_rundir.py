@@ -32,6 +32,14 @@ def test_two_jobs_in_one_run_directory(tmp_path):
     RunDir(tmp_path / "run", resume=True).close()
 
 
+def test_half_written_files_of_killed_writers_go(tmp_path):
+    for folder in (".", "checkpoints/epoch-000002-ranks", "trace"):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / ".name.0123.part").touch()
+    RunDir(tmp_path, resume=True).close()
+    assert not list(tmp_path.rglob("*.part"))
+
+
 def fill_the_disk_and_write(path):
     run_dir = RunDir(path, resume=False)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))

@@ -3,12 +3,16 @@ nothing else.
 """
 
 import graphs
+import numpy as np
 import oracle
 import pytest
 import torch
 from asking import aggregate
 
+from hpcgnn.errors import HpcgnnError
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.plan import build_halo_plan
+from hpcgnn.placement.order import LocalOrder
 from hpcgnn.schedules.full_halo import FullHalo
 
 pytestmark = pytest.mark.ranks(2, 3)
@@ -25,6 +29,15 @@ def aggregate_once(comm, local, halo_buffer, width):
         torch.ones(local.num_owned, width, dtype=torch.float64)
     )
     return comm.ledger.take(), buffers
+
+
+def test_a_row_that_its_owner_does_not_have_is_an_error_on_all_ranks(comm):
+    """Kernels would read and write outside the rows; `python -O` leaves asserts out."""
+    owner = np.full(2 * (comm.rank == 0), 1)
+    wanted = "another rank asked for rows up to 3, expected 0..2.* same file \\[rank 1 of"
+    with pytest.raises(HpcgnnError, match=wanted) as caught:
+        build_halo_plan(owner, np.array([0, 3], np.int32)[: len(owner)], 9, 3, comm, LocalOrder())
+    assert caught.value.everywhere
 
 
 @pytest.mark.parametrize("width, fine_rows, rows", [(3, 1000, 1000), (3, 2, 2), (2, 2, 5)])
