@@ -66,8 +66,6 @@ def _check(what: str, path: str, target: str, inputs: Iterable[Name], force: boo
         _check_existing(what, path, there, inputs)
     if there is not None and not force:
         raise ConfigError(f"expected a new name; {what} exists; choose another name or overwrite it with --force")
-    if there is not None and write_protected(target):
-        raise ConfigError(f"{what} is write-protected; allow the change with chmod u+w, or choose another name")
     folder = os.path.dirname(target)
     if not os.path.isdir(folder):
         raise ConfigError(
@@ -75,6 +73,8 @@ def _check(what: str, path: str, target: str, inputs: Iterable[Name], force: boo
         )
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ConfigError(f"cannot write {what}: its directory cannot be written; choose another one")
+    if there is not None and write_protected(target):
+        raise ConfigError(f"{what} is write-protected; allow the change with chmod u+w, or choose another name")
 
 
 def _stat(what: str, path: str) -> os.stat_result | None:

@@ -56,6 +56,8 @@ def write_protected(path: str | Path) -> bool:
 
 def _give_rights(temporary: str, path: Path, before: os.stat_result) -> None:
     """Give a new file the owner, group, mode and access list of the one that it replaces, if the system allows it."""
+    with contextlib.suppress(OSError):  # few files have an access list, and few file systems
+        os.setxattr(temporary, _ACCESS_LIST, os.getxattr(path, _ACCESS_LIST))
     mode = stat.S_IMODE(before.st_mode)
     for owner in (before.st_uid, -1):
         with contextlib.suppress(OSError):
@@ -65,8 +67,6 @@ def _give_rights(temporary: str, path: Path, before: os.stat_result) -> None:
         mode &= ~stat.S_IRWXG  # another group may not get rights by this
         log.warning("%s could not keep its group: the group that it has now may not read it", path)
     os.chmod(temporary, mode)
-    with contextlib.suppress(OSError):  # few files have an access list, and few file systems
-        os.setxattr(temporary, _ACCESS_LIST, os.getxattr(path, _ACCESS_LIST))
 
 
 def write_atomically(path: str | Path, content: str | bytes) -> None:

@@ -25,7 +25,7 @@ def opened(path: str | Path, **options: Any) -> Any:
                 f"a program that had {path} open for writing was killed, or has it open still: close it there, or "
                 f"clear its mark with `h5clear -s {path}`, and verify a graph file then"
             ) from error
-        if "unable to lock file" in str(error):
+        if isinstance(error, BlockingIOError):
             raise AccessError(
                 f"{path} is open for writing in another program, such as a notebook or HDFView: close it there"
             ) from error
