@@ -50,12 +50,7 @@ def remarks_on_links(config: Config, file: GraphFile) -> list[str]:
     """
     if not task_traits(config.task.task).splits_edges or config.task.link_split != GIVEN:
         return []
-    lines = [
-        f"{each['among_edges']:,} of the {each['pairs']:,} held-out edges of {split} are edges of the graph as well: "
-        "messages along them give these away"
-        for split, each in summary(file).items()
-        if each["among_edges"]
-    ]
+    lines = [line for each in summary(file).values() for line in each["faults"]]
     if file.meta.negatives != NONE and config.task.link_negatives != TaskConfig.link_negatives:
         lines.append("without effect: --link-negatives (the negatives come with the graph)")
     return lines

@@ -15,7 +15,7 @@ import numpy as np
 
 import hpcgnn
 from hpcgnn.errors import ConfigError, GraphError
-from hpcgnn.graphfile.given_links import stored_links
+from hpcgnn.graphfile.given_links import faults, stored_links
 from hpcgnn.graphfile.labels import LABELS, REGRESSION
 from hpcgnn.graphfile.own_ids import packed
 from hpcgnn.graphfile.schema import SPLITS, Csr, GraphData, Rows
@@ -24,7 +24,7 @@ from partition_tools.canonical.edge_features import GatheredRows, canonical_edge
 from partition_tools.canonical.features import DTYPES, canonical_features
 from partition_tools.canonical.imported_edges import imported_edges
 from partition_tools.canonical.labels import canonical_labels, label_warnings
-from partition_tools.canonical.links import canonical_links, count_among, say_among
+from partition_tools.canonical.links import canonical_links, link_counts
 from partition_tools.canonical.rows import RowMap, slabs
 from partition_tools.canonical.splits import canonical_split
 from partition_tools.canonical.targets import canonical_targets
@@ -111,10 +111,10 @@ def canonical(raw: RawGraph, options: ImportOptions, scratch: Scratch) -> GraphD
         names = names | {"edges": edge_names}
     if features is None:
         reporter.warn("the graph has no node features; train with --features degree, or learned:64")
-    links = {
-        held: dataclasses.replace(given, among_edges=count_among(edges, given.edges)) for held, given in links.items()
-    }
-    say_among(links, reporter)
+    for held, counts in link_counts(links, edges).items():
+        links[held] = given = dataclasses.replace(links[held], counts=counts)
+        for text in faults(held, given.edges.shape[0], given.num_negatives, counts):
+            reporter.warn(text)
     if not num_classes and not links:
         reporter.warn("the graph has no labels; it can be trained on with --task links only")
     if not np.any(split == SPLITS["train"]) and not links:

@@ -303,8 +303,7 @@ def _shown_links(held: dict[str, Any]) -> str:
         SHARED: f"{held['negatives']:,} negatives for all",
         EACH: f"{held['negatives']:,} negatives for each",
     }.get(held["of"], "negatives are drawn")
-    among = f", {held['among_edges']:,} of them edges of the graph as well" if held["among_edges"] else ""
-    return f"{held['pairs']:,} edges{among}; {against}"
+    return "; ".join([f"{held['pairs']:,} edges", against, *held["faults"]])
 
 
 def _shown(sizes: dict[str, int]) -> str:
