@@ -28,7 +28,7 @@ from partition_tools.canonical.links import canonical_links, link_counts
 from partition_tools.canonical.rows import RowMap, slabs
 from partition_tools.canonical.splits import canonical_split
 from partition_tools.canonical.targets import canonical_targets
-from partition_tools.canonical.typed import canonical_names, canonical_types, type_warnings
+from partition_tools.canonical.typed import canonical_names, canonical_types, numbered_types, type_warnings
 from partition_tools.graph.counts import check_count
 from partition_tools.graph.raw import RawGraph
 from partition_tools.workspace.scratch import Scratch
@@ -91,7 +91,10 @@ def canonical(raw: RawGraph, options: ImportOptions, scratch: Scratch) -> GraphD
     split = canonical_split(raw.split, n, options.fractions, options.seed, options.resplit, raw.labels, options.task)
     train = split == SPLITS["train"] if options.standardize else None
     features = canonical_features(raw.features, n, options.feature_dtype, options.row_normalize, reporter, train)
-    names = canonical_names(raw.type_names)
+    named = raw.type_names
+    raw.type, edge_names = numbered_types(raw.type, "edge", named.get("edges", ()))
+    raw.node_type, node_names = numbered_types(raw.node_type, "node", named.get("nodes", ()))
+    names = canonical_names(named | {"nodes": node_names, "edges": edge_names})
     num_classes = raw.num_classes if options.num_classes is None else options.num_classes
     if options.task == REGRESSION:
         labels, num_classes = canonical_targets(raw.labels, n, split)
