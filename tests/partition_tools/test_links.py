@@ -228,7 +228,7 @@ def test_what_does_not_go_together(tmp_path, links, words):
     assert not list(tmp_path.iterdir())
 
 
-def test_ids_of_the_users_own(tmp_path):
+def test_ids_of_the_users_own(cli, tmp_path):
     """Held-out pairs name nodes as the edges do."""
     names = np.array([f"n{number:02}" for number in range(N)])
     given = held("each")
@@ -236,5 +236,8 @@ def test_ids_of_the_users_own(tmp_path):
     data = save_graph(tmp_path / "g.h5", names[np.stack(odd_graph(N))], np.ones((N, 2)), node_ids=names, links=links)
     assert_same(stored(tmp_path / "g.h5"), expected(given))
     assert data.links["test"].negative_targets.shape == (9, 7)
+    assert cli("inspect", tmp_path / "g.h5", "--held-out", tmp_path / "held.csv")[0] == 0
+    lines = [(*pair, split) for split in links for pair in zip(*list(links[split].values())[:2])]
+    assert (tmp_path / "held.csv").read_text().split() == ["source,target,split", *map(",".join, lines)]
     with pytest.raises(FormatError, match="val_edge names the id nobody, which node_ids does not have"):
         save_graph(tmp_path / "h.h5", names[np.stack(odd_graph(N))], node_ids=names, links={"val": [["n00", "nobody"]]})
