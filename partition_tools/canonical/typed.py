@@ -31,7 +31,7 @@ def numbered_types(types: Any, what: str, names: Sequence[str]) -> tuple[Any, Se
     seen: dict[str, int] = {}
     numbers = np.empty(types.shape[0], np.int64)
     for place, word in enumerate(np.asarray(types).reshape(-1).tolist()):
-        text = word.decode() if isinstance(word, bytes) else str(word)
+        text = word.decode(errors="replace") if isinstance(word, bytes) else str(word)
         if word != word or word is None or not text.strip():
             raise GraphError(f"{what} {place} has no type; give one to each")
         numbers[place] = seen.setdefault(text.strip(), len(seen))

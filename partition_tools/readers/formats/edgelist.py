@@ -43,18 +43,18 @@ def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of an edge list and its tables. Raises FormatError naming the column that is wrong."""
     tables.refuse(NAME, (*OF_TABLES, "edge_columns", "edge_features", "relabel", "node_ids", "heading"))
     relabel, source = tables.relabel or tables.node_ids is not None, path
-    if path.is_file() and next(lines(path), "").split()[:2] == ["%", "bip"]:
-        raise FormatError(
-            f"{path}: % bip, its columns name nodes of two kinds, whose equal ids would become one node; expected "
-            f"other ids in each, and --relabel: zcat -f {shlex.quote(str(path))} | "
-            """awk '!/^%/ {$1 = "u"$1; $2 = "m"$2; print}' > edges.txt"""
-        )
     if parts := parts_of(path, SUFFIXES):
         heading_there = layout(parts[0], known=names_ends).heading if tables.heading is None else tables.heading
         path = one_text(parts, heading_there, scratch)
     if tables.edge_columns:
         _check_names(tables.edge_columns)
     shape = layout(path, known=names_ends)
+    if next(lines(path), "").split()[:2] == ["%", "bip"]:
+        raise FormatError(
+            f"{path}: % bip, its columns name nodes of two kinds, whose equal ids would become one node; expected "
+            f"other ids in each, and --relabel: zcat -f {shlex.quote(str(path))} | "
+            """awk '!/^%/ {$1 = "u"$1; $2 = "m"$2; print}' > edges.txt"""
+        )
     if tables.heading is not None:
         shape = replace(shape, heading=tables.heading)
     names, heading = _columns(path, shape, tables)
