@@ -20,7 +20,7 @@ REVERSED = "{} reversed"
 
 
 def numbered_types(types: Any, what: str, names: Sequence[str]) -> tuple[Any, Sequence[str]]:
-    """(types, their names): types that are words as int64 (m,), numbered in the sorted order of the words, their names.
+    """(types, their names): types that are words as int64, numbered in the sorted order of the words, their names.
 
     Raises GraphError for words beside names, and for an edge or a node without a word.
     """
@@ -29,8 +29,8 @@ def numbered_types(types: Any, what: str, names: Sequence[str]) -> tuple[Any, Se
     if names:
         raise GraphError(f"the {what} types are words, and there are names of {what} types as well; leave them out")
     seen: dict[str, int] = {}
-    numbers = np.empty(types.shape[0], np.int64)
-    for place, word in enumerate(np.asarray(types).reshape(-1).tolist()):
+    numbers = np.empty(types.size, np.int64)
+    for place, word in enumerate(types.reshape(-1).tolist()):
         text = word.decode(errors="replace") if isinstance(word, bytes) else str(word)
         if word != word or word is None or not text.strip():
             raise GraphError(f"{what} {place} has no type; give one to each")
@@ -40,7 +40,7 @@ def numbered_types(types: Any, what: str, names: Sequence[str]) -> tuple[Any, Se
         raise GraphError(f"there are {len(words):,} {what} types, expected at most {MAX_TYPES:,}; is this the column?")
     order = np.empty(len(words), np.int64)
     order[[seen[word] for word in words]] = np.arange(len(words))
-    return order[numbers], words
+    return order[numbers].reshape(types.shape), words
 
 
 def canonical_types(
