@@ -16,6 +16,7 @@ import torch
 from tabulate import tabulate
 
 from hpcgnn.app.correction import CorrectAndSmooth
+from hpcgnn.app.link_scores import best_tables, held_tables, pair_table, read_pairs, write_table
 from hpcgnn.app.trained import Trained, hidden_state, load_trained
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
@@ -29,10 +30,12 @@ from hpcgnn.graphfile.own_ids import NUMBERS, find_nodes, kind_of_ids, longest_i
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import MODELS
+from hpcgnn.options.task import LINKS
 from hpcgnn.outputs.arrays import write_arrays
 from hpcgnn.outputs.files import KINDS, Contents, check_results, files_read, written_parquet
 from hpcgnn.outputs.lines import write_lines
 from hpcgnn.tasks.base import Task
+from hpcgnn.tasks.link_training import wide
 from hpcgnn.tasks.registry import task_of_metric
 from hpcgnn.terminal import tell
 
@@ -50,6 +53,9 @@ class Request:
         nodes: a file of ids, or ''.
         other_graph: whether the graph may differ from the run's.
         correction: correction of the model's outputs, if any.
+        pairs: a file of pairs of ids, whose scores are wanted, or ''.
+        best: number of the best targets that are wanted of each node, or None.
+        held_out: whether the run's held-out edges are wanted.
     """
 
     output: str
@@ -60,6 +66,15 @@ class Request:
     nodes: str = ""
     other_graph: bool = False
     correction: CorrectAndSmooth | None = None
+    pairs: str = ""
+    best: int | None = None
+    held_out: bool = False
+
+    @property
+    def table(self) -> str:
+        """The option that asks for a table of pairs in place of rows of nodes, or ''."""
+        asked = {"--pairs": self.pairs, "--best": self.best is not None, "--held-out": self.held_out}
+        return " ".join(option for option, wanted in asked.items() if wanted)
 
     @property
     def kinds(self) -> list[str]:
@@ -72,6 +87,8 @@ class Request:
         task = task_of_metric(config.run.metric)
         if self.correction:
             self.correction.check(config.run.metric)
+        if self.table:
+            self._check_table(config, task)
         if self.probabilities and task.probabilities is None:
             raise ConfigError(
                 f"--probabilities: {config.run.run_dir} is a run of {task.name}, which predicts {task.said} and no "
@@ -84,6 +101,19 @@ class Request:
                 f"--embeddings {self.layer}: expected {expected}; the output of the last layer is --logits"
             )
 
+    def _check_table(self, config: Config, task: Task) -> None:
+        option = self.table
+        if self.best is not None and self.best < 1:
+            raise ConfigError(f"--best: expected a number of targets from 1, got {self.best}")
+        if task.name != LINKS:
+            raise ConfigError(
+                f"{option}: expected a run of --task {LINKS}, got one of {task.name}: {config.run.run_dir}"
+            )
+        if self.kinds or " " in option or (self.nodes and self.best is None):
+            raise ConfigError(f"{option} writes a table of its own; expected no other option of what is written")
+        if Path(self.output).suffix.lower() != ".csv":
+            raise ConfigError(f"{option}: expected a name of --output that ends with .csv, got {self.output}")
+
 
 def predict(config: Config, session: Session, weights: str, request: Request) -> int:
     """Write the predictions of the newest checkpoint of config.run.run_dir on config.data.graph. Collective.
@@ -95,9 +125,14 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
     start_logging(comm.rank)
     with comm.together("looking where predictions go", on_one=True):
         request.check(config)
-        check_results("--output", request.output, comm, [*files_read(config), request.nodes], request.force)
+        check_results(
+            "--output", request.output, comm, [*files_read(config), request.nodes, request.pairs], request.force
+        )
     with comm.together("reading the list of nodes", on_one=True):
-        nodes = None
+        nodes, pairs = None, np.zeros((0, 2), np.int64)
+        if request.pairs and comm.rank == 0:
+            with GraphFile(config.data.graph) as file:
+                pairs = read_pairs(request.pairs, file)
         if request.nodes and comm.rank == 0:
             with GraphFile(config.data.graph) as file:
                 words = read_list(request.nodes)
@@ -112,7 +147,36 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
     with contextlib.ExitStack() as stack:
         hidden = stack.enter_context(hidden_state(trained.trainer.model, request.layer)) if request.layer else []
         logits, seconds = trained.logits()
-    wanted = _wanted_here(nodes, trained.meta.num_nodes, comm) if request.nodes else None
+    rows: dict[str, torch.Tensor] = {}
+    if request.table:
+        with torch.no_grad(), comm.ledger.booked_as("evaluation"):
+            h = wide(logits)
+            if request.held_out:
+                tables = held_tables(trained)
+            elif request.best is None:
+                tables = pair_table(trained, h, pairs)
+            else:
+                tables = best_tables(trained, h, nodes, request.best)
+            last = "split" if request.held_out else "score"
+            count = write_table(request.output, tables, last, config.data.graph, comm)
+    else:
+        rows = _rows_of_nodes(trained, logits, hidden, request)
+        wanted = _wanted_here(nodes, trained.meta.num_nodes, comm) if request.nodes else None
+        also = {"layer": request.layer} if request.layer else {}
+        count = write_results(request.output, trained, rows, comm, wanted, also)
+    if comm.rank == 0:
+        shown = [("model", trained.spec.model), ("weights", f"{weights}, of epoch {trained.epoch}")]
+        shown += [("nodes", f"{count:,}"), ("written", ", ".join(rows))] if rows else [("pairs", f"{count:,}")]
+        shown += [("ranks × threads", f"{comm.size} × {session.threads}"), ("seconds", f"{seconds:.3f}")]
+        tell(tabulate(shown, tablefmt="rounded_outline", disable_numparse=True))
+        tell(f"predictions in {request.output}")
+    return 0
+
+
+def _rows_of_nodes(
+    trained: Trained, logits: torch.Tensor, hidden: list[torch.Tensor], request: Request
+) -> dict[str, torch.Tensor]:
+    """{name: (n_p, width)} of what is asked for, of own nodes."""
     rows, alone = {}, KINDS[Path(request.output).suffix.lower()] == "npy" and request.kinds
     if not alone and trained.task.rows not in request.kinds:
         rows[trained.task.rows] = trained.chosen(logits)
@@ -124,16 +188,7 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
         rows["logit"] = logits
     if request.layer:
         rows["embedding"] = hidden[0]
-    count = write_results(
-        request.output, trained, rows, comm, wanted, {"layer": request.layer} if request.layer else {}
-    )
-    if comm.rank == 0:
-        shown = [("model", trained.spec.model), ("weights", f"{weights}, of epoch {trained.epoch}")]
-        shown += [("nodes", f"{count:,}"), ("written", ", ".join(rows))]
-        shown += [("ranks × threads", f"{comm.size} × {session.threads}"), ("seconds", f"{seconds:.3f}")]
-        tell(tabulate(shown, tablefmt="rounded_outline", disable_numparse=True))
-        tell(f"predictions in {request.output}")
-    return 0
+    return rows
 
 
 def read_list(path: str | Path) -> list[str]:

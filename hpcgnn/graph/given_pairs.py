@@ -139,7 +139,7 @@ def _placed(
         at, count = places.of(np.concatenate([target, source])), len(target)
         owner, row = at[:count].T
         sent = np.stack([row, *at[count:].T, number], 1).astype(np.int64)
-        found.append(_to_owners(sent, owner, comm))
+        found.append(to_owners(sent, owner, comm))
     pairs = np.concatenate(found)
     del found
     pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
@@ -154,12 +154,32 @@ def _placed(
     return Adjacency(*with_halo(own, away, num_owned, num_owned, cap, comm, LocalOrder()), degree)
 
 
-def _to_owners(rows: np.ndarray, owner: np.ndarray, comm: Communicator) -> np.ndarray:
-    """int64 (m, C): the rows that came; each row of each rank goes to its owner. Collective."""
+def placed_pairs(
+    pairs: np.ndarray, original_id: torch.Tensor, num_nodes: int, cap: int, comm: Communicator
+) -> Adjacency:
+    """The pairs of rank 0, each on the rank that owns its target; `Block.edge` is its row. Collective.
+
+    pairs: int64 (m, 2), by original ids; none on other ranks. original_id, cap: see `read_given`.
+    """
+    with comm.ledger.booked_as("plan"):
+        count = comm.broadcast_object(len(pairs))
+        starts = [share_of(rank, count, comm)[0] for rank in range(comm.size)]
+        mine = to_owners(pairs, np.searchsorted(starts, np.arange(len(pairs)), side="right") - 1, comm)
+        begin = starts[comm.rank]
+
+        def read(first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            source, target = mine[first - begin : last - begin].T
+            return source, target, np.arange(first, last)
+
+        return _placed(read, count, 1, _Places(original_id, num_nodes, comm), len(original_id), cap, comm)
+
+
+def to_owners(rows: np.ndarray, owner: np.ndarray, comm: Communicator) -> np.ndarray:
+    """The rows (m, C) that came; each row of each rank goes to its owner. Collective."""
     counts = np.bincount(owner, minlength=comm.size)
     parts = torch.from_numpy(rows[np.argsort(owner, kind="stable")]).split(counts.tolist())
     coming = comm.alltoall(torch.from_numpy(counts), "plan").tolist()
-    arrived = [torch.empty(count, rows.shape[1], dtype=torch.int64) for count in coming]
+    arrived = [parts[0].new_empty(count, rows.shape[1]) for count in coming]
     arrived[comm.rank] = parts[comm.rank]
     others = [rank for rank in range(comm.size) if rank != comm.rank]
     sent = [(rank, parts[rank]) for rank in others if len(parts[rank])]

@@ -19,8 +19,18 @@ HELD = ("val", "test")
 EDGES, NEGATIVES, TARGETS = "edges", "negatives", "negative_targets"
 #: The kinds of negatives: none in the file, pairs that all edges share, or nodes for each edge.
 NONE, SHARED, EACH = KINDS_OF_NEGATIVES
-#: The attribute with the number of pairs that are edges of the graph as well.
-AMONG = "among_edges"
+_AWAY = "messages along them give these pairs away"
+#: The attributes of a split's edges that count pairs which distort its metrics: {name: (what is counted, its fault)}.
+#: But in the first two, a pair and its reverse are the same: every scorer is symmetric.
+COUNTS = {
+    "among_edges": ("held-out pairs", f"are edges of the graph as well: {_AWAY}"),
+    "reverses_among_edges": ("held-out pairs", f"are edges of the graph in the other direction: {_AWAY}"),
+    "in_both_splits": ("held-out pairs", "are in the other split as well"),
+    "repeated": ("held-out pairs", "repeat another one: each is judged again"),
+    "self_pairs": ("held-out pairs", "join a node with itself"),
+    "negatives_among_edges": ("negatives", "are edges of the graph: they are no negatives"),
+    "negatives_held_out": ("negatives", "are held-out pairs: they are no negatives"),
+}
 
 
 def name_of(split: str, part: str = EDGES) -> str:
@@ -34,7 +44,7 @@ def stored_links(links: Mapping[str, GivenLinks]) -> Iterator[tuple[str, Rows, d
         for part in (EDGES, NEGATIVES, TARGETS):
             array = getattr(given, part)
             if array is not None:
-                yield name_of(split, part), array, {AMONG: given.among_edges} if part == EDGES else {}
+                yield name_of(split, part), array, dict(given.counts) if part == EDGES else {}
 
 
 def given_shapes(file: "GraphFile") -> dict[str, tuple[int, ...]]:
@@ -62,20 +72,38 @@ def given_shapes(file: "GraphFile") -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+def stored_counts(file: "GraphFile", split: str) -> dict[str, int]:
+    """{name of `COUNTS`: number} of a split; older files have some of them."""
+    attributes = file.attributes(name_of(split))
+    return {name: int(attributes[name]) for name in COUNTS if name in attributes}
+
+
+def faults(split: str, pairs: int, negatives: int, counts: Mapping[str, int]) -> list[str]:
+    """What distorts the metrics of a split. pairs, negatives: how many there are in all."""
+    of = {"held-out pairs": pairs, "negatives": negatives}
+    return [
+        f"{counts[name]:,} of {of[what]:,} {what} of {split} {fault}"
+        for name, (what, fault) in COUNTS.items()
+        if counts.get(name)
+    ]
+
+
 def summary(file: "GraphFile") -> dict[str, dict[str, Any]]:
-    """Return {split: {'pairs', 'negatives' (of all pairs, or of each), 'of': which, 'among_edges'}} of the held-out
-    edges.
+    """Return {split: {'pairs', 'negatives' (of all pairs, or of each), 'of': which, the `COUNTS`, 'faults'}} of the
+    held-out edges.
     """
     kind, found = file.meta.negatives, {}
     part = {SHARED: NEGATIVES, EACH: TARGETS}.get(kind)
     for split in HELD if kind else ():
         if name_of(split) in file:
+            pairs, counts = file.shape(name_of(split))[0], stored_counts(file, split)
             count = 0 if part is None else file.shape(name_of(split, part))[0 if kind == SHARED else 1]
-            among = file.attributes(name_of(split)).get(AMONG, 0)
+            negatives = count * pairs if kind == EACH else count
             found[split] = {
-                "pairs": file.shape(name_of(split))[0],
+                "pairs": pairs,
                 "negatives": count,
                 "of": kind,
-                "among_edges": int(among),
+                **counts,
+                "faults": faults(split, pairs, negatives, counts),
             }
     return found

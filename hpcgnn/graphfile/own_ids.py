@@ -110,6 +110,22 @@ def find_nodes(file: "GraphFile", wanted: Sequence[str], where: str) -> np.ndarr
     return np.concatenate(places)
 
 
+def nodes_of(file: "GraphFile", wanted: Sequence[str], where: str) -> np.ndarray:
+    """int64 (m,): the number of the node with each id, in the order of `wanted`. See `find_nodes`."""
+    nodes = find_nodes(file, wanted, where)
+    ids = read_ids(file, nodes) if kind_of_ids(file) else nodes
+    node_of = dict(zip(ids.tolist(), nodes.tolist(), strict=True))
+    return np.array([node_of[word if ids.dtype == object else int(word)] for word in wanted], np.int64)
+
+
+def ids_of(file: "GraphFile", nodes: np.ndarray) -> list[int | str]:
+    """The ids of nodes int64 (m,) in any order; their numbers in a file without ids."""
+    if not kind_of_ids(file):
+        return nodes.tolist()
+    some, place = np.unique(nodes, return_inverse=True)
+    return read_ids(file, some)[place].tolist()
+
+
 def doubled_ids(file: "GraphFile") -> str:
     """'', or how many nodes of a file that has ids share one with another. Of words, hashes are held."""
     nodes, found = file.meta.num_nodes, []

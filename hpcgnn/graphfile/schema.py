@@ -58,13 +58,20 @@ class GivenLinks:
         edges: int (m, 2), source and target of each.
         negatives: int (k, 2), pairs for comparison with all of them, or None.
         negative_targets: int (m, N), nodes in place of each edge's target, or None. At most one of the two is given.
-        among_edges: number of the edges that are edges of the graph as well.
+        counts: {name of `given_links.COUNTS`: number of these edges or negatives}; of older files some are missing.
     """
 
     edges: Rows
     negatives: Rows | None = None
     negative_targets: Rows | None = None
-    among_edges: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def num_negatives(self) -> int:
+        """The number of pairs without an edge, of all edges together."""
+        if self.negatives is not None:
+            return self.negatives.shape[0]
+        return 0 if self.negative_targets is None else self.negative_targets.shape[0] * self.negative_targets.shape[1]
 
 
 @dataclass

@@ -30,7 +30,11 @@ class NodePool:
         """`count` different nodes of num_nodes, all where there are no more, by draws of this key. own: int64 (n_p,),
         the original ids of own nodes.
         """
-        ids = torch.from_numpy(draw_nodes(key, count, num_nodes))
+        return cls.of(torch.from_numpy(draw_nodes(key, count, num_nodes)), own)
+
+    @classmethod
+    def of(cls, ids: torch.Tensor, own: torch.Tensor) -> "NodePool":
+        """These nodes, int64 (M,), increasing. own: see `drawn`."""
         places = places_in(ids, own)
         rows = torch.nonzero(places >= 0).squeeze(1)
         return cls(ids, rows, places[rows])

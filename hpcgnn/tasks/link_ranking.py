@@ -1,6 +1,6 @@
 """The ranks of held-out edges: among drawn nodes, among pairs that all of them share, or among nodes of their own."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import torch
@@ -11,6 +11,7 @@ from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.exchange.stream import Stream
+from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graphfile.given_links import EACH, HELD, SHARED
 from hpcgnn.ops.draws import Purpose
@@ -52,6 +53,16 @@ def ranking_of(
     return _AmongDrawn(held, local, comm, config)
 
 
+def with_ids(edges: Iterable[Adjacency], ids: torch.Tensor, comm: Communicator) -> list[tuple[Block, torch.Tensor]]:
+    """(block, the original ids of its columns) of the in-edges of own nodes, whose own ids are given. Collective."""
+    found = []
+    for each in edges:
+        others = gather_halo(each.plan, ids, comm)
+        found.append((each.own, ids))
+        found += [(block, others[block.first_column :]) for block in each.halo]
+    return found
+
+
 def _streams(pairs: Mapping[str, Adjacency], buffers: HaloBuffers, comm: Communicator) -> dict[str, Stream]:
     return {split: Stream(edges.own, edges.halo, edges.plan, buffers, comm) for split, edges in pairs.items()}
 
@@ -61,11 +72,7 @@ class _AmongDrawn(Ranking):
         self._held, self._comm, ids = held, comm, local.original_id
         key = kernels.stream_key(config.run.seed, 0, 0, int(Purpose.LINK_CANDIDATE))
         self._pool = NodePool.drawn(key, config.task.link_negatives, ids, local.num_nodes)
-        known = []
-        for edges in (local.inward, *local.held.values(), *local.known):
-            others = gather_halo(edges.plan, ids, comm)
-            known.append((edges.own, ids))
-            known += [(block, others[block.first_column :]) for block in edges.halo]
+        known = with_ids((local.inward, *local.held.values(), *local.known), ids, comm)
         self._known = Known(self._pool, local.num_owned, known)
 
     def ranks(self, h: torch.Tensor, scorer: Scorer) -> Iterator[tuple[str, torch.Tensor]]:

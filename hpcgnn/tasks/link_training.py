@@ -50,12 +50,7 @@ def remarks_on_links(config: Config, file: GraphFile) -> list[str]:
     """
     if not task_traits(config.task.task).splits_edges or config.task.link_split != GIVEN:
         return []
-    lines = [
-        f"{each['among_edges']:,} of the {each['pairs']:,} held-out edges of {split} are edges of the graph as well: "
-        "messages along them give these away"
-        for split, each in summary(file).items()
-        if each["among_edges"]
-    ]
+    lines = [line for each in summary(file).values() for line in each["faults"]]
     if file.meta.negatives != NONE and config.task.link_negatives != TaskConfig.link_negatives:
         lines.append("without effect: --link-negatives (the negatives come with the graph)")
     return lines
@@ -66,7 +61,12 @@ def add_scorer(model: torch.nn.Module, spec: ModelSpec, config: Config) -> None:
     model.add_module(SCORER, SCORERS[config.task.scorer](spec.classes, spec.dtype))
 
 
-def _wide(outputs: torch.Tensor) -> torch.Tensor:
+def exact_scorer(model: torch.nn.Module) -> Any:
+    """The scorer of a model in float64."""
+    return copy.deepcopy(model.get_submodule(SCORER)).double()
+
+
+def wide(outputs: torch.Tensor) -> torch.Tensor:
     """Embeddings (n_p, F) as scores are computed with them."""
     return outputs if outputs.dtype in (torch.float32, torch.float64) else outputs.float()
 
@@ -99,7 +99,7 @@ class LinkObjective:
         graph, random = self._graph, self._random
         pool = NodePool.drawn(random.key(Purpose.LINK_POOL, 0), self._pool_size, graph.ids, graph.num_nodes)
         key = random.key(Purpose.LINK_NEGATIVE, 0)
-        total = graph.operator(Pairs())(_wide(embeddings), self._scorer, pool, key, self._negatives)
+        total = graph.operator(Pairs())(wide(embeddings), self._scorer, pool, key, self._negatives)
         return total / (self.num_train * (1 + self._negatives))
 
 
@@ -135,9 +135,9 @@ class LinkEvaluator(Judge):
             {'train': NaN, 'val': value, 'test': value, 'links': {'val': {metric: value of all metrics}, 'test': …}}. A
                 split without edges has NaN.
         """
-        scorer = copy.deepcopy(self._model.get_submodule(SCORER)).double()
+        scorer = exact_scorer(self._model)
         found: dict[str, dict[str, float]] = {}
-        for split, ranks in self._ranking.ranks(_wide(outputs), scorer):
+        for split, ranks in self._ranking.ranks(wide(outputs), scorer):
             every = torch.ones(len(ranks), dtype=torch.bool)
             metrics = self.task.metrics.items()
             found[split] = {name: metric.score(ranks, ranks, every, self._comm) for name, metric in metrics}

@@ -15,7 +15,7 @@ import numpy as np
 
 import hpcgnn
 from hpcgnn.errors import ConfigError, GraphError
-from hpcgnn.graphfile.given_links import stored_links
+from hpcgnn.graphfile.given_links import faults, stored_links
 from hpcgnn.graphfile.labels import LABELS, REGRESSION
 from hpcgnn.graphfile.own_ids import packed
 from hpcgnn.graphfile.schema import SPLITS, Csr, GraphData, Rows
@@ -24,11 +24,11 @@ from partition_tools.canonical.edge_features import GatheredRows, canonical_edge
 from partition_tools.canonical.features import DTYPES, canonical_features
 from partition_tools.canonical.imported_edges import imported_edges
 from partition_tools.canonical.labels import canonical_labels, label_warnings
-from partition_tools.canonical.links import canonical_links, count_among, say_among
+from partition_tools.canonical.links import canonical_links, link_counts
 from partition_tools.canonical.rows import RowMap, slabs
 from partition_tools.canonical.splits import canonical_split
 from partition_tools.canonical.targets import canonical_targets
-from partition_tools.canonical.typed import canonical_names, canonical_types, type_warnings
+from partition_tools.canonical.typed import canonical_names, canonical_types, numbered_types, type_warnings
 from partition_tools.graph.counts import check_count
 from partition_tools.graph.raw import RawGraph
 from partition_tools.workspace.scratch import Scratch
@@ -91,7 +91,10 @@ def canonical(raw: RawGraph, options: ImportOptions, scratch: Scratch) -> GraphD
     split = canonical_split(raw.split, n, options.fractions, options.seed, options.resplit, raw.labels, options.task)
     train = split == SPLITS["train"] if options.standardize else None
     features = canonical_features(raw.features, n, options.feature_dtype, options.row_normalize, reporter, train)
-    names = canonical_names(raw.type_names)
+    named = raw.type_names
+    raw.type, edge_names = numbered_types(raw.type, "edge", named.get("edges", ()))
+    raw.node_type, node_names = numbered_types(raw.node_type, "node", named.get("nodes", ()))
+    names = canonical_names(named | {"nodes": node_names, "edges": edge_names})
     num_classes = raw.num_classes if options.num_classes is None else options.num_classes
     if options.task == REGRESSION:
         labels, num_classes = canonical_targets(raw.labels, n, split)
@@ -111,10 +114,10 @@ def canonical(raw: RawGraph, options: ImportOptions, scratch: Scratch) -> GraphD
         names = names | {"edges": edge_names}
     if features is None:
         reporter.warn("the graph has no node features; train with --features degree, or learned:64")
-    links = {
-        held: dataclasses.replace(given, among_edges=count_among(edges, given.edges)) for held, given in links.items()
-    }
-    say_among(links, reporter)
+    for held, counts in link_counts(links, edges).items():
+        links[held] = given = dataclasses.replace(links[held], counts=counts)
+        for text in faults(held, given.edges.shape[0], given.num_negatives, counts):
+            reporter.warn(text)
     if not num_classes and not links:
         reporter.warn("the graph has no labels; it can be trained on with --task links only")
     if not np.any(split == SPLITS["train"]) and not links:

@@ -1,20 +1,19 @@
-"""Held-out edges on their way into the file, under OGB's names: checked, and compared with the edges of the graph.
+"""Held-out edges on their way into the file, under OGB's names: checked, and compared with each other and the graph.
 
 A pair that is also an edge of the graph gives itself away to a model that passes messages along that edge. The import
-warns of it and goes on: in data split by time (ogbl-collab) some pairs are joined again later, and the published
-figures count them.
+warns of it, and of what else distorts metrics, and goes on: in data split by time (ogbl-collab) some pairs are joined
+again later, and the published figures count them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graphfile.given_links import HELD
+from hpcgnn.graphfile.given_links import COUNTS, HELD
 from hpcgnn.graphfile.schema import Edges, GivenLinks, Rows
 from partition_tools.graph.counts import BLOCK
 from partition_tools.graph.edges import index_dtype
-from partition_tools.workspace.progress import Reporter
 
 #: Arrays of a split, by OGB's names: pairs (m, 2) and pairs that they are compared with (k, 2); or the two ends of each
 #: (m,), and nodes in place of the second one (m, N).
@@ -80,38 +79,69 @@ def _nodes(array: np.ndarray, what: str, num_nodes: int, axes: int) -> np.ndarra
     return array.astype(index_dtype(num_nodes), copy=False)
 
 
-def count_among(edges: Edges, pairs: Rows, place: np.ndarray | None = None) -> int:
-    """How many of the pairs (m, 2), source and target, are edges of a graph. edges: grouped by destination, ascending.
+def link_counts(
+    links: Mapping[str, GivenLinks], edges: Edges, place: np.ndarray | None = None
+) -> dict[str, dict[str, int]]:
+    """{split: {name of `given_links.COUNTS`: number}} of held-out edges. Memory: 8 bytes for each, and blocks.
 
-    place: int (n,), the row of each original id in the file; None: the id is the row.
+    edges: grouped by destination, ascending. place: int (n,), the row of each original id in the file; None: the id is
+    the row.
     """
-    found = 0
-    for start in range(0, pairs.shape[0], BLOCK):
-        block = np.asarray(pairs[start : start + BLOCK], np.int64)
-        source, target = (block if place is None else place[block]).T
-        # A binary search in all rows at once.
-        low, end = edges.indptr[target].copy(), edges.indptr[target + 1]
-        high = end.copy()
-        while (open_ := low < high).any():
-            middle = (low + high) // 2
-            less = np.zeros(len(low), bool)
-            less[open_] = edges.indices[middle[open_]] < source[open_]
-            low, high = np.where(open_ & less, middle + 1, low), np.where(open_ & ~less, middle, high)
-        inside = low < end
-        found += int(np.count_nonzero(edges.indices[low[inside]] == source[inside]))
+
+    def key(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+        return np.minimum(source, target) * np.int64(len(edges.indptr) - 1) + np.maximum(source, target)
+
+    def both_ways(source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        one, other = (source, target) if place is None else (place[source], place[target])
+        return _are_edges(edges, one, other), _are_edges(edges, other, one)
+
+    keys = {split: np.concatenate([key(*pair) for pair in _blocks(given.edges)]) for split, given in links.items()}
+    found = {}
+    for split, given in links.items():
+        counts = dict.fromkeys(COUNTS, 0)
+        others = np.concatenate([keys[other] for other in keys if other != split] or [keys[split][:0]])
+        counts["in_both_splits"] = int(np.count_nonzero(np.isin(keys[split], others)))
+        counts["repeated"] = len(keys[split]) - len(np.unique(keys[split]))
+        for source, target in _blocks(given.edges):
+            there, turned = both_ways(source, target)
+            counts["among_edges"] += int(np.count_nonzero(there))
+            counts["reverses_among_edges"] += int(np.count_nonzero(turned & ~there))
+            counts["self_pairs"] += int(np.count_nonzero(source == target))
+        held = np.unique(np.concatenate([*keys.values()]))
+        for source, target in _negatives(given):
+            counts["negatives_among_edges"] += int(np.count_nonzero(np.logical_or(*both_ways(source, target))))
+            counts["negatives_held_out"] += int(np.count_nonzero(np.isin(key(source, target), held)))
+        found[split] = counts
     return found
 
 
-def say_among(links: Mapping[str, GivenLinks], reporter: Reporter) -> None:
-    """A warning for each split with pairs that are edges of the graph as well."""
-    for split, given in links.items():
-        if given.among_edges:
-            reporter.warn(among_text(split, given.among_edges, given.edges.shape[0]))
+def _blocks(pairs: Rows) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(sources, targets) int64 (m,) of pairs (m, 2), some at a time, at least once."""
+    for start in range(0, max(1, pairs.shape[0]), BLOCK):
+        source, target = np.asarray(pairs[start : start + BLOCK], np.int64).T
+        yield source, target
 
 
-def among_text(split: str, among: int, count: int) -> str:
-    """The warning about such pairs."""
-    return (
-        f"{among:,} of {count:,} held-out pairs of {split} are edges of the graph as well: messages along them give "
-        "these pairs away"
-    )
+def _negatives(given: GivenLinks) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The same of all pairs that held-out edges are compared with."""
+    if given.negatives is not None:
+        yield from _blocks(given.negatives)
+    if (targets := given.negative_targets) is not None:
+        step = max(1, BLOCK // max(1, targets.shape[1]))
+        for start in range(0, targets.shape[0], step):
+            some = np.asarray(targets[start : start + step], np.int64)
+            source = np.asarray(given.edges[start : start + step], np.int64)[:, 0]
+            yield np.repeat(source, some.shape[1]), some.reshape(-1)
+
+
+def _are_edges(edges: Edges, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """bool (m,): whether there is an edge from source to target, by a binary search in all rows at once."""
+    low, end = edges.indptr[target].copy(), edges.indptr[target + 1]
+    high = end.copy()
+    while len(open_ := np.flatnonzero(low < high)):
+        middle = (low[open_] + high[open_]) // 2
+        less = edges.indices[middle] < source[open_]
+        low[open_[less]], high[open_[~less]] = middle[less] + 1, middle[~less]
+    inside = low < end
+    inside[inside] = edges.indices[low[inside]] == source[inside]
+    return inside

@@ -6,15 +6,41 @@ of years or identifiers must be an error here, not a model of a million matrices
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graphfile.schema import GraphData
+from hpcgnn.graphfile.schema import Edges, GraphData
 from partition_tools.canonical.rows import slabs
+from partition_tools.graph.edges import BLOCK
 
 MAX_TYPES = 1 << 16
 REVERSED = "{} reversed"
+
+
+def numbered_types(types: Any, what: str, names: Sequence[str]) -> tuple[Any, Sequence[str]]:
+    """(types, their names): types that are words as int64, numbered in the sorted order of the words, their names.
+
+    Raises GraphError for words beside names, and for an edge or a node without a word.
+    """
+    if types is None or types.dtype.kind not in "OUS":
+        return types, names
+    if names:
+        raise GraphError(f"the {what} types are words, and there are names of {what} types as well; leave them out")
+    seen: dict[str, int] = {}
+    numbers = np.empty(types.size, np.int64)
+    for place, word in enumerate(types.reshape(-1).tolist()):
+        text = word.decode(errors="replace") if isinstance(word, bytes) else str(word)
+        if word != word or word is None or not text.strip():
+            raise GraphError(f"{what} {place} has no type; give one to each")
+        numbers[place] = seen.setdefault(text.strip(), len(seen))
+    words = sorted(seen)
+    if len(words) > MAX_TYPES:
+        raise GraphError(f"there are {len(words):,} {what} types, expected at most {MAX_TYPES:,}; is this the column?")
+    order = np.empty(len(words), np.int64)
+    order[[seen[word] for word in words]] = np.arange(len(words))
+    return order[numbers].reshape(types.shape), words
 
 
 def canonical_types(
@@ -90,6 +116,11 @@ def with_reverse(
 def type_warnings(data: GraphData) -> list[str]:
     """Warn of valid types that are probably a mistake: types without members, and node types without in-edges."""
     found = []
+    if parallel := _parallel_of_other_types(data.edges):
+        found.append(
+            f"{parallel:,} of {len(data.edges.indices):,} edges are parallel to one of another type: models without "
+            "edge types count each"
+        )
     for what, types, count in (
         ("edge", data.edges.type, data.num_edge_types),
         ("node", data.node_type, data.num_node_types),
@@ -109,6 +140,21 @@ def type_warnings(data: GraphData) -> list[str]:
                 "--add-reverse gives each edge type its reverse"
             )
     return found
+
+
+def _parallel_of_other_types(edges: Edges) -> int:
+    """How many edges are parallel to the one before them and of another type."""
+    count = 0
+    if edges.type is None:
+        return 0
+    for start in range(0, len(edges.indices), BLOCK):
+        stop = min(start + BLOCK + 1, len(edges.indices))
+        source, kind = edges.indices[start:stop], edges.type[start:stop]
+        found = (source[1:] == source[:-1]) & (kind[1:] != kind[:-1])
+        firsts = edges.indptr[slice(*np.searchsorted(edges.indptr, [start + 1, stop]))]
+        found[firsts - start - 1] = False
+        count += int(np.count_nonzero(found))
+    return count
 
 
 def _named(types: np.ndarray, data: GraphData, what: str) -> str:

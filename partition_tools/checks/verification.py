@@ -61,6 +61,10 @@ class Verification:
         if fault:
             self.bad.add(name)
 
+    def _remark(self, name: str, said: str) -> None:
+        """Record what is no fault of the file."""
+        self.checks.append(Check(name, True, said))
+
     def run(self) -> list[Check]:
         """All checks, in the order in which they build on one another."""
         expected = self._expected()
@@ -72,7 +76,7 @@ class Verification:
             self._edges(suffix)
         self._transposes()
         self._nodes()
-        check_links(self.file, self.check)
+        check_links(self.file, self.check, self._remark)
         self._types()
         self._clusters()
         return self.checks
@@ -161,7 +165,7 @@ class Verification:
         if found:
             ends = "out-edges" if suffix else "in-edges"
             said = f"weights of {ends} sum to " + "; to ".join(found)
-            self.checks.append(Check(f"sums of weights{suffix}", True, said))
+            self._remark(f"sums of weights{suffix}", said)
 
     def _transposes(self) -> None:
         needs = [
@@ -230,7 +234,7 @@ class Verification:
         self.check("split nodes have labels", ("nodes/split", "nodes/labels"), labelled)
         labels_alone = not self.meta.negatives and "nodes/split" not in self.bad
         if labels_alone and not (read("nodes/split") == SPLITS["train"]).any():
-            self.checks.append(Check("training split", True, "empty; training will refuse this graph"))
+            self._remark("training split", "empty; training will refuse this graph")
 
         def permutation() -> str:
             ids, twice = read("nodes/original_id"), "id {} is not there exactly once"

@@ -1,6 +1,7 @@
 """The sub-command `inspect`: the content of a graph file, and the traffic of training on it, before a job starts."""
 
 import argparse
+import csv
 import json
 import shlex
 from pathlib import Path
@@ -10,14 +11,17 @@ import numpy as np
 from tabulate import tabulate
 
 from hpcgnn.errors import FormatError
-from hpcgnn.graphfile.given_links import EACH, SHARED, summary
+from hpcgnn.graphfile.given_links import EACH, HELD, SHARED, name_of, summary
 from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
+from hpcgnn.graphfile.own_ids import ids_of
 from hpcgnn.graphfile.scales import read_scales
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
+from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile, replacing
+from hpcgnn.output_files import check_outputs
 from hpcgnn.terminal import tell
+from partition_tools.canonical.rows import numbered
 from partition_tools.graph.compute_nodes import check_grouping, node_attributes, node_table
-from partition_tools.graph.loading import load_edges
+from partition_tools.graph.loading import StoredRows, load_edges
 from partition_tools.graph.quality import partition_quality
 from partition_tools.workspace.progress import Reporter
 
@@ -38,6 +42,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--width", type=int, default=WIDTH, metavar="W", help=f"numbers of a row in an exchange (default {WIDTH})"
     )
     parser.add_argument(
+        "--held-out", type=Path, metavar="FILE", help="also write the held-out edges, with their ids, to a .csv"
+    )
+    parser.add_argument("--force", action="store_true", help="replace the file of --held-out if it exists")
+    parser.add_argument(
         "--per-node",
         type=int,
         metavar="R",
@@ -48,9 +56,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, reporter: Reporter | None) -> int:
     """The sub-command itself; returns the exit code."""
+    if arguments.held_out:
+        write_held_out(arguments.graph, arguments.held_out, arguments.force)
     info = inspect_graph(arguments.graph, arguments.width, arguments.per_node)
     tell(json.dumps(info, indent=2) if arguments.json else describe(info), needed=True)
     return 0
+
+
+def write_held_out(path: Path, output: Path, force: bool = False) -> None:
+    """Write the held-out edges of a graph file to a new table in CSV: the ids of source and target, and the split.
+    Raises FormatError for a graph without any.
+    """
+    check_outputs({"--held-out": output}, [path], force)
+    with GraphFile(path) as file:
+        splits = [split for split in HELD if name_of(split) in file]
+        if not splits:
+            raise FormatError(
+                f"--held-out: expected a graph with held-out edges, and {path} has none; those that a run draws are "
+                "written by hpcgnn predict RUN_DIR --held-out -o FILE.csv"
+            )
+        with replacing(output) as name, open(name, "w", encoding="utf-8", newline="") as out:
+            table = csv.writer(out, lineterminator="\n")
+            table.writerow(("source", "target", "split"))
+            for split in splits:
+                for _, pairs in numbered(StoredRows(file, name_of(split))):
+                    ends = (ids_of(file, nodes) for nodes in pairs.astype(np.int64).T)
+                    table.writerows(zip(*ends, [split] * len(pairs), strict=True))
 
 
 def inspect_graph(path: str | Path, width: int = WIDTH, per_node: int | None = None) -> dict[str, Any]:
@@ -303,8 +334,7 @@ def _shown_links(held: dict[str, Any]) -> str:
         SHARED: f"{held['negatives']:,} negatives for all",
         EACH: f"{held['negatives']:,} negatives for each",
     }.get(held["of"], "negatives are drawn")
-    among = f", {held['among_edges']:,} of them edges of the graph as well" if held["among_edges"] else ""
-    return f"{held['pairs']:,} edges{among}; {against}"
+    return "; ".join([f"{held['pairs']:,} edges", against, *held["faults"]])
 
 
 def _shown(sizes: dict[str, int]) -> str:

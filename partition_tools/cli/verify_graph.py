@@ -37,7 +37,9 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
                 f"{': ' + check.detail if check.detail else ''}",
                 needed=True,
             )
+        remarks = sum(check.ok is True and check.detail != "" for check in checks)
         verdict = f"{len(failed)} of {len(checks)} checks failed" if failed else "sound"
+        verdict += f" (remarks above: {remarks})" if remarks else ""
         tell(f"{arguments.graph}: {verdict}", needed=True)
     return 1 if failed else 0
 

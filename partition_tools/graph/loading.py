@@ -8,7 +8,7 @@ import numpy as np
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.bfloat16 import NAME as BFLOAT16
-from hpcgnn.graphfile.given_links import AMONG, EDGES, HELD, NEGATIVES, TARGETS, name_of
+from hpcgnn.graphfile.given_links import EDGES, HELD, NEGATIVES, TARGETS, name_of, stored_counts
 from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT, kind_of_ids
 from hpcgnn.graphfile.scales import read_scales
 from hpcgnn.graphfile.schema import GivenLinks, Rows, Words
@@ -92,7 +92,7 @@ def load_graph(file: GraphFile, stored_edges: bool = False) -> GraphData:
         edge_features=StoredRows(file, "edges/features") if meta.num_edge_features else None,
         num_feature_parts=meta.num_feature_parts,
         num_label_parts=meta.num_label_parts,
-        links=_load_links(file),
+        links=load_links(file),
         bfloat16=meta.feature_type == BFLOAT16,
         feature_scales=read_scales(file),
     )
@@ -108,7 +108,7 @@ def _load_ids(file: GraphFile) -> Rows | Words | None:
     return StoredRows(file, NUMBERS) if kind else None
 
 
-def _load_links(file: GraphFile) -> dict[str, GivenLinks]:
+def load_links(file: GraphFile) -> dict[str, GivenLinks]:
     """Held-out edges, left in the file."""
     found = {}
     for split in HELD:
@@ -116,7 +116,7 @@ def _load_links(file: GraphFile) -> dict[str, GivenLinks]:
             parts = [name_of(split, part) for part in (EDGES, NEGATIVES, TARGETS)]
             edges, negatives, targets = (StoredRows(file, part) if part in file else None for part in parts)
             assert edges is not None, "it is there"
-            found[split] = GivenLinks(edges, negatives, targets, int(file.attributes(parts[0]).get(AMONG, 0)))
+            found[split] = GivenLinks(edges, negatives, targets, stored_counts(file, split))
     return found
 
 

@@ -100,9 +100,9 @@ def save_graph(  # noqa: PLR0913 - callers name them
         labels: (n,) of classes from 0 (-1 or NaN: none) or words, (n, C) of 0/1 for a multi-label task, or with
             task='regression' (n,) or (n, T) of real numbers (NaN: unknown).
         split: {'train': …, 'val': …, 'test': …} of masks bool (n,) or node numbers, or one word for each node.
-        edge_weight, edge_type: (E,).
+        edge_weight, edge_type: (E,); types are numbers from 0, or words, which become names in their sorted order.
         edge_features: numbers (E, F_e) or (E,). An edge added by undirected=True has the features of its reverse.
-        node_type: (n,).
+        node_type: (n,), as edge_type.
         node_ids: (n,), the numbers or words of nodes in edge_index, in the order of the rows. The file keeps them, and
             results have them (docs/results.md).
         num_nodes: n, if neither features nor labels have n rows.

@@ -55,7 +55,8 @@ BAD_ARRAYS = {
     "negative node type": ({"node_type": put(np.ones(N, int), 5, -1)}, "node 5 has type -1"),
     "too many node types": ({"node_type": np.arange(N) + (1 << 16)}, "at most 65,536 types"),
     "node without type": ({"node_type": put(np.ones(N), 5, np.nan)}, "node 5 has no type"),
-    "node types as words": ({"node_type": np.array(["a"] * N)}, "whole numbers"),
+    "words and names": ({"node_type": np.array(["a"] * N), "node_type_names": np.array(["a"])}, "leave them out"),
+    "edge without a word": ({"edge_type": np.array(["a", ""] * len(SRC))[: len(SRC)]}, "edge 1 has no type"),
     "two splits": ({"val_mask": MASKS["val"] | MASKS["train"]}, "in two splits"),
     "mask short": ({"val_mask": MASKS["val"][:-1]}, "val mask"),
     "no nodes": (

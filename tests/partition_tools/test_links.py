@@ -9,10 +9,12 @@ import pytest
 from partition_helpers import odd_graph
 
 from hpcgnn.errors import FormatError, GraphError
+from hpcgnn.graphfile.given_links import summary
 from hpcgnn.graphfile.other_features import with_other_features
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.graphfile.structure import check_structure
-from partition_tools.canonical.links import count_among
+from partition_tools.canonical.links import canonical_links, link_counts
+from partition_tools.checks.verification import Verification
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.graph.edges import canonical_edges
 from partition_tools.interface.arrays import save_graph
@@ -87,7 +89,7 @@ def test_a_file_keeps_what_is_given(cli, files, kind, tmp_path):
             put(0, np.zeros((N, 1), np.float32), 0)
     for each in (path, tmp_path / "copy.h5"):
         code, out, err = cli("verify", each)
-        assert code == 0 and "held-out pairs of test among the edges" in out and "training split" not in out, (out, err)
+        assert code == 0 and "numbers of held-out pairs" in out and "training split" not in out, (out, err)
     assert_same(stored(tmp_path / "copy.h5"), expected(given))
     src, dst = odd_graph(N)
     there = set(zip(src.tolist(), dst.tolist()))
@@ -95,7 +97,8 @@ def test_a_file_keeps_what_is_given(cli, files, kind, tmp_path):
     for split, pairs in (("val", 12), ("test", 9)):
         among = sum(tuple(pair) in there for pair in expected(given)[f"links/{split}/edges"].tolist())
         negatives = {"none": 0, "shared": 30, "each": 7}[kind]
-        assert info[split] == {"pairs": pairs, "negatives": negatives, "of": kind, "among_edges": among} and among >= 3
+        assert among >= 3 and info[split]["among_edges"] == among
+        assert (info[split]["pairs"], info[split]["negatives"], info[split]["of"]) == (pairs, negatives, kind)
     said = {"none": "negatives are drawn", "shared": "30 negatives for all", "each": "7 negatives for each"}[kind]
     assert said in cli("inspect", path)[1]
 
@@ -119,15 +122,47 @@ def test_pairs_that_are_edges_too_are_said(tmp_path):
 def test_pairs_among_edges_are_counted():
     """Against sets, in both orders of the nodes."""
     src, dst = odd_graph(N, 500)
-    edges = canonical_edges(src, dst, N)[0]
     pairs = np.random.default_rng(0).integers(0, N, (400, 2))
+    links = canonical_links({"val": {"edge": pairs}}, N)
     there = set(zip(src.tolist(), dst.tolist()))
-    wanted = sum(tuple(pair) in there for pair in pairs.tolist())
-    assert 0 < wanted < 400 and count_among(edges, pairs) == wanted
+    pairs = [tuple(pair) for pair in pairs.tolist()]
+    among = [pair in there for pair in pairs]
+    turned = [pair[::-1] in there and pair not in there for pair in pairs]
     place = np.random.default_rng(1).permutation(N)
-    moved = canonical_edges(place[src], place[dst], N)[0]
-    assert count_among(moved, pairs, place) == wanted
-    assert count_among(edges, pairs[:0]) == 0
+    for ends, where in (((src, dst), None), ((place[src], place[dst]), place)):
+        counts = link_counts(links, canonical_edges(*ends, N)[0], where)["val"]
+        assert 0 < sum(among) < 400 and counts["among_edges"] == sum(among)
+        assert counts["reverses_among_edges"] == sum(turned) > 0
+
+
+HELD = np.array([[1, 2], [3, 4], [5, 6]])
+
+
+@pytest.mark.parametrize(
+    "links, words",
+    [
+        ({"val": [[1, 0], [3, 4]]}, "1 of 2 held-out pairs of val are edges of the graph in the other direction"),
+        ({"val": HELD, "test": [[2, 1], [7, 8]]}, "1 of 3 held-out pairs of val are in the other split as well"),
+        ({"val": [[1, 2], [2, 1], [3, 4]]}, "1 of 3 held-out pairs of val repeat another one"),
+        ({"test": [[1, 1], [3, 4]]}, "1 of 2 held-out pairs of test join a node with itself"),
+        ({"val": {"edge": HELD, "edge_neg": [[1, 0], [7, 9]]}}, "1 of 2 negatives of val are edges of the graph"),
+        ({"val": {"edge": HELD, "edge_neg": [[4, 3], [7, 9]]}}, "1 of 2 negatives of val are held-out pairs"),
+        (
+            {"val": {"source_node": [1, 3], "target_node": [2, 4], "target_node_neg": [[2, 9], [9, 8]]}},
+            "1 of 4 negatives of val are held-out pairs",
+        ),
+    ],
+)
+def test_pairs_that_distort_metrics(tmp_path, links, words):
+    """The import, `inspect` and `verify` count them; a pair and its reverse are the same."""
+    reporter = Reporter()
+    save_graph(tmp_path / "g.h5", [[0, 7], [1, 8]], num_nodes=10, links=links, reporter=reporter)
+    with GraphFile(tmp_path / "g.h5") as file:
+        found = [line for split in summary(file).values() for line in split["faults"]]
+        checks = Verification(file, reporter).run()
+    for lines in (reporter.warnings, found, [check.detail for check in checks]):
+        assert any(line.startswith(words) for line in lines), lines
+    assert all(check.ok for check in checks)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +170,7 @@ def test_pairs_among_edges_are_counted():
     [
         (("links/val/edges", (4, 1), N), "held-out nodes of val", "row 4 of links/val/edges has a node outside 0..59"),
         (("links/test/negatives", (29, 0), -1), "held-out nodes of test", "row 29 of links/test/negatives"),
-        ("among_edges", "held-out pairs of val among the edges", "stated 0, found: "),
+        ("among_edges", "numbers of held-out pairs", "among_edges of val: stated 0, found "),
     ],
 )
 def test_verify_finds_what_is_wrong(cli, files, tmp_path, change, check, words):
@@ -193,7 +228,7 @@ def test_what_does_not_go_together(tmp_path, links, words):
     assert not list(tmp_path.iterdir())
 
 
-def test_ids_of_the_users_own(tmp_path):
+def test_ids_of_the_users_own(cli, tmp_path):
     """Held-out pairs name nodes as the edges do."""
     names = np.array([f"n{number:02}" for number in range(N)])
     given = held("each")
@@ -201,5 +236,8 @@ def test_ids_of_the_users_own(tmp_path):
     data = save_graph(tmp_path / "g.h5", names[np.stack(odd_graph(N))], np.ones((N, 2)), node_ids=names, links=links)
     assert_same(stored(tmp_path / "g.h5"), expected(given))
     assert data.links["test"].negative_targets.shape == (9, 7)
+    assert cli("inspect", tmp_path / "g.h5", "--held-out", tmp_path / "held.csv")[0] == 0
+    lines = [(*pair, split) for split in links for pair in zip(*list(links[split].values())[:2])]
+    assert (tmp_path / "held.csv").read_text().split() == ["source,target,split", *map(",".join, lines)]
     with pytest.raises(FormatError, match="val_edge names the id nobody, which node_ids does not have"):
         save_graph(tmp_path / "h.h5", names[np.stack(odd_graph(N))], node_ids=names, links={"val": [["n00", "nobody"]]})

@@ -176,3 +176,24 @@ def test_ids_of_64_bits(cli, tmp_path, first):
     assert cli("import", tmp_path / "e.txt", "-o", tmp_path / "g.h5", "--relabel")[0] == 0
     with GraphFile(tmp_path / "g.h5") as file:
         assert file.meta.num_nodes == 50
+
+
+RATINGS = "userId,movieId,rating,timestamp\n{0}1,{1}1,4.0,964982703\n{0}1,{1}3,4.0,964981247\n{0}2,{1}1,5.0,964982224\n"
+
+
+def test_ids_of_two_kinds_of_nodes(cli, fails, tmp_path):
+    """An id of both kinds would become one node."""
+    konect, ratings, output = tmp_path / "out.konect.txt", tmp_path / "ratings.csv", tmp_path / "g.h5"
+    konect.write_text("% bip unweighted\n% 4 2 3\n1 1\n1 2\n2 3\n2 1\n")
+    for options in ((), ("--relabel",)):
+        error = fails("import", konect, "-o", output, *options)
+        assert "name nodes of two kinds" in error and "awk" in error
+    ratings.write_text(RATINGS.format("", ""))
+    assert "equal ids become one node" in fails("import", ratings, "-o", output)
+    words = ("import", ratings, "-o", output, "--edge-columns", "src,dst,weight,_", "--relabel", "--heading", "--force")
+    assert "1 ids are both userId and movieId. If nodes are of two kinds" in cli(*words)[2]
+    ratings.write_text(RATINGS.format("u", "m"))
+    assert "two kinds" not in cli(*words)[2] and view(output).meta.num_nodes == 4
+    for heading in ("from,to,rating,timestamp", "user_id_1,user_id_2,rating,timestamp"):
+        ratings.write_text(RATINGS.format("", "").replace("userId,movieId,rating,timestamp", heading))
+        assert "two kinds" not in cli(*words)[2]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from hpcgnn.errors import FormatError
-from hpcgnn.graphfile.own_ids import find_nodes, kind_of_ids, packed, read_ids
+from hpcgnn.graphfile.own_ids import find_nodes, ids_of, kind_of_ids, nodes_of, packed, read_ids
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import partition_graph
@@ -44,6 +44,8 @@ def test_ids_survive_partitioning_and_are_found(tmp_path, kind):
         order = file.read("nodes/original_id")
         assert (file.read("nodes/features")[:, 0] == order).all()
         assert find_nodes(file, [str(names[k]) for k in (5, 1, 5)], "list").tolist() == [1, 5]
+        assert nodes_of(file, [str(names[k]) for k in (5, 1, 5)], "list").tolist() == [5, 1, 5]
+        assert ids_of(file, np.array([5, 1, 5])) == [names[5], names[1], names[5]]
         with pytest.raises(FormatError, match="list: no node has the id 77 .1 such ids"):
             find_nodes(file, ["77", str(names[0])], "list")
 

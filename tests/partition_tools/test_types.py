@@ -6,11 +6,14 @@ import pytest
 from partition_helpers import edge_list, graph_data, odd_graph, save_npz, view
 
 from hpcgnn.graphfile.storage import GraphFile
+from partition_tools.canonical import typed
 from partition_tools.canonical.canonical import ImportOptions
 from partition_tools.cli.import_graph import import_graph
+from partition_tools.graph.edges import canonical_edges
 from partition_tools.graph.loading import load_graph
 from partition_tools.graph.raw import RawGraph
 from partition_tools.partitioners.reorder import reordered
+from partition_tools.readers.tables.tables import TableOptions
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
@@ -103,9 +106,12 @@ def test_add_reverse_needs_types_and_excludes_undirected(fails, tmp_path):
 
 
 def warned(node_type, kind, names=None):
+    return warned_of(np.array([0, 1]), np.array([2, 2]), kind, node_type, names)
+
+
+def warned_of(src, dst, kind, node_type=None, names=None, **options):
     reporter = Reporter()
-    src, dst = np.array([0, 1]), np.array([2, 2])
-    graph_data(RawGraph(src, dst, 4, type=kind, node_type=node_type, type_names=names or {}), reporter)
+    graph_data(RawGraph(src, dst, 4, type=kind, node_type=node_type, type_names=names or {}), reporter, **options)
     return [text for text in reporter.warnings if "type" in text]
 
 
@@ -121,6 +127,40 @@ def test_types_that_are_probably_not_meant_are_warned_of():
 
 def write_lines(path, lines):
     path.write_text("\n".join(lines) + "\n")
+
+
+def test_parallel_edges_of_other_types_are_counted(monkeypatch):
+    """Each model without types counts them; also where a row begins with the source that ended the one before."""
+    src, dst, kind = np.random.default_rng(0).integers(0, [[6], [6], [3]], (3, 200))
+    edges = canonical_edges(src, dst, 6, kind=kind)[0]
+    wanted = sum(len(set(kind[(src == one) & (dst == other)])) - 1 for one, other in {*zip(src, dst)})
+    for block in (7, 1000):
+        monkeypatch.setattr(typed, "BLOCK", block)
+        assert typed._parallel_of_other_types(edges) == wanted > 0
+    text, *_ = warned_of(np.array([0, 1, 2]), np.array([1, 0, 3]), np.array([0, 1, 0]), undirected=True)
+    assert text.startswith("2 of 6 edges are parallel to one of another type: models without edge types count each")
+
+
+def test_edge_types_that_are_words(tmp_path):
+    """Numbered in their sorted order and kept as names, also where a text is too large to be read at once."""
+    words = np.array(["likes", "buys", "sees", "asks"])[KIND]
+    names, numbers = np.unique(words, return_inverse=True)
+    save_npz(tmp_path / "numbers.npz", SRC, DST, N, edge_type=numbers, edge_type_names=names)
+    save_npz(tmp_path / "words.npz", SRC, DST, N, edge_type=words)
+    write_lines(tmp_path / "words.csv", ["src,dst,type", *(f"{s},{d},{w}" for s, d, w in zip(SRC, DST, words))])
+    np.save(tmp_path / "x.npy", np.ones((N, 1)))
+    found, reporter = [], Reporter()
+    for name, tables in (
+        ("numbers.npz", TableOptions()),
+        ("words.npz", TableOptions()),
+        ("words.csv", TableOptions(features=tmp_path / "x.npy")),
+    ):
+        how = {"tables": tables, "memory": 4096, "force": True, "reporter": reporter}
+        import_graph(tmp_path / name, tmp_path / "g.h5", **how)
+        seen = view(tmp_path / "g.h5")
+        assert seen.meta.type_names == {"edges": ["asks", "buys", "likes", "sees"]}
+        found.append(seen.edges)
+    assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.parametrize("keyed", [False, True])

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from partition_tools.graph.counts import warn_of_two_kinds
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.arrays.archives import map_npy
 from partition_tools.readers.formats.edges_with_tables import assemble
@@ -36,16 +37,17 @@ def feature_places(names: Sequence[str], heading: Sequence[str] | None, tables: 
 
 
 def graph_of_columns(
-    columns: Mapping[str, np.ndarray], tables: TableOptions, source: str, scratch: Scratch
+    columns: Mapping[str, np.ndarray], tables: TableOptions, source: str, scratch: Scratch, ends: Sequence[str] = ()
 ) -> RawGraph:
     """The `RawGraph` of the columns of an edge list by their names (`headings.COLUMNS`), and of its tables.
 
+    ends: see `headings.named_ends`.
     The features of edges are columns["features"], (E, F), or the .npy file of --edge-features. Raises FormatError.
     """
     features = columns.get("features")
     if isinstance(tables.edge_features, Path):
         features = map_npy(tables.edge_features, scratch)
-    return assemble(
+    raw = assemble(
         columns["src"],
         columns["dst"],
         tables,
@@ -55,3 +57,6 @@ def graph_of_columns(
         kind=columns.get("type"),
         edge_features=features,
     )
+    if ends:
+        warn_of_two_kinds(raw.src, raw.dst, raw.num_nodes, ends, scratch.reporter)
+    return raw

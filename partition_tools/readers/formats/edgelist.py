@@ -5,6 +5,7 @@ A file too large for the memory is parsed in blocks, into arrays of the scratch 
 parsed at once.
 """
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,10 @@ import numpy as np
 from hpcgnn.errors import FormatError
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.formats.edge_columns import feature_places, graph_of_columns, named_features
-from partition_tools.readers.tables.headings import COLUMNS, ENDS, all_known, columns_of, names_ends, said
+from partition_tools.readers.tables.headings import COLUMNS, ENDS, all_known, columns_of, named_ends, names_ends, said
 from partition_tools.readers.tables.parts import one_text, parts_of
 from partition_tools.readers.tables.tables import OF_TABLES, Layout, TableOptions, layout, numeric, read_frame
+from partition_tools.readers.tables.text import lines
 from partition_tools.readers.tables.text_blocks import NotPlainNumbers, is_large_table, read_edges
 from partition_tools.readers.tables.written_ids import exact_ids
 from partition_tools.workspace.progress import Reporter
@@ -47,6 +49,12 @@ def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
     if tables.edge_columns:
         _check_names(tables.edge_columns)
     shape = layout(path, known=names_ends)
+    if next(lines(path), "").split()[:2] == ["%", "bip"]:
+        raise FormatError(
+            f"{path}: % bip, its columns name nodes of two kinds, whose equal ids would become one node; expected "
+            f"other ids in each, and --relabel: zcat -f {shlex.quote(str(path))} | "
+            """awk '!/^%/ {$1 = "u"$1; $2 = "m"$2; print}' > edges.txt"""
+        )
     if tables.heading is not None:
         shape = replace(shape, heading=tables.heading)
     names, heading = _columns(path, shape, tables)
@@ -56,12 +64,12 @@ def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
         try:
             columns = read_edges(path, shape, names, places, relabel, scratch)
         except NotPlainNumbers:
-            scratch.reporter.stage(f"{path}: the ids are no plain numbers, so that it is read at once")
+            scratch.reporter.stage(f"{path}: ids or types are no plain numbers, so that it is read at once")
     if shape.fields:
         scratch.reporter.stage(f"{path}: {said(names, heading)}")
     if columns is None:
         columns = _at_once(path, shape, names, places, heading, tables, relabel, scratch.reporter)
-    return graph_of_columns(columns, tables, source.name.split(".")[0], scratch)
+    return graph_of_columns(columns, tables, source.name.split(".")[0], scratch, named_ends(names, heading))
 
 
 def _is_doubtful(shape: Layout, tables: TableOptions, relabel: bool) -> bool:
@@ -113,6 +121,8 @@ def _at_once(
     for position, name in enumerate(names):
         if name in ENDS:
             columns[name] = _ids(path, shape, frame, position, name, relabel)
+        elif name == "type" and len(frame) and (words := frame.iloc[:, position].to_numpy()).dtype == object:
+            columns[name] = words
         elif name not in ("_", "feature"):
             columns[name] = numbers(position, name)
     if places:

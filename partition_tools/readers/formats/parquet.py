@@ -8,7 +8,7 @@ from hpcgnn.errors import FormatError
 from partition_tools.graph.counts import whole
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.formats.edge_columns import feature_places, graph_of_columns, named_features
-from partition_tools.readers.tables.headings import ENDS, columns_of, said
+from partition_tools.readers.tables.headings import ENDS, columns_of, named_ends, said
 from partition_tools.readers.tables.parts import parts_of
 from partition_tools.readers.tables.tables import OF_TABLES, TableOptions, numeric, read_parquet, with_index
 from partition_tools.workspace.scratch import Scratch
@@ -42,7 +42,10 @@ def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
             continue
         values = frame.iloc[:, position].to_numpy()
         where = f"{path}: column {heading[position]}"
-        columns[name] = _ids(values, where, relabel) if name in ENDS else numeric(values, where)
+        if name in ENDS:
+            columns[name] = _ids(values, where, relabel)
+        else:
+            columns[name] = values if name == "type" and values.dtype == object else numeric(values, where)
     places = feature_places(names, heading, tables)
     if places:
         rows = [numeric(frame.iloc[:, place].to_numpy(), f"{path}: column {heading[place]}") for place in places]
@@ -51,7 +54,7 @@ def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
         raise FormatError(
             f"{path} has the columns {', '.join(heading)}, of which none is {missing[0]}; see --edge-columns"
         )
-    return graph_of_columns(columns, tables, path.stem, scratch)
+    return graph_of_columns(columns, tables, path.stem, scratch, named_ends(names, heading))
 
 
 def _ids(values: np.ndarray, where: str, relabel: bool) -> np.ndarray:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcgnn.errors import FormatError
+from partition_tools.graph.counts import TWO_KINDS
 
 # What --edge-columns may call a column; `feature` and `_` as often as wanted.
 COLUMNS = ("src", "dst", "weight", "type", "feature", "_")
@@ -120,9 +121,18 @@ def columns_of(names: Sequence[Any], path: Path, features: Collection[str] = ())
             f"{path} has the columns {', '.join(map(str, names))}: {'; '.join(what)}. Say what they are, in "
             f"their order, with --edge-columns, such as --edge-columns {_suggestion(roles)} (_: ignored); if this "
             f"line is an edge, add --no-heading. Columns of numbers that describe the edges are named with "
-            "--edge-features"
+            "--edge-features" + ("" if len(missing) < 2 else f". {TWO_KINDS}")
         )
     return tuple(found for found in roles if found is not None)
+
+
+def named_ends(columns: Sequence[str], names: Sequence[str] | None) -> tuple[str, ...]:
+    """The names of the columns of both ends where they may be nodes of two kinds (userId, movieId), else ().
+
+    columns: one of `COLUMNS` for each column. names: names in the heading, or None.
+    """
+    ends = () if names is None else tuple(names[columns.index(end)] for end in ENDS)
+    return () if not ends or _pair(ends) or any(role(name) in ENDS for name in ends) else ends
 
 
 def _pair(names: Sequence[Any]) -> tuple[int, int] | tuple[()]:

@@ -33,7 +33,7 @@ SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 10, 1 << 25
 
 
 class NotPlainNumbers(Exception):
-    """Ids that need the whole column: words, both 01 and 1, more than 63 bits."""
+    """Ids or types that need the whole column: words, both 01 and 1, more than 63 bits."""
 
 
 def is_large_table(path: Path, scratch: Scratch) -> bool:
@@ -54,7 +54,7 @@ def read_edges(
     {"features": float64 (E, F)} of the columns at `places`, if there are any.
 
     shape: the `Layout` of the file. names: the meanings of its columns, of `headings.COLUMNS`. A finished array is not
-    made again. Raises FormatError naming the faulty edge, and with `relabel` NotPlainNumbers.
+    made again. Raises FormatError naming the faulty edge, and NotPlainNumbers.
     """
     key = f"source/{key_of(path)}"
     wanted = [name for name in names if name not in ("_", "feature")] + (["features"] if places else [])
@@ -89,7 +89,7 @@ def _checked(path: Path, values: np.ndarray, name: str, first: int, relabel: boo
         return numeric(values, what)
     if values.dtype.kind == "i" or (name == "type" and values.dtype.kind == "u"):
         return values
-    if name in ENDS and relabel:
+    if (name in ENDS and relabel) or (name == "type" and values.dtype == object):
         raise NotPlainNumbers  # how a number is written matters: 1e2 and 100 are two ids
     if values.dtype.kind == "f":
         finite = np.isfinite(values)
