@@ -77,39 +77,35 @@ def _numbered(found: list[tuple[int, str] | None]) -> list[tuple[int, tuple[int,
     return [(rank, each) for rank, each in enumerate(found) if each is not None]
 
 
-def check_finite(
-    trainer: "Trainer", local_loss: torch.Tensor, last: Step | None, failed: Step | None, epoch: int
-) -> float:
+def check_finite(trainer: "Trainer", local_loss: torch.Tensor, finite: bool, tried: Step | None, epoch: int) -> float:
     """Return the sum of the ranks' shares of the loss in float64. Collective.
 
     Args:
         trainer: the trainer.
         local_loss: this rank's share of the loss.
-        last: this rank's last step of the epoch, if it had any.
-        failed: the first one whose gradients are not finite, or None.
+        finite: whether this rank's gradients are finite.
+        tried: its last step that was to move parameters, if it had any: the one that failed, if one did.
         epoch: number of the epoch.
 
     Raises:
         TrainingError: on all ranks, if the loss or a gradient is not finite.
     """
     loss = float(local_loss)
-    bad = [float(not math.isfinite(loss)), float(failed is not None)]
+    bad = [float(not math.isfinite(loss)), float(not finite)]
     total, *faults = trainer.comm.total(torch.tensor([loss, *bad], dtype=torch.float64)).tolist()
     if any(faults):
-        raise _failure(trainer, bad, last, failed, epoch)
+        raise _failure(trainer, bad, tried, epoch)
     return float(total)
 
 
-def _failure(trainer: "Trainer", bad: list[float], last: Step | None, failed: Step | None, epoch: int) -> TrainingError:
-    """Return the error that names the fault and its ranks. Arguments as of `check_finite`; bad: its two flags.
-    Collective.
-    """
+def _failure(trainer: "Trainer", bad: list[float], tried: Step | None, epoch: int) -> TrainingError:
+    """Return the error that names the fault and its ranks. bad: two of this rank, see `check_finite`. Collective."""
     comm, module = trainer.comm, trainer.stage.module
     losses, gradients = torch.tensor(comm.allgather_object(bad)).T
     what, flags = ("loss", losses) if losses.any() else ("gradient", gradients)
     # Where ranks step alone, only some may have failed at the first step of these.
-    number = math.inf if failed is None else failed.number
-    step = (failed or last) if number == min(comm.allgather_object(number)) else None
+    number = tried.number if tried is not None and bad[1] else math.inf
+    step = tried if number == min(comm.allgather_object(number)) else None
 
     def again() -> torch.Tensor | None:
         trainer.random.epoch = epoch

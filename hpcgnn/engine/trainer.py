@@ -99,17 +99,15 @@ class Trainer:
         return learning_rate(epoch - self.stage_begun, self.stage.options)
 
     def step(self, epoch: int) -> float:
-        """Run one epoch of the present stage, with the schedule's number of steps. Collective.
-
-        Returns:
-            the mean loss over all training nodes in the last step, or in all steps that compute some nodes each.
+        """Run one epoch of the present stage, with the schedule's number of steps. Returns the mean loss over all
+        training nodes in the last step, or in all steps that compute some nodes each. Collective.
         """
         self.random.epoch = epoch
         self.schedule.halo.begin_epoch(epoch)
         update = cast(Update, self._update)  # a stage begins with the Trainer
         update.set_learning_rate(self.learning_rate(epoch))
         self.plugins.begin_epoch(self.learning_rate(epoch))
-        total, last, failed = torch.zeros(()), None, None
+        total, finite, tried = torch.zeros(()), True, None
         for each in self._steps(epoch):
             self.gradients.zero()
             loss = self.local_loss(each, epoch)
@@ -118,10 +116,10 @@ class Trainer:
             with self.clock("reduction"):
                 update.reduce(each.reduce)
             with self.clock("step"):
-                if failed is None and not update.move(each.optimizer):
-                    failed = each  # nothing moves from here on, so that the step can be computed again
-            last, total = each, loss.detach() if each.nodes is None else total + loss.detach()
-        return check_finite(self, total, last, failed, epoch)
+                if finite:  # after a step that fails nothing moves, so that it can be computed again
+                    tried, finite = each, update.move(each.optimizer)
+            total = loss.detach() if each.nodes is None else total + loss.detach()
+        return check_finite(self, total, finite, tried, epoch)
 
     def local_loss(self, step: Step, epoch: int) -> torch.Tensor:
         """This rank's share of the loss of a step: its forward pass, with its draws. Collective, as the step is."""

@@ -182,7 +182,7 @@ class Arena:
                 self.nbytes -= size
 
     def give_back(self, number: int, start: int, size: int) -> None:
-        """Free a space of `reserve`."""
+        """Free a space of `reserve`. By any thread, also within the collector."""
         self._returned.append((number, start, size))
 
     def _settle(self) -> None:
