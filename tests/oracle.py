@@ -387,7 +387,7 @@ def train_by_averaging(
     *,
     kind,
     layers,
-    steps,
+    rounds,
     every,
     lr,
     dropout,
@@ -396,8 +396,8 @@ def train_by_averaging(
 ):
     """[loss of every round], and the parameters at the end: RandomTMA (Zhu et al., 2023) on dense matrices, with Adam.
 
-    a: (n, n) adjacency with the self loops that the model wants; owner: (n,) ranks; steps: of each rank, in rounds of
-    `every`; correct: an exact step after this many rounds, or 0.
+    a: (n, n) adjacency with the self loops that the model wants; owner: (n,) ranks; every: steps of a rank in a round;
+    correct: an exact step after this many rounds, or 0.
     """
     inside, losses, parts = a * (owner[:, None] == owner[None, :]), [], {}
     settings = {"kind": kind, "layers": layers, "dropout": dropout, "kept": True, "seed": seed}
@@ -420,8 +420,8 @@ def train_by_averaging(
 
     exact = start(parameters)
     parts = {rank: start(parameters) for rank in ranks}
-    for index, first in enumerate(range(0, steps, every)):
-        for number in range(min(every, steps - first)):
+    for index in range(rounds):
+        for number in range(every):
             found = [
                 step(*parts[rank], inside, train & torch.from_numpy(owner == rank), index | number << 32)
                 for rank in ranks

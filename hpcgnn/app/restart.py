@@ -11,7 +11,7 @@ from hpcgnn.config import Config
 from hpcgnn.engine import rank_state
 from hpcgnn.engine.checkpoint import (
     check_identity,
-    check_stage,
+    check_stages,
     newest_readable,
     read_checkpoint,
     read_group,
@@ -47,7 +47,7 @@ def resume(
     """(Progress, best state), from the last checkpoint if asked for and there is one. Collective."""
     comm, config = trainer.comm, trainer.plan.config
     identity = run_identity(config, trainer.plan.spec, meta)
-    progress = Progress(identity=identity)
+    progress = Progress(identity=identity, planned=[options.epochs for options in trainer.stages])
     path = None
     with comm.together("looking for a checkpoint"):
         if run_dir is not None and config.run.resume:
@@ -68,7 +68,7 @@ def resume(
     with comm.together("reading the checkpoint"):
         saved, model_state, best_state, optimizer_state = read_checkpoint(path)
         check_identity(path, saved["identity"], identity)
-        check_stage(path, saved, len(trainer.stages))
+        check_stages(path, saved, progress.planned)
         changed = changes(run_dir.path, config) if run_dir is not None else ""
         progress.stage, progress.begun = saved.get("stage", 0), saved.get("begun", 0)
         trainer.begin_stage(progress.stage, progress.begun)

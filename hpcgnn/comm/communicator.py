@@ -10,7 +10,7 @@ transports.
 
 import contextlib
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -106,12 +106,16 @@ class NodeMemory(Protocol):
     def gather(self, value: Any) -> list[Any]:
         """The small values of all these ranks, by place."""
 
-    def meet(self, number: int, kind: str) -> None:
+    def meet(self, number: int, kind: str, held: Sequence[bool]) -> list[bool]:
         """Wait until all these ranks are here. Afterwards they may read each other's earlier writes.
 
         Args:
             number: the same on all, which is checked.
             kind: the ledger's name for the seconds.
+            held: whether this rank holds each of some things, as many on all.
+
+        Returns:
+            Whether any of them holds it.
         """
 
 

@@ -374,12 +374,21 @@ def check_identity(path: str | Path, saved: dict[str, Any], present: dict[str, A
             )
 
 
-def check_stage(path: str | Path, progress: dict[str, Any], stages: int) -> None:
-    """Raise CheckpointError if a checkpoint is of a stage that the run that goes on does not have."""
-    if progress.get("stage", 0) >= stages:
+def check_stages(path: str | Path, progress: dict[str, Any], epochs: list[int]) -> None:
+    """Raise CheckpointError if the stages before a checkpoint are not those of the run that goes on, which has these
+    epochs in each.
+    """
+    done = progress.get("stage", 0)
+    if done >= len(epochs):
         raise CheckpointError(
-            f"{path} is of stage {progress['stage'] + 1} of its schedule and this run has {stages}: --finetune was "
+            f"{path} is of stage {done + 1} of its schedule and this run has {len(epochs)}: --finetune was "
             "given there; resume with it"
+        )
+    there = progress.get("planned", epochs)[:done]  # checkpoints of earlier versions do not know it
+    if there != epochs[:done]:
+        raise CheckpointError(
+            f"{path} has layers that are trained: expected {there} epochs of these, got {epochs[:done]}; resume with "
+            "--layer-epochs that begins with the former, or choose a new --run-dir"
         )
 
 

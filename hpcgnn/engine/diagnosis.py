@@ -3,6 +3,7 @@ nothing.
 """
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,23 +11,28 @@ from torch.utils.hooks import RemovableHandle
 
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.errors import TrainingError
-from hpcgnn.nn.graph import Graph
+from hpcgnn.schedules.base import Step
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
 
 
-def first_not_finite(model: torch.nn.Module, graph: Graph, comm: Communicator, what: str = "loss") -> str:
-    """Describe the first tensor in the forward pass that is not finite, and its rank. Collective: runs the pass again.
-
-    Dropout is a function of epoch and node, so the second pass equals the first.
+def first_not_finite(
+    model: torch.nn.Module,
+    again: Callable[[], torch.Tensor | None],
+    comm: Communicator,
+    what: str = "loss",
+    stage: torch.nn.Module | None = None,
+) -> str:
+    """Describe the first tensor in the forward pass that is not finite, and its rank. Collective.
 
     Args:
         model: the model.
-        graph: its graph (nn.graph.Graph).
+        again: computes the forward pass once more, and returns this rank's share of the loss; None: it has no part.
         comm: the communicator.
         what: 'loss', or 'gradient' if the loss is finite. Then, if the forward pass is finite too, the text names the
             first parameter with a gradient that is not.
+        stage: the module that is trained, if it is not the model.
     """
     for name, parameter in model.named_parameters():
         if not torch.isfinite(parameter).all():
@@ -44,21 +50,19 @@ def first_not_finite(model: torch.nn.Module, graph: Graph, comm: Communicator, w
         return module.register_forward_hook(hook)
 
     hooks = [note(name, module) for name, module in model.named_modules() if name]
+    hooks += [] if stage is None else [note("in training", stage)]
     try:
-        with torch.no_grad():
-            model(graph)
+        loss = again()
     finally:
         for hook in hooks:
             hook.remove()
     everyone = comm.allgather_object(found[0] if found else None)
-    first = min((order, rank, name) for rank, (order, name) in _numbered(everyone)) if any(everyone) else None
-    if first is None:
-        return (
-            "every layer's output is finite, the loss of them is not"
-            if what == "loss"
-            else _first_gradient(model, comm)
-        )
-    return f"the first output that is not finite is that of layer {first[2]}, on rank {first[1]}"
+    if any(everyone):
+        _, rank, name = min((order, rank, name) for rank, (order, name) in _numbered(everyone))
+        return f"the first output that is not finite is that of layer {name}, on rank {rank}"
+    if not all(comm.allgather_object(loss is None or bool(loss.isfinite()))):
+        return "every layer's output is finite, the loss of them is not"
+    return "a second pass was finite" if what == "loss" else _first_gradient(model, comm)
 
 
 def _first_gradient(model: torch.nn.Module, comm: Communicator) -> str:
@@ -73,13 +77,14 @@ def _numbered(found: list[tuple[int, str] | None]) -> list[tuple[int, tuple[int,
     return [(rank, each) for rank, each in enumerate(found) if each is not None]
 
 
-def check_finite(trainer: "Trainer", local_loss: torch.Tensor, finite: bool, epoch: int) -> float:
+def check_finite(trainer: "Trainer", local_loss: torch.Tensor, finite: bool, tried: Step | None, epoch: int) -> float:
     """Return the sum of the ranks' shares of the loss in float64. Collective.
 
     Args:
         trainer: the trainer.
         local_loss: this rank's share of the loss.
         finite: whether this rank's gradients are finite.
+        tried: its last step that was to move parameters, if it had any: the one that failed, if one did.
         epoch: number of the epoch.
 
     Raises:
@@ -89,16 +94,25 @@ def check_finite(trainer: "Trainer", local_loss: torch.Tensor, finite: bool, epo
     bad = [float(not math.isfinite(loss)), float(not finite)]
     total, *faults = trainer.comm.total(torch.tensor([loss, *bad], dtype=torch.float64)).tolist()
     if any(faults):
-        raise _failure(trainer, bad, epoch)
+        raise _failure(trainer, bad, tried, epoch)
     return float(total)
 
 
-def _failure(trainer: "Trainer", bad: list[float], epoch: int) -> TrainingError:
+def _failure(trainer: "Trainer", bad: list[float], tried: Step | None, epoch: int) -> TrainingError:
     """Return the error that names the fault and its ranks. bad: two of this rank, see `check_finite`. Collective."""
-    losses, gradients = torch.tensor(trainer.comm.allgather_object(bad)).T
+    comm, module = trainer.comm, trainer.stage.module
+    losses, gradients = torch.tensor(comm.allgather_object(bad)).T
     what, flags = ("loss", losses) if losses.any() else ("gradient", gradients)
-    seen = trainer.graph if trainer.views.subgraph is None else trainer.training_graph
-    where = first_not_finite(trainer.model, seen, trainer.comm, what)
+    # Where ranks step alone, only some may have failed at the first step of these.
+    number = tried.number if tried is not None and bad[1] else math.inf
+    step = tried if number == min(comm.allgather_object(number)) else None
+
+    def again() -> torch.Tensor | None:
+        trainer.random.epoch = epoch
+        trainer.schedule.halo.begin_epoch(epoch)
+        return None if step is None else trainer.local_loss(step, epoch)
+
+    where = first_not_finite(trainer.model, again, comm, what, None if module is trainer.model else module)
     return TrainingError.on_all(
         f"the {what} is not finite in epoch {epoch + 1} on rank {_ranks(flags)}: {where}; expected a finite "
         f"{what}. Lower --lr, set --clip-norm, or look for extreme features; the last checkpoint is kept"

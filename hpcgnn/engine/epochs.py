@@ -38,6 +38,7 @@ class Progress:
         best: {epoch, val, test, train} of the best validation of the present stage's predictor.
         stage: the schedule's present stage.
         begun: number of finished epochs at the start of the stage.
+        planned: most epochs of each stage.
     """
 
     epoch: int = 0
@@ -45,6 +46,7 @@ class Progress:
     stage: int = 0
     begun: int = 0
     identity: dict[str, Any] = field(default_factory=dict)
+    planned: list[int] = field(default_factory=list)
 
 
 def run_epochs(

@@ -99,31 +99,34 @@ class Trainer:
         return learning_rate(epoch - self.stage_begun, self.stage.options)
 
     def step(self, epoch: int) -> float:
-        """Run one epoch of the present stage, with the schedule's number of steps. Collective.
-
-        Returns:
-            the mean loss over all training nodes in the last step, or in all steps that compute some nodes each.
+        """Run one epoch of the present stage, with the schedule's number of steps. Returns the mean loss over all
+        training nodes in the last step, or in all steps that compute some nodes each. Collective.
         """
         self.random.epoch = epoch
         self.schedule.halo.begin_epoch(epoch)
         update = cast(Update, self._update)  # a stage begins with the Trainer
         update.set_learning_rate(self.learning_rate(epoch))
         self.plugins.begin_epoch(self.learning_rate(epoch))
-        total, finite = torch.zeros(()), True
+        total, finite, tried = torch.zeros(()), True, None
         for each in self._steps(epoch):
-            self.random.epoch = epoch | each.number << 32
-            self.plugins.before_step()
             self.gradients.zero()
-            with self.clock("forward"), self.plugins.forward():
-                loss = self.objective.local_loss(self.stage.module(each.graph), each.nodes)
+            loss = self.local_loss(each, epoch)
             with self.clock("backward"):
                 update.backward(loss, each)
             with self.clock("reduction"):
                 update.reduce(each.reduce)
             with self.clock("step"):
-                finite = update.move(each.optimizer) and finite
+                if finite:  # after a step that fails nothing moves, so that it can be computed again
+                    tried, finite = each, update.move(each.optimizer)
             total = loss.detach() if each.nodes is None else total + loss.detach()
-        return check_finite(self, total, finite, epoch)
+        return check_finite(self, total, finite, tried, epoch)
+
+    def local_loss(self, step: Step, epoch: int) -> torch.Tensor:
+        """This rank's share of the loss of a step: its forward pass, with its draws. Collective, as the step is."""
+        self.random.epoch = epoch | step.number << 32
+        self.plugins.before_step()
+        with self.clock("forward"), self.plugins.forward():
+            return self.objective.local_loss(self.stage.module(step.graph), step.nodes)
 
     def _steps(self, epoch: int) -> Iterator[Step]:
         """Yield the schedule's steps of an epoch; the schedule's own time between them counts as reduction."""

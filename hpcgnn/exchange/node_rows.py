@@ -4,9 +4,10 @@ A matrix of the node has the rows of all its ranks, one rank's after the other's
 ordinary tensor, and gathers from the whole. Two meetings keep them apart. Before any rank reads, all have written;
 before any rank writes again, all have read.
 
-Matrices lie in an arena that all these ranks have alike: a matrix that nobody needs any more gives its memory to the
-next ones, of any shape. Ranks meet before they write to memory that others may not have left yet. All ranks take and
-release matrices in the same order. So they agree without messages on the place of each; each meeting checks it.
+Matrices lie in an arena that all these ranks have alike: a matrix that no rank needs any more gives its memory to the
+next ones, of any shape. All ranks take matrices in the same order, but their collectors of garbage may drop rows at
+different moments. So each meeting tells which matrices a rank still holds, and what none holds is free from then on.
+Thus ranks agree on the place of each matrix, which each meeting checks.
 """
 
 import mmap
@@ -53,27 +54,32 @@ class Spread:
 
 
 class _Matrix:
-    """A matrix of the node. place: (number of the piece of memory, first byte), the same on all ranks."""
+    """A matrix of the node. place: (number of the piece of memory, first byte), the same on all ranks. held: whether
+    anybody on this rank refers to its rows.
+    """
 
     def __init__(
         self, place: tuple[int, int], memory: mmap.mmap, spread: Spread, width: int, dtype: torch.dtype
     ) -> None:
         self.memory, self.spread, self.width, self.dtype = memory, spread, width, dtype
-        self.start, self.number = place[1], (place[0] << 44) + place[1]
+        self.place, self.number, self.held = place, (place[0] << 44) + place[1], True
 
     @staticmethod
     def nbytes(spread: Spread, width: int, dtype: torch.dtype) -> int:
         """Bytes of a matrix in the arena."""
         return rounded(spread.num_rows * width * dtype.itemsize + _APART * (len(spread.first) - 1))
 
-    def own(self, give_back: Callable[[], object]) -> torch.Tensor:
-        """This rank's rows. give_back() is called when nobody refers to them any more."""
+    def own(self) -> torch.Tensor:
+        """This rank's rows."""
         spread, row = self.spread, self.width * self.dtype.itemsize
         start, nbytes = spread.own.start * row, spread.num_own * row
         if nbytes == 0:
             start, nbytes = spread.num_rows * row + _APART * spread.place, _APART
-        storage = lent(self.memory, nbytes, self.start + start, give_back)
+        storage = lent(self.memory, nbytes, self.place[1] + start, self._leave)
         return shaped(storage, self.dtype, spread.num_own, self.width)
+
+    def _leave(self) -> None:
+        self.held = False
 
     def has(self, spread: Spread, own: torch.Tensor) -> bool:
         """Whether a tensor in this rank's part is its rows, or some columns of them."""
@@ -86,7 +92,7 @@ class _Matrix:
         count = self.spread.num_rows * self.width
         if count == 0:
             return torch.empty(0, self.width, dtype=self.dtype)
-        found = torch.frombuffer(self.memory, dtype=self.dtype, count=count, offset=self.start)
+        found = torch.frombuffer(self.memory, dtype=self.dtype, count=count, offset=self.place[1])
         return found.view(-1, self.width)
 
 
@@ -99,9 +105,7 @@ class NodeRows:
     def __init__(self, memory: NodeMemory) -> None:
         self.ranks, self.place, self._memory = memory.ranks, memory.place, memory
         self._arena = Arena(memory.allocate)
-        # (piece, first byte, end, shape) of what this rank has left since the last meeting.
-        self._left: list[tuple[int, int, int, object]] = []
-        self._by_address: dict[int, _Matrix] = {}
+        self._by_address: dict[int, _Matrix] = {}  # whose memory is not free, in the order of all ranks
         self._spreads: dict[tuple[int, ...], Spread] = {}
         self._common: list[weakref.ref[mmap.mmap]] = []
 
@@ -117,24 +121,15 @@ class NodeRows:
         return self._memory.gather(value)
 
     def empty(self, spread: Spread, width: int, dtype: torch.dtype) -> torch.Tensor:
-        """Own rows (num_own, width), uninitialised. Their memory is free when nobody refers to them any more."""
+        """Own rows (num_own, width), uninitialised. Their memory is free when no rank refers to them any more."""
         size = _Matrix.nbytes(spread, width, dtype)
+        if self._by_address and max(self._arena.free_sizes(), default=0) < size:
+            self.meet(-3)  # matrices may have been left since the last meeting
         number, start, memory = self._arena.reserve(size)
         matrix = _Matrix((number, start), memory, spread, width, dtype)
-        shape, end = (start, spread, width, dtype), start + size
-        if any(
-            where == number and first < end and start < last and was != shape for where, first, last, was in self._left
-        ):
-            self.meet(-3)  # others may not have come to the end of what was there, and their rows were elsewhere in it
-        own = matrix.own(lambda: self._release(address, number, start, size))
-        address = own.untyped_storage().data_ptr()
-        self._by_address[address] = matrix
+        own = matrix.own()
+        self._by_address[own.untyped_storage().data_ptr()] = matrix
         return own
-
-    def _release(self, address: int, number: int, start: int, size: int) -> None:
-        matrix = self._by_address.pop(address)
-        self._left.append((number, start, start + size, (start, matrix.spread, matrix.width, matrix.dtype)))
-        self._arena.give_back(number, start, size)
 
     @property
     def own_bytes(self) -> int:
@@ -173,6 +168,7 @@ class NodeRows:
 
     def trim(self) -> None:
         """Give back memory without references."""
+        self.meet(-5)
         self._arena.trim()
 
     def foreign_bytes(self) -> int:
@@ -188,8 +184,12 @@ class NodeRows:
 
     def meet(self, number: int) -> None:
         """Wait until all ranks are here. number: the same for all, which is checked."""
-        self._memory.meet(number, KIND)
-        self._left.clear()
+        matrices = list(self._by_address.items())
+        held = self._memory.meet(number, KIND, [matrix.held for _, matrix in matrices])
+        for (address, matrix), by_any in zip(matrices, held, strict=True):
+            if not by_any:
+                del self._by_address[address]
+                self._arena.give_back(*matrix.place, matrix.nbytes(matrix.spread, matrix.width, matrix.dtype))
 
     def common(self, count: int, dtype: torch.dtype) -> torch.Tensor:
         """Uninitialised numbers (count,) that all ranks read and write, for as long as any refers to them. count: the

@@ -5,11 +5,15 @@ epoch. So the arena allocates the big tensors of a step. They are ordinary tenso
 its memory returns by itself, joins its free neighbours, and serves any tensor that fits. From the second epoch on the
 arena allocates nothing. It asks for huge pages, which a gather of random rows needs as much as the allocator does.
 
+The last reference may go in the collector of garbage, in the middle of any function, or in another thread. So returned
+memory only enters a queue, and the thread that takes memory empties the queue.
+
 If a step needs more memory than there is, tensors saved for later go to a scratch file (keeping.py).
 """
 
 import math
 import mmap
+from collections import deque
 from collections.abc import Callable
 
 import numpy as np
@@ -29,7 +33,6 @@ class Arena:
 
     Attributes:
         nbytes: bytes of all pieces.
-        taken: bytes in use now.
         most: peak bytes in use since `mark()`.
         coder: None, or coder(tensor, exact), which keeps it as codes (plugins/coded_keeping.py), or returns None.
         shared: None, or a function that returns a matrix (rows, width) of a type that other ranks of the node can read.
@@ -39,12 +42,13 @@ class Arena:
 
     def __init__(self, new_piece: Callable[[int], mmap.mmap] | None = None) -> None:
         """new_piece: returns memory of at least so many bytes; None: private memory."""
-        self.nbytes = self.taken = self.most = 0
+        self.nbytes = self._taken = self.most = 0
         self._new_piece = new_piece or _new_piece
         self._pieces: list[mmap.mmap | None] = []
         self._free: list[
             tuple[int, int, int]
         ] = []  # (number of the piece, first byte, bytes), in this order; no two of them touch
+        self._returned: deque[tuple[int, int, int]] = deque()  # spaces that are to be free again
         self.keeper: Keeper | None = None
         self.coder: Callable[[torch.Tensor, int], Kept | None] | None = None
         self.disk: Disk | None = None
@@ -66,6 +70,12 @@ class Arena:
         if coded is not None:
             return coded
         return Kept(tensor) if self.keeper is None else self.keeper.keep(tensor, self.holds)
+
+    @property
+    def taken(self) -> int:
+        """Bytes in use now."""
+        self._settle()
+        return self._taken
 
     def mark(self) -> None:
         """Forget `most`."""
@@ -92,17 +102,17 @@ class Arena:
     def _take(self, nbytes: int, size: int) -> torch.UntypedStorage:
         """Return memory of `nbytes` bytes, from a space of `size` bytes."""
         number, start, piece = self.reserve(size)
-        return lent(piece, nbytes, start, self.give_back, number, start, size)
+        return lent(piece, nbytes, start, self._returned.append, (number, start, size))
 
     def reserve(self, size: int) -> tuple[int, int, mmap.mmap]:
         """(number of the piece, first byte, the piece) of a space of `size` bytes, taken until `give_back`."""
         number, start = self._find(size)
         piece = self._pieces[number]
         assert piece is not None, "free memory is of a piece that is there"
-        self.taken += size
-        self.most = max(self.most, self.taken)
+        self._taken += size
+        self.most = max(self.most, self._taken)
         if self.keeper is not None:
-            self.keeper.note(self.taken)
+            self.keeper.note(self._taken)
         return number, start, piece
 
     def empty_like(self, x: torch.Tensor) -> torch.Tensor:
@@ -124,14 +134,14 @@ class Arena:
 
     def free_sizes(self) -> list[int]:
         """The bytes of all spaces that are free; no two of them touch."""
+        self._settle()
         return [size for _, _, size in self._free]
 
     def _find(self, size: int) -> tuple[int, int]:
         """(piece, first byte) of the smallest free space that is large enough; a new piece if there is none."""
-        fitting = self._fitting(size)
-        while not fitting and self.keeper is not None and not self._has_room(size) and self.keeper.make_room():
-            fitting = self._fitting(size)
-        if not fitting:
+        while not (fitting := self._fitting(size)):
+            if self.keeper is not None and not self._may_grow(size) and self.keeper.make_room():
+                continue
             self.trim()
             piece = self._new_piece(size)
             self._pieces.append(piece)
@@ -147,18 +157,22 @@ class Arena:
 
     def _fitting(self, size: int) -> list[tuple[int, int]]:
         """(bytes, number among the free ones) of all spaces that are large enough."""
+        self._settle()
         return [(free, index) for index, (_, _, free) in enumerate(self._free) if free >= size]
 
     def _has_room(self, size: int) -> bool:
         """Return whether `size` more bytes fit into the budget."""
+        return (size > 0 and bool(self._fitting(size))) or self._may_grow(size)
+
+    def _may_grow(self, size: int) -> bool:
+        """Return whether the budget has room for a new piece of `size` bytes in place of the pieces that are free."""
         assert self.keeper is not None, "asked for where there is a budget"
-        if size and self._fitting(size):
-            return True
         unused = sum(free for number, _, free in self._free if free == len(self._pieces[number] or ()))
         return self.nbytes - unused * (size > 0) + self.keeper.outside + size <= self.keeper.budget
 
     def trim(self) -> None:
         """Return wholly free pieces to the system: their tensors will fit in the next, larger piece."""
+        self._settle()
         for space in list(self._free):
             number, _, size = space
             piece = self._pieces[number]
@@ -168,18 +182,24 @@ class Arena:
                 self.nbytes -= size
 
     def give_back(self, number: int, start: int, size: int) -> None:
-        """Free a space of `reserve`."""
-        self.taken -= size
-        piece = self._pieces[number]
-        if self.keeper is not None and piece is not None:
-            self.keeper.gone(_address(piece) + start)
-        joined: list[tuple[int, int, int]] = []
-        for space in sorted([*self._free, (number, start, size)]):
-            if joined and joined[-1][0] == space[0] and sum(joined[-1][1:]) == space[1]:
-                joined[-1] = (space[0], joined[-1][1], joined[-1][2] + space[2])
-            else:
-                joined.append(space)
-        self._free = joined
+        """Free a space of `reserve`. By any thread, also within the collector."""
+        self._returned.append((number, start, size))
+
+    def _settle(self) -> None:
+        """Free what has been returned. Meanwhile the collector may only add to the queue."""
+        while self._returned:
+            number, start, size = self._returned.popleft()
+            self._taken -= size
+            piece = self._pieces[number]
+            if self.keeper is not None and piece is not None:
+                self.keeper.gone(_address(piece) + start)
+            joined: list[tuple[int, int, int]] = []
+            for space in sorted([*self._free, (number, start, size)]):
+                if joined and joined[-1][0] == space[0] and sum(joined[-1][1:]) == space[1]:
+                    joined[-1] = (space[0], joined[-1][1], joined[-1][2] + space[2])
+                else:
+                    joined.append(space)
+            self._free = joined
 
 
 def _address(piece: mmap.mmap) -> int:

@@ -77,7 +77,8 @@ class Store:
         return self._keeper.awake(self)
 
     def __del__(self) -> None:
-        self._keeper.forget(self)
+        """Nobody keeps it any more. The collector may call this anywhere: see `Scratch.give_back`."""
+        self._keeper.release(self)
 
 
 class Keeper:
@@ -91,14 +92,25 @@ class Keeper:
 
     def __init__(self, budget: int, scratch: Scratch, room: Callable[[int], bool], make: Make) -> None:
         self.budget, self.scratch, self._room, self._make = budget, scratch, room, make
-        self.outside = 0  # bytes in memory that are not of the arena
-        self.away = 0  # bytes that lie in the file, and not in memory
         self.waited = 0.0
         self.most = self._expected = self._going = 0
         self._returning = False
         self._stores: list[weakref.ref[Store]] = []  # in the order in which they were kept
         self._by_address: weakref.WeakValueDictionary[int, Store] = weakref.WeakValueDictionary()
         self._flights: list[Store] = []
+
+    @property
+    def outside(self) -> int:
+        """Bytes in memory that are not of the arena."""
+        return sum(store.nbytes for store in self._living() if store.outside and store.storage is not None)
+
+    @property
+    def away(self) -> int:
+        """Bytes that lie in the file, and not in memory."""
+        return sum(store.nbytes for store in self._living() if store.storage is None)
+
+    def _living(self) -> list[Store]:
+        return [store for each in self._stores if (store := each()) is not None]
 
     def begin(self) -> None:
         """Begin a step, which will need as much as the one before."""
@@ -115,7 +127,6 @@ class Keeper:
         if store is None:
             outside = not held(tensor)
             store = Store(self, storage, outside)
-            self.outside += store.nbytes if outside else 0
             self._by_address[storage.data_ptr()] = store
             self._stores = [each for each in self._stores if each() is not None]
             self._stores.append(weakref.ref(store))
@@ -156,18 +167,10 @@ class Keeper:
         if store.flight is not None:
             self._land(store)
         self.waited += time.perf_counter() - begun
-        self._release(store)
+        self.release(store)
         self._read_ahead()
         assert store.storage is not None, "it was in memory or has been read"
         return store.storage
-
-    def forget(self, store: Store) -> None:
-        """Nobody keeps it any more."""
-        if store.storage is None:
-            self.away -= store.nbytes
-        elif store.outside:
-            self.outside -= store.nbytes
-        self._release(store)
 
     def settle(self) -> None:
         """Let go of memory that has been written meanwhile."""
@@ -181,13 +184,12 @@ class Keeper:
             pass
 
     def _largest(self) -> int:
-        return max((store.nbytes for each in self._stores if (store := each()) is not None), default=0)
+        return max((store.nbytes for store in self._living()), default=0)
 
     def _write_oldest(self) -> Store | None:
         """Begin to write the oldest store that is in memory alone."""
-        for each in self._stores:
-            store = each()
-            if store is not None and store.storage is not None and store.place is None and not store.asked:
+        for store in self._living():
+            if store.storage is not None and store.place is None and not store.asked:
                 store.place = self.scratch.place(store.size)
                 store.flight = self.scratch.write(store.storage, store.nbytes, store.place, not store.outside)
                 store.writing = True
@@ -198,9 +200,8 @@ class Keeper:
 
     def _read_ahead(self) -> None:
         """Begin to read the newest store in the file, if there is room for it and for an equally large result."""
-        for each in reversed(self._stores):
-            store = each()
-            if store is None or store.asked or (store.storage is not None and not store.coming):
+        for store in reversed(self._living()):
+            if store.asked or (store.storage is not None and not store.coming):
                 continue
             if not store.coming and self._room(2 * store.size):
                 self._read(store)
@@ -208,13 +209,11 @@ class Keeper:
 
     def _drop_read_ahead(self) -> bool:
         """Let go of a store that was read too early; it is in the file still. Whether there was one."""
-        for each in self._stores:
-            store = each()
-            if store is not None and store.coming and not store.asked and store.storage is not None:
+        for store in self._living():
+            if store.coming and not store.asked and store.storage is not None:
                 if store.flight is not None:
                     self._land(store)
                 store.storage, store.coming = None, False
-                self.away += store.nbytes
                 return True
         return False
 
@@ -223,7 +222,6 @@ class Keeper:
         store.coming = True  # new memory may take others out, or bring them in
         store.storage = self._make(store.size)
         store.outside = False
-        self.away -= store.nbytes
         store.writing = False
         store.flight = self.scratch.fill(store.storage, store.size, store.place, store.sums)
         self._flights.append(store)
@@ -239,11 +237,8 @@ class Keeper:
         if store.outside:  # nobody tells when that is gone
             self._by_address.pop(store.storage.data_ptr(), None)
         store.storage = None
-        self.away += store.nbytes
-        if store.outside:
-            self.outside -= store.nbytes
 
-    def _release(self, store: Store) -> None:
+    def release(self, store: Store) -> None:
         """Its place in the file is not needed any more."""
         if store.place is not None:
             self.scratch.give_back(store.place, store.size)

@@ -13,7 +13,10 @@ class _Lent(np.ndarray):
 
 
 def lent(memory: Any, nbytes: int, start: int, give_back: Callable[..., object], *args: Any) -> torch.UntypedStorage:
-    """A storage of `nbytes` bytes of a buffer from `start` on; give_back(*args) is called when nothing refers to it."""
+    """A storage of `nbytes` bytes of a buffer from `start` on; give_back(*args) is called when nothing refers to it.
+
+    That may be in any thread, and within any statement: give_back must be one that cannot be divided.
+    """
     taken = np.frombuffer(memory, np.uint8, nbytes, start).view(_Lent)
     weakref.finalize(taken, give_back, *args).atexit = False
     return torch.from_numpy(taken).untyped_storage()

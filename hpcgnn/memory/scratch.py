@@ -12,6 +12,7 @@ import mmap
 import os
 import tempfile
 import weakref
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
@@ -34,7 +35,7 @@ class Memory(Protocol):
 #: A write or read under way, and its memory.
 Flights = dict["Future[Any]", Memory]
 # Of files that are gone: their memory stays until nothing is under way any more.
-_LEFT: list[Flights] = []
+_LEFT: deque[Flights] = deque()
 
 
 def rounded(nbytes: int) -> int:
@@ -66,7 +67,9 @@ class Scratch:
         self._free: dict[int, list[int]] = {}  # {size: places that are free again}
         self._end, self._flights = 0, Flights()
         self._helpers = ThreadPoolExecutor(THREADS, "hpcgnn-scratch", begin)  # ends its threads once it is gone
-        _LEFT[:] = [each for each in _LEFT if not all(flight.done() for flight in each)]
+        for flights in [_LEFT.popleft() for _ in range(len(_LEFT))]:
+            if not all(flight.done() for flight in flights):
+                _LEFT.append(flights)
         # Nothing is waited for: the collector of garbage may call this inside a thread that is just beginning and holds
         # a lock that the end of the helper threads needs.
         weakref.finalize(self, _LEFT.append, self._flights).atexit = False
@@ -85,7 +88,9 @@ class Scratch:
         return self._end - size
 
     def give_back(self, place: int, size: int) -> None:
-        """Free the bytes at an offset."""
+        """Free the bytes at an offset. The collector may call this in any statement and thread: it adds to the end of a
+        list, from which `place` takes.
+        """
         self._free.setdefault(size, []).append(place)
 
     def write(self, memory: Memory, nbytes: int, place: int, aligned: bool) -> "Future[list[int]]":

@@ -49,7 +49,7 @@ class OptimConfig:
     epochs: int = option(
         200,
         "number of epochs, one full-batch step each",
-        details="lazy: epochs of every layer. tma: steps of every rank, or averages with --average-seconds.",
+        details="lazy: epochs of every layer. tma: rounds, each of some steps and an average.",
         flag=True,
         least=1,
         needs={"layer_epochs": ("",)},

@@ -14,7 +14,6 @@ all ranks (the server correction of LLCG, Ramezani et al., ICLR'22, without a se
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import torch
 
@@ -51,11 +50,6 @@ class Averaging(AllreduceEveryStep):
         totals = comm.total(torch.tensor([self._own, self._trains], dtype=torch.float64), "plan").tolist()
         self._num_train, self._weight = totals[0], self._trains / max(totals[1], 1.0)
 
-    def plan(self, options: OptimConfig) -> list[OptimConfig]:
-        """As many rounds as the steps make, the last of them maybe shorter."""
-        self._steps = options.epochs
-        return [replace(options, epochs=-(-options.epochs // max(1, self._options.average_steps)))]
-
     def stage(self, index: int, options: OptimConfig, model: Model, graph: Graph) -> Stage:
         """Return the whole model, with an additional optimizer for the exact steps."""
         return Stage(model, options, 2 if self._options.correct_every else 1, {"steps": 0})
@@ -66,7 +60,7 @@ class Averaging(AllreduceEveryStep):
             subgraph = induced(self._local)
             self._subgraph = graph.over(subgraph, FullHalo(subgraph, SoloCommunicator(), self._buffers), _alone)
         taken = 0
-        for number in self._round(epoch):
+        for number in self._round():
             yield Step(self._subgraph, self._as_own_mean, 0, number)
             taken += 1
         self._average(stage.module)
@@ -78,11 +72,10 @@ class Averaging(AllreduceEveryStep):
         """The loss is a share of the mean over all training nodes; a rank by itself takes the mean over its own."""
         gradients.mul_(self._num_train / self._own)
 
-    def _round(self, epoch: int) -> Iterable[int]:
+    def _round(self) -> Iterable[int]:
         """The numbers of this rank's steps in a round."""
         if self._options.average_steps:
-            every = self._options.average_steps
-            return range(min(every, self._steps - epoch * every) if self._trains else 0)
+            return range(self._options.average_steps if self._trains else 0)
         return self._until_the_clock()
 
     def _until_the_clock(self) -> Iterator[int]:
@@ -199,16 +192,10 @@ def check_tma(config: Config, layers: int) -> None:
             "--schedule tma needs one of --average-steps N (at least 1) and --average-seconds X (above 0), got "
             f"{options.average_steps} and {options.average_seconds:g}"
         )
-    if options.average_steps > config.optim.epochs:
+    if options.correct_every > config.optim.epochs:
         raise ConfigError(
-            f"--average-steps {options.average_steps} is longer than the run: expected 1 to --epochs = "
+            f"--correct-every {options.correct_every} is longer than the run: expected 0, or 1 to --epochs = "
             f"{config.optim.epochs}"
-        )
-    averages = -(-config.optim.epochs // max(1, options.average_steps))
-    if options.correct_every > averages:
-        raise ConfigError(
-            f"--correct-every {options.correct_every} is longer than the run: expected 0, or 1 to its {averages} "
-            "averages"
         )
 
 

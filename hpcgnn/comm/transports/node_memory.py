@@ -9,6 +9,7 @@ import contextlib
 import mmap
 import os
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,16 +68,18 @@ class MpiNodeMemory:
     def gather(self, value: Any) -> list[Any]:
         return self._node.allgather(value)
 
-    def meet(self, number: int, kind: str) -> None:
+    def meet(self, number: int, kind: str, held: Sequence[bool]) -> list[bool]:
         # Both ends at once: the largest number and, with its sign changed, the least.
-        mine, found = np.array([number, -number]), np.empty(2, np.int64)
+        mine = np.array([number, -number, *held], np.int64)
+        found = np.empty_like(mine)
         start = time.perf_counter()
         self._comm.complete([self._node.Iallreduce(mine, found, MPI.MAX)], kind)
         self._comm.ledger.add(kind, seconds_waiting=time.perf_counter() - start)
         if found[0] != -found[1]:
             raise RuntimeError(
-                f"the ranks of a node meet for different rows: this one for {number}, of {found.tolist()}"
+                f"the ranks of a node meet for different rows: this one for {number}, of {found[:2].tolist()}"
             )
+        return [bool(each) for each in found[2:]]
 
     def close(self) -> None:
         """Free MPI's resources for it. Collective over the node."""

@@ -6,6 +6,7 @@ there as here; only requested rows must exist. Sent messages are counted as on a
 
 import mmap
 import pickle
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -106,8 +107,9 @@ class GhostMemory:
         """See NodeMemory."""
         return [value]
 
-    def meet(self, number: int, kind: str) -> None:
+    def meet(self, number: int, kind: str, held: Sequence[bool]) -> list[bool]:
         """Nobody has to be waited for."""
+        return list(held)
 
     def close(self) -> None:
         """Nothing is there to be freed."""

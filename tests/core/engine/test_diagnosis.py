@@ -35,10 +35,15 @@ def chain(*spoilt, value=torch.inf):
     return torch.nn.Sequential(*layers)
 
 
+def again(model):
+    """The forward pass of a model and its loss."""
+    return lambda: model(torch.ones(2, 3)).sum()
+
+
 @pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan])
 def test_the_first_layer_is_named_and_nothing_stays_behind(value):
     model = chain(1, 2, value=value)
-    assert first_not_finite(model, torch.ones(2, 3), SoloCommunicator()) == (
+    assert first_not_finite(model, again(model), SoloCommunicator()) == (
         "the first output that is not finite is that of layer 1 (Spoilt), on rank 0"
     )
     assert not any(layer._forward_hooks for layer in model)
@@ -46,10 +51,12 @@ def test_the_first_layer_is_named_and_nothing_stays_behind(value):
 
 def test_finite_outputs_and_parameters_that_are_not():
     model = chain()
-    assert first_not_finite(model, torch.ones(2, 3), SoloCommunicator()).startswith("every layer's output is finite")
+    infinite = first_not_finite(model, lambda: again(model)() * torch.inf, SoloCommunicator())
+    assert infinite == "every layer's output is finite, the loss of them is not"
+    assert first_not_finite(model, again(model), SoloCommunicator()) == "a second pass was finite"
     with torch.no_grad():
         model[1].bias[2] = torch.nan
-    assert first_not_finite(model, torch.ones(2, 3), SoloCommunicator()) == "parameter 1.bias is not finite already"
+    assert first_not_finite(model, again(model), SoloCommunicator()) == "parameter 1.bias is not finite already"
 
 
 @pytest.mark.parametrize(
@@ -62,9 +69,11 @@ def test_finite_outputs_and_parameters_that_are_not():
 )
 def test_the_earliest_of_all_ranks(other, words):
     """Layer 1 is the second to compute here."""
-    assert first_not_finite(chain(1), torch.ones(2, 3), TwoRanks(other)).endswith(words)
+    model = chain(1)
+    assert first_not_finite(model, again(model), TwoRanks(other)).endswith(words)
 
 
 def test_only_another_rank_has_seen_it():
-    found = first_not_finite(chain(), torch.ones(2, 3), TwoRanks((3, "2 (Linear)")))
+    model = chain()
+    found = first_not_finite(model, again(model), TwoRanks((3, "2 (Linear)")))
     assert found.endswith("layer 2 (Linear), on rank 1")

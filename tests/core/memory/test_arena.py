@@ -3,7 +3,9 @@
 import contextlib
 import gc
 import mmap
+import random
 import resource
+from collections import deque
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import given, settings, strategies
 
 from hpcgnn.memory import resident
 from hpcgnn.memory.arena import SMALL, Arena
-from hpcgnn.memory.scratch import GRAIN
+from hpcgnn.memory.scratch import GRAIN, Scratch
 
 ROW = SMALL // 4  # numbers of float32 in the smallest tensor that the arena makes
 
@@ -116,3 +118,25 @@ def test_resident_bytes_of_a_mapping(monkeypatch):
             assert resident.mapped_bytes([(address, len(memory))]) == 71 * mmap.PAGESIZE
             assert resident.mapped_bytes([(address, 10), (address, 80 * mmap.PAGESIZE)]) == 71 * mmap.PAGESIZE
         assert resident.mapped_bytes([]) == 0
+
+
+def test_memory_that_the_collector_returns_is_taken_once(tmp_path):
+    """The collector may run within any statement of the arena; at one of these thresholds it does."""
+    arena, alive, sizes = Arena(), deque(maxlen=20), random.Random(0)
+    arena.keep_within(1 << 30, Scratch(str(tmp_path)))
+    before = gc.get_threshold()
+    try:
+        for number in range(1600):
+            gc.set_threshold(1 + number % 16)
+            cycle = [arena.empty(sizes.randint(1, 6), ROW), arena.keep(torch.empty(SMALL, dtype=torch.uint8))]
+            cycle.append(cycle)
+            del cycle
+            tensor = arena.empty(sizes.randint(1, 6), ROW)
+            first, last = span(tensor)
+            assert all(last <= begin or end <= first for begin, end in map(span, alive))
+            alive.append(tensor)
+    finally:
+        gc.set_threshold(*before)
+    gc.collect()
+    assert arena.keeper.outside == 0 and arena.taken == sum(tensor.nbytes for tensor in alive)
+    assert sum(arena.free_sizes()) == arena.nbytes - arena.taken

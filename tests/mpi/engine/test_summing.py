@@ -174,7 +174,7 @@ MODELS = {
     "fp64": {"model": "sage", "precision": "fp64"},
     "bns": {"schedule": "bns", "boundary_rate": 0.5},
     "stale": {"schedule": "stale", "model": "sage", "norm": "batch"},
-    "tma": {"schedule": "tma", "average_steps": 2, "epochs": 8, "correct_every": 2},
+    "tma": {"schedule": "tma", "average_steps": 2, "epochs": 4, "correct_every": 2},
     "learned features": {"model": "sage", "features": "file+learned:4"},
     "pruned": {"model": "sage", "prune": "auto"},
 }

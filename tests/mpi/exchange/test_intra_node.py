@@ -157,6 +157,23 @@ def test_matrices_of_all_shapes_share_their_memory(comm, node):
     rows.close()
 
 
+def test_a_matrix_that_one_rank_still_holds_is_not_used_again(comm, node):
+    """As where the collector of garbage has not come to it on that rank."""
+    rows = NodeRows(node)
+    spread = rows.spread(1000)
+    first = rows.empty(spread, 8, torch.float32).fill_(comm.rank)
+    late = [first] if node.place == 0 else []
+    del first
+    second = rows.empty(spread, 8, torch.float32).fill_(-1)
+    found, _ = rows.open(spread, second)
+    assert (found == -1).all() and all((each == comm.rank).all() for each in late)
+    rows.close()
+    late.clear()
+    before = rows.own_bytes
+    third = rows.empty(spread, 8, torch.float32)
+    assert rows.own_bytes == before and third.data_ptr() != second.data_ptr()
+
+
 def test_ranks_decide_alike_which_matrices_they_share(comm, node):
     """Where one rank has as many rows of two kinds, neither is shared by any."""
     rows = NodeRows(node)

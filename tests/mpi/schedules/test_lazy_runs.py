@@ -90,6 +90,20 @@ def test_stops_anywhere_change_no_bit(comm, graph, whole, shared_path, monkeypat
     assert halo == 0 or "halo_backward" in traffic[-1], "the fine-tuning is exact training"
 
 
+def test_layers_that_are_trained_keep_their_epochs(comm, graph, shared_path):
+    """A longer run of a layer that others were trained on would be another run; the last layer can go on."""
+    options = {"epochs": 2, "layers": 2, "hidden": 4}
+    assert run(comm, graph, shared_path / "run", **options) == 0
+    before = (shared_path / "run" / "config.toml").read_bytes()
+    with pytest.raises(HpcgnnError, match=r"expected \[2\] epochs of these, got \[3\]; resume with --layer-epochs"):
+        run(comm, graph, shared_path / "run", **{**options, "epochs": 3}, resume=True)
+    assert (shared_path / "run" / "config.toml").read_bytes() == before
+    options["layer_epochs"] = "2,3"
+    assert run(comm, graph, shared_path / "run", **options, resume=True) == 0
+    assert run(comm, graph, shared_path / "whole", **options) == 0
+    check_same(shared_path / "run", shared_path / "whole")
+
+
 def test_another_number_of_ranks_goes_on(comm, graph, shared_path, monkeypatch):
     options = {**RUNS["gcn"], "precision": "fp64"}
     stopped(comm, graph, shared_path / "run", monkeypatch, EPOCHS + 2, **options)
