@@ -33,7 +33,7 @@ from hpcgnn.outputs.arrays import write_arrays
 from hpcgnn.outputs.files import KINDS, Contents, check_results, files_read, written_parquet
 from hpcgnn.outputs.lines import write_lines
 from hpcgnn.tasks.base import Task
-from hpcgnn.tasks.registry import task_of_metric
+from hpcgnn.tasks.registry import TASKS
 from hpcgnn.terminal import tell
 
 log = logging.getLogger("hpcgnn")
@@ -69,9 +69,9 @@ class Request:
 
     def check(self, config: Config) -> None:
         """Raise ConfigError for a layer that has no hidden state, and for probabilities where there are none."""
-        task = task_of_metric(config.run.metric)
+        task = TASKS[config.task.task]
         if self.correction:
-            self.correction.check(config.run.metric)
+            self.correction.check(task.name)
         if self.probabilities and task.probabilities is None:
             raise ConfigError(
                 f"--probabilities: {config.run.run_dir} is a run of {task.name}, which predicts {task.said} and no "
