@@ -1,7 +1,6 @@
 """The one training step. It knows neither the schedule nor the model nor the transport nor any plugin."""
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import torch
@@ -140,16 +139,6 @@ class Trainer:
         """Return {'train', 'val', 'test'}: the metric of each split; for links also `links`. Collective."""
         with self.clock("evaluation"), self.plugins.evaluation():
             return self.evaluator(self.stage.module, self.graph)
-
-    def report_of_best(self, best_state: dict[str, torch.Tensor], names: Sequence[str]) -> dict[str, Any]:
-        """Return the evaluator's report of the best epoch, after whose state no training goes on. Collective.
-
-        names: of the classes, or empty.
-        """
-        self.model.load_state_dict(best_state)
-        self.plugins.take_best()
-        with self.plugins.evaluation():
-            return self.evaluator(self.model, self.graph, partial(self.evaluator.report, names=names))
 
     def evaluated_state(self) -> dict[str, torch.Tensor]:
         """A copy of the state of the model as it is evaluated."""
