@@ -71,7 +71,7 @@ def options_of_run(run_dir: str | Path, given: Mapping[str, Any]) -> dict[str, A
     saved = read_toml(path, _GONE)
     options = {key: value for key, value in saved.items() if key not in _NOT_KEPT and not _is_gone(key, value)}
     if "task" not in saved:  # runs of earlier versions had one of two tasks, with other metrics
-        options["task"] = CLASSIFICATION if saved["metric"] == "accuracy" else MULTILABEL
+        options["task"] = CLASSIFICATION if saved.get("metric") == "accuracy" else MULTILABEL
     if options.get("plugin") and path.with_name(COPY).exists():  # runs of earlier versions have no copy
         options["plugin"] = str(path.with_name(COPY))  # the directory may have been moved
     if given.get("metric") == "auto":  # the run's, which says what it was trained for

@@ -11,7 +11,8 @@ import torch
 
 from hpcgnn.comm.communicator import Communicator
 
-_CHUNK = 1 << 16
+# Scores that all ranks have at a time; what is counted for each takes some eight times as much.
+_CHUNK = 1 << 14
 # (scores float64 (m, K), truth bool (m, K), comm) -> the mean of the columns, NaN if none has a value. Collective.
 Area = Callable[[np.ndarray, np.ndarray, Communicator], float]
 

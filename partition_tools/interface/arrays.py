@@ -146,7 +146,7 @@ def save_graph(  # noqa: PLR0913 - callers name them
         values, words = label_numbers(per_node["labels"], "labels")
     if words and class_names:
         raise FormatError("class_names are for labels that are numbers, and these are words; leave class_names out")
-    classes = words or class_names or column_names(getattr(labels, "columns", ()))
+    classes = words or (class_names if len(class_names) else column_names(getattr(labels, "columns", ())))
     names = {"nodes": node_type_names, "edges": edge_type_names, "classes": classes}
     raw = RawGraph(
         src=src,

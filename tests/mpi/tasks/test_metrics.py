@@ -81,7 +81,7 @@ def test_many_classes_have_no_confusion_matrix(comm, monkeypatch):
     assert set(TASKS["classification"].by_class(*share(comm, "even", *arrays), comm, ())) == {"classes"}
 
 
-@pytest.mark.parametrize("chunk", [1 << 16, 3])
+@pytest.mark.parametrize("chunk", [1 << 14, 3])
 def test_areas_under_curves(comm, kind, chunk, monkeypatch):
     monkeypatch.setattr(curves, "_CHUNK", chunk)
     random, logits = np.random.default_rng(4), scores(5)
