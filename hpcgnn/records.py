@@ -69,15 +69,15 @@ def _give_rights(temporary: str, path: Path, before: os.stat_result) -> None:
     os.chmod(temporary, mode)
 
 
-def write_atomically(path: str | Path, content: str | bytes) -> None:
-    """Write a whole file, of text or of bytes: complete or not there at all. Raises RunDirError."""
+def write_atomically(
+    path: str | Path, content: str | bytes, remedy: str = "choose a --run-dir that is writable and has space"
+) -> None:
+    """Write a whole file, of text or of bytes: complete or not there at all. Raises RunDirError with the remedy."""
     try:
         with replaced_by(path) as temporary:
             Path(temporary).write_bytes(content if isinstance(content, bytes) else content.encode())
     except OSError as error:
-        raise RunDirError(
-            f"cannot write {path}: {error.strerror}; choose a --run-dir that is writable and has space"
-        ) from error
+        raise RunDirError(f"cannot write {path}: {error.strerror}; {remedy}") from error
 
 
 def plain(value: Any) -> Any:

@@ -82,7 +82,8 @@ def check_use(
             check_trainable(file, labelled=False)
             for ranks in rank_counts:
                 find_map(file, config, ranks)
-    _check_space(Path(config.run.run_dir))
+    if option == "--predictions":  # of `evaluate`, which writes there
+        _check_space(Path(config.run.run_dir))
     if output:
         check_outputs({option: output}, [*files_read(config), *inputs], force)
         _check_space(Path(output).absolute().parent)

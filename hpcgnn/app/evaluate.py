@@ -1,5 +1,6 @@
 """`hpcgnn evaluate`: the metrics, and if asked the predictions, of a trained run, on any number of ranks."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,15 @@ from hpcgnn.app.trained import load_trained
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.engine.rundir import start_logging
-from hpcgnn.engine.summary import versions
+from hpcgnn.engine.summary import one_answer, rows_of_metrics, versions
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.outputs.files import check_results, files_read
 from hpcgnn.records import shown_number, to_json, write_atomically
 from hpcgnn.report.measures import named
 from hpcgnn.terminal import tell
+
+log = logging.getLogger("hpcgnn")
 
 
 def evaluate(
@@ -52,7 +55,7 @@ def evaluate(
     logits, seconds = trained.logits()
     evaluator = trained.trainer.evaluator
     with comm.ledger.booked_as("evaluation"):
-        metrics = evaluator.scores(logits)
+        metrics = evaluator.report(logits, trained.meta.type_names.get("classes", ()))
     if predictions:
         write_results(predictions, trained, {trained.task.rows: trained.chosen(logits)}, comm)
     sent = comm.allgather_object(sum(entry["bytes_sent"] for entry in comm.ledger.total().values()))
@@ -68,22 +71,24 @@ def evaluate(
     }
     with comm.together("writing the results"):
         if comm.rank == 0:
-            write_atomically(Path(config.run.run_dir) / "evaluation.json", to_json(record, indent=1))
-            _show(record, trained.spec, config.run.run_dir)
+            _show(record, trained.spec)
+            written = Path(config.run.run_dir) / "evaluation.json"
+            write_atomically(
+                written, to_json(record, indent=1), "the metrics are printed above; for the file copy the run elsewhere"
+            )
+            also = f"; predictions in {record['predictions']}" if record["predictions"] else ""
+            tell(f"results in {written}{also}")
     return 0
 
 
-def _show(record: dict[str, Any], spec: ModelSpec, run_dir: str | Path) -> None:
+def _show(record: dict[str, Any], spec: ModelSpec) -> None:
     rows = [("model", spec.model), ("weights", f"{record['weights']}, of epoch {record['epoch']}")]
     if record["correct_and_smooth"]:
         rows += [("corrected and smoothed", ", ".join(f"{k} {v}" for k, v in record["correct_and_smooth"].items()))]
     rows += [(f"{split} {named(record)}", shown_number(record[split])) for split in ("train", "val", "test")]
-    for split, values in (record.get("links") or {}).items():
-        rows.append(
-            (f"{split}, all metrics", ", ".join(f"{name} {shown_number(each)}" for name, each in values.items()))
-        )
+    rows += rows_of_metrics(record)
     rows += [("ranks × threads", f"{record['ranks']} × {record['threads_per_rank']}")]
     rows += [("seconds", f"{record['seconds']:.3f}")]
     tell(tabulate(rows, tablefmt="rounded_outline", disable_numparse=True))
-    also = f"; predictions in {record['predictions']}" if record["predictions"] else ""
-    tell(f"results in {run_dir}/evaluation.json{also}")
+    if text := one_answer(record):
+        log.warning("%s", text)

@@ -13,6 +13,7 @@ from hpcgnn.app.spreading import Spreading, as_logits
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.engine.rundir import start_logging
+from hpcgnn.engine.summary import rows_of_metrics
 from hpcgnn.errors import ConfigError
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graphfile.labels import CLASSIFICATION
@@ -68,7 +69,7 @@ def propagate_labels(config: Config, session: Session, request: Request) -> int:
         outputs = as_logits(Spreading(local, comm, buffers, dtype).labels(request.alpha, request.steps))
         seconds = max(comm.allgather_object(time.perf_counter() - started))
         evaluator = Evaluator(local, "accuracy", comm)
-        found = evaluator.scores(outputs)
+        found = evaluator.report(outputs, meta.type_names.get("classes", ()))
     if request.output:
         rows = {evaluator.task.rows: evaluator.task.predict(outputs)}
         if request.probabilities:
@@ -79,7 +80,9 @@ def propagate_labels(config: Config, session: Session, request: Request) -> int:
         write_rows(request.output, rows, local, Source(config.data.graph, meta, evaluator.task, origin), comm)
     if comm.rank == 0:
         shown = [("label propagation", f"alpha {request.alpha:g}, {request.steps} steps")]
-        shown += [(f"{split} accuracy", shown_number(value)) for split, value in found.items() if split != "train"]
+        shown += [(f"{split} accuracy", shown_number(found[split])) for split in ("val", "test")]
+        del found["metrics"]["train"]  # whose labels are an input
+        shown += rows_of_metrics(found)
         shown += [("ranks × threads", f"{comm.size} × {session.threads}"), ("seconds", f"{seconds:.3f}")]
         tell(tabulate(shown, tablefmt="rounded_outline", disable_numparse=True))
         if request.output:

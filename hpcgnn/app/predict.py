@@ -34,9 +34,10 @@ from hpcgnn.options.task import LINKS
 from hpcgnn.outputs.arrays import write_arrays
 from hpcgnn.outputs.files import KINDS, Contents, check_results, files_read, written_parquet
 from hpcgnn.outputs.lines import write_lines
+from hpcgnn.records import to_json
 from hpcgnn.tasks.base import Task
 from hpcgnn.tasks.link_training import wide
-from hpcgnn.tasks.registry import task_of_metric
+from hpcgnn.tasks.registry import TASKS
 from hpcgnn.terminal import tell
 
 log = logging.getLogger("hpcgnn")
@@ -84,9 +85,9 @@ class Request:
 
     def check(self, config: Config) -> None:
         """Raise ConfigError for a layer that has no hidden state, and for probabilities where there are none."""
-        task = task_of_metric(config.run.metric)
+        task = TASKS[config.task.task]
         if self.correction:
-            self.correction.check(config.run.metric)
+            self.correction.check(task.name)
         if self.table:
             self._check_table(config, task)
         if self.probabilities and task.probabilities is None:
@@ -320,20 +321,24 @@ def write_rows(
     order = OriginalOrder(rows, local.original_id, local.num_nodes, comm, wanted)
     with comm.together("opening the graph for its ids"):
         file = GraphFile(source.graph, meta)
+    names = meta.type_names.get("classes", ())
+    column_names = names if task.traits.labels and task.name != CLASSIFICATION else ()
+    origin = dict(source.origin) | ({"column_names": to_json(column_names)} if column_names else {})
     with file:
         kind = kind_of_ids(file)
         contents = Contents(
             num_rows=order.num_rows,
             widths=order.widths,
             dtypes=order.dtypes,
-            predicted=task.columns(order.widths.get(task.rows, 0)),
+            predicted=task.columns(order.widths.get(task.rows, 0), column_names),
             some=wanted is not None,
             ids=kind,
             id_dtype=file.dtype(NUMBERS) if kind == "numbers" else np.dtype(np.int64),
             longest=longest_id(file) if kind == "words" and comm.rank == 0 else 0,
-            class_names=meta.type_names.get("classes", ()) if task.name == CLASSIFICATION else (),
-            origin=dict(source.origin),
+            class_names=names if task.name == CLASSIFICATION else (),
+            origin=origin,
             vectors=_vectors(order.widths, task.name),
+            column_names=column_names,
         )
         kind_of_file = KINDS[Path(path).suffix.lower()]
         if kind_of_file in ("hdf5", "npy"):

@@ -13,16 +13,16 @@ from hpcgnn.comm.launch.launcher import expected_ranks
 from hpcgnn.config import Config, read_toml
 from hpcgnn.effects import flag
 from hpcgnn.errors import CheckpointError, ConfigError, HpcgnnError, RunDirError
+from hpcgnn.graphfile.labels import CLASSIFICATION, MULTILABEL
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.plugin import COPY
 from hpcgnn.options import SECTIONS
 from hpcgnn.options.removed import REMOVED_VALUES
-from hpcgnn.tasks.registry import task_traits
 
 # Of a plugin the checkpoint knows the code, wherever it lies.
 _NOT_COMPARED = ("run_dir", "resume", "plugin")
-# Options that belong to the machine of the training, not to the model, and options that the graph file sets again.
-_NOT_KEPT = ("threads", "partition", "assignment", "comm", "intra_node", "task", "loss")
+# Options that belong to the machine of the training, not to the model, and one that the graph file sets again.
+_NOT_KEPT = ("threads", "partition", "assignment", "comm", "intra_node", "loss")
 # Removed options of the machine: a run of before that had one goes on, and is used, without it.
 _GONE = ("spare_core",)
 _RULES = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
@@ -70,8 +70,8 @@ def options_of_run(run_dir: str | Path, given: Mapping[str, Any]) -> dict[str, A
         raise RunDirError(f"{run_dir} is not the directory of a run: expected {path}, which `hpcgnn train` writes")
     saved = read_toml(path, _GONE)
     options = {key: value for key, value in saved.items() if key not in _NOT_KEPT and not _is_gone(key, value)}
-    if not task_traits(saved.get("task", "auto")).labels:  # no graph file determines such a task
-        options["task"] = saved["task"]
+    if "task" not in saved:  # runs of earlier versions had one of two tasks, with other metrics
+        options["task"] = CLASSIFICATION if saved.get("metric") == "accuracy" else MULTILABEL
     if options.get("plugin") and path.with_name(COPY).exists():  # runs of earlier versions have no copy
         options["plugin"] = str(path.with_name(COPY))  # the directory may have been moved
     if given.get("metric") == "auto":  # the run's, which says what it was trained for

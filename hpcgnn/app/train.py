@@ -3,7 +3,11 @@
 import contextlib
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
 
 from hpcgnn.app.bring_up import BringUp, bring_up
 from hpcgnn.app.edge_weights import check_weights
@@ -77,7 +81,7 @@ def _train(ready: BringUp, plugins: Plugins, run_dir: RunDir | None, stop: StopR
     hold_within(trainer, ready.probe, config, ready.session, ready.limit)
     seconds_loading = time.perf_counter() - started
     with stop.of_ctrl_c(speaks=comm.rank == 0), trainer.plugins.run(trainer):
-        done = run_epochs(trainer, config, progress, run_dir, best_state, stop)
+        done, best_state = run_epochs(trainer, config, progress, run_dir, best_state, stop)
     if not done:
         log.info(
             "stopped after epoch %d of %d (%s); a checkpoint is written: continue with --resume --run-dir %s",
@@ -88,13 +92,27 @@ def _train(ready: BringUp, plugins: Plugins, run_dir: RunDir | None, stop: StopR
         )
         stop.signalled = False
         return EXIT_STOPPED
+    report: dict[str, Any] = {}
+    if best_state is not None and trainer.plan.task.labels:  # for links each evaluation has all metrics
+        report = _report_of_best(trainer, best_state, ready.graph.file.meta.type_names.get("classes", ()))
     ranks = gather_rank_records(trainer)
     with comm.together("writing the results"):
         if run_dir is not None and ranks is not None:
-            summary = summarise(trainer, progress, quality, ranks, seconds_loading, run_dir)
+            summary = summarise(trainer, progress, quality, ranks, seconds_loading, run_dir, report)
             with comm.heartbeat.computing():
                 show_result(summary, run_dir)
     return 0
+
+
+def _report_of_best(trainer: Trainer, best_state: dict[str, torch.Tensor], names: Sequence[str]) -> dict[str, Any]:
+    """The evaluator's report of the best epoch, after whose state no training goes on. Collective.
+
+    names: of the classes, or empty.
+    """
+    trainer.model.load_state_dict(best_state)
+    trainer.plugins.take_best()
+    with trainer.plugins.evaluation():
+        return trainer.evaluator(trainer.model, trainer.graph, partial(trainer.evaluator.report, names=names))
 
 
 def _default_run_dir(config: Config, comm: Communicator) -> str:

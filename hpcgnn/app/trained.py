@@ -37,7 +37,7 @@ from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.records import to_json
 from hpcgnn.tasks.base import Task
-from hpcgnn.tasks.registry import task_of_metric, task_traits
+from hpcgnn.tasks.registry import TASKS, task_traits
 
 log = logging.getLogger("hpcgnn")
 # Fields of a spec that depend on the graph and not on the model: another graph may differ, unless the model reads them.
@@ -211,7 +211,7 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
             )
     if not labels:
         return meta
-    task = task_of_metric(config.run.metric)
+    task = TASKS[config.task.task]
     if meta.num_classes and meta.task != task.name:
         raise GraphError(f"{path} does not fit the model of {config.run.run_dir}, which was trained on {task.said}")
     return replace(meta, task=task.name, num_classes=int(identity["classes"]), num_edge_features=num_edge_features)

@@ -151,7 +151,7 @@ def process_evaluate(arguments: argparse.Namespace, choices: Choices) -> int:
     config, predictions = config_of_run(arguments, choices), (arguments.predictions, arguments.force)
     correction = correction_of(arguments)
     if correction:
-        correction.check(config.run.metric)
+        correction.check(config.task.task)
     if arguments.dry_run is not None:
         from hpcgnn.app.dry_run import check_use
 

@@ -56,7 +56,7 @@ def run_epochs(
     run_dir: RunDir | None,
     best_state: dict[str, torch.Tensor] | None = None,
     stop: StopRequest | None = None,
-) -> bool:
+) -> tuple[bool, dict[str, torch.Tensor] | None]:
     """Train from `progress.epoch` to the end of the schedule's last stage. Collective.
 
     Args:
@@ -68,7 +68,7 @@ def run_epochs(
         stop: this rank's StopRequest. A request on one rank stops all ranks after the same epoch, with a checkpoint.
 
     Returns:
-        whether all epochs are done.
+        (whether all epochs are done, the parameters of the best epoch or None).
     """
     every = config.run
     bar = tqdm(
@@ -117,7 +117,7 @@ def run_epochs(
         _show(record, bar, pace, trainer, progress, last or stopping)
         plugins.finish_epoch(epoch + 1, last or stopping)
     bar.close()
-    return last or not stopping
+    return last or not stopping, best_state
 
 
 def _write(

@@ -73,6 +73,9 @@ class Plugin:
     def new_best(self) -> None:
         """After an evaluation whose validation metric is the best so far."""
 
+    def take_best(self) -> None:
+        """After the run, when the model has taken the best epoch's state for a last evaluation."""
+
     def epoch(self, number: int) -> AbstractContextManager[None]:
         """Around an epoch. number: from 1."""
         return contextlib.nullcontext()
@@ -173,6 +176,10 @@ class Plugins(Plugin):
     def new_best(self) -> None:
         for each in self._all:
             each.new_best()
+
+    def take_best(self) -> None:
+        for each in self._all:
+            each.take_best()
 
     def epoch(self, number: int) -> AbstractContextManager[None]:
         return _together(each.epoch(number) for each in self._all)

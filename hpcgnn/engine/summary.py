@@ -22,6 +22,8 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.engine.epochs import Progress
 from hpcgnn.engine.matmul import bf16_instructions
 from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graphfile.labels import CLASSIFICATION
+from hpcgnn.graphfile.schema import SPLITS
 from hpcgnn.records import FIRST_EPOCH, shown_number, spread, to_json
 from hpcgnn.report.crate import CRATE, crate
 from hpcgnn.report.curves import draw_curves
@@ -53,6 +55,8 @@ CONTENTS = {
 }
 # Of so many ranks the libraries take more than 1 GiB, most of which a fork server would save.
 MANY_RANKS = 8
+# A model with one answer gives another to less than one node, of so many that have another class.
+_OTHER_ANSWERS = 20
 PACKAGES = ("torch", "numpy", "h5py", "mpi4py", "pymetis")
 
 
@@ -131,6 +135,7 @@ def summarise(
     ranks: list[dict[str, Any]],
     seconds_loading: float,
     run_dir: "RunDir",
+    report: dict[str, Any],
 ) -> dict[str, Any]:
     """Write `summary.json`, then the records of the ranks, and return the summary. Rank 0.
 
@@ -141,6 +146,7 @@ def summarise(
         ranks: the records of `gather_rank_records`.
         seconds_loading: seconds from the start to the first epoch.
         run_dir: the run directory.
+        report: the evaluator's report of the best epoch, or {}.
     """
     comm, config, spec = trainer.comm, trainer.plan.config, trainer.plan.spec
     records = run_dir.records()
@@ -191,6 +197,7 @@ def summarise(
         "hosts": sorted({r["host"] for r in ranks}),
         "command": sys.argv,
         "config": config.to_dict(),
+        **{name: value for name, value in report.items() if name not in SPLITS},
     }
     if config.schedule.private_features:
         summary["left_each_rank"] = [
@@ -235,6 +242,9 @@ def show_result(summary: dict[str, Any], run_dir: "RunDir") -> None:
     """
     with _without_harm("table of the result"):
         tell(_result_table(summary))
+    with _without_harm("line about the answers"):
+        if text := one_answer(summary):
+            log.warning("%s", text)
     with _without_harm("lines about losses"):
         for line in loss_lines(losses) if (losses := summary.get("losses")) else ():
             log.info("%s", line)
@@ -253,6 +263,36 @@ def _without_harm(what: str) -> Iterator[None]:
         yield
     except Exception as error:
         log.warning("no %s: %s: %s", what, type(error).__name__, " ".join(str(error).split()))
+
+
+def rows_of_metrics(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """The rows of a table for people with all metrics of each split, of a summary or an evaluation that has them."""
+    found = record.get("metrics") or record.get("links") or {}
+    return [
+        (f"{split}, all metrics", ", ".join(f"{name} {shown_number(value)}" for name, value in values.items()))
+        for split, values in found.items()
+    ]
+
+
+def one_answer(record: dict[str, Any]) -> str:
+    """A line on a model that gives nearly all nodes one class though they have several, '' for any other.
+
+    record: a summary or an evaluation.
+    """
+    if record.get("task") != CLASSIFICATION or not record.get("classes"):
+        return ""
+    by_class = list(zip(*record["classes"].values(), strict=True))
+    predicted, support = ([sum(row[what] for row in rows) for rows in by_class] for what in ("predicted", "support"))
+    nodes, most = sum(support), max(predicted)
+    top = predicted.index(most)
+    if support[top] == nodes or _OTHER_ANSWERS * (nodes - most) > nodes - support[top]:
+        return ""
+    row = by_class[top][0]
+    return (
+        f"the model gives class {row.get('name', top)} to {most / nodes:.1%} of the {nodes:,} nodes of the splits, and "
+        f"{support[top] / nodes:.1%} have it; it hardly tells classes apart. --class-weights balanced gives rare "
+        "classes weight, and --metric macro-f1 or balanced-accuracy chooses the epoch by all classes"
+    )
 
 
 def _worth_forking(summary: dict[str, Any]) -> bool:
@@ -286,9 +326,7 @@ def _result_table(summary: dict[str, Any]) -> str:
             (f"best validation {metric}", f"– ({why})"),
             (f"test {metric} after the last epoch", shown_number(summary["test_at_end"])),
         ]
-    for split, values in (summary.get("links") or {}).items():
-        shown = ", ".join(f"{name} {shown_number(value)}" for name, value in values.items())
-        rows.append((f"{split}, all metrics", shown))
+    rows += rows_of_metrics(summary)
     seconds, growth, peak = summary["epoch_seconds"], summary["training_growth_bytes"], summary["peak_rss_bytes"]
     libraries, code = summary["libraries_rss_bytes"], summary["libraries_code_bytes"]
     rows += [

@@ -117,7 +117,7 @@ class GraphData:
         uuid: names the graph, not the order of its nodes: reordering and added partitionings keep it.
         node_type: int (n,) from 0, or None.
         type_names: {"nodes": [...], "edges": [...], "classes": [...]}, the names of types and of classes in the order
-            of their numbers; each is optional.
+            of their numbers; each is optional. Several labels or targets have the names of their columns as classes.
         ids: the user's ids in the *original* order (see own_ids.py): int (n,), or Words of n texts; None if they are
             the nodes' numbers.
         edge_features: float32 (E, F_e), a row for each of `edges`, or None. An edge and its reverse may have different

@@ -168,9 +168,9 @@ class TrainingGraph(Graph):
                     parameter.grad = total.view_as(parameter).clone()
 
     def scores(self, logits: torch.Tensor, metric: str = "auto") -> dict[str, float]:
-        """{'train', 'val', 'test'}: accuracy; 'micro-f1' or 'roc-auc' for multi-label tasks; 'rmse', 'mae' or 'r2' for
-        regression; the first is 'auto'. Over the nodes of all ranks. logits: (n_p, C). Collective. Raises ConfigError
-        for a metric that does not fit the task.
+        """{'train', 'val', 'test'} of a metric of the task, as `--metric` has them: 'auto' is accuracy, 'micro-f1' for
+        multi-label tasks and 'rmse' for regression. Over the nodes of all ranks. logits: (n_p, C). Collective. Raises
+        ConfigError for a metric that does not fit the task.
         """
         if metric not in self._evaluators:
             self._evaluators[metric] = Evaluator(self._local, metric, self._loaded.comm)

@@ -43,6 +43,7 @@ class Contents:
         origin: {name: number or text}, the run that the results are from.
         vectors: names of rows of one number, whose array is (n,). An array (n, 1) would be broadcast silently against
             labels (n,) to (n, n).
+        column_names: names of several labels or targets, empty where they have none.
     """
 
     num_rows: int
@@ -56,6 +57,7 @@ class Contents:
     class_names: Sequence[str]
     origin: Mapping[str, Any]
     vectors: Collection[str] = ()
+    column_names: Sequence[str] = ()
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Of the array of the rows of this name."""
@@ -67,7 +69,8 @@ class Contents:
             return list(self.predicted)
         if name in self.vectors:
             return [name]
-        return [f"{name}_{column}" for column in range(self.widths[name])]
+        of_outputs = name in ("probability", "logit")
+        return [f"{name}_{column}" for column in (of_outputs and self.column_names) or range(self.widths[name])]
 
 
 def check_name(option: str, path: str | Path, kinds: int = 1) -> None:

@@ -39,6 +39,10 @@ class Averages(Plugin):
         for name, average in self._averages.items():
             average.lerp_(self._parameters[name], 1 - self._decay)
 
+    def take_best(self) -> None:
+        """The best state has the averages as its parameters already."""
+        self._averages = {}
+
     @contextlib.contextmanager
     def evaluation(self) -> Iterator[None]:
         """In the body the model has the averages as its parameters, which nothing there may change."""

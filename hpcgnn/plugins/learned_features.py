@@ -99,6 +99,10 @@ class LearnedFeatures(Plugin):
             self.best = torch.empty_like(self.rows, requires_grad=False)
         self.best.copy_(self.rows.detach())
 
+    def take_best(self) -> None:
+        if self.best is not None:
+            self.replace(self.best)
+
     def replace(self, rows: torch.Tensor) -> None:
         """Take other values for the rows."""
         with torch.no_grad():

@@ -6,7 +6,7 @@ covers the whole graph.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 
@@ -22,12 +22,13 @@ Score = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Communicator], float
 @dataclass(frozen=True)
 class Metric:
     """score: see Score. undefined: why there can be no value though there are nodes, in words. lower: whether lower is
-    better.
+    better. outputs: the number of a model's outputs that it needs, 0 for any.
     """
 
     score: Score
     undefined: str
     lower: bool = False
+    outputs: int = 0
 
     def better(self, value: float, than: float) -> bool:
         """Whether a value is better than another one."""
@@ -66,8 +67,10 @@ class Task(Protocol):
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
         """Return the predictions in a file, (n_p, K): integers, or floating-point for real numbers."""
 
-    def columns(self, outputs: int) -> Sequence[str]:
-        """Return the names of the K columns of `predict` for a number of model outputs."""
+    def columns(self, outputs: int, names: Sequence[str] = ()) -> Sequence[str]:
+        """Return the headings of the K columns of `predict` for a number of model outputs. names: of the outputs in the
+        graph file, or empty.
+        """
 
     def blank(self, nodes: int, outputs: int) -> torch.Tensor:
         """Return placeholder labels of `nodes` nodes, in the form of a rank's labels."""
@@ -75,6 +78,14 @@ class Task(Protocol):
 
 class LabelTask(Task, Protocol):
     """A task that is learned from labels of nodes."""
+
+    def by_class(
+        self, outputs: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator, names: Sequence[str]
+    ) -> dict[str, Any]:
+        """{name: table for files} of the nodes of a mask, {} for none. Takes what a Score takes, and the names of the
+        classes, or empty. Collective.
+        """
+        return {}
 
     def weight(self, labels: torch.Tensor) -> float:
         """Return the divisor that, summed over ranks, turns the sum of these labels' losses into a mean."""

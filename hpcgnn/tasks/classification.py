@@ -1,7 +1,8 @@
-"""One class per node: cross-entropy, and the accuracy of the class with the largest logit."""
+"""One class per node: cross-entropy, and metrics of the class with the largest logit, or of the order of the logits."""
 
+from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -10,7 +11,11 @@ from hpcgnn.memory.arena import Arena
 from hpcgnn.ops.cross_entropy import cross_entropy
 from hpcgnn.ops.soft_cross_entropy import soft_cross_entropy
 from hpcgnn.tasks.base import LabelTask, Metric, Scale
-from hpcgnn.tasks.counting import ratio
+from hpcgnn.tasks.counting import macro_f1_of, mean_ratio, ratio, rows_by_class
+from hpcgnn.tasks.curves import Area, average_precision, roc_auc
+
+# So many classes have a confusion matrix at most.
+MOST_CONFUSED = 100
 
 
 def accuracy(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
@@ -18,6 +23,37 @@ def accuracy(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, com
     correct = (logits[mask].argmax(1) == labels[mask]).sum() if mask.any() else torch.tensor(0)
     counts = comm.total(torch.stack([correct, mask.sum()]).to(torch.int64))
     return ratio(counts[0], counts[1])
+
+
+def class_counts(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> torch.Tensor:
+    """The counts of the classes (counting.py), likewise."""
+    predicted, wanted = logits[mask].argmax(1), labels[mask]
+    parts = wanted[predicted == wanted], predicted, wanted
+    return comm.total(torch.stack([torch.bincount(each, minlength=logits.shape[1]) for each in parts]))
+
+
+def macro_f1(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
+    """The mean F1 of the classes that some node has or is predicted to have, likewise."""
+    return macro_f1_of(class_counts(logits, labels, mask, comm))
+
+
+def balanced_accuracy(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
+    """The mean recall of the classes that some node has, likewise."""
+    right, _, support = class_counts(logits, labels, mask, comm)
+    return mean_ratio(right, support)
+
+
+def of_two(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator, area: Area) -> float:
+    """An area under a curve of the second of two classes, by the difference of its logit and the first one's."""
+    scores, truth = logits[mask].double(), labels[mask] == 1
+    return area((scores[:, 1:2] - scores[:, :1]).numpy(), truth[:, None].numpy(), comm)
+
+
+def confusion(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> torch.Tensor:
+    """int64 (C, C): the nodes of each class (rows) by predicted class (columns), likewise."""
+    classes = logits.shape[1]
+    pairs = labels[mask] * classes + logits[mask].argmax(1)
+    return comm.total(torch.bincount(pairs, minlength=classes**2)).view(classes, classes)
 
 
 def balanced_weights(labels: torch.Tensor, classes: int, comm: Communicator) -> torch.Tensor:
@@ -39,10 +75,24 @@ class Classification(LabelTask):
     name, said, outputs = "classification", "one class per node", "classes"
     losses = ("cross-entropy",)
     probabilities = staticmethod(partial(torch.softmax, dim=1))
-    metrics: ClassVar[dict[str, Metric]] = {"accuracy": Metric(accuracy, "no node has a class")}
+    metrics: ClassVar[dict[str, Metric]] = {
+        "accuracy": Metric(accuracy, "no node has a class"),
+        "macro-f1": Metric(macro_f1, "no node has a class"),
+        "balanced-accuracy": Metric(balanced_accuracy, "no node has a class"),
+        "roc-auc": Metric(partial(of_two, area=roc_auc), "all of them have the same class", outputs=2),
+        "average-precision": Metric(partial(of_two, area=average_precision), "none has the second class", outputs=2),
+    }
 
     def __init__(self, smoothing: float = 0.0, class_weights: torch.Tensor | None = None) -> None:
         self._smoothing, self._class_weights = smoothing, class_weights
+
+    def by_class(
+        self, outputs: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator, names: Sequence[str]
+    ) -> dict[str, Any]:
+        tables: dict[str, Any] = {"classes": rows_by_class(class_counts(outputs, labels, mask, comm), names)}
+        if outputs.shape[1] <= MOST_CONFUSED:
+            tables["confusion"] = confusion(outputs, labels, mask, comm).tolist()
+        return tables
 
     def weight(self, labels: torch.Tensor) -> float:
         return len(labels) if self._class_weights is None else float(self._class_weights[labels].sum())
@@ -60,7 +110,7 @@ class Classification(LabelTask):
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
         return outputs.argmax(1, keepdim=True)
 
-    def columns(self, outputs: int) -> list[str]:
+    def columns(self, outputs: int, names: Sequence[str] = ()) -> list[str]:
         return ["class"]
 
     def blank(self, nodes: int, outputs: int) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 import logging
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,8 +11,8 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.storage import SPLITS
 from hpcgnn.nn.graph import Graph
-from hpcgnn.tasks.base import Scale
-from hpcgnn.tasks.registry import TASKS, fitting_metric
+from hpcgnn.tasks.base import Metric, Scale
+from hpcgnn.tasks.registry import LABEL_TASKS, fitting_metric, metrics_of
 
 log = logging.getLogger("hpcgnn")
 
@@ -21,17 +22,23 @@ class Judge:
 
     _comm: Communicator
 
-    def __call__(self, model: torch.nn.Module, graph: Graph) -> dict[str, Any]:
-        """See `scores`. Collective."""
+    def __call__(
+        self, model: torch.nn.Module, graph: Graph, judge: Callable[[torch.Tensor], dict[str, Any]] | None = None
+    ) -> dict[str, Any]:
+        """Return what `judge`, by default `scores`, makes of the model's outputs. Collective."""
         model.eval()
         with torch.no_grad(), self._comm.ledger.booked_as("evaluation"):
-            result = self.scores(model(graph))
+            result = (judge or self.scores)(model(graph))
         model.train()
         return result
 
     def scores(self, outputs: torch.Tensor) -> dict[str, Any]:
         """Return the metrics of a model's outputs of owned nodes. Collective."""
         raise NotImplementedError
+
+    def report(self, outputs: torch.Tensor, names: Sequence[str]) -> dict[str, Any]:
+        """Return `scores`, and all else that files have of an evaluation. names: of the classes, or empty."""
+        return self.scores(outputs)
 
 
 class Evaluator(Judge):
@@ -51,12 +58,12 @@ class Evaluator(Judge):
 
     def __init__(self, local: LocalGraph, metric: str, comm: Communicator, scale: Scale | None = None) -> None:
         self._labels, self._comm, self._scale = local.labels, comm, scale
-        self.task = TASKS[local.task]
+        self.task, outputs = LABEL_TASKS[local.task], local.num_classes
         self._masks = {split: local.mask(split) for split in SPLITS}
         counts = comm.total(torch.tensor([int(mask.sum()) for mask in self._masks.values()]), "plan").tolist()
         self.counts: dict[str, int] = dict(zip(self._masks, counts, strict=True))
         self._told: set[str] = set()
-        self.name = fitting_metric(metric, self.task)
+        self.name, self._all = fitting_metric(metric, self.task, outputs), metrics_of(self.task, outputs)
         self.metric = self.task.metrics[self.name]
 
     def in_units(self, outputs: torch.Tensor) -> torch.Tensor:
@@ -67,10 +74,29 @@ class Evaluator(Judge):
         """{'train': value, 'val': value, 'test': value} of a model's outputs (n_p, C) of own nodes; NaN where the
         metric is not defined. Collective.
         """
+        return self._told_of(self._by(self.metric, self.in_units(outputs)))
+
+    def report(self, outputs: torch.Tensor, names: Sequence[str]) -> dict[str, Any]:
+        """Return {**`scores`, 'metrics': {split: {metric: value of all that fit}}, and the task's tables by class:
+        {table: {split: rows}}}. Collective.
+        """
         outputs = self.in_units(outputs)
-        found = {
-            split: self.metric.score(outputs, self._labels, mask, self._comm) for split, mask in self._masks.items()
+        values = {name: self._by(metric, outputs) for name, metric in self._all.items()}
+        result: dict[str, Any] = {
+            **self._told_of(values[self.name]),
+            "metrics": {split: {name: each[split] for name, each in values.items()} for split in self._masks},
         }
+        for split, mask in self._masks.items():
+            for table, rows in self.task.by_class(outputs, self._labels, mask, self._comm, names).items():
+                result.setdefault(table, {})[split] = rows
+        return result
+
+    def _by(self, metric: Metric, outputs: torch.Tensor) -> dict[str, float]:
+        """{split: value of a metric} of outputs in the units of the labels."""
+        return {split: metric.score(outputs, self._labels, mask, self._comm) for split, mask in self._masks.items()}
+
+    def _told_of(self, found: dict[str, float]) -> dict[str, float]:
+        """The values of the metric, after one warning for a split where it is not defined."""
         for split, value in found.items():
             if math.isnan(value) and self.counts[split] and split not in self._told and self._comm.rank == 0:
                 self._told.add(split)

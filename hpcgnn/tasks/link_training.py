@@ -118,7 +118,7 @@ class LinkEvaluator(Judge):
         self, model: torch.nn.Module, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, config: Config
     ) -> None:
         self._model, self._comm, self.task = model, comm, links_task(local.compared_with)
-        self.name = fitting_metric(config.run.metric, self.task)
+        self.name = fitting_metric(config.run.metric, self.task, local.num_classes)
         self.metric = self.task.metrics[self.name]
         numbers = torch.tensor([local.held[split].num_edges for split in HELD])
         self.counts: dict[str, int] = {"train": 0, **dict(zip(HELD, comm.total(numbers, "plan").tolist(), strict=True))}

@@ -5,6 +5,7 @@ use float64.
 """
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -52,7 +53,7 @@ class Links(Task):
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
         return outputs
 
-    def columns(self, outputs: int) -> list[str]:
+    def columns(self, outputs: int, names: Sequence[str] = ()) -> list[str]:
         return [f"embedding_{column}" for column in range(outputs)]
 
     def blank(self, nodes: int, outputs: int) -> torch.Tensor:

@@ -1,18 +1,17 @@
-"""Several 0/1 labels per node: binary cross-entropy, micro-F1 and ROC-AUC, exact over all ranks."""
+"""Several 0/1 labels per node: binary cross-entropy, and metrics of all labels together or in the mean over labels."""
 
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.memory.arena import Arena
 from hpcgnn.tasks.base import LabelTask, Metric, Scale
-from hpcgnn.tasks.counting import ratio
-
-_CHUNK = 1 << 16
+from hpcgnn.tasks.counting import macro_f1_of, ratio, rows_by_class
+from hpcgnn.tasks.curves import Area, average_precision, roc_auc
 
 
 def micro_f1(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
@@ -24,42 +23,20 @@ def micro_f1(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, com
     return ratio(2 * counts[0], 2 * counts[0] + counts[1])
 
 
-def roc_auc(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
-    """Return the mean over labels of the area under the ROC curve, without labels that have only one kind of node.
-
-    It is exact (Mann-Whitney): the share of positive-negative pairs in the right order, ties counted half. Every rank
-    sorts its own negatives. The positives of each rank pass by in bounded chunks, so a rank never holds more than its
-    share and a chunk. Collective.
-
-    Args:
-        logits: outputs of owned nodes, (n_p, C).
-        labels: 0 and 1, (n_p, C).
-        mask: bool (n_p,), the nodes of the split.
-        comm: the communicator.
-    """
-    scores, truth = logits[mask].double().numpy(), labels[mask].numpy() > 0
-    areas = []
-    for label in range(logits.shape[1]):
-        positive, negative = scores[truth[:, label], label], np.sort(scores[~truth[:, label], label])
-        pairs_twice = sum(
-            np.searchsorted(negative, chunk, "left").sum() + np.searchsorted(negative, chunk, "right").sum()
-            for chunk in _pass_by(positive, comm)
-        )
-        totals = comm.total(torch.tensor([int(pairs_twice), len(positive), len(negative)]))
-        if totals[1] and totals[2]:
-            areas.append(float(totals[0]) / (2.0 * float(totals[1]) * float(totals[2])))
-    return float(np.mean(areas)) if areas else float("nan")
+def label_counts(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> torch.Tensor:
+    """The counts of the labels (counting.py), likewise."""
+    predicted, truth = logits[mask] > 0, labels[mask] > 0
+    return comm.total(torch.stack([each.sum(0) for each in (predicted & truth, predicted, truth)]))
 
 
-def _pass_by(values: np.ndarray, comm: Communicator) -> Iterator[np.ndarray]:
-    """Yield the float64 values of every rank in turn, in chunks. Collective."""
-    counts = comm.allgather_object(len(values))
-    for root, count in enumerate(counts):
-        for start in range(0, count, _CHUNK):
-            chunk = torch.empty(min(_CHUNK, count - start), dtype=torch.float64)
-            if root == comm.rank:
-                chunk.copy_(torch.from_numpy(values[start : start + len(chunk)]))
-            yield comm.broadcast_(chunk, root, "metrics").numpy()
+def macro_f1(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
+    """The mean F1 of the labels that are there on some node or predicted for some, likewise."""
+    return macro_f1_of(label_counts(logits, labels, mask, comm))
+
+
+def of_labels(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator, area: Area) -> float:
+    """The mean over labels of an area under a curve, likewise."""
+    return area(logits[mask].double().numpy(), labels[mask].numpy() > 0, comm)
 
 
 class MultiLabel(LabelTask):
@@ -70,8 +47,15 @@ class MultiLabel(LabelTask):
     probabilities = staticmethod(torch.sigmoid)
     metrics: ClassVar[dict[str, Metric]] = {
         "micro-f1": Metric(micro_f1, "no label is there on any of them, and none is predicted"),
-        "roc-auc": Metric(roc_auc, "no label is there on some of them and absent on others"),
+        "macro-f1": Metric(macro_f1, "no label is there on any of them, and none is predicted"),
+        "roc-auc": Metric(partial(of_labels, area=roc_auc), "no label is there on some of them and absent on others"),
+        "average-precision": Metric(partial(of_labels, area=average_precision), "no label is there on any of them"),
     }
+
+    def by_class(
+        self, outputs: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator, names: Sequence[str]
+    ) -> dict[str, Any]:
+        return {"classes": rows_by_class(label_counts(outputs, labels, mask, comm), names)}
 
     def weight(self, labels: torch.Tensor) -> int:
         return labels.numel()
@@ -88,8 +72,8 @@ class MultiLabel(LabelTask):
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
         return (outputs > 0).to(torch.int32)
 
-    def columns(self, outputs: int) -> list[str]:
-        return [f"label_{label}" for label in range(outputs)]
+    def columns(self, outputs: int, names: Sequence[str] = ()) -> list[str]:
+        return [f"label_{label}" for label in names or range(outputs)]
 
     def blank(self, nodes: int, outputs: int) -> torch.Tensor:
         return torch.zeros(nodes, outputs)

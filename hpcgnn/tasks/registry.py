@@ -10,7 +10,7 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.options import TaskConfig
 from hpcgnn.options.link_split import AUTO, GIVEN, USUAL
 from hpcgnn.options.task import LINKS
-from hpcgnn.tasks.base import LabelTask, Task
+from hpcgnn.tasks.base import LabelTask, Metric, Task
 from hpcgnn.tasks.classification import Classification, balanced_weights
 from hpcgnn.tasks.links import Links, SharedNegatives
 from hpcgnn.tasks.multilabel import MultiLabel
@@ -44,7 +44,7 @@ def resolve_task(config: Config, meta: GraphMeta) -> Config:
             f"--task {config.task.task}: the labels of {config.data.graph} are for {task.name} ({task.said}); leave "
             f"--task out, or import the graph with --task {config.task.task}"
         )
-    metric = fitting_metric(config.run.metric, task)
+    metric = fitting_metric(config.run.metric, task, meta.num_classes)
     loss = fitting_loss(config.task.loss, task)
     _check_softening(config.task, task)
     _check_reuse(config.task, task)
@@ -114,14 +114,19 @@ def task_to_learn(name: str, options: TaskConfig, labels: torch.Tensor, outputs:
     return Classification(options.label_smoothing, weights)
 
 
-def task_of_metric(metric: str) -> Task:
-    """The task that a metric is of."""
-    return next(task for task in TASKS.values() if metric in task.metrics)
+def metrics_of(task: Task, outputs: int) -> dict[str, Metric]:
+    """The metrics of a task for a number of a model's outputs."""
+    return {name: metric for name, metric in task.metrics.items() if metric.outputs in (0, outputs)}
 
 
-def fitting_metric(name: str, task: Task) -> str:
+def fitting_metric(name: str, task: Task, outputs: int) -> str:
     """The metric of this name, or for `auto` the task's first. Raises ConfigError, to be raised on all ranks."""
-    return _fitting("--metric", name, tuple(task.metrics), task)
+    if name in task.metrics and name not in metrics_of(task, outputs):
+        raise ConfigError.on_all(
+            f"--metric {name}: expected {task.metrics[name].outputs} {task.outputs}, and the graph has {outputs}; take "
+            f"{' or '.join(metrics_of(task, outputs))}"
+        )
+    return _fitting("--metric", name, tuple(metrics_of(task, outputs)), task)
 
 
 def fitting_loss(name: str, task: Task) -> str:

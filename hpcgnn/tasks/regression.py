@@ -7,7 +7,7 @@ squares of differences. The formula Σy² − (Σy)²/n loses all digits if the 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
@@ -111,8 +111,8 @@ class Regression(LabelTask):
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
         return outputs.double()
 
-    def columns(self, outputs: int) -> list[str]:
-        return ["value"] if outputs == 1 else [f"value_{target}" for target in range(outputs)]
+    def columns(self, outputs: int, names: Sequence[str] = ()) -> list[str]:
+        return ["value"] if outputs == 1 else [f"value_{target}" for target in names or range(outputs)]
 
     def blank(self, nodes: int, outputs: int) -> torch.Tensor:
         return torch.zeros(nodes, outputs)

@@ -98,7 +98,7 @@ def canonical(raw: RawGraph, options: ImportOptions, scratch: Scratch) -> GraphD
     num_classes = raw.num_classes if options.num_classes is None else options.num_classes
     if options.task == REGRESSION:
         labels, num_classes = canonical_targets(raw.labels, n, split)
-        _no_classes(names, options.num_classes)
+        _check_targets(names, num_classes, options.num_classes)
     else:
         classes = names.get("classes", ())
         labels, num_classes = canonical_labels(raw.labels, n, split, num_classes, classes, options.task)
@@ -154,10 +154,14 @@ def canonical(raw: RawGraph, options: ImportOptions, scratch: Scratch) -> GraphD
     return data
 
 
-def _no_classes(names: Mapping[str, Sequence[str]], num_classes: int | None) -> None:
-    """Raise GraphError if a regression is requested, and labels or options are of classes."""
-    if "classes" in names:
-        words = names["classes"]
+def _check_targets(names: Mapping[str, Sequence[str]], targets: int, num_classes: int | None) -> None:
+    """Raise GraphError if a regression is requested, and labels or options are of classes. names: of columns, if there
+    is one for each of several targets.
+    """
+    words = names.get("classes", ())
+    if words and targets > 1 and len(words) != targets:
+        raise GraphError(f"the labels have {targets} columns and {len(words)} names; expected a name for each")
+    if words and targets <= 1:
         raise GraphError(
             f"--task regression: expected numbers, and the labels are words ({', '.join(words[:3])}"
             f"{', ...' if len(words) > 3 else ''}); give numbers, or leave --task out"

@@ -262,12 +262,15 @@ def describe(info: dict[str, Any]) -> str:
         ),
         *((("edge features", str(info["edge_features"])),) if info["edge_features"] else ()),
         ("features", f"{info['features']} {'sparse ' if info['sparse_features'] else ''}{info['feature_dtype'] or ''}"),
-        *((f"target {number}", _shown_target(target)) for number, target in enumerate(info["targets"][:SHOWN_TYPES])),
+        *(
+            (f"target {name}", _shown_target(target))
+            for name, target in zip(names or range(SHOWN_TYPES), info["targets"][:SHOWN_TYPES], strict=False)
+        ),
         (
             "targets" if info["task"] == REGRESSION else "classes",
             f"{info['classes']}{TASKS.get(info['task'], '')}"
             + (f", {min(classes):,} to {max(classes):,} nodes each" if classes else "")
-            + (f": {_shown(dict(zip(names, classes, strict=False)))}" if names else ""),
+            + (f": {_shown(dict(zip(names, classes, strict=False)))}" if names and classes else ""),
         ),
         *(
             (f"{what} types", f"{len(sizes)}: " + _shown(sizes))

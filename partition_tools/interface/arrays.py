@@ -30,7 +30,7 @@ from partition_tools.readers.arrays.in_memory import (
     places,
     plain_ids,
 )
-from partition_tools.readers.tables.node_tables import label_numbers
+from partition_tools.readers.tables.node_tables import column_names, label_numbers
 from partition_tools.workspace.budget import memory_budget
 from partition_tools.workspace.claim import claimed
 from partition_tools.workspace.progress import Reporter, ScriptReporter
@@ -98,7 +98,8 @@ def save_graph(  # noqa: PLR0913 - callers name them
         edge_index: int (2, E), row 0 the sources, row 1 the destinations; a node aggregates over its in-edges.
         features: (n, F), or a sparse matrix of SciPy, which stays sparse.
         labels: (n,) of classes from 0 (-1 or NaN: none) or words, (n, C) of 0/1 for a multi-label task, or with
-            task='regression' (n,) or (n, T) of real numbers (NaN: unknown).
+            task='regression' (n,) or (n, T) of real numbers (NaN: unknown). A DataFrame names its columns; class_names
+            names those of an array.
         split: {'train': …, 'val': …, 'test': …} of masks bool (n,) or node numbers, or one word for each node.
         edge_weight, edge_type: (E,); types are numbers from 0, or words, which become names in their sorted order.
         edge_features: numbers (E, F_e) or (E,). An edge added by undirected=True has the features of its reverse.
@@ -145,7 +146,8 @@ def save_graph(  # noqa: PLR0913 - callers name them
         values, words = label_numbers(per_node["labels"], "labels")
     if words and class_names:
         raise FormatError("class_names are for labels that are numbers, and these are words; leave class_names out")
-    names = {"nodes": node_type_names, "edges": edge_type_names, "classes": words or class_names}
+    classes = words or (class_names if len(class_names) else column_names(getattr(labels, "columns", ())))
+    names = {"nodes": node_type_names, "edges": edge_type_names, "classes": classes}
     raw = RawGraph(
         src=src,
         dst=dst,

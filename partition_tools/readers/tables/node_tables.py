@@ -1,6 +1,6 @@
 """Tables next to an edge list, one row per node: features, labels, splits, types of nodes."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +38,8 @@ def node_tables(
         table = read(options.labels, classes=True)
         values, words = label_numbers(table.values, options.labels)
         _check_heading(options.labels, table, words, reporter)
-        names |= {"classes": words} if words else {}
+        headings = (table.names or [])[-values.shape[1] :]
+        names |= {"classes": found} if (found := words or column_names(headings)) else {}
         nothing = np.count_nonzero(values != values) if words else 0
         if nothing:
             reporter.warn(
@@ -106,6 +107,12 @@ def label_numbers(values: np.ndarray, where: str | Path) -> tuple[np.ndarray, li
         return numeric(np.where(words == "", "nan", words).reshape(values.shape), where), []
     found = np.unique(words[words != ""])
     return np.where(words == "", np.nan, np.searchsorted(found, words)).reshape(values.shape), found.tolist()
+
+
+def column_names(headings: Iterable[object]) -> list[str]:
+    """The names of several columns of labels; [] for one column, and unless all headings are distinct words."""
+    names = [name if isinstance(name, str) else "" for name in headings]
+    return names if 1 < len(names) == len(set(names) - {""}) else []
 
 
 def _any_word(texts: np.ndarray) -> bool:

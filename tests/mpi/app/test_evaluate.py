@@ -3,6 +3,8 @@ nodes.
 """
 
 import json
+import re
+import shutil
 from types import SimpleNamespace
 
 import h5py
@@ -61,6 +63,34 @@ def test_the_metrics_are_those_of_training(comm, trained, name, map_name):
             [expected[split] for split in ("train", "val", "test")], abs=0.011
         ), "to one node of a split: rounding may turn a tie"
     assert evaluated(comm, graph, run_dir, weights="last")["epoch"] == 6
+
+
+@pytest.mark.parametrize("more", [{"ema": 0.5}, {"features": "file+learned:4"}], ids=["averages", "learned"])
+def test_the_end_of_a_run_reports_its_best_epoch(comm, trained, shared_path, monkeypatch, more):
+    """All metrics and the tables by class are those of the best epoch, with averages and learned rows of that epoch."""
+    monkeypatch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)
+    graph, run_dir = trained["undirected"][0], shared_path / "run"
+    options = {"epochs": 12, "hidden": 8, "lr": 1.0, "partition": "metis", **more}
+    assert train(configure(graph, run_dir=str(run_dir), **options), SimpleNamespace(comm=comm, threads=1)) == 0
+    comm.barrier()
+    summary, found = json.loads((run_dir / "summary.json").read_text()), evaluated(comm, graph, run_dir)
+    assert summary["best_epoch"] < 12 and summary["metrics"]["val"]["accuracy"] == summary["best_val"]
+    for name in ("metrics", "classes", "confusion"):
+        assert summary[name] == found[name]
+    for split, count in summary["split_nodes"].items():
+        assert sum(row["support"] for row in found["classes"][split]) == np.sum(found["confusion"][split]) == count
+        assert np.trace(found["confusion"][split]) / count == pytest.approx(found[split])
+
+
+def test_a_run_that_cannot_be_written_is_evaluated_all_the_same(comm, trained, shared_path, capfd):
+    graph, run_dir = trained["undirected"]
+    if comm.rank == 0:
+        shutil.copytree(run_dir, shared_path / "run", ignore=shutil.ignore_patterns("evaluation.json"))
+        (shared_path / "run" / "evaluation.json").mkdir()
+    comm.barrier()
+    with pytest.raises(HpcgnnError, match="cannot write .*evaluation.json.*; the metrics are printed above; .* copy"):
+        evaluated(comm, graph, shared_path / "run")
+    assert comm.rank or re.search(r"test accuracy +│ 0\.\d+", capfd.readouterr().out)
 
 
 @pytest.mark.parametrize("slab", [7, 64, 1 << 16])

@@ -1,13 +1,16 @@
 """`hpcgnn predict` on every number of ranks, beside a model that is worked out by hand from its checkpoint."""
 
 import csv
+import json
 from types import SimpleNamespace
 
 import h5py
 import numpy as np
+import pandas
 import pytest
 import torch
 
+import partition_tools
 from hpcgnn.app.predict import Request, predict
 from hpcgnn.app.resuming import options_of_run
 from hpcgnn.app.train import train
@@ -226,8 +229,14 @@ def test_on_another_graph(comm, trained, shared_path):
     assert not (shared_path / "no.h5").exists()
 
 
-def test_several_labels(comm, session_path, shared_path):
-    graph = make_graphs(comm, session_path, nodes=300)["directed multi-label"]
+def test_several_labels(comm, shared_path):
+    """Names of the labels, from the columns of a DataFrame, are headings, and an attribute of arrays."""
+    graph, draw, names = shared_path / "g.h5", np.random.default_rng(4), ["sports", "arts", "node"]
+    if comm.rank == 0:
+        labels = pandas.DataFrame(draw.integers(0, 2, (NODES, 3)), columns=names)
+        arrays = draw.integers(0, NODES, (2, 300)), draw.standard_normal((NODES, 4)), labels
+        partition_tools.save_graph(graph, *arrays, fractions=(0.5, 0.2), ranks=[1, 2, 3, 4])
+    comm.barrier()
     config = configure(graph, run_dir=str(shared_path / "run"), epochs=2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)
@@ -239,6 +248,14 @@ def test_several_labels(comm, session_path, shared_path):
         np.testing.assert_allclose(file["probability"][:], torch.sigmoid(logits).numpy(), atol=1e-6)
         np.testing.assert_array_equal(file["prediction"][:], (logits > 0).int().numpy())
         assert "id" not in file and "class_names" not in file
+        assert json.loads(read_attributes(file)["column_names"]) == names
+        predicted_labels = file["prediction"][:]
+    predicted(comm, shared_path / "run", shared_path / "p.csv", logits=True)
+    table = pandas.read_csv(shared_path / "p.csv")
+    assert list(table) == ["node", *(f"label_{name}" for name in names), *(f"logit_{name}" for name in names)]
+    np.testing.assert_array_equal(table.iloc[:, 1:4], predicted_labels)
+    summary = json.loads((shared_path / "run" / "summary.json").read_text())
+    assert [row["name"] for row in summary["classes"]["test"]] == names
 
 
 def test_what_is_refused(comm, trained, shared_path):

@@ -194,7 +194,7 @@ def test_what_cannot_spread_is_refused(comm, planted, session_path, shared_path)
     with pytest.raises(ConfigError, match="one class per node.*multilabel"):
         propagate_labels(configure(planted["directed multi-label"]), session, Propagation())
     with pytest.raises(ConfigError, match="one class per node.*multilabel"):
-        CorrectAndSmooth().check("roc-auc")
+        CorrectAndSmooth().check("multilabel")
     graph, where, path = stored(comm, session_path, "path")
     local = graphs.load(path, where.maps["dealt"], comm)
     bare = graphs.replace(local, split=local.split * 0)

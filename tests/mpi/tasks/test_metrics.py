@@ -1,6 +1,4 @@
-"""Accuracy, micro-F1 and ROC-AUC over ranks against counting by hand, with ties, one-sided labels and ranks without
-nodes.
-"""
+"""Metrics over ranks against counting by hand, with ties, one-sided labels and ranks without nodes."""
 
 import math
 
@@ -9,8 +7,9 @@ import oracle
 import pytest
 import torch
 
-from hpcgnn.tasks import classification, multilabel
-from hpcgnn.tasks.registry import TASKS
+from hpcgnn.errors import ConfigError
+from hpcgnn.tasks import classification, curves, multilabel
+from hpcgnn.tasks.registry import TASKS, fitting_metric
 
 pytestmark = pytest.mark.ranks(2, 3)
 
@@ -49,14 +48,74 @@ def test_micro_f1(comm, kind):
     )
 
 
-@pytest.mark.parametrize("chunk", [1 << 16, 3])
-def test_roc_auc(comm, kind, chunk, monkeypatch):
-    monkeypatch.setattr(multilabel, "_CHUNK", chunk)
+def value_of(comm, kind, task, name, *arrays):
+    return TASKS[task].metrics[name].score(*share(comm, kind, *arrays), comm)
+
+
+def test_classes_that_few_or_no_nodes_have(comm, kind):
+    """Class 3 is neither there nor predicted, class 4 is predicted alone: it has an F1, 0, and no recall."""
+    random, logits = np.random.default_rng(8), scores(9)
+    labels, mask = random.integers(0, 3, N), random.random(N) < 0.4
+    logits[:, 3] = -9
+    predicted = logits.argmax(1)
+    precision, recall, f1 = oracle.by_class(predicted[mask], labels[mask], CLASSES)
+    assert np.isnan(f1[3]) and f1[4] == 0 and np.isnan(recall[3:]).all()
+    arrays = logits, labels, mask
+    assert value_of(comm, kind, "classification", "macro-f1", *arrays) == pytest.approx(np.nanmean(f1))
+    assert value_of(comm, kind, "classification", "balanced-accuracy", *arrays) == pytest.approx(np.nanmean(recall))
+    tables = TASKS["classification"].by_class(*share(comm, kind, *arrays), comm, list("abcde"))
+    rows = tables["classes"]
+    assert [row["name"] for row in rows] == list("abcde") and [row["class"] for row in rows] == list(range(CLASSES))
+    for name, expected in (("precision", precision), ("recall", recall), ("f1", f1)):
+        np.testing.assert_allclose([row[name] for row in rows], expected)
+    table = np.zeros((CLASSES, CLASSES), int)
+    np.add.at(table, (labels[mask], predicted[mask]), 1)
+    assert tables["confusion"] == table.tolist()
+    assert [row["support"] for row in rows] == table.sum(1).tolist()
+    assert [row["predicted"] for row in rows] == table.sum(0).tolist()
+
+
+def test_many_classes_have_no_confusion_matrix(comm, monkeypatch):
+    monkeypatch.setattr(classification, "MOST_CONFUSED", CLASSES - 1)
+    arrays = scores(9), np.zeros(N, int), np.ones(N, bool)
+    assert set(TASKS["classification"].by_class(*share(comm, "even", *arrays), comm, ())) == {"classes"}
+
+
+@pytest.mark.parametrize("chunk", [1 << 14, 3])
+def test_areas_under_curves(comm, kind, chunk, monkeypatch):
+    monkeypatch.setattr(curves, "_CHUNK", chunk)
     random, logits = np.random.default_rng(4), scores(5)
     labels, mask = random.integers(0, 2, (N, CLASSES)).astype(np.float32), random.random(N) < 0.6
-    labels[:, 1], labels[:, 3] = 0, 1  # labels with one kind of node only have no curve
-    value = multilabel.roc_auc(*share(comm, kind, logits, labels, mask), comm)
+    labels[:, 1], labels[:, 3] = 0, 1  # labels with one kind of node only have no ROC curve
+    arrays = logits, labels, mask
+    value = value_of(comm, kind, "multilabel", "roc-auc", *arrays)
     assert value == pytest.approx(oracle.roc_auc(logits[mask], labels[mask]), abs=1e-12)
+    precisions = [oracle.average_precision(logits[mask, k], labels[mask, k] == 1) for k in (0, 2, 3, 4)]
+    value = value_of(comm, kind, "multilabel", "average-precision", *arrays)
+    assert value == pytest.approx(np.mean(precisions), abs=1e-12)
+    _, _, f1 = zip(*(oracle.by_class(logits[mask, k] > 0, labels[mask, k] == 1, 2) for k in range(CLASSES)))
+    value = value_of(comm, kind, "multilabel", "macro-f1", *arrays)
+    assert value == pytest.approx(np.mean([each[1] for each in f1]), abs=1e-12)
+    rows = TASKS["multilabel"].by_class(*share(comm, kind, *arrays), comm, ())["classes"]
+    assert [row["support"] for row in rows] == labels[mask].sum(0).tolist()
+
+
+def test_areas_of_two_classes(comm, kind):
+    random, logits = np.random.default_rng(10), scores(11)[:, :2]
+    labels, mask = random.integers(0, 2, N), random.random(N) < 0.6
+    score, truth = (logits[:, 1] - logits[:, 0])[mask], labels[mask] == 1
+    areas = {
+        "roc-auc": oracle.roc_auc(score[:, None], truth[:, None]),
+        "average-precision": oracle.average_precision(score, truth),
+    }
+    for name, expected in areas.items():
+        assert value_of(comm, kind, "classification", name, logits, labels, mask) == pytest.approx(expected, abs=1e-12)
+
+
+def test_areas_of_two_classes_are_refused_for_three():
+    with pytest.raises(ConfigError, match="--metric roc-auc: expected 2 classes, and the graph has 3; take accu"):
+        fitting_metric("roc-auc", TASKS["classification"], 3)
+    assert fitting_metric("roc-auc", TASKS["classification"], 2) == "roc-auc"
 
 
 @pytest.mark.parametrize("task, name", [(task, name) for task in TASKS for name in TASKS[task].metrics])
@@ -67,10 +126,11 @@ def test_an_empty_split_has_no_value(comm, task, name):
     assert math.isnan(value)
 
 
-def test_auc_holds_no_more_than_a_chunk_of_other_ranks_scores(comm):
-    """Each value is sent once to everybody: bytes are those of the positives, by label, and of the small counts."""
+def test_areas_send_the_scores_of_positives(comm):
+    """Each value is sent once to everybody. ROC-AUC sums counts of labels, average precision two for each value."""
     random, logits = np.random.default_rng(6), scores(7)
     labels = random.integers(0, 2, (N, CLASSES)).astype(np.float32)
     comm.ledger.take()
-    multilabel.roc_auc(*share(comm, "even", logits, labels, np.ones(N, bool)), comm)
-    assert comm.ledger.take()["metrics"].bytes_sent == int(labels.sum()) * 8 + CLASSES * 3 * 8
+    for name, sent in (("roc-auc", labels.sum() * 8 + CLASSES * 3 * 8), ("average-precision", labels.sum() * (8 + 16))):
+        value_of(comm, "even", "multilabel", name, logits, labels, np.ones(N, bool))
+        assert comm.ledger.take()["metrics"].bytes_sent == sent

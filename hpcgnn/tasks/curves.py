@@ -1,0 +1,66 @@
+"""Areas under curves of ranked nodes: ROC-AUC and average precision, exact over all ranks.
+
+Each column of scores is a ranking of its own. Every rank sorts the scores of its own nodes. The positives of each rank
+pass by in bounded chunks, so a rank never holds more than its share and a chunk.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import torch
+
+from hpcgnn.comm.communicator import Communicator
+
+# Scores that all ranks have at a time; what is counted for each takes some eight times as much.
+_CHUNK = 1 << 14
+# (scores float64 (m, K), truth bool (m, K), comm) -> the mean of the columns, NaN if none has a value. Collective.
+Area = Callable[[np.ndarray, np.ndarray, Communicator], float]
+
+
+def roc_auc(scores: np.ndarray, truth: np.ndarray, comm: Communicator) -> float:
+    """The mean area under the ROC curve, without columns that have only one kind of node.
+
+    It is the share of positive-negative pairs in the right order, ties counted half (Mann-Whitney).
+    """
+    positives, negatives = _sorted(scores, truth), _sorted(scores, ~truth)
+    pairs_twice = [0] * len(positives)
+    for chunk in _pass_by(positives, comm):
+        for column, (some, below) in enumerate(zip(chunk, negatives, strict=True)):
+            pairs_twice[column] += sum(int(np.searchsorted(below, some, side).sum()) for side in ("left", "right"))
+    counts = torch.tensor([pairs_twice, *([len(each) for each in part] for part in (positives, negatives))])
+    pairs, ones, others = comm.total(counts).double().numpy()
+    defined = ones * others > 0
+    return float(np.mean((pairs / 2)[defined] / (ones * others)[defined])) if defined.any() else float("nan")
+
+
+def average_precision(scores: np.ndarray, truth: np.ndarray, comm: Communicator) -> float:
+    """The mean average precision, without columns that have no positive node.
+
+    It is the mean over the positives of the precision among all nodes that score as high or higher.
+    """
+    own = _sorted(scores, truth), _sorted(scores, ~truth)
+    sums, ones = np.zeros(len(own[0])), np.zeros(len(own[0]))
+    for chunk in _pass_by(own[0], comm):
+        above = [np.concatenate([len(e) - np.searchsorted(e, s) for e, s in zip(o, chunk, strict=True)]) for o in own]
+        right, wrong = comm.total(torch.from_numpy(np.stack(above))).double().numpy()
+        column = np.repeat(np.arange(len(chunk)), [len(some) for some in chunk])
+        sums += np.bincount(column, right / (right + wrong), len(chunk))
+        ones += np.bincount(column, minlength=len(chunk))
+    return float(np.mean(sums[ones > 0] / ones[ones > 0])) if ones.any() else float("nan")
+
+
+def _sorted(scores: np.ndarray, which: np.ndarray) -> list[np.ndarray]:
+    return [np.sort(column[chosen]) for column, chosen in zip(scores.T, which.T, strict=True)]
+
+
+def _pass_by(columns: Sequence[np.ndarray], comm: Communicator) -> Iterator[list[np.ndarray]]:
+    """Yield the float64 values of every rank in turn, in chunks, each with its values of every column. Collective."""
+    mine = np.concatenate(columns)
+    for root, lengths in enumerate(comm.allgather_object([len(each) for each in columns])):
+        ends = np.cumsum(lengths)
+        for start in range(0, ends[-1], _CHUNK):
+            chunk = torch.empty(min(_CHUNK, ends[-1] - start), dtype=torch.float64)
+            if root == comm.rank:
+                chunk.copy_(torch.from_numpy(mine[start : start + len(chunk)]))
+            values = comm.broadcast_(chunk, root, "metrics").numpy()
+            yield np.split(values, np.clip(ends[:-1] - start, 0, len(values)))
