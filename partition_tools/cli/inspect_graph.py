@@ -284,15 +284,8 @@ def describe(info: dict[str, Any]) -> str:
     )
     width = next(iter(next(iter(info["partitionings"].values())).values()))["width"]
     heading = ["partitioning", "ranks", "imbalance (nodes)", "(in-edges)", "(received)", "(sent)"]
-    heading += [
-        "most in-edges",
-        "ranks without",
-        "edges cut",
-        "halo rows",
-        "largest rank's",
-        "bytes per exchange",
-        "largest rank's",
-    ]
+    heading += ["most in-edges", "ranks without", "edges cut", "halo rows", "largest rank's"]
+    heading += ["bytes per exchange", "largest rank's"]
     return (
         f"{text}\n\n{tabulate(rows, heading, floatfmt='.3f', stralign='right')}\nimbalance: largest rank / mean; "
         f"received, sent: halo rows; bytes per exchange: of {width} fp32 numbers a row, once per layer and direction"
