@@ -88,8 +88,7 @@ def _candidates(config: Config, row: Mapping[str, Any], machine: Machine | None)
     if machine is not None and not config.run.threads and row["ranks"] == row["nodes"] * machine.ranks:
         for ranks in (machine.ranks // 2, machine.ranks * 2):
             if 1 <= ranks <= machine.cores:
-                # The file has a map for that number of ranks, or one is made as training would make it.
-                yield Alternative({"auto_partition": True}, SAME, ranks)
+                yield Alternative({}, SAME, ranks)
     chosen = _flat(config)
     for options, results in OPTIONS:
         alike = all(chosen[name] == value for name, value in options.items())

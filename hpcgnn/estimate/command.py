@@ -12,6 +12,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from hpcgnn.app.choosing_maps import find_map
 from hpcgnn.app.shortage import advice
 from hpcgnn.config import Choices, Config
 from hpcgnn.errors import ConfigError
@@ -52,6 +53,7 @@ def estimate(config: Config, arguments: argparse.Namespace, choices: Choices) ->
     memory = said_memory(config.run.memory)
     if memory is not None:
         check_memory(config)
+    config = config.replace(auto_partition=True)  # a job is estimated before its map is stored
     rows, place = [], place_of(machine, arguments.ranks_per_node)
     with _source(config, arguments, place.ranks_per_node) as source:
         threaded = config if machine is None else config.replace(threads=machine.threads)
@@ -144,6 +146,11 @@ def _remarks(
     if arguments.stats:
         cut, train = _assumed(arguments)
         yield f"assumed: --cut-share {cut:g} of the edges between ranks, --train-share {train:g}, all ranks alike"
+    else:
+        with GraphFile(config.data.graph) as file:
+            made = [row["ranks"] for row in rows if find_map(file, config, row["ranks"])[1] is None]
+        if made:
+            yield f"no map is stored for {in_turn(made)} ranks: counted with the one that --auto-partition makes"
     if said_memory(config.run.memory) is not None:
         yield "the upper table is without --memory; the lower one takes all ranks for as large as the largest"
         if machine is not None and machine.scratch is None:

@@ -19,7 +19,7 @@ from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Csr
 from hpcgnn.placement.grouping import groups_of
 from hpcgnn.placement.links import Graph
-from hpcgnn.placement.refinement import is_far, refined
+from hpcgnn.placement.refinement import bounds, is_far, refined
 
 SAVING, TOLERATED = 0.05, 1.3
 EDGES_PER_NODE = 64  # edges that are gathered in the time of a node's products, in layers of common widths
@@ -77,9 +77,8 @@ def economical_map(
     TOLERATED times the mean work. Not for graphs with hubs (`skew.is_skewed`): every map of those has many halo rows.
     """
     even, few = make(sizes), make(sizes[:, 0])
-    work_even, work = (
-        imbalance(np.bincount(parts, sizes[:, 0] * EDGES_PER_NODE + sizes[:, 1], num_ranks)) for parts in (even, few)
-    )
+    each = shares_of(sizes[:, 0] * EDGES_PER_NODE + sizes[:, 1], num_ranks)[:, 0]
+    work_even, work = (imbalance(np.bincount(parts, each, num_ranks)) for parts in (even, few))
     pays = _cut(graph, few, num_ranks) * (work / work_even) < (1 - SAVING) * _cut(graph, even, num_ranks)
     return few if pays.all() and work <= TOLERATED else even
 
@@ -93,12 +92,31 @@ def _cut(graph: Csr, parts: np.ndarray, num_ranks: int) -> np.ndarray:
 
 
 def shares_of(sizes: np.ndarray, num_ranks: int) -> np.ndarray:
-    """Weights in shares of a rank, float64 (K, m): the columns that are not 0 everywhere; each sums to num_ranks."""
+    """Weights in shares of a rank, float64 (K, m): the columns that are not 0 everywhere.
+
+    A cluster that is heavier than the bound of a rank weighs the bound, and the shares are those of the other ranks. So
+    its rank has no room for more of this weight, and the bounds of the others hold.
+    """
     sizes = np.asarray(sizes, np.float64)
     sizes = sizes.reshape(len(sizes), -1)
     _check_count(len(sizes), num_ranks)
     sizes = sizes[:, sizes.any(axis=0)] if sizes.any() else np.ones((len(sizes), 1))
-    return sizes * (num_ranks / sizes.sum(axis=0))
+    most = bounds(sizes.shape[1])
+    shares = [fair_share(column, num_ranks, bound) for column, bound in zip(sizes.T, most, strict=True)]
+    return np.minimum(sizes / shares, most)
+
+
+def fair_share(sizes: np.ndarray, num_parts: float, most: float = 1.0) -> float:
+    """The mean weight of a part that has none of the sizes above `most` such means: each of those has a part for
+    itself.
+    """
+    share = float(sizes.sum(dtype=np.float64)) / num_parts
+    while True:
+        heavy = sizes > most * share
+        mean = float(sizes[~heavy].sum(dtype=np.float64)) / (num_parts - np.count_nonzero(heavy))
+        if not 0 < mean < share:
+            return share
+        share = mean
 
 
 def _runs(sizes: np.ndarray, num_ranks: int) -> np.ndarray:

@@ -36,6 +36,11 @@ MOST_PAIRS = 1 << 21  # of clusters that are looked at for one swap
 _Loads = list[float]
 
 
+def bounds(count: int) -> np.ndarray:
+    """The bounds of several weights of a rank, in shares: float64 (count,)."""
+    return np.array([MAX_IMBALANCE] + [LOOSE_IMBALANCE] * (count - 1))
+
+
 class Assignment:
     """A map, the loads of its ranks and its improvements. Memory: that of the graph, and of `Links`."""
 
@@ -50,7 +55,7 @@ class Assignment:
     ) -> None:
         """Args:
         parts: int64 (K,), changed in place.
-        sizes: float64 (K, m) in shares of a rank, so each column sums to about num_ranks.
+        sizes: float64 (K, m) in shares of a rank, none above its bound (`shares_of`).
         graph: the graph of the clusters.
         num_ranks: P.
         per_node: consecutive ranks on a node, a divisor of num_ranks.
@@ -61,11 +66,8 @@ class Assignment:
         self.links = Links(graph, parts, num_ranks, per_node)
         self.loads = np.stack([np.bincount(parts, column, num_ranks) for column in sizes.T], axis=1)
         self.members = np.bincount(parts, minlength=num_ranks)
-        largest = sizes.max(axis=0)
-        bounds = np.full(len(largest), LOOSE_IMBALANCE)
-        bounds[0] = MAX_IMBALANCE
-        bounds = 1 + allowance * (bounds - 1)
-        self.limit, self.soft = np.maximum(bounds, largest), np.maximum(bounds - allowance * MARGIN, largest)
+        above = allowance * (bounds(sizes.shape[1]) - 1)
+        self.limit, self.soft = 1 + above, 1 + above - allowance * MARGIN
 
     def cost(self) -> tuple[float, int]:
         """The order of maps: (excess of the heaviest rank over the limit, edges between ranks). Edges between nodes
@@ -177,16 +179,18 @@ class Assignment:
         return found
 
     def balance(self) -> None:
-        """Move, or else swap, clusters of the heaviest rank until it is within the limit or cannot be made lighter.
+        """Move, or else swap, clusters of the heaviest rank until it is within the limit; then of the next one where it
+        cannot be made lighter.
 
-        Each step lowers the heaviest load without making another one as heavy, so it ends.
+        Each step lowers a load without making a lighter one as heavy, so it ends.
         """
+        stuck = np.zeros(self.num_ranks, bool)
         for _ in range(4 * len(self.sizes)):
-            heavy, weight = np.unravel_index(np.argmax(self.loads / self.limit), self.loads.shape)
-            if self.loads[heavy, weight] <= self.limit[weight] * (1 + 1e-9):
+            loads = np.where(stuck[:, None], 0, self.loads / self.limit)
+            heavy, weight = map(int, np.unravel_index(np.argmax(loads), loads.shape))
+            if loads[heavy, weight] <= 1 + 1e-9:
                 break
-            if not (self._move_from(int(heavy), int(weight)) or self._swap_from(int(heavy), int(weight))):
-                break
+            stuck[heavy] = not (self._move_from(heavy, weight) or self._swap_from(heavy, weight))
 
     def _move_from(self, heavy: int, weight: int) -> bool:
         clusters = np.flatnonzero((self.parts == heavy) & (self.sizes[:, weight] > 0))
@@ -240,8 +244,7 @@ class Assignment:
         """Passes over the clusters in random order; each goes to the rank it has most edges with, where balance
         allows.
         """
-        limit = np.maximum(self.limit, self.loads.max(axis=0))
-        bounds = limit.tolist()
+        limits = self.limit.tolist()
         for _ in range(PASSES):
             moved = 0
             for batch in self._batches(random):
@@ -249,11 +252,11 @@ class Assignment:
                 here = links[np.arange(len(batch)), homes]
                 some = np.flatnonzero(links.max(axis=1) > here)
                 clusters, links, homes, here = batch[some], links[some], homes[some], here[some]
-                for column, most in enumerate(limit):
+                for column, most in enumerate(limits):
                     links[self.sizes[clusters, column, None] > most - self.loads[:, column]] = -1
                 best = np.argmax(links, axis=1)
                 wanted = np.flatnonzero((links[np.arange(len(some)), best] > here) & (best != homes))
-                fits = functools.partial(_fits, self.sizes[clusters[wanted]].tolist(), bounds)
+                fits = functools.partial(_fits, self.sizes[clusters[wanted]].tolist(), limits)
                 moved += self._move_all(clusters[wanted], best[wanted], fits)
             if moved <= FEW_MOVES * len(self.sizes):
                 break

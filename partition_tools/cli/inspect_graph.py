@@ -30,7 +30,8 @@ TASKS = {MULTILABEL: " (multi-label)", REGRESSION: " (regression)"}
 HELP = "show counts, degrees, clusters, partitionings and halo rows"
 DESCRIPTION = """Show the content of a graph file: counts, degrees, splits, classes, types and clusters. For each stored
 partitioning it shows edges cut, halo rows, and the bytes of one exchange of fp32 rows of --width features. It also
-shows the balance of ranks in nodes, in-edges, and halo rows. (hpcgnn estimate has memory and seconds.)
+shows the balance of ranks in nodes, in-edges, and halo rows, the busiest rank by in-edges, and how many ranks have
+none. (hpcgnn estimate has memory and seconds.)
 Peak memory: 8 n bytes, and 4 E more only for maps whose figures are not stored with them."""
 
 
@@ -231,6 +232,8 @@ def _map(file: GraphFile, name: str, count: int, width: int, per_node: int | Non
             "halo_rows_received": _balance(received),
             "halo_rows_sent": _balance(sent),
         },
+        "busiest_rank": int(np.argmax(edges)),
+        "ranks_without_edges": int(np.count_nonzero(edges == 0)),
     }
 
 
@@ -296,6 +299,8 @@ def describe(info: dict[str, Any]) -> str:
             name,
             int(count),
             *(m["balance"][what]["imbalance"] for what in ("nodes", "edges", "halo_rows_received", "halo_rows_sent")),
+            f"{m['balance']['edges']['largest']:,.0f} (rank {m['busiest_rank']})",
+            f"{m['ranks_without_edges']:,}",
             f"{100 * m['edge_cut'] / max(info['directed_edges'], 1):.1f} %",
             f"{m['halo_rows_total']:,}",
             f"{m['halo_rows_max']:,}",
@@ -312,8 +317,9 @@ def describe(info: dict[str, Any]) -> str:
         {(name, int(count)): each for name, maps in info["partitionings"].items() for count, each in maps.items()}
     )
     width = next(iter(next(iter(info["partitionings"].values())).values()))["width"]
-    heading = ["partitioning", "ranks", "imbalance (nodes)", "(in-edges)", "(received)", "(sent)", "edges cut"]
-    heading += ["halo rows", "largest rank's", "bytes per exchange", "largest rank's"]
+    heading = ["partitioning", "ranks", "imbalance (nodes)", "(in-edges)", "(received)", "(sent)"]
+    heading += ["most in-edges", "ranks without", "edges cut", "halo rows", "largest rank's"]
+    heading += ["bytes per exchange", "largest rank's"]
     return (
         f"{text}\n\n{tabulate(rows, heading, floatfmt='.3f', stralign='right')}\nimbalance: largest rank / mean; "
         f"received, sent: halo rows; bytes per exchange: of {width} fp32 numbers a row, once per layer and direction"

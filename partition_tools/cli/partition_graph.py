@@ -15,14 +15,14 @@ from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.schema import Csr, GraphData
 from hpcgnn.graphfile.storage import GraphFile, add_partitionings
 from hpcgnn.output_files import check_outputs
-from hpcgnn.placement.clusters import economical_map, without_diagonal
+from hpcgnn.placement.clusters import economical_map, imbalance, without_diagonal
 from hpcgnn.placement.nested import nested_map
 from hpcgnn.placement.skew import is_skewed
 from hpcgnn.terminal import tell
 from partition_tools.canonical.canonical import versions
 from partition_tools.graph.compute_nodes import check_grouping, node_attributes, node_table
 from partition_tools.graph.loading import hold_neighbours, load_graph
-from partition_tools.graph.quality import cluster_graph, cluster_sizes, hub_warning, partition_quality
+from partition_tools.graph.quality import cluster_graph, cluster_sizes, hub_warning, hubs, partition_quality, rank_of
 from partition_tools.graph.writing import write_with_bar
 from partition_tools.partitioners.choice import choose
 from partition_tools.partitioners.clustering import clustered
@@ -294,15 +294,17 @@ def _maps(
             **nested,
             "versions": " ".join(map(" ".join, versions(**_tool_versions()).items())),
         }
-        hub = hub_warning(data.edges.indptr, data.original_id, count)
-        if hub is not None:
-            reporter.warn(hub)
+        offsets, indptr = data.cluster_offsets, data.edges.indptr
+        found, loads = hubs(indptr, count), np.bincount(cluster_to_rank, np.diff(indptr[offsets]), count)
+        if len(found):
+            reporter.warn(hub_warning(found, cluster_to_rank, offsets, data.edges, data.original_id))
+            loads = np.delete(loads, rank_of(found, cluster_to_rank, offsets))
         balanced = {"both": ("nodes", "edges"), AUTO: ("nodes",)}.get(balance, (balance,))
-        for what, found in (("nodes", quality.imbalance_nodes), ("in-edges", quality.imbalance_edges)):
-            if found > WARN_IMBALANCE[what] and (what == "nodes" or (hub is None and "edges" in balanced)):
+        for what, worst in (("nodes", quality.imbalance_nodes), ("in-edges", imbalance(loads))):
+            if worst > WARN_IMBALANCE[what] and (what == "nodes" or "edges" in balanced):
                 advice = "more clusters balance better" if what[-5:] in balanced else f"the map balances {balance}"
                 reporter.warn(
-                    f"with {count} ranks the fullest has {found:.3f} times the mean number of {what}; {advice}"
+                    f"with {count} ranks the fullest has {worst:.3f} times the mean number of {what}; {advice}"
                 )
         maps[count] = cluster_to_rank, attributes
     return maps

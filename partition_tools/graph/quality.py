@@ -58,19 +58,32 @@ def cluster_sizes(kind: str, offsets: np.ndarray, indptr: np.ndarray, split: np.
     return np.diff(np.concatenate([[0], np.cumsum(split == 1)])[offsets])
 
 
-def hub_warning(indptr: np.ndarray, original_id: np.ndarray, num_ranks: int) -> str | None:
-    """A warning if one node has more in-edges than a rank's fair share, which no map of nodes can mend."""
+def hubs(indptr: np.ndarray, num_ranks: int) -> np.ndarray:
+    """The nodes with more in-edges than a rank's fair share, which no map of nodes can mend: int64."""
     degrees = np.diff(np.asarray(indptr))
-    if num_ranks == 1 or not len(degrees) or not degrees.any():
-        return None
-    hub = int(np.argmax(degrees))
-    least = int(degrees[hub]) * num_ranks / int(degrees.sum(dtype=np.int64))
-    if least <= 1:
-        return None
+    return np.flatnonzero(degrees > degrees.sum(dtype=np.int64) / num_ranks)
+
+
+def hub_warning(
+    found: np.ndarray, cluster_to_rank: np.ndarray, offsets: np.ndarray, edges: Edges, original_id: np.ndarray
+) -> str:
+    """A warning about the largest of some `hubs`: its rank gathers own rows, and a row or a sum of each other rank."""
+    hub = int(found[np.argmax(np.diff(edges.indptr)[found])])
+    sources = np.asarray(edges.indices[int(edges.indptr[hub]) : int(edges.indptr[hub + 1])])
+    home, ranks = rank_of(hub, cluster_to_rank, offsets), rank_of(sources, cluster_to_rank, offsets)
+    gathered = np.count_nonzero(ranks == home) + len(np.unique(ranks[ranks != home]))
+    num_ranks, num_edges = int(cluster_to_rank.max()) + 1, int(edges.indptr[-1])
     return (
-        f"node {int(original_id[hub])} (its original id) has {int(degrees[hub]):,} in-edges, more than the fair share "
-        f"of each of {num_ranks} ranks: the imbalance of edges is at least {least:.2f} however nodes are dealt"
+        f"node {int(original_id[hub])} (its original id) has {len(sources):,} in-edges, "
+        f"{len(sources) * num_ranks / num_edges:.2f} times the fair share of each of {num_ranks} ranks; where ranks "
+        f"send sums (--halo), its rank gathers {gathered:,} rows and sums for it"
     )
+
+
+def rank_of(nodes: np.ndarray | int, cluster_to_rank: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """The ranks of nodes: int, of the shape of nodes."""
+    found: np.ndarray = cluster_to_rank[np.searchsorted(offsets, nodes, side="right") - 1]
+    return found
 
 
 def cluster_graph(parts: np.ndarray, num_clusters: int, edges: Edges, directed: bool) -> Csr:

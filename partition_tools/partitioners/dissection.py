@@ -19,6 +19,7 @@ from partition_tools.graph.edges import index_dtype
 from partition_tools.partitioners.request import ClusterRequest, Clusters
 from partition_tools.partitioners.weights import (
     BRANCHES,
+    at_most_a_part,
     clusters_of_connected,
     edge_weights,
     weigh_graph,
@@ -113,7 +114,7 @@ def dissect(
             continue
         shares = np.full(min(BRANCHES, count), count // min(BRANCHES, count))
         shares[: count % len(shares)] += 1
-        side = np.asarray(split(part_of_graph, weights, shares, seed))
+        side = np.asarray(split(part_of_graph, at_most_a_part(weights, shares), shares, seed))
         enough(side, shares)
         for part in reversed(range(len(shares))):
             inside = np.flatnonzero(side == part)

@@ -15,7 +15,7 @@ from partition_tools.partitioners.kaminpar import kaminpar_split
 from partition_tools.partitioners.parhip import write_parhip
 from partition_tools.partitioners.pattern import Pattern, parts_of, whole_pattern
 from partition_tools.partitioners.request import ClusterRequest, Clusters
-from partition_tools.partitioners.weights import BRANCHES, clusters_of_connected, with_isolated
+from partition_tools.partitioners.weights import BRANCHES, at_most_a_part, clusters_of_connected, with_isolated
 from partition_tools.workspace.scratch import Scratch
 
 #: Bytes for an edge of a part while it is dissected in memory: the part, its parts, and the process that splits it.
@@ -60,7 +60,8 @@ def _side(part: Pattern, shares: np.ndarray, seed: int, scratch: Scratch) -> np.
         scratch.reporter.stage(f"splitting {size} into {len(shares)} parts")
         path = scratch.directory / f"{part.name}.parhip"
         try:
-            write_parhip(path, len(part.nodes), part.degrees, part.blocks(), part.weights, part.edge_weights())
+            weights = at_most_a_part(part.weights, shares)
+            write_parhip(path, len(part.nodes), part.degrees, part.blocks(), weights, part.edge_weights())
             side = kaminpar_split(path, len(shares), seed, shares=shares)
         finally:
             path.unlink(missing_ok=True)

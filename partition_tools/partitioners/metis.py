@@ -21,12 +21,7 @@ def clusters(asked: ClusterRequest) -> Clusters:
 
 
 def split(graph: scipy.sparse.csr_matrix, weights: np.ndarray, shares: np.ndarray, seed: int) -> np.ndarray:
-    """METIS as a `dissection.Split`.
-
-    A node that is heavier than a part counts as one part: else METIS is left with parts to make and no nodes.
-    """
-    least = np.ceil(weights.sum() * shares.min() / shares.sum())
-    weights = np.minimum(weights, max(int(least), 1))
+    """METIS as a `dissection.Split`."""
     alike = not len(graph.data) or graph.data.min() == graph.data.max()
     edges = None if alike else graph.data
     return metis_apart(graph.indptr, graph.indices, edges, seed, weights, shares)

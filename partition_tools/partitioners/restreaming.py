@@ -18,7 +18,7 @@ import scipy.sparse
 
 from hpcgnn.graphfile.ranges import row_blocks
 from hpcgnn.graphfile.schema import Edges
-from hpcgnn.placement.clusters import map_clusters
+from hpcgnn.placement.clusters import fair_share, map_clusters
 from partition_tools.graph.quality import cluster_graph
 from partition_tools.partitioners import metis
 from partition_tools.partitioners.dissection import dissect, whole_graph
@@ -102,11 +102,12 @@ def restreamed_blocks(
     """The block of each node, int32 (n,), values 0..num_blocks-1.
 
     buffers: gives all rows of the graph, in order, once for each pass. weights: of the nodes, positive int (n,).
-    num_edges: of the graph, each counted in both directions. A block is at most SLACK times the mean weight where the
-    weights of the nodes allow it. Deterministic. Memory: 12 bytes per node, 16 per block, and 60 per edge of a buffer.
+    num_edges: of the graph, each counted in both directions. A block is at most SLACK times the mean weight; a
+    heavier node counts as that. Deterministic. Memory: 12 bytes per node, 16 per block, and 60 per edge of a buffer.
     """
-    total = int(weights.sum(dtype=np.int64))
-    limit = max(SLACK * total / num_blocks, float(weights.max(initial=1)))
+    limit = SLACK * fair_share(weights, num_blocks, SLACK)
+    weights = np.minimum(weights, limit)
+    total = float(weights.sum())
     blocks, loads = np.full(len(weights), -1, np.int32), np.zeros(num_blocks)
     # Fennel's price of a block of weight w: alpha gamma w^(gamma - 1), with alpha of its section 3, in weights.
     alpha = num_edges / 2 * num_blocks ** (GAMMA - 1) / max(total, 1) ** GAMMA

@@ -14,6 +14,7 @@ dense community. Nodes without edges are left out too. They make clusters of the
 nodes in maps.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,7 @@ import numpy as np
 
 from hpcgnn.graphfile.ranges import edge_rows, row_blocks
 from hpcgnn.graphfile.schema import Edges
+from hpcgnn.placement.clusters import fair_share
 from hpcgnn.placement.skew import is_skewed
 
 BRANCHES = 8
@@ -81,6 +83,15 @@ def weigh_graph(edges: Edges, edges_out: Edges | None) -> Weighed:
             plain = np.cumsum(~hubs[np.asarray(each.indices[ends[0] : ends[-1]])])
             others[first:last] += np.diff(np.concatenate([[0], plain])[ends - ends[0]])
     return replace(weighed, hubs=hubs & (others >= OTHERS))
+
+
+def at_most_a_part(weights: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """The weights of nodes for a split, int64 (n,), none above the lightest part.
+
+    A heavier node has a part for itself. With its weight METIS is left with parts to make and no nodes, and KaMinPar
+    lets all parts be heavier. shares: relative weights of the parts, int (parts,).
+    """
+    return np.minimum(weights, max(math.ceil(fair_share(weights, shares.sum() / shares.min())), 1))
 
 
 def most_edges(degrees: np.ndarray) -> float:

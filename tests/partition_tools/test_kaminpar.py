@@ -21,7 +21,15 @@ from partition_tools.partitioners import choice, kaminpar, metis, metis_process
 from partition_tools.partitioners.dissection import BLOCK, dissected, whole_graph
 from partition_tools.partitioners.parhip import write_parhip
 from partition_tools.partitioners.request import ClusterRequest
-from partition_tools.partitioners.weights import clusters_of_connected, edge_weights, most_edges, weigh, with_isolated
+from partition_tools.partitioners.restreaming import restreamed_blocks
+from partition_tools.partitioners.weights import (
+    at_most_a_part,
+    clusters_of_connected,
+    edge_weights,
+    most_edges,
+    weigh,
+    with_isolated,
+)
 from partition_tools.workspace.progress import Reporter
 
 
@@ -196,6 +204,19 @@ def test_weights_of_nodes_and_edges():
     assert np.flatnonzero(skewed.hubs).tolist() == [1, 2, 1004] and skewed.pull[1] == 0 < skewed.pull[3]
     assert most_edges(degrees) == pytest.approx(4000 / 8030) and most_edges(np.full(9, 3)) == 1.0
     assert is_skewed(np.array([10_000] + [1] * 9999)) and not is_skewed(np.full(100, 7)) and not is_skewed(np.zeros(5))
+
+
+def test_a_node_heavier_than_a_part_has_one_for_itself():
+    """A hub of most of the weight once left other parts with twice their share, and some without nodes."""
+    weights = np.array([300, 20, *[1] * 16])
+    assert at_most_a_part(weights, np.ones(4, int)).tolist() == [8, 8, *[1] * 16]
+    assert at_most_a_part(weights, np.array([2, 1, 1])).tolist() == [8, 8, *[1] * 16], "by the lightest part"
+
+    def rows():
+        yield 0, 18, np.arange(19), np.arange(18)[::-1]
+
+    blocks = restreamed_blocks(rows, weights, 18, 4)
+    assert np.bincount(blocks, weights > 0, 4).tolist().count(1) == 2, "those of the two heavy nodes"
 
 
 def test_weights_of_edges_in_blocks():

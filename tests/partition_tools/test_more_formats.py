@@ -88,6 +88,7 @@ def test_metis_with_nodes_alone_and_a_larger_graph(cli, tmp_path, tables):
 @pytest.mark.parametrize(
     "text, words",
     [
+        ("0 0\n", "the graph has no nodes; expected at least one"),
         ("", "expected: nodes edges"),
         ("3 x\n1\n", "expected: nodes edges"),
         ("2 1 7\n2\n1\n", "of the digits 0 and 1"),

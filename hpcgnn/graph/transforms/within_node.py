@@ -13,6 +13,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
+from hpcgnn.errors import GraphError
 from hpcgnn.exchange.node_rows import NodeRows, Spread
 from hpcgnn.exchange.node_stream import Neighbours
 from hpcgnn.exchange.peers import Peers, cap_of_nodes
@@ -20,6 +21,7 @@ from hpcgnn.exchange.plan import HaloPlan, gather_halo
 from hpcgnn.graph.blocks import Block, halo_blocks, joined
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.transforms.between_nodes import node_plan
+from hpcgnn.placement.ownership import MOST_INT32
 
 # Edges that are moved at a time.
 _PIECE = 1 << 20
@@ -29,15 +31,24 @@ def within_node(
     local: LocalGraph, rows: NodeRows, comm: Communicator, returns: bool, widens: bool = False
 ) -> LocalGraph:
     """The LocalGraph of which the rows of this node's ranks are read where they are. returns: whether anything returns
-    to the rows along the edges, as under attention; widens: whether rows are narrowed on their way. Collective.
+    to the rows along the edges, as under attention; widens: whether rows are narrowed on their way. Collective. Raises
+    GraphError on all ranks where a compute node has more rows than int32 numbers.
     """
     peers = Peers.nodes(rows, comm)
     cap = cap_of_nodes(local.inward.plan.cap, peers.fewest, returns, widens)
     num_inward, num_outward = local.inward.own.num_rows, local.outward.own.num_rows
-    inward = _joined(local.inward, rows.spread(num_outward), peers, cap, comm, returns)
+    columns_in, columns_out = rows.spread(num_outward), rows.spread(num_inward)
+    with comm.together("numbering the nodes of a compute node"):
+        most = max(columns_in.num_rows, columns_out.num_rows)
+        if most > MOST_INT32:
+            raise GraphError(
+                f"the ranks of a compute node own {most:,} nodes of the graph together, expected at most "
+                f"{MOST_INT32:,}; use --intra-node messages, or more compute nodes"
+            )
+    inward = _joined(local.inward, columns_in, peers, cap, comm, returns)
     outward = inward
     if local.outward is not local.inward:
-        outward = _joined(local.outward, rows.spread(num_inward), peers, cap, comm, returns)
+        outward = _joined(local.outward, columns_out, peers, cap, comm, returns)
     return replace(local, inward=inward, outward=outward, compact=None)
 
 
@@ -96,8 +107,6 @@ def _with_near(own: Block, edges: _Edges, column: np.ndarray, back: np.ndarray |
     own_indptr = own.indptr.numpy()
     near_indptr = np.append(0, np.cumsum(np.bincount(row, minlength=own.num_rows)))
     indptr = own_indptr + near_indptr
-    if columns.num_rows > np.iinfo(np.int32).max:
-        raise ValueError(f"the ranks of a node own {columns.num_rows:,} nodes together; int32 numbers them")
     indices = np.empty(indptr[-1], np.int32)
     to = np.empty(indptr[-1] if back is not None else 0, np.int32)
     before = own.weight, own.edge

@@ -39,12 +39,9 @@ def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
         )
     if before:
         scratch.reporter.warn(f"{path}: sizes and weights of nodes are not read")
-    parts = [
-        _neighbours(path, rows[first : first + BLOCK], first, before, weighted) for first in range(0, nodes, BLOCK)
-    ]
-    src, dst, weight = (
-        np.concatenate(column) if column else np.zeros(0, np.int64) for column in zip(*parts, strict=True)
-    )
+    blocks_of_rows = range(0, max(nodes, 1), BLOCK)
+    parts = [_neighbours(path, rows[first : first + BLOCK], first, before, weighted) for first in blocks_of_rows]
+    src, dst, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
     if len(src) and not 1 <= src.min() <= src.max() <= nodes:
         wrong = int(np.argmax((src < 1) | (src > nodes)))
         raise FormatError(f"{path}: node {dst[wrong] + 1} has the neighbour {src[wrong]}, outside the nodes 1..{nodes}")

@@ -275,5 +275,8 @@ def test_more_ranks_than_clusters(capsys, graph):
     assert "17 ranks are more than the 16 clusters" in error and "--ranks 17" in error
 
 
-def test_a_map_that_is_not_there(capsys, graph):
-    assert "no map" in refused(capsys, "--graph", graph, "--ranks", "3")
+def test_a_map_that_is_not_there_is_made(capsys, graph):
+    """A job is estimated before its map is stored: the first command of the manual once was refused."""
+    shown = estimate(capsys, "--graph", graph, "--ranks", "2,3")
+    assert "no map is stored for 3 ranks: counted with the one that --auto-partition makes" in shown
+    assert "no map 'mtis'" in refused(capsys, "--graph", graph, "--ranks", "2", "--partition", "mtis")

@@ -10,7 +10,7 @@ from asking import attend
 from mpi4py import MPI
 
 from hpcgnn.app import bring_up
-from hpcgnn.errors import ConfigError
+from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.node_rows import NodeRows
 from hpcgnn.graph.transforms.vertex_cover import least_rows
@@ -57,6 +57,18 @@ def node(request, comm):
 def stored(request, comm, session_path):
     """(graph, layout, file) of every small graph."""
     return small.stored(comm, session_path, request.param)
+
+
+def test_more_rows_than_int32_numbers_are_refused_by_all_ranks(comm, session_path, monkeypatch):
+    """Also by the rank of another node that has fewer: it would wait for those that left."""
+    _, where, file = small.stored(comm, session_path, "path")
+    local = graphs.load(file, where.maps["dealt"], comm, cap=7)
+    with emulated(comm, NODES["one alone"](comm.rank)) as memory:
+        rows = NodeRows(memory)
+        most = max(comm.allgather_object(rows.spread(local.num_owned).num_rows))
+        monkeypatch.setattr("hpcgnn.graph.transforms.within_node.MOST_INT32", most - 1)
+        with pytest.raises(HpcgnnError, match=f"own {most:,} nodes of the graph.*--intra-node messages"):
+            within_node(local, rows, comm, returns=False)
 
 
 def test_linear_aggregation(comm, stored, node):
