@@ -24,7 +24,7 @@ def describe_affinity(comm: Communicator, threads: int) -> tuple[list[str], list
     """
     binding = Binding.of_this_rank()
     with over_own_domains() as reason:
-        mine = socket.gethostname(), binding, list(domains_of(binding.cores)), reason
+        mine = socket.gethostname(), binding, domains_of(binding.cores), reason
     said = comm.allgather_object(mine)
     if comm.rank != 0:
         return [], []

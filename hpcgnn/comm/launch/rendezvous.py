@@ -44,7 +44,7 @@ class Place:
 
     Attributes:
         word: for whom it listens.
-        secret: what those may come who know it.
+        secret: known to the ranks of the job alone.
     """
 
     addresses: tuple[str, ...]
@@ -261,7 +261,7 @@ def _gather(
                             raise ValueError(rank)
                         key.data.send("rank 0", welcome=rank)
                         said[rank], connections[rank] = theirs, key.data
-                except (OSError, EOFError, ValueError, KeyError, TypeError):
+                except (OSError, EOFError, ValueError, KeyError, TypeError, RecursionError):
                     found = {}  # somebody else, or a rank that will come again
                 if found == {}:
                     selector.unregister(key.fileobj)
