@@ -15,6 +15,7 @@ from hpcgnn.cli.arguments import (
     RANK_OPTIONS,
     about_unknown,
     add_declared,
+    add_trust,
     means_of,
     means_wanted,
 )
@@ -109,12 +110,13 @@ def load_wanted_plugin(argv: list[str] | None) -> None:
     first = Parser(add_help=False, allow_abbrev=False)
     first.add_argument("--plugin", nargs="?")
     first.add_argument("--config", nargs="?")
+    add_trust(first)
     wanted, _ = first.parse_known_args(argv)
     path = wanted.plugin or (read_toml(wanted.config).get("plugin") if wanted.config else None)
     if path:
         from hpcgnn.nn.plugin import load_plugin
 
-        load_plugin(path)
+        load_plugin(path, "" if wanted.plugin or wanted.trust_run else wanted.config)
 
 
 def process_report(arguments: argparse.Namespace, choices: Choices | None) -> int:

@@ -9,7 +9,7 @@ import socket
 import sys
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import torch
 from tabulate import tabulate
@@ -44,7 +44,8 @@ def examine(session: Session) -> int:
     torch.set_num_threads(session.threads)
     mine = [*_software(), *_threads(session), *_kernels(), _products(), _allocator(), *_optional()]
     ring = _ring(comm)
-    everyone = comm.allgather_object((socket.gethostname(), mine))
+    said = comm.allgather_object((socket.gethostname(), [astuple(finding) for finding in mine]))
+    everyone = [(host, [Finding(*each) for each in theirs]) for host, theirs in said]
     if comm.rank != 0:
         return int(any(f.remedy and f.fatal for _, findings in everyone for f in findings) or bool(ring.remedy))
     hosts = ", ".join(sorted({host for host, _ in everyone}))

@@ -31,7 +31,7 @@ def describe_affinity(comm: Communicator, threads: int) -> tuple[list[str], list
     hosts: dict[str, dict[Binding, list[int]]] = {}
     spans: dict[tuple[str, str | None], list[int]] = {}
     for rank, (host, theirs, spanned, refusal) in enumerate(said):
-        hosts.setdefault(host, {}).setdefault(theirs, []).append(rank)
+        hosts.setdefault(host, {}).setdefault(Binding(*theirs), []).append(rank)
         if len(spanned) > 1:
             spans.setdefault((every(spanned), refusal), []).append(rank)
     lines = [f"{host}: {_on_cores(places)}" for host, places in hosts.items()]

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.storage import GraphFile, replacing
 from hpcgnn.nn.foreign import reason_against, to_foreign
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.options.model import ModelConfig
 from hpcgnn.output_files import check_outputs
 from hpcgnn.outputs.files import files_read
 from hpcgnn.plan.model_spec import model_spec
@@ -29,6 +31,11 @@ from hpcgnn.terminal import tell
 SUFFIX = ".safetensors"
 # Parts of models that other libraries do not have.
 _OURS = ("heads.", f"{TARGETS}.", f"{SCORER}.")
+#: Options that decide a model's function. None of them names code.
+OPTIONS_OF_MODEL = {
+    *({declared.name for declared in fields(ModelConfig)} - {"plugin"}),
+    *("self_loops", "precision", "target_scale", "features"),
+}
 #: The entry of a file's metadata that describes the model of the weights, as JSON.
 ENTRY = "hpcgnn"
 
@@ -81,12 +88,9 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
 
 def options_of_model(config: Config) -> dict[str, Any]:
     """Return the options that decide the model's function, for the reader of its weights."""
-    options = dict(config.to_dict()["model"])
-    del options["plugin"]
-    options |= {"self_loops": config.data.self_loops, "precision": config.run.precision}
-    if config.task.task == REGRESSION:
-        options["target_scale"] = config.task.target_scale
-    return options | {"features": config.task.features}
+    values = {name: value for section in config.to_dict().values() for name, value in section.items()}
+    left_out = set() if config.task.task == REGRESSION else {"target_scale"}
+    return {name: value for name, value in values.items() if name in OPTIONS_OF_MODEL - left_out}
 
 
 def metadata_of(path: str | Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from hpcgnn.app.export_weights import SUFFIX, metadata_of, safetensors
+from hpcgnn.app.export_weights import OPTIONS_OF_MODEL, SUFFIX, metadata_of, safetensors
 from hpcgnn.app.restart import run_identity
 from hpcgnn.config import Config
 from hpcgnn.engine.checkpoint import save_checkpoint
@@ -35,11 +35,14 @@ _INSIDE = ("state_dict", "model_state_dict", "model")
 
 
 def options_of_file(path: str) -> dict[str, Any]:
-    """The options of the model that a file which `hpcgnn export` wrote knows; {} of other files."""
+    """The options of the model that a file which `hpcgnn export` wrote knows; {} of other files. None of them names
+    code: the file may be of another owner.
+    """
     if Path(path).suffix != SUFFIX or not Path(path).is_file():
         return {}
     with _reading(path):
-        return metadata_of(path).get("options", {})
+        told = metadata_of(path).get("options", {})
+    return {name: value for name, value in told.items() if name in OPTIONS_OF_MODEL}
 
 
 def import_weights(path: str, config: Config) -> int:

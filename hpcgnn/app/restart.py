@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -48,12 +49,12 @@ def resume(
     comm, config = trainer.comm, trainer.plan.config
     identity = run_identity(config, trainer.plan.spec, meta)
     progress = Progress(identity=identity, planned=[options.epochs for options in trainer.stages])
-    path = None
+    newest = None
     with comm.together("looking for a checkpoint"):
         if run_dir is not None and config.run.resume:
-            path = newest_readable(run_dir.path, log.warning)
-    path = comm.broadcast_object(path)
-    if path is None:
+            newest = newest_readable(run_dir.path, log.warning)
+    found = comm.broadcast_object(newest and str(newest))
+    if found is None:
         with comm.together("writing the run directory"):
             if run_dir is not None:
                 if (run_dir.path / "config.toml").exists():
@@ -65,6 +66,7 @@ def resume(
                     )
                 run_dir.begin(config, 0)
         return progress, None
+    path = Path(found)
     with comm.together("reading the checkpoint"):
         saved, model_state, best_state, optimizer_state = read_checkpoint(path)
         check_identity(path, saved["identity"], identity)

@@ -12,6 +12,7 @@ from typing import Any
 from hpcgnn.comm.launch.launcher import expected_ranks
 from hpcgnn.config import Config, read_toml
 from hpcgnn.effects import flag
+from hpcgnn.engine.checkpoint import newest_readable, read_checkpoint
 from hpcgnn.errors import CheckpointError, ConfigError, HpcgnnError, RunDirError
 from hpcgnn.graphfile.labels import CLASSIFICATION, MULTILABEL
 from hpcgnn.graphfile.storage import GraphFile
@@ -77,6 +78,12 @@ def options_of_run(run_dir: str | Path, given: Mapping[str, Any]) -> dict[str, A
     if given.get("metric") == "auto":  # the run's, which says what it was trained for
         given = {name: value for name, value in given.items() if name != "metric"}
     return {**options, **given, "run_dir": str(run_dir)}
+
+
+def plugin_of_checkpoint(run_dir: str | Path) -> str:
+    """The hash of the plugin by the newest readable checkpoint of a run; '' where none says it."""
+    path = newest_readable(run_dir, lambda text: None)
+    return "" if path is None else read_checkpoint(path)[0]["identity"].get("plugin", "")
 
 
 def _is_gone(key: str, value: Any) -> bool:

@@ -221,11 +221,11 @@ def _weights(
     config: Config, comm: Communicator, weights: str
 ) -> tuple[Path, dict[str, Any], dict[str, torch.Tensor], int]:
     """(checkpoint path, its progress, model state, epoch that the weights are of). Collective."""
-    path = None
+    found = ""
     with comm.together("looking for a checkpoint"):
         if comm.rank == 0:
-            path = find_checkpoint(config.run.run_dir)
-    path = comm.broadcast_object(path)
+            found = str(find_checkpoint(config.run.run_dir))
+    path = Path(comm.broadcast_object(found))
     with comm.together("reading the checkpoint"):
         progress, last, best, _ = read_checkpoint(path)
         return path, progress, *chosen_weights(path, progress, last, best, weights)

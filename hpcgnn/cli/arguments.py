@@ -82,6 +82,13 @@ def add_dry_run(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_trust(command: argparse.ArgumentParser) -> None:
+    """The option --trust-run."""
+    command.add_argument(
+        "--trust-run", action="store_true", help="run the code of another owner that the run or --config names"
+    )
+
+
 def dry_run(ranks: list[int], check: Callable[[], None]) -> int:
     """Check, and say that all is well; returns the exit code."""
     check()

@@ -7,6 +7,7 @@ from hpcgnn.cli.arguments import (
     RANK_OPTIONS,
     add_declared,
     add_sections,
+    add_trust,
     given_options,
     means_of,
     preset_of,
@@ -24,6 +25,7 @@ def add_estimates(commands: Any, choices: Choices | None) -> None:
     )
     add_estimate(estimate, rank_counts)
     estimate.add_argument("--config", metavar="FILE.toml", help="options from this file, as for `hpcgnn train`")
+    add_trust(estimate)
     add_sections(estimate, choices)
     estimate.set_defaults(process=process_estimate)
     bench = commands.add_parser("bench", allow_abbrev=False, help="measure a machine for estimates")

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from hpcgnn.cli.arguments import add_dry_run, add_sections, dry_run, given_options, means_of, preset_of
+from hpcgnn.cli.arguments import add_dry_run, add_sections, add_trust, dry_run, given_options, means_of, preset_of
 from hpcgnn.config import Choices, make_config, read_toml
 from hpcgnn.effects import without_effect
 from hpcgnn.plan.choices import load_choices
@@ -30,6 +30,7 @@ def add_train(commands: Any, choices: Choices | None) -> None:
         epilog=EPILOG,
     )
     train.add_argument("--config", metavar="FILE.toml", help="options from this file, as a run's config.toml")
+    add_trust(train)
     add_dry_run(train)
     add_sections(train, choices)
     train.set_defaults(process=process_train)
@@ -37,18 +38,22 @@ def add_train(commands: Any, choices: Choices | None) -> None:
 
 def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     """Train; the configuration is checked before MPI starts, so that a typing error costs nothing."""
-    from hpcgnn.app.resuming import options_to_continue
+    from hpcgnn.app.resuming import options_to_continue, plugin_of_checkpoint
     from hpcgnn.app.shortage import advising
     from hpcgnn.app.train import train
     from hpcgnn.comm.launch.run import run
+    from hpcgnn.nn.plugin import read_code
 
     filed, typed = read_toml(arguments.config) if arguments.config else {}, given_options(arguments)
     preset, notes = preset_of(arguments)
     given, origin = {**preset, **filed, **typed}, arguments.config or "the command line"
     saved = options_to_continue(given, arguments.dry_run)
+    unasked = "" if arguments.trust_run else f"the run {given['run_dir']}" if saved else origin
     if saved.get("plugin") and "plugin" not in given:
-        choices = load_choices(saved["plugin"])
+        choices = load_choices(saved["plugin"], unasked, plugin_of_checkpoint(given["run_dir"]))
     config = make_config({**saved, **given}, choices, origin)
+    if config.run.watch and "watch" not in typed:
+        read_code("--watch", config.run.watch, unasked)
     remark = without_effect(config, typed, {**saved, **filed}, choices["models"])
     remarks = [remark] if remark else []
     if arguments.dry_run is not None:

@@ -7,7 +7,7 @@ import argparse
 from typing import Any
 
 from hpcgnn.app.correction import add_correction, correction_of
-from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, add_dry_run, dry_run, given_options, means_of
+from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, add_dry_run, add_trust, dry_run, given_options, means_of
 from hpcgnn.config import Choices, Config, make_config
 from hpcgnn.plan.choices import load_choices
 
@@ -122,6 +122,7 @@ def add_run(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--weights", choices=("best", "last"), default="best", help="of the best validation, or the last"
     )
+    add_trust(command)
 
 
 def _add_own_options(command: argparse.ArgumentParser, choices: Choices | None) -> None:
@@ -131,11 +132,12 @@ def _add_own_options(command: argparse.ArgumentParser, choices: Choices | None) 
 
 def config_of_run(arguments: argparse.Namespace, choices: Choices) -> Config:
     """The configuration of a run, with the options that were given."""
-    from hpcgnn.app.resuming import options_of_run
+    from hpcgnn.app.resuming import options_of_run, plugin_of_checkpoint
 
     options = options_of_run(arguments.run_dir, given_options(arguments))
     if options.get("plugin") and not vars(arguments).get("plugin"):  # one on the command line is loaded already
-        choices = load_choices(options["plugin"])
+        unasked = "" if arguments.trust_run else f"the run {arguments.run_dir}"
+        choices = load_choices(options["plugin"], unasked, plugin_of_checkpoint(arguments.run_dir))
     return make_config(options, choices, arguments.run_dir)
 
 

@@ -5,7 +5,7 @@ The called functions import torch, so that `--help` stays fast.
 
 import argparse
 
-from hpcgnn.cli.arguments import add_sections, given_options
+from hpcgnn.cli.arguments import add_sections, add_trust, given_options
 from hpcgnn.cli.trained_runs import Commands, add_run, config_of_run
 from hpcgnn.config import Choices, make_config, read_toml
 
@@ -63,6 +63,7 @@ def add_import_weights(commands: Commands, choices: Choices | None) -> None:
     )
     command.add_argument("file", metavar="FILE", help="the weights: .safetensors, or .pt with a state dict")
     command.add_argument("--config", metavar="FILE.toml", help="read options from this file, as for `hpcgnn train`")
+    add_trust(command)
     add_sections(command, choices)
     command.set_defaults(process=process_import_weights)
 
@@ -71,7 +72,9 @@ def process_export(arguments: argparse.Namespace, choices: Choices) -> int:
     """Export the weights of a run."""
     from hpcgnn.app.export_weights import export
 
-    given = argparse.Namespace(run_dir=arguments.run_dir, **({"graph": arguments.graph} if arguments.graph else {}))
+    given = argparse.Namespace(run_dir=arguments.run_dir, trust_run=arguments.trust_run)
+    if arguments.graph:
+        given.graph = arguments.graph
     config = config_of_run(given, choices)
     return export(config, arguments.output, arguments.to, arguments.weights, arguments.force)
 

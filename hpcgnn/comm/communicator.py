@@ -205,13 +205,21 @@ class Communicator:
         """The Python values of all ranks, by rank, on `root`, which alone reads them; None on the others."""
         raise NotImplementedError
 
+    def to_bytes(self, value: Any) -> bytes:
+        """The bytes of an object on the way: pickle, where nobody but the launcher can start a rank. Not collective."""
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+
+    def of_bytes(self, data: bytes) -> Any:
+        """The object of `to_bytes`. Not collective."""
+        return pickle.loads(data)
+
     def broadcast_object(self, value: Any, root: int = 0) -> Any:
         """The small Python value that `root` has, which the others read."""
-        data = bytearray(pickle.dumps(value, pickle.HIGHEST_PROTOCOL) if self.rank == root else b"")
+        data = bytearray(self.to_bytes(value) if self.rank == root else b"")
         length = int(self.broadcast_(torch.tensor([len(data)]), root, "control"))
         message = torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(length, dtype=torch.uint8)
         self.broadcast_(message, root, "control")
-        return value if self.rank == root else pickle.loads(message.numpy().data)
+        return value if self.rank == root else self.of_bytes(message.numpy().tobytes())
 
     def broadcast_(self, tensor: torch.Tensor, root: int, kind: str) -> torch.Tensor:
         """Overwrite a contiguous tensor with the root's. Returns the tensor."""
@@ -273,9 +281,10 @@ class Communicator:
         self.heartbeat.at = what
         if not self.allreduce_(torch.tensor([int(failure is not None)]), "control", "max").item():
             return  # texts travel only when there is one
-        messages = self.allgather_object(None if failure is None else (type(failure), str(failure)))
+        messages = self.allgather_object(None if failure is None else (type(failure).__name__, str(failure)))
         failed = [rank for rank, message in enumerate(messages) if message is not None]
-        kind, text = messages[failed[0]]
+        name, text = messages[failed[0]]
+        kind = next((each for each in HpcgnnError.__subclasses__() if each.__name__ == name), HpcgnnError)
         where = (
             ""
             if on_one or len(failed) == self.size

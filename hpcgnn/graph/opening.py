@@ -8,6 +8,7 @@ the disks of nodes, or a new file under the old name), each reads its own. They 
 
 import hashlib
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.errors import FormatError, GraphError
+from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.graphfile.structure import check_structure
 
@@ -41,9 +43,9 @@ def open_graph(path: str | Path, comm: Communicator, labelled: bool = True) -> G
                 file = GraphFile(path)
                 check_trainable(file, labelled)
         if alike:
-            meta = comm.broadcast_object(None if file is None else file.meta)
+            values = comm.broadcast_object(None if file is None else asdict(file.meta))
             with comm.together("opening the graph"):
-                file = file or GraphFile(path, meta)
+                file = file or GraphFile(path, GraphMeta(**values))
                 if _seen(path) != seen:  # rank 0 may have read the one before
                     raise FormatError(f"{path} was replaced while the ranks opened it; start the job again")
     except BaseException:

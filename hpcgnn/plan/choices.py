@@ -18,9 +18,11 @@ def registry_choices() -> Choices:
     return {**names, "check": check_options}
 
 
-def load_choices(plugin: str) -> Choices:
-    """Return the choices after importing a plugin file, which may register models of its own."""
+def load_choices(plugin: str, unasked: str, recorded: str = "") -> Choices:
+    """Return the choices after running a plugin file, which may register models of its own. Arguments as for
+    `load_plugin`.
+    """
     from hpcgnn.nn.plugin import load_plugin
 
-    load_plugin(plugin)
+    load_plugin(plugin, unasked, recorded)
     return registry_choices()

@@ -17,6 +17,7 @@ from hpcgnn.config import Config
 from hpcgnn.engine.hooks import Plugin
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.nn.plugin import read_code
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
@@ -77,13 +78,13 @@ class _OwnFile:
     """A Python file with a function `epoch(record)`, and perhaps `close()`."""
 
     def __init__(self, path: str) -> None:
-        name = f"hpcgnn_watch_{Path(path).stem}"
-        spec = importlib.util.spec_from_file_location(name, path) if Path(path).is_file() else None
-        if spec is None or spec.loader is None:
-            raise ConfigError(f"--watch: no Python file {path}; expected a name that ends with .py")
+        source = read_code("--watch", path)
+        spec = importlib.util.spec_from_file_location(f"hpcgnn_watch_{Path(path).stem}", path)
+        if spec is None:
+            raise ConfigError(f"--watch: {path} is not a Python file; expected a name that ends with .py")
         module = importlib.util.module_from_spec(spec)
-        try:
-            spec.loader.exec_module(module)
+        try:  # not by Python's loader, which may take compiled code that lies beside the file
+            exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
         except Exception as error:
             raise ConfigError(f"--watch: {path} cannot be run: {type(error).__name__}: {error}; mend it") from error
         epoch = getattr(module, "epoch", None)

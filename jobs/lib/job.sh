@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Sourced by the *.sbatch scripts, after common.sh: what happens inside an allocation. Counts come from SLURM_* and from nowhere else.
-# Defines: require_job, count_ranks, provenance, stage_environment, striped, launch; and dry_run, the check of such a script on a login node.
+# Defines: require_job, count_ranks, provenance, stage_environment, striped, launch, killed_rank; and dry_run, the check of such a script on a login node.
 
 require_job() {
     [ -n "${SLURM_JOB_ID:-}" ] && [ -n "${SLURM_JOB_NUM_NODES:-}" ] ||
@@ -153,10 +153,23 @@ skip_used_steps() {
     for _ in $(seq "${SLURM_RESTART_COUNT:-0}"); do srun --nodes=1 --ntasks=1 --mpi=none true 2>/dev/null || true; done
 }
 
+# killed_rank: "rank 1 on node n07 was killed, …" if srun, or else a rank beside the killed one, has said so in this job's output since
+# `launch`; nothing otherwise, or where the output is no file
+killed_rank() {
+    local found
+    [ -f "$output" ] || return 0
+    found=$(tail -c "+$((said_before + 1))" "$output" | sed -nE \
+        -e 's/^srun: error: ([^ :]+): tasks? ([0-9,-]+): (Killed|Out Of Memory|Bus error).*/1 rank \2 on node \1 was killed/p' \
+        -e 's/^hpcgnn: rank ([0-9, -]+) \(([^,)]+).* has ended without finishing.*/2 rank \1 on node \2 was killed/p' | sort -s -k 1,1 | head -n 1)
+    [ -z "$found" ] || echo "${found#? }, often for lack of memory: give the job more of it, or more nodes"
+}
+
 # launch COMMAND...: run it on all ranks as one step; `code` is then its exit code, `signalled` whether SIGUSR1 was passed on to it,
 # `for_good` whether the user asked for it by SIGUSR2
 launch() {
     local step command
+    output=$(readlink "/proc/$$/fd/2") said_before=0
+    [ ! -f "$output" ] || said_before=$(stat -c %s "$output")
     choose_launcher
     case $launcher in
         srun*)

@@ -30,7 +30,7 @@ from partition_tools.canonical.splits import canonical_split
 from partition_tools.canonical.targets import canonical_targets
 from partition_tools.canonical.typed import canonical_names, canonical_types, numbered_types, type_warnings
 from partition_tools.graph.counts import check_count
-from partition_tools.graph.raw import RawGraph
+from partition_tools.graph.raw import DataError, RawGraph
 from partition_tools.workspace.scratch import Scratch
 
 
@@ -76,6 +76,14 @@ class ImportOptions:
 
 
 def canonical(raw: RawGraph, options: ImportOptions, scratch: Scratch) -> GraphData:
+    """`_canonical`, with mistakes of the data in the source's words."""
+    try:
+        return _canonical(raw, options, scratch)
+    except DataError as error:
+        raise raw.named(error) from error
+
+
+def _canonical(raw: RawGraph, options: ImportOptions, scratch: Scratch) -> GraphData:
     """`GraphData` of a `RawGraph`, one cluster, nodes in the order of the source. Takes the edges out of `raw`.
 
     scratch: the directory where edges are sorted if they do not fit in its memory. Raises GraphError naming node or

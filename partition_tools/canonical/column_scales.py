@@ -8,6 +8,7 @@ from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Rows
 from hpcgnn.listing import ranges
 from partition_tools.canonical.rows import numbered, slabs
+from partition_tools.graph.raw import DataError
 
 # A deviation below this share of the mean's size is rounding: the column counts as constant.
 CONSTANT = 1e-9
@@ -50,10 +51,11 @@ def standard_of(features: Rows, train: np.ndarray) -> Standard:
         rows = np.asarray(slab)[chosen].astype(np.float64)
         if not len(rows):
             continue
-        finite = np.isfinite(rows).all(axis=1)
+        finite = np.isfinite(rows)
         if not finite.all():
-            node = start + int(np.flatnonzero(chosen)[np.argmin(finite)])
-            raise GraphError(f"node {node} has a feature that is NaN or infinite; mend or remove it first")
+            row, column = divmod(int(np.argmin(finite)), rows.shape[1])
+            node = start + int(np.flatnonzero(chosen)[row])
+            raise DataError(node, "has a feature that is NaN or infinite; mend or remove it first", "features", column)
         own = rows.mean(axis=0)
         difference, total = own - mean, count + len(rows)
         squares += ((rows - own) ** 2).sum(axis=0) + difference**2 * count * len(rows) / total

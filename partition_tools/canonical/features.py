@@ -17,6 +17,7 @@ from partition_tools.canonical.codes import in_bytes
 from partition_tools.canonical.column_scales import scale_warning, standard_of
 from partition_tools.canonical.precision import PrecisionLoss
 from partition_tools.canonical.rows import RowMap, numbered
+from partition_tools.graph.raw import DataError
 from partition_tools.workspace.progress import Reporter
 
 #: As arrays have them: numbers for bfloat16 are float32 that bfloat16 has.
@@ -121,14 +122,13 @@ def _check_finite(source: Rows, features: Rows, loss: PrecisionLoss | None) -> N
 
 
 def _check_rows(rows: np.ndarray, first: int, dtype: np.typing.DTypeLike) -> None:
-    """Raise GraphError for NaN and infinity in the rows of nodes `first`, ... that have become numbers of a type."""
-    finite = np.isfinite(rows).all(axis=1)
+    """Raise DataError for NaN and infinity in the rows of nodes `first`, ... that have become numbers of a type."""
+    finite = np.isfinite(rows)
     if not finite.all():
         hint = " (the largest fp16 number is 65504)" if dtype == np.float16 else ""
-        raise GraphError(
-            f"node {first + int(np.argmin(finite))} has a feature that is NaN or infinite as {np.dtype(dtype)}{hint}; "
-            "mend or remove it first"
-        )
+        row, column = divmod(int(np.argmin(finite)), rows.shape[1])
+        text = f"has a feature that is NaN or infinite as {np.dtype(dtype)}{hint}; mend or remove it first"
+        raise DataError(first + row, text, "features", column)
 
 
 def _sparse(features: Csr, num_nodes: int, row_normalize: bool, reporter: Reporter) -> Csr:
@@ -142,8 +142,9 @@ def _sparse(features: Csr, num_nodes: int, row_normalize: bool, reporter: Report
     if len(indices) and (indices.min() < 0 or indices.max() >= columns):
         raise GraphError(f"sparse features have a column outside 0..{columns - 1}")
     if not np.isfinite(data).all():
-        node = int(np.searchsorted(indptr, np.argmin(np.isfinite(data)), side="right")) - 1
-        raise GraphError(f"node {node} has a feature that is NaN or infinite; mend or remove it first")
+        entry = int(np.argmin(np.isfinite(data)))
+        node, text = int(np.searchsorted(indptr, entry, side="right")) - 1, "has a feature that is NaN or infinite"
+        raise DataError(node, f"{text}; mend or remove it first", "features", int(indices[entry]))
     if features.data is not None and not row_normalize:
         loss = PrecisionLoss("sparse features", "entry", 1, np.float32)
         loss.add(np.asarray(features.data)[:, None], data[:, None])

@@ -14,7 +14,7 @@ from hpcgnn.graphfile.schema import Edges, Rows, count_types
 from partition_tools.canonical.precision import PrecisionLoss
 from partition_tools.canonical.typed import REVERSED, canonical_types, with_reverse
 from partition_tools.graph.edges import BLOCK, canonical_edges, check_endpoints
-from partition_tools.graph.raw import RawGraph
+from partition_tools.graph.raw import DataError, RawGraph
 from partition_tools.out_of_core.edges import EdgeChunks, external_edges
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
@@ -105,7 +105,8 @@ def _chunks(raw: RawGraph, options: "ImportOptions", names: Sequence[str], repor
         there = slice(start, stop)
         some = None if weight is None else np.asarray(weight[there], np.float32)
         if some is not None and not np.isfinite(some).all():
-            raise GraphError(f"edge {start + int(np.argmin(np.isfinite(some)))} has a weight that is not finite")
+            edge = start + int(np.argmin(np.isfinite(some)))
+            raise DataError(edge, "has a weight that is not finite", item="edge")
         kinds = None if kind is None else canonical_types(kind[there], stop - start, "edge", names, start)
         return np.asarray(src[there]), np.asarray(dst[there]), kinds, some
 

@@ -11,6 +11,7 @@ import numpy as np
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.labels import CLASSIFICATION, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.schema import SPLITS, GraphData
+from partition_tools.graph.raw import DataError
 
 MOST_LABEL = 2**31 - 2
 # So many classes are never too many, however few of them have members.
@@ -53,9 +54,10 @@ def canonical_labels(
     strange = (whole != np.rint(whole)) | (whole > MOST_LABEL) | (whole < -MOST_LABEL)
     if strange.any():
         node = int(np.argmax(strange))
-        raise GraphError(
-            f"node {node} has label {labels[node]}{_regression(labels)}; expected whole numbers (classes "
-            "from 0, -1 for none)"
+        raise DataError(
+            node,
+            f"has label {labels[node]}{_regression(labels)}; expected whole numbers (classes from 0, -1 for none)",
+            "labels",
         )
     whole = whole.astype(np.int64)
     classes = num_classes or len(names) or int(whole.max(initial=-1)) + 1
@@ -64,7 +66,7 @@ def canonical_labels(
     wrong = (whole < -1) | (whole >= classes)
     if wrong.any():
         node = int(np.argmax(wrong))
-        raise GraphError(f"node {node} has label {whole[node]}, outside the classes 0..{classes - 1} (-1 for none)")
+        raise DataError(node, f"has label {whole[node]}, outside the classes 0..{classes - 1} (-1 for none)", "labels")
     no_label_in_split((whole < 0) & (split > 0), split)
     return whole, classes
 
@@ -129,18 +131,25 @@ def _multi_label(
 ) -> tuple[np.ndarray, int]:
     if num_classes not in (None, labels.shape[1]):
         raise GraphError(f"the labels have {labels.shape[1]} columns but {num_classes} classes were stated or named")
-    wrong = ((labels != 0) & (labels != 1) & ~missing).any(axis=1)
+    wrong = (labels != 0) & (labels != 1) & ~missing
     if wrong.any():
-        raise GraphError(
-            f"node {int(np.argmax(wrong))} has a label that is neither 0 nor 1{_regression(labels)}; several "
-            "label columns mean a multi-label task of 0/1 columns"
+        node, column = np.argwhere(wrong)[0].tolist()
+        raise DataError(
+            node,
+            f"has a label that is neither 0 nor 1{_regression(labels)}; several label columns mean a multi-label task "
+            "of 0/1 columns",
+            "labels",
+            column,
         )
     partly = missing.any(axis=1) & ~missing.all(axis=1)
     if partly.any():
-        raise GraphError(
-            f"node {int(np.argmax(partly))} has some of its labels and NaN for others "
-            f"({np.count_nonzero(partly)} such nodes); write 0 for what it is not, or NaN for all where its "
-            "labels are not known"
+        node = int(np.argmax(partly))
+        raise DataError(
+            node,
+            f"has some of its labels and NaN for others ({np.count_nonzero(partly)} such nodes); write 0 for what it "
+            "is not, or NaN for all where its labels are not known",
+            "labels",
+            int(np.argmax(missing[node])),
         )
     no_label_in_split(missing.all(axis=1) & (split > 0), split)
     return np.where(missing, 0, labels).astype(np.uint8), labels.shape[1]
@@ -161,9 +170,11 @@ def no_label_in_split(wrong: np.ndarray, split: np.ndarray) -> None:
     if wrong.any():
         node = int(np.argmax(wrong))
         name = {value: name for name, value in SPLITS.items()}[int(split[node])]
-        raise GraphError(
-            f"node {node} is in the {name} split but has no label ({np.count_nonzero(wrong)} such nodes); "
-            "take it out of the split or give it a label"
+        raise DataError(
+            node,
+            f"is in the {name} split but has no label ({np.count_nonzero(wrong)} such nodes); take it out of the split "
+            "or give it a label",
+            "labels",
         )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import SPLITS
 from partition_tools.canonical.labels import labelled_nodes
+from partition_tools.graph.raw import DataError
 
 
 def canonical_split(
@@ -55,7 +56,7 @@ def canonical_split(
         members = members.astype(np.int64)
         if result[members].any():
             node = int(members[np.argmax(result[members] != 0)])
-            raise GraphError(f"node {node} is in two splits ({name} and another); the splits must not overlap")
+            raise DataError(node, f"is in two splits ({name} and another); the splits must not overlap", "splits")
         result[members] = SPLITS[name]
     return result
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from hpcgnn.errors import GraphError
 from partition_tools.canonical.labels import no_label_in_split, numbers_of_nodes
+from partition_tools.graph.raw import DataError
 
 
 def canonical_targets(labels: np.ndarray | None, n: int, split: np.ndarray) -> tuple[np.ndarray, int]:
@@ -16,18 +16,20 @@ def canonical_targets(labels: np.ndarray | None, n: int, split: np.ndarray) -> t
         return np.full(n, np.nan, np.float32), 0
     labels = numbers_of_nodes(labels, n, "target")
     targets = labels.astype(np.float32 if np.can_cast(labels.dtype, np.float32, "safe") else np.float64)
-    infinite = np.isinf(targets).reshape(n, -1).any(axis=1)
-    if infinite.any():
-        raise GraphError(
-            f"node {int(np.argmax(infinite))} has an infinite target ({np.count_nonzero(infinite)} such nodes); "
-            "expected finite numbers, or NaN for none"
-        )
     most = float(np.sqrt(np.finfo(np.float32).max))
-    large = (np.abs(targets) > most).reshape(n, -1).any(axis=1)
-    if large.any():
-        raise GraphError(
-            f"node {int(np.argmax(large))} has a target beyond {most:.1e} ({np.count_nonzero(large)} such nodes), "
-            "whose square is infinite in float32; expected smaller numbers: scale the targets"
-        )
+    _refuse(np.isinf(targets), "has an infinite target{}; expected finite numbers, or NaN for none")
+    _refuse(
+        np.abs(targets) > most,
+        f"has a target beyond {most:.1e}{{}}, whose square is infinite in float32; expected smaller numbers: scale the "
+        "targets",
+    )
     no_label_in_split(~np.isfinite(targets).reshape(n, -1).any(axis=1) & (split > 0), split)
     return targets, 1 if targets.ndim == 1 else targets.shape[1]
+
+
+def _refuse(wrong: np.ndarray, text: str) -> None:
+    """DataError for the first entry of (n,) or (n, T) that is wrong; text: with a place for the number of nodes."""
+    if wrong.any():
+        node, *column = np.argwhere(wrong)[0].tolist()
+        count = np.count_nonzero(wrong.reshape(len(wrong), -1).any(axis=1))
+        raise DataError(node, text.format(f" ({count} such nodes)"), "labels", *column)

@@ -14,6 +14,7 @@ from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Edges, GraphData
 from partition_tools.canonical.rows import slabs
 from partition_tools.graph.edges import BLOCK
+from partition_tools.graph.raw import DataError
 
 MAX_TYPES = 1 << 16
 REVERSED = "{} reversed"
@@ -63,7 +64,9 @@ def canonical_types(
         raise GraphError(f"there are {count} {what}s but {what} types of shape {types.shape}; expected one of each")
     if types.dtype.kind == "f":
         if np.isnan(types).any():
-            raise GraphError(f"{what} {before + int(np.argmax(np.isnan(types)))} has no type; give one to each")
+            raise DataError(
+                before + int(np.argmax(np.isnan(types))), "has no type; give one to each", f"{what} types", item=what
+            )
         types = types.astype(np.int64) if np.array_equal(types, np.rint(types)) else types
     if types.dtype.kind not in "iu":
         raise GraphError(f"{what} types must be whole numbers from 0, got {types.dtype}")
@@ -74,9 +77,8 @@ def canonical_types(
             f"there are {limit} names of types" if names else f"at most {MAX_TYPES:,} types; is this the right column?"
         )
         first = int(np.argmax(wrong))
-        raise GraphError(
-            f"{what} {before + first} has type {types[first]}; {what} types are from 0 to {limit - 1} ({hint})"
-        )
+        text = f"has type {types[first]}; {what} types are from 0 to {limit - 1} ({hint})"
+        raise DataError(before + first, text, f"{what} types", item=what)
     return types.astype(np.int32)
 
 

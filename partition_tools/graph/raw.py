@@ -9,7 +9,23 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Csr, Rows
+
+
+class DataError(GraphError):
+    """A mistake in the data of one node or edge, by its number. `RawGraph.named` gives it the source's names.
+
+    Attributes:
+        text: the mistake, after 'node 3'.
+        of: the name of a table in `RawGraph.tables`, or ''.
+        column: its column; None if all or the only one.
+        item: 'node' or 'edge'.
+    """
+
+    def __init__(self, number: int, text: str, of: str = "", column: int | None = None, item: str = "node") -> None:
+        super().__init__(f"{item} {number} {text}")
+        self.number, self.text, self.of, self.column, self.item = number, text, of, column, item
 
 
 @dataclass
@@ -33,6 +49,7 @@ class RawGraph:
         edge_features: numbers (E,) or (E, F_e), array-like, or None.
         parts: int (n,), the part of each node where the source is partitioned, or None; stored as a map.
         links: {"val" | "test": {name of `links.NAMES`: array}}, held-out edges, none of them among the edges.
+        tables: {"features" | "labels" | "splits" | "node types": (file, names of its columns or [])}, where there are.
     """
 
     src: Rows
@@ -53,6 +70,25 @@ class RawGraph:
     edge_features: Rows | None = None
     parts: np.ndarray | None = None
     links: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
+    tables: Mapping[str, tuple[str, list[str]]] = field(default_factory=dict)
+
+    def named(self, error: DataError) -> GraphError:
+        """The error with the source's id, table and column."""
+
+        def own(node: int) -> str:
+            return str(node if self.ids is None or not 0 <= node < len(self.ids) else self.ids[node])
+
+        table, names = self.tables.get(error.of, ("", []))
+        where, column = [table] if table else [], 0 if len(names) == 1 else error.column
+        if column is not None:
+            where.append(f"column {names[column]}" if names else f"column {column} of the {error.of} (from 0)")
+        who = f"{error.item} {error.number}"
+        if error.item == "node":
+            who = f"node {own(error.number)}"
+        elif error.number < self.src.shape[0]:
+            ends = (own(int(np.asarray(end[error.number : error.number + 1])[0])) for end in (self.src, self.dst))
+            who += f", from {' to '.join(ends)},"
+        return GraphError(f"{', '.join(where)}: {who} {error.text}" if where else f"{who} {error.text}")
 
     def drop_edges(self) -> None:
         """Let the edges go: their memory is wanted before the graph is done with."""

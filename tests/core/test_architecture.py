@@ -94,6 +94,7 @@ OF_THE_PACKAGE = {"typing", "hpcgnn.offering"}
 # oneCCL takes its settings from there; a fork server hands the whole of it on.
 MAY_READ_ENVIRONMENT = {
     "comm/launch/launcher.py",
+    "comm/launch/secret.py",
     "comm/transports/oneccl_library.py",
     "fork_server/__init__.py",
     "fork_server/proxy.py",

@@ -95,6 +95,23 @@ def test_srun_with_the_wrong_pmi_is_explained(cluster, graph):
     assert not (cluster.home / "r").exists()
 
 
+@pytest.mark.parametrize(
+    "line, killed",
+    [
+        ("srun: error: n07: task 3: Killed", "rank 3 on node n07 was killed"),
+        ("srun: error: n07: tasks 2-3: Out Of Memory", "rank 2-3 on node n07 was killed"),
+        ("hpcgnn: rank 1 (n8, last at 'load') of 4 has ended without finishing (…", "rank 1 on node n8 was killed"),
+        ("srun: error: n07: task 3: Terminated", ""),
+    ],
+)
+def test_the_rank_that_was_killed_is_named(tmp_path, line, killed):
+    """Of this launch, and not of the one before."""
+    before = "srun: error: n1: task 0: Killed\n"
+    (tmp_path / "out").write_text(f"{before}{line}\nsrun: error: n1: task 1: Terminated\n")
+    found = call(f". jobs/lib/job.sh; output={tmp_path}/out said_before={len(before)}; killed_rank").stdout
+    assert found.startswith(killed) and bool(found) == bool(killed)
+
+
 def test_mpiexec_inside_the_allocation(cluster, graph):
     """Where SLURM does not speak the PMI of the MPI library. Both nodes get their share of the ranks."""
     site = cluster.home / "site.sh"

@@ -5,6 +5,7 @@ seam.
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import time
@@ -126,6 +127,12 @@ def test_five_ends_and_no_seam(cluster, graph, uninterrupted):
         ended = way(cluster, job, run_dir)
         if ended:
             assert cluster.wait(job)[job] == ended, said(cluster)
+            if way is kill_one_rank:
+                newest = max((run_dir / "checkpoints").glob("epoch-*.h5")).stem.removeprefix("epoch-")
+                assert re.search(
+                    f"rank 1 on node n[12] was killed, often for .*: it goes on from epoch {int(newest) + 1}\n",
+                    said(cluster),
+                )
             job, restarted = cluster.submit(command), 0
         else:
             restarted += 1

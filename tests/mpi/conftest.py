@@ -12,6 +12,7 @@ import pickle
 import threading
 import time
 import zlib
+from pathlib import Path
 from types import SimpleNamespace
 
 import mpi4py
@@ -247,7 +248,7 @@ def shared_path(comm, tmp_path_factory):
 
 
 def _shared(comm, factory, name):
-    return comm.broadcast_object(factory.mktemp(name) if comm.rank == 0 else None)
+    return Path(comm.broadcast_object(str(factory.mktemp(name)) if comm.rank == 0 else None))
 
 
 @pytest.fixture(scope="module")

@@ -134,7 +134,12 @@ def test_ids_of_ones_own_are_kept(tmp_path):
         (([[0], [1]], None, [0, 1], {"train": [0], "val": [0]}), {}, GraphError, "node 0 is in two splits"),
         (([[0], [1]], None, [0, 1], {"trane": [0]}), {}, FormatError, "split has 'trane'"),
         (([[0], [1]], None, [0, 1], [0, 1]), {}, FormatError, "split must be"),
-        (([[0], [1]], None, [0, 1]), {"edge_weight": [np.inf]}, GraphError, "edge 0 has a weight that is not finite"),
+        (
+            ([[0], [1]], None, [0, 1]),
+            {"edge_weight": [np.inf]},
+            GraphError,
+            "edge 0, from 0 to 1, has a weight that is not finite",
+        ),
         (([[0], [1]], None, [0, 1]), {"edge_type": [0, 1]}, GraphError, "one edge type for each of 1 edges"),
         (([["a"], ["b"]],), {"node_ids": ["a", "c"]}, FormatError, "names the id b, which node_ids does not have"),
         (([["a"], ["a"]],), {"node_ids": ["a", "a"]}, FormatError, "has the id a twice"),

@@ -194,8 +194,11 @@ def test_errors(fails, tmp_path):
     )
     assert "edge-features" in fails("import", save_npz(tmp_path / "g.npz", SRC, DST, N), *out, "--edge-features", "a")
     for rows, message in (
-        (np.where(np.arange(len(SRC)) == 7, np.nan, 0.0), "edge 7 has a feature that is NaN or infinite"),
-        (np.full(len(SRC), 1e300), "edge 0 has a feature"),
+        (
+            np.where(np.arange(len(SRC)) == 7, np.nan, 0.0),
+            f"edge 7, from {SRC[7]} to {DST[7]}, has a feature that is NaN or infinite",
+        ),
+        (np.full(len(SRC), 1e300), "edge 0, .* has a feature"),
         (np.zeros((len(SRC), 0)), "no columns"),
         (np.array(["a"] * len(SRC)), "must be numbers"),
         (np.zeros((len(SRC), 2, 2)), "expected one row"),

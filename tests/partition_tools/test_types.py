@@ -188,7 +188,7 @@ def test_node_types_from_an_array_and_wrong_tables(cli, fails, tmp_path):
     write_lines(tmp_path / "t.csv", ["id,type"] + [f"{node},{NODE_TYPE[node]}" for node in range(N - 1) if node != 4])
     assert "node 4 has no type" in fails(*words, tmp_path / "t.csv")
     write_lines(tmp_path / "t.csv", ["id,type", "0,town", "1,", "2,town"])
-    assert "row 1 has no node type" in fails(*words, tmp_path / "t.csv")
+    assert "node 1 has no node type" in fails(*words, tmp_path / "t.csv")
     save_npz(tmp_path / "g.npz", SRC, DST, N)
     assert "--node-types" in fails(
         "import", tmp_path / "g.npz", "-o", tmp_path / "n.h5", "--node-types", tmp_path / "t.csv"

@@ -42,6 +42,28 @@ def test_a_split_beside_node_ids_names_ids(tmp_path):
     assert split_of(tmp_path / "m.h5", {"train": np.array([True, False, False, False])}, **ids) == [1, 0, 0, 0]
 
 
+@pytest.mark.parametrize(
+    "option, table, more, words",
+    [
+        ("features", "id,age,pay\nb,1,2\na,3,nan\nc,1,1", [], "t.csv, column pay: node a has a feature that is NaN"),
+        ("features", "id,age\nb,1\na,3", [], "t.csv: node c has no row in the table of features"),
+        ("features", "id,age\nb,1\na,3\nb,2\nc,1", [], "t.csv: the features table has two rows for one node (b)"),
+        ("labels", "id,kind\nb,1\na,0\nc,1.5", [], "t.csv, column kind: node c has label 1.5"),
+        ("labels", "id,x,y\nb,1,0\na,0,2\nc,1,1", [], "t.csv, column y: node a has a label that is neither 0 nor 1"),
+        ("labels", "id,pay\nb,1\na,3\nc,inf", ["--task", "regression"], "t.csv, column pay: node c has an infinite"),
+        ("node-types", "id,type\nb,0\na,0\nc,-1", [], "t.csv, column type: node c has type -1"),
+        ("splits", "id,train,val\nb,1,0\na,0,1\nc,1,1", [], "t.csv: node c is in two splits"),
+        (None, "", [], "edge 1, from a to c, has a weight that is not finite"),
+    ],
+)
+def test_a_mistake_names_the_id_the_table_and_the_column(fails, tmp_path, option, table, more, words):
+    """The nodes had the numbers that the import gave them, and no table."""
+    (tmp_path / "e.csv").write_text(f"src,dst,weight\nb,a,1\na,c,{'inf' if option is None else 1}\n")
+    (tmp_path / "t.csv").write_text(table)
+    given = [] if option is None else [f"--{option}", tmp_path / "t.csv"]
+    assert words in fails("import", tmp_path / "e.csv", "--relabel", *given, *more, "-o", tmp_path / "g.h5")
+
+
 def test_two_entries_of_one_split(tmp_path):
     # "val" and "valid" are one split: the second must not replace the first unsaid.
     with pytest.raises(HpcgnnError, match="val"):

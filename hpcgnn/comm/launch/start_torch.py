@@ -16,6 +16,7 @@ from hpcgnn.comm.launch.ending import end_before_start
 from hpcgnn.comm.launch.launcher import chosen_interface, launch
 from hpcgnn.comm.launch.pmi import Pmi
 from hpcgnn.comm.launch.rendezvous import meet
+from hpcgnn.comm.launch.secret import SEAL_LETTERS, is_seal, seal
 from hpcgnn.comm.transports.torch_backends import FOREVER, load_backend, make_communicator
 from hpcgnn.errors import ConfigError
 from hpcgnn.memory.resident import resident_bytes
@@ -64,7 +65,7 @@ class StartedTorch:
             "cores": sorted(self.binding.cores),
             "main": sorted(self.binding.main if self.binding.by_openmp else ()),
         }
-        said, self.address, first, port = meet(here, self._pmi, mine, self._open_store, limit)
+        said, self.address, first, port, key = meet(here, self._pmi, mine, self._open_store, limit)
         lines = {rank: each["failure"] for rank, each in enumerate(said) if each["failure"] is not None}
         if lines:
             end_before_start(self.rank, lines, failure, "the ranks had met")
@@ -74,6 +75,7 @@ class StartedTorch:
             raise ConfigError.on_all(mistakes[0])
         if self._store is None:
             self._store = dist.TCPStore(first, port, is_master=False, timeout=self._timeout)
+        self._store = SealedStore(self._store, key)
         near = [rank for rank, each in enumerate(said) if each["node"] == here.node]
         self.ranks_on_node, self.node = len(near), near[0]
         self.near = [Binding.of_lists(said[rank]["cores"], said[rank]["main"]) for rank in near]
@@ -105,6 +107,37 @@ class StartedTorch:
         self._store = None
         if self._pmi is not None:
             self._pmi.finish()
+
+
+class SealedStore(dist.Store):
+    """A store whose values carry a seal: torch's own takes keys and values from whoever reaches its port.
+
+    Counts of `add` have none, since the store itself makes them. key: bytes that the ranks alone know.
+    """
+
+    def __init__(self, store: Any, key: bytes) -> None:
+        super().__init__()
+        self._store, self._key = store, key
+
+    def set(self, key: str, value: str | bytes) -> None:  # torch's stubs know texts alone
+        data = value.encode() if isinstance(value, str) else bytes(value)
+        self._store.set(key, seal(self._key, key, data.hex()).encode() + data)
+
+    def get(self, key: str) -> bytes:
+        found = bytes(self._store.get(key))
+        given, data = found[:SEAL_LETTERS], found[SEAL_LETTERS:]
+        if not is_seal(given.decode(errors="replace"), self._key, key, data.hex()):
+            raise ConfigError(f"the store of torch has a value of {key} that no rank of this job has written")
+        return data
+
+    def add(self, key: str, amount: int) -> int:
+        return int(self._store.add(key, amount))
+
+    def wait(self, keys: list[str], *timeout: timedelta) -> None:
+        self._store.wait(keys, *timeout)
+
+    def check(self, keys: list[str]) -> bool:
+        return bool(self._store.check(keys))
 
 
 class _Node:

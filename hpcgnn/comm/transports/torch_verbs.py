@@ -7,7 +7,6 @@ They have no test for completion, and a wait with a limit breaks all connections
 a thread that waits without a limit, and the watchdog ends a standstill.
 """
 
-import pickle
 import re
 import threading
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from hpcgnn import cores
+from hpcgnn.comm import plain_data
 from hpcgnn.comm.communicator import Message
 from hpcgnn.comm.health.watchdog import Watchdog
 from hpcgnn.comm.transport import Transport, bytes_of
@@ -174,8 +174,15 @@ class TorchCommunicator(Transport):
         options.rootRank, options.rootTensor = root, 0
         return self._all(self._group.broadcast, [data], options)
 
+    def to_bytes(self, value: Any) -> bytes:
+        """Plain data: whoever reaches a rank's port while the ranks connect may take another's place."""
+        return plain_data.to_bytes(value)
+
+    def of_bytes(self, data: bytes) -> Any:
+        return plain_data.of_bytes(data)
+
     def allgather_object(self, value: Any) -> list[Any]:
-        data = torch.frombuffer(bytearray(pickle.dumps(value, pickle.HIGHEST_PROTOCOL)), dtype=torch.uint8)
+        data = torch.frombuffer(bytearray(self.to_bytes(value)), dtype=torch.uint8)
         lengths = torch.empty(self.size, dtype=torch.int64)
         self._collective([self._gather(lengths, torch.tensor([data.numel()]))], "control", 8)
         sizes = lengths.tolist()
@@ -191,11 +198,11 @@ class TorchCommunicator(Transport):
         requests = [self._gather(everyone, padded)] if short else []
         requests += [self._broadcast(found[rank], rank) for rank in long]
         self._collective(requests, "control", data.numel())
-        return [pickle.loads(memoryview(part.numpy())) for part in found]
+        return [self.of_bytes(part.numpy().tobytes()) for part in found]
 
     def gather_object(self, value: Any, root: int = 0) -> list[Any] | None:
         """As messages to the root: gathers of torch's take equal parts alone."""
-        data = torch.frombuffer(bytearray(pickle.dumps(value, pickle.HIGHEST_PROTOCOL)), dtype=torch.uint8)
+        data = torch.frombuffer(bytearray(self.to_bytes(value)), dtype=torch.uint8)
         lengths = torch.empty(self.size, dtype=torch.int64)
         self._collective([self._gather(lengths, torch.tensor([data.numel()]))], "control", 8)
         if self.rank != root:
@@ -204,7 +211,7 @@ class TorchCommunicator(Transport):
         parts = [torch.empty(length, dtype=torch.uint8) for length in lengths.tolist()]
         parts[root] = data
         self.exchange([], [(rank, part) for rank, part in enumerate(parts) if rank != root], "control").finish()
-        return [pickle.loads(part.numpy().data) for part in parts]
+        return [self.of_bytes(part.numpy().tobytes()) for part in parts]
 
     def _gather(self, everyone: torch.Tensor, mine: torch.Tensor) -> Request:
         """Equal parts of all ranks, one after another."""

@@ -230,7 +230,7 @@ class Machine:
         return each, numbers * sum(share * rate.other_seconds for share, rate in near)
 
     def to_toml(self) -> str:
-        return toml_text(_said(self))
+        return toml_text(values_of(self))
 
 
 def _on_line(threads: int, points: list[list[float]], first: float) -> float:
@@ -284,12 +284,12 @@ def read_machine(path: str | Path, before: tuple[Path, ...] = ()) -> Machine:
         if like is not None:
             if not isinstance(like, str) or path.parent / like in (path, *before):
                 raise ValueError(f"expected like to be the name of another machine file, got {like!r}")
-            base = _said(_faster(read_machine(path.parent / like, (path, *before)), faster))
+            base = values_of(_faster(read_machine(path.parent / like, (path, *before)), faster))
         for name in {"network", "reading"} & base.keys() & values.keys():
             values[name] = base[name] | values[name]
         if "second_thread" in values:  # the thread curve of the other file does not apply then
             base |= {"speed": [], "speed_alone": []}
-        return _machine(base | values)
+        return machine_of(base | values)
     except ConfigError:
         raise
     except (TypeError, ValueError) as error:
@@ -315,7 +315,7 @@ _ABOVE_NOTHING = {"cores", "memory", "ranks", "threads", "faster", "bandwidth", 
 _ABOVE_NOTHING |= {"read", "write", "factor"}
 
 
-def _machine(values: dict[str, Any]) -> Machine:
+def machine_of(values: dict[str, Any]) -> Machine:
     """A Machine of plain values, checked. Raises ValueError or TypeError."""
     machine: Machine = _made(Machine, values)
     network, reading = _made(Network, values["network"]), _made(Reading, values["reading"])
@@ -370,7 +370,7 @@ def _check_number(name: str, kind: Any, value: Any) -> None:
         raise ValueError(f"expected {name} to be {what}, got {value!r}")
 
 
-def _said(machine: Machine) -> dict[str, Any]:
+def values_of(machine: Machine) -> dict[str, Any]:
     """Return the known values of a machine in the form of a file."""
     values = asdict(machine)
     values["network"] = {name: value for name, value in values["network"].items() if value is not None}

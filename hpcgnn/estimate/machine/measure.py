@@ -24,7 +24,7 @@ from hpcgnn.engine.matmul import set_matmul
 from hpcgnn.estimate.arguments import Stats
 from hpcgnn.estimate.counts.assumed import assumed_meta
 from hpcgnn.estimate.machine.contention import sharing_factors
-from hpcgnn.estimate.machine.machine import ROWS, Machine, Rate, Reading
+from hpcgnn.estimate.machine.machine import ROWS, Machine, Rate, Reading, machine_of, values_of
 from hpcgnn.estimate.machine.messages import network_of
 from hpcgnn.estimate.machine.thread_curve import thread_curves
 from hpcgnn.estimate.trial.operations import EDGE_KERNELS, PAGES, Operation
@@ -131,7 +131,7 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
         reading=reading,
         rates=rates,
     )
-    return _mean(comm.allgather_object(mine))
+    return _mean([machine_of(values) for values in comm.allgather_object(values_of(mine))])
 
 
 def _width(options: dict[str, Any]) -> int:

@@ -53,7 +53,8 @@ def thread_curves(make: Make, cores: int, cores_of_node: int, comm: Communicator
     alone = thread_numbers(min(comm.allgather_object(cores)))
     step = make(TILE_ROWS * max(together + alone))
     try:
-        everyone = comm.allgather_object([_point(step, threads, comm.barrier) for threads in together])
+        measured = comm.allgather_object([_point(step, threads, comm.barrier) for threads in together])
+        everyone = [[Point(*point) for point in points] for points in measured]
         speed = {
             threads: float(np.mean([points[0].kernels / points[at].kernels for points in everyone]))
             for at, threads in enumerate(together)
@@ -94,7 +95,7 @@ def _alone(
         points = {threads: _point(step, threads, lambda: None) for threads in numbers}
     else:
         time.sleep(seconds)  # a rank that waits for a message may take a core
-    points = comm.broadcast_object(points)
+    points = {threads: Point(*point) for threads, point in comm.broadcast_object(points).items()}
     return (
         {threads: points[1].kernels / point.kernels for threads, point in points.items()},
         {threads: point.wake for threads, point in points.items()},

@@ -5,7 +5,6 @@ there as here; only requested rows must exist. Sent messages are counted as on a
 """
 
 import mmap
-import pickle
 from collections.abc import Sequence
 from typing import Any
 
@@ -84,7 +83,7 @@ class GhostCommunicator(Communicator):
         return Finished()
 
     def allgather_object(self, value: Any) -> list[Any]:
-        self.ledger.add("control", messages=2, bytes_sent=8 + len(pickle.dumps(value)))  # how long it is, and itself
+        self.ledger.add("control", messages=2, bytes_sent=8 + len(self.to_bytes(value)))  # how long it is, and itself
         return [value] * self.size
 
     def gather_object(self, value: Any, root: int = 0) -> list[Any]:

@@ -39,7 +39,7 @@ def assemble(  # noqa: PLR0913 - callers name them
     the format's number of the first node, 0 or 1.
     """
     relabel = options.relabel or options.node_ids is not None
-    tables, type_names = node_tables(options, relabel, scratch.reporter)
+    tables, type_names, files = node_tables(options, relabel, scratch.reporter)
     ids = None
     if relabel:
         src, dst, tables, ids = _relabel(src, dst, tables, options.node_ids, scratch)
@@ -58,7 +58,9 @@ def assemble(  # noqa: PLR0913 - callers name them
             _check_ends(src, dst, num_nodes, next(iter(lengths)))
         else:
             warn_of_gaps((src, dst, *keyed), num_nodes, RELABEL, scratch.reporter)
-    placed = {name: place_rows(ids, values, num_nodes, name) for name, (ids, values) in tables.items()}
+    placed = {
+        name: place_rows(keys, values, num_nodes, name, files[name][0], ids) for name, (keys, values) in tables.items()
+    }
     for name, length in lengths.items():
         if length != num_nodes:
             raise FormatError(f"the table of {name} has {length} rows, expected {num_nodes}, one for each node")
@@ -80,6 +82,7 @@ def assemble(  # noqa: PLR0913 - callers name them
         type_names=type_names,
         ids=ids,
         edge_features=edge_features,
+        tables=files,
     )
 
 

@@ -18,24 +18,28 @@ NodeTable = tuple[np.ndarray | None, np.ndarray]
 
 def node_tables(
     options: TableOptions, exact: bool, reporter: Reporter
-) -> tuple[dict[str, NodeTable], dict[str, list[str]]]:
+) -> tuple[dict[str, NodeTable], dict[str, list[str]], dict[str, tuple[str, list[str]]]]:
     """({"features" | "labels" | "splits" | "node types": (ids or None, values)} of the tables that were given, names of
-    types and classes as `RawGraph` has them). Node types and labels that are words are numbered in their sorted order.
+    types and classes, and files and their columns, both as `RawGraph` has them). Node types and labels that are words
+    are numbered in their sorted order.
 
     exact: leave ids as they are written (see `written_ids.exact_ids`). The log names the match of each table.
     """
     tables: dict[str, NodeTable] = {}
     names: dict[str, list[str]] = {}
+    files: dict[str, tuple[str, list[str]]] = {}
 
-    def read(path: Path, data_words: Collection[str] = (), classes: bool = False) -> Table:
-        return read_table(path, exact, data_words, options.rows, reporter, classes)
+    def read(what: str, path: Path, data_words: Collection[str] = (), classes: bool = False) -> Table:
+        table = read_table(path, exact, data_words, options.rows, reporter, classes)
+        files[what] = str(path), list(table.names or ())[-table.values.shape[1] :]
+        return table
 
     if options.features is not None:
-        table = read(options.features)
+        table = read("features", options.features)
         tables["features"] = table.ids, numeric(table.values, options.features)
         reporter.stage(f"{options.features}: {table.values.shape[1]} features, {table.how}")
     if options.labels is not None:
-        table = read(options.labels, classes=True)
+        table = read("labels", options.labels, classes=True)
         values, words = label_numbers(table.values, options.labels)
         _check_heading(options.labels, table, words, reporter)
         headings = (table.names or [])[-values.shape[1] :]
@@ -52,22 +56,22 @@ def node_tables(
             what = f"labels of {len(words)} classes, numbered in the order of their names; {nothing:,} rows without"
         reporter.stage(f"{options.labels}: {what}, {table.how}")
     if options.splits is not None:
-        table = read(options.splits, SPLIT_WORDS)
+        table = read("splits", options.splits, SPLIT_WORDS)
         tables["splits"] = table.ids, split_codes(table, options.splits)
         reporter.stage(f"{options.splits}: splits, {table.how}")
     if options.node_types is not None:
-        table = read(options.node_types, classes=True)
+        table = read("node types", options.node_types, classes=True)
         values = _one_column(table.values, options.node_types, "node types")
         if values.dtype.kind not in "iuf":
             nothing = values != values
             if nothing.any():
-                raise FormatError(f"{options.node_types}: row {int(np.argmax(nothing))} has no node type")
+                raise FormatError(f"{options.node_types}: {table.whose(int(np.argmax(nothing)))} has no node type")
             kinds, values = np.unique([str(value).strip() for value in values], return_inverse=True)
             names["nodes"] = kinds.tolist()
             _check_heading(options.node_types, table, names["nodes"], reporter)
         tables["node types"] = table.ids, values
         reporter.stage(f"{options.node_types}: types of nodes, {table.how}")
-    return tables, names
+    return tables, names, files
 
 
 def _check_heading(path: Path, table: Table, words: Sequence[str], reporter: Reporter) -> None:
@@ -125,27 +129,32 @@ def _one_column(values: np.ndarray, path: Path, what: str) -> np.ndarray:
     return values[:, 0]
 
 
-def place_rows(ids: np.ndarray | None, values: np.ndarray, num_nodes: int, what: str) -> np.ndarray:
+def place_rows(
+    ids: np.ndarray | None, values: np.ndarray, num_nodes: int, what: str, file: str, own: np.ndarray | None
+) -> np.ndarray:
     """Rows in node order. Keyed rows go to their node; nodes without a row have no label and no split.
 
-    FormatError for features or node types, which every node must have.
+    what: a name in `RawGraph.tables`; file: of the table; own: the source's names of the nodes, or None. FormatError
+    for features or node types, which every node must have.
     """
     if ids is None:
         return values
     if ids.dtype.kind not in "iu" or (len(ids) and (ids.min() < 0 or ids.max() >= num_nodes)):
         raise FormatError(
-            f"the {what} table has an id outside the nodes 0..{num_nodes - 1}; for ids that are words or "
+            f"{file}: the {what} table has an id outside the nodes 0..{num_nodes - 1}; for ids that are words or "
             "have gaps use --relabel"
         )
     present = np.zeros(num_nodes, bool)
     present[ids] = True
     if np.count_nonzero(present) != len(ids):
         ordered = np.sort(ids)
-        raise FormatError(f"the {what} table has two rows for one node ({ordered[np.argmax(np.diff(ordered) == 0)]})")
+        node = ordered[np.argmax(np.diff(ordered) == 0)]
+        raise FormatError(f"{file}: the {what} table has two rows for one node ({node if own is None else own[node]})")
     if what == "features" and not present.all():
+        node = int(np.argmin(present))
         raise FormatError(
-            f"node {int(np.argmin(present))} has no row in the table of features ({len(ids)} rows for nodes "
-            f"0..{num_nodes - 1}); if the ids have gaps, --relabel numbers those that occur, else give each node "
+            f"{file}: node {node if own is None else own[node]} has no row in the table of features ({len(ids)} rows "
+            f"for {num_nodes} nodes); if the ids have gaps, --relabel numbers those that occur, else give each node "
             f"a row"
         )
     if present.all():

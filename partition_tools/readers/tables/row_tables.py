@@ -38,6 +38,10 @@ class Table:
     names: list[str] | None
     how: str
 
+    def whose(self, row: int) -> str:
+        """A row in the words of the table."""
+        return f"row {row} (from 0, below the heading)" if self.ids is None else f"node {self.ids[row]}"
+
 
 def read_table(
     path: str | Path,

@@ -40,7 +40,7 @@ def split_codes(table: Table, path: Path) -> np.ndarray:
     masks = [mask_of(name) for name in headings or ()]
     columns = [_words(column) for column in table.values.T]
     if masks and None not in masks and all(set(column) <= {*_YES, *_NO} for column in columns):
-        return _of_masks([str(mask) for mask in masks], columns, path)
+        return _of_masks([str(mask) for mask in masks], columns, table, path)
     if len(columns) != 1:
         raise FormatError(f"{path} must have one column of splits, got {len(columns)}; {SPLIT_TABLE}")
     return _of_words(columns[0], headings[0] if headings else None, table.ids is not None, path)
@@ -50,7 +50,7 @@ def _words(column: np.ndarray) -> list[str]:
     return [str(value).strip().lower().removesuffix(".0") for value in column]
 
 
-def _of_masks(splits: list[str], columns: list[list[str]], path: Path) -> np.ndarray:
+def _of_masks(splits: list[str], columns: list[list[str]], table: Table, path: Path) -> np.ndarray:
     if len(set(splits)) < len(splits):
         raise FormatError(f"{path} has two columns for one split ({', '.join(splits)}); leave one of them out")
     codes = np.zeros(len(columns[0]), np.uint8)
@@ -58,7 +58,8 @@ def _of_masks(splits: list[str], columns: list[list[str]], path: Path) -> np.nda
         members = np.array([word in _YES for word in column])
         if (codes[members] > 0).any():
             row = int(np.flatnonzero(members & (codes > 0))[0])
-            raise FormatError(f"{path}: row {row} is in two splits ({split} and another); the splits must not overlap")
+            who = table.whose(row)
+            raise FormatError(f"{path}: {who} is in two splits ({split} and another); the splits must not overlap")
         codes[members] = SPLITS[split]
     return codes
 

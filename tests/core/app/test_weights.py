@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from hpcgnn.__main__ import main
-from hpcgnn.app.export_weights import metadata_of
+from hpcgnn.app.export_weights import ENTRY, metadata_of
+from hpcgnn.app.import_weights import options_of_file
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.foreign import reason_against
 from hpcgnn.nn.spec import ModelSpec
@@ -266,3 +267,9 @@ def test_a_bias_that_no_batch_norm_takes_away(runs, tmp_path, capsys):
     torch.save(state, tmp_path / "w.pt")
     assert call("import-weights", tmp_path / "w.pt", "--graph", graph, "--run-dir", tmp_path / "in", *options) == 2
     assert "lin_value.bias is not zero" in capsys.readouterr().err
+
+
+def test_a_file_of_weights_names_no_code(tmp_path):
+    about = {"options": {"model": "gcn", "layers": 2, "plugin": "/theirs.py", "watch": "/theirs.py"}}
+    safetensors.save_file({"w": torch.zeros(1)}, tmp_path / "w.safetensors", {ENTRY: json.dumps(about)})
+    assert options_of_file(str(tmp_path / "w.safetensors")) == {"model": "gcn", "layers": 2}

@@ -1,12 +1,22 @@
 """How ranks find each other without MPI: processes that meet, beside others that must not be taken for them."""
 
 import multiprocessing
+import os
+import pickle
 import socket
+import time
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
+import torch.distributed as dist
 
 from hpcgnn.comm.launch import rendezvous as meeting
 from hpcgnn.comm.launch.launcher import Launch
+from hpcgnn.comm.launch.secret import secret_of_user
+from hpcgnn.comm.launch.start_torch import SealedStore
+from hpcgnn.comm.plain_data import of_bytes, to_bytes
 from hpcgnn.errors import ConfigError
 
 
@@ -55,7 +65,7 @@ def ports_of(monkeypatch):
     place = meeting._known_place(job("any", 1)[0])
     assert len(set(place.ports)) == 1
     ports = tuple(range(21000, 21004))
-    monkeypatch.setattr(meeting, "_known_place", lambda launch: meeting.Place(place.addresses, ports, launch.job))
+    monkeypatch.setattr(meeting, "_known_place", lambda launch: replace(place, ports=ports, word=launch.job))
     return ports
 
 
@@ -80,6 +90,63 @@ def _say_hello(listener):
     while True:
         connection, _ = listener.accept()
         connection.sendall(b"SSH-2.0-something\r\n")
+
+
+def test_who_knows_the_job_but_not_the_secret_is_passed_by(ports_of, monkeypatch):
+    """It listens as rank 0 of the job and answers as if it were; another one comes as rank 1."""
+    monkeypatch.setattr(meeting, "_SECONDS_TO_BE_GREETED", 0.5)
+    impostor = meeting._Listener(socket.create_server(("127.0.0.1", ports_of[0])), "mine", os.urandom(32))
+    fork = multiprocessing.get_context("fork")
+    others = [fork.Process(target=_gather_all, args=(impostor,)), fork.Process(target=_come_without, args=(ports_of,))]
+    for each in others:
+        each.start()
+    try:
+        check(meet(*job("mine", 3)), "mine", 3)
+    finally:
+        impostor.socket.close()
+        for each in others:
+            each.kill()
+            each.join()
+
+
+def _gather_all(listener):
+    meeting._gather(job("mine", 2)[0], listener, {}, lambda address: "theirs", 20)
+
+
+def _come_without(ports):
+    place = meeting.Place(("127.0.0.1",), ports[1:], "mine", os.urandom(32))
+    meeting._find(job("mine", 3)[1], place, {"i am": "another"}, time.monotonic() + 20)
+
+
+def test_a_secret_is_drawn_once_and_only_its_owner_reads_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    path, first = tmp_path / "config" / "hpcgnn" / "secret", secret_of_user()
+    assert len(first) == 32 and secret_of_user() == first and path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match="mode 600"):
+        secret_of_user()
+
+
+def test_a_value_in_the_store_that_no_rank_wrote():
+    plain = dist.HashStore()
+    store = SealedStore(plain, b"key")
+    store.set("address", "mine")
+    store.set("other", "of another key")
+    assert store.get("address") == b"mine"
+    plain.set("address", plain.get("other"))
+    with pytest.raises(ConfigError, match="no rank of this job"):
+        store.get("address")
+
+
+def test_objects_between_ranks_are_plain_data():
+    value = {"a": (1, float("inf"), None), 3: [frozenset({1}), b"x", {}], "tuple": {"set": [True]}, "ä\ud800": -(2**70)}
+    assert of_bytes(to_bytes(value)) == value
+    np.testing.assert_array_equal(of_bytes(to_bytes(np.eye(2, dtype=np.float32))), np.eye(2))
+    with pytest.raises(TypeError, match="Path"):
+        to_bytes([Path("x")])
+    for strange in (pickle.dumps(value), b'{"class": []}', b'{"array": ["O", [1], ""]}', b'{"dict": 1, "set": 2}'):
+        with pytest.raises(ValueError):
+            of_bytes(strange)
 
 
 def test_those_who_come_are_told_who_is_missing():

@@ -18,8 +18,8 @@ from hpcgnn.plan.choices import registry_choices
 CHOICES = registry_choices()
 DECLARED = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
 #: A new option is a key. A new flag needs a reason.
-FLAGS = """--config --dry-run --preset --set --graph --task --model --plugin --layers --hidden --dropout --norm
-    --optimizer --lr --weight-decay --epochs --schedule --halo-buffer --halo-dtype --run-dir --resume --seed
+FLAGS = """--config --trust-run --dry-run --preset --set --graph --task --model --plugin --layers --hidden --dropout
+    --norm --optimizer --lr --weight-decay --epochs --schedule --halo-buffer --halo-dtype --run-dir --resume --seed
     --threads --precision --memory --comm""".split()
 
 

@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-from hpcgnn.engine.checkpoint import check_identity
+from hpcgnn.__main__ import main
+from hpcgnn.engine.checkpoint import check_identity, save_checkpoint
+from hpcgnn.engine.optim import Sgd
 from hpcgnn.errors import CheckpointError, ConfigError
 from hpcgnn.nn.plugin import load_plugin, plugin_hash, plugin_source
 from hpcgnn.nn.registry import MODELS, register
@@ -127,6 +130,44 @@ def test_a_checkpoint_that_is_older_than_the_record_of_plugins(tmp_path, caplog)
     assert "does not know the code" in caplog.text
     with pytest.raises(CheckpointError, match="other code"):
         check_identity(tmp_path / "run" / "checkpoints" / "epoch-1.h5", {"graph": "g", "plugin": ""}, present)
+
+
+@pytest.fixture
+def run_of_code(tmp_path):
+    """(a run directory whose config.toml names two files of code, the file that they make when they run)."""
+    run, ran = tmp_path / "run", tmp_path / "ran"
+    run.mkdir()
+    for name in ("plugin", "watch"):
+        (run / f"{name}.py").write_text(f"import os\nos.mkdir({str(ran)!r})\n")
+    (run / "config.toml").write_text(f'[model]\nplugin = "{run}/plugin.py"\n[run]\nwatch = "{run}/watch.py"\n')
+    model = torch.nn.Linear(1, 1)
+    identity = {"plugin": plugin_hash(run / "plugin.py")}
+    save_checkpoint(run, model, Sgd([], 1.0, 0.0), None, {"epoch": 1, "identity": identity})
+    return run, ran
+
+
+def test_code_of_a_run_does_not_run_unasked(run_of_code, monkeypatch, capsys):
+    run, ran = run_of_code
+    words = ["predict", str(run), "-o", "p.csv"]
+    with monkeypatch.context() as patch:
+        patch.setattr("hpcgnn.nn.plugin._owner", lambda file: os.getuid() + 1)
+        assert main(words) == 2 and not ran.exists()
+        assert "--trust-run" in capsys.readouterr().err
+        assert main([*words, "--trust-run"]) == 2 and ran.exists(), "there is no graph"
+    ran.rmdir()
+    (run / "plugin.py").write_text((run / "plugin.py").read_text() + "# changed\n")
+    assert main(words) == 2 and not ran.exists()
+    assert "another code than the checkpoint" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", ["--config RUN/config.toml", "--resume --run-dir RUN"])
+@pytest.mark.parametrize("asked, refused", [("", "plugin.py"), ("--plugin RUN/plugin.py", "watch.py")])
+def test_code_of_a_configuration_does_not_run_unasked(run_of_code, monkeypatch, capsys, given, asked, refused):
+    run, ran = run_of_code
+    monkeypatch.setattr("hpcgnn.nn.plugin._owner", lambda file: os.getuid() + 1)
+    assert main(["train", *f"--graph g.h5 {given} {asked}".replace("RUN", str(run)).split()]) == 2
+    assert ran.exists() == bool(asked)
+    assert f"{refused} is code of another owner" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("fault", ["import", "build"])

@@ -52,7 +52,9 @@ def test_the_same_bits_every_time(comm, paths, model):
         torch.set_num_threads(before)
     assert losses == again
     assert torch.equal(parameters, parameters_again)
-    assert all(torch.equal(parameters, other) for other in comm.allgather_object(parameters)), "and on every rank"
+    assert all(
+        torch.equal(parameters, other) for other in map(torch.from_numpy, comm.allgather_object(parameters.numpy()))
+    ), "and on every rank"
 
 
 def test_messages_of_more_than_an_int_of_bytes(comm, paths, monkeypatch):
