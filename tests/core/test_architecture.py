@@ -17,7 +17,7 @@ TOOL_FILES = sorted(TOOLS.rglob("*.py"))
 FLOORS = [
     ["bytecode", "cores", "declaring", "errors", "listing", "memory", "offering", "traits"],
     ["comm", "kernels", "options", "output_files", "records", "terminal"],
-    ["effects", "exchange", "fork_server", "graphfile", "report", "suggestions"],
+    ["effects", "exchange", "fork_server", "graphfile", "interruption", "report", "suggestions"],
     ["config", "placement"],
     ["graph", "outputs"],
     ["ops"],
@@ -101,6 +101,7 @@ MAY_READ_ENVIRONMENT = {
     "__main__.py",
     "engine/rundir.py",
     "doctor.py",
+    "report/style.py",
 }
 IDS = [str(path.relative_to(ROOT)) for path in FILES]
 IDS_OF_TOOLS = [str(path.relative_to(TOOLS.parent)) for path in TOOL_FILES]
