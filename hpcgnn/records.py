@@ -25,7 +25,7 @@ def replaced_by(path: str | Path) -> Iterator[str]:
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():  # a rename would take a device from the system
         raise OSError(errno.EEXIST, "it is no plain file", str(path))
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    handle, temporary = tempfile.mkstemp(prefix=hidden_name(path), suffix=".part", dir=path.parent)
     os.close(handle)
     try:
         yield temporary
@@ -36,6 +36,15 @@ def replaced_by(path: str | Path) -> Iterator[str]:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
+
+
+def hidden_name(path: Path) -> str:
+    """`.NAME.`, with which the names of hidden files beside `path` begin.
+
+    A file system has 255 bytes for a name. Of one that fits barely, the first 230 count; one that does not fit stays.
+    """
+    name = os.fsencode(path.name)
+    return f".{os.fsdecode(name[:230] if len(name) <= 255 else name)}."
 
 
 def _umask() -> int:

@@ -9,6 +9,7 @@ import torch
 
 from hpcgnn.errors import RunDirError
 from hpcgnn.records import counted_from_one, replaced_by, spread, to_json, write_atomically
+from partition_tools.workspace.claim import claimed
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path):
@@ -33,6 +34,15 @@ def test_permissions_are_those_of_any_new_file(tmp_path):
     write_atomically(tmp_path / "a", "")
     open(tmp_path / "b", "w").close()
     assert os.stat(tmp_path / "a").st_mode == os.stat(tmp_path / "b").st_mode
+
+
+@pytest.mark.parametrize("name", ["n" * 240 + ".h5", "ü" * 127])
+def test_a_name_as_long_as_the_file_system_allows(tmp_path, name):
+    """That of the temporary file was longer still."""
+    write_atomically(tmp_path / name, "one")
+    with claimed(tmp_path / name):
+        assert (tmp_path / name).read_text() == "one"
+    assert os.listdir(tmp_path) == [name]
 
 
 def test_an_impossible_place_is_an_error_of_the_user(tmp_path):
