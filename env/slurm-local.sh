@@ -4,11 +4,11 @@
 #   bash env/slurm-local.sh up [NODES [CPUS_PER_NODE]]   start it (2 nodes of 2 CPUs); installs Debian's packages if they are missing
 #   eval "$(bash env/slurm-local.sh env)"                make sbatch, srun and squeue of this shell talk to it
 #   bash env/slurm-local.sh status                       what runs; exit code 3 if it is down
-#   bash env/slurm-local.sh down                         end its jobs and daemons, and remove its directory
+#   bash env/slurm-local.sh down [--force]               end its daemons, and remove its directory; --force: its jobs too
 #
 # Everything lives in one private directory (HPCGNN_SLURM_DIR, by default /tmp/hpcgnn-slurm-UID): configuration, key, sockets, logs, on
-# ports of 127.0.0.1 that were free. /etc/slurm and /etc/munge are neither read nor written. It refuses to start where SLURM
-# already runs. Nodes may have more CPUs than the machine, so times taken on it are worth nothing.
+# ports of 127.0.0.1 that were free. /etc/slurm and /etc/munge are neither read nor written. Others may be up beside it, each in
+# its own directory. Nodes may have more CPUs than the machine, so times taken on it are worth nothing.
 set -euo pipefail
 trap 'echo "slurm-local: failed at line $LINENO: $BASH_COMMAND" >&2' ERR
 
@@ -22,15 +22,23 @@ is_ours() { # PID: whether this process was given our configuration
     { tr '\0' '\n' < "/proc/$1/environ"; } 2>/dev/null | grep -qxF "SLURM_CONF=$conf"
 }
 
+# PIDs of our daemons, and of processes of our jobs: those carry our configuration and a job's number, which this shell does not.
+daemons() { local pid; for pid in $(pgrep -x slurmctld; pgrep -x slurmd); do ! is_ours "$pid" || echo "$pid"; done; }
+job_processes() {
+    local pid
+    for pid in /proc/[0-9]*; do
+        pid=${pid#/proc/}
+        if is_ours "$pid" && { tr '\0' '\n' < "/proc/$pid/environ" | grep -q '^SLURM_JOB_ID=' || [[ $(cat "/proc/$pid/comm") == slurmstepd* ]]; }; then
+            echo "$pid"
+        fi
+    done 2>/dev/null
+}
+
 is_up() { [ -e "$conf" ] && SLURM_CONF=$conf timeout 10 scontrol ping 2>/dev/null | grep -q "is UP"; }
 
 check_place() {
-    local pid
     [ -z "${SLURM_JOB_ID:-}" ] || fail "this shell is inside SLURM job $SLURM_JOB_ID; use that cluster"
-    ! is_up || fail "it is up already, in $dir; take it down first: bash env/slurm-local.sh down"
-    for pid in $(pgrep -x slurmctld; pgrep -x slurmd); do
-        is_ours "$pid" || fail "SLURM already runs on this machine (process $pid); use that one: its configuration is left alone"
-    done
+    [ -z "$(daemons)" ] || fail "it is up already, in $dir; take it down first: bash env/slurm-local.sh down"
     [ ! -e "$dir" ] || [ -e "$dir/slurm-local" ] || fail "$dir exists and is not ours; set HPCGNN_SLURM_DIR to another directory"
     [ ${#dir} -le 80 ] || fail "$dir is too long a path for a socket; set HPCGNN_SLURM_DIR to a shorter one"
 }
@@ -53,9 +61,9 @@ install_packages() {
     rm -f "$dir.apt"
 }
 
-free_ports() { # COUNT: the first of so many free neighbouring ports
+free_ports() { # COUNT: the first of so many free neighbouring ports, in any order: another SLURM may be starting too
     local base port
-    for base in $(seq 26800 100 29800); do
+    for base in $(seq 26800 100 29800 | shuf); do
         for port in $(seq "$base" $((base + $1))); do
             ! (exec 3<> "/dev/tcp/127.0.0.1/$port") 2>/dev/null || continue 2
         done
@@ -67,9 +75,9 @@ free_ports() { # COUNT: the first of so many free neighbouring ports
 
 write_configuration() { # NODES CPUS
     local nodes=$1 cpus=$2 base memory node user
-    # Job numbers name shared memory that killed MPI ranks leave behind: never those of the last time.
-    local first=$(($(date +%s) % 40000000))
     base=$(free_ports $((nodes + 60)))
+    # Job numbers name shared memory that killed MPI ranks leave behind: never those of the last time, nor of another SLURM.
+    local first=$(((base - 26800) / 100 * 2000000 + $(date +%s) % 2000000))
     memory=$(($(awk '/MemTotal/ {print $2}' /proc/meminfo) / 1024 / nodes))
     user=$(id -un)
     cat > "$conf" <<CONF
@@ -155,26 +163,24 @@ up() {
         sleep 0.2
     done
     tail -n 5 "$dir"/log/*.log >&2
-    down
+    down --force
     fail "the nodes did not come up in 20 s; the lines above are the ends of the logs"
 }
 
 down() {
-    local pid pids=() file
+    local pids=() file
+    [ -z "$*" ] || [ "$*" = --force ] || fail "expected: down [--force]; got: down $*"
     if [ ! -e "$dir/slurm-local" ]; then echo "slurm-local: it is down" >&2; return; fi
+    export SLURM_CONF=$conf
+    if [ -z "$*" ] && [ -n "$(is_up && squeue -h)$(job_processes)" ]; then
+        fail "jobs run or wait in $dir; wait until squeue is empty, or end them: bash env/slurm-local.sh down --force"
+    fi
     if is_up; then
-        export SLURM_CONF=$conf
         scancel --user="$(id -un)" 2>/dev/null || true
         for _ in $(seq 50); do [ -n "$(squeue -h 2>/dev/null)" ] || break; sleep 0.2; done
     fi
     for file in "$dir"/run/*.pid; do [ ! -s "$file" ] || pids+=("$(cat "$file")"); done
-    # What belongs to jobs that did not end: they carry our configuration and a job's number, which this shell does not.
-    for pid in /proc/[0-9]*; do
-        pid=${pid#/proc/}
-        if is_ours "$pid" && { tr '\0' '\n' < "/proc/$pid/environ" | grep -q '^SLURM_JOB_ID=' || [[ $(cat "/proc/$pid/comm") == slurmstepd* ]]; }; then
-            pids+=("$pid")
-        fi
-    done 2>/dev/null
+    mapfile -t -O ${#pids[@]} pids < <(daemons; job_processes)
     [ ${#pids[@]} = 0 ] || kill "${pids[@]}" 2>/dev/null || true
     for _ in $(seq 50); do alive "${pids[@]}" || break; sleep 0.1; done
     ! alive "${pids[@]}" || kill -KILL "${pids[@]}" 2>/dev/null || true
@@ -190,7 +196,7 @@ alive() { # PID...: whether any of them still runs
 
 case ${1:-} in
     up) up "${@:2}" ;;
-    down) down ;;
+    down) down "${@:2}" ;;
     env)
         [ -e "$conf" ] || fail "it is down; start it first: bash env/slurm-local.sh up"
         echo "export SLURM_CONF=$conf"

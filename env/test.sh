@@ -64,8 +64,9 @@ tools() {
 sanitizers() { part python -m pytest tests/kernels/test_sanitized.py "$@"; }
 faults() { part python -m pytest tests/faults "$@"; }
 job_scripts() {
-    # Whatever becomes of them, their SLURM goes; one that was up before stays.
-    bash env/slurm-local.sh status > /dev/null 2>&1 || trap 'bash env/slurm-local.sh down' EXIT
+    # Whatever becomes of them, their own SLURM goes.
+    export HPCGNN_TEST_SLURM=/tmp/hpcgnn-slurm-tests-$$
+    trap 'HPCGNN_SLURM_DIR=$HPCGNN_TEST_SLURM bash env/slurm-local.sh down --force' EXIT
     part python -m pytest tests/jobs "$@"
 }
 ranks() {

@@ -10,7 +10,12 @@ import os
 import sys
 from typing import NoReturn
 
-from hpcgnn import __version__, bytecode, fork_server
+from hpcgnn import __version__, interruption
+
+if __name__ == "__main__" or os.path.basename(sys.argv[0]) == "hpcgnn":
+    interruption.end_at_once("hpcgnn")
+
+from hpcgnn import bytecode, fork_server
 from hpcgnn.cli.arguments import (
     RANK_OPTIONS,
     about_unknown,
@@ -141,6 +146,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         check_directory()
         choices = None if files_only else load(argv)
+        interruption.end_in_order()
         arguments, unknown = build_parser(choices).parse_known_args(argv)
         if unknown:
             raise ConfigError(about_unknown(unknown[0], arguments.command, arguments.flags))

@@ -2,7 +2,8 @@
 fault.
 """
 
-import importlib
+import contextlib
+import importlib.util
 import os
 import platform
 import socket
@@ -10,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
+from importlib import metadata
 
 import torch
 from tabulate import tabulate
@@ -233,8 +235,10 @@ def _optional() -> Iterator[Finding]:
         ("pandas", "import", "importing text tables"),
         ("oneccl_bindings_for_pytorch", "", "--comm ccl"),
     ):
-        try:
-            found = getattr(importlib.import_module(module), "__version__", "present")
-        except ImportError:
+        if importlib.util.find_spec(module) is None:
             found = f"absent; for {purpose}" + (f": pip install 'hpcgnn[{extra}]'" if extra else "")
+        else:
+            found = "present"
+            with contextlib.suppress(metadata.PackageNotFoundError):
+                found = metadata.version(module)
         yield Finding(module, found)

@@ -34,7 +34,7 @@ def replaced_by(path: str | Path) -> Iterator[str]:
         raise OSError(errno.EEXIST, "it is no plain file", str(path))
     if before is not None and write_protected(path):  # a rename asks for the rights of the folder alone
         raise OSError(errno.EACCES, "it is write-protected", str(path))
-    temporary = str(path.with_name(f".{path.name}.{secrets.token_hex(8)}.part"))
+    temporary = str(path.with_name(f"{hidden_name(path)}{secrets.token_hex(8)}.part"))
     # The system gives a new file the rights of any other. One for the place of a private file is private at once.
     os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if before is None else 0o600))
     try:
@@ -47,6 +47,15 @@ def replaced_by(path: str | Path) -> Iterator[str]:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
+
+
+def hidden_name(path: Path) -> str:
+    """`.NAME.`, with which the names of hidden files beside `path` begin.
+
+    A file system has 255 bytes for a name. Of one that fits barely, the first 230 count; one that does not fit stays.
+    """
+    name = os.fsencode(path.name)
+    return f".{os.fsdecode(name[:230] if len(name) <= 255 else name)}."
 
 
 def write_protected(path: str | Path) -> bool:

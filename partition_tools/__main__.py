@@ -7,6 +7,11 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
+from hpcgnn import interruption
+
+if __name__ == "__main__":
+    interruption.end_at_once("partition_tools")
+
 from partition_tools.cli.main import main
 
 
@@ -17,6 +22,7 @@ def interrupted(number: int, frame: FrameType | None) -> NoReturn:
 
 def run(argv: list[str] | None = None) -> int:
     """`main`, to be ended in order by SIGTERM as well."""
+    interruption.end_in_order()
     signal.signal(signal.SIGTERM, interrupted)
     return main(argv)
 

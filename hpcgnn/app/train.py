@@ -14,14 +14,13 @@ from hpcgnn.app.edge_weights import check_weights
 from hpcgnn.app.remarks import log_options, log_start, log_trainer, remarks_on_graph
 from hpcgnn.app.restart import resume
 from hpcgnn.app.splits import check_splits
-from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.launch.launcher import job_end_time
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.engine.clock import combined
 from hpcgnn.engine.epochs import run_epochs
 from hpcgnn.engine.hooks import Plugins
-from hpcgnn.engine.rundir import RunDir, start_logging
+from hpcgnn.engine.rundir import RunDir, new_run_dir, start_logging
 from hpcgnn.engine.stopping import EXIT_STOPPED, StopRequest
 from hpcgnn.engine.summary import gather_rank_records, partition_quality, show_result, summarise
 from hpcgnn.engine.trainer import Trainer
@@ -44,8 +43,13 @@ def train(config: Config, session: Session, remarks: Iterable[str] = (), notes: 
     start_logging(comm.rank)
     stop = StopRequest.of_this_process()
     stop.set_deadline(job_end_time(), config.run.stop_before)
-    config = config.replace(run_dir=comm.broadcast_object(config.run.run_dir or _default_run_dir(config, comm)))
     with contextlib.ExitStack() as stack:
+        run_dir_path = config.run.run_dir
+        with comm.together("making the run directory"):
+            if comm.rank == 0 and not run_dir_path:
+                name = f"runs/{config.model.model}-{comm.size}r-{time.strftime('%Y%m%d-%H%M%S')}"
+                run_dir_path = stack.enter_context(new_run_dir(name))
+        config = config.replace(run_dir=comm.broadcast_object(run_dir_path))
         ready = stack.enter_context(bring_up(config, session))
         learned_features.check_transport(ready.plan.spec, comm)
         config, run_dir = ready.plan.config, None
@@ -113,7 +117,3 @@ def _report_of_best(trainer: Trainer, best_state: dict[str, torch.Tensor], names
     trainer.plugins.take_best()
     with trainer.plugins.evaluation():
         return trainer.evaluator(trainer.model, trainer.graph, partial(trainer.evaluator.report, names=names))
-
-
-def _default_run_dir(config: Config, comm: Communicator) -> str:
-    return f"runs/{config.model.model}-{comm.size}r-{time.strftime('%Y%m%d-%H%M%S')}"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple, Union
 from hpcgnn import cores
 from hpcgnn.comm.health.heartbeat import Heartbeat
 from hpcgnn.comm.health.watchdog import Watchdog
-from hpcgnn.comm.launch.launcher import threads_per_rank
+from hpcgnn.comm.launch.launcher import check_shell, threads_per_rank
 from hpcgnn.traits import TransportTraits
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def start(means: Means, limit: float, failure: tuple[str, str] | None = None) ->
         failure: None, or (the failure in a line, its traceback) on a failed rank. It starts to inform the others, and
             does not return.
     """
+    check_shell()
     if means.backend:
         from hpcgnn.comm.launch.start_torch import StartedTorch
 

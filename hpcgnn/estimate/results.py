@@ -179,9 +179,10 @@ def size_in_words(value: float) -> str:
 
 def draw(rows: Sequence[dict[str, Any]], path: str | Path) -> None:
     """A picture of the memory of the largest rank by part, and, where it is known, of the seconds of an epoch."""
-    with drawing() as plt:
+    with drawing() as sheet:
         timed = all(row["epoch_seconds"] for row in rows)
-        figure, axes = plt.subplots(1, 2 if timed else 1, figsize=(11.0 if timed else 6.5, 3.6), squeeze=False)
+        figure = sheet(figsize=(11.0 if timed else 6.5, 3.6))
+        axes = figure.subplots(1, 2 if timed else 1, squeeze=False)
         ranks = [str(row["ranks"]) for row in rows]
         _stacked(axes[0][0], ranks, [row["memory_parts"]["max"] for row in rows], MIB)
         axes[0][0].set_ylabel("memory of the largest rank (MiB)")

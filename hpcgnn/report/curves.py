@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hpcgnn.records import counted_from_one, replaced_by
 from hpcgnn.report.measures import MIB, cumulative_bytes, cumulative_seconds, named
 from hpcgnn.report.read import Run
+from hpcgnn.report.style import drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,30 +21,28 @@ def draw_curves(run_dir: str | Path) -> Path | None:
     its path, or None without matplotlib.
     """
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        with drawing() as sheet:
+            return _draw(Path(run_dir), sheet)
     except ImportError:
         return None
-    run_dir = Path(run_dir)
+
+
+def _draw(run_dir: Path, sheet: Any) -> Path:
     lines = (run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     records = counted_from_one([json.loads(line) for line in lines])
     summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
     evaluated = any(record.get(split) is not None for record in records for split in COLOURS)
     costs = _costs(Run(run_dir, run_dir.name, summary, records, [])) if evaluated else {}
     rows, columns = (2, 2) if costs else (1, 1)
-    figure = Figure(figsize=(5 * columns + 0.5, 3.8 * rows), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = sheet(figsize=(5 * columns + 0.5, 3.8 * rows))
     axes = figure.subplots(rows, columns, squeeze=False)
     loss, *others = axes.flat
     loss.plot(*_curve(records, "loss", [record["epoch"] for record in records]), color="tab:blue", linewidth=1.4)
     loss.set(xlabel="epoch", ylabel="training loss (with dropout)", title="loss")
-    for axis in axes.flat:
-        axis.grid(alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
     for axis, (name, spent) in zip(others, costs.items(), strict=False):
         _draw_metrics(axis, records, spent, summary)
         axis.set_xlabel(name)
-        axis.legend(frameon=False)
+        axis.legend()
     for axis in others[len(costs) :]:
         axis.remove()
     figure.suptitle(f"{summary['model']}, {summary['schedule']}, {summary['ranks']} ranks", fontsize=11)

@@ -77,19 +77,19 @@ FORMATS = ("png", "svg")
 
 def draw_figures(study: Study) -> list[Drawn]:
     """A list of Drawn, of all that apply."""
-    with drawing() as plt:
-        return [_drawn(figure, study, plt) for figure in FIGURES if figure.applies(study)]
+    with drawing() as sheet:
+        return [_drawn(figure, study, sheet) for figure in FIGURES if figure.applies(study)]
 
 
-def _drawn(figure: Figure, study: Study, plt: Any) -> Drawn:
-    picture, axis = plt.subplots(figsize=(7.4 if figure.wide else 4.8, 3.5))
+def _drawn(figure: Figure, study: Study, sheet: Any) -> Drawn:
+    picture = sheet(figsize=(7.4 if figure.wide else 4.8, 3.5))
+    axis = picture.subplots()
     figure.draw(study, axis)
     legend(axis, figure.wide)
     picture.get_layout_engine().execute(picture)
     picture.set_layout_engine("none")  # one layout serves both formats
     text = " ".join([caption(figure.name, study), *(remarks(study) if figure.timed else [])])
     images = {kind: _rendered(picture, kind, figure.title, text) for kind in FORMATS}
-    plt.close(picture)
     return Drawn(figure, images, text)
 
 

@@ -6,6 +6,8 @@ and Ito (2008): people with any common colour blindness can distinguish them. Th
 
 import contextlib
 import itertools
+import os
+import sys
 import textwrap
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -58,17 +60,35 @@ Name = TypeVar("Name", bound=Hashable)
 
 @contextlib.contextmanager
 def drawing() -> Iterator[Any]:
-    """matplotlib.pyplot without a display, with our settings; figures are closed afterwards."""
+    """matplotlib's Figure, with our settings alone: of the user's, neither MPLBACKEND nor a matplotlibrc counts.
+
+    It is drawn by Agg or as SVG or PDF, by the format. Raises ImportError without matplotlib.
+    """
+    if "matplotlib" not in sys.modules:
+        _import_without_backend()
     import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(SETTINGS)
+        yield Figure
 
-    with plt.rc_context(SETTINGS):
-        try:
-            yield plt
-        finally:
-            plt.close("all")
+
+def _import_without_backend() -> None:
+    """Import matplotlib whatever MPLBACKEND is: a notebook hands on one that this environment may not have.
+
+    It stays the user's choice for their own figures in this process.
+    """
+    backend = os.environ.pop("MPLBACKEND", "")
+    try:
+        import matplotlib
+    finally:
+        if backend:
+            os.environ["MPLBACKEND"] = backend
+    if backend:
+        with contextlib.suppress(ValueError):
+            matplotlib.rcParams["backend"] = backend
 
 
 def line_styles(names: Iterable[Name]) -> dict[Name, dict[str, Any]]:

@@ -12,13 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hpcgnn.errors import FormatError
+from hpcgnn.records import hidden_name
 
 
 @contextlib.contextmanager
 def claimed(target: str | Path) -> Iterator[None]:
     """Hold the right to write `target`. FormatError if another has it."""
     target = Path(os.path.realpath(target))  # whichever link leads to it
-    path = target.parent / f".{target.name}.lock"
+    hidden = hidden_name(target)
+    path = target.parent / f"{hidden}lock"
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
@@ -26,7 +28,7 @@ def claimed(target: str | Path) -> Iterator[None]:
     try:
         _lock(lock, target)
         try:
-            for left in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
+            for left in target.parent.glob(f"{glob.escape(hidden)}*.part"):
                 left.unlink()
             yield
         finally:

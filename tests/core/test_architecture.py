@@ -17,7 +17,7 @@ TOOL_FILES = sorted(TOOLS.rglob("*.py"))
 FLOORS = [
     ["bytecode", "cores", "declaring", "errors", "listing", "memory", "offering", "traits"],
     ["comm", "kernels", "options", "records", "terminal"],
-    ["effects", "exchange", "fork_server", "graphfile", "output_files", "suggestions"],
+    ["effects", "exchange", "fork_server", "graphfile", "interruption", "output_files", "suggestions"],
     ["config", "placement", "report"],
     ["graph", "outputs"],
     ["ops"],
@@ -103,6 +103,7 @@ MAY_READ_ENVIRONMENT = {
     "__main__.py",
     "engine/rundir.py",
     "doctor.py",
+    "report/style.py",
 }
 IDS = [str(path.relative_to(ROOT)) for path in FILES]
 IDS_OF_TOOLS = [str(path.relative_to(TOOLS.parent)) for path in TOOL_FILES]

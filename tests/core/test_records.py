@@ -11,6 +11,7 @@ import torch
 
 from hpcgnn.errors import RunDirError
 from hpcgnn.records import counted_from_one, replaced_by, spread, to_json, write_atomically
+from partition_tools.workspace.claim import claimed
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path):
@@ -86,6 +87,15 @@ def test_a_write_protected_file_stays(tmp_path):
     with pytest.raises(RunDirError, match="f: it is write-protected; choose"):
         write_atomically(path, "two")
     assert path.read_text() == "one" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", ["n" * 240 + ".h5", "ü" * 127])
+def test_a_name_as_long_as_the_file_system_allows(tmp_path, name):
+    """That of the temporary file was longer still."""
+    write_atomically(tmp_path / name, "one")
+    with claimed(tmp_path / name):
+        assert (tmp_path / name).read_text() == "one"
+    assert os.listdir(tmp_path) == [name]
 
 
 def test_an_impossible_place_is_an_error_of_the_user(tmp_path):

@@ -128,6 +128,7 @@ def test_options_that_are_named_exist(path):
     known |= {"--no-checksum", "--robot", "--check-style", "--check-contrib"}  # of Spack and EasyBuild
     # Of pip, srun, Score-P's bindings and darshan-parser.
     known |= {"--force-reinstall", "--no-binary", "--export", "--mpp", "--thread", "--noinstrumenter", "--total"}
+    known |= {"--pty", "--shm-size"}  # of srun and docker
     named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", path.read_text(encoding="utf-8")))
     assert not sorted(named - known)
 

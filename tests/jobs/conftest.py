@@ -1,6 +1,6 @@
-"""One real SLURM for all tests of the job scripts: the one that is up already, or one that is started and ended
-here.
-"""
+"""One real SLURM for all tests of the job scripts, of their own: others on this machine are left alone."""
+
+import os
 
 import pytest
 from slurm_helpers import LOCAL, ROOT, Cluster, call
@@ -9,18 +9,15 @@ from slurm_helpers import LOCAL, ROOT, Cluster, call
 @pytest.fixture(scope="session")
 def slurm():
     """{variable: value} of who talks to a local SLURM. Skips, saying why, where none can be started."""
-    started = False
-    if call(["bash", LOCAL, "status"]).returncode:
-        done = call(["bash", LOCAL, "up"], limit=300)
-        if done.returncode:
-            pytest.skip(f"NO SLURM HERE, the job scripts are not tested: {done.stderr.strip().splitlines()[-1]}")
-        started = True
+    here = {"HPCGNN_SLURM_DIR": os.environ.get("HPCGNN_TEST_SLURM", f"/tmp/hpcgnn-slurm-tests-{os.getpid()}")}
+    done = call(["bash", LOCAL, "up"], limit=300, **here)
+    if done.returncode:
+        pytest.skip(f"NO SLURM HERE, the job scripts are not tested: {done.stderr.strip().splitlines()[-1]}")
     try:
-        lines = call(["bash", LOCAL, "env"]).stdout.strip().splitlines()
-        yield dict(line.removeprefix("export ").split("=", 1) for line in lines)
+        lines = call(["bash", LOCAL, "env"], **here).stdout.strip().splitlines()
+        yield here | dict(line.removeprefix("export ").split("=", 1) for line in lines)
     finally:
-        if started:
-            call(["bash", LOCAL, "down"])
+        call(["bash", LOCAL, "down", "--force"], **here)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,10 @@
 """The files of a report: they can be read by what they are for, agree with the study, and the page stands alone."""
 
 import io
+import os
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 
@@ -66,12 +69,24 @@ def test_ideal_and_labels_are_in_the_figures(written):
         assert f"<!-- {text} -->" in words
 
 
-def test_the_same_runs_give_the_same_figures(written, drawing_only):
+def test_the_same_runs_give_the_same_figures(written, drawing_only, monkeypatch):
+    """Whatever the user's matplotlibrc says."""
     study, folder = written
+    for name, value in {"text.usetex": True, "figure.facecolor": "red", "font.size": 30}.items():
+        monkeypatch.setitem(matplotlib.rcParams, name, value)
     drawing_only("breakdown", "loss")
     for drawn in draw_figures(study):
         for kind, image in drawn.images.items():
             assert image == (folder / f"{drawn.figure.name}.{kind}").read_bytes(), (drawn.figure.name, kind)
+
+
+def test_a_backend_of_another_environment():
+    """A notebook hands its MPLBACKEND on, at which the import of matplotlib fails; a backend that is there stays."""
+    program = "from hpcgnn.report.style import drawing\nwith drawing() as sheet: sheet()\n"
+    program += "import matplotlib, os; print(os.environ['MPLBACKEND'], matplotlib.rcParams['backend'])"
+    for backend, shown in (("elsewhere", "elsewhere "), ("svg", "svg svg\n")):
+        environment = os.environ | {"MPLBACKEND": backend}
+        assert subprocess.check_output([sys.executable, "-c", program], env=environment, text=True).startswith(shown)
 
 
 class Page(HTMLParser):

@@ -3,16 +3,23 @@
 The only reader of the variables of launchers (SLURM_*, OMPI_*, PMI_*, torchrun's).
 """
 
+import mmap
 import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+from hpcgnn.errors import ConfigError
+
+IN_A_SHELL = "In a shell of `srun --pty` start ranks by mpiexec (MPICH's: mpiexec -launcher fork -n RANKS hpcgnn ...)"
+# Where MPI libraries have the memory that the ranks of a node share; bytes there of each rank for MPICH, and for UCX
+# below it if it finds room, and how much more UCX must find free for a sound choice.
+_SHARED, _MPICH_BYTES, _UCX_BYTES, _UCX_ROOM = "/dev/shm", 1_057_344, 4_340_000, 16 << 20
 # The variable that selects MPICH's network module.
 _NETWORK_VARIABLES = ("MPIR_CVAR_CH4_NETMOD", "MPICH_CH4_NETMOD", "MPIR_PARAM_CH4_NETMOD")
-_SIZE_VARIABLES = ("SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
-# SLURM's comes last: under mpiexec inside a job every rank inherits the batch script's value.
+# SLURM's come last: under mpiexec inside a job every rank inherits the values of the script or shell around it.
+_SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 # Turns in which an idle thread of libgomp looks for work before it sleeps: about as long as it takes to wake it
 # (docs/cluster.md has both).
@@ -130,6 +137,16 @@ def expected_ranks() -> tuple[str | None, int]:
         if os.environ.get(variable, "").isdigit():
             return variable, int(os.environ[variable])
     return None, 1
+
+
+def check_shell() -> None:
+    """Raise ConfigError in a shell of `srun --pty`: it has the variables of all tasks of its step, and the others have
+    ended. MPI would wait for them.
+    """
+    tasks = _number("SLURM_STEP_NUM_TASKS") or 1
+    inside = any(name in os.environ for name in ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_SIZE", _TORCHRUN))
+    if tasks > 1 and "SLURM_PTY_PORT" in os.environ and not inside and _number("SLURM_TASK_PID") != os.getpid():
+        raise ConfigError.on_all(f"SLURM_STEP_NUM_TASKS={tasks}, and this is the only process. {IN_A_SHELL}")
 
 
 def launched_rank() -> int:
@@ -285,3 +302,36 @@ def choose_network(MPI: ModuleType) -> None:
     by_srun = {"PMI_FD", "SLURM_STEP_ID"} <= os.environ.keys() and "HYDI_CONTROL_FD" not in os.environ
     if by_srun and "ucx" in device and "ofi" in device and not any(name in os.environ for name in _NETWORK_VARIABLES):
         os.environ["MPIR_CVAR_CH4_NETMOD"] = "ofi"
+
+
+def error_of_node(text: str) -> ConfigError:
+    """The error that all ranks of a node find alike: its first rank alone says it."""
+    return ConfigError(text) if local_rank() == 0 else ConfigError.on_all(text)
+
+
+def check_shared_memory(version: str) -> None:
+    """Raise ConfigError where MPICH would end in a bus error: /dev/shm has no room for the ranks of this node.
+
+    Where it has room for MPICH alone, UCX would end in a segmentation fault. It is told to use no memory there, unless
+    the user has chosen its transports. Call it before MPI starts.
+
+    Args:
+        version: the library's own words.
+    """
+    ranks = local_ranks() or 1
+    needed = ranks * _MPICH_BYTES + mmap.PAGESIZE
+    try:
+        found = os.statvfs(_SHARED)
+    except OSError:
+        return
+    free = found.f_bavail * found.f_frsize
+    if not version.startswith("MPICH") or not found.f_blocks:  # no blocks: without a limit
+        return
+    if free < needed:
+        raise error_of_node(
+            f"{_SHARED} of {socket.gethostname()} has {free >> 10:,} KiB free; MPICH needs {-(-needed >> 10):,} KiB "
+            f"for the ranks of a node ({ranks}): make it larger (docker run --shm-size=1g), start fewer ranks, or use "
+            "--comm torch"
+        )
+    if "ucx" in version and free < needed + ranks * _UCX_BYTES + _UCX_ROOM:
+        os.environ.setdefault("UCX_TLS", "^posix")

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from hpcgnn.comm.launch.ending import abort, end_job, end_lost, say
-from hpcgnn.comm.launch.launcher import expected_ranks, launched_rank
+from hpcgnn.comm.launch.launcher import expected_ranks, launched_rank, local_rank
 from hpcgnn.comm.session import OVER_MPI, WATCHDOG_SECONDS, Means, Session, start
 from hpcgnn.errors import HpcgnnError, LostConnection
 
@@ -71,7 +71,8 @@ def run(
     Args:
         function: returns an exit code or None, the same on all ranks.
         threads: threads per rank; None for the launcher's number.
-        without_mpi: without_mpi(error) returns the exit code if the transport cannot start.
+        without_mpi: without_mpi(error) returns the exit code if the transport cannot start; called on the first rank of
+            each node.
         watchdog: seconds after which a job that stands still is ended; 0 never.
         means: the transport's settings.
     """
@@ -84,7 +85,7 @@ def run(
         return _leave(code, rank)
     except BaseException as error:
         if session is None and without_mpi is not None and isinstance(error, HpcgnnError):
-            return without_mpi(error)
+            return without_mpi(error) if local_rank() == 0 else EXIT_FAULT
         return end_with(session, error)
 
 

@@ -13,7 +13,14 @@ from hpcgnn.comm.health.heartbeat import HeartbeatBoard
 from hpcgnn.comm.health.watchdog import Watchdog
 from hpcgnn.comm.launch.crowding import Binding
 from hpcgnn.comm.launch.ending import meet
-from hpcgnn.comm.launch.launcher import choose_network, chosen_network, expected_ranks
+from hpcgnn.comm.launch.launcher import (
+    IN_A_SHELL,
+    check_shared_memory,
+    choose_network,
+    chosen_network,
+    error_of_node,
+    expected_ranks,
+)
 from hpcgnn.errors import ConfigError
 from hpcgnn.memory.resident import resident_bytes
 
@@ -46,7 +53,7 @@ class StartedMpi:
         failure: see `start`.
 
     Raises:
-        ConfigError: there is no library, or it does not belong to the launcher.
+        ConfigError: there is no library, it does not belong to the launcher, or /dev/shm is too small for it.
     """
 
     def __init__(self, limit: float, failure: tuple[str, str] | None = None) -> None:
@@ -54,11 +61,12 @@ class StartedMpi:
         try:
             self._mpi = MPI = load_mpi()
         except (ImportError, RuntimeError) as error:
-            raise ConfigError(
+            raise error_of_node(
                 f"no MPI library can be loaded ({' '.join(str(error).split())}); expected one inside the environment "
                 "(pip install 'hpcgnn[mpi]'), on the system (load the site's module), or named by "
                 "MPI4PY_LIBMPI=/path/to/libmpi.so; --comm torch needs none"
             ) from error
+        check_shared_memory(MPI.Get_library_version())
         self._limit = limit
         with self._timed(), cores.all_used():
             if failure is not None and MPI.Is_initialized():  # the others are past the first collective call
@@ -78,9 +86,10 @@ class StartedMpi:
     def _check(self) -> None:
         MPI, (variable, expected) = self._mpi, expected_ranks()
         if self._world.size == 1 and expected > 1:
-            raise ConfigError(
-                f"the launcher started {expected} ranks ({variable}={expected}) but each believes to be rank 0 of 1: "
-                "launcher and MPI library do not match. Expected the launcher that belongs to "
+            shell = f"{IN_A_SHELL}, or unset {variable}. " if str(variable).startswith("SLURM") else ""
+            raise error_of_node(
+                f"{variable}={expected}, but this process is rank 0 of 1. {shell}If the "
+                f"launcher started {expected} processes, it and the MPI library do not match: expected that of "
                 f"{MPI.Get_library_version().split(chr(10))[0]}: {os.path.join(sys.prefix, 'bin', 'mpiexec')} if it "
                 "exists, or srun with the right --mpi= (srun --mpi=list)"
             )

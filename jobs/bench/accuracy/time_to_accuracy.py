@@ -241,8 +241,9 @@ def draw(graph, curves, rows, options):
     from hpcgnn.report.style import drawing, legend, line_styles, log_axis
 
     rates = {row["system"]: row["rate"] for row in chosen(rows) if row["share"] == options.targets[-1]}
-    with drawing() as plt:
-        figure, axis = plt.subplots(figsize=(7.4, 3.5))
+    with drawing() as sheet:
+        figure = sheet(figsize=(7.4, 3.5))
+        axis = figure.subplots()
         for system, style in line_styles(rates).items():
             found = curves[system, rates[system]]
             spent = [curve.processor for curve in found]

@@ -112,8 +112,9 @@ def configured(options):
 
 def draw(rows, path):
     """The curves."""
-    with drawing() as plt:
-        figure, axis = plt.subplots(figsize=(6.5, 3.6))
+    with drawing() as sheet:
+        figure = sheet(figsize=(6.5, 3.6))
+        axis = figure.subplots()
         ranks = [row["ranks"] for row in rows]
         for name in LOSSES:
             axis.plot(ranks, [1000 * row[name] for row in rows], marker="o", label=name)

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from hpcgnn.comm.launch.launcher import (
+    check_shell,
     expected_ranks,
     job_end_time,
     launch,
@@ -14,6 +15,7 @@ from hpcgnn.comm.launch.launcher import (
     threads_per_rank,
     waiting,
 )
+from hpcgnn.errors import ConfigError
 
 SRUN = {"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "5", "SLURM_NTASKS": "8"}
 HYDRA = {"PMI_SIZE": "4", "PMI_RANK": "3"}
@@ -36,7 +38,8 @@ def environment(monkeypatch):
         ({"MV2_COMM_WORLD_SIZE": "2"}, ("MV2_COMM_WORLD_SIZE", 2)),
         # A job of so many tasks has not started any yet: only its step has.
         ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0"}, (None, 1)),
-        ({**SRUN, **HYDRA}, ("SLURM_STEP_NUM_TASKS", 8)),
+        # mpiexec inside a shell of srun: every rank inherits the shell's.
+        ({**SRUN, **HYDRA}, ("PMI_SIZE", 4)),
         ({"PMI_SIZE": "", **OPEN_MPI}, ("OMPI_COMM_WORLD_SIZE", 6)),
         ({"PMI_SIZE": "four"}, (None, 1)),
         ({"PMI_SIZE": "-4"}, (None, 1)),
@@ -69,6 +72,18 @@ def test_expected_ranks(environment, variables, expected):
 def test_launched_rank(environment, variables, expected):
     environment(variables)
     assert launched_rank() == expected
+
+
+def test_a_shell_of_srun(environment):
+    """Its only process has the variables of 8. The tasks themselves, and ranks of mpiexec inside, are not meant."""
+    shell = {**SRUN, "SLURM_PTY_PORT": "29220", "SLURM_TASK_PID": "1"}
+    environment(shell)
+    with pytest.raises(ConfigError, match="=8, and this is the only process.*start ranks by mpiexec"):
+        check_shell()
+    own = {"SLURM_TASK_PID": str(os.getpid())}
+    for more in (own, {"MPI_LOCALNRANKS": "1"}, {"SLURM_STEP_NUM_TASKS": "1"}):
+        environment(shell | more)
+        check_shell()
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
-"""Which network MPICH is told to use before it starts; tests/jobs has what happens without that."""
+"""What MPICH is told to use before it starts, and whether it has memory for that; tests/jobs has more of networks."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
 
-from hpcgnn.comm.launch.launcher import choose_network
+from hpcgnn.comm.launch.launcher import check_shared_memory, choose_network
+from hpcgnn.errors import ConfigError
 
 BOTH = "MPICH Version:      5.0.2\nMPICH Device:       ch4:ucx ofi\nMPICH CC:           cc\n"
 SRUN = {"PMI_FD": "11", "SLURM_STEP_ID": "0"}
@@ -30,3 +32,27 @@ def test_the_choice(case, monkeypatch):
     choose_network(Library)
     assert os.environ.get("MPIR_CVAR_CH4_NETMOD") == wanted
     assert all(os.environ[name] == value for name, value in given.items())
+
+
+@pytest.mark.parametrize(
+    "mebibytes, ranks, library, expected",
+    [
+        (64, 4, BOTH, None),
+        (64, 16, BOTH, "^posix"),  # a container's default: UCX ended in a segmentation fault
+        (64, 16, BOTH.replace("ucx ", ""), None),
+        (1, 1, BOTH, "too small"),  # a bus error
+        (1, 1, "Open MPI v5.0.11", None),
+        (0, 16, BOTH, None),  # without a limit
+    ],
+)
+def test_shared_memory(monkeypatch, mebibytes, ranks, library, expected):
+    """The sizes are those at which MPICH 5.0.2 was seen to end."""
+    monkeypatch.setattr(os, "environ", {"MPI_LOCALNRANKS": str(ranks)})
+    size = SimpleNamespace(f_bavail=mebibytes << 8, f_blocks=mebibytes << 8, f_frsize=4096)
+    monkeypatch.setattr(os, "statvfs", lambda path: size)
+    if expected == "too small":
+        with pytest.raises(ConfigError, match=r"has 1,024 KiB free; MPICH needs 1,037 KiB .* make it larger"):
+            check_shared_memory(library)
+    else:
+        check_shared_memory(library)
+        assert os.environ.get("UCX_TLS") == expected

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import graphs
@@ -123,3 +124,18 @@ def test_where_ctrl_c_is_ignored_it_stays_so():
         assert not stop.is_due()
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("program", ["hpcgnn", "partition_tools"])
+def test_ctrl_c_while_modules_load(program):
+    """Python says which modules it has imported, so that the moment is known."""
+    command = [sys.executable, "-X", "importtime", "-m", program, "--help"]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, preexec_fn=answer_signals, **pipes) as process:
+        for line in process.stderr:
+            if line.rstrip().endswith(" hpcgnn.interruption"):
+                break
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        err = process.stderr.read()
+    assert process.returncode == 130 and "Traceback" not in err and f"{program}: interrupted\n" in err, err
