@@ -11,7 +11,8 @@ from tabulate import tabulate
 from hpcgnn.app.restart import run_identity
 from hpcgnn.app.trained import chosen_weights, find_checkpoint
 from hpcgnn.config import Config
-from hpcgnn.engine.checkpoint import check_identity, learned_path, read_checkpoint
+from hpcgnn.engine.checkpoint import learned_path, read_checkpoint
+from hpcgnn.engine.checkpoint_checks import check_identity
 from hpcgnn.engine.summary import versions
 from hpcgnn.errors import ConfigError, RunDirError
 from hpcgnn.graphfile.labels import REGRESSION

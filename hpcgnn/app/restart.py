@@ -11,14 +11,13 @@ from hpcgnn.app.resuming import changes
 from hpcgnn.config import Config
 from hpcgnn.engine import rank_state
 from hpcgnn.engine.checkpoint import (
-    check_identity,
-    check_stages,
     newest_readable,
     read_checkpoint,
     read_group,
     read_schedule_state,
     restore,
 )
+from hpcgnn.engine.checkpoint_checks import check_identity, check_stages
 from hpcgnn.engine.epochs import Progress
 from hpcgnn.engine.rundir import RunDir
 from hpcgnn.engine.trainer import Trainer

@@ -22,7 +22,8 @@ from hpcgnn.app.spreading import Spreading, as_logits
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
-from hpcgnn.engine.checkpoint import check_identity, newest_readable, read_averaged, read_checkpoint, restore
+from hpcgnn.engine.checkpoint import newest_readable, read_averaged, read_checkpoint, restore
+from hpcgnn.engine.checkpoint_checks import check_identity
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.errors import CheckpointError, GraphError
 from hpcgnn.graphfile.schema import GraphMeta

@@ -152,12 +152,12 @@ def test_tensors_that_do_not_fit(tmp_path):
 
 
 def test_identity_names_what_differs():
-    checkpoint.check_identity("p", {"seed": 1, "more": 2}, {"seed": 1})
-    checkpoint.check_identity("p", {"seed": 1}, {"seed": 1, "kept": "None", "schedule": "sar"})  # of an older version
+    check_identity("p", {"seed": 1, "more": 2}, {"seed": 1})
+    check_identity("p", {"seed": 1}, {"seed": 1, "kept": "None", "schedule": "sar"})  # of an older version
     with pytest.raises(CheckpointError, match="kept is 'None' there and 'torch.bfloat16' here"):
-        checkpoint.check_identity("p", {"seed": 1}, {"seed": 1, "kept": "torch.bfloat16"})
+        check_identity("p", {"seed": 1}, {"seed": 1, "kept": "torch.bfloat16"})
     with pytest.raises(CheckpointError, match="seed is 1 there and 2 here"):
-        checkpoint.check_identity("p", {"seed": 1}, {"seed": 2})
+        check_identity("p", {"seed": 1}, {"seed": 2})
 
 
 def test_an_unwritable_place_is_said(tmp_path):

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from hpcgnn.__main__ import main
-from hpcgnn.engine.checkpoint import check_identity, save_checkpoint
+from hpcgnn.engine.checkpoint import save_checkpoint
+from hpcgnn.engine.checkpoint_checks import check_identity
 from hpcgnn.engine.optim import Sgd
 from hpcgnn.errors import CheckpointError, ConfigError
 from hpcgnn.nn.plugin import load_plugin, plugin_hash, plugin_source
