@@ -9,6 +9,7 @@ import torch
 from hpcgnn.__main__ import registry_choices
 from hpcgnn.config import make_config
 from hpcgnn.engine import checkpoint
+from hpcgnn.engine.checkpoint_checks import check_identity
 from hpcgnn.engine.optim import build_optimizer
 from hpcgnn.errors import AccessError, CheckpointError, RunDirError, TrainingError
 from hpcgnn.nn.registry import MODELS
