@@ -5,10 +5,16 @@ extension: where there is no compiler the installation still succeeds, and the p
 reference with a warning. No -march=native: a login node compiles, compute nodes of other kinds run; the library
 contains every vector path and chooses when it is loaded. It carries a hash of its sources, which is compared with
 theirs then: after a change it must be built again.
+
+A library is compiled once for its sources, flags and compiler. It lies in HPCGNN_BUILD_CACHE (default: hpcgnn in
+XDG_CACHE_HOME or ~/.cache), from where other builds copy it. HPCGNN_VECTOR_PATHS=native compiles the widest vector path
+of this processor alone, in a third of the time, for a machine that runs what it compiles.
 """
 
+import contextlib
 import os
 import runpy
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,13 +31,29 @@ def files(pattern: str) -> list[str]:
 
 
 class SideBySide(build_ext):
-    """Compiles the files of the library side by side, on all cores of this process: one after another they take a
-    minute.
+    """Compiles the files of the library side by side, on all cores of this process, or copies what was compiled before.
+    One after another they take two minutes.
     """
 
     def build_extension(self, extension: Extension) -> None:
+        compiler, native = self.compiler.compiler_so, os.environ.get("HPCGNN_VECTOR_PATHS") == "native"
+        extension.extra_compile_args += COMPILING["contraction"](compiler)
+        extension.define_macros += COMPILING["left_out"](compiler) if native else []
+        cached = COMPILING["cached"](compiler, extension.define_macros, extension.extra_compile_args)
+        library = Path(self.get_ext_fullpath(extension.name))
+        if cached is not None and cached.exists():
+            library.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(cached, library)
+            return
+        self._compile(extension)
+        if cached is not None and library.exists():
+            with contextlib.suppress(OSError):  # a cache that cannot be written is none
+                cached.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(library, part := cached.with_suffix(f".{os.getpid()}"))
+                part.rename(cached)
+
+    def _compile(self, extension: Extension) -> None:
         one_after_another = self.compiler.compile
-        extension.extra_compile_args += COMPILING["contraction"](self.compiler.compiler_so)
 
         def side_by_side(sources: list[str], **options: object) -> list[str]:
             with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:

@@ -3,6 +3,7 @@
 #
 #   bash env/quickstart.sh [DIRECTORY]      results go to DIRECTORY (default: runs/quickstart, made anew)
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+export HPCGNN_VECTOR_PATHS=${HPCGNN_VECTOR_PATHS:-native}
 setup_environment plot
 cd "$project"
 out=${1:-runs/quickstart}

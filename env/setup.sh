@@ -4,6 +4,7 @@
 #   setup_environment EXTRA[,EXTRA…]     install the project with these extras of setup.cfg, then activate .venv
 #
 # HPCGNN_PYTHON   the Python to use (default: python3.11, else python3; at least 3.11 is needed)
+# HPCGNN_VECTOR_PATHS   all (default), or native: kernels for this processor alone, which compile in a third of the time
 # HPCGNN_MPI      wheel (default): an MPI from a wheel, no system package needed;
 #                 site: the MPI that this machine has, e.g. on a cluster (env/README.md says how)
 set -euo pipefail
@@ -28,7 +29,7 @@ choose_python() {
 }
 
 setup_environment() {
-    local extras=$1 python stamp
+    local extras=$1 python stamp paths=${HPCGNN_VECTOR_PATHS:-all}
     python=$(choose_python)
     command -v cc >/dev/null || command -v gcc >/dev/null ||
         echo "setup: no C compiler found: the slow pure-torch kernels will serve; install gcc for the fast ones" >&2
@@ -41,8 +42,9 @@ setup_environment() {
     stamp=$(cat "$project"/{setup.cfg,setup.py,pyproject.toml,env/constraints.txt} "$project"/hpcgnn/kernels/native/* | sha256sum | cut -c1-16)
     stamp=$stamp-${HPCGNN_MPI:-wheel}
     grep -qs "^$stamp " "$project/.venv/installed" || : > "$project/.venv/installed"
-    if ! grep -qxF "$stamp $extras" "$project/.venv/installed"; then
-        echo "setup: installing hpcgnn[$extras] into .venv (some minutes the first time)" >&2
+    # A library of all vector paths serves whoever needs one.
+    if ! grep -qxF -e "$stamp $extras $paths" -e "$stamp $extras all" "$project/.venv/installed"; then
+        echo "setup: installing hpcgnn[$extras] into .venv, and compiling its kernels ($paths vector paths): one to three minutes the first time" >&2
         # pip would compile ten thousand files, one after another, for longer than all else takes. What is used is compiled here.
         "$project/.venv/bin/pip" install --quiet --disable-pip-version-check --constraint "$project/env/constraints.txt" \
             --no-compile --editable "${project}[$extras]" || fail "installation failed; the lines above say why"
@@ -50,7 +52,7 @@ setup_environment() {
             fail "what was installed cannot be loaded; the lines above say why"
         # A wheel in the environment would be loaded before the site's library, and its mpiexec found before the site's.
         [ "${HPCGNN_MPI:-wheel}" != site ] || "$project/.venv/bin/pip" uninstall --quiet --yes mpich 2>/dev/null || true
-        echo "$stamp $extras" >> "$project/.venv/installed"
+        echo "$stamp $extras $paths" >> "$project/.venv/installed"
     fi
     # shellcheck disable=SC1091
     . "$project/.venv/bin/activate"

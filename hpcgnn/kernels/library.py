@@ -216,6 +216,11 @@ def describe() -> dict[str, Any]:
 def _vector_path(library: ctypes.CDLL) -> str:
     supported = [name for name, code in VECTOR_PATHS.items() if library.hg_supports(code)]
     forced = os.environ.get("HPCGNN_VECTOR")
+    if not supported:
+        raise LibraryError(
+            "the compiled kernels are for another processor alone; build them again with `pip install -e .` in the "
+            "project's folder, without HPCGNN_VECTOR_PATHS=native"
+        )
     if forced is None:
         return supported[-1]
     if forced not in supported:

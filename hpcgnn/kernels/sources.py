@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import subprocess
+import sysconfig
 from pathlib import Path
 
 #: Where the sources are.
@@ -29,12 +30,40 @@ def contraction(compiler: list[str]) -> list[str]:
     forbids where it matters; from 13 on they leave a chain of sums out unless told otherwise, and products then take
     two instructions for one.
     """
-    try:
-        asked = [*compiler, "-dM", "-E", "-x", "c", os.devnull]
-        macros = subprocess.run(asked, capture_output=True, text=True, errors="replace").stdout
-    except OSError:  # no compiler, as is said where one is needed
-        return []
+    macros = _macros(compiler)
     version = re.search(r"^#define __GNUC__ (\d+)$", macros, re.MULTILINE)
     if "#define __clang__ " in macros or (version and int(version[1]) >= 14):
         return ["-ffp-contract=on"]
     return ["--param=avoid-fma-max-bits=0"] if version and int(version[1]) >= 9 else []
+
+
+def left_out(compiler: list[str]) -> list[tuple[str, str]]:
+    """Macros that leave out all vector paths but the widest of this processor."""
+    macros = _macros([*compiler, "-march=native"])
+    paths = {"AVX512": all(f"#define __AVX512{part}__ " in macros for part in ("F", "BW", "DQ", "VL"))}
+    paths["AVX2"] = all(f"#define __{part}__ " in macros for part in ("AVX2", "FMA", "F16C"))
+    widest = next((name for name, present in paths.items() if present), "BASELINE")
+    return [(f"HG_WITHOUT_{name}", "1") for name in (*paths, "BASELINE") if name != widest]
+
+
+def cached(compiler: list[str], macros: list[tuple[str, str]], flags: list[str]) -> Path | None:
+    """Where the library of the present sources lies, once this compiler has made it; None without a compiler."""
+    version = _run([*compiler, "--version"])
+    if not version:
+        return None
+    state = f"{fingerprint()} {compiler} {version} {macros} {flags} {sysconfig.get_config_var('EXT_SUFFIX')}"
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(os.environ.get("HPCGNN_BUILD_CACHE") or Path(caches, "hpcgnn"))
+    return folder / f"kernels-{hashlib.sha256(state.encode()).hexdigest()[:16]}.so"
+
+
+def _macros(compiler: list[str]) -> str:
+    """The macros that the compiler defines; none without a compiler, as is said where one is needed."""
+    return _run([*compiler, "-dM", "-E", "-x", "c", os.devnull])
+
+
+def _run(command: list[str]) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, errors="replace").stdout
+    except OSError:
+        return ""

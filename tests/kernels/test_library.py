@@ -14,7 +14,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.kernels import describe, library
-from hpcgnn.kernels.sources import contraction
+from hpcgnn.kernels.sources import cached, contraction, left_out
 from hpcgnn.ops.row_tiles import tile_rows
 
 COMPILED = library.load().reason is None
@@ -227,3 +227,30 @@ def test_every_compiler_is_asked_to_round_alike(tmp_path, macros, flag):
     compiler.chmod(0o755)
     assert contraction([str(compiler), "-O3"]) == flag
     assert contraction([str(tmp_path / "none")]) == []
+
+
+AVX2 = ["__AVX2__ 1", "__FMA__ 1", "__F16C__ 1"]
+AVX512 = [f"__AVX512{part}__ 1" for part in ("F", "BW", "DQ", "VL")]
+
+
+@pytest.mark.parametrize(
+    ("macros", "widest"), [([], "BASELINE"), (AVX2, "AVX2"), (AVX2 + AVX512, "AVX512"), (AVX2 + AVX512[:2], "AVX2")]
+)
+def test_the_widest_path_of_this_processor_is_compiled_alone(tmp_path, macros, widest):
+    compiler = tmp_path / "compiler"
+    compiler.write_text("#!/bin/sh\n" + "".join(f"echo '#define {macro}'\n" for macro in macros))
+    compiler.chmod(0o755)
+    without = {name for name, _ in left_out([str(compiler)])}
+    assert without == {f"HG_WITHOUT_{name}" for name in {"BASELINE", "AVX2", "AVX512"} - {widest}}
+
+
+def test_a_library_is_compiled_once_for_compiler_and_flags(tmp_path, monkeypatch):
+    monkeypatch.setenv("HPCGNN_BUILD_CACHE", str(tmp_path))
+    compiler = tmp_path / "compiler"
+    found = []
+    for version, macros, flags in (("1", [], ["-O3"]), ("1", [], ["-O3"]), ("2", [], ["-O3"]), ("1", [("A", "1")], [])):
+        compiler.write_text(f"#!/bin/sh\necho {version}\n")
+        compiler.chmod(0o755)
+        found.append(cached([str(compiler)], macros, flags))
+    assert found[0] == found[1] and len(set(found)) == 3 and {path.parent for path in found} == {tmp_path}
+    assert cached([str(tmp_path / "none")], [], []) is None

@@ -18,12 +18,17 @@ static int converts_halves(void)
 
 HG_EXPORT int hg_supports(int path)
 {
+#if defined(HG_HAS_BASELINE)
     if (path == HG_BASELINE)
         return 1;
-#if defined(__x86_64__)
+#endif
+#if defined(HG_HAS_AVX2)
     __builtin_cpu_init();
     if (path == HG_AVX2)
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && converts_halves();
+#endif
+#if defined(HG_HAS_AVX512)
+    __builtin_cpu_init();
     if (path == HG_AVX512)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
             && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
@@ -60,12 +65,20 @@ HG_EXPORT int hg_should_multiply(void)
 
 const hg_kernels *hg_table(int path)
 {
-#if defined(__x86_64__)
-    if (path == HG_AVX2)
+    switch (path) {
+#if defined(HG_HAS_AVX2)
+    case HG_AVX2:
         return &hg_kernels_avx2;
-    if (path == HG_AVX512)
+#endif
+#if defined(HG_HAS_AVX512)
+    case HG_AVX512:
         return &hg_kernels_avx512;
 #endif
-    (void)path;
-    return &hg_kernels_baseline;
+#if defined(HG_HAS_BASELINE)
+    case HG_BASELINE:
+        return &hg_kernels_baseline;
+#endif
+    default:
+        return 0;
+    }
 }

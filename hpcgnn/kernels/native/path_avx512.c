@@ -4,7 +4,7 @@
 #include "table.h"
 #include "vector.h"
 
-#if defined(__x86_64__)
+#if defined(HG_HAS_AVX512)
 #include <immintrin.h>
 
 /* Included headers come first: what follows may use instructions that the processor may not have. */

@@ -4,6 +4,8 @@
 #include "table.h"
 #include "vector.h"
 
+#if defined(HG_HAS_BASELINE)
 #define HG_VECTOR_BYTES 16
 #define HG_TABLE hg_kernels_baseline
 #include "path.h"
+#endif

@@ -143,9 +143,17 @@ struct hg_kernels {
     hg_product_kernels products;
 };
 
+/* The vector paths of this library: all of the architecture, or the widest of one processor alone (setup.py). */
+#if !defined(HG_WITHOUT_BASELINE)
+#define HG_HAS_BASELINE
 extern const hg_kernels hg_kernels_baseline;
-#if defined(__x86_64__)
+#endif
+#if defined(__x86_64__) && !defined(HG_WITHOUT_AVX2)
+#define HG_HAS_AVX2
 extern const hg_kernels hg_kernels_avx2;
+#endif
+#if defined(__x86_64__) && !defined(HG_WITHOUT_AVX512)
+#define HG_HAS_AVX512
 extern const hg_kernels hg_kernels_avx512;
 #endif
 
