@@ -11,6 +11,7 @@ get it as an argument.
 import contextlib
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from types import FrameType
@@ -20,6 +21,10 @@ from typing import Self
 EXIT_STOPPED = 85
 # One Ctrl-C may reach a process twice: from the terminal, and passed on by the launcher.
 _SECONDS_OF_ONE_PRESS = 0.5
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 class StopRequest:
@@ -51,11 +56,14 @@ class StopRequest:
 
     @classmethod
     def of_this_process(cls) -> Self:
-        """The request that listens to SIGUSR1 in this process, from now on if none did. Main thread only."""
+        """The request that listens to SIGUSR1 in this process, from now on if none did. In a thread that is not the
+        main one, signals cannot be handled: a request that none reaches.
+        """
         present = signal.getsignal(signal.SIGUSR1)
         if not isinstance(present, cls):
             present = cls()
-            signal.signal(signal.SIGUSR1, present)
+            if _in_main_thread():
+                signal.signal(signal.SIGUSR1, present)
         return present
 
     @contextlib.contextmanager
@@ -69,7 +77,7 @@ class StopRequest:
         """
         before = signal.getsignal(signal.SIGINT)
         self._pressed, self._speaks = None, speaks
-        if before == signal.SIG_IGN:
+        if before == signal.SIG_IGN or not _in_main_thread():
             yield
             return
         signal.signal(signal.SIGINT, self)

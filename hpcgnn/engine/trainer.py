@@ -19,7 +19,7 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.nn.linear import initialise
 from hpcgnn.nn.registry import MODELS
-from hpcgnn.ops.draws import Randomness
+from hpcgnn.ops.draws import Randomness, torch_seed
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.schedules.base import Step
 from hpcgnn.schedules.schedule_registry import SCHEDULES
@@ -57,16 +57,15 @@ class Trainer:
         task = TRAINING[config.task.task]
         self.clock, self.random = Clock(watch, comm.heartbeat, Tally(comm.ledger)), Randomness(config.run.seed)
         self.constants = Constants(comm.ledger)
-        with torch.random.fork_rng(devices=[]):
-            # For layers that start as torch has it: the same on all ranks.
-            torch.default_generator.manual_seed(config.run.seed)
+        with torch_seed(config.run.seed):
             self.model = MODELS[plan.spec.model].build(plan.spec)
-            self.views = make_views(local, plan, self.model, comm, buffers, learns, part)
-            if self.views.in_place is not None:
-                self.constants.trims.append(self.views.in_place.trim)
-            self.local, self.plan = self.views.local, plan.deciding(self.views.in_place is not None)
-            trained_on, schedule = self.views.trained_on, SCHEDULES[config.schedule.schedule]
-            self.schedule = schedule.build(trained_on, comm, buffers, config, self.random)
+        self.views = make_views(local, plan, self.model, comm, buffers, learns, part)
+        if self.views.in_place is not None:
+            self.constants.trims.append(self.views.in_place.trim)
+        self.local, self.plan = self.views.local, plan.deciding(self.views.in_place is not None)
+        trained_on, schedule = self.views.trained_on, SCHEDULES[config.schedule.schedule]
+        self.schedule = schedule.build(trained_on, comm, buffers, config, self.random)
+        with torch_seed(config.run.seed):
             self.schedule.sync.extend(self.model)
             task.prepare_model(self.model, plan.spec, config)
         initialise(self.model, self.random, config.model.initial_weights)

@@ -9,7 +9,6 @@ import hashlib
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
@@ -86,6 +85,9 @@ class TrainingGraph(Graph):
         )
         self.train_mask, self.val_mask, self.test_mask = (local.mask(split) for split in ("train", "val", "test"))
         self._views: dict[str, Graph] = {config.data.self_loops: self}
+        self._evaluators: dict[str, Evaluator] = {}
+        self._objective: Objective | None = None
+        self._scale: Scale | None = None
 
     def __repr__(self) -> str:
         return f"TrainingGraph({self._loaded.config.data.graph}: {len(self.ids)} of {self.num_nodes} nodes)"
@@ -134,6 +136,8 @@ class TrainingGraph(Graph):
         Raises:
             GraphError: no node is for training.
         """
+        if self._objective is None:
+            self._objective = Objective(self._local, self._loaded.comm, self._arena)
         return _Shown.apply(self._objective.local_loss(logits), self._loaded.comm)
 
     def mean(self, values: torch.Tensor) -> torch.Tensor:
@@ -177,7 +181,7 @@ class TrainingGraph(Graph):
         with torch.no_grad():
             return self._evaluators[metric].scores(logits)
 
-    @cached_property
+    @property
     def scale(self) -> Scale:
         """For regression: the mean and deviation of the training nodes' targets. The first use is collective.
 
@@ -189,7 +193,9 @@ class TrainingGraph(Graph):
         """
         if self.task != REGRESSION:
             raise ConfigError.on_all(f"graph.scale is for regression, and the labels of this graph are for {self.task}")
-        return scale_of(self.labels[self.train_mask], self._loaded.comm)
+        if self._scale is None:
+            self._scale = scale_of(self.labels[self.train_mask], self._loaded.comm)
+        return self._scale
 
     def accuracy(self, logits: torch.Tensor) -> dict[str, float]:
         """`scores` by accuracy."""
@@ -250,14 +256,6 @@ class TrainingGraph(Graph):
                 "weights, types and features of edges were not kept; say hpcgnn.load(…, edges=True)"
             )
         return getattr(self._local.inward.edges, name)
-
-    @cached_property
-    def _objective(self) -> Objective:
-        return Objective(self._local, self._loaded.comm, self._arena)
-
-    @cached_property
-    def _evaluators(self) -> dict[str, Evaluator]:
-        return {}
 
     def _kept(self, name: str, compute: Callable[[], torch.Tensor]) -> torch.Tensor:
         if name not in self._constants:

@@ -5,7 +5,8 @@ generator (Salmon et al., SC'11). Masks are recomputed rather than stored. Two r
 messages. The training curve does not depend on the number of ranks or on the partition.
 """
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
 import torch
@@ -54,3 +55,14 @@ class Randomness:
         key = kernels.stream_key(self.seed, 0, index, int(Purpose.PARAMETER))
         words = kernels.random_words(key, torch.arange(shape[0]), shape[1])
         return words.to(torch.float64) / 2.0**32
+
+
+@contextlib.contextmanager
+def torch_seed(seed: int) -> Iterator[None]:
+    """Seed torch's own generator while the body runs, for layers that start as torch has them.
+
+    The draws are the same on all ranks. The body sends nothing, since the generator belongs to the process.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed takes ms to tell all devices
+        yield

@@ -76,7 +76,7 @@ class Attention(Operator[AdditiveAttention]):
     pushes = True
 
     def exact(self, site: Site) -> AdditiveAttention:
-        local, ids = site.local, (site.facts.inward_ids, site.facts.outward_ids)
+        local, ids = site.local, (site.facts.inward_ids(), site.facts.outward_ids())
         edges = local.inward.edges, local.outward.edges
         near = site.inward, site.outward
         return AdditiveAttention(*near, local.original_id, *ids, edges, local.outputs, near)
@@ -139,7 +139,7 @@ class Messages(Operator[Propagation]):
     )
 
     def exact(self, site: Site) -> Propagation:
-        return Propagation(site.inward, site.local.original_id, site.facts.inward_ids)
+        return Propagation(site.inward, site.local.original_id, site.facts.inward_ids())
 
 
 @dataclass(frozen=True)
@@ -150,4 +150,4 @@ class Pairs(Operator[PairLoss]):
     messages = False
 
     def exact(self, site: Site) -> PairLoss:
-        return PairLoss(site.inward, site.local.original_id, site.facts.inward_ids)
+        return PairLoss(site.inward, site.local.original_id, site.facts.inward_ids())

@@ -5,7 +5,6 @@ from.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 
@@ -28,18 +27,21 @@ class Facts:
     def __init__(self, local: LocalGraph, comm: Communicator) -> None:
         self._local, self._comm = local, comm
         self._weights: dict[torch.dtype, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._ids: dict[bool, torch.Tensor] = {}
 
-    @cached_property
     def inward_ids(self) -> torch.Tensor:
-        """int64, in the order of the halo."""
-        return gather_halo(self._local.inward.plan, self._local.original_id, self._comm)
+        """int64, in the order of the halo. The first call is collective."""
+        if True not in self._ids:
+            self._ids[True] = gather_halo(self._local.inward.plan, self._local.original_id, self._comm)
+        return self._ids[True]
 
-    @cached_property
     def outward_ids(self) -> torch.Tensor:
         """Likewise, of the other direction."""
         if self._local.outward is self._local.inward:
-            return self.inward_ids
-        return gather_halo(self._local.outward.plan, self._local.output_id, self._comm)
+            return self.inward_ids()
+        if False not in self._ids:
+            self._ids[False] = gather_halo(self._local.outward.plan, self._local.output_id, self._comm)
+        return self._ids[False]
 
     def relation_weights(self, kinds: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
         """See graph/relations.py."""
@@ -90,4 +92,4 @@ class PushedSite:
     @property
     def halo_ids(self) -> torch.Tensor:
         """int64, the original ids of the rows that are used. By all ranks together."""
-        return self.facts.inward_ids if self.ids is None else self.ids
+        return self.facts.inward_ids() if self.ids is None else self.ids

@@ -59,7 +59,7 @@ class SampledHalo(PushedHalo):
         """Draw the sample of this epoch. All ranks, for the ids of the halo are fetched once."""
         self._wire.begin_epoch(epoch)
         self._site, self._operators = None, {}  # the old sample goes before the new one is made
-        inward, ids = self._local.inward, self._facts.inward_ids
+        inward, ids = self._local.inward, self._facts.inward_ids()
         key = self._random.key(Purpose.BOUNDARY, 0)
         self.plan, kept = sample_plan(inward.plan, self._local.original_id, ids, key, self.rate)
         blocks = sample_blocks(inward.halo, inward.plan, self.plan, kept)

@@ -56,7 +56,7 @@ class DroppedHalo(FullHalo):
         self._dropping, self._parts = dropping, list[DroppedHalo]()
         self._undirected: bool = local.outward is local.inward if inside is None else inside._undirected
         degrees = None if inside is None else _Among(inside, local)
-        ids = facts.inward_ids, facts.outward_ids
+        ids = facts.inward_ids(), facts.outward_ids()
         self._left = DroppedEdges(local, ids, dropping.rate, self._undirected, degrees)
         super().__init__(self._left.local, comm, buffers, wire, facts)
 

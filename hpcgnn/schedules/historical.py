@@ -91,7 +91,7 @@ class HistoricalHalo(FullHalo):
         dealt = self._dealt, self.num_shares, reach, model.prunable_layers, comm
         rows = rows_of_shares(local, *dealt, self._extra, lambda layer: self._random.key(Purpose.SHARE, 1 + layer))
         self.computed = rows[-1]
-        ids = torch.cat([local.original_id, self._facts.inward_ids])
+        ids = torch.cat([local.original_id, self._facts.inward_ids()])
         views: list[dict[int, tuple[LocalGraph, Operators]]] = [{} for _ in range(self.num_shares)]
         for layer, (taken, computed) in enumerate(itertools.pairwise(rows)):
             if layer == 0 and kept:  # it reads rows of a kept aggregate
