@@ -17,13 +17,15 @@ from partition_tools.graph.edges import BLOCK
 from partition_tools.graph.raw import DataError
 
 MAX_TYPES = 1 << 16
+#: Words of Gephi's column Type.
+DIRECTIONS = {"directed", "undirected", "mutual"}
 REVERSED = "{} reversed"
 
 
 def numbered_types(types: Any, what: str, names: Sequence[str]) -> tuple[Any, Sequence[str]]:
     """(types, their names): types that are words as int64, numbered in the sorted order of the words, their names.
 
-    Raises GraphError for words beside names, and for an edge or a node without a word.
+    Raises GraphError for words beside names, for an edge or a node without a word, and for directions of edges.
     """
     if types is None or types.dtype.kind not in "OUS":
         return types, names
@@ -37,6 +39,11 @@ def numbered_types(types: Any, what: str, names: Sequence[str]) -> tuple[Any, Se
             raise GraphError(f"{what} {place} has no type; give one to each")
         numbers[place] = seen.setdefault(text.strip(), len(seen))
     words = sorted(seen)
+    if what == "edge" and {word.lower() for word in words} <= DIRECTIONS:
+        raise GraphError(
+            f"the edge types are {', '.join(words)}, as Gephi writes the direction of edges; expected types: leave the "
+            "column out (`_` in --edge-columns ignores it), and give --undirected for edges that go both ways"
+        )
     if len(words) > MAX_TYPES:
         raise GraphError(f"there are {len(words):,} {what} types, expected at most {MAX_TYPES:,}; is this the column?")
     order = np.empty(len(words), np.int64)

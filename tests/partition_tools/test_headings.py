@@ -121,7 +121,7 @@ def test_columns_without_a_known_name_are_asked_for(fails, imported, tmp_path):
     error = fails(
         "import", write(tmp_path / "n.csv", "Source,Target,Type", SRC, DST, ["Undirected"] * len(SRC)), *target
     )
-    assert "column Type, taken for the type of edges" in error and "_ ignores it" in error
+    assert "the edge types are Undirected" in error and "`_` in --edge-columns ignores it" in error
     assert "one column" in fails("import", write(tmp_path / "n.csv", "", ["0;1", "1;2"]), *target)
     for head in ("a,b", "node,neighbour", "head,tail"):
         assert "--edge-columns src,dst " in fails("import", write(tmp_path / "n.csv", head, SRC, DST), *target)
