@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures which lines of hpcgnn and partition_tools the tests reach: the serial tests, and the parallel ones at 2 ranks. It takes some
+# Measures which lines of hpcgnn and partition_tools the tests reach: the serial tests and those of ranks, some of them over MPI as well. It takes some
 # 20 minutes; jobs that tests start count, too.
 #
 #   bash env/coverage.sh [FOLDER]     the table on the screen, and its pages in FOLDER (default: build/coverage)
@@ -12,9 +12,8 @@ mkdir -p "$folder"
 export COVERAGE_FILE=$folder/.coverage
 coverage erase
 # A test that fails here fails in env/test.sh too, which says so.
-mpiexec -n 2 python -m coverage run -m pytest -q tests/mpi --by-marks || true
-python -m coverage run -m pytest -q tests --ignore=tests/mpi --ignore=tests/jobs --ignore=tests/faults \
-    --ignore=tests/kernels/test_sanitized.py || true
+mpiexec -n 2 python -m coverage run -m pytest -q tests/mpi -m "processes or smoke" || true
+python -m coverage run -m pytest -q tests --ignore=tests/jobs --ignore=tests/faults -m "not slow" || true
 coverage combine --quiet
 coverage html --quiet --directory "$folder/pages"
 coverage report --sort=cover

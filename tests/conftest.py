@@ -5,6 +5,7 @@ from.
 import gc
 import os
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,68 @@ _comparison._HAS_DTENSOR = False
 HERE = str(Path(__file__).parent)
 if HERE not in sys.path:
     sys.path.append(HERE)
+
+
+def pytest_addoption(parser):
+    launched = any(name in os.environ for name in ("PMI_SIZE", "PMI_RANK", "OMPI_COMM_WORLD_SIZE"))
+    parser.addoption("--all", action="store_true", help="all cases at all numbers of ranks")
+    parser.addoption(
+        "--transport",
+        default="polite" if launched else "threads",
+        help="threads of this process as ranks, or a transport of tests/mpi/transports.py between those of mpiexec",
+    )
+
+
+#: Folders of the tests, whose items and processor time have ceilings (budget.toml).
+ROOMS, SECONDS = pytest.StashKey(), pytest.StashKey()
+
+
+def pytest_configure(config):
+    config.stash[ROOMS], config.stash[SECONDS] = {}, {}
+
+
+def _room(path):
+    """The folder of tests/ that a test is in; of those of ranks, the folder below."""
+    parts = Path(path).relative_to(HERE).parts
+    return "/".join(parts[: 2 if parts[0] == "mpi" else 1])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Count a test and its processor time, that of the processes that it waits for included."""
+    begin = sum(os.times()[:4])
+    try:
+        return (yield)
+    finally:
+        room = _room(item.path)
+        rooms, seconds = item.config.stash[ROOMS], item.config.stash[SECONDS]
+        rooms[room] = rooms.get(room, 0) + 1
+        seconds[room] = seconds.get(room, 0.0) + sum(os.times()[:4]) - begin
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    """The quick lane (tests/lanes.py) holds the budget: who adds must fit, or remove."""
+    if os.environ.get("HPCGNN_TEST_BUDGET") and session.exitstatus == pytest.ExitCode.OK and _over(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _over(config):
+    budget = tomllib.loads(Path(HERE, "budget.toml").read_text())
+    found = []
+    for room, items in config.stash[ROOMS].items():
+        ceiling, seconds = budget.get(room, {}), config.stash[SECONDS][room]
+        if items > ceiling.get("items", 0) or seconds > ceiling.get("seconds", 0):
+            found.append(f"tests/{room}: {items} items in {seconds:.0f} s; tests/budget.toml allows {ceiling}")
+    return found
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    for room, items in config.stash[ROOMS].items():
+        line = f"tests/{room}: {items} items, {config.stash[SECONDS][room]:.1f} s of processor time"
+        terminalreporter.write_line(line)
+    for line in _over(config) if os.environ.get("HPCGNN_TEST_BUDGET") else ():
+        terminalreporter.write_line(f"BUDGET: {line}", red=True)
 
 
 def pytest_collection_finish():

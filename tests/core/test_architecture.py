@@ -100,6 +100,7 @@ MAY_READ_ENVIRONMENT = {
     "fork_server/proxy.py",
     "fork_server/server.py",
     "kernels/library.py",
+    "kernels/sources.py",
     "__main__.py",
     "engine/rundir.py",
     "doctor.py",

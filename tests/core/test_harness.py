@@ -40,9 +40,12 @@ def test_stuck(comm):
 
 def run(path, text, **environment):
     """pytest over two ranks in a folder with the conftest of tests/mpi."""
-    for name in ("__init__.py", "conftest.py", "transports.py"):
-        shutil.copy(ROOT / "tests" / "mpi" / name, path)
-    (path / "test_them.py").write_text(text)
+    tests = ROOT / "tests"
+    shutil.copy(tests / "conftest.py", path)
+    (path / "mpi").mkdir()
+    for file in (tests / "mpi").glob("*.py"):
+        shutil.copy(file, path / "mpi")
+    (path / "mpi" / "test_them.py").write_text(text)
     return start(2, "-m", "pytest", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", path, path, **environment)
 
 

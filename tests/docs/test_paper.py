@@ -13,7 +13,7 @@ from .test_links import ROOT
 
 BENCH = ROOT / "jobs" / "bench"
 
-pytestmark = pytest.mark.skipif(not BENCH.is_dir(), reason="there are no benches beside the tests")
+pytestmark = [pytest.mark.skipif(not BENCH.is_dir(), reason="there are no benches beside the tests"), pytest.mark.slow]
 
 
 def load():

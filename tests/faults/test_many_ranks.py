@@ -12,6 +12,8 @@ from partition_tools.generators.spec import Spec
 from . import harness
 from .harness import Injection
 
+pytestmark = pytest.mark.slow
+
 RANKS, VICTIM = 32, 17
 # Seconds of the watchdog, and of the launcher's end, on cores that thirty other processes want: beside other tests MPI
 # alone starts for more than ten.

@@ -41,7 +41,10 @@ python -m partition_tools partition graph.h5 --ranks 2
 "$MPIEXEC" -n 2 hpcgnn train --graph graph.h5 --model sage --layers 2 --hidden 8 --epochs 5 --run-dir run
 """
 
-pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="there are no sources beside the tests")
+pytestmark = [
+    pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="there are no sources beside the tests"),
+    pytest.mark.slow,
+]
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,8 @@ import pytest
 
 from .environments import BORROW, fresh_environment, quick_compiler
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 # Taken from the wheelhouse; the rest, torch above all, from the environment of the tests, which saves most of a minute.
 INSTALLED = ["hpcgnn", "mpi4py", "mpich", "tabulate", "tomli_w"]

@@ -12,6 +12,8 @@ PROJECT = Path(__file__).parents[2]
 sys.path.insert(0, str(PROJECT / "jobs" / "bench"))
 from shared.limited import Group, measure, used  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_graph_larger_than_the_memory_is_imported_partitioned_and_trained(tmp_path):
     pytest.importorskip("kaminpar", reason="needs the extra kaminpar")

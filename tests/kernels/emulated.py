@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from thinned import keep_every_third
 
 from hpcgnn.kernels import library
 from hpcgnn.kernels.interface import INTERFACE
@@ -204,12 +203,6 @@ def pytest_load_initial_conftests():
     calls it had.
     """
     library.use(loaded(Path(os.environ[FOLDER]) / "aarch64.so"))
-
-
-@pytest.hookimpl(trylast=True)  # after -k
-def pytest_collection_modifyitems(config, items):
-    """A call takes a hundred times as long here."""
-    keep_every_third(config, items)
 
 
 def pytest_terminal_summary(terminalreporter):

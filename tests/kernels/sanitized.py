@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from thinned import keep_every_third
 
 from hpcgnn.kernels import library
 from hpcgnn.kernels.interface import VECTOR_PATHS
@@ -85,9 +84,3 @@ def serve():
 def pytest_load_initial_conftests():
     """For pytest -p sanitized: this library serves, before conftest.py asks which does."""
     serve()
-
-
-@pytest.hookimpl(trylast=True)  # after -k
-def pytest_collection_modifyitems(config, items):
-    """A call takes some tens of times as long here."""
-    keep_every_third(config, items)

@@ -21,6 +21,8 @@ from hpcgnn import kernels
 from hpcgnn.kernels import library, stream_key
 from hpcgnn.kernels.narrowing import BITS
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 TESTS = ["test_attention.py", "test_between.py", "test_cover.py", "test_edge_dropout.py", "test_extreme.py"]
 TESTS += ["test_gather.py", "test_loss.py", "test_narrow.py", "test_pack_and_check.py", "test_random.py"]

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import sanitized
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 # Loading and the choice of a path are not what is tested; widths and edges by the thousand only repeat.
 TESTS = ["test_attention.py", "test_between.py", "test_extreme.py", "test_gather.py", "test_multiply.py"]

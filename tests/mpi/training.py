@@ -30,7 +30,7 @@ GRAPHS = {"undirected": {}, "directed multi-label": {"directed": True, "multi_la
 
 
 def make_graphs(comm, folder, nodes=NODES, **more):
-    """{name: path} of generated graphs with maps 'metis' and 'random-clusters' for 1 to 4 ranks. Collective.
+    """{name: path} of generated graphs with maps 'metis' and 'random-clusters' for 1 to 4 and 6 ranks. Collective.
 
     more: fields of their Spec.
     """
@@ -52,8 +52,8 @@ def _copy_or_make(path, spec):
         with tempfile.TemporaryDirectory(dir=common.parent) as private:
             made = Path(private) / path.name
             generate_graph("planted", made, spec)
-            partition_graph(made, [1, 2, 3, 4], num_clusters=64)
-            partition_graph(made, [1, 2, 3, 4], method="random-clusters")
+            partition_graph(made, [1, 2, 3, 4, 6], num_clusters=64)
+            partition_graph(made, [1, 2, 3, 4, 6], method="random-clusters")
             made.rename(common)
     if common != path:
         shutil.copyfile(common, path)

@@ -9,6 +9,8 @@ from hpcgnn.errors import ConfigError
 from ..forked import start
 from .test_torch_jobs import losses, run_of, traffic, without_times
 
+pytestmark = pytest.mark.slow
+
 OVER_ONECCL = ("--comm", "oneccl")
 
 

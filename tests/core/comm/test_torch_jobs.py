@@ -20,6 +20,8 @@ from hpcgnn.errors import ConfigError
 from .. import forked
 from ..launching import ROOT, start
 
+pytestmark = pytest.mark.slow
+
 BLOCKED = "import sys; sys.modules['mpi4py'] = None; from hpcgnn.__main__ import main; sys.exit(main(sys.argv[1:]))"
 TRAINING = ("--hidden", 8, "--layers", 2, "--partition", "dealt", "--epochs", 4, "--eval-every", 2)
 STAND_IN = Path(__file__).parents[1] / "stand_in"

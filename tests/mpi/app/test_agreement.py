@@ -15,7 +15,7 @@ from hpcgnn.kernels import library
 
 from ..training import build_trainer, configure, make_graphs
 
-pytestmark = pytest.mark.ranks(2)
+pytestmark = [pytest.mark.ranks(2), pytest.mark.processes]
 
 
 def differs(comm, value, other):
@@ -63,6 +63,7 @@ def test_sources_are_not_read_where_another_rank_has(monkeypatch):
     def fail():
         raise AssertionError("read")
 
+    library.load()
     monkeypatch.setattr(library, "fingerprint", fail)
     if library.load().file is not None:
         assert library.choose(check_sources=False).file

@@ -82,6 +82,7 @@ def test_the_end_of_a_run_reports_its_best_epoch(comm, trained, shared_path, mon
         assert np.trace(found["confusion"][split]) / count == pytest.approx(found[split])
 
 
+@pytest.mark.processes
 def test_a_run_that_cannot_be_written_is_evaluated_all_the_same(comm, trained, shared_path, capfd):
     graph, run_dir = trained["undirected"]
     if comm.rank == 0:
@@ -93,6 +94,7 @@ def test_a_run_that_cannot_be_written_is_evaluated_all_the_same(comm, trained, s
     assert comm.rank or re.search(r"test accuracy +│ 0\.\d+", capfd.readouterr().out)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("slab", [7, 64, 1 << 16])
 def test_predictions_in_the_original_order(comm, trained, shared_path, monkeypatch, slab):
     """They give the accuracy that is stated; in pieces of any size, on any number of ranks."""

@@ -171,6 +171,7 @@ def test_tables_and_arrays_of_some_nodes(comm, trained, shared_path):
         np.testing.assert_array_equal(file["logit"][:], array)
 
 
+@pytest.mark.processes
 def test_the_order_of_a_list_is_not_lost(comm, trained, shared_path, capfd):
     """Rows are in the original order: an array (rows without names) in another order is refused, and tables warn."""
     folder, run_dir = trained

@@ -173,6 +173,7 @@ def test_a_run_is_corrected_and_its_predictions_are(comm, planted, shared_path):
     assert found[1]["correct_and_smooth"] == {"steps": 20, "correct_alpha": 0.8, "smooth_alpha": 0.7, "scale": "auto"}
 
 
+@pytest.mark.processes
 def test_the_command_label_propagation(comm, planted, shared_path, capsys):
     path, session = planted["undirected"], SimpleNamespace(comm=comm, threads=1)
     out = shared_path / "classes.csv"

@@ -14,7 +14,7 @@ from hpcgnn.errors import FormatError, GraphError, HpcgnnError, RemoteError
 
 from ..transports import TRANSPORTS, has_oneccl
 
-pytestmark = pytest.mark.ranks(2, 3)
+pytestmark = [pytest.mark.ranks(2, 3), pytest.mark.processes]
 
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.int32)
 #: Of everything that is sent: rows as they are and narrowed, row numbers, masks, bytes.
@@ -34,7 +34,7 @@ def pytest_generate_tests(metafunc):
     """A new transport is one more entry of TRANSPORTS. SoloCommunicator is a transport of one rank alone. oneCCL, which
     waits by spinning and takes the cores of all other tests, runs in launches over it.
     """
-    if "verbs" in metafunc.fixturenames:
+    if "verbs" in metafunc.fixturenames and metafunc.config.getoption("--transport") != "threads":
         solo = [] if "among_ranks" in metafunc.fixturenames or MPI.COMM_WORLD.size > 1 else ["solo"]
         pairless = ["all-to-all", "oneccl"] if "by_pairs" in metafunc.fixturenames else []
         elsewhere = [] if metafunc.config.getoption("--transport") == "oneccl" else ["oneccl"]

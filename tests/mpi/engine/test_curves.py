@@ -65,6 +65,7 @@ def test_double_precision_without_dropout(comm, paths, one_rank, kind, name):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
 
 
+@pytest.mark.smoke
 def test_all_ranks_see_the_same_loss(comm, paths):
     found = curve(comm, configure(paths["undirected"]), "metis", 100, epochs=3)
     assert len(set(comm.allgather_object(found.tobytes()))) == 1

@@ -43,6 +43,7 @@ def records(run_dir):
     return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.processes
 @pytest.mark.ranks(2)
 @pytest.mark.parametrize("full", [2, 5], ids=["in the middle", "before the checkpoint"])
 def test_a_full_disk_ends_all_ranks_before_the_next_checkpoint(comm, graph, shared_path, job_session, file_sizes, full):

@@ -98,6 +98,7 @@ def check_same(run_dir, expected_dir):
     )
 
 
+@pytest.mark.smoke
 @BOTH
 def test_a_pause_changes_no_bit(comm, graph, options, uninterrupted, shared_path):
     run(comm, graph, shared_path / "run", **{**options, "epochs": 6})
@@ -122,6 +123,7 @@ def test_a_crash_after_the_checkpoint_changes_no_bit(comm, graph, options, unint
     check_same(run_dir, uninterrupted)
 
 
+@pytest.mark.processes
 def test_a_damaged_checkpoint_costs_one_interval(comm, graph, options, uninterrupted, shared_path):
     run_dir = shared_path / "run"
     run(comm, graph, run_dir, **{**options, "epochs": 8})

@@ -20,7 +20,8 @@ from hpcgnn.report.read import read_rank_records
 
 from ..training import CLASSES, FEATURES, configure, make_graphs
 
-pytestmark = pytest.mark.ranks(2)
+# The precision of products is the process's.
+pytestmark = [pytest.mark.ranks(2), pytest.mark.processes]
 
 EPOCHS = 5
 HELD = 96 << 20

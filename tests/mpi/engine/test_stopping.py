@@ -32,6 +32,7 @@ def run(comm, graph, run_dir, **options):
     return code
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGINT])
 def test_the_signal_of_one_rank_stops_all(comm, graph, shared_path, monkeypatch, number):
     """The last rank alone gets it, in epoch 3; the metrics and the checkpoint end there, and nothing else is lost."""

@@ -180,6 +180,7 @@ MODELS = {
 }
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("kind", MODELS)
 def test_the_same_is_learned(comm, paths, kind):
     """As where all is summed at the end. With two ranks there is one order to add in, so that bits are the same."""

@@ -85,6 +85,7 @@ def test_odd_graphs(comm, session_path, per_node, name, map_name):
         _check(comm, configure(path, intra_node="shared", **options), map_name, per_node)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", ["no edges", "random directed weighted"])
 def test_the_choice_is_that_of_the_run(comm, session_path, per_node, name, monkeypatch):
     """--intra-node auto, by the same counts where shared memory has huge pages. Without, few ranks send messages."""

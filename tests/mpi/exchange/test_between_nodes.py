@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import torch
 from asking import aggregate
-from mpi4py import MPI
 
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.node_rows import NodeRows
@@ -14,21 +13,13 @@ from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.schedules.full_halo import FullHalo
 
 from .. import small
-from ..nodes import emulated
+from ..nodes import NODES, emulated
 from .test_least import least
 
-# The node of each rank.
-NODES = {
-    "pairs": lambda rank: rank // 2,
-    "dealt in turn": lambda rank: rank % 2,
-    "threes": lambda rank: rank // 3,
-    "one alone": lambda rank: min(rank, 1),
-}
-APART = {tuple(map(each, range(MPI.COMM_WORLD.size))): name for name, each in NODES.items()}
 WIDTH = 5
 
 
-@pytest.fixture(scope="module", params=APART.values())
+@pytest.fixture(scope="module", params=["pairs", "two nodes", "threes", "one alone"])
 def node(request, comm):
     """(the NodeMemory of this rank, int (P,): the node of each rank)."""
     with emulated(comm, NODES[request.param](comm.rank)) as memory:

@@ -86,6 +86,7 @@ def test_the_same_numbers_in_fewer_bytes(comm, stored, map_name):
             assert torch.equal(aggregate(one, x, "sum"), expected) and sent_by_all(comm, "halo_forward") == sent
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("options", [{"model": "gcn"}, {"model": "gat", "heads": 2, "schedule": "lazy"}], ids=str)
 def test_training_sends_them_once(comm, stored, options):
     """Kept aggregates and frozen halos of rows alike; the losses are those of dense rows."""

@@ -31,11 +31,11 @@ from ..nn.test_edge_features import (
     rows_of,
 )
 from ..nn.test_edge_features import summed as summed_over
-from ..nodes import emulated
+from ..nodes import NODES, emulated
 
-pytestmark = pytest.mark.ranks(3, 4, every_case=True)
+pytestmark = pytest.mark.ranks(3, 4, 6)
 
-NODES = {"pairs": lambda rank: rank // 2, "threes": lambda rank: rank // 3}
+WAYS = ["pairs", "threes"]
 OUT = HEADS * WIDTH
 __all__ = ["files"]  # a fixture
 
@@ -81,7 +81,7 @@ MADE = {"a plugin": OfBothEnds, "a layer of PyG": OfPyg}
 
 
 @pytest.mark.parametrize("graph_name", ["random directed", "star"])
-@pytest.mark.parametrize("way", NODES)
+@pytest.mark.parametrize("way", WAYS)
 def test_layers(comm, files, way, graph_name):  # noqa: F811
     graph = GRAPHS[graph_name]
     edges = [torch.from_numpy(each) for each in (graph.src, graph.dst, rows_of(graph).astype(np.float64))]

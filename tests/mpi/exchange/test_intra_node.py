@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from asking import attend
-from mpi4py import MPI
 
 from hpcgnn.app import bring_up
 from hpcgnn.errors import ConfigError, HpcgnnError
@@ -26,27 +25,16 @@ from hpcgnn.schedules.full_halo import FullHalo
 from .. import small
 from ..gathering import whole
 from ..linear import check_linear
-from ..nodes import emulated
+from ..nodes import NODES, emulated
 from ..ops.test_attention import KEY, P, random_inputs, right
 from ..training import build_trainer, configure, curve, make_graphs
 
 pytestmark = pytest.mark.ranks(2, 3, 4, every_case=True)
 
-# The node of each rank: all on one, two nodes dealt in turn, nodes of consecutive ranks, of unequal numbers of them.
-NODES = {
-    "one node": lambda rank: 0,
-    "two nodes": lambda rank: rank % 2,
-    "pairs": lambda rank: rank // 2,
-    "threes": lambda rank: rank // 3,
-    "one alone": lambda rank: min(rank, 1),
-    "all alone": lambda rank: rank,
-}
-# Those that differ at this number of ranks.
-APART = {tuple(map(each, range(MPI.COMM_WORLD.size))): name for name, each in NODES.items()}
 MAPS = ["dealt", "random", "one empty"]
 
 
-@pytest.fixture(scope="module", params=APART.values())
+@pytest.fixture(params=NODES)
 def node(request, comm):
     """The NodeMemory of this rank, which is that of its communicator as well."""
     with emulated(comm, NODES[request.param](comm.rank)) as memory:
@@ -130,7 +118,6 @@ def test_the_curve_is_that_of_messages(comm, session_path, node, name):
     assert (np.abs(found - expected) / np.maximum(expected, expected[0] / 10)).max() <= within
 
 
-@pytest.mark.skipif("MPI.COMM_WORLD.size == 1", reason="one rank has nobody to read from")
 def test_nothing_is_sent_and_nothing_copied(comm, session_path):
     """A layer's matrices are read as they are: after two epochs none is added, and all are known."""
     path = make_graphs(comm, session_path)["undirected"]
@@ -218,6 +205,7 @@ def test_the_choice(comm, session_path, node):
     assert not build_trainer(comm, configure(path, model="gcn"), "dealt").plan.in_place  # nothing is to be saved
 
 
+@pytest.mark.processes
 def test_where_it_may_pay(comm, session_path, node, monkeypatch):
     """With huge pages of shared memory on all nodes, or with many ranks of a node, between nodes."""
     several = 1 < max(comm.allgather_object(len(node.ranks))) < comm.size

@@ -24,18 +24,14 @@ from .. import small
 from ..gathering import whole
 from ..linear import check_linear
 from ..narrowing import DTYPES, exact_in_int8, row_bytes
-from ..nodes import emulated
+from ..nodes import NODES, emulated
 from ..ops.test_attention import KEY, P, right
 from ..schedules.test_halo_dtype import SEED, arrived
 from ..training import configure, curve, make_graphs
 
-pytestmark = pytest.mark.ranks(3, 4, every_case=True)
+pytestmark = pytest.mark.ranks(3, 4, 6)
 
-NODES = {
-    "pairs": lambda rank: rank // 2,
-    "threes": lambda rank: rank // 3,
-    "one alone": lambda rank: min(rank, 1),
-}
+WAYS = ["pairs", "threes", "one alone"]
 
 
 def split(comm, way):
@@ -50,7 +46,7 @@ MAPS = ["dealt", "random", "one empty", "all on last"]
 COUNTED = ["power law", "two cliques", "random undirected", "random directed weighted", "no edges"]
 
 
-@pytest.fixture(params=NODES)
+@pytest.fixture(params=WAYS)
 def nodes(request, comm):
     """(the name of the way in which ranks make nodes, the NodeMemory of this rank)."""
     with split(comm, request.param) as memory:

@@ -100,6 +100,7 @@ def collected(blocks, halo, num_halo):
     return own, found
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("fine_rows, cap", CAPS)
 @pytest.mark.parametrize("name", NAMES)
 def test_blocks_are_given_their_owners_rows(comm, session_path, name, fine_rows, cap):
@@ -131,6 +132,7 @@ def test_blocks_are_given_their_owners_rows(comm, session_path, name, fine_rows,
             assert buffers.nbytes <= buffers.limit
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("fine_rows, cap", CAPS)
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_added_returns_to_the_owners(comm, session_path, name, fine_rows, cap):

@@ -149,6 +149,7 @@ def planted(comm, session_path):
     return make_graphs(comm, session_path, nodes=300)
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("no_pictures")
 def test_a_run_that_goes_on_and_is_evaluated(comm, planted, shared_path):
     session, learned = SimpleNamespace(comm=comm, threads=1), {}

@@ -125,6 +125,7 @@ def write(path, directed, ranks, nodes=NODES):
     write_graph(path, data, [("runs", ranks, np.repeat(np.arange(ranks), CLUSTERS), {})])
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", CASES)
 def test_no_rank_holds_anything_as_long_as_all_nodes(comm, paths, shared_path, monkeypatch, name):
     if comm.size == 1:

@@ -149,6 +149,7 @@ def test_relations(comm, stored, map_name):
     assert counts.tolist() == [sum(below), sum(zero)] and sum(zero) >= 3
 
 
+@pytest.mark.processes
 def test_training_says_it_or_refuses(comm, stored, shared_path, monkeypatch):
     """gcn takes roots: an error that counts. sage and rgcn say what their means are. Others divide by nothing."""
     (where, path), said = stored, []

@@ -130,6 +130,7 @@ def test_others_are_widened(comm, files):
             assert np.isfinite(held.step(0))
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("dtype", "most"), [("fp16", 2**-11), ("bf16", 2**-8)])
 def test_a_narrow_aggregate(comm, files, caplog, dtype, most):
     """It is rounded once, and the log has by how much."""

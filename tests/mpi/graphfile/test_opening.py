@@ -64,6 +64,7 @@ def opened(comm, path, **options):
     return file, *choose_map(file, make_config({"graph": str(path), **options}, CHOICES), comm)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "options", [{"partition": "random"}, {"assignment": "random-nodes"}, {"auto_partition": True}],
     ids=str,

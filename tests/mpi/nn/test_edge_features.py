@@ -96,7 +96,7 @@ def sorted_edges(dst, src, rows):
 
 def edges_of(local, comm):
     """(dst, src, rows) of the edges of a rank, by the blocks that operators go through; original ids."""
-    halo_ids, found = Facts(local, comm).inward_ids, []
+    halo_ids, found = Facts(local, comm).inward_ids(), []
     for block in (local.inward.own, *local.inward.halo):
         stored = torch.arange(local.num_owned) if block.rows is None else block.rows.long()
         dst = local.original_id[torch.repeat_interleave(stored, torch.diff(block.indptr))]

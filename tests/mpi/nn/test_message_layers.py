@@ -10,7 +10,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from mpi4py import MPI
 
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.node_rows import NodeRows
@@ -84,9 +83,9 @@ def files(comm, session_path):
     return paths
 
 
-@pytest.fixture(scope="module", params=[2, 3] if MPI.COMM_WORLD.size > 4 else [2])
+@pytest.fixture(scope="module", params=[2])
 def node(request, comm):
-    """The NodeMemory of nodes of two ranks; at 6 ranks (see env/test.sh) of three as well."""
+    """The NodeMemory of nodes of two ranks."""
     with emulated(comm, comm.rank // request.param) as memory:
         yield memory
 

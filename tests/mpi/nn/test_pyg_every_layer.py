@@ -18,7 +18,7 @@ from ..gathering import whole  # noqa: E402
 from ..ops.test_propagate import local_edges  # noqa: E402
 from ..training import CHOICES  # noqa: E402
 
-pytestmark = pytest.mark.ranks(1, 2, 3)
+pytestmark = [pytest.mark.ranks(1, 2, 3), pytest.mark.slow]
 
 PAGE = Path(__file__).parents[3] / "docs" / "pyg.md"
 

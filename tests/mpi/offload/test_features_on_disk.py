@@ -48,6 +48,7 @@ def small_blocks(monkeypatch):
         yield
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_bits(comm, session_path, tmp_path, small_blocks, name):
     config = configure(make_graphs(comm, session_path)["undirected"], **{**ALL_KEEP, **CASES[name]})

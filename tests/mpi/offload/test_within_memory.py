@@ -146,6 +146,7 @@ def test_nodes_are_divided_each_by_itself(comm):
     )
 
 
+@pytest.mark.processes
 def test_what_fits_together_has_no_limit(comm, session_path, job_session, tmp_path, all_are_large, monkeypatch):
     """The last rank holds far more than its equal share of the node, and all together what there is."""
     config = configure(make_graphs(comm, session_path)["undirected"], model="sage", scratch=str(tmp_path))

@@ -251,6 +251,7 @@ def loss_of(model, graph):
     return (y * torch.cos(torch.arange(CLASSES) + graph.ids[:, None]).double()).sum()
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 @pytest.mark.parametrize("kind", [GATConv, GCNConv, SAGEConv], ids=lambda kind: kind.__name__)
 def test_models_with_and_without_handovers(comm, local, kind, dropout, monkeypatch):

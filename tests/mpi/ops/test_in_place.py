@@ -88,6 +88,7 @@ def gradients_of(comm, path, model, change=lambda trainer: None, **options):
     return {name: p.grad for name, p in trainer.model.named_parameters()}
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "model, precision, matmul",
     [(model, "fp32", matmul) for model in ("gcn", "sage", "gat") for matmul in ("highest", "medium")]

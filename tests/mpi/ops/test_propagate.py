@@ -189,6 +189,7 @@ def test_bytes(comm, session_path):
         assert backward == 8 * WIDTH * (sent + received * wanted)
 
 
+@pytest.mark.processes
 def test_the_random_state_is_restored(comm, session_path, monkeypatch):
     """Whatever the function draws from torch's generator it draws again in the backward pass, and nobody else's draws
     change."""
@@ -213,7 +214,7 @@ def test_edge_ids_do_not_depend_on_the_partition(comm, session_path):
     seen = {}
     for map_name, size in (("dealt", 5), ("random", 1000)):
         local = graphs.load(file, where.maps[map_name], comm, cap=9)
-        halo_ids = Facts(local, comm).inward_ids
+        halo_ids = Facts(local, comm).inward_ids()
         mine = []
         for block in (local.inward.own, *local.inward.halo):
             first = block.first_column

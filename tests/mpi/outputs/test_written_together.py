@@ -126,6 +126,7 @@ def test_the_bytes_are_those_of_one_rank(comm, graph_files, shared_path, monkeyp
     comm.barrier()
 
 
+@pytest.mark.processes
 def test_a_rank_gets_its_share_and_no_more(comm, graph_files, shared_path, monkeypatch):
     """Each message has the rows of one owner that one rank keeps; nothing is sent while the file is written."""
     seen, exchange = [], type(comm).exchange
@@ -147,6 +148,7 @@ def test_a_rank_gets_its_share_and_no_more(comm, graph_files, shared_path, monke
     assert made == [8 * count for count in sent] + [4 * WIDTH * count for count in sent]
 
 
+@pytest.mark.processes
 def test_a_full_disk_leaves_nothing(comm, graph_files, shared_path):
     """Found by the last rank alone, when it writes its rows."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

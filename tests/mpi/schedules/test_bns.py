@@ -190,6 +190,7 @@ def test_the_ends(comm, session_path, model):
         assert evaluated[1][0][split] == pytest.approx(value, abs=0.02)
 
 
+@pytest.mark.smoke
 def test_a_part_of_the_bytes_and_learning(comm, session_path):
     """With int8 on top; the loss falls."""
     path = make_graphs(comm, session_path, nodes=900)["undirected"]

@@ -255,7 +255,7 @@ def compared(comm, session_path, graph, model, schedule, oracle, **more):
 def test_against_a_serial_program(comm, session_path, graph, model, extra_rows):
     for serial, trainer in compared(comm, session_path, graph, model, "historical", Serial, extra_rows=extra_rows):
         halo, local = trainer.schedule.halo, trainer.local
-        ids = torch.cat([local.original_id, halo._facts.inward_ids])
+        ids = torch.cat([local.original_id, halo._facts.inward_ids()])
         for history, (layer, expected) in zip(halo.histories, sorted(serial.histories.items()), strict=True):
             # Own rows that some training node depends on, and remote ones with an edge to an own row of these.
             computed, made = serial.reach[layer + 1], serial.reach[layer][ids].clone()
@@ -378,6 +378,7 @@ def run(comm, path, run_dir, **options):
     comm.barrier()
 
 
+@pytest.mark.smoke
 @pytest.mark.ranks(2)
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("dtype", ["fp32", "bf16", "int8"])

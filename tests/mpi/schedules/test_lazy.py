@@ -34,6 +34,7 @@ def losses(records):
     return np.array([record["loss"] for record in records])
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("input_dropout", ["scaled", "aggregate"])
 @pytest.mark.parametrize(
     "kind, name, map_name",
@@ -109,6 +110,7 @@ def test_the_curve_of_one_rank(comm, session_path, shared_path, case):
             assert [r[split] for r in records] == pytest.approx([r[split] for r in alone], abs=1e-12)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "kind, hidden, precision, size",
     [("gcn", 16, "fp32", 4), ("sage", 40, "fp64", 8), ("gat", 4, "fp32", 4)],

@@ -24,7 +24,8 @@ from hpcgnn.errors import HpcgnnError
 from ..engine.test_resume import check_same
 from ..training import CHOICES, FEATURES, build_trainer, configure, make_graphs
 
-pytestmark = [pytest.mark.ranks(2), pytest.mark.usefixtures("no_pictures")]
+# Runs are stopped by a signal.
+pytestmark = [pytest.mark.ranks(2), pytest.mark.processes, pytest.mark.usefixtures("no_pictures")]
 
 EPOCHS = 6
 RUNS = {

@@ -207,6 +207,7 @@ def run(comm, path, run_dir, **options):
     comm.barrier()
 
 
+@pytest.mark.smoke
 @pytest.mark.usefixtures("no_pictures")
 def test_a_pause_leaves_no_seam(comm, session_path, shared_path):
     """What is on its way is saved by every rank; where it does not fit, the schedule starts afresh and says so."""

@@ -58,6 +58,7 @@ CASES = [
 ]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("kind, name, map_name, options", CASES, ids=[str(i) for i in range(len(CASES))])
 def test_the_losses_of_the_oracle(comm, session_path, shared_path, kind, name, map_name, options):
     graph, where, file = stored(comm, session_path, name)
@@ -114,6 +115,7 @@ def test_nothing_of_a_node_is_sent(comm, graph, shared_path, options):
             assert not corrected or sent["allreduce"] == comm.size * 4 * parameters
 
 
+@pytest.mark.processes
 def test_stopped_and_resumed(comm, graph, shared_path, monkeypatch):
     """Each rank goes on with its own optimizer; on another number of ranks all go on with the mean."""
     step = Trainer.step
@@ -154,6 +156,7 @@ def test_rounds_by_the_clock(comm, session_path, shared_path, map_name):
     )
 
 
+@pytest.mark.processes
 def test_ranks_step_until_rank_0_says_that_the_time_is_up(comm, session_path, monkeypatch):
     """The clock of rank 0 goes on by a second whenever it is looked at; the others have taken four steps when it is
     started. In the second round rank 0 has nothing to train, and waits.

@@ -46,6 +46,7 @@ def run(comm, path, run_dir, **options):
     comm.barrier()
 
 
+@pytest.mark.processes
 def test_no_validation_nodes(comm, graph, shared_path, capfd):
     run(comm, graph(0.0), shared_path / "run")
     said = capfd.readouterr()

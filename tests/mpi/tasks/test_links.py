@@ -262,6 +262,7 @@ def test_the_curve_does_not_depend_on_the_ranks_and_the_map(comm, planted, optio
         np.testing.assert_allclose(curve(comm, config, map_name, 60, 8), expected, rtol=tolerance)
 
 
+@pytest.mark.smoke
 @pytest.mark.ranks(2)
 @pytest.mark.usefixtures("no_pictures")
 def test_a_run_from_the_options_to_embeddings(comm, planted, shared_path):

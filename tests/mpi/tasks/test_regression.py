@@ -170,6 +170,7 @@ def test_the_curve_does_not_depend_on_the_ranks(comm, planted, options):
     np.testing.assert_allclose(curve(comm, config, "metis", 60, 10), expected, rtol=tolerance)
 
 
+@pytest.mark.smoke
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("metric", ["auto", "r2"])
 def test_a_run_from_the_options_to_predictions(comm, planted, shared_path, metric):

@@ -1,0 +1,237 @@
+"""Runs the tests: the quick lane, or parts of the slow one. `bash env/test.sh` calls this in its environment.
+
+    python tests/lanes.py [--all | --gate | --part NAME…] [-- pytest options]
+
+Without an option it is the quick lane: every promise once (promises.toml). --all adds the slow lane. --gate adds those
+parts of the slow lane that the commits of the last twelve hours touch, and one of the others by the number of commits,
+while there is time. Parts run beside each other, the longest first; a part's output appears when it ends.
+"""
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+#: Parts beside each other: two keep two cores busy, a third fills the gaps where tests wait.
+BESIDE = 3
+#: Nothing can hang for longer than this, whatever happens inside (seconds).
+LIMIT_SECONDS = 1800
+#: The gate starts no further slow part after so many seconds.
+GATE_SECONDS = 22 * 60
+PYTEST = (sys.executable, "-m", "pytest", "-q")
+MPIEXEC = str(Path(sys.prefix, "bin", "mpiexec"))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A command, and the paths whose change asks for it in the gate (of slow parts)."""
+
+    name: str
+    command: tuple[str, ...]
+    touched: tuple[str, ...] = ()
+    quick: bool = False
+
+
+def quick(name, *command):
+    return Part(name, command, quick=True)
+
+
+def of_ranks(ranks, transport, *options):
+    return (MPIEXEC, "-n", str(ranks), *PYTEST, "--transport", transport, *options)
+
+
+def tests_of(*names):
+    """Files of tests/mpi by their names."""
+    return [str(path.relative_to(ROOT)) for name in names for path in sorted(ROOT.glob(f"tests/mpi/*/test_{name}.py"))]
+
+
+STYLE = """
+ruff check --quiet . && ruff format --quiet --diff . && codespell &&
+shellcheck --severity=warning .ci/run env/*.sh jobs/*.sh jobs/*.sbatch jobs/*/*.sh
+"""
+ROOMS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "mpi").iterdir() if path.is_dir())
+HALF = len(ROOMS) // 2
+GLOO = tests_of("stream", "operators", "curves", "resume", "tma", "training_traffic")
+ONECCL = tests_of("communicator", "stream", "curves")
+#: Paths whose change asks for a slow part.
+COMM = ("hpcgnn/comm/", "hpcgnn/exchange/")
+KERNELS = ("hpcgnn/kernels/",)
+WHOLE_JOBS = ("tests/jobs", "tests/core", "tests/faults")
+
+#: The longest first.
+PARTS = (
+    quick("jobs", *PYTEST, "tests/jobs"),
+    quick("core", *PYTEST, "tests/core"),
+    quick("ranks, first rooms", *PYTEST, *ROOMS[:HALF]),
+    quick("ranks, other rooms", *PYTEST, *ROOMS[HALF:]),
+    quick("tools", *PYTEST, "tests/partition_tools"),
+    quick("faults", *PYTEST, "tests/faults"),
+    quick("kernels", *PYTEST, "tests/kernels"),
+    quick("pages", *PYTEST, "tests/docs", "tests/report", "tests/install"),
+    quick("types", "mypy", "--no-error-summary", "hpcgnn", "partition_tools"),
+    quick("2 processes", *of_ranks(2, "polite", "tests/mpi", "-m", "processes or smoke")),
+    quick("3 processes", *of_ranks(3, "polite", "tests/mpi", "-m", "processes or smoke")),
+    quick("style", "bash", "-c", STYLE),
+    Part("sanitizers", (*PYTEST, "tests/kernels/test_sanitized.py", "-m", "slow"), KERNELS),
+    Part("aarch64", (*PYTEST, "tests/kernels/test_aarch64.py", "-m", "slow"), KERNELS),
+    Part("kernels, all cases", (*PYTEST, "tests/kernels", "--all"), KERNELS),
+    Part("ranks, all cases", (*PYTEST, "tests/mpi", "--all"), ("hpcgnn/",)),
+    Part(
+        "Open MPI",
+        ("bash", "env/test-mpi.sh", "openmpi", "--ranks", "2", "--", "-m", "processes or smoke"),
+        COMM,
+    ),
+    Part(
+        "gloo",
+        of_ranks(2, "gloo", *tests_of("stream", "operators", "curves", "resume", "tma", "training_traffic")),
+        COMM,
+    ),
+    Part("all-to-all", of_ranks(3, "all-to-all", *tests_of("stream", "stale", "numbers")), COMM),
+    Part(
+        "oneCCL", of_ranks(3, "oneccl", *tests_of("communicator", "stream", "curves"), "-m", "smoke or processes"), COMM
+    ),
+    Part("slow of tools", (*PYTEST, "tests/partition_tools", "-m", "slow", "--all"), ("partition_tools/",)),
+    Part("slow of ranks", (*PYTEST, "tests/mpi", "-m", "slow"), ("hpcgnn/nn/", "hpcgnn/ops/")),
+    Part(
+        "slow of jobs", (*PYTEST, "tests/jobs", "tests/core", "tests/faults", "-m", "slow"), ("jobs/", "hpcgnn/comm/")
+    ),
+    Part(
+        "packages", (*PYTEST, "tests/install", "tests/docs", "-m", "slow"), ("setup.py", "setup.cfg", "env/", "docs/")
+    ),
+)
+
+
+def chosen(arguments):
+    """The parts to run, and the names of slow parts that are by turns."""
+    if arguments.part:
+        unknown = set(arguments.part) - {part.name for part in PARTS}
+        if unknown:
+            sys.exit(f"unknown parts {sorted(unknown)}; expected of {[part.name for part in PARTS]}")
+        return [part for part in PARTS if part.name in arguments.part]
+    parts = [part for part in PARTS if part.quick or arguments.all]
+    if arguments.gate:
+        slow = [part for part in PARTS if not part.quick]
+        changed = _changed()
+        touched = [part for part in slow if any(path.startswith(part.touched) for path in changed)]
+        turn = int(_git("rev-list", "--count", "HEAD") or 0) % len(slow)
+        by_turns = [*slow[turn:], *slow[:turn]]
+        others = [part for part in by_turns if part not in touched]
+        parts += [*others[:1], *(part for part in by_turns if part in touched)]
+    return parts
+
+
+def _changed():
+    """The paths that the commits of the twelve hours up to the newest one touch."""
+    newest = _git("log", "-1", "--format=%ct")
+    if not newest:
+        return []
+    return _git("log", f"--since={int(newest) - 12 * 3600}", "--format=", "--name-only").split("\n")
+
+
+def _git(*words):
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+
+
+class Runner:
+    """Runs parts beside each other and shows their output one after the other."""
+
+    def __init__(self, options, gate):
+        self._options, self._gate = options, gate
+        self._lock, self._begun = threading.Lock(), time.monotonic()
+        self.failed, self.left = [], []
+        self.running = set()
+
+    def run(self, parts):
+        waiting = list(parts)
+        threads = [threading.Thread(target=self._work, args=(waiting,), daemon=True) for _ in range(BESIDE)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(0.5)
+
+    def _work(self, waiting):
+        while True:
+            with self._lock:
+                if not waiting:
+                    return
+                part = waiting.pop(0)
+                if self._gate and not part.quick and time.monotonic() - self._begun > GATE_SECONDS:
+                    self.left.append(part.name)
+                    continue
+            self._one(part)
+
+    def _one(self, part):
+        pytest_options = self._options if "pytest" in part.command else []
+        begin = time.monotonic()
+        # A file, and no pipe: what a test leaves running may hold it open.
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(
+                [*part.command, *_unmarked(part), *pytest_options],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=os.environ | ({"HPCGNN_TEST_BUDGET": "1"} if part.quick and not self._options else {}),
+            )
+            self.running.add(process)
+            try:
+                code = process.wait(LIMIT_SECONDS)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, 9)
+                code = 124
+            self.running.discard(process)
+            output.seek(0)
+            text = output.read().decode(errors="replace")
+        with self._lock:
+            print(f"== {part.name} (from {_clock(begin - self._begun)}, {time.monotonic() - begin:.0f} s)", flush=True)
+            print(text.rstrip(), flush=True)
+            if code not in (0, 5):  # 5: no test of the part is for this lane
+                self.failed.append(part.name)
+                print(f"== {part.name} FAILED with exit code {code}", flush=True)
+
+
+def _unmarked(part):
+    """What leaves tests of the slow lane out of the quick one."""
+    return ("-m", "not slow") if part.quick and "pytest" in part.command and part.command.count("-m") == 1 else ()
+
+
+def _clock(seconds):
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--all", action="store_true", help="the slow lane as well")
+    parser.add_argument("--gate", action="store_true", help="slow parts that a change touches, and one by turns")
+    parser.add_argument("--part", action="append", metavar="NAME", help="this part alone; may be repeated")
+    parser.add_argument("options", nargs="*", help="options of pytest, behind --")
+    arguments = parser.parse_args()
+    runner = Runner(arguments.options, arguments.gate)
+    with tempfile.TemporaryDirectory() as folder:
+        # Graphs that several parts train on are made once.
+        os.environ["HPCGNN_TEST_GRAPHS"] = folder
+        try:
+            runner.run(chosen(arguments))
+        finally:
+            for process in runner.running:
+                os.killpg(process.pid, 15)
+    used = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    print(f"== {_clock(time.monotonic() - runner._begun)} minutes, {used:.0f} s of processor time", flush=True)
+    if runner.left:
+        print(f"== no time for: {', '.join(runner.left)}")
+    if runner.failed:
+        sys.exit(f"== FAILED: {', '.join(runner.failed)}")
+    print("== all tests passed")
+
+
+if __name__ == "__main__":
+    main()
