@@ -74,7 +74,7 @@ PARTS = (
     quick("tools", *PYTEST, "tests/partition_tools"),
     quick("faults", *PYTEST, "tests/faults"),
     quick("kernels", *PYTEST, "tests/kernels"),
-    quick("pages", *PYTEST, "tests/docs", "tests/report", "tests/install"),
+    quick("pages", *PYTEST, "tests/test_promises.py", "tests/docs", "tests/report", "tests/install"),
     quick("types", "mypy", "--no-error-summary", "hpcgnn", "partition_tools"),
     quick("2 processes", *of_ranks(2, "polite", "tests/mpi", "-m", "processes or smoke")),
     quick("3 processes", *of_ranks(3, "polite", "tests/mpi", "-m", "processes or smoke")),
