@@ -45,6 +45,7 @@ class SideBySide(build_ext):
             library.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(cached, library)
             return
+        self.force = True  # what lies in build/ may have other flags, which the date of a file does not show
         self._compile(extension)
         if cached is not None and library.exists():
             with contextlib.suppress(OSError):  # a cache that cannot be written is none
