@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures which lines of hpcgnn and partition_tools the tests reach: the serial tests and those of ranks, some of them over MPI as well. It takes some
-# 20 minutes; jobs that tests start count, too.
+# Measures which lines of hpcgnn and partition_tools the tests of the quick lane reach, without those of job scripts and faults. It takes
+# some 20 minutes; jobs that tests start count, too.
 #
 #   bash env/coverage.sh [FOLDER]     the table on the screen, and its pages in FOLDER (default: build/coverage)
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"

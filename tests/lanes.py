@@ -88,16 +88,9 @@ PARTS = (
         ("bash", "env/test-mpi.sh", "openmpi", "--ranks", "2", "--", "-m", "processes or smoke"),
         COMM,
     ),
-    Part(
-        "gloo",
-        of_ranks(2, "gloo", *tests_of("stream", "operators", "curves", "resume", "tma", "training_traffic")),
-        COMM,
-    ),
+    Part("gloo", of_ranks(2, "gloo", *GLOO), COMM),
     Part("all-to-all", of_ranks(3, "all-to-all", *tests_of("stream", "stale", "numbers")), COMM),
-    Part(
-        "oneCCL", of_ranks(3, "oneccl", *tests_of("communicator", "stream", "curves"), "-m", "smoke or processes"), COMM
-    ),
-    Part("slow of tools", (*PYTEST, "tests/partition_tools", "-m", "slow", "--all"), ("partition_tools/",)),
+    Part("oneCCL", of_ranks(3, "oneccl", *ONECCL, "-m", "smoke or processes"), COMM),
     Part("slow of ranks", (*PYTEST, "tests/mpi", "-m", "slow"), ("hpcgnn/nn/", "hpcgnn/ops/")),
     Part(
         "slow of jobs", (*PYTEST, "tests/jobs", "tests/core", "tests/faults", "-m", "slow"), ("jobs/", "hpcgnn/comm/")

@@ -34,7 +34,6 @@ def server():
         yield path
 
 
-@pytest.mark.many_ranks
 @pytest.mark.parametrize("fault", ["kill", "stop"])
 def test_a_rank_of_many_is_found_and_named(graph, server, fault, tmp_path):
     injection = Injection("step", fault, VICTIM, RANKS, 2)

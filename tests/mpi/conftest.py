@@ -44,17 +44,13 @@ def pytest_collection_modifyitems(config, items):
         if "comm" not in getattr(item, "fixturenames", ()):
             continue
         mark = item.get_closest_marker("ranks")
-        numbers = mark.args if mark else (1, 2, 3, 4)
-        threads = isinstance(ranks, ThreadRanks)
-        here = item.callspec.params["comm"] if threads else ranks.size
-        if (
-            _same_layout(item, here, layouts)
-            or here not in numbers
-            or (threads and item.get_closest_marker("processes"))
-        ):
+        numbers, here = mark.args if mark else (1, 2, 3, 4), ranks.number(item)
+        if _same_layout(item, here, layouts) or here not in numbers or not ranks.can_run(item):
             left.add(item)
         elif len(numbers) > 1 and not (mark and mark.kwargs.get("every_case")):
-            sharing = sorted(numbers)
+            # Processes are started at 2 and 3 ranks (tests/lanes.py): no case of theirs waits for other numbers.
+            launched = {2, 3} if item.get_closest_marker("processes") else set()
+            sharing = sorted(launched & set(numbers) or numbers)
             case = item.nodeid.replace(f"{here}ranks", "")
             cases.setdefault((item.path, item.function.__name__), (sharing, {}))[1].setdefault(case, []).append(item)
     if not config.getoption("--all"):
@@ -63,11 +59,7 @@ def pytest_collection_modifyitems(config, items):
                 turns = _turns(sharing)
                 for place, case in enumerate(sorted(of_test, key=lambda each: zlib.crc32(each.encode()))):
                     chosen = turns[place % len(turns)] if place < max(MOST_CASES, len(of_test) / 2) else None
-                    left.update(
-                        item
-                        for item in of_test[case]
-                        if (item.callspec.params["comm"] if isinstance(ranks, ThreadRanks) else ranks.size) != chosen
-                    )
+                    left.update(item for item in of_test[case] if ranks.number(item) != chosen)
     config.hook.pytest_deselected(items=[item for item in items if item in left])
     items[:] = [item for item in items if item not in left]
 

@@ -47,6 +47,14 @@ class MpiRanks:
             if self.config.pluginmanager.hasplugin(plugin):
                 self.config.pluginmanager.unregister(name=plugin)
 
+    def number(self, item):
+        """The number of ranks of a test: that of this launch."""
+        return self.size
+
+    def can_run(self, item):
+        """Whether processes are sufficient for a test."""
+        return True
+
     def gather(self, value, patience, stuck=""):
         """The values of all ranks; if they are not there after `patience` seconds, say `stuck` and end the job."""
         data = np.frombuffer(pickle.dumps(value), np.uint8)

@@ -62,6 +62,14 @@ class ThreadRanks:
             numbers = mark.args if mark else (1, 2, 3, 4)
             metafunc.parametrize("comm", numbers, indirect=True, scope="session", ids=lambda number: f"{number}ranks")
 
+    def number(self, item):
+        """The number of ranks of a test."""
+        return item.callspec.params["comm"]
+
+    def can_run(self, item):
+        """Whether threads are sufficient for a test."""
+        return not item.get_closest_marker("processes")
+
     def communicators(self, size):
         """A PerRank of communicators. They are new for each number of ranks."""
         self._world = World(size)
