@@ -208,6 +208,12 @@ def _progress(attributes: dict[str, Any]) -> dict[str, Any]:
     return progress
 
 
+def read_identity(path: str | Path) -> dict[str, Any]:
+    """What identifies the run of a checkpoint that reads."""
+    with opened(path) as file:
+        return _progress(read_attributes(file))["identity"]
+
+
 def read_schedule_state(path: str | Path) -> Tensors:
     """{name: tensor} that the schedule put into a checkpoint that reads; {} if it put nothing there."""
     return read_group(path, "schedule")

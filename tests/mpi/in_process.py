@@ -9,7 +9,6 @@ read too soon, give wrong numbers. A send completes only when its receive is pos
 import collections
 import contextlib
 import mmap
-import pickle
 import sys
 import threading
 import traceback
@@ -252,10 +251,10 @@ class ThreadCommunicator(Transport):
         return tensor
 
     def allgather_object(self, value):
-        data, result = pickle.dumps(value), []
+        data, result = self.to_bytes(value), []
         self._all(None, None, "control", 8)
         self._all(data, result.extend, "control", len(data))
-        return [pickle.loads(each) for each in result]
+        return [self.of_bytes(each) for each in result]
 
     def gather_object(self, value, root=0):
         result = self.allgather_object(value)
@@ -286,8 +285,8 @@ class ThreadNodeMemory:
 
     def gather(self, value):
         result = []
-        self._all(pickle.dumps(value), result.extend)
-        return [pickle.loads(each) for each in result]
+        self._all(self._comm.to_bytes(value), result.extend)
+        return [self._comm.of_bytes(each) for each in result]
 
     def meet(self, number, kind, held):
         met = self.gather((number, list(held)))
