@@ -54,9 +54,11 @@ def pytest_collection_modifyitems(config, items):
             cases = {(case, here): _axes(item) | {cover.RANKS: here} for (case, here), item in of_test.items()}
             for (case, _), axes in list(cases.items()):  # of other launches, which choose as this one does
                 cases |= {(case, here): axes | {cover.RANKS: here} for here in sharing}
-            chosen = cover.cover(
-                cases, cover.strength(next(iter(of_test.values()))), lambda each: each[1] not in (2, 3)
-            )
+            first = next(iter(of_test.values()))
+            # What threads have run needs one case of processes.
+            smoke = first.get_closest_marker("smoke") and not isinstance(ranks, ThreadRanks)
+            strength = 0 if smoke else cover.strength(first)
+            chosen = cover.cover(cases, strength, cost=lambda each: each[1] not in (2, 3))
             left.update(item for each, item in of_test.items() if each not in chosen)
     config.hook.pytest_deselected(items=[item for item in items if item in left])
     items[:] = [item for item in items if item not in left]
