@@ -128,7 +128,7 @@ def test_an_earlier_report_is_replaced(runs, tmp_path, undrawn):
     out.mkdir(parents=True)
     for name in ("notes.txt", "memory.png", "runs.tex"):
         (out / name).write_text("earlier")
-    with pytest.raises(ConfigError, match="runs.tex exists"):  # whose it is nothing tells
+    with pytest.raises(ConfigError, match="memory.png exists"):  # whose it is nothing tells
         write_report(build_study(runs("p1-a")), [], out)
     (out / "report.md").write_text("# Runs\n\nMade by hpcgnn 0.1.0 on 2026-01-01")
     write_report(build_study(runs("p1-a")), [], out)
