@@ -5,8 +5,9 @@ differences name the curves. In a study of weak scaling the graph may differ as 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -122,7 +123,7 @@ def _count(runs: list[Run], keys: Sequence[str]) -> int:
 
 def _telling_apart(runs: list[Run], differing: list[str]) -> list[str]:
     """Of differing keys those that tell unlike runs apart: graph, model and schedule, and of the others the fewest."""
-    keys = [key for key in ("graph", "model", "schedule") if key in differing]
+    keys: list[str] = [key for key in ("graph", "model", "schedule") if key in differing]
     for key in differing:
         if _count(runs, [*keys, key]) > _count(runs, keys):
             keys.append(key)
@@ -210,7 +211,7 @@ def notes(study: Study) -> list[str]:
 
 def runs_table(study: Study) -> pd.DataFrame:
     """The runs as text for people."""
-    heads = {
+    heads: dict[str, Callable[[Any], str]] = {
         "run": str,
         "label": str,
         "ranks": str,
