@@ -21,7 +21,7 @@ def memory_lines(config: Config, rank_counts: Iterable[int], place: Place) -> It
     Args:
         config: the configuration.
         rank_counts: numbers of ranks.
-        place: `place_of(None)` before any trial.
+        place: `place_of()` before any trial.
 
     Raises:
         ConfigError: after the last line, if some number of ranks does not fit. This needs the batch system's memory of
@@ -40,7 +40,7 @@ def memory_lines(config: Config, rank_counts: Iterable[int], place: Place) -> It
     for forecast in found:
         ranks = forecast.shares.ranks
         memory, on_node = node_of_job(ranks)
-        values = as_values(forecast, None, None, replace(place, ranks_per_node=on_node), config)
+        values = as_values(forecast, replace(place, ranks_per_node=on_node))
         peak, libraries, held = values["peak_rss_bytes"], values["libraries_rss_bytes"]["max"], values["node_bytes"]
         yield (
             f"memory on {ranks} rank{'s' * (ranks > 1)}: about {size_in_words(peak['max'])} on the largest, "

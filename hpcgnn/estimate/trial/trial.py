@@ -1,29 +1,22 @@
 """The real program on a small copy of a rank: a first epoch, a measured one, and an evaluation.
 
-A profile's code counts memory (plugins/account.py), streams and the ledger count messages. Calls of kernels and of
-torch's operations give the work.
+A profile's code counts memory (plugins/account.py), streams and the ledger count messages.
 """
 
 import contextlib
-import resource
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
-import torch
 
-from hpcgnn import kernels
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.engine.clock import unwatched
 from hpcgnn.engine.epochs import costs_of_epoch
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.engine.views import TrainingPart, Views, layers_to_prune
-from hpcgnn.estimate.trial.operations import PAGES, Operation, of_kernel, of_torch
-from hpcgnn.estimate.trial.page_faults import Fresh
 from hpcgnn.estimate.trial.places import Place, place_of, plans
 from hpcgnn.estimate.trial.scaled_rank import Size, make_copy, on_ghost_node
 from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator, GhostMemory
@@ -39,7 +32,7 @@ from hpcgnn.offload.activations import Toy, toy_of
 from hpcgnn.ops.row_tiles import tile_rows, tiles_of
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.plugins.account import MADE, held_bytes, make_account
-from hpcgnn.plugins.live_tensors import LiveTensors, Onlooker
+from hpcgnn.plugins.live_tensors import LiveTensors
 from hpcgnn.plugins.memory_profile import MemoryProfile, PeakMemory, trim_heap
 from hpcgnn.plugins.registry import make_plugins
 
@@ -50,13 +43,11 @@ ROUNDS = 64
 MAKING = "making"
 #: {model: `code` of an Experiment}: a second one of the same model finds all of it there.
 CODE: dict[str, int] = {}
-#: A function of an operation, its amounts, and its Cost.
-Add = Callable[[Operation, tuple[float, float], "Cost"], None]
 
 
 @dataclass
 class Trial:
-    """The cost of a copy. With several stages, `work` is the mean epoch; uses and sent are the last stage's.
+    """The cost of a copy. With several stages, all but the memory is the last stage's.
 
     Attributes:
         account: {(stage, phase): {item: bytes}}, see plugins/account.py; MAKING is the phase before the first epoch.
@@ -64,10 +55,9 @@ class Trial:
             together.
         uses, halo: {Place: {Use: times}} of streams in one epoch, and {place: rows}.
         sent, summed: {kind: (messages, bytes)} of the ledger, and the part of them in sums over ranks.
-        work, seconds: {Operation: (calls, rows or numbers, edges or bytes)} of one epoch, and {Operation: processor
-            seconds}.
-        pages: {Operation: pages of memory that the system allocated to this process meanwhile}.
-        evaluation: uses, sent and work of one evaluation.
+        gathered: numbers that the streams of an epoch read along edges.
+        multiplied: numbers of weights times the rows that they are multiplied with, in one pass.
+        evaluation: uses and sent of one evaluation.
         boundary: (rows sent, rows received) in one pass.
         prunable, worthwhile, pruned: see graph/transforms/pruning.py, and the number of pruned last layers. Steps on
             shares of the clusters choose their rows by prunable and the number of layers alone.
@@ -78,9 +68,8 @@ class Trial:
     uses: dict[Place, Counter[Use]] = field(default_factory=dict)
     sent: dict[str, tuple[int, int]] = field(default_factory=dict)
     summed: dict[str, tuple[int, int]] = field(default_factory=dict)
-    work: dict[Operation, np.ndarray] = field(default_factory=dict)
-    seconds: dict[Operation, float] = field(default_factory=dict)
-    pages: dict[Operation, int] = field(default_factory=dict)
+    gathered: int = 0
+    multiplied: int = 0
     evaluation: "Trial | None" = None
     halo: dict[Place, int] = field(default_factory=dict)
     boundary: tuple[int, int] = (0, 0)
@@ -208,20 +197,17 @@ class Experiment:
         prepared = self.trainer(size, degrees, factor, True, pruned)
         trainer, local, profile = prepared.trainer, prepared.local, prepared.profile
         assert profile is not None
-        whole, work = sum(stage.epochs for stage in trainer.stages), dict[Operation, np.ndarray]()
         account: dict[tuple[int, str], dict[str, int]] = {}
         evaluates = self.config.run.eval_every > 0
-        for number, stage in enumerate(trainer.stages):
+        for number in range(len(trainer.stages)):
             trainer.begin_stage(number, 0)
             trainer.step(0)
             if evaluates and trainer.views.subgraph is not None:
                 trainer.evaluate()  # the first evaluation computes the cached parts of the whole graph
-            with looking(trainer, local, self._fresh(trainer, factor)) as found:
+            with looking(trainer, local) as found:
                 trainer.step(1)
-            for operation, amounts in found.work.items():
-                work[operation] = work.get(operation, 0) + amounts * (stage.epochs / whole)
             held = make_account(trainer, local, profile)
-            with looking(trainer, local, self._fresh(trainer, factor)) as evaluation:
+            with looking(trainer, local) as evaluation:
                 trainer.evaluate()
             if evaluates:
                 held = make_account(trainer, local, profile)
@@ -235,8 +221,11 @@ class Experiment:
             before = found.sent.get(kind, (0, 0))
             found.sent[kind] = before[0] + messages, before[1] + sent
         found.account, found.evaluation = account, evaluation
-        found.work, found.boundary = work, (local.inward.plan.num_boundary, local.inward.plan.num_halo)
-        found.loaded, found.epochs = prepared.loaded, whole
+        found.boundary = local.inward.plan.num_boundary, local.inward.plan.num_halo
+        found.loaded, found.epochs = prepared.loaded, sum(stage.epochs for stage in trainer.stages)
+        views, convs = trainer.views, trainer.model.convs
+        rows = views.rows_computed(len(convs)) or [views.trained_on.num_owned] * len(convs)
+        found.multiplied = int(np.dot(rows, [sum(each.numel() for each in conv.parameters()) for conv in convs]))
         found.parameters = sum(p.numel() for p in trainer.model.parameters())
         found.halo = {place: plan.num_halo for place, plan in plans(trainer, local)}
         if self.plan.on_shares:
@@ -245,9 +234,6 @@ class Experiment:
             found.worthwhile, found.prunable = layers_to_prune(trainer.model)
             found.pruned = sum(share is not None for share in trainer.views.shares)
         return found
-
-    def _fresh(self, trainer: Trainer, factor: float) -> Fresh:
-        return Fresh(len(trainer.training_graph.ids), factor, tile_rows(), self.tile)
 
 
 class _PartOfCopy(TrainingPart):
@@ -291,21 +277,12 @@ class Prepared:
 
 
 @contextlib.contextmanager
-def looking(trainer: Trainer, local: LocalGraph, fresh: Fresh | None = None) -> Iterator[Trial]:
-    """Yield a Trial of the body: uses, sent, work, seconds and pages. fresh: None for a rank of full size."""
-    fresh = fresh or Fresh(local.num_owned)
+def looking(trainer: Trainer, local: LocalGraph) -> Iterator[Trial]:
+    """Yield a Trial of the body: uses, sent, summed and gathered."""
     found, before, comm = Trial(), _uses(trainer), cast(GhostCommunicator, trainer.comm)
     comm.ledger.take()
     comm.summed.take()
-
-    def add(operation: Operation, amounts: tuple[float, ...], cost: "Cost") -> None:
-        found.work[operation] = found.work.get(operation, 0) + np.array([1.0, *amounts])
-        found.seconds[operation] = found.seconds.get(operation, 0.0) + cost.seconds
-        found.pages[operation] = found.pages.get(operation, 0) + cost.pages
-
-    with kernels.watched(_Recorder(add, local.features)), _TorchOperations(add, fresh):
-        yield found
-    found.work[PAGES] = np.array([0.0, fresh.pages, 0.0])
+    yield found
     found.sent, found.summed = (
         {kind: (each.messages, each.bytes_sent) for kind, each in ledger.take().items()}
         for ledger in (comm.ledger, comm.summed)
@@ -313,65 +290,13 @@ def looking(trainer: Trainer, local: LocalGraph, fresh: Fresh | None = None) -> 
     for stream, uses in _uses(trainer).items():
         place = place_of(stream, trainer, local)
         used = uses - before.get(stream, Counter())
+        edges = sum(block.num_edges for block in (stream.own, *getattr(stream, "halo", ())))
+        found.gathered += edges * sum(
+            times * sum(form.width for form in (use.rows, use.back) if form) for use, times in used.items()
+        )
         if place is not None and used:
             found.uses[place] = found.uses.get(place, Counter()) + used
 
 
 def _uses(trainer: Trainer) -> dict[Any, Counter[Use]]:
     return {each: each.uses.copy() for each in trainer.buffers.streams if hasattr(each, "uses")}
-
-
-def pages_of_process() -> int:
-    """Pages of memory that the system has handed out to this process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-
-
-class Cost:
-    """Processor seconds of this thread, and pages of the process, from the making to `end`."""
-
-    def __init__(self) -> None:
-        self.pages, self.seconds = pages_of_process(), time.thread_time()
-
-    def end(self) -> "Cost":
-        self.seconds = time.thread_time() - self.seconds
-        self.pages = pages_of_process() - self.pages
-        return self
-
-
-class _Recorder:
-    """The watch of kernels. features: see `of_kernel`."""
-
-    def __init__(self, add: Add, features: object) -> None:
-        self._add, self._features = add, features
-
-    @contextlib.contextmanager
-    def __call__(self, name: str, arguments: tuple[Any, ...]) -> Iterator[None]:
-        told = of_kernel(name, arguments, self._features)
-        with torch.utils._python_dispatch._disable_current_modes():
-            cost = Cost()
-            yield
-            self._add(*told, cost.end())
-
-
-class _TorchOperations(Onlooker):
-    """Observes torch operations that read or write numbers. fresh: observes them too."""
-
-    def __init__(self, add: Add, fresh: Fresh) -> None:
-        super().__init__()
-        self._add, self._fresh = add, fresh
-
-    def __torch_dispatch__(
-        self,
-        operation: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        cost = Cost()
-        result = operation(*args, **(kwargs or {}))
-        cost.end()
-        self._fresh.look((args, kwargs), result)
-        told = of_torch(operation, args, result)
-        if told is not None:
-            self._add(*told, cost)
-        return result

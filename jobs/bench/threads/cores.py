@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """An epoch on many cores of one machine: seconds, processor time and memory by ranks and threads, for several models.
 
-    python jobs/bench/threads/cores.py --graph r.h5 --models sage gat --layouts 1x1 1x16 4x4 16x1 --machine node.toml
+    python jobs/bench/threads/cores.py --graph r.h5 --models sage gat --layouts 1x1 1x16 4x4 16x1
 
 A layout is RANKSxTHREADS. *Faster* is the first layout's seconds over this one's; *processor* is processor seconds of
 all ranks over the first layout's; *rank* and *sum* are MiB that training adds, of the largest rank and of all. *Losses*
 is the largest relative difference of an epoch's loss from the first layout's, which rounding makes.
-With --machine the seconds that `hpcgnn estimate` forecasts stand beside those of the run. Seconds are the least of the
-epochs after the first. Layouts that need more cores than the process may use are left out.
+Seconds are the least of the epochs after the first. Layouts that need more cores than the process may use are left out.
 """
 
 import argparse
@@ -38,12 +37,10 @@ def main():
                 found = run(options, model, ranks, threads, Path(folder))
                 first = first or found
                 lines.append([model, f"{ranks}x{threads}", *beside(found, first)])
-                if options.machine:
-                    lines[-1] += forecast(options, model, ranks, threads, Path(folder), found["seconds"])
             print("  ".join(map(str, lines[-1])), file=sys.stderr, flush=True)
             if options.out:
                 options.out.write_text(json.dumps(lines))
-    print(tabulate(lines, COLUMNS + ["forecast", "forecast/run"] * bool(options.machine), tablefmt="pipe"))
+    print(tabulate(lines, COLUMNS, tablefmt="pipe"))
     return 0
 
 
@@ -78,15 +75,6 @@ def beside(found, first):
     yield f"{apart:.0e}" if apart else "same"
 
 
-def forecast(options, model, ranks, threads, folder, seconds):
-    """The seconds of an estimate, and their ratio to those of the run."""
-    path = folder / "estimate.json"
-    words = ["estimate", *chosen(options, model, threads), "--ranks", ranks, "--ranks-per-node", ranks]
-    quietly([sys.executable, "-m", "hpcgnn", *words, "--machine", options.machine, "--json", path])
-    told = json.loads(path.read_text())[0]["epoch_seconds"]["median"]
-    return [f"{told:.3f}", f"{told / seconds:.2f}"]
-
-
 def arguments():
     def layout(text):
         ranks, _, threads = text.partition("x")
@@ -102,7 +90,6 @@ def arguments():
         default=[(1, 1), (1, 2), (1, 4), (1, 8), (1, 16), (2, 8), (4, 4), (8, 2), (16, 1)],
     )  # fmt: skip
     parser.add_argument("--epochs", type=int, default=5, help="of each run, 2 or more (default: 5)")
-    parser.add_argument("--machine", metavar="FILE.toml", help="a machine file of `hpcgnn bench machine`")
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="write the lines as they come")
     parser.add_argument("more", nargs="*", metavar="-- OPTION", help="options of `hpcgnn train`, after --")
     options = parser.parse_args()

@@ -400,7 +400,7 @@ def test_other_schedules(comm, paths, schedule):
     forecast = foretold(comm, configure(paths["undirected"], layers=2, **APPROXIMATE[schedule]), MAP)
     assert forecast.largest.growth > 0 and forecast.largest.loaded > 0
     assert forecast.others.keys() & {"allreduce", "average"}
-    assert forecast.mean.work and all(len(each.bytes) == comm.size for each in forecast.halo.values())
+    assert forecast.mean.multiplied and all(len(each.bytes) == comm.size for each in forecast.halo.values())
 
 
 @pytest.mark.parametrize("schedule", ["lazy", "lazy, gat"])
