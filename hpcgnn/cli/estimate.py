@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from hpcgnn.cli.arguments import add_sections, add_trust, given_options, preset_of, rank_counts
+from hpcgnn.cli.trained_runs import config_of_run
 from hpcgnn.config import Choices, make_config, read_toml
 from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.arguments import add_estimate
@@ -12,7 +13,7 @@ from hpcgnn.estimate.arguments import add_estimate
 def add_estimates(commands: Any, choices: Choices | None) -> None:
     """Add `hpcgnn estimate`."""
     estimate = commands.add_parser(
-        "estimate", allow_abbrev=False, help="memory and messages of a job on any number of ranks"
+        "estimate", allow_abbrev=False, help="memory, messages and time of a job on any number of ranks"
     )
     add_estimate(estimate, rank_counts)
     estimate.add_argument("--config", metavar="FILE.toml", help="options from this file, as for `hpcgnn train`")
@@ -31,4 +32,7 @@ def process_estimate(arguments: argparse.Namespace, choices: Choices) -> int:
         raise ConfigError("expected --graph or --stats, got both; leave one out")
     if arguments.stats:
         given["graph"] = "--stats"
-    return estimate(make_config(given, choices, arguments.config or "the command line"), arguments)
+    config, like = make_config(given, choices, arguments.config or "the command line"), None
+    if arguments.like:
+        like = config_of_run(argparse.Namespace(run_dir=arguments.like, trust_run=arguments.trust_run), choices)
+    return estimate(config, arguments, like)

@@ -4,16 +4,21 @@ import argparse
 from typing import NamedTuple
 
 DESCRIPTION = """\
-Predict a job on any number of ranks, before it is queued: the memory of the largest rank by part, bytes and messages
-of an epoch. It takes one process, and no MPI.
+Predict a job on any number of ranks, before it is queued. The table has the memory of the largest rank by part, and
+the bytes and messages of an epoch. It takes one process, and no MPI.
 
     hpcgnn estimate --graph graph.h5 --ranks 1,2,4,8,16 --model sage --layers 3 --hidden 256
     hpcgnn estimate --graph graph.h5 --ranks 32,64,128 --ranks-per-node 2 --memory 240G --model gat --json out.json
+    hpcgnn estimate --graph graph.h5 --ranks 64,256 --model sage --layers 3 --hidden 256 --like runs/two-nodes
     hpcgnn estimate --stats 111e6,3.2e9,128,172,2.3 --ranks 32,64,128 --model sage --norm batch
 
 From a graph file the halo rows of the map of training are counted: bytes and messages are exact. From --stats they
 follow from the cut edges and the degrees. Memory comes from the real program. It runs an epoch on two small copies of
-a rank, and memory grows in a straight line with their size. So every model, schedule and option has its estimate."""
+a rank, and memory grows in a straight line with their size. So every model, schedule and option has its estimate.
+
+--like RUN adds seconds. The work of an epoch of RUN is scaled by edges, rows and weights of the busiest rank. Its waits
+are scaled by the bytes sent, its reduction by the bytes of parameters. The least and the most are shown, for a run does
+not show hidden messages."""
 
 
 CUT_SHARE, TRAIN_SHARE = 0.3, 0.1
@@ -96,6 +101,11 @@ def add_estimate(parser: argparse.ArgumentParser, ranks: object) -> None:
     )
     own.add_argument("--ranks", type=ranks, required=True, metavar="P[,P]", help="numbers of ranks, such as 1,2,4,8")  # type: ignore[arg-type]
     own.add_argument("--ranks-per-node", type=count, metavar="N", help="ranks on a node (default: not known)")
+    own.add_argument(
+        "--like",
+        metavar="RUN",
+        help="add the seconds of an epoch, scaled by these counts from a run of some epochs on the same machine",
+    )
     own.add_argument("--json", metavar="FILE", help="write the estimate: a list with an object per number of ranks")
     own.add_argument("--plot", metavar="FILE.png", help="draw the memory of a rank over the number of ranks")
     own.add_argument("--force", action="store_true", help="overwrite existing files of --json and --plot")

@@ -1,4 +1,4 @@
-"""`hpcgnn estimate`: memory and messages of a job on any number of ranks."""
+"""`hpcgnn estimate`: memory, messages and time of a job on any number of ranks."""
 
 import argparse
 import contextlib
@@ -18,6 +18,7 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.arguments import CUT_SHARE, TRAIN_SHARE
 from hpcgnn.estimate.counts.sources import AssumedGraph, CountedGraph, Source
 from hpcgnn.estimate.forecast import Forecast
+from hpcgnn.estimate.like import Counts, read_measured
 from hpcgnn.estimate.results import Place, as_values, draw, size_in_words, table
 from hpcgnn.estimate.trial.offloading import within, within_table
 from hpcgnn.graphfile.storage import GraphFile, replacing
@@ -34,8 +35,8 @@ _MPI = 40 << 20
 PICTURES = ".png", ".pdf", ".svg"
 
 
-def estimate(config: Config, arguments: argparse.Namespace) -> int:
-    """Print the table of an estimate, and write the requested files."""
+def estimate(config: Config, arguments: argparse.Namespace, like: Config | None) -> int:
+    """Print the table of an estimate, and write the requested files. like: the configuration of the run of --like."""
     inputs = [config.data.graph, config.model.plugin, arguments.config]
     check_outputs({"--json": arguments.json, "--plot": arguments.plot}, inputs, arguments.force)
     if arguments.plot and Path(arguments.plot).suffix.lower() not in PICTURES:
@@ -46,18 +47,26 @@ def estimate(config: Config, arguments: argparse.Namespace) -> int:
     if memory is not None:
         check_memory(config)
     config = config.replace(auto_partition=True)  # a job is estimated before its map is stored
-    rows, place = [], place_of(arguments.ranks_per_node)
+    rows, counts, place = [], [], place_of(arguments.ranks_per_node)
     with _source(config, arguments, place.ranks_per_node) as source:
         for ranks in _shown(arguments.ranks):
             forecast = source.forecast(config, ranks)
             rows.append(as_values(forecast, place))
+            if like is not None:
+                counts.append(Counts.of(forecast))
             if memory is not None:
                 rows[-1]["within"] = within(forecast, place, config, memory)
+    measured = None if like is None else read_measured(like)
+    for row, each in zip(rows, counts, strict=False):
+        if measured is not None:
+            row["seconds"] = dict(zip(("least", "most"), measured.scaled(each), strict=True))
     tell(table(rows), needed=True)
     if memory is not None:
         tell(f"\nwithin --memory {config.run.memory} of a node:\n{within_table(rows)}", needed=True)
     for line in _remarks(rows, config, place, arguments):
         tell(line, needed=True)
+    if measured is not None:
+        tell(measured.about, needed=True)
     if arguments.json:
         write(arguments.json, json.dumps(rows, indent=1) + "\n")
     if arguments.plot:

@@ -119,9 +119,10 @@ def _imbalance(values: Any) -> float:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """The estimate for people: memory of the largest rank by part, then traffic."""
+    """The estimate for people: memory of the largest rank by part, traffic, and seconds where they are known."""
     headers = ["ranks", "largest\nrank", "mean\nrank", *(name.replace("_", "\n") for name in PARTS)]
     headers += ["sent per\nepoch", "messages"]
+    headers += ["s/epoch,\nleast", "s/epoch,\nmost"] if "seconds" in rows[0] else []
     lines = []
     for row in rows:
         peak, parts = row["peak_rss_bytes"], row["memory_parts"]["max"]
@@ -132,6 +133,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             *(size_in_words(parts[name]) for name in PARTS),
         ]
         line += [size_in_words(sum(row["bytes_per_epoch"].values())), f"{sum(row['messages_per_epoch'].values()):,}"]
+        line += [f"{sum(parts.values()):.3g}" for parts in row.get("seconds", {}).values()]
         lines.append(line)
     return tabulate(lines, headers, tablefmt="simple", disable_numparse=True, stralign="right")
 
