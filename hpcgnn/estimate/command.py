@@ -5,7 +5,7 @@ import contextlib
 import importlib.util
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.arguments import CUT_SHARE, TRAIN_SHARE
 from hpcgnn.estimate.counts.sources import AssumedGraph, CountedGraph, Source
-from hpcgnn.estimate.forecast import Forecast
 from hpcgnn.estimate.like import Counts, read_measured
 from hpcgnn.estimate.results import Place, as_values, draw, size_in_words, table
 from hpcgnn.estimate.trial.offloading import within, within_table
@@ -49,7 +48,7 @@ def estimate(config: Config, arguments: argparse.Namespace, like: Config | None)
     config = config.replace(auto_partition=True)  # a job is estimated before its map is stored
     rows, counts, place = [], [], place_of(arguments.ranks_per_node)
     with _source(config, arguments, place.ranks_per_node) as source:
-        for ranks in _shown(arguments.ranks):
+        for ranks in tqdm(arguments.ranks, unit="estimate", leave=False, disable=not sys.stderr.isatty()):
             forecast = source.forecast(config, ranks)
             rows.append(as_values(forecast, place))
             if like is not None:
@@ -68,7 +67,8 @@ def estimate(config: Config, arguments: argparse.Namespace, like: Config | None)
     if measured is not None:
         tell(measured.about, needed=True)
     if arguments.json:
-        write(arguments.json, json.dumps(rows, indent=1) + "\n")
+        with replacing(arguments.json) as temporary:
+            Path(temporary).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     if arguments.plot:
         draw(rows, arguments.plot)
     return 0
@@ -78,14 +78,6 @@ def _assumed(arguments: argparse.Namespace) -> tuple[float, float]:
     """Return (--cut-share, --train-share), or their defaults."""
     cut, train = arguments.cut_share, arguments.train_share
     return CUT_SHARE if cut is None else cut, TRAIN_SHARE if train is None else train
-
-
-def forecasts(config: Config, rank_counts: Iterable[int]) -> Iterator[Forecast]:
-    """A Forecast of the configuration's graph for each number of ranks."""
-    with GraphFile(config.data.graph) as file:
-        source = CountedGraph(file, task_traits(config.task.task).labels)
-        for ranks in _shown(rank_counts):
-            yield source.forecast(config, ranks)
 
 
 @contextlib.contextmanager
@@ -100,10 +92,6 @@ def _source(config: Config, arguments: argparse.Namespace, per_node: int | None)
         )
     with GraphFile(config.data.graph) as file:
         yield CountedGraph(file, task_traits(config.task.task).labels, per_node)
-
-
-def _shown(rank_counts: Iterable[int]) -> Iterable[int]:
-    return tqdm(rank_counts, unit="estimate", leave=False, disable=not sys.stderr.isatty())
 
 
 def place_of(ranks_per_node: int | None = None) -> Place:
@@ -152,8 +140,3 @@ def _of_nodes(rows: list[dict[str, Any]], config: Config, place: Place) -> Itera
             f"{sent['messages']['mean']:,.0f} messages, at most {size_in_words(sent['bytes']['max'])} in "
             f"{sent['messages']['max']:,}"
         )
-
-
-def write(path: str, text: str) -> None:
-    with replacing(path) as temporary:
-        Path(temporary).write_text(text, encoding="utf-8")

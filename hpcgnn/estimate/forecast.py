@@ -172,7 +172,7 @@ class Forecaster:
         )
 
     def rank(self, size: Size, degrees: np.ndarray, pruned: int | None = None) -> tuple[Rank, Trial]:
-        """A Rank of this size, and the larger Trial that it follows from. pruned: see `Experiment.trainer`."""
+        """A Rank of this size, and the larger Trial that it follows from. pruned: see `Experiment.try_out`."""
         edges = size.inward.own + size.inward.remote
         factor = min(1.0, NODES / max(1, size.nodes), EDGES / max(1, edges))
         try_out, tile, longer = self.experiment.try_out, self.experiment.tile, 0.0

@@ -13,7 +13,6 @@ import numpy as np
 
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
-from hpcgnn.engine.clock import unwatched
 from hpcgnn.engine.epochs import costs_of_epoch
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.engine.views import TrainingPart, Views, layers_to_prune
@@ -135,48 +134,6 @@ class Experiment:
         return int(self.config.schedule.halo_buffer * 2**20)
 
     @property
-    def _sums_apart(self) -> bool:
-        """Return the answer of the job's communicator to `prepare_sums`."""
-        run = self.config.run
-        return run.comm in ("mpi", "torch")
-
-    def trainer(
-        self,
-        size: Size,
-        degrees: np.ndarray,
-        factor: float = 1.0,
-        profiled: bool = False,
-        pruned: int | None = None,
-    ) -> "Prepared":
-        """Make a Trainer on a copy of a rank.
-
-        Args:
-            size: the rank's numbers.
-            degrees: degrees of a sample of nodes.
-            factor: size of the copy as a part of the rank.
-            profiled: whether to profile its memory.
-            pruned: number of pruned last layers, if the schedule prunes; None leaves it to the copy.
-        """
-        small = size.scaled(factor)
-        most = max(small.inward.most, small.outward.most if small.outward else 0)
-        least = 3 * self.row_bytes * max(3, -(-most // ROUNDS))
-        buffers = HaloBuffers(max(round(self.limit * factor), least))
-        buffers.declare(max(1, self.row_bytes))
-        cap = max(1, buffers.cap(buffers.widest_row))
-        comm = GhostCommunicator(size.ranks, self._sums_apart)
-        loops, edges, task = self.config.data.self_loops, self.plan.reads_edges, self.config.task.task
-        how = degrees, self.spec, task, cap, loops, edges, comm, self.compared_with
-        local = make_copy(small, *how)
-        seen = None if small.seen is None else make_copy(small.seen, *how)
-        profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors()) if profiled else None
-        loaded = held_bytes((local.inward, local.outward, local.features, local.labels, local.split), set())
-        arguments = local, self.plan.rehearsed, comm, buffers, make_plugins, profile or unwatched
-        making = LiveTensors()
-        with making if profiled else contextlib.nullcontext():
-            trainer = Trainer(*arguments, part=_PartOfCopy(small, seen, pruned))
-        return Prepared(trainer, local, profile, loaded + local.original_id.nbytes, making.height)
-
-    @property
     def tile(self) -> int:
         """Rows that a rank of the job works on at a time (see ops/row_tiles.py)."""
         return tile_rows(self.config.run.threads or 1)
@@ -189,40 +146,62 @@ class Experiment:
         pruned: int | None = None,
         tile: int | None = None,
     ) -> Trial:
-        """Return the Trial of a copy of a rank. Arguments as in `trainer`; tile: rows per tile (None: the job's)."""
+        """Return the Trial of a copy of a rank.
+
+        Args:
+            size: the rank's numbers.
+            degrees: degrees of a sample of nodes.
+            factor: size of the copy as a part of the rank.
+            pruned: number of pruned last layers, if the schedule prunes; None leaves it to the copy.
+            tile: rows per tile (None: the job's).
+        """
         with tiles_of(tile or self.tile):
             return self._try_out(size, degrees, factor, pruned)
 
     def _try_out(self, size: Size, degrees: np.ndarray, factor: float, pruned: int | None) -> Trial:
-        prepared = self.trainer(size, degrees, factor, True, pruned)
-        trainer, local, profile = prepared.trainer, prepared.local, prepared.profile
-        assert profile is not None
+        small, run = size.scaled(factor), self.config.run
+        most = max(small.inward.most, small.outward.most if small.outward else 0)
+        least = 3 * self.row_bytes * max(3, -(-most // ROUNDS))
+        buffers = HaloBuffers(max(round(self.limit * factor), least))
+        buffers.declare(max(1, self.row_bytes))
+        cap = max(1, buffers.cap(buffers.widest_row))
+        comm = GhostCommunicator(size.ranks, run.comm in ("mpi", "torch"))
+        loops, edges, task = self.config.data.self_loops, self.plan.reads_edges, self.config.task.task
+        how = degrees, self.spec, task, cap, loops, edges, comm, self.compared_with
+        local = make_copy(small, *how)
+        seen = None if small.seen is None else make_copy(small.seen, *how)
+        profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors())
+        loaded = held_bytes((local.inward, local.outward, local.features, local.labels, local.split), set())
+        loaded += local.original_id.nbytes
+        arguments, making = (local, self.plan.rehearsed, comm, buffers, make_plugins, profile), LiveTensors()
+        with making:
+            trainer = Trainer(*arguments, part=_PartOfCopy(small, seen, pruned))
         account: dict[tuple[int, str], dict[str, int]] = {}
-        evaluates = self.config.run.eval_every > 0
+        evaluates = run.eval_every > 0
         for number in range(len(trainer.stages)):
             trainer.begin_stage(number, 0)
             trainer.step(0)
             if evaluates and trainer.views.subgraph is not None:
                 trainer.evaluate()  # the first evaluation computes the cached parts of the whole graph
-            with looking(trainer, local) as found:
+            with _looking(trainer, local) as found:
                 trainer.step(1)
             held = make_account(trainer, local, profile)
-            with looking(trainer, local) as evaluation:
+            with _looking(trainer, local) as evaluation:
                 trainer.evaluate()
             if evaluates:
                 held = make_account(trainer, local, profile)
             account |= {(number, phase): items for phase, items in held.items()}
             profile.taken.clear()
         nothing = dict.fromkeys(next(iter(account.values())), 0)
-        account[0, MAKING] = nothing | {"graph structure and plan": prepared.loaded, MADE: prepared.made}
-        with looking(trainer, local) as closing:
+        account[0, MAKING] = nothing | {"graph structure and plan": loaded, MADE: making.height}
+        with _looking(trainer, local) as closing:
             costs_of_epoch(trainer)
         for kind, (messages, sent) in closing.sent.items():
             before = found.sent.get(kind, (0, 0))
             found.sent[kind] = before[0] + messages, before[1] + sent
         found.account, found.evaluation = account, evaluation
         found.boundary = local.inward.plan.num_boundary, local.inward.plan.num_halo
-        found.loaded, found.epochs = prepared.loaded, sum(stage.epochs for stage in trainer.stages)
+        found.loaded, found.epochs = loaded, sum(stage.epochs for stage in trainer.stages)
         views, convs = trainer.views, trainer.model.convs
         rows = views.rows_computed(len(convs)) or [views.trained_on.num_owned] * len(convs)
         found.multiplied = int(np.dot(rows, [sum(each.numel() for each in conv.parameters()) for conv in convs]))
@@ -242,7 +221,7 @@ class _PartOfCopy(TrainingPart):
     Attributes:
         size: Size of the copy.
         seen: the subgraph of `--inductive`.
-        pruned: see `Experiment.trainer`.
+        pruned: see `Experiment.try_out`.
     """
 
     def __init__(self, size: Size, seen: LocalGraph | None, pruned: int | None) -> None:
@@ -265,19 +244,8 @@ class _PartOfCopy(TrainingPart):
         views.share_rows(rows, buffers, lambda graph: on_ghost_node(graph, self._size, rows, plan.returns))
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A Trainer and its graph, with the profile of its memory, the graph's bytes, and the peak while it was made."""
-
-    trainer: Trainer
-    local: LocalGraph
-    profile: MemoryProfile | None
-    loaded: int
-    made: int
-
-
 @contextlib.contextmanager
-def looking(trainer: Trainer, local: LocalGraph) -> Iterator[Trial]:
+def _looking(trainer: Trainer, local: LocalGraph) -> Iterator[Trial]:
     """Yield a Trial of the body: uses, sent, summed and gathered."""
     found, before, comm = Trial(), _uses(trainer), cast(GhostCommunicator, trainer.comm)
     comm.ledger.take()
