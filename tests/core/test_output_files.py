@@ -189,7 +189,6 @@ COMMANDS = {
     "export": (("export", "r"), "-o", ("g.h5", "r/checkpoints/epoch-000002.h5")),
     "json": (("estimate", "--config", "c.toml", "--ranks", "2"), "--json", ("g.h5", "c.toml")),
     "plot": (("estimate", "--graph", "g.h5", "--ranks", "2"), "--plot", ("g.h5",)),
-    "bench": (("bench", "comm", "--graph", "g.h5"), "--json", ("g.h5",)),
 }
 # A name that the command accepts for its output.
 SUFFIXES = {
