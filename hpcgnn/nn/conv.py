@@ -20,8 +20,6 @@ from hpcgnn.ops.draws import Purpose
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.layers_on_disk import Step, convolve_on_disk
 from hpcgnn.ops.operators import Linear
-from hpcgnn.ops.remade import First, convolve_remade
-from hpcgnn.ops.remade_twice import Above, convolve_remade_twice
 from hpcgnn.traits import LayerTraits
 
 #: (W_n (d_in, d_out), W_s (d_in, d_out) or None, b (d_out,) or None).
@@ -176,53 +174,22 @@ class LinearConv(Conv):
         parts: list[Part] = [(aggregate, neighbour, Purpose.DROPOUT_AGGREGATE)]
         return parts if own is None else [*parts, (x, own, Purpose.DROPOUT)], bias
 
-    def of_constants(
-        self, first: Inputs, above: "list[tuple[LinearConv, Graph]]", p: float, whole: bool
-    ) -> tuple[torch.Tensor, int] | None:
-        """The output (m, d_out) of a layer above this one, and how many are above: outputs of this layer, and of the
-        next with two above, are not kept (ops/remade.py). Collective. None where that cannot be.
+    def on_disk(self, first: Inputs, above: "list[tuple[LinearConv, Graph]]", p: float) -> torch.Tensor | None:
+        """The output (m, d_out) of the last layer above this one, with all outputs between on disk
+        (ops/layers_on_disk.py). Collective. None where that cannot be.
 
         Args:
             first: this layer's inputs.
-            above: one or two layers above with their graphs, which apply their activations.
+            above: the layers above with their graphs, which apply their activations.
             p: rate of dropout before them.
-            whole: with one layer above, whether the forward pass has this layer's output as a whole.
-        """
-        _, aggregate, x, *_ = first
-        if isinstance(aggregate, OnDisk) or isinstance(x, OnDisk):
-            return None
-        found: list[tuple[Above, Weights]] = []
-        sent = self.kept
-        for number, (conv, graph) in enumerate(above, start=1):
-            one, sent = conv._of_remade(graph, graph.activation(ReluDropout, p, number), sent), conv.kept
-            if one is None:
-                break
-            found.append((one, conv.weights()))
-        if not found:
-            return None
-        constants, first_weights = self._constants(first)
-        bias = self.weights()[2]
-        (second, weights), *more = found
-        assert second.activation is not None, "comes before every layer above"
-        remade = First(constants, second.activation)
-        if not more:
-            types = second.sent, second.kept
-            return convolve_remade(remade, bias, first_weights, weights, second.operator, types, whole), 1
-        ((third, of_third),) = more
-        return convolve_remade_twice(remade, second, third, bias, first_weights, (weights, of_third)), 2
-
-    def on_disk(self, first: Inputs, above: "list[tuple[LinearConv, Graph]]", p: float) -> torch.Tensor | None:
-        """The output (m, d_out) of the last layer above this one, with all outputs between on disk
-        (ops/layers_on_disk.py). Collective. None where that cannot be. Arguments as of `of_constants`.
         """
         disk = first[0].arena.disk
         steps, dtype = [], self.weights()[0].dtype
         for number, (conv, graph) in enumerate(above, start=1):
-            activation = graph.activation(ReluDropout, p, number)
-            one = conv._of_remade(graph, activation, dtype)
-            if one is None or one.kept != dtype:
+            operator = graph.operator(Linear(conv.norm, dtype))
+            if conv.d_out > conv.d_in or operator.convolution(conv.d_in, conv.d_out) is not Convolve or conv.kept:
                 return None
-            steps.append(Step(one.operator, activation))
+            steps.append(Step(operator, graph.activation(ReluDropout, p, number)))
         if disk is None or not steps:
             return None
         constants, weights = self._constants(first)
@@ -234,16 +201,6 @@ class LinearConv(Conv):
         below, aggregate, x, p, scaled = first
         parts = below.scaled(self.products_of_constants(aggregate, x)[0])
         return below.constants(parts, p, 0, scaled=scaled), [weight for _, weight, _ in parts]
-
-    def _of_remade(self, graph: Graph, activation: ReluDropout, sent: torch.dtype | None) -> Above | None:
-        """This layer above one that is made again, or None where it cannot be. sent: type of its input (None: as of
-        weights).
-        """
-        dtype = self.weights()[0].dtype
-        operator = graph.operator(Linear(self.norm, sent or dtype))
-        if self.d_out > self.d_in or operator.convolution(self.d_in, self.d_out) is not Convolve:
-            return None
-        return Above(operator, sent or dtype, self.kept or dtype, activation)
 
     def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
         neighbour, own, bias = self.weights()

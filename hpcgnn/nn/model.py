@@ -20,11 +20,6 @@ from hpcgnn.traits import LayerTraits
 
 UNKNOWN = LayerTraits()
 
-#: With `--keep int8` the first output of no more layers is made again: more layers keep more than two whole matrices.
-MOST_REMADE = 3
-#: How many outputs are made again, by `--keep`.
-REMAKING = {"again": 1, "remade": 1, "least": 2}
-
 Activation = Callable[[torch.Tensor], torch.Tensor]
 #: How a map in the end sees the outputs of layers, by `--jumping`.
 JOINED: dict[str, Callable[[list[torch.Tensor]], torch.Tensor]] = {
@@ -38,14 +33,6 @@ JOINED: dict[str, Callable[[list[torch.Tensor]], torch.Tensor]] = {
 def traits_of(layer: object) -> LayerTraits:
     """Return the traits of a layer or of a class of layers; an unknown layer has the default ones."""
     return getattr(layer, "traits", UNKNOWN)
-
-
-def remakes(spec: ModelSpec) -> bool:
-    """Whether a model of this spec can make the first output again: with a kept aggregate, and an activation alone
-    between the first two layers.
-    """
-    plain = spec.norm == "none" and not spec.residual and spec.jumping == "none"
-    return plain and spec.keeps_input and spec.layers > 1
 
 
 class Model(nn.Module):
@@ -103,57 +90,29 @@ class Model(nn.Module):
                 conv.hands_over = takes and isinstance(norm, Identity)
 
     def forward(self, whole: Graph) -> torch.Tensor:
-        if self.jump is not None:
-            return self._jumping(whole, self.jump)
         if whole.arena.disk is not None and (made := self._on_disk(whole)) is not None:
             return made
-        before: torch.Tensor | None = None
         # Rows, or a Handover for a layer that takes over.
-        h: Any
-        h, done = (self._remade(whole) if self._remakes else None) or (self._input_layer(whole.at(0)), 1)
+        h: Any = self._input_layer(whole.at(0))
+        # Outputs of hidden layers: those that a map in the end sees, or the last one.
+        seen: list[torch.Tensor] = []
         conv: Any
-        for layer, (conv, norm) in enumerate(zip(self.convs[done:], self.norms[done - 1 :], strict=False), start=done):
+        for layer, (norm, conv) in enumerate(itertools.zip_longest(self.norms, self.convs[1:]), start=1):
             graph = whole.at(layer)
-            if self._takes_over(conv):  # and applies the activation itself
+            if conv is not None and self._takes_over(conv):  # and applies the activation itself
                 h = h if isinstance(h, Handover) else Handover(self._normalised(graph, norm, h))
                 h.activation = graph.activation(conv.traits.activation, self._p, layer)
                 h = conv(graph, h)
                 continue
             x = self._activation(self._normalised(graph, norm, h))
-            if self.spec.residual and before is not None:
-                x = x + whole.at(layer - 1).own(before)
-            before = x
-            h = conv(graph, graph.dropout(x, self._p, layer))
-        return h
-
-    def _jumping(self, whole: Graph, jump: Linear) -> torch.Tensor:
-        """The logits of a model whose layers are all seen by a map in the end; they all compute all rows."""
-        h: Any = self._input_layer(whole)
-        seen: list[torch.Tensor] = []
-        for layer, norm in enumerate(self.norms):
-            if layer:
-                h = self.convs[layer](whole, whole.dropout(seen[-1], self._p, layer))
-            x = self._activation(self._normalised(whole, norm, h))
-            x = x + seen[-1] if self.spec.residual and seen else x
-            seen = [x] if self.spec.jumping == "last" else [*seen, x]  # what nobody sees is freed
-        return jump(whole.dropout(JOINED[self.spec.jumping](seen), self._p, len(self.norms)))
-
-    @property
-    def _remakes(self) -> bool:
-        """Whether the first output is made again for the gradient, where the first input can be read so."""
-        spec = self.spec
-        asked = spec.keep in REMAKING or (spec.keep == "int8" and len(self.convs) <= MOST_REMADE)
-        return asked and self._hand_over and traits_of(self.convs[0]).remakes and remakes(spec)
-
-    def _remade(self, whole: Graph) -> tuple[torch.Tensor, int] | None:
-        """(the output of the second or third layer, how many layers these are), without those of the layers below as a
-        whole, or None where that cannot be.
-        """
-        below: Any = self.convs[0]
-        count = REMAKING.get(self.spec.keep, 1)
-        above = [(conv, whole.at(layer)) for layer, conv in enumerate(self.convs[1 : 1 + count], start=1)]
-        made = below.of_constants(self._inputs(whole.at(0), below), above, self._p, self.spec.keep == "again")
-        return None if made is None else (made[0], made[1] + 1)
+            if self.spec.residual and seen:
+                x = x + whole.at(layer - 1).own(seen[-1])
+            seen = [x] if self.spec.jumping in ("none", "last") else [*seen, x]
+            if conv is not None:
+                h = conv(graph, graph.dropout(x, self._p, layer))
+        if self.jump is None:
+            return h
+        return self.jump(whole.dropout(JOINED[self.spec.jumping](seen), self._p, len(self.norms)))
 
     @property
     def output_widths(self) -> list[int]:
@@ -168,7 +127,8 @@ class Model(nn.Module):
         Products of other libraries depend on where their rows lie.
         """
         spec = self.spec
-        able = self._hand_over and traits_of(self.convs[0]).remakes and remakes(spec) and spec.kept is None
+        plain = spec.norm == "none" and not spec.residual and spec.jumping == "none" and spec.keeps_input
+        able = plain and self._hand_over and traits_of(self.convs[0]).remakes and spec.kept is None
         if not able or spec.keep != "exact" or not kernels.one_pass(spec.dtype):
             return False
         return all(above <= below for below, above in itertools.pairwise(self.output_widths))

@@ -32,7 +32,7 @@ from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.offload.columns import LEAST, DiskLayers, disk_layers
 from hpcgnn.offload.folders import check_folder, check_space
 from hpcgnn.offload.limits import Limit, Portion, portion
-from hpcgnn.offload.toy import NODES, largest_at_work, toy_step
+from hpcgnn.offload.toy import NODES, toy_step
 from hpcgnn.plan.run_plan import RunPlan
 
 log = logging.getLogger("hpcgnn")
@@ -365,7 +365,7 @@ def toy_of(plan: RunPlan) -> Toy:
     parameters = sum(p.nbytes for p in model.parameters())
     return Toy(
         per_node=-(-sum(sizes) // NODES),
-        largest=largest_at_work(plan.spec, max(sizes, default=0), AT_WORK),
+        largest=-(-max(sizes, default=0) // NODES) * (1 if plan.spec.keep == "exact" else plan.spec.dtype.itemsize),
         beside=_BESIDE + 3 * parameters,
         parameters=parameters,
         in_tiles=traits_of(model.convs[0]).constants_in_tiles,

@@ -18,9 +18,7 @@ from hpcgnn.graph.local import LocalGraph, build_adjacency
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.schema import Edges
-from hpcgnn.nn.model import REMAKING
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.ops.remade_twice import twice_bytes
 from hpcgnn.placement.order import LocalOrder, find_ends
 from hpcgnn.placement.ownership import Ownership
 from hpcgnn.plan.run_plan import RunPlan
@@ -87,11 +85,3 @@ def toy_step(plan: RunPlan, prepare: Callable[[Trainer], None] = lambda trainer:
             trainer.step(0)
             trainer.evaluate()
     return buffers.widest_row
-
-
-def largest_at_work(spec: ModelSpec, largest: int, count: int) -> int:
-    """Bytes per node of each of `count` matrices that a layer at work has. largest: the largest that the toy keeps."""
-    if spec.keep == "exact":
-        return -(-largest // NODES)
-    blocks = twice_bytes(spec.widths[min(3, spec.layers)], spec.dtype) if spec.keep in REMAKING else 0
-    return max(-(-largest // NODES) * spec.dtype.itemsize, -(-blocks // count))

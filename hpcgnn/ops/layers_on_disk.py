@@ -22,7 +22,6 @@ from hpcgnn import kernels
 from hpcgnn.memory.columns import Columns, Disk
 from hpcgnn.ops.activation_dropout import ReluDropout
 from hpcgnn.ops.constants import Constants
-from hpcgnn.ops.remade import Picked
 from hpcgnn.ops.row_tiles import row_tiles, tile_rows
 
 if TYPE_CHECKING:
@@ -326,6 +325,48 @@ class _Backwards:
             for rows in row_tiles(len(gy)):
                 kernels.bias_gradient(g_bias, read.rows(rows, tile[: rows.stop - rows.start]))
         return True
+
+
+class Picked:
+    """The rows of a tile of x that an operator computes."""
+
+    def __init__(self, operator: "LinearOperator", width: int, dtype: torch.dtype) -> None:
+        self._operator, self.some = operator, operator.outputs is not None
+        rows = min(tile_rows(), operator.num_outputs)
+        self._memory = operator.arena.empty(rows, width, dtype=dtype) if self.some else None
+        self.places: torch.Tensor | None = None
+
+    def __call__(self, rows: slice, x: torch.Tensor) -> tuple[slice, torch.Tensor]:
+        """(which computed rows they are, the rows); `places` are then their places in the tile."""
+        mine, self.places = self._operator.outputs_of(rows)
+        if self.places is None or self._memory is None:  # both or none
+            return mine, x
+        return mine, torch.index_select(x, 0, self.places, out=self._memory[: len(self.places)])
+
+    def project(
+        self,
+        gx: torch.Tensor,
+        own: tuple[torch.Tensor, torch.Tensor],
+        chosen: torch.Tensor,
+        gy: torch.Tensor,
+        apart: torch.Tensor | None,
+        g_bias: torch.Tensor | None = None,
+    ) -> None:
+        """Add what the rows of the last call have of gradients: to gx of the tile, and to those of W_s and b.
+
+        Args:
+            gx: gradients of the tile, added to.
+            own: (W_s, its gradient, added to).
+            chosen, gy: the rows, and the gradients of their results.
+            apart: memory of a tile, or None where all rows are computed.
+            g_bias: added to, or None.
+        """
+        weight, g_weight = own
+        if apart is None or self.places is None:  # both or none
+            kernels.project_backward(gx, g_weight, chosen, gy, weight, y_sums=g_bias, add=True)
+        else:
+            kernels.project_backward(apart[: len(chosen)], g_weight, chosen, gy, weight, y_sums=g_bias)
+            kernels.add_rows(gx, self.places, apart[: len(chosen)], distinct=True)
 
 
 def _tiles(parts: "Iterator[Part]") -> Iterator[tuple[slice, torch.Tensor]]:

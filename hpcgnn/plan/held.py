@@ -5,7 +5,6 @@ import torch
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.nn.model import REMAKING, remakes
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.inputs import Inputs, inputs_of
@@ -48,24 +47,13 @@ def check_keep(config: Config, spec: ModelSpec) -> None:
     """Raise ConfigError, on all ranks, for rounded activations whose gradients would not be right in the mean."""
     if config.model.keep == "exact":
         return
-    asked, traits = config.model.keep, MODELS[spec.model].traits(spec)
-    if asked in REMAKING and not (traits.remakes and remakes(spec)):
-        raise ConfigError.on_all(
-            f"--keep {asked}: expected --model gcn, or sage with the mean, with a kept aggregate of dense features "
-            f"(--keep-input), --norm none, --jumping none and no --residual; got --model {spec.model}, --norm "
-            f"{spec.norm}, --jumping {spec.jumping}; use --keep int8, or exact"
-        )
-    able = (
-        traits.codes
-        and not spec.edge_features
-        and spec.jumping != "max"
-        and (asked in REMAKING or config.run.precision != "mixed")
-    )
+    traits = MODELS[spec.model].traits(spec)
+    able = traits.codes and not spec.edge_features and spec.jumping != "max" and config.run.precision != "mixed"
     if not able or not Selection(config).schedule.exact_epochs:
         raise ConfigError.on_all(
-            f"--keep {asked}: expected --model gcn, sage with the mean, gin, or gat, gatv2 or transformer without "
-            "features of edges, no --jumping max, --precision fp32 or fp64 (again, remade, least: or mixed), and "
-            f"--schedule sar; got --model {spec.model}, --aggregator {spec.aggregator}, --jumping {spec.jumping}, "
+            "--keep int8: expected --model gcn, sage with the mean, gin, or gat, gatv2 or transformer without "
+            "features of edges, no --jumping max, --precision fp32 or fp64, and --schedule sar; "
+            f"got --model {spec.model}, --aggregator {spec.aggregator}, --jumping {spec.jumping}, "
             f"--precision {config.run.precision}, --schedule {config.schedule.schedule}; use --keep exact"
         )
 

@@ -26,7 +26,6 @@ CASES = {
     "gcn, rounded at random": {"model": "gcn", "halo_dtype": "int8"},
     "sage, rounded": {"model": "sage", "halo_dtype": "bf16", "halo": "rows"},
     "gat": {"model": "gat", "heads": 2},
-    "sage, made again": {"model": "sage", "keep": "remade", "dropout": 0.5},
     "gat, dropped": {"model": "gat", "heads": 2, "dropout": 0.5},
     "sage, inductive": {"model": "sage", "inductive": True, "dropout": 0.5},
     "gat, inductive": {"model": "gat", "heads": 2, "inductive": True},
