@@ -47,7 +47,6 @@ class LayerTraits:
         activation: operator class of the activation that the layer applies to a Handover, or None.
         codes: the gradients are linear in what the layer keeps of numbers, apart from zeros and signs, or smooth
             (`--keep int8`).
-        remakes: the layer has a form that works from the disk (ops/layers_on_disk.py).
         takes_handover: the layer below may hand its output over (ops/handover.py).
     """
 
@@ -72,7 +71,6 @@ class LayerTraits:
     drops_bias: bool = True
     activation: Any = None
     codes: bool = False
-    remakes: bool = False
     takes_handover: bool = False
 
 

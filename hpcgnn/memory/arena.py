@@ -19,7 +19,6 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from hpcgnn.memory.columns import Disk
 from hpcgnn.memory.keeping import Keeper, Kept
 from hpcgnn.memory.lent import lent, shaped
 from hpcgnn.memory.scratch import Scratch, rounded
@@ -37,7 +36,6 @@ class Arena:
         coder: None, or coder(tensor, exact), which keeps it as codes (plugins/coded_keeping.py), or returns None.
         shared: None, or a function that returns a matrix (rows, width) of a type that other ranks of the node can read.
             It returns None for other numbers of rows than those of layers.
-        disk: None, or where matrices between layers lie, with some columns in memory (columns.py).
     """
 
     def __init__(self, new_piece: Callable[[int], mmap.mmap] | None = None) -> None:
@@ -51,7 +49,6 @@ class Arena:
         self._returned: deque[tuple[int, int, int]] = deque()  # spaces that are to be free again
         self.keeper: Keeper | None = None
         self.coder: Callable[[torch.Tensor, int], Kept | None] | None = None
-        self.disk: Disk | None = None
         self.shared: Callable[[int, int, torch.dtype], torch.Tensor | None] | None = None
 
     def keep_within(self, budget: int, scratch: Scratch) -> None:

@@ -14,11 +14,10 @@ from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.nn.graph import DroppedRows, Graph, Part
 from hpcgnn.ops.activation_dropout import ReluDropout
 from hpcgnn.ops.constant_convolution import convolve_constants
-from hpcgnn.ops.constants import ConstantRows, Constants
+from hpcgnn.ops.constants import ConstantRows
 from hpcgnn.ops.convolution import Convolve
 from hpcgnn.ops.draws import Purpose
 from hpcgnn.ops.handover import Handover
-from hpcgnn.ops.layers_on_disk import Step, convolve_on_disk
 from hpcgnn.ops.operators import Linear
 from hpcgnn.traits import LayerTraits
 
@@ -27,9 +26,6 @@ Weights = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 
 #: Products of constants whose sum is the output, and its bias.
 Products = tuple[list[Part], torch.Tensor | None]
-
-#: A first layer's (graph, aggregate, features, rate of dropout, whether that of the aggregate is scaled).
-Inputs = tuple[Graph, torch.Tensor | OnDisk, torch.Tensor | OnDisk, float, bool]
 
 
 class Conv(nn.Module):
@@ -132,7 +128,6 @@ class LinearConv(Conv):
         input_in_tiles=True,
         activation=ReluDropout,
         codes=True,
-        remakes=True,
     )
 
     def weights(self) -> Weights:
@@ -173,34 +168,6 @@ class LinearConv(Conv):
         neighbour, own, bias = self.weights()
         parts: list[Part] = [(aggregate, neighbour, Purpose.DROPOUT_AGGREGATE)]
         return parts if own is None else [*parts, (x, own, Purpose.DROPOUT)], bias
-
-    def on_disk(self, first: Inputs, above: "list[tuple[LinearConv, Graph]]", p: float) -> torch.Tensor | None:
-        """The output (m, d_out) of the last layer above this one, with all outputs between on disk
-        (ops/layers_on_disk.py). Collective. None where that cannot be.
-
-        Args:
-            first: this layer's inputs.
-            above: the layers above with their graphs, which apply their activations.
-            p: rate of dropout before them.
-        """
-        disk = first[0].arena.disk
-        steps, dtype = [], self.weights()[0].dtype
-        for number, (conv, graph) in enumerate(above, start=1):
-            operator = graph.operator(Linear(conv.norm, dtype))
-            if conv.d_out > conv.d_in or operator.convolution(conv.d_in, conv.d_out) is not Convolve or conv.kept:
-                return None
-            steps.append(Step(operator, graph.activation(ReluDropout, p, number)))
-        if disk is None or not steps:
-            return None
-        constants, weights = self._constants(first)
-        bias, of_steps = self.weights()[2], [conv.weights() for conv, _ in above]
-        return convolve_on_disk(constants, bias, weights, steps, of_steps, disk)
-
-    def _constants(self, first: Inputs) -> tuple[Constants, list[torch.Tensor]]:
-        """The inputs of this layer, the first one, as constants; and their weights."""
-        below, aggregate, x, p, scaled = first
-        parts = below.scaled(self.products_of_constants(aggregate, x)[0])
-        return below.constants(parts, p, 0, scaled=scaled), [weight for _, weight, _ in parts]
 
     def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
         neighbour, own, bias = self.weights()

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from hpcgnn import kernels
 from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.kept import kept
@@ -90,8 +89,6 @@ class Model(nn.Module):
                 conv.hands_over = takes and isinstance(norm, Identity)
 
     def forward(self, whole: Graph) -> torch.Tensor:
-        if whole.arena.disk is not None and (made := self._on_disk(whole)) is not None:
-            return made
         # Rows, or a Handover for a layer that takes over.
         h: Any = self._input_layer(whole.at(0))
         # Outputs of hidden layers: those that a map in the end sees, or the last one.
@@ -113,34 +110,6 @@ class Model(nn.Module):
         if self.jump is None:
             return h
         return self.jump(whole.dropout(JOINED[self.spec.jumping](seen), self._p, len(self.norms)))
-
-    @property
-    def output_widths(self) -> list[int]:
-        """The widths of all convolutions' outputs."""
-        convs: Any = self.convs
-        return [conv.d_out for conv in convs]
-
-    @property
-    def works_on_disk(self) -> bool:
-        """Whether layers can work with some columns of their matrices in memory and the rest on disk, to the bit.
-
-        Products of other libraries depend on where their rows lie.
-        """
-        spec = self.spec
-        plain = spec.norm == "none" and not spec.residual and spec.jumping == "none" and spec.keeps_input
-        able = plain and self._hand_over and traits_of(self.convs[0]).remakes and spec.kept is None
-        if not able or spec.keep != "exact" or not kernels.one_pass(spec.dtype):
-            return False
-        return all(above <= below for below, above in itertools.pairwise(self.output_widths))
-
-    def _on_disk(self, whole: Graph) -> torch.Tensor | None:
-        """The logits, or None where layers cannot work so."""
-        if not self.works_on_disk:
-            return None
-        below: Any = self.convs[0]
-        above = [(conv, whole.at(layer)) for layer, conv in enumerate(self.convs[1:], start=1)]
-        made: torch.Tensor | None = below.on_disk(self._inputs(whole.at(0), below), above, self._p)
-        return made
 
     def _takes_over(self, conv: nn.Module) -> bool:
         """Whether a layer takes its input over with its memory (see ops/handover.py)."""
@@ -177,16 +146,8 @@ class Model(nn.Module):
         if not self.spec.keeps_input:
             x = graph.constant_rows(x, p, 0) if self.input_in_tiles or self.spec.held else graph.dropout(x, p, 0)
             return conv(graph, x if self.before is None else self.before(graph, x))
-        _, aggregate, x, p, scaled = self._inputs(graph, conv)
-        return conv.combine_constants(graph, aggregate, x, p, scaled=scaled)
-
-    def _inputs(self, graph: Graph, conv: Any) -> tuple[Graph, Any, Any, float, bool]:
-        """(the graph, the kept aggregate, the features, the rate of their dropout, whether that of the aggregate is
-        scaled).
-        """
-        x, p = graph.features, 0.0 if self.spec.input_dropout == "none" else self._p
         aggregate = graph.constant("input aggregate", lambda: self._kept(graph, conv.gather(graph, x)))
-        return graph, aggregate, x, p, self.spec.input_dropout == "scaled"
+        return conv.combine_constants(graph, aggregate, x, p, scaled=self.spec.input_dropout == "scaled")
 
     def _kept(self, graph: Graph, aggregate: torch.Tensor | OnDisk) -> torch.Tensor | OnDisk:
         dtype = self.spec.aggregate

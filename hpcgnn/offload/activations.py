@@ -22,14 +22,12 @@ from hpcgnn.engine.hooks import Plugin
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.engine.views import layers_to_prune
 from hpcgnn.errors import ConfigError, RemoteError, ScratchError
-from hpcgnn.memory.columns import Disk
 from hpcgnn.memory.keeping import Keeper, Kept
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.memory.scratch import Scratch
 from hpcgnn.memory.shelf import OnDisk, Shelf
 from hpcgnn.nn.model import traits_of
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.offload.columns import LEAST, DiskLayers, disk_layers
 from hpcgnn.offload.folders import check_folder, check_space
 from hpcgnn.offload.limits import Limit, Portion, portion
 from hpcgnn.offload.toy import NODES, toy_step
@@ -95,14 +93,13 @@ class Within(Plugin):
 
     def record(self) -> dict[str, Any]:
         """Of this rank, for its record."""
-        disk = self._trainer.buffers.arena.disk
         scratch = {
             "folder": self.folder,
             "budget_bytes": self.keeper.budget,
             "file_bytes": self._scratch.nbytes,
             "written_bytes": self._scratch.written,
             "read_bytes": self._scratch.read,
-            "waiting_seconds": self.keeper.waited + (0.0 if disk is None else disk.waited),
+            "waiting_seconds": self.keeper.waited,
             "past_the_page_cache": self._scratch.direct,
         }
         return {"scratch": scratch}
@@ -122,13 +119,9 @@ def _hold_within(trainer: Trainer, toy: "Toy", config: Config, session: Session,
     comm, features, kept = trainer.comm, trainer.local.features, toy.per_node * trainer.local.num_owned
     lasting, at_work = _needs(trainer, toy, config, limit)
     lasting += trainer.schedule.halo.kept_bytes  # their pages are not resident yet
-    at_work, columns = narrowed(trainer, toy, limit, lasting, at_work)
-    kept = 0 if columns else kept
     given = portion(limit, comm, lasting + at_work, kept)
     budget = given.nbytes - lasting
     over = max(0, kept + at_work - budget)
-    if columns and toy.disk is not None:
-        over = toy.disk.file_bytes(trainer.local.num_owned)
     over_node, over_all = sum(limit.of_node(comm, over)), int(comm.total(torch.tensor([over]), "plan"))
     if not (limit.said or over_all or isinstance(features, OnDisk)):
         return
@@ -153,10 +146,7 @@ def _hold_within(trainer: Trainer, toy: "Toy", config: Config, session: Session,
             check_folder(folder, limit)
         check_space(folder, over_node, limit.ranks)
     with comm.together("making a scratch file"):
-        within = Within(trainer, budget, folder, kept + at_work)
-        trainer.plugins.add(within)
-    if columns:
-        work_on_disk(trainer, columns, within.keeper.scratch)
+        trainer.plugins.add(Within(trainer, budget, folder, kept + at_work))
     log.info(
         "memory: %.2f GiB for the ranks of a node%s; a step keeps up to %.2f GiB on this rank, and %.2f GiB of all "
         "ranks' go to scratch files in %s",
@@ -203,7 +193,7 @@ def refusing(
             f"{limit} is too little for rank {comm.rank}{others}, whose graph, libraries and "
             f"parameters take {lasting / 2**30:.2f} GiB{seen}, and a layer at work {at_work / 2**30:.2f} GiB; "
             f"expected at least {given.most_least / 2**30 + 0.01:.2f}G for the {limit.ranks} ranks of a node, or more "
-            "nodes"
+            "ranks on more nodes"
         )
 
     with comm.together("looking for room for what training keeps"):
@@ -215,42 +205,10 @@ def check_room(trainer: Trainer, toy: "Toy", config: Config, session: Session, l
     if limit is None or not limit.said:
         return
     lasting, at_work = _needs(trainer, toy, config, limit)
-    at_work, columns = narrowed(trainer, toy, limit, lasting, at_work)
-    given, features = portion(limit, trainer.comm, lasting + at_work), trainer.local.features
+    given = portion(limit, trainer.comm, lasting + at_work)
     with refusing(limit, trainer.comm, given, lasting, at_work, 0) as refuse:
         if given.refused:
             refuse()
-    if columns:
-        folder = config.run.scratch or tempfile.gettempdir()
-        with trainer.comm.together("making a scratch file"):
-            check_folder(folder, limit)
-            known = features.shelf.scratch if isinstance(features, OnDisk) else None
-            work_on_disk(trainer, columns, known or Scratch(folder, ScratchError, cores.use_all))
-
-
-def narrowed(trainer: Trainer, toy: "Toy", limit: Limit, lasting: int, at_work: int) -> tuple[int, int]:
-    """Return (bytes of a layer at work, columns of it in memory; 0: all). Collective, with the same columns on all
-    ranks. Arguments as of `refusing`; at_work: of all columns.
-    """
-    disk, comm, rows = toy.disk, trainer.comm, trainer.local.num_owned
-    if disk is None or trainer.views.in_place is not None:
-        return at_work, 0
-    beside, ranks = at_work - AT_WORK * toy.largest * rows, comm.size
-    least, most = (disk.at_work(rows, columns, ranks) for columns in (LEAST, disk.hidden))
-    usual = portion(limit, comm, lasting + at_work)
-    given = portion(limit, comm, lasting + beside + least, most - least)
-    if usual.fits or given.most_least >= usual.most_least:
-        return at_work, 0
-    columns = disk.columns_within(given.nbytes - lasting - beside, rows, ranks)
-    columns = int(comm.allreduce_(torch.tensor([columns], dtype=torch.float64), "plan", "min"))
-    return beside + disk.at_work(rows, columns, ranks), columns
-
-
-def work_on_disk(trainer: Trainer, columns: int, scratch: Scratch) -> None:
-    """Let layers have this number of columns of their matrices in memory, and the rest in a file."""
-    arena = trainer.buffers.arena
-    arena.disk = Disk(scratch, arena, columns)
-    log.info("memory: layers have %d columns in memory at a time, and their matrices on disk", columns)
 
 
 def _needs(trainer: Trainer, toy: "Toy", config: Config, limit: Limit) -> tuple[int, int]:
@@ -329,7 +287,6 @@ class Toy:
         input_in_tiles: the same for the input alone.
         reads_input: whether the first layer reads its input in addition to the aggregate.
         row_bytes: see `toy_step`.
-        disk: the layers if they can work from the disk, or None.
         pruning: see `layers_to_prune`.
     """
 
@@ -341,7 +298,6 @@ class Toy:
     input_in_tiles: bool
     reads_input: bool
     row_bytes: int
-    disk: DiskLayers | None
     pruning: tuple[list[float], int]
 
 
@@ -372,7 +328,6 @@ def toy_of(plan: RunPlan) -> Toy:
         input_in_tiles=model.input_in_tiles,
         reads_input=traits_of(model.convs[0]).reads_self,
         row_bytes=row_bytes,
-        disk=disk_layers(model, plan.config, plan.spec.changing),
         pruning=layers_to_prune(model),
     )
 

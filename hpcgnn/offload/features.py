@@ -33,7 +33,6 @@ from hpcgnn.offload.activations import (
     refusing,
     without_limit_if_it_must,
 )
-from hpcgnn.offload.columns import LEAST
 from hpcgnn.offload.folders import check_folder, check_space
 from hpcgnn.offload.limits import Limit, portion
 from hpcgnn.ops.row_tiles import tile_rows
@@ -164,11 +163,6 @@ def _shelve(
         check_folder(folder, limit)
         shelf = Shelf(Scratch(folder, ScratchError, cores.use_all), arena, tile_rows(), columns)
     read = bytes_read_at_a_time(shelf, spec, rows, columns)
-    if toy.disk is not None:
-        narrow = max(toy.disk.at_work(rows, LEAST, comm.size), pruned.making)
-        usual, least = (portion(limit, comm, lasting + work + read) for work in (at_work, narrow))
-        if not usual.fits and least.most_least < usual.most_least:
-            at_work, kept = narrow, 0  # layers will work from the disk
     _check_pruned(limit, comm, lasting, at_work + read, pruned)
     given = portion(limit, comm, lasting + at_work, kept + sum(sizes))
     found = place(given.nbytes - lasting - at_work, at_work, kept, read, sizes, toy.reads_input)

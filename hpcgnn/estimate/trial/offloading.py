@@ -11,7 +11,6 @@ from hpcgnn.estimate.machine.machine import Machine
 from hpcgnn.estimate.results import Place, size_in_words
 from hpcgnn.memory.shelf import Shelf
 from hpcgnn.offload.activations import AT_WORK, bytes_of_constants
-from hpcgnn.offload.columns import LEAST
 from hpcgnn.offload.features import (
     Placing,
     bytes_on_disk,
@@ -44,44 +43,30 @@ def within(forecast: Forecast, place_: Place, machine: Machine | None, config: C
     lasting = libraries + rank.parts["structure"] + toy.beside + 2 * toy.parameters + experiment.limit
     sizes = bytes_on_disk(spec, rows, columns)
 
-    def placed(at_work: int, kept: int) -> tuple[int, Placing]:
-        """(bytes that are left, what is on disk)."""
-        shelf = Shelf(None, None, experiment.tile, columns)  # type: ignore[arg-type] # nothing is put there
-        found, room = Placing(False, False, 1.0), memory // per_node - lasting - at_work
-        if can_lie_on_disk(experiment.plan, toy):
-            read = bytes_read_at_a_time(shelf, spec, rows, columns)
-            found = place(room, at_work, kept, read, sizes, toy.reads_input)
-        if not found.features:
-            room -= rank.parts["features"]
-        shelf.results = found.aggregate
+    shelf = Shelf(None, None, experiment.tile, columns)  # type: ignore[arg-type] # nothing is put there
+    found, room = Placing(False, False, 1.0), memory // per_node - lasting - at_work
+    if can_lie_on_disk(experiment.plan, toy):
+        read = bytes_read_at_a_time(shelf, spec, rows, columns)
+        found = place(room, at_work, kept, read, sizes, toy.reads_input)
+    if not found.features:
+        room -= rank.parts["features"]
+    shelf.results = found.aggregate
+    if not spec.sparse_input:
         where = shelf if found.features else None
-        held = spec.held or spec.dtype
-        return room - (bytes_of_constants((rows, columns), spec, held, where) if not spec.sparse_input else 0), found
-
-    room, found = placed(at_work, kept)
-    layers, written, back, file = toy.disk, 0, 0, 0  # of layers that work from the disk
-    if layers is not None and room < 0:
-        ranks = forecast.shares.ranks
-        least = layers.at_work(rows, LEAST, ranks, experiment.tile)
-        narrow, placing = placed(least, 0)
-        if narrow > room:
-            held = layers.columns_within(narrow + least, rows, ranks, experiment.tile)
-            room, found, kept = narrow + least - layers.at_work(rows, held, ranks, experiment.tile), placing, 0
-            file, (written, back) = layers.file_bytes(rows), layers.moved(rows, held)
+        room -= bytes_of_constants((rows, columns), spec, spec.held or spec.dtype, where)
     features, aggregate = sizes[0] * found.features, sizes[1] * found.aggregate
-    if not file:
-        # Bytes of the copy beyond the job's own prediction are activations as well.
-        shown, foretold = libraries + rank.loaded + rank.growth, memory // per_node - room + kept
-        kept += max(0, shown - features - aggregate - foretold)
+    # Bytes of the copy beyond the job's own prediction are activations as well.
+    shown, foretold = libraries + rank.loaded + rank.growth, memory // per_node - room + kept
+    kept += max(0, shown - features - aggregate - foretold)
     over = min(kept, max(0, kept - room))
     again = reads_of_epoch(spec) * (features * toy.reads_input + aggregate)
-    written, back = per_node * (over + written), per_node * (over + again + back)
+    written, back = per_node * over, per_node * (over + again)
     disk = None if machine is None else machine.scratch
     return {
         "memory_bytes": memory,
         "fits": room >= 0,
         "node_bytes": memory - per_node * (room - (kept - over)),
-        "scratch_bytes": per_node * (over + features + aggregate + file),
+        "scratch_bytes": per_node * (over + features + aggregate),
         "scratch_written_per_epoch": written,
         "scratch_read_per_epoch": back,
         "scratch_seconds": None if disk is None else written / disk.write + back / disk.read,
