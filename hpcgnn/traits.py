@@ -17,6 +17,11 @@ InputRows = Literal["always", "unprojected", "narrower", "unkept", "never"]
 #: What a layer reads of edges besides their ends: nothing; their features, if any; their weights or types, if
 #: `--edge-term` says so; or whatever they carry.
 EdgeData = Literal["none", "features", "term", "all"]
+#: What a layer does with its input:
+#:   rows: anything;
+#:   product: only `x @ weight`, or only that where it narrows the input and keeps no aggregate;
+#:   tiles: it reads a constant one some rows at a time (ConstantRows).
+Input = Literal["rows", "product", "tiles"]
 
 
 @dataclass(frozen=True)
@@ -39,15 +44,11 @@ class LayerTraits:
         prunable: the layer can compute some of its rows only (graph/transforms/pruning.py).
         worthwhile: pruning pays below this share of the rows.
         reads_self: the layer reads a node's own row besides the aggregate.
-        constants_in_tiles: the layer reads a constant input and its aggregate some rows at a time.
-        input_in_tiles: the layer reads a constant input some rows at a time (ConstantRows).
-        linear_input: all that the layer does with its input, or all where it narrows it and keeps no aggregate, is
-            `x @ weight`.
+        input: what the layer does with its input.
         drops_bias: the layer has `drop_bias`.
         activation: operator class of the activation that the layer applies to a Handover, or None.
         codes: the gradients are linear in what the layer keeps of numbers, apart from zeros and signs, or smooth
             (`--keep int8`).
-        takes_handover: the layer below may hand its output over (ops/handover.py).
     """
 
     self_loops: str = "keep"
@@ -65,13 +66,15 @@ class LayerTraits:
     prunable: bool = False
     worthwhile: float | None = None
     reads_self: bool = True
-    constants_in_tiles: bool = False
-    input_in_tiles: bool = False
-    linear_input: bool = False
+    input: Input = "rows"
     drops_bias: bool = True
     activation: Any = None
     codes: bool = False
-    takes_handover: bool = False
+
+    @property
+    def constants_in_tiles(self) -> bool:
+        """Whether the layer reads a constant input and its aggregate some rows at a time."""
+        return self.fixed_sums and self.constant_aggregate
 
 
 @dataclass(frozen=True)

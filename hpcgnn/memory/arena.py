@@ -51,9 +51,10 @@ class Arena:
         self.coder: Callable[[torch.Tensor, int], Kept | None] | None = None
         self.shared: Callable[[int, int, torch.dtype], torch.Tensor | None] | None = None
 
-    def keep_within(self, budget: int, scratch: Scratch) -> None:
-        """Hold at most `budget` bytes, if possible: saved tensors go to a scratch file."""
+    def keep_within(self, budget: int, scratch: Scratch) -> Keeper:
+        """Hold at most `budget` bytes, if possible: saved tensors go to a scratch file. Returns who keeps them."""
         self.keeper = Keeper(budget, scratch, self._has_room, lambda size: self._take(size, size))
+        return self.keeper
 
     def keep(self, tensor: torch.Tensor, exact: int | None = None) -> Kept:
         """Keep a tensor for later. Until it is asked for nobody may write to it, and only who still holds it itself may

@@ -10,7 +10,7 @@ from typing import cast
 import torch
 from torch import nn
 
-from hpcgnn.memory.shelf import OnDisk
+from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.nn.graph import DroppedRows, Graph, Part
 from hpcgnn.ops.activation_dropout import ReluDropout
 from hpcgnn.ops.constant_convolution import convolve_constants
@@ -124,8 +124,7 @@ class LinearConv(Conv):
         mixed_precision=True,
         prunable=True,
         reads_self=False,
-        constants_in_tiles=True,
-        input_in_tiles=True,
+        input="tiles",
         activation=ReluDropout,
         codes=True,
     )

@@ -129,8 +129,12 @@ def with_residual(conv_class: Any) -> Any:
     """
 
     class Residual(conv_class):  # type: ignore[misc]
+        # A projection behind it reads rows as well: `product` stays.
         traits = replace(
-            conv_class.traits, reads_self=True, input_in_tiles=False, activation=None, takes_handover=False
+            conv_class.traits,
+            reads_self=True,
+            activation=None,
+            input="rows" if conv_class.traits.input == "tiles" else conv_class.traits.input,
         )
 
         def __init__(self, d_in: int, width: int, heads: int, average: bool, spec: ModelSpec, layer: int) -> None:

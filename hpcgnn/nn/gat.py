@@ -33,10 +33,9 @@ class GATConv(nn.Module):
         edge_features=True,
         prunable=True,
         worthwhile=0.6,
-        input_in_tiles=True,
+        input="tiles",
         activation=EluDropout,
         codes=True,
-        takes_handover=True,
     )
     hands_over = False  # set by the model for layers whose output the next layer takes over
 

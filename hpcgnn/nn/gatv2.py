@@ -35,7 +35,7 @@ class GATv2Conv(nn.Module):
         weights=False,
         edge_features=True,
         codes=True,
-        linear_input=True,
+        input="product",
     )
 
     def __init__(

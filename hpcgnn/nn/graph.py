@@ -18,7 +18,7 @@ from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.split import EdgeList
 from hpcgnn.kernels import RowMessages, RowScores
 from hpcgnn.memory.arena import Arena
-from hpcgnn.memory.shelf import OnDisk
+from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.ops.activation_dropout import EluDropout, ReluDropout
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.attention_layer import attention_layer

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from hpcgnn.memory.shelf import OnDisk
+from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.kept import kept
 from hpcgnn.nn.linear import Linear
@@ -85,7 +85,7 @@ class Model(nn.Module):
             self.jump = Linear(seen, spec.classes, dtype=spec.dtype)
         for conv, norm, above in zip(self.convs, self.norms, self.convs[1:], strict=False):
             if hasattr(conv, "hands_over"):
-                takes = self._takes_over(above) and traits_of(above).takes_handover
+                takes = self._takes_over(above) and hasattr(above, "hands_over")
                 conv.hands_over = takes and isinstance(norm, Identity)
 
     def forward(self, whole: Graph) -> torch.Tensor:
@@ -129,7 +129,7 @@ class Model(nn.Module):
     @property
     def input_in_tiles(self) -> bool:
         """Whether the first layer takes ConstantRows."""
-        return self.before is None and traits_of(self.convs[0]).input_in_tiles
+        return self.before is None and traits_of(self.convs[0]).input == "tiles"
 
     @property
     def is_local(self) -> bool:

@@ -29,7 +29,7 @@ class TransformerConv(nn.Module):
     """
 
     traits = LayerTraits(
-        input_rows="never", edge_data="features", weights=False, edge_features=True, codes=True, linear_input=True
+        input_rows="never", edge_data="features", weights=False, edge_features=True, codes=True, input="product"
     )
 
     def __init__(

@@ -14,23 +14,16 @@ from hpcgnn.plan.rules import Selection
 _NARROW = {"float16": torch.float16, "bfloat16": torch.bfloat16, "int8": torch.int8}
 
 
-def reads_in_tiles(config: Config, spec: ModelSpec, in_tiles: bool, input_in_tiles: bool) -> bool:
-    """Whether the first layer reads its constant inputs in order, some rows at a time.
-
-    Args:
-        config: the configuration.
-        spec: the model.
-        in_tiles: whether the layer can read its input and the aggregate so.
-        input_in_tiles: whether the layer can read its input alone so.
-    """
-    schedule = Selection(config).schedule
+def reads_in_tiles(config: Config, spec: ModelSpec) -> bool:
+    """Whether the first layer reads its constant inputs in order, some rows at a time."""
+    schedule, layer = Selection(config).schedule, MODELS[spec.model].traits(spec)
     if spec.sparse_input or spec.changing or not schedule.within_memory:
         return False
     if not spec.constant_input:  # layer by layer, a copy of the halo stays in memory with the own rows
-        return input_in_tiles and not schedule.layer_by_layer and not spec.edge_features
+        return layer.input == "tiles" and not schedule.layer_by_layer and not spec.edge_features
     raw = spec.input_dropout == "raw" and spec.dropout > 0
     alone = schedule.layer_by_layer and not config.schedule.finetune
-    return in_tiles and (spec.keeps_input or (alone and not raw))
+    return layer.constants_in_tiles and (spec.keeps_input or (alone and not raw))
 
 
 def check_aggregate(config: Config, spec: ModelSpec) -> None:
@@ -60,27 +53,18 @@ def check_keep(config: Config, spec: ModelSpec) -> None:
 
 def held_type(meta: GraphMeta, config: Config, spec: ModelSpec) -> torch.dtype | None:
     """The type of the features in memory where it is the file's own, narrower one; else None."""
-    traits = MODELS[spec.model].traits(spec)
-    alone = traits.input_in_tiles and not spec.node_types
     fits = inputs_of(spec.inputs) == Inputs() and spec.dtype == torch.float32
-    fits = fits and (
-        reads_in_tiles(config, spec, traits.constants_in_tiles, alone)
-        or _multiplies(config, spec, alone, traits.linear_input and not spec.node_types)
-    )
-    return _NARROW.get(meta.feature_type) if fits else None
+    in_tiles = reads_in_tiles(config, spec) and (spec.constant_input or not spec.node_types)
+    return _NARROW.get(meta.feature_type) if fits and (in_tiles or _multiplies(config, spec)) else None
 
 
-def _multiplies(config: Config, spec: ModelSpec, alone: bool, linear: bool) -> bool:
+def _multiplies(config: Config, spec: ModelSpec) -> bool:
     """Whether the first layer multiplies its constant inputs with its weights, and sums no rows of them: it reads them
     some rows at a time, but in no order.
-
-    Args:
-        config: the configuration.
-        spec: the model.
-        alone: whether it can read its input some rows at a time.
-        linear: whether it only multiplies it.
     """
-    schedule = Selection(config).schedule
+    schedule, layer = Selection(config).schedule, MODELS[spec.model].traits(spec)
     if spec.sparse_input or spec.changing or not schedule.within_memory or schedule.layer_by_layer or spec.keeps_input:
         return False
-    return (alone or linear) and spec.d_in > spec.first_width if spec.constant_input else linear
+    if spec.node_types:
+        return False
+    return layer.input != "rows" and spec.d_in > spec.first_width if spec.constant_input else layer.input == "product"

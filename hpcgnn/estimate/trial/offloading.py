@@ -9,14 +9,14 @@ from hpcgnn.config import Config
 from hpcgnn.estimate.forecast import Forecast
 from hpcgnn.estimate.machine.machine import Machine
 from hpcgnn.estimate.results import Place, size_in_words
-from hpcgnn.memory.shelf import Shelf
-from hpcgnn.offload.activations import AT_WORK, bytes_of_constants
 from hpcgnn.offload.features import (
     Placing,
+    bytes_of_constants,
     bytes_on_disk,
     bytes_read_at_a_time,
     can_lie_on_disk,
     place,
+    reads_input,
     reads_of_epoch,
 )
 
@@ -38,28 +38,24 @@ def within(forecast: Forecast, place_: Place, machine: Machine | None, config: C
     spec, toy = experiment.spec, experiment.toy
     rows, columns = int(forecast.shares.nodes.max()), spec.d_in - spec.changing
     per_node = min(forecast.shares.ranks, place_.ranks_per_node or forecast.shares.ranks)
-    kept, at_work = toy.per_node * rows, AT_WORK * toy.largest * rows
+    kept, at_work = toy.per_node * rows, toy.at_work(rows)
     libraries = place_.libraries + experiment.code
     lasting = libraries + rank.parts["structure"] + toy.beside + 2 * toy.parameters + experiment.limit
     sizes = bytes_on_disk(spec, rows, columns)
-
-    shelf = Shelf(None, None, experiment.tile, columns)  # type: ignore[arg-type] # nothing is put there
     found, room = Placing(False, False, 1.0), memory // per_node - lasting - at_work
-    if can_lie_on_disk(experiment.plan, toy):
-        read = bytes_read_at_a_time(shelf, spec, rows, columns)
-        found = place(room, at_work, kept, read, sizes, toy.reads_input)
+    if can_lie_on_disk(experiment.plan):
+        read = bytes_read_at_a_time(spec, rows, columns, experiment.tile)
+        found = place(room, at_work, kept, read, sizes, reads_input(spec))
     if not found.features:
         room -= rank.parts["features"]
-    shelf.results = found.aggregate
     if not spec.sparse_input:
-        where = shelf if found.features else None
-        room -= bytes_of_constants((rows, columns), spec, spec.held or spec.dtype, where)
+        room -= bytes_of_constants(spec, rows, columns, found, experiment.tile)
     features, aggregate = sizes[0] * found.features, sizes[1] * found.aggregate
     # Bytes of the copy beyond the job's own prediction are activations as well.
     shown, foretold = libraries + rank.loaded + rank.growth, memory // per_node - room + kept
     kept += max(0, shown - features - aggregate - foretold)
     over = min(kept, max(0, kept - room))
-    again = reads_of_epoch(spec) * (features * toy.reads_input + aggregate)
+    again = reads_of_epoch(spec) * (features * reads_input(spec) + aggregate)
     written, back = per_node * over, per_node * (over + again)
     disk = None if machine is None else machine.scratch
     return {

@@ -6,7 +6,7 @@ import torch
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.offload.activations import toy_of
+from hpcgnn.offload.toy import toy_of
 from hpcgnn.ops.row_tiles import tiles_of
 from hpcgnn.plan.run_plan import plan
 from hpcgnn.plugins.coded_keeping import CodedKeeping
