@@ -33,9 +33,8 @@ class LayerTraits:
         fixed_sums: the layer makes only sums of neighbours' rows, with factors that do not change.
         constant_aggregate: the aggregate of constant input is constant: no parameter comes before the sum.
         input_rows: when an epoch sends rows of the features.
-        edge_data: what the layer reads of edges.
+        edge_data: what the layer reads of edges. A relational layer reads no features.
         weights: the layer reads edge weights (with `edge_data='term'`: if the term is the weight).
-        edge_features: the layer reads features of edges where there are any.
         relational: the layer has weights for each type of edge.
         normalisation: sums of edge weights that the layer divides by: 'sym', 'mean' (graph/norms.py), 'relation' or ''.
         mixed_precision: `--precision mixed` has kernels for the layer.
@@ -57,7 +56,6 @@ class LayerTraits:
     input_rows: InputRows = "always"
     edge_data: EdgeData = "none"
     weights: bool = True
-    edge_features: bool = False
     relational: bool = False
     normalisation: str = ""
     mixed_precision: bool = False

@@ -19,12 +19,9 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from hpcgnn.memory.keeping import Keeper, Kept
+from hpcgnn.memory.keeping import SMALL, Keeper, Kept
 from hpcgnn.memory.lent import lent, shaped
 from hpcgnn.memory.scratch import Scratch, rounded
-
-# Below this, malloc is good enough.
-SMALL = 1 << 18
 
 
 class Arena:
@@ -125,10 +122,6 @@ class Arena:
     def pieces(self) -> list[tuple[int, int]]:
         """(address, bytes) of all pieces."""
         return [(_address(piece), len(piece)) for piece in self._pieces if piece is not None]
-
-    def piece_sizes(self) -> list[int]:
-        """The bytes of all pieces."""
-        return [len(piece) for piece in self._pieces if piece is not None]
 
     def free_sizes(self) -> list[int]:
         """The bytes of all spaces that are free; no two of them touch."""

@@ -61,7 +61,8 @@ class ModelEntry:
     def reads_edge_features(self, spec: ModelSpec) -> bool:
         """Whether layers read features of edges where there are any: those with an edge term do not."""
         traits = self.traits(spec)
-        return traits.edge_features and not (traits.edge_data == "term" and _has_term(spec))
+        reads = traits.edge_data != "none" and not traits.relational
+        return reads and not (traits.edge_data == "term" and _has_term(spec))
 
     def sends_input(self, spec: ModelSpec) -> bool:
         """Whether epochs or evaluations send rows of the features, rather than once in a run or as projections."""

@@ -30,7 +30,6 @@ class GATConv(nn.Module):
         self_loops="add",
         input_rows="never",
         edge_data="term",
-        edge_features=True,
         prunable=True,
         worthwhile=0.6,
         input="tiles",

@@ -33,7 +33,6 @@ class GATv2Conv(nn.Module):
         input_rows="never",
         edge_data="features",
         weights=False,
-        edge_features=True,
         codes=True,
         input="product",
     )

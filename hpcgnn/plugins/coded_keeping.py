@@ -89,7 +89,7 @@ class CodedKeeping(SavedTensors):
             self._number += 1
             coded = Coded(tensor, self._ids[len(tensor)], key, exact, self._trainer.buffers.arena)
             self._found[place] = StorageWeakRef(storage), coded
-        return Kept(tensor, self._found[place][1])
+        return Kept(tensor, self._found[place][1].memory)
 
     def _fits(self, tensor: torch.Tensor, exact: int) -> bool:
         """Whether a tensor is a matrix of numbers with a row for each node, alone in its memory."""
