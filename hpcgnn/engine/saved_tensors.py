@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class SavedTensors(Plugin):
-    """Hands over what is saved in the forward pass of a training step, but for what is there from step to step."""
+    """Hands over the tensors that the forward pass of a training step saves, but for those that last."""
 
     def __init__(self, trainer: "Trainer") -> None:
         self._trainer = trainer

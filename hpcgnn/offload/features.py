@@ -127,7 +127,7 @@ def to_disk(
         comm: the communicator.
         toy: the result of a step on a small graph.
         limit: the node's limit, or None.
-        arena: the memory of what is read.
+        arena: source of the memory for reading.
         learns: whether the run trains, and so saves tensors for a backward pass.
 
     Raises:
@@ -151,7 +151,7 @@ def to_disk(
 def _placed(
     plan: RunPlan, toy: Toy, limit: Limit, learns: bool, comm: Communicator, local: LocalGraph, columns: int
 ) -> tuple[Scratch | None, Placing]:
-    """(the scratch file, or None where nothing goes to disk; what goes)."""
+    """(the scratch file, or None where nothing goes to disk; the Placing)."""
     config, spec, rows = plan.config, plan.spec, local.num_owned
     sees, memory = _sees_shares(plan, learns), (None, Placing(False, False, 1.0))
     sizes, kept = bytes_on_disk(spec, rows, columns), toy.per_node * rows if learns else 0

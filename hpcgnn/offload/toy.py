@@ -146,7 +146,7 @@ class Toy:
     pruning: tuple[list[float], int]
 
     def at_work(self, nodes: int) -> int:
-        """Bytes of a layer at work, of so many nodes."""
+        """Bytes of a layer at work. nodes: of this rank."""
         return _AT_WORK * self.largest * nodes
 
 
