@@ -33,7 +33,7 @@ class ModelSpec:
         linear_residual: whether each layer adds a linear map of its input.
         hop_attention: how sign weighs the groups of columns by node ('none': it joins them).
         keep_input_dtype: type of the kept aggregate; 'auto': as of outputs of hidden layers.
-        keep: 'exact', 'again', 'remade', 'least' or 'int8': what layers keep for the gradient.
+        keep: 'exact' or 'int8': what layers keep for the gradient.
         stacked: whether each layer has a map of its own.
         held: type of the dense features in memory, if it is narrower than `dtype`; else None.
     """

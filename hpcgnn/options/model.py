@@ -71,10 +71,8 @@ class ModelConfig:
         "exact",
         "format of what layers keep for the gradient",
         details="int8: kept inputs, outputs and projections are rounded at random, in blocks of 256 columns with a "
-        "scale each. The forward pass is unchanged, and gradients are right in the mean. again: the first layer's "
-        "output is not kept, but made again from the kept aggregate. remade: it is never there as a whole. int8 does "
-        "that too with up to 3 layers. least: the second layer's output is made again as well, with its messages.",
-        choices=("exact", "again", "remade", "least", "int8"),
+        "scale each. The forward pass is unchanged, and gradients are right in the mean.",
+        choices=("exact", "int8"),
         needs={"layers": AtLeast(2), "jumping": ("cat",)},
         strict=True,
         on_resume="same",

@@ -26,4 +26,5 @@ REMOVED_VALUES = {
         "auto": "int4 has the same accuracy and bytes",
         "fp16": "bf16 has as many bytes, and the range of fp32",
     },
+    "keep": dict.fromkeys(("again", "remade", "least"), "take more ranks: each has less to keep; or --keep int8"),
 }

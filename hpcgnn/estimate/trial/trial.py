@@ -27,7 +27,7 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.nn.model import traits_of
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.offload.activations import Toy, toy_of
+from hpcgnn.offload.toy import Toy, toy_of
 from hpcgnn.ops.row_tiles import tile_rows, tiles_of
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.plugins.account import MADE, held_bytes, make_account

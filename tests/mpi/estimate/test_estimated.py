@@ -334,11 +334,6 @@ def test_odd_graphs(comm, session_path, name, map_name):
     check(comm, configure(stored(comm, session_path, name)[2]), map_name)
 
 
-def test_outputs_made_again(comm, paths):
-    """The second one's messages travel twice in a step, some columns at a time."""
-    check(comm, configure(paths["undirected"], model="sage", hidden=64, keep="least", keep_input="always"), MAP)
-
-
 SCHEDULES = {
     "stale": {"schedule": "stale"},
     "stale, int8": {"schedule": "stale", "halo_dtype": "int8", "stale_epochs": 2},
