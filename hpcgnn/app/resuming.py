@@ -18,7 +18,7 @@ from hpcgnn.graphfile.labels import CLASSIFICATION, MULTILABEL
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.plugin import COPY
 from hpcgnn.options import SECTIONS
-from hpcgnn.options.removed import REMOVED_VALUES
+from hpcgnn.options.removed import REMOVED, REMOVED_VALUES
 
 # Of a plugin the checkpoint knows the code, wherever it lies.
 _NOT_COMPARED = ("run_dir", "resume", "plugin")
@@ -26,6 +26,8 @@ _NOT_COMPARED = ("run_dir", "resume", "plugin")
 _NOT_KEPT = ("threads", "partition", "assignment", "comm", "intra_node", "loss")
 # Removed options of the machine: a run of before that had one goes on, and is used, without it.
 _GONE = ("spare_core",)
+# Removed options of the loss: a run of before that had one is used as any other, and does not go on.
+_GONE_FROM_LOSS = tuple(name for name in REMOVED if name.startswith(("consistency", "distill")))
 _RULES = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
 
 
@@ -69,7 +71,7 @@ def options_of_run(run_dir: str | Path, given: Mapping[str, Any]) -> dict[str, A
     path = Path(run_dir) / "config.toml"
     if not path.is_file():
         raise RunDirError(f"{run_dir} is not the directory of a run: expected {path}, which `hpcgnn train` writes")
-    saved = read_toml(path, _GONE)
+    saved = read_toml(path, (*_GONE, *_GONE_FROM_LOSS))
     options = {key: value for key, value in saved.items() if key not in _NOT_KEPT and not _is_gone(key, value)}
     if "task" not in saved:  # runs of earlier versions had one of two tasks, with other metrics
         options["task"] = CLASSIFICATION if saved.get("metric") == "accuracy" else MULTILABEL

@@ -144,15 +144,6 @@ class ModelConfig:
         details="GraphSAGE and transformer layers have such a map already.",
         by_model=True,
     )
-    hop_attention: str = option(
-        "none",
-        "sign: sum of hops with learned weights by node",
-        details="A softmax over the hops, each compared with the features (first, as SAGN), with the hops before "
-        "(recursive) or with all hops (jk, both as GAMLP). none: hops are joined.",
-        choices=("none", "first", "recursive", "jk"),
-        by_model=True,
-        needs={"layers": AtLeast(2)},
-    )
     jumping: str = option(
         "none",
         "logits by a linear map of all layers' outputs, or the last",

@@ -10,7 +10,17 @@ class Removed(NamedTuple):
     remedy: str
 
 
+_TEACHERS = "leave it out, or train with version 0.4.0"
 REMOVED = {
+    "consistency": Removed(0.0, _TEACHERS),
+    "consistency_decay": Removed(0.99, _TEACHERS),
+    "consistency_confidence": Removed(0.7, _TEACHERS),
+    "consistency_warmup": Removed(0, _TEACHERS),
+    "distill": Removed("", _TEACHERS),
+    "distill_weight": Removed(1.0, _TEACHERS),
+    "distill_temperature": Removed(1.0, _TEACHERS),
+    "distill_confidence": Removed(0.0, _TEACHERS),
+    "hop_attention": Removed("none", "leave it out: sign joins the hops"),
     "torch_backend": Removed("gloo", "use comm = 'torch' for gloo, or 'ccl' for oneccl_bindings_for_pytorch"),
     "finetune_lr": Removed(0.0, "--finetune trains with --lr; give the layers' own rates by --set schedule.layer_lr"),
     "average_optimizer": Removed("keep", "each rank keeps the state of its optimizer"),

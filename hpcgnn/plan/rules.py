@@ -50,12 +50,6 @@ class Selection:
         return Means(self.config.run.comm).traits
 
     @property
-    def all_rows(self) -> bool:
-        """Whether the loss reads outputs of all nodes."""
-        options = self.config.task
-        return self.task.all_rows or options.consistency > 0 or options.distill != ""
-
-    @property
     def learned(self) -> bool:
         """Whether features are learned."""
         return inputs_of(self.config.task.features).learned > 0
@@ -226,20 +220,6 @@ RULES: tuple[Rule, ...] = (
         lambda of: of.config.data.inductive and of.task.splits_edges,
         lambda of: (
             f"--inductive trains on training nodes alone, and --task {of.config.task.task} on training edges; leave "
-            "one of them out"
-        ),
-    ),
-    Rule(
-        lambda of: of.all_rows and not (of.task.all_rows or of.schedule.exact_epochs),
-        lambda of: (
-            "--consistency and --distill learn from all nodes in every step: expected --schedule "
-            f"{schedules_with(_exact)}, got {of.config.schedule.schedule}"
-        ),
-    ),
-    Rule(
-        lambda of: of.config.data.inductive and of.all_rows,
-        lambda of: (
-            "--inductive trains on training nodes alone, and --consistency and --distill learn from all nodes; leave "
             "one of them out"
         ),
     ),

@@ -1,6 +1,5 @@
 """The loss: a mean over the training nodes of the whole graph, so that no rank's share changes its meaning."""
 
-from collections.abc import Callable
 from functools import cached_property
 
 import torch
@@ -22,7 +21,6 @@ class Objective:
     zero.
 
     Attributes:
-        terms: further terms of the loss, each a function of the logits of all own nodes; shares, as of `local_loss`.
         gives_away: whether nobody else reads the logits, so that the gradient of the loss may take their memory.
     """
 
@@ -35,7 +33,6 @@ class Objective:
         scale: Scale | None = None,
     ) -> None:
         self._rows, self._num_owned = torch.nonzero(local.mask("train")).squeeze(1), local.num_owned
-        self.terms: list[Callable[[torch.Tensor], torch.Tensor]] = []
         self.gives_away = False
         self._arena, self._scale, self._labels = arena, scale, local.labels[self._rows]
         self._task = task_to_learn(local.task, options, self._labels, local.num_classes, comm)
@@ -92,6 +89,5 @@ class Objective:
             rows, targets = self._trained_among(nodes)
         if counted is not None:
             rows, targets = counted if rows is None else rows[counted], targets[counted]
-        given = logits if self.gives_away and not self.terms else logits.view_as(logits)
-        loss = self._task.loss(given, rows, targets, self._loss, self._arena) / self._weight
-        return sum((term(logits) for term in self.terms), loss)
+        given = logits if self.gives_away else logits.view_as(logits)
+        return self._task.loss(given, rows, targets, self._loss, self._arena) / self._weight

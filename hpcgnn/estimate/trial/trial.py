@@ -181,7 +181,7 @@ class Experiment:
         seen = None if small.seen is None else make_copy(small.seen, *how)
         profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors()) if profiled else None
         loaded = held_bytes((local.inward, local.outward, local.features, local.labels, local.split), set())
-        arguments = local, self.plan.rehearsed, comm, buffers, make_plugins, profile or unwatched
+        arguments = local, self.plan, comm, buffers, make_plugins, profile or unwatched
         making = LiveTensors()
         with making if profiled else contextlib.nullcontext():
             trainer = Trainer(*arguments, part=_PartOfCopy(small, seen, pruned))
