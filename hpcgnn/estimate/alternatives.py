@@ -27,7 +27,6 @@ OPTIONS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"precision": "mixed"}, ROUNDED),
     ({"halo_dtype": "bf16"}, ROUNDED),
     ({"halo_dtype": "int8"}, ROUNDED),
-    ({"halo_dtype": "int4"}, ROUNDED),
     ({"schedule": "stale", "stale_epochs": 1}, OTHER),
     ({"schedule": "bns", "boundary_rate": 0.1}, OTHER),
     ({"schedule": "lazy"}, OTHER),

@@ -28,12 +28,14 @@ REMOVED = {
     "stale_smoothing": Removed(0.0, "old rows are used unchanged"),
     "drop_ranks": Removed("", "start the job on fewer ranks"),
     "spare_core": Removed(False, "give the number of threads: --threads, one less than the cores of a rank"),
-    "halo_bits": Removed(4.0, "--halo-dtype int2, int4 and int8 are fixed widths"),
+    "halo_bits": Removed(4.0, "--halo-dtype int8 is a fixed width"),
 }
 #: {option: {value: the way to go on}} of values that are gone.
 REMOVED_VALUES = {
     "halo_dtype": {
-        "auto": "int4 has the same accuracy and bytes",
+        "auto": "int8 has the same accuracy and twice the bytes",
+        "int2": "int8 has four times the bytes, and a smaller error",
+        "int4": "int8 has the same accuracy and twice the bytes",
         "fp16": "bf16 has as many bytes, and the range of fp32",
     },
 }

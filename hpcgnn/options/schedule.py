@@ -103,11 +103,10 @@ class ScheduleConfig:
     halo_dtype: str = option(
         "fp32",
         "format of features and gradients between ranks in training",
-        details="fp32: unchanged (fp64 with --precision fp64). bf16: half the bytes. int8, int4, int2: a "
-        "fourth, an eighth, a sixteenth, with a scale per row and random rounding. Attention logits "
-        "and evaluation stay unchanged.",
+        details="fp32: unchanged (fp64 with --precision fp64). bf16: half the bytes. int8: a fourth, "
+        "with a scale per row and random rounding. Attention logits and evaluation stay unchanged.",
         flag=True,
-        choices=("fp32", "bf16", "int8", "int4", "int2"),
+        choices=("fp32", "bf16", "int8"),
         needs={"schedule": ("sar", "bns", "stale"), "correct_every": AtLeast(1)},
     )
     reduce_dtype: str = option(

@@ -110,7 +110,7 @@ def test_other_options_are_estimates_of_their_own(capsys, graph, machine, tmp_pa
     } <= found.keys()
     assert "recommended with the same results: " in out and all(each in out for each in found)
     numbers = "peak_rss_bytes", "bytes_per_epoch", "messages_per_epoch", "node_hours", "epochs"
-    for words in ("--halo-buffer 2", "--halo-dtype int4", "--schedule lazy"):
+    for words in ("--halo-buffer 2", "--halo-dtype int8", "--schedule lazy"):
         _, (alone,) = rows_of("--ranks", "4", *words.split())
         assert [found[words][name] for name in numbers] == [alone[name] for name in numbers], words
     assert found["as asked"]["epochs"] == 100 and found["--schedule lazy"]["epochs"] == 200, "of each of two layers"
