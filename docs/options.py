@@ -14,6 +14,7 @@ from pathlib import Path
 
 from hpcgnn.__main__ import build_parser
 from hpcgnn.config import SECTION_OF
+from hpcgnn.declaring import allowed
 from hpcgnn.effects import flag
 from hpcgnn.options import SECTIONS
 from hpcgnn.options.presets import PRESETS
@@ -130,13 +131,14 @@ def _declared_row(action, choices):
 
 def _effect(rules, name, choices):
     """What else must be chosen so that an option has an effect: all that is separated by semicolons."""
-    parts = ["`--schedule " + "`, `".join(rules["schedules"]) + "`"] if rules["schedules"] else []
+    schedules = allowed(rules["schedules"], choices["schedules"])
+    parts = ["`--schedule " + "`, `".join(schedules) + "`"] if schedules else []
     if rules["by_model"]:
         users = [model for model, used in choices["models"].items() if used and name in used]
         rest = [model for model, used in choices["models"].items() if used is not None and name not in used]
         few = len(users) <= len(rest)
         parts.append(("`--model " if few else "any `--model` but `") + "`, `".join(users if few else rest) + "`")
-    needs = [_need(other, values) for other, values in rules["needs"].items()]
+    needs = [_need(other, allowed(values, choices["schedules"])) for other, values in rules["needs"].items()]
     return "; ".join([*parts, " or ".join(needs)] if needs else parts)
 
 

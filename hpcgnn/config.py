@@ -21,7 +21,8 @@ from hpcgnn.options.removed import REMOVED, REMOVED_VALUES
 from hpcgnn.suggestions import suggest
 
 # Names that the registries offer: {"models": {name: the options `by_model` that it uses, None where not known},
-# "norms": names, "schedules": names}; and "check": raises ConfigError for options that do not go together.
+# "norms": names, "schedules": {name: ScheduleTraits}}; and "check": raises ConfigError for options
+# that do not go together.
 Choices = Mapping[str, Any]
 Number = TypeVar("Number", int, float)
 SECTION_OF = {f.name: section for section, kind in SECTIONS.items() for f in fields(kind)}

@@ -54,7 +54,7 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     config = make_config({**saved, **given}, choices, origin)
     if config.run.watch and "watch" not in typed:
         read_code("--watch", config.run.watch, unasked)
-    remark = without_effect(config, typed, {**saved, **filed}, choices["models"])
+    remark = without_effect(config, typed, {**saved, **filed}, choices)
     remarks = [remark] if remark else []
     if arguments.dry_run is not None:
         from hpcgnn.app.dry_run import check_training

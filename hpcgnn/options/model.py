@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import AtLeast, option
+from hpcgnn.declaring import AtLeast, Having, option
 from hpcgnn.options.task import LINKS
 
 #: Values of `--jumping` with a linear map behind the last convolution.
@@ -31,7 +31,7 @@ class ModelConfig:
         "together. Self loops stay, and evaluation uses all edges.",
         least=0.0,
         below=1.0,
-        schedules=("sar",),
+        schedules=Having("drops_edges"),
         by_model=True,
         strict=True,
     )

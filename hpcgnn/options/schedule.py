@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import YEAR, AtLeast, option
+from hpcgnn.declaring import YEAR, AtLeast, Having, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ class ScheduleConfig:
         "with a scale per row and random rounding. Attention logits and evaluation stay unchanged.",
         flag=True,
         choices=("fp32", "bf16", "int8"),
-        needs={"schedule": ("sar", "bns", "stale"), "correct_every": AtLeast(1)},
+        needs={"schedule": Having("narrows_rows"), "correct_every": AtLeast(1)},
     )
     reduce_dtype: str = option(
         "fp32",
@@ -115,7 +115,7 @@ class ScheduleConfig:
         details="bf16: half the bytes, added in fp32. One rank adds each share and sends the rounded sum to all: 2 (P "
         "- 1) messages of a rank.",
         choices=("fp32", "bf16"),
-        needs={"schedule": ("sar", "lazy", "bns", "stale", "historical", "batches"), "correct_every": AtLeast(1)},
+        needs={"schedule": Having("sums_gradients"), "correct_every": AtLeast(1)},
     )
     reduce_bucket: float = option(
         1.0,
@@ -124,7 +124,7 @@ class ScheduleConfig:
         "--comm ccl sum all gradients at the end.",
         least=0.0,
         most=1e6,
-        needs={"schedule": ("sar", "lazy", "bns", "stale"), "correct_every": AtLeast(1)},
+        needs={"schedule": Having("sums_by_layer"), "correct_every": AtLeast(1)},
     )
     prune: str = option(
         "auto",
@@ -133,7 +133,7 @@ class ScheduleConfig:
         "Used where the model allows it and half of the rows are saved (gat: four in ten). none: compute all "
         "rows.",
         choices=("auto", "none"),
-        schedules=("sar",),
+        schedules=Having("exact_epochs"),
     )
     boundary_rate: float = option(
         0.1,
@@ -158,7 +158,7 @@ class ScheduleConfig:
         details="Each step is on a share of the clusters of the graph file. historical: rows of other shares are of "
         "the last time they were computed. batches: all rows that the share's training nodes depend on are computed.",
         least=1,
-        schedules=("historical", "batches"),
+        schedules=Having("by_shares"),
         on_resume="same",
     )
     history_dtype: str = option(

@@ -7,14 +7,17 @@ from hpcgnn.config import Choices
 
 
 def registry_choices() -> Choices:
-    """Return the names in the registries, the options that each model uses, and the rules between options."""
+    """Return the names in the registries, the options of models, the traits of schedules, and the rules between
+    options.
+    """
     from hpcgnn.nn.norm import NORM_LAYERS
     from hpcgnn.nn.registry import MODELS
     from hpcgnn.plan.rules import check_options
     from hpcgnn.schedules.schedule_registry import SCHEDULES
 
     models = {name: entry.uses for name, entry in MODELS.items()}
-    names = {"models": models, "norms": tuple(NORM_LAYERS), "schedules": tuple(SCHEDULES)}
+    schedules = {name: entry.traits for name, entry in SCHEDULES.items()}
+    names = {"models": models, "norms": tuple(NORM_LAYERS), "schedules": schedules}
     return {**names, "check": check_options}
 
 

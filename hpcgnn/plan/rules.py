@@ -10,6 +10,7 @@ from functools import cached_property
 
 from hpcgnn.comm.session import Means
 from hpcgnn.config import Config, epochs_to_trace
+from hpcgnn.declaring import allowed
 from hpcgnn.errors import ConfigError
 from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.registry import MODELS
@@ -93,9 +94,9 @@ def models_with(allows: Callable[[LayerTraits], bool]) -> str:
 
 def _check_owners(config: Config) -> None:
     """Raise ConfigError for an option of another schedule than the chosen one."""
-    options = config.schedule
+    options, traits = config.schedule, {name: entry.traits for name, entry in SCHEDULES.items()}
     for declared in fields(options):
-        owners = declared.metadata["schedules"] or (options.schedule,)
+        owners = allowed(declared.metadata["schedules"], traits) or (options.schedule,)
         if options.schedule not in owners and getattr(options, declared.name) != declared.default:
             raise ConfigError(
                 f"--{declared.name.replace('_', '-')} belongs to --schedule {owners[0]}, got --schedule "

@@ -90,4 +90,7 @@ def build_bns(
     return Schedule(ApproximateInTraining(exact, training), AllreduceEveryStep(comm, options.reduce_dtype))
 
 
-SCHEDULE = ScheduleEntry(build_bns, ScheduleTraits(changing_input=True))
+SCHEDULE = ScheduleEntry(
+    build_bns,
+    ScheduleTraits(changing_input=True, whole_steps=True, sums_gradients=True, sums_by_layer=True, narrows_rows=True),
+)

@@ -195,5 +195,9 @@ def check_lazy(config: Config, layers: int) -> None:
 
 
 SCHEDULE = ScheduleEntry(
-    build_lazy, ScheduleTraits(layer_by_layer=True, partial_sums="dense", within_memory=True), check_lazy
+    build_lazy,
+    ScheduleTraits(
+        layer_by_layer=True, partial_sums="dense", within_memory=True, sums_gradients=True, sums_by_layer=True
+    ),
+    check_lazy,
 )

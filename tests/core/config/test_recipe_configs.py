@@ -62,7 +62,7 @@ def test_a_job_would_start_with_it(path, graphs, tmp_path, capsys):
     assert not filed.keys() & {"graph", "run_dir", "seed"}, "these are the command's"
     graph = graphs[kind_of(filed)]
     config = make_config({**filed, "graph": str(graph), "run_dir": str(tmp_path / "run")}, choices, str(path))
-    assert without_effect(config, {}, filed, choices["models"]) is None
+    assert without_effect(config, {}, filed, choices) is None
     check_training(config, [1, 2])
     assert "warning" not in capsys.readouterr().err
 
