@@ -22,6 +22,7 @@ from hpcgnn.plan.choices import registry_choices
 from partition_tools.cli.main import build_parser as build_tools_parser
 
 PAGE = Path(__file__).resolve().parent / "options.md"
+CHOICES = registry_choices()  # with the options that schedules declare
 DECLARED = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
 # These commands take all options of another one, which has the table of them.
 LIKE = {"estimate": "train", "import-weights": "train"}
@@ -48,7 +49,7 @@ column "has an effect with" all parts between semicolons must hold.
 
 def main(path: Path = PAGE) -> None:
     """Write the page."""
-    choices = registry_choices()
+    choices = CHOICES
     ours, tools = build_parser(choices), build_tools_parser()
     lines = []
     for program, parser in (("hpcgnn", ours), ("python -m partition_tools", tools)):

@@ -65,7 +65,8 @@ def _in_vain(declared: Field[Any], chosen: Mapping[str, Any], choices: Mapping[s
     if any(chosen[other] in values for other, values in rules["also"].items()):
         return None
     if name == "plugin":
-        return f"--model {model} is not one that it registers" if used is not None else None
+        registered = used is None or chosen["schedule"] in choices["own_schedules"]
+        return None if registered else f"--model {model} is not one that it registers"
     if schedules is not None and chosen["schedule"] not in schedules:
         return f"for --schedule {', '.join(schedules)}, got {chosen['schedule']}"
     if rules["by_model"]:

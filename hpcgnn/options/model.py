@@ -12,7 +12,7 @@ HEADS = ("cat", "max", "sum", "last")
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     model: str = option("gcn", "model to train", flag=True, choices="models")
-    plugin: str = option("", "Python file that registers further models (docs/extending.md)", flag=True)
+    plugin: str = option("", "Python file that registers models and schedules (docs/extending.md)", flag=True)
     layers: int = option(3, "number of layers (sgc: hops)", flag=True, least=1, most=10_000)
     hidden: int = option(
         256,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import YEAR, AtLeast, Having, option
+from hpcgnn.declaring import AtLeast, Having, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,23 +16,6 @@ class ScheduleConfig:
         flag=True,
         least=0.0,
         most=2.0**33,
-    )
-    layer_epochs: str = option(
-        "",
-        "lazy: epochs of each layer, as 100,100,200 (default: --epochs)",
-        schedules=("lazy",),
-    )
-    layer_lr: str = option(
-        "",
-        "lazy: learning rate of each layer, as 0.01,0.005 (default: --lr)",
-        schedules=("lazy",),
-    )
-    warm_start: bool = option(
-        False,
-        "lazy: start a layer from the trained one before it",
-        details="sage, gcn and gat start as the identity with the former head. Other models start from parameters of "
-        "the same shapes.",
-        schedules=("lazy",),
     )
     finetune: int = option(
         0,
@@ -48,27 +31,6 @@ class ScheduleConfig:
         "bad maps the halo is larger than a rank's share.",
         choices=("keep", "refetch"),
         schedules=("lazy",),
-    )
-    average_steps: int = option(
-        0,
-        "tma: average the parameters after this many steps of each rank",
-        least=0,
-        schedules=("tma",),
-        on_resume="same",
-    )
-    average_seconds: float = option(
-        0.0,
-        "tma: average the parameters after this time on rank 0's clock",
-        least=0.0,
-        schedules=("tma",),
-        most=YEAR,
-    )
-    correct_every: int = option(
-        0,
-        "tma: one exact step after this many averages; 0: never",
-        details="The step is one of sar, on the whole graph.",
-        least=0,
-        schedules=("tma",),
     )
     assignment: str = option(
         "metis",
@@ -134,15 +96,6 @@ class ScheduleConfig:
         "rows.",
         choices=("auto", "none"),
         schedules=Having("exact_epochs"),
-    )
-    boundary_rate: float = option(
-        0.1,
-        "bns: probability of a boundary node in an epoch",
-        details="Bytes fall to this share of those of sar (gat: 3/2 of it). 1 gives sar, 0 leaves ranks alone. "
-        "Evaluation uses all nodes.",
-        least=0.0,
-        most=1.0,
-        schedules=("bns",),
     )
     stale_epochs: int = option(
         1,

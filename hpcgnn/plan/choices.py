@@ -1,6 +1,6 @@
 """The names of models, schedules and tasks that an installation offers: from the registries and from a plugin.
 
-torch is imported at the first call.
+torch is imported at the first call, which also adds the options that schedules declare.
 """
 
 from hpcgnn.config import Choices
@@ -13,12 +13,12 @@ def registry_choices() -> Choices:
     from hpcgnn.nn.norm import NORM_LAYERS
     from hpcgnn.nn.registry import MODELS
     from hpcgnn.plan.rules import check_options
-    from hpcgnn.schedules.schedule_registry import SCHEDULES
+    from hpcgnn.schedules.schedule_registry import BUILT_IN, SCHEDULES
 
     models = {name: entry.uses for name, entry in MODELS.items()}
     schedules = {name: entry.traits for name, entry in SCHEDULES.items()}
     names = {"models": models, "norms": tuple(NORM_LAYERS), "schedules": schedules}
-    return {**names, "check": check_options}
+    return {**names, "own_schedules": set(SCHEDULES) - set(BUILT_IN), "check": check_options}
 
 
 def load_choices(plugin: str, unasked: str, recorded: str = "") -> Choices:

@@ -42,6 +42,7 @@ from hpcgnn.plugins.account import MADE, held_bytes, make_account
 from hpcgnn.plugins.live_tensors import LiveTensors, Onlooker
 from hpcgnn.plugins.memory_profile import MemoryProfile, PeakMemory, trim_heap
 from hpcgnn.plugins.registry import make_plugins
+from hpcgnn.schedules.tma import TmaConfig
 
 # The model learns nothing, which could end in numbers that are not finite, but the optimizer has its work.
 LR = 1e-9
@@ -132,7 +133,7 @@ class Experiment:
         spec = plan.spec
         check_counted(plan)
         plan = plan.changed(lr=LR, layer_lr="", halo="rows")
-        if plan.config.schedule.average_seconds:
+        if cast(TmaConfig, plan.config.schedule).average_seconds:
             plan = plan.changed(average_steps=1, average_seconds=0.0)
         trim_heap()
         before, toy = resident_bytes(), toy_of(plan)
