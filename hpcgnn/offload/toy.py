@@ -86,7 +86,7 @@ def toy_step(plan: RunPlan, prepare: Callable[[Trainer], None] = lambda trainer:
     """
     buffers = HaloBuffers(0)
     # One step of a round.
-    plan = plan.changed(average_steps=1, average_seconds=0.0, correct_every=0).rehearsed
+    plan = plan.changed(average_steps=1, average_seconds=0.0, correct_every=0)
     with logged_from(logging.WARNING):
         trainer = Trainer(toy_graph(plan.spec, plan.config.task.task), plan, SoloCommunicator(), buffers, make_plugins)
         for stage in range(len(trainer.stages)):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import AtLeast, option
+from hpcgnn.declaring import AtLeast, Having, option
 from hpcgnn.options.task import LINKS
 
 #: Values of `--jumping` with a linear map behind the last convolution.
@@ -12,7 +12,7 @@ HEADS = ("cat", "max", "sum", "last")
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     model: str = option("gcn", "model to train", flag=True, choices="models")
-    plugin: str = option("", "Python file that registers further models (docs/extending.md)", flag=True)
+    plugin: str = option("", "Python file that registers models and schedules (docs/extending.md)", flag=True)
     layers: int = option(3, "number of layers (sgc: hops)", flag=True, least=1, most=10_000)
     hidden: int = option(
         256,
@@ -31,7 +31,7 @@ class ModelConfig:
         "together. Self loops stay, and evaluation uses all edges.",
         least=0.0,
         below=1.0,
-        schedules=("sar",),
+        schedules=Having("drops_edges"),
         by_model=True,
         strict=True,
     )
@@ -141,15 +141,6 @@ class ModelConfig:
         "add a linear map of each layer's input before the norm",
         details="GraphSAGE and transformer layers have such a map already.",
         by_model=True,
-    )
-    hop_attention: str = option(
-        "none",
-        "sign: sum of hops with learned weights by node",
-        details="A softmax over the hops, each compared with the features (first, as SAGN), with the hops before "
-        "(recursive) or with all hops (jk, both as GAMLP). none: hops are joined.",
-        choices=("none", "first", "recursive", "jk"),
-        by_model=True,
-        needs={"layers": AtLeast(2)},
     )
     jumping: str = option(
         "none",
