@@ -8,7 +8,7 @@ import dataset_layouts as layouts
 import numpy as np
 import pytest
 from dataset_layouts import N
-from partition_helpers import edge_list, node_data, odd_graph, view
+from partition_helpers import edge_list, node_data, view
 from test_bounded_memory import both_ways
 
 from hpcgnn.graphfile.storage import GraphFile

@@ -92,7 +92,7 @@ def test_wrong_orders(fails, folder):
         ("pear\nfig\nzebra\npear\napple\n", "pear twice"),
         ("pear\nfig\nzebra\napple\nplum\n", "4 rows but"),
         ("pear,1\nfig,2\n", "one node id per row"),
-        ("pear\n\nzebra\napple\n", "empty node id"),
+        ("pear\n\nzebra\napple\n", "row 1 has no id"),
         ("", "columns"),
     ):
         (folder / "ids.txt").write_text(text)
@@ -128,10 +128,11 @@ def test_numbers_and_words(cli, fails, folder):
         assert view(folder / "g.h5").edges == edge_list(src, dst)
 
 
-def test_a_column_of_ids_by_another_name_is_no_feature(cli, folder):
+def test_a_column_of_ids_by_another_name_is_no_feature(cli, fails, folder):
     (folder / "e.csv").write_text("0 1\n1 2\n2 3\n")
     (folder / "x.csv").write_text("paper_id,a,b\n3,6,7\n2,4,5\n1,2,3\n0,0,1\n")
-    code, _, err = cli(*words(folder, "--features", folder / "x.csv"))
+    assert "--rows id" in fails(*words(folder, "--features", folder / "x.csv"))
+    code, _, err = cli(*words(folder, "--features", folder / "x.csv", "--rows", "id"))
     assert code == 0 and "keyed by paper_id" in err
     np.testing.assert_array_equal(view(folder / "g.h5").features, FEATURES)
 
