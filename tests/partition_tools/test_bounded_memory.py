@@ -212,21 +212,6 @@ def test_flaws_of_a_large_edge_list(tmp_path, flaw):
         assert [path.name for path in tmp_path.iterdir()] == ["e.txt"]
 
 
-def test_a_blank_may_follow_an_edge(tmp_path):
-    src, dst = odd_graph(edges=2000)
-    write_edges(tmp_path / "e.txt", [src, [f"{node} " for node in dst]])
-    both_ways(tmp_path / "e.txt", tmp_path, LITTLE)
-
-
-def test_a_comment_behind_an_edge(tmp_path):
-    """A comment is a line that begins with #: within a line # may be part of an id (C#), so that a row is not cut."""
-    src, dst = odd_graph(edges=2000)
-    write_edges(tmp_path / "e.txt", [src, [f"{node} # late" for node in dst]])
-    for memory in (TINY, 1 << 30):
-        with pytest.raises(FormatError, match="ids that are not integers"):
-            import_graph(tmp_path / "e.txt", tmp_path / "g.h5", memory=memory)
-
-
 def test_comments_between_edges(tmp_path):
     """Many enough to fill blocks of their own."""
     edges = "".join(f"{s}\t{d}\n" for s, d in zip(*odd_graph(edges=2000)))
@@ -273,14 +258,6 @@ def test_blocks_are_whole_lines(tmp_path, size, name, end):
         assert b"".join(found).decode() == rows and comments.below == 1
         assert all(block.endswith(b"\n") for block in found[:-1])
         assert sum(read) == (tmp_path / name).stat().st_size
-
-
-def test_a_quoted_field_ends_on_its_line(tmp_path):
-    """The parser would take the lines up to the next quote for one field, and lose the rows between."""
-    write_text(tmp_path / "t.csv", 'id,label\n0,"big\n1,x\n2,"\n')
-    for size in (1, 1000):
-        with pytest.raises(FormatError, match="quoted field does not end on its line"):
-            list(blocks(tmp_path / "t.csv", size))
 
 
 @pytest.mark.parametrize("relabel, spread", [(False, 1), (True, 3), (True, 10**12)])

@@ -39,6 +39,12 @@ def is_id(name: object) -> bool:
     return _plain(name) in ("id", "nodeid", "node")
 
 
+def says_id(name: object) -> bool:
+    """Whether a name says by itself that its column names nodes: as `is_id`, and paper_id, userId, nid, index."""
+    marked = re.search(r"[_\-. :][iI][dD]$|[a-z]I[dD]$", str(name).strip()) and not _plain(name).startswith(_NO_IDS)
+    return is_id(name) or bool(marked) or _plain(name) in ("nid", "idx", "index", "userid")
+
+
 def may_be_id(name: object) -> bool:
     """Whether a column of this name may hold ids: it has no name, or one such as paper_id, userId, key or name."""
     word = _plain(name)
