@@ -205,6 +205,12 @@ REFUSED = {
     "hidden ids": (named(HEADED, x_csv="a,f\n3,1\n0,2\n2,3\n1,4\n"), FEATURES, "a, may name the nodes"),
     "ids by another name": (named(HEADED, x_csv="paperId,f\n30,1\n10,2\n20,3\n40,4\n"), FEATURES, "say --rows id"),
     "pandas' index": (named(HEADED, x_csv=",f\n0,1\n1,2\n2,3\n3,4\n"), FEATURES, "to_csv(index=False)"),
+    "index beside id": (named(HEADED, x_csv=",id,f\n0,3,1\n1,2,2\n2,1,3\n3,0,4\n"), FEATURES, "column 1 has no name"),
+    "index of Parquet": (
+        {"e.csv": HEADED, "x.parquet": pl.DataFrame({"f": [1, 2, 3, 4], "__index_level_0__": [3, 2, 1, 0]})},
+        "--features x.parquet",
+        "column 2 has no name",
+    ),
     "counted columns": (named(HEADED, x_csv="0,1,2\n5,6,7\n"), FEATURES, "counts the columns, as pandas heads"),
     "two ids": (named(HEADED, x_csv="id,node,f\n0,1,2\n"), FEATURES, "several columns of ids"),
     "twice": (named(HEADED, y_csv="id,label\n0,1\n0,0\n1,1\n2,1\n3,1\n"), LABELS, "two rows for one node (0)"),

@@ -185,5 +185,9 @@ def _fields(line: str, separator: str) -> tuple[str, ...]:
         return ()
     if separator == " ":
         return tuple(field.strip('"') for field in line.split()) if '"' not in line else (line.strip().strip('"'),)
-    fields = next(csv.reader([line.strip(" \r\n")], delimiter=separator, skipinitialspace=True))
+    line = line.strip(" \r\n")
+    try:
+        fields = next(csv.reader([line], delimiter=separator, skipinitialspace=True))
+    except csv.Error:
+        fields = line.split(separator)
     return tuple(field.strip() for field in fields)

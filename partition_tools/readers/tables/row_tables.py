@@ -108,16 +108,18 @@ def _key_column(file: TableFile, rows: str) -> int | None:
         if len(file.fields) < 2:
             raise FormatError(f"{file.path} has one column, expected the ids of the nodes and data (--rows id)")
         return 0
+    nameless = [place for place, name in enumerate(file.names or ()) if name in ("", "__index_level_0__")]
+    if nameless and rows == AUTO and len(file.fields) > 1:
+        raise FormatError(
+            f"{file.path}: column {nameless[0] + 1} has no name, as pandas writes the index; head it id if it names the "
+            "nodes, or take it out (to_csv(index=False)), or say --rows position"
+        )
     named = [place for place, name in enumerate(file.names or ()) if is_id(name)]
     if len(named) > 1:
         raise FormatError(f"{file.path} has several columns of ids ({', '.join(file.fields)}); take all but one out")
     if named:
         return named[0]
-    return 0 if rows != AUTO and len(file.fields) > 1 and _nameless(file.names) else None
-
-
-def _nameless(names: Sequence[str] | None) -> bool:
-    return names is not None and names[0] in ("", "__index_level_0__")
+    return nameless[0] if nameless and len(file.fields) > 1 else None
 
 
 def _read(
@@ -160,11 +162,6 @@ def _check_first(path: Path, names: Sequence[str] | None, first: "np.ndarray | p
     values = first if isinstance(first, np.ndarray) else typed(first, path)
     if values.ndim != 1:
         return
-    if _nameless(names):
-        raise FormatError(
-            f"{path}: the first column has no name, as pandas writes the index; head it id if it names the nodes, or "
-            "take it out (to_csv(index=False)), or say --rows position"
-        )
     what = "the first column" if names is None else f"the first column, {names[0]},"
     if _numbers_all(values) or (names is not None and may_be_id(names[0]) and _distinct(values)):
         raise FormatError(
