@@ -27,6 +27,7 @@ _comparison._HAS_DTENSOR = False
 HERE = str(Path(__file__).parent)
 if HERE not in sys.path:
     sys.path.append(HERE)
+import cover  # noqa: E402
 
 
 def pytest_addoption(parser):
@@ -89,6 +90,26 @@ def pytest_terminal_summary(terminalreporter, config):
         terminalreporter.write_line(line)
     for line in _over(config) if os.environ.get("HPCGNN_TEST_BUDGET") else ():
         terminalreporter.write_line(f"BUDGET: {line}", red=True)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    """Without --all the cases of a test cover all values of its parameters, of a test that proves a promise all pairs.
+    Tests of ranks are chosen in tests/mpi, since the number of ranks is a parameter of theirs.
+    """
+    if config.getoption("--all"):
+        return
+    tests = {}
+    for item in items:
+        if "comm" not in getattr(item, "fixturenames", ()):
+            tests.setdefault(cover.test_of(item), {})[item.nodeid] = item
+    left = set()
+    for of_test in tests.values():
+        strength = cover.strength(next(iter(of_test.values())))
+        chosen = cover.cover({case: cover.axes(item) for case, item in of_test.items()}, strength)
+        left.update(item for case, item in of_test.items() if case not in chosen)
+    config.hook.pytest_deselected(items=list(left))
+    items[:] = [item for item in items if item not in left]
 
 
 def pytest_collection_finish():

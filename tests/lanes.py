@@ -9,6 +9,7 @@ while there is time. Parts run beside each other, the longest first; a part's ou
 
 import argparse
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -58,6 +59,12 @@ shellcheck --severity=warning .ci/run env/*.sh jobs/*.sh jobs/*.sbatch jobs/*/*.
 """
 ROOMS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "mpi").iterdir() if path.is_dir())
 HALF = len(ROOMS) // 2
+#: Files of tests that run as processes.
+PROCESSES = sorted(
+    str(path.relative_to(ROOT))
+    for path in ROOT.glob("tests/mpi/*/test_*.py")
+    if re.search(r"mark\.(processes|smoke)\b", path.read_text(encoding="utf-8"))
+)
 GLOO = tests_of("stream", "operators", "curves", "resume", "tma", "training_traffic")
 ONECCL = tests_of("communicator", "stream", "curves")
 #: Paths whose change asks for a slow part.
@@ -76,8 +83,8 @@ PARTS = (
     quick("kernels", *PYTEST, "tests/kernels"),
     quick("pages", *PYTEST, "tests/test_promises.py", "tests/docs", "tests/report", "tests/install"),
     quick("types", "mypy", "--no-error-summary", "hpcgnn", "partition_tools"),
-    quick("2 processes", *of_ranks(2, "polite", "tests/mpi", "-m", "processes or smoke")),
-    quick("3 processes", *of_ranks(3, "polite", "tests/mpi", "-m", "processes or smoke")),
+    quick("2 processes", *of_ranks(2, "polite", *PROCESSES, "-m", "processes or smoke")),
+    quick("3 processes", *of_ranks(3, "polite", *PROCESSES, "-m", "processes or smoke")),
     quick("style", "bash", "-c", STYLE),
     Part("sanitizers", (*PYTEST, "tests/kernels/test_sanitized.py", "-m", "slow"), KERNELS),
     Part("aarch64", (*PYTEST, "tests/kernels/test_aarch64.py", "-m", "slow"), KERNELS),

@@ -2,6 +2,8 @@
 
 import shutil
 
+import pytest
+
 from .launching import ROOT, start
 
 TESTS = """
@@ -41,7 +43,8 @@ def test_stuck(comm):
 def run(path, text, **environment):
     """pytest over two ranks in a folder with the conftest of tests/mpi."""
     tests = ROOT / "tests"
-    shutil.copy(tests / "conftest.py", path)
+    for name in ("conftest.py", "cover.py", "promises.toml"):
+        shutil.copy(tests / name, path)
     (path / "mpi").mkdir()
     for file in (tests / "mpi").glob("*.py"):
         shutil.copy(file, path / "mpi")
@@ -51,6 +54,7 @@ def run(path, text, **environment):
     return start(2, "-m", "pytest", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", path, path, **environment)
 
 
+@pytest.mark.slow
 def test_failures_of_single_ranks(tmp_path):
     result = run(tmp_path, TESTS)
     assert result.code == 1, result.err
@@ -58,6 +62,7 @@ def test_failures_of_single_ranks(tmp_path):
     assert "on rank 1 of 2" in result.out and "the ranks disagree: ['skipped', 'passed']" in result.out
 
 
+@pytest.mark.slow
 def test_a_test_that_hangs(tmp_path):
     result = run(tmp_path, STUCK, HPCGNN_TEST_LIMIT="5")
     assert result.code != 0 and result.seconds < 60

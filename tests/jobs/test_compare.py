@@ -263,6 +263,7 @@ def compared(graph, tmp_path_factory):
     return folder / "out", done
 
 
+@pytest.mark.slow
 def test_comparison_of_ranks_on_a_small_graph(compared):
     out, done = compared
     found = json.loads((out / "compare.json").read_text())

@@ -17,6 +17,7 @@ COMMANDS = [
 LIFE = {"bash env/slurm-local.sh up", 'eval "$(bash env/slurm-local.sh env)"', "bash env/slurm-local.sh down"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [line for line in COMMANDS if line not in LIFE], ids=lambda line: line[:50])
 def test_a_command(cluster, command):
     before = set(cluster.jobs())
@@ -47,6 +48,7 @@ def test_every_schedule_is_compared():
     assert all(f'="--schedule {name}' in text for name in SCHEDULES)
 
 
+@pytest.mark.slow
 def test_what_they_left(cluster):
     """After the commands above."""
     trial = cluster.home / "runs" / "trial"

@@ -5,40 +5,18 @@ test that wants others names them: `pytest.mark.parametrize("kernels", [...], in
 a vector path, and with that "torch", "own" or "rounded": whose products are, whatever this processor would choose.
 """
 
-import zlib
-from pathlib import Path
-
 import pytest
 import torch
 
 from hpcgnn.kernels import library, reference
 from hpcgnn.kernels.interface import VECTOR_PATHS
 
-HERE = Path(__file__).parent
 COMPILED = library.load()
 PRODUCTS = {
     "torch": {"multiplies": False},
     "own": {"multiplies": True, "rounds": False},
     "rounded": {"multiplies": True, "rounds": True},
 }
-
-
-def pytest_collection_modifyitems(config, items):
-    """Without --all each test has a third of its cases, chosen by their names: every third in order would leave out all
-    of a vector path, of which there are three.
-    """
-    if config.getoption("--all"):
-        return
-    cases = {}
-    for item in items:
-        if item.path.is_relative_to(HERE):
-            cases.setdefault((item.path, item.function.__name__), []).append(item)
-    left = set()
-    for each in cases.values():
-        each.sort(key=lambda item: zlib.crc32(item.name.encode()))
-        left.update(each[-(-len(each) // 3) :])
-    config.hook.pytest_deselected(items=list(left))
-    items[:] = [item for item in items if item not in left]
 
 
 def names():

@@ -5,10 +5,11 @@ Over MPI and other transports they are processes: `mpiexec -n 3 python -m pytest
 (mpi_ranks.py). Tests with the mark `processes` need these.
 """
 
-import zlib
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
+import cover
 import mpi4py
 import pytest
 
@@ -18,8 +19,6 @@ from .nodes import NODES, of_ranks  # noqa: E402
 from .thread_ranks import ThreadRanks  # noqa: E402
 
 RANKS = pytest.StashKey()
-#: Of a test with more cases than these, half of them run without --all.
-MOST_CASES = 8
 
 
 @pytest.hookimpl(trylast=True)  # after the terminal reporter is there
@@ -35,11 +34,10 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(config, items):
     """Leave out what has no place here: tests of processes where ranks are threads, tests that are marked for other
-    numbers of ranks; and, without --all, all but one number of ranks for each case of a test of three or more, and half
-    of very many cases.
+    numbers of ranks; and, without --all, cases that no value of a parameter needs, a number of ranks being one.
     """
     ranks, left = config.stash[RANKS], set()
-    cases, layouts = {}, set()
+    tests, layouts = {}, set()
     for item in items:
         if "comm" not in getattr(item, "fixturenames", ()):
             continue
@@ -47,21 +45,32 @@ def pytest_collection_modifyitems(config, items):
         numbers, here = mark.args if mark else (1, 2, 3, 4), ranks.number(item)
         if _same_layout(item, here, layouts) or here not in numbers or not ranks.can_run(item):
             left.add(item)
-        elif len(numbers) > 1 and not (mark and mark.kwargs.get("every_case")):
+        else:
             # Processes are started at 2 and 3 ranks (tests/lanes.py): no case of theirs waits for other numbers.
-            launched = {2, 3} if item.get_closest_marker("processes") else set()
-            sharing = sorted(launched & set(numbers) or numbers)
-            case = item.nodeid.replace(f"{here}ranks", "")
-            cases.setdefault((item.path, item.function.__name__), (sharing, {}))[1].setdefault(case, []).append(item)
+            sharing = {2, 3} & set(numbers) if item.get_closest_marker("processes") else set()
+            tests.setdefault(cover.test_of(item), (sharing, {}))[1][_without_ranks(item), here] = item
     if not config.getoption("--all"):
-        for sharing, of_test in cases.values():
-            if len(of_test) > 2:
-                turns = _turns(sharing)
-                for place, case in enumerate(sorted(of_test, key=lambda each: zlib.crc32(each.encode()))):
-                    chosen = turns[place % len(turns)] if place < max(MOST_CASES, len(of_test) / 2) else None
-                    left.update(item for item in of_test[case] if ranks.number(item) != chosen)
+        for sharing, of_test in tests.values():
+            cases = {(case, here): _axes(item) | {cover.RANKS: here} for (case, here), item in of_test.items()}
+            for (case, _), axes in list(cases.items()):  # of other launches, which choose as this one does
+                cases |= {(case, here): axes | {cover.RANKS: here} for here in sharing}
+            first = next(iter(of_test.values()))
+            # What threads have run needs one case of processes.
+            smoke = first.get_closest_marker("smoke") and not isinstance(ranks, ThreadRanks)
+            strength = 0 if smoke else cover.strength(first)
+            chosen = cover.cover(cases, strength, cost=lambda each: each[1] not in (2, 3))
+            left.update(item for each, item in of_test.items() if each not in chosen)
     config.hook.pytest_deselected(items=[item for item in items if item in left])
     items[:] = [item for item in items if item not in left]
+
+
+def _axes(item):
+    """The axes of a test but its number of ranks."""
+    return {axis: value for axis, value in cover.axes(item).items() if not re.fullmatch(r"\d+ranks", value)}
+
+
+def _without_ranks(item):
+    return re.sub(r"-?\b\d+ranks\b", "", item.nodeid)
 
 
 def _same_layout(item, ranks, layouts):
@@ -74,13 +83,6 @@ def _same_layout(item, ranks, layouts):
             layouts.add(case)
             return same
     return False
-
-
-def _turns(sharing):
-    """The numbers of ranks that cases have in turn: four ranks take as long as the others together, so they come once
-    in seven.
-    """
-    return [*sharing, *(ranks for ranks in sharing if ranks < 4)] if len(sharing) > 3 else sharing
 
 
 @pytest.fixture(scope="session")

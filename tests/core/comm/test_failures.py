@@ -40,6 +40,7 @@ def check_refused(result, words):
     assert "Traceback" not in result.err + result.out
 
 
+@pytest.mark.slow
 def test_a_run_that_works(good, tmp_path):
     result = train(
         2, "--graph", good, "--epochs", 2, "--hidden", 8, "--partition", "dealt", "--run-dir", tmp_path / "run"

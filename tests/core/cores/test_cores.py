@@ -81,6 +81,7 @@ def test_a_rank_with_bound_threads_has_all_of_its_cores(tmp_path, graph):
 
 @needs_two
 @pytest.mark.parametrize("bind", [("-bind-to", "core:1"), ()], ids=["bound by the launcher", "not bound"])
+@pytest.mark.slow
 def test_helper_threads_of_two_ranks_use_all_cores(tmp_path, graph, bind):
     """Bound by the launcher each rank has a core of its own. If nobody binds them, OpenMP puts the main threads of both
     on the first core: they do share it, and the log says why.

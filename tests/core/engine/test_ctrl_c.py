@@ -53,7 +53,7 @@ def epochs_done(run_dir):
     return path.read_text().count("\n") if path.exists() else 0
 
 
-@pytest.mark.parametrize("ranks", [0, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_ctrl_c_stops_with_a_checkpoint(good, tmp_path, ranks):
     """It ended in tracebacks and MPI_Abort, and the epochs since the last checkpoint were lost."""
     options = ["--graph", good, "--hidden", "8", "--eval-every", "0", "--run-dir", tmp_path / "run"]

@@ -42,7 +42,7 @@ def trained(folder):
     return [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("ranks", [0, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_the_script_of_the_page_learns_what_hpcgnn_train_learns(folder, tmp_path, trained, ranks):
     (tmp_path / "script.py").write_text(blocks("python")[0])
     done = launching.start(ranks, tmp_path / "script.py", cwd=folder)

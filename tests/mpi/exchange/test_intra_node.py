@@ -29,7 +29,7 @@ from ..nodes import NODES, emulated
 from ..ops.test_attention import KEY, P, random_inputs, right
 from ..training import build_trainer, configure, curve, make_graphs
 
-pytestmark = pytest.mark.ranks(2, 3, 4, every_case=True)
+pytestmark = pytest.mark.ranks(2, 3, 4)
 
 MAPS = ["dealt", "random", "one empty"]
 
@@ -75,6 +75,7 @@ def test_linear_aggregation(comm, stored, node):
             assert not {kind for kind in comm.ledger.take() if kind.startswith("halo")}
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("name", ["power law", "random directed weighted", "no edges"])
 def test_attention(comm, session_path, node, name):
     graph, where, file = small.stored(comm, session_path, name)

@@ -38,6 +38,8 @@ CASES = {
     "links": {"model": "gcn", "task": "links", "scorer": "mlp", "negative_pool": 256, "link_negatives": 100},
     "tma": {"model": "gcn", "schedule": "tma", "average_steps": 1},
 }
+#: They load the graph and evaluate as the others do.
+SLOW = {"types", "bns", "lazy", "stale", "tma"}
 
 
 class LargestTensor(TorchDispatchMode):
@@ -126,7 +128,7 @@ def write(path, directed, ranks, nodes=NODES):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES])
 def test_no_rank_holds_anything_as_long_as_all_nodes(comm, paths, shared_path, monkeypatch, name):
     if comm.size == 1:
         pytest.skip("one rank has all nodes")
