@@ -111,8 +111,8 @@ def _key_column(file: TableFile, rows: str) -> int | None:
     nameless = [place for place, name in enumerate(file.names or ()) if name in ("", "__index_level_0__")]
     if nameless and rows == AUTO and len(file.fields) > 1:
         raise FormatError(
-            f"{file.path}: column {nameless[0] + 1} has no name, as pandas writes the index; head it id if it names the "
-            "nodes, or take it out (to_csv(index=False)), or say --rows position"
+            f"{file.path}: column {nameless[0] + 1} has no name, as pandas writes the index; head it id if it names "
+            "the nodes, or take it out (to_csv(index=False)), or say --rows position"
         )
     named = [place for place, name in enumerate(file.names or ()) if is_id(name)]
     if len(named) > 1:
