@@ -88,8 +88,8 @@ def read_table(
         return Table(ids, np.zeros((0 if ids is None else len(ids), 0)), names, "no columns")
     if classes and len(columns) == 1 and isinstance(columns[0], polars().Series) and file.separator:
         check_spelling(path, columns[0].unique().to_list())
-    arrays = [typed(each, path) if isinstance(each, polars().Series) else each for each in columns]
-    arrays = [each if each.ndim == 2 else each[:, None] for each in arrays]
+    found = [each if isinstance(each, np.ndarray) else typed(each, path) for each in columns]
+    arrays = [each if each.ndim == 2 else each[:, None] for each in found]
     if names is not None and sum(each.shape[1] for each in arrays) > len(names):  # lists have several numbers
         names = [
             f"{name}.{number}" if each.shape[1] > 1 else name

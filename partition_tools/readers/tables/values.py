@@ -28,11 +28,11 @@ def ids_of(column: "pl.Series", where: object, exact: bool, item: str = "row", f
         return np.zeros(0, np.int64)
     empty = column.is_null() | ((column == "") if column.dtype == polars().String else False)
     if empty.any():
-        raise FormatError(f"{where}: {item} {first + int(empty.arg_max())} has no id")
+        raise FormatError(f"{where}: {item} {first + int(empty.arg_max() or 0)} has no id")
     if column.dtype != polars().String:
-        numbers = whole(typed(column, where))
-        if numbers is not None:
-            return numbers
+        stored = whole(typed(column, where))
+        if stored is not None:
+            return stored
         raise FormatError(f"{where} holds ids that are {column.dtype}, expected integers or words")
     numbers = column.cast(polars().Int64, strict=False)
     if exact:
@@ -76,8 +76,8 @@ def numbers_of(column: "pl.Series", where: object) -> np.ndarray:
 
 
 def _rows_of_lists(column: "pl.Series", where: object) -> np.ndarray:
-    lengths = column.list.len() if column.dtype == polars().List else column.arr.len()
-    lengths = lengths.fill_null(-1).to_numpy()
+    counted = column.list.len() if column.dtype == polars().List else column.arr.len()
+    lengths = counted.cast(polars().Int64).fill_null(-1).to_numpy()
     if len(lengths) and (lengths != lengths[0]).any():
         other = int(np.argmax(lengths != lengths[0]))
         got = f"{lengths[other]} numbers" if lengths[other] >= 0 else "none"
