@@ -42,7 +42,7 @@ def ids_of(column: "pl.Series", where: object, exact: bool, item: str = "row", f
         plain = column.str.contains(_WHOLE)
         numbers = column.str.replace(r"\.0*$", "").cast(polars().Int64, strict=False)
         if not plain.all() or numbers.has_nulls():
-            wrong = column[int((~plain | numbers.is_null()).arg_max())]
+            wrong = column[int((~plain | numbers.is_null()).arg_max() or 0)]
             raise FormatError(
                 f"{where} holds ids that are not integers ({wrong}); --relabel numbers words and the like"
             )
