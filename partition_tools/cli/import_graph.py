@@ -39,8 +39,8 @@ Formats (guessed from the path where --format is not given):
             node_type where there are any; val_edge, val_edge_neg, test_edge, ... for held-out edges; other arrays are
             named, and refused (see --ignore) where a graph without them means something else
   edgelist  text (.csv, .tsv, .txt, also .gz) or .parquet: columns src,dst and perhaps weight,type by their heading.
-            Without a heading there are two columns, src and dst. Others need --edge-columns. Features, labels, splits, node types in
-            tables beside it
+            Without a heading there are two columns, src and dst. Others need --edge-columns.
+            Features, labels, splits, node types in tables beside it
   mtx       Matrix Market (.mtx, .mtx.gz): row -> column; the same tables
   scipy     .npz of scipy.sparse.save_npz: row -> column, weights unless all are 1; the same tables
   metis     .graph of METIS, Chaco, KaHIP; the same tables
