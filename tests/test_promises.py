@@ -18,7 +18,8 @@ def is_slow(tree, name):
         for each in tree.body
         if isinstance(each, ast.Assign) and getattr(each.targets[0], "id", "") == "pytestmark"
     ]
-    return any("mark.slow" in ast.unparse(each) for each in (*marks, *test.decorator_list))
+    words = [ast.unparse(each) for each in (*marks, *test.decorator_list)]
+    return any("mark.slow" in each and "parametrize" not in each for each in words)  # single cases may be slow
 
 
 @pytest.mark.parametrize("test", [test for promise in PROMISES for test in promise["tests"]])
