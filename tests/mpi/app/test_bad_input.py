@@ -125,13 +125,6 @@ def test_bad_input(comm, shared_path, write, case):
     assert not (shared_path / "run").exists(), "nothing is left behind"
 
 
-def test_after_a_mistake_is_mended_the_same_command_works(comm, shared_path, write):
-    """A run that was refused once left a run directory that was in the way of the next one."""
-    changes, spoil, options, words = CASES["no training node"]
-    refused(comm, write(graph_of(**changes), spoil), shared_path / "run", words, **options)
-    assert run(comm, write(graph_of()), shared_path / "run") == 0
-
-
 def test_a_run_directory_that_exists(comm, shared_path, write):
     path, run_dir = write(graph_of()), shared_path / "run"
     assert run(comm, path, run_dir) == 0

@@ -132,16 +132,6 @@ def planted(comm, session_path):
     return make_graphs(comm, session_path, nodes=300)
 
 
-def test_one_layer_of_the_last_hop_is_sgc(comm, planted, shared_path):
-    for name in planted:
-        file = propagated(comm, planted[name], shared_path, "metis", hops=3, last=True)
-        usual = {"layers": 3, "dropout": 0.0, "keep_input": "always", "precision": "fp64"}
-        expected = curve(comm, configure(planted[name], model="sgc", **usual), "metis", None, 6)
-        found = curve(comm, configure(file, model="sign", **{**usual, "layers": 1}), "metis", None, 6)
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
-        comm.barrier()
-
-
 @pytest.mark.usefixtures("no_pictures")
 def test_a_run_on_any_number_of_ranks(comm, planted, shared_path):
     """With dropout, batch norm and resuming; partitioned anew, and on to predictions."""

@@ -149,12 +149,3 @@ def test_the_state_is_of_what_has_arrived(comm):
         for number, data in enumerate(state.values()):
             found = data.view(torch.float64).view(-1, WIDTH)
             assert torch.equal(found, all_of(number, comm))
-
-
-def test_no_state_begins_afresh(comm):
-    box = make(comm, 1)
-    box.load_state({})
-    post(comm, box, PLAIN, 0)
-    box.open()
-    assert torch.equal(used(box, lease_for(PLAIN, 0)), all_of(0, comm))
-    box.state()

@@ -12,10 +12,9 @@ from hpcgnn import kernels
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Returns, Rows, Stream
 from hpcgnn.exchange.wire import Wire
-from hpcgnn.ops.work import work
 
 from ..narrowing import DTYPES, error_bound, row_bytes
-from ..small import GRAPHS, stored
+from ..small import stored
 
 MAPS = ("dealt", "one empty", "all on last")
 NAMES = ("star", "power law", "no edges", "random directed")
@@ -254,27 +253,6 @@ def test_the_same_rows_twice_are_the_same(comm, session_path, dtype):
     assert torch.equal(first, passed(other, Rows(x)))
 
 
-def test_a_stream_serves_several_forms_in_turn(comm, session_path):
-    """What is cut from the buffers for one width is not what another one reads."""
-    case = Case(comm, session_path, "power law", "dealt", 2)
-    stream, buffers = case.stream(4, 8 * 6, 8 * 4)
-    halo = case.halo_of(comm.rank)
-    for width, returned in ((6, 4), (1, 0), (5, 4), (6, 4), (0, 4), (1, 0), (2, 1)):
-        table, total = case.table(width, seed=width), torch.zeros(len(case.ids), returned, dtype=torch.float64)
-        found = []
-        for block, rows, _, back in stream(Rows(case.mine(table)), "rows", Returns(total) if returned else None):
-            if block.first_column is not None:
-                found.append(rows.clone().numpy())
-                if returned:
-                    back += 1
-        np.testing.assert_array_equal(np.concatenate(found) if found else table[halo], table[halo])
-        copies = np.zeros(case.graph.num_nodes)
-        for rank in range(comm.size):
-            copies[case.halo_of(rank)] += 1
-        assert (total.numpy() == copies[case.ids][:, None]).all()
-        assert buffers.nbytes <= buffers.limit
-
-
 def test_a_buffer_that_holds_no_row_is_an_error_before_anything_is_sent(comm, session_path):
     case = Case(comm, session_path, "star", "dealt", 3)
     stream, buffers = case.stream(3, 8)
@@ -300,39 +278,3 @@ def edges_of(block, at, first_own):
     if block.first_column is not None:
         columns = -1 - (columns + block.first_column)
     return list(zip(rows.tolist(), columns.tolist()))
-
-
-@pytest.mark.parametrize("fine_rows, cap", [(1000, 1000), (4, 11)])
-@pytest.mark.parametrize("name", GRAPHS)
-def test_work_has_every_edge_once(comm, session_path, name, fine_rows, cap):
-    """What is complete has all edges of its rows, each such row once, and nothing is added to it before or after."""
-    for map_name, pieces, interior in itertools.product(MAPS[:2], (False, True), (False, True)):
-        case = Case(comm, session_path, name, map_name, fine_rows)
-        stream, _ = case.stream(cap, 8)
-        halo, n_p = case.halo_of(comm.rank), len(case.ids)
-        found, touched, done = [], set(), []
-        for each in work(stream, Rows(torch.zeros(n_p, 1, dtype=torch.float64)), "rows", None, pieces, interior):
-            assert each.scale is None and each.back is None
-            edges = edges_of(each.block, each.at, n_p)
-            assert all(each.at.start <= row < each.at.stop for row, _ in edges)
-            if each.complete:
-                assert interior and each.block.num_rows == each.at.stop - each.at.start
-                rows = list(range(each.at.start, each.at.stop))
-                assert touched.isdisjoint(rows)
-                done += rows
-            else:
-                assert {row for row, _ in edges}.isdisjoint(done)
-                touched |= {row for row, _ in edges}
-            found += edges
-        mine = case.owner[case.graph.dst] == comm.rank
-        local_of = {node: place for place, node in enumerate(case.ids)}
-        halo_of = {node: -1 - place for place, node in enumerate(halo)}
-        expected = sorted(
-            (local_of[v], local_of[u] if u in local_of else halo_of[u])
-            for u, v in zip(case.graph.src[mine], case.graph.dst[mine])
-        )
-        assert sorted(found) == expected
-        assert sorted(done) == (list(range(stream.edges.first_interior, n_p)) if interior else [])
-        remote = {row for row, column in expected if column < 0}
-        assert all(row < stream.edges.first_interior for row in remote)
-        assert stream.edges.first_interior == max(remote, default=-1) + 1

@@ -140,45 +140,6 @@ def planted(comm, session_path):
     return made
 
 
-CURVES = {
-    "gcn": ("directed", {"norm": "layer"}),
-    "gcn, pruned": ("undirected", {"model": "gcn", "prune": "auto"}),
-    "gcn, pruned, directed": ("directed", {"model": "gcn", "prune": "auto"}),
-    "gat, pruned": ("undirected", {"model": "gat", "heads": 2, "prune": "auto"}),
-    "pna": ("undirected", {}),
-    "inductive": ("most train", {"model": "gcn", "inductive": True}),
-    "links": ("most train", {"model": "sage", "task": "links", "negatives": 2}),
-    "mixed": ("undirected", {"model": "gcn", "precision": "mixed"}),
-}
-
-
-def curve_and_scores(comm, config, map_name):
-    """(losses, the metrics in the end, the same without edge dropout, the Trainer)."""
-    trainer = build_trainer(comm, config, map_name, 20)
-    losses = [trainer.step(epoch) for epoch in range(3)]
-    plain = build_trainer(comm, config.replace(edge_dropout=0.0, keep_input="never"), map_name, 20)
-    plain.model.load_state_dict(trainer.model.state_dict())
-    scores, of_all = ([each.evaluate()[split] for split in ("train", "val", "test")] for each in (trainer, plain))
-    return losses, scores, of_all, trainer
-
-
-@pytest.mark.parametrize("kind", CURVES)
-def test_the_curve_does_not_depend_on_the_ranks(comm, planted, kind):
-    name, options = CURVES[kind]
-    usual = {"model": kind, "hidden": 6, "layers": 2, "dropout": 0.3, "precision": "fp64", "lr": 0.03}
-    config = configure(planted[name], **{**usual, **options}, edge_dropout=RATE)
-    # Rows that nobody sees are not computed, which changes nothing.
-    expected = on_rank_0(comm, lambda one: curve_and_scores(None, one, None)[0], config.replace(prune="none"))
-    losses, scores, of_all, trainer = curve_and_scores(comm, config, "random-clusters")
-    np.testing.assert_allclose(losses, expected, rtol=1e-2 if kind == "mixed" else 1e-9)
-    assert scores == pytest.approx(of_all, nan_ok=True)
-    assert any(trainer.views.shares) == ("pruned" in kind)
-    if kind == "links":
-        assert trainer.objective.num_train > 0.75 * trainer.local.num_nodes, "all training edges are asked"
-    plain = build_trainer(comm, config.replace(edge_dropout=0.0, keep_input="never"), "random-clusters", 20)
-    assert abs(plain.step(0) - losses[0]) > 1e-5 * losses[0], "edges must be missing, or this says little"
-
-
 def test_without_it_nothing_is_made(comm, planted):
     trainer = build_trainer(comm, configure(planted["undirected"], model="gcn"), "random-clusters")
     assert type(trainer.schedule.halo) is FullHalo and trainer.schedule.halo.kept_bytes == 0

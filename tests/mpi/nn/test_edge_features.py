@@ -18,7 +18,7 @@ from hpcgnn.app.resuming import options_of_run
 from hpcgnn.app.train import train
 from hpcgnn.app.trained import load_trained
 from hpcgnn.config import make_config
-from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.held_out import LinkSplit
 from hpcgnn.graph.load import load_local_graph
@@ -38,7 +38,7 @@ from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.schedules.full_halo import FullHalo
 
 from ..gathering import whole
-from ..training import CHOICES, build_trainer, configure, curve
+from ..training import CHOICES, build_trainer, configure
 
 D_IN, HEADS, WIDTH, EDGE = 5, 2, 3, 4
 GRAPHS = {
@@ -242,60 +242,6 @@ def test_layers(comm, files, monkeypatch, graph_name, self_loops, name):
         compare(comm, share, layer, x, gy, expected, everywhere.grad, gradients)
 
 
-@pytest.mark.parametrize("name", ["gine", "gat"])
-def test_equal_to_pyg(comm, files, name):
-    """GINEConv, and GATConv with edge_dim and the loops that it adds itself: of the mean of the other edges."""
-    pyg = pytest.importorskip("torch_geometric.nn", reason="PyG is not installed: pip install torch_geometric")
-    graph = GRAPHS["random directed"]
-    rows, layer = torch.from_numpy(rows_of(graph)).double(), LAYERS[name]()
-    x, gy = drawn(layer, graph.num_nodes)
-    p = dict(layer.named_parameters())
-    if name == "gine":
-        mlp = torch.nn.Sequential(
-            torch.nn.Linear(D_IN, HEADS * WIDTH), torch.nn.ReLU(), torch.nn.Linear(HEADS * WIDTH, HEADS * WIDTH)
-        )
-        theirs = pyg.GINEConv(mlp, train_eps=True, edge_dim=EDGE).double()
-        state = {"nn.0": "first", "nn.2": "second", "lin": "edge"}
-        state = {
-            f"{a}.{part}": p[f"{b}.{part}"].T if part == "weight" else p[f"{b}.{part}"]
-            for a, b in state.items()
-            for part in ("weight", "bias")
-        }
-        theirs.load_state_dict({**state, "eps": p["eps"].reshape(theirs.eps.shape)})
-        keep = np.ones(len(graph.src), bool)
-    else:
-        theirs = pyg.GATConv(D_IN, WIDTH, HEADS, edge_dim=EDGE).double()
-        state = {"att_src": p["att_src"][None], "att_dst": p["att_dst"][None], "lin.weight": p["linear.weight"].T}
-        # W_e and a_e have the terms as their product.
-        state |= {"lin_edge.weight": p["terms"].T.repeat_interleave(WIDTH, 0), "bias": p["bias"]}
-        theirs.load_state_dict({**state, "att_edge": torch.full((1, HEADS, WIDTH), 1 / WIDTH, dtype=torch.float64)})
-        keep = graph.src != graph.dst  # it takes out the loops that are there
-    ends = torch.from_numpy(np.stack([graph.src, graph.dst])[:, keep])
-    everywhere = x.clone().requires_grad_()
-    expected = theirs(everywhere, ends, edge_attr=rows[keep])
-    expected.backward(gy)
-    found = {key: value.grad for key, value in theirs.named_parameters()}
-    if name == "gine":
-        weights = {"first": "nn.0", "second": "nn.2", "edge": "lin"}
-        gradients = {f"{a}.weight": found[f"{b}.weight"].T for a, b in weights.items()}
-        gradients |= {f"{a}.bias": found[f"{b}.bias"] for a, b in weights.items()} | {"eps": found["eps"].reshape(())}
-    else:
-        gradients = {"att_src": found["att_src"][0], "att_dst": found["att_dst"][0], "bias": found["bias"]}
-        gradients["linear.weight"] = found["lin.weight"].T
-        gradients["terms"] = found["lin_edge.weight"].view(HEADS, WIDTH, EDGE).sum(1).T
-    path = files["random directed"].with_name(f"edge-features-pyg-{name}.h5")
-    if comm.rank == 0:
-        masks = {"train": graph.labels >= 0}
-        everything = graph.features, graph.labels, masks
-        partition_tools.save_graph(path, ends, *everything, edge_features=rows[keep].float(), ranks=[1, 2, 3, 4])
-    comm.barrier()
-    with GraphFile(path) as file:
-        owner, _ = file.cluster_map("metis", comm.size)
-        loops = "keep" if name == "gine" else "add"
-        share = load_local_graph(file, owner, comm, 7, loops, torch.float64, True, edge_features=True)
-    compare(comm, share, layer, x, gy, expected, everywhere.grad, gradients)
-
-
 def test_shares_of_their_own_keep_the_rows(comm, files):
     """Whoever trains on own nodes alone (tma, stale) finds the same row for an edge."""
     for local in shares(comm, files["random directed"]):
@@ -309,53 +255,6 @@ def test_shares_of_their_own_keep_the_rows(comm, files):
             dst = share.original_id[torch.repeat_interleave(torch.diff(block.indptr))]
             rows = share.inward.edges.features[block.edge.long()]
             assert sorted(sorted_edges(dst, share.original_id[block.indices.long()], rows)) == sorted(kept)
-
-
-CURVES = {
-    "gine": {"norm": "batch"},
-    "gat": {"heads": 2, "attention_dropout": 0.4, "hidden": 4},
-    "gatv2": {"heads": 2, "attention_dropout": 0.4, "hidden": 4},
-    "transformer": {"heads": 2, "hidden": 4},
-    "pna": {"norm": "layer"},
-}
-
-
-@pytest.mark.parametrize("model", CURVES)
-def test_curve(comm, files, model):
-    """It depends neither on the ranks nor on the partition; it does on the features of edges."""
-    options = {"model": model, "dropout": 0.3, "lr": 0.005, "precision": "fp64", **CURVES[model]}
-    config = configure(files["random directed"], **options)
-    expected = comm.broadcast_object(curve(comm, config, None, None, 8) if comm.rank == 0 else None)
-    np.testing.assert_allclose(curve(comm, config, "metis", 60, 8), expected, rtol=1e-9)
-    assert expected[-1] < expected[0]
-    if model != "gine":
-        without = curve(comm, configure(files["random directed"], edge_features="none", **options), "metis", 60, 3)
-        assert abs(without[-1] - expected[2]) > 1e-6
-
-
-@pytest.mark.parametrize("model", ["gine", "gat"])
-def test_curve_of_links(comm, files, model):
-    options = {"model": model, "task": "links", "link_split": "0.6/0.2/0.2", "precision": "fp64", "hidden": 4}
-    config = configure(files["random directed"], **options)
-    expected = comm.broadcast_object(curve(comm, config, None, None, 5) if comm.rank == 0 else None)
-    np.testing.assert_allclose(curve(comm, config, "metis", 60, 5), expected, rtol=1e-9)
-    if model == "gat":
-        without = curve(comm, configure(files["random directed"], edge_features="none", **options), "metis", 60, 3)
-        assert abs(without[-1] - expected[2]) > 1e-6
-
-
-@pytest.mark.parametrize("schedule", ["tma", "stale", "lazy", "bns"])
-def test_schedules(comm, files, schedule):
-    """Those without rows of messages work; the others say so."""
-    steps = {"average_steps": 1} if schedule == "tma" else {}
-    config = configure(files["random directed"], model="gine", schedule=schedule, layers=2, **steps)
-    if schedule in ("bns", "stale"):
-        with pytest.raises(ConfigError, match="gine"):
-            build_trainer(comm, config, "metis")
-        return
-    trainer = build_trainer(comm, config, "metis")
-    trainer.begin_stage(0, 0)
-    assert np.isfinite(trainer.step(0))
 
 
 @pytest.mark.parametrize("model", ["gat", "gine"])

@@ -16,7 +16,7 @@ from hpcgnn.nn.foreign import reason_against
 from hpcgnn.plan.model_spec import model_spec
 
 from ..small import written
-from ..training import build_trainer, configure, curve, make_graphs, outputs_and_gradients
+from ..training import build_trainer, configure, make_graphs, outputs_and_gradients
 
 pytestmark = pytest.mark.ranks(2)
 
@@ -99,26 +99,6 @@ def test_outputs_and_gradients(comm, odd, kind, jumping, residual, linear):
 @pytest.fixture(scope="module")
 def planted(comm, session_path):
     return make_graphs(comm, session_path, nodes=300)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"model": "gcn", "norm": "batch", "layers": 1},
-        {"model": "sage", "norm": "batch", "residual": True, "keep_input": "always"},
-        {"model": "gat", "heads": 2, "hidden": 8},
-        {"model": "gatv2", "heads": 2, "hidden": 8, "linear_residual": True, "norm": "batch"},
-        {"model": "transformer", "heads": 2, "hidden": 8, "norm": "layer"},
-        {"model": "gin", "schedule": "bns", "boundary_rate": 1.0},
-    ],
-    ids=str,
-)
-def test_the_curve_does_not_depend_on_the_ranks(comm, planted, options):
-    for jumping in ("cat", "max"):
-        config = configure(planted["undirected"], jumping=jumping, dropout=0.3, lr=0.005, **options)
-        expected = comm.broadcast_object(curve(comm, config, None, None, 8) if comm.rank == 0 else None)
-        assert expected[-1] < expected[0]
-        np.testing.assert_allclose(curve(comm, config, "metis", 60, 8), expected, rtol=1e-4)
 
 
 @pytest.mark.usefixtures("no_pictures")

@@ -35,7 +35,6 @@ from partition_tools.generators.spec import Spec
 
 from ..gathering import whole
 from ..nodes import emulated
-from ..training import configure, curve
 
 NODES, D_IN, HEADS, WIDTH, RELATIONS, KINDS = 300, 6, 2, 3, 3, 2
 SPEC = ModelSpec("gatv2", D_IN, 4, 2, WIDTH, slope=0.2, dtype=torch.float64)
@@ -266,25 +265,3 @@ def test_bytes(comm, files, name):
     sent = [traffic[kind].bytes_sent if kind in traffic else 0 for kind in ("halo_forward", "halo_backward")]
     assert sent == [8 * forward, 8 * backward]
     assert set(traffic) <= {"halo_forward", "halo_backward"}
-
-
-CURVES = {
-    "gat": {"heads": 2, "attention_dropout": 0.4, "hidden": 4, "edge_term": "type"},
-    "gatv2": {"heads": 2, "attention_dropout": 0.4, "hidden": 4},
-    "transformer": {"heads": 2, "attention_dropout": 0.4, "hidden": 4},
-    "sage": {"aggregator": "pool"},
-    "pna": {"norm": "layer"},
-    "rgcn": {"bases": 2},
-    "rgat": {"bases": 2, "heads": 2, "attention_dropout": 0.4, "hidden": 4, "self_loops": "add"},
-}
-
-
-@pytest.mark.parametrize("model", CURVES)
-def test_curve(comm, files, model):
-    config = configure(
-        files["directed weighted"], model=model, dropout=0.3, lr=0.005, precision="fp64", **CURVES[model]
-    )
-    expected = comm.broadcast_object(curve(comm, config, None, None, 10) if comm.rank == 0 else None)
-    found = curve(comm, config, "random-clusters", 60, 10)
-    assert expected[-1] < expected[0]
-    np.testing.assert_allclose(found, expected, rtol=1e-9)

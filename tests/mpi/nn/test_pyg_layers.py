@@ -87,7 +87,11 @@ LAYERS = {
     "edgeconv": (lambda: pyg.EdgeConv(torch.nn.Linear(2 * WIDTH, 4), aggr="min"), ""),
     "of both ends": (OfBothEnds, "edge_attr"),
 }
-CASES = [(name, graph) for name in LAYERS for graph in GRAPHS if name != "gcn with weights" or "weighted" in graph]
+# Each with parallel, weighted edges in one direction, and on one of the other graphs.
+WEIGHTED = "random directed weighted"
+OTHERS = [name for name in GRAPHS if name != WEIGHTED]
+CASES = [(name, WEIGHTED) for name in LAYERS]
+CASES += [(name, OTHERS[at % len(OTHERS)]) for at, name in enumerate(LAYERS) if name != "gcn with weights"]
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from ..gathering import whole
 from ..narrowing import DTYPES, exact_in_int8, factors, narrowed, row_bytes
 from ..ops.test_attention import KEY, P, right
 from ..small import stored
-from ..training import CLASSES, FEATURES, build_trainer, configure, make_graphs
+from ..training import configure, make_graphs
 
 SEED, ROUNDING = 7, 6
 
@@ -131,51 +131,6 @@ def test_right_in_the_mean(comm, session_path, dtype):
         deviation = np.sqrt((counts**2 * step**2 * share * (1 - share))[:, columns].sum() / times)
         assert 0 < 5 * deviation < (counts * step).sum() * 3 / 30, "a bias of a thirtieth of a step would be seen"
         assert abs(errors[:, columns].sum()) <= 5 * deviation
-
-
-MODELS = {
-    "gcn": ({"hidden": 15}, ("bf16", "int8", "int4"), 15 + CLASSES),
-    "sage pool": ({"model": "sage", "aggregator": "pool"}, ("bf16",), None),
-    "gat": ({"hidden": 4, "heads": 3}, ("int8", "int2"), None),
-    "gatv2": ({"hidden": 4, "heads": 3}, ("int8",), None),
-}
-
-#: How far the loss may be from that of fp32.
-CLOSE = {"bf16": 0.02, "int8": 0.1, "int4": 0.2, "int2": 0.5}
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_training_and_evaluation(comm, session_path, model):
-    """The curve stays near that of fp32 in small buffers; evaluation and the kept input are sent exactly."""
-    path = make_graphs(comm, session_path, nodes=300)["undirected"]
-    options, dtypes, widths = MODELS[model]
-    curves = {}
-    for dtype in ("fp32", *dtypes):
-        config = configure(path, **{"model": model.split()[0], "dropout": 0.0, **options}, halo_dtype=dtype)
-        trainer = build_trainer(comm, config, "metis", rows=20)
-        comm.ledger.take()
-        losses = [trainer.step(0)]
-        traffic = comm.ledger.take()
-        if widths:
-            sent, entry = trainer.constants and trainer.schedule.halo, traffic.get("halo_forward")
-            plan = getattr(sent, "training", sent).inward.plan
-            width = [widths - CLASSES, CLASSES]
-            row = sum(4 * w if dtype == "fp32" else row_bytes(dtype, w) for w in width)
-            assert (entry.bytes_sent if entry else 0) == plan.num_boundary * row
-            kept = traffic["input"].bytes_sent if "input" in traffic else 0
-            assert kept == plan.num_boundary * 4 * FEATURES
-        losses += [trainer.step(epoch) for epoch in range(1, 4)]
-        curves[dtype] = np.array(losses)
-        first, again = trainer.evaluate(), trainer.evaluate()
-        assert first == again
-        evaluated = comm.ledger.take()["evaluation"].bytes_sent if comm.size > 1 else 0
-        assert evaluated >= (2 * plan.num_boundary * 4 * sum(width) if widths else 0)
-        assert trainer.buffers.nbytes <= trainer.buffers.limit
-    for dtype in dtypes:
-        assert (
-            np.abs(curves[dtype] - curves["fp32"]).max() <= {"bf16": 0.02, "int8": 0.1, "int4": 0.2, "int2": 0.5}[dtype]
-        )
-        assert comm.size == 1 or (curves[dtype] != curves["fp32"]).any()
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int4"])

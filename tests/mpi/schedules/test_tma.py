@@ -177,19 +177,6 @@ def test_ranks_step_until_rank_0_says_that_the_time_is_up(comm, session_path, mo
     assert slept == ([] if comm.rank else [0, 2])
 
 
-@pytest.mark.parametrize("assignment", ["super-nodes", "random-nodes"])
-def test_an_assignment_changes_no_exact_curve(comm, graph, shared_path, assignment):
-    """Every node has one owner, whatever it is: the exact schedule learns the same."""
-    options = {"schedule": "sar", "precision": "fp64", "epochs": 4}
-    assert run(comm, graph, shared_path / "run", assignment=assignment, **options) == 0
-    assert run(comm, graph, shared_path / "metis", partition="metis", **options) == 0
-    np.testing.assert_allclose(*(losses(records(shared_path / name)) for name in ("run", "metis")), rtol=0, atol=1e-9)
-    if comm.size > 1:
-        summaries = [json.loads((shared_path / name / "summary.json").read_text()) for name in ("run", "metis")]
-        assert summaries[0]["partition"]["partition"] == assignment
-        assert summaries[0]["partition"]["cut_edges"] > summaries[1]["partition"]["cut_edges"]
-
-
 WRONG = [
     ({}, "--schedule tma needs one of --average-steps"),
     ({"average_steps": 2, "average_seconds": 1.0}, "needs one of --average-steps"),

@@ -31,7 +31,7 @@ from partition_tools.generators.spec import Spec
 from partition_tools.interface.arrays import save_graph
 
 from ..small import written
-from ..training import CHOICES, build_trainer, configure, curve
+from ..training import CHOICES, build_trainer, configure
 
 pytestmark = pytest.mark.ranks(2, 3)
 
@@ -220,17 +220,6 @@ def test_the_loss_sends_every_row_once_each_way(comm, odd):
     assert kinds == {"halo_forward": (sent + received + 9) * 64, "halo_backward": 9 * 64}
 
 
-def test_equal_rows_tie(comm, odd):
-    """Embeddings that are all alike: every rank is the middle one of all candidates."""
-    graph, _, path = odd["random undirected"]
-    config = configure(path, model="sage", task="links", link_split=SHARES, link_negatives=1000)
-    trainer = build_trainer(comm, config, "random", 7)
-    with torch.no_grad():
-        found = trainer.evaluator.scores(torch.full((trainer.local.num_owned, 16), 0.1))["links"]["val"]
-    metrics = oracle_metrics(graph, torch.full((graph.num_nodes, 16), 0.1).double(), "dot", {}, 1000)["val"]
-    assert found == pytest.approx(metrics, rel=1e-12) and found["hits@1"] == 0
-
-
 @pytest.fixture(scope="module")
 def planted(comm, session_path):
     """Many small groups, whose nodes have edges among each other mostly."""
@@ -242,24 +231,6 @@ def planted(comm, session_path):
         partition_graph(path, [1, 2, 3, 4], method="random-clusters")
     comm.barrier()
     return path
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"model": "gcn", "scorer": "mlp", "halo": "auto"},
-        {"model": "gat", "heads": 2, "hidden": 8, "prune": "auto", "features": "degree+learned:8"},
-        {"model": "sage", "scorer": "distmult", "precision": "mixed", "norm": "batch"},
-        {"model": "sage", "halo_dtype": "bf16"},
-    ],
-    ids=str,
-)
-def test_the_curve_does_not_depend_on_the_ranks_and_the_map(comm, planted, options):
-    config = configure(planted, task="links", dropout=0.3, negatives=2, negative_pool=100, **options)
-    expected = comm.broadcast_object(curve(comm, config, None, None, 8) if comm.rank == 0 else None)
-    tolerance = 1e-2 if {"precision", "halo_dtype"} & set(options) else 1e-4
-    for map_name in ("metis", "random-clusters"):
-        np.testing.assert_allclose(curve(comm, config, map_name, 60, 8), expected, rtol=tolerance)
 
 
 @pytest.mark.smoke
@@ -307,20 +278,6 @@ def test_a_run_from_the_options_to_embeddings(comm, planted, shared_path):
         heading, *rows = csv.reader(file)
     assert heading == ["node", *(f"logit_{k}" for k in range(16)), *(f"embedding_{k}" for k in range(hidden.shape[1]))]
     np.testing.assert_allclose(np.array(rows, float)[:, 17:], hidden, rtol=1e-6)
-
-
-@pytest.mark.ranks(2)
-@pytest.mark.usefixtures("no_pictures")
-def test_a_resumed_run_is_the_run_that_was_not_stopped(comm, planted, shared_path):
-    session, losses = SimpleNamespace(comm=comm, threads=1), {}
-    usual = {"task": "links", "scorer": "mlp", "features": "degree+learned:4", "layers": 2, "link_negatives": 50}
-    for name, parts in {"whole": [{"epochs": 6}], "parts": [{"epochs": 3}, {"epochs": 6, "resume": True}]}.items():
-        for options in parts:
-            assert train(configure(planted, run_dir=str(shared_path / name), **usual, **options), session) == 0
-        comm.barrier()
-        lines = (shared_path / name / "metrics.jsonl").read_text().splitlines()
-        losses[name] = [(json.loads(line)["loss"], json.loads(line)["links"]) for line in lines]
-    assert losses["parts"] == losses["whole"] and len(losses["whole"]) == 6
 
 
 @pytest.mark.ranks(2)
