@@ -1,6 +1,4 @@
-"""Persistent requests: made when they are used again, freed with what has made them, started by one call; and several
-transfers of one kind under way at once.
-"""
+"""Persistent requests: made when they are used again, freed with what has made them, started by one call."""
 
 import gc
 import time
@@ -11,7 +9,6 @@ from mpi4py import MPI
 
 from hpcgnn.comm.transports import mpi_persistent
 
-from ..exchange.test_transfer import PLAIN, groups_of, halo_values, local, make_transfer, turn_of  # noqa: F401
 from ..training import build_trainer, configure, make_graphs
 
 

@@ -222,29 +222,6 @@ def loss_of(model, graph):
     return (y * torch.cos(torch.arange(CLASSES) + graph.ids[:, None]).double()).sum()
 
 
-@pytest.mark.processes
-@pytest.mark.parametrize("dropout", [0.0, 0.4])
-@pytest.mark.parametrize("kind", [GATConv, GCNConv, SAGEConv], ids=lambda kind: kind.__name__)
-def test_models_with_and_without_handovers(comm, local, kind, dropout, monkeypatch):
-    taken, found = [], []
-    take = Handover.take
-    monkeypatch.setattr(
-        Handover, "take", lambda self, *given, **named: taken.append(self) or take(self, *given, **named)
-    )
-    for hand_over in (True, False):
-        model, (graph, _) = make_model(kind, hand_over, dropout), make_graph(comm, local)
-        taken.clear()
-        loss = loss_of(model, graph)
-        assert len(taken) == (len(model.convs) - 1 if hand_over else 0)
-        assert all(isinstance(each.activation, EluDropout if kind is GATConv else ReluDropout) for each in taken)
-        assert all((each.loan is not None) == (kind is GATConv) for each in taken)
-        loss.backward()
-        found.append([loss.detach(), *(parameter.grad for parameter in model.parameters())])
-    assert all(bool(each.any()) for each in found[0])
-    for mine, expected in zip(*found, strict=True):
-        torch.testing.assert_close(mine, expected, rtol=1e-9, atol=1e-9)
-
-
 def test_rows_of_a_linear_convolution_that_were_saved_before(comm, local):
     """Its activation is done in their place: what another operation saved is gone, and autograd says so."""
     graph, _ = make_graph(comm, local)

@@ -128,31 +128,6 @@ def test_attention(comm, session_path, name, shape):
         assert policy.buffers.nbytes <= policy.buffers.limit
 
 
-def test_right_in_the_mean(comm, session_path):
-    """Over many epochs the aggregate and the gradient tend to those of all neighbours; and every epoch has its own
-    sample.
-    """
-    graph, where, file = stored(comm, session_path, "power law")
-    matrix = oracle.operator(oracle.adjacency(graph.num_nodes, graph.src, graph.dst), "mean")
-    local, owner = graphs.load(file, where.maps["dealt"], comm), where.owner("dealt")
-    policy, random = make_policy(comm, local, RATE)
-    x = np.random.default_rng(0).standard_normal((graph.num_nodes, 4))
-    mine = torch.from_numpy(x[local.original_id.numpy()])
-    times, found = 60, []
-    for epoch in range(times):
-        begin(policy, random, epoch)
-        leaf = mine.clone().requires_grad_()
-        y = aggregate(policy, leaf, "mean")
-        y.backward(mine)
-        found.append(torch.cat([y.detach(), leaf.grad], 1))
-    mean = whole(comm, local, torch.stack(found).mean(0))
-    far = matrix * (owner[:, None] != owner[None, :])
-    deviation = [np.sqrt((m**2) @ (x**2) * (1 / RATE - 1) / times) for m in (far, far.T)]
-    for part, expected, sigma in zip(np.split(mean, 2, 1), (matrix @ x, matrix.T @ x), deviation):
-        assert (np.abs(part - expected) <= 5.5 * sigma + 1e-9).all()
-    assert comm.size == 1 or len({each.numpy().tobytes() for each in found}) > 1 or not local.inward.plan.num_halo
-
-
 MODELS = {
     "gcn": {},
     "gat": {"hidden": 4, "heads": 3, "attention_dropout": 0.3},

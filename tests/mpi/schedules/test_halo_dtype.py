@@ -17,7 +17,7 @@ from hpcgnn.ops.operators import Attention
 from hpcgnn.schedules.full_halo import FullHalo
 
 from ..gathering import whole
-from ..narrowing import DTYPES, exact_in_int8, factors, narrowed, row_bytes
+from ..narrowing import DTYPES, exact_in_int8, narrowed, row_bytes
 from ..ops.test_attention import KEY, P, right
 from ..small import stored
 from ..training import configure, make_graphs
@@ -100,37 +100,6 @@ def test_only_features_of_attention_are_narrowed(comm, session_path, dtype):
         out = local.outward.plan
         assert forward == local.inward.plan.num_boundary * (features + 8 * shape.heads)
         assert backward == out.num_boundary * (features + 3 * 8 * shape.heads) + out.num_halo * 8 * shape.heads
-
-
-@pytest.mark.parametrize("dtype", ["int8", "int4", "int2"])
-def test_right_in_the_mean(comm, session_path, dtype):
-    """The errors of all rows together, over many draws, within five standard deviations, which the definition gives: a
-    thirtieth of a step. Columns of one sign each would show a bias to zero as well as one up or down.
-    """
-    graph, where, file = stored(comm, session_path, "power law")
-    local, owner = graphs.load(file, where.maps["dealt"], comm), where.owner("dealt")
-    random, times, n = Randomness(SEED), 100, graph.num_nodes
-    wire = Wire(dtype, local.original_id, lambda number: random.key(Purpose.ROUNDING, number))
-    policy = FullHalo(local, comm, HaloBuffers(1 << 16), wire)
-    x = np.abs(np.random.default_rng(1).standard_normal((n, 6))) * np.repeat([1.0, -1.0], 3)
-    mine, total = torch.from_numpy(x[local.original_id.numpy()]), 0
-    for epoch in range(times):
-        random.epoch = epoch
-        policy.begin_epoch(epoch)
-        total = total + whole(comm, local, aggregate(policy, mine, "mean"))
-    a = oracle.operator(oracle.adjacency(n, graph.src, graph.dst), "mean")
-    errors = total / times - a @ x
-    if comm.size == 1:
-        assert np.abs(errors).max() <= 1e-9
-        return
-    # What a remote row counts in the sum over all rows, and the variance of its rounding: step² p (1 - p).
-    counts = (a * (owner[:, None] != owner[None, :])).sum(0)[:, None]
-    least, step = factors(dtype, x)
-    share = (x - least) / step - np.floor((x - least) / step)
-    for columns in (slice(0, 3), slice(3, 6)):
-        deviation = np.sqrt((counts**2 * step**2 * share * (1 - share))[:, columns].sum() / times)
-        assert 0 < 5 * deviation < (counts * step).sum() * 3 / 30, "a bias of a thirtieth of a step would be seen"
-        assert abs(errors[:, columns].sum()) <= 5 * deviation
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int4"])
