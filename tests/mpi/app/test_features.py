@@ -198,9 +198,6 @@ def test_a_graph_without_features_says_what_to_do(comm, planted, shared_path):
             for each in ("", "learned", "learned:0")
         ],
         *[({"features": each}, "expected file, none") for each in ("none+degree", "file+file", "degree:3", "file:2")],
-        ({"features": "learned:8", "schedule": "lazy"}, "--schedule lazy needs an input that does not"),
-        ({"features": "learned:8", "schedule": "tma", "average_steps": 2}, "expected sar or bns or stale"),
-        ({"features": "learned:8", "keep_input": "always"}, "--keep-input always keeps an aggregate"),
     ],
 )
 def test_features_that_there_are_not(options, text):

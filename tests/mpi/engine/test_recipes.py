@@ -159,8 +159,3 @@ def test_other_tasks_refuse_what_only_classes_have(comm, planted, shared_path, o
     with pytest.raises(ConfigError, match="of the cross-entropy between classes.*multilabel.*leave it out"):
         train(config, SimpleNamespace(comm=comm, threads=1))
     assert not (shared_path / "run").exists()
-
-
-def test_learned_features_have_no_average(planted):
-    with pytest.raises(ConfigError, match="--ema 0.9 averages the parameters"):
-        configure(planted["undirected"], features="file+learned:4", ema=0.9)

@@ -13,7 +13,6 @@ import pytest
 from hpcgnn.app.train import train
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.engine.checkpoint import checkpoints
-from hpcgnn.errors import HpcgnnError
 from hpcgnn.graphfile.attributes import read_attributes, write_attributes
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
@@ -142,11 +141,6 @@ def test_a_damaged_checkpoint_costs_one_interval(comm, graph, uninterrupted, sha
     assert "epoch-000004.h5" in (run_dir / "log.txt").read_text()
 
 
-def test_the_last_two_checkpoints_are_kept(comm, uninterrupted):
-    assert [path.name for path in checkpoints(uninterrupted)] == ["epoch-000008.h5", "epoch-000012.h5"]
-    assert not list(uninterrupted.rglob(".*")), "no temporary file is left"
-
-
 def test_another_number_of_ranks_goes_on_within_rounding(comm, graph, uninterrupted, shared_path):
     """Rank 0 goes on alone where all ranks stopped, and, the other way round, all go on where one stopped."""
     alone = SoloCommunicator()
@@ -207,37 +201,6 @@ def test_a_run_that_counted_epochs_from_zero_goes_on(comm, graph, shared_path, p
     found = learned(shared_path / "run")
     assert [record["epoch"] for record in found] == list(range(1, summary + 1))
     assert found[best - 1]["val"] == max(record["val"] for record in found)
-
-
-def test_resuming_nothing_starts_afresh(comm, graph, uninterrupted, shared_path):
-    run(comm, graph, shared_path / "run", **OPTIONS, resume=True)
-    check_same(shared_path / "run", uninterrupted)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"hidden": 8},
-        {"seed": 6},
-        {"dropout": 0.1},
-        {"optimizer": "adamw"},
-        {"self_loops": "keep", "model": "gcn"},
-        {"precision": "fp64"},
-    ],
-    ids=str,
-)
-def test_another_run_is_refused_and_left_as_it_was(comm, graph, shared_path, change):
-    """A refused --resume once had already written the other configuration over config.toml."""
-    run_dir = shared_path / "run"
-    run(comm, graph, run_dir, epochs=2)
-    before = {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file() and path.name != "log.txt"}
-    comm.barrier()
-    with pytest.raises(HpcgnnError, match="belongs to another run") as caught:
-        run(comm, graph, run_dir, **change, resume=True)
-    assert caught.value.everywhere
-    assert str(next(iter(change.values()))) in str(caught.value).lower() or "float64" in str(caught.value)
-    after = {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file() and path.name != "log.txt"}
-    assert after == before
 
 
 def test_a_graph_without_test_nodes_goes_on(comm, shared_path):

@@ -263,8 +263,3 @@ def test_rounded_gradients(comm, paths, size):
     assert losses[0] != losses[2] or comm.size == 1
     if comm.size == 1 or not size or overlaps(comm):
         check(comm, configure(paths["undirected"], **options), "metis")
-
-
-def test_rounded_gradients_are_of_fp32():
-    with pytest.raises(ConfigError, match="--reduce-dtype bf16 rounds gradients of fp32, got --precision fp64"):
-        configure("graph.h5", reduce_dtype="bf16", precision="fp64")

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.errors import ConfigError
 from hpcgnn.graph.transforms.inductive import training_subgraph
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
@@ -141,13 +140,3 @@ def test_what_the_subgraph_is(comm, files):
 @pytest.fixture(scope="module")
 def planted(comm, session_path):
     return make_graphs(comm, session_path, nodes=300)
-
-
-def test_what_does_not_go_together_is_refused(planted):
-    for options, message in (
-        ({"schedule": "bns"}, "--inductive is for --schedule sar, got bns"),
-        ({"label_reuse": 0.5}, "--inductive trains on training nodes alone, and --label-reuse 0.5"),
-        ({"features": "learned:4"}, "--inductive trains on training nodes alone, and --features learned:4"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            configure(planted["undirected"], model="gcn", inductive=True, **options)

@@ -6,10 +6,8 @@ import oracle
 import pytest
 import torch
 
-from hpcgnn.errors import ConfigError
-
 from ..small import written
-from ..training import build_trainer, configure, make_graphs, outputs_and_gradients
+from ..training import build_trainer, configure, outputs_and_gradients
 
 LAYERS, HOPS, TELEPORT = 3, 4, 0.2
 
@@ -51,13 +49,3 @@ def test_outputs_and_gradients(comm, odd):
             assert parameters.keys() == own.keys() and len(own) == 2 * LAYERS
             for name, tensor in own.items():
                 torch.testing.assert_close(tensor.grad, parameters[name].grad, rtol=0, atol=1e-12)
-
-
-@pytest.fixture(scope="module")
-def planted(comm, session_path):
-    return make_graphs(comm, session_path, nodes=300)
-
-
-def test_layers_one_by_one_are_refused(planted):
-    with pytest.raises(ConfigError, match="the hops of --model appnp change in every step"):
-        configure(planted["undirected"], model="appnp", schedule="lazy")

@@ -4,7 +4,6 @@ Each edge has its own row wherever it lies, parallel edges and self loops too; l
 over a list of all edges, and with PyG's layers.
 """
 
-import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -39,6 +38,7 @@ from hpcgnn.schedules.full_halo import FullHalo
 
 from ..gathering import whole
 from ..training import CHOICES, build_trainer, configure
+from . import formulas
 
 D_IN, HEADS, WIDTH, EDGE = 5, 2, 3, 4
 GRAPHS = {
@@ -147,53 +147,14 @@ LAYERS = {
 }
 
 
-def summed(values, dst, n):
-    return torch.zeros(n, *values.shape[1:], dtype=torch.float64).index_add(0, dst, values)
-
-
-def attended(logit, value, dst, n):
-    alpha = logit.exp() / summed(logit.exp(), dst, n)[dst]  # logits here are small
-    return summed(value.view(-1, HEADS, WIDTH) * alpha[..., None], dst, n)
-
-
-def largest(values, dst, n, sign):
-    index = dst[:, None].expand(-1, values.shape[1])
-    start = torch.full((n, values.shape[1]), -torch.inf, dtype=torch.float64)
-    top = start.scatter_reduce(0, index, sign * values, "amax")
-    return sign * torch.where(top == -torch.inf, 0.0, top)
-
-
-def right(name, p, x, src, dst, rows):
-    """The formula of a layer for parameters p by name, over a list of all edges."""
-    n, leaky = len(x), torch.nn.functional.leaky_relu
-    if name == "gine":
-        total = summed(torch.relu(x[src] + rows @ p["edge.weight"] + p["edge.bias"]), dst, n) + (1 + p["eps"]) * x
-        hidden = torch.relu(total @ p["first.weight"] + p["first.bias"])
-        return hidden @ p["second.weight"] + p["second.bias"]
-    if name.startswith("gat") and name != "gatv2":
-        z = x @ p["linear.weight"]
-        halves = [(z.view(n, HEADS, WIDTH) * p[f"att_{end}"]).sum(-1) for end in ("src", "dst")]
-        y = attended(leaky(halves[0][src] + halves[1][dst] + rows @ p["terms"], 0.2), z[src], dst, n)
-        return (y.mean(1) if "averaged" in name else y.flatten(1)) + p["bias"]
-    if name == "gatv2":
-        source, target = (x @ p[f"{end}.weight"] + p[f"{end}.bias"] for end in ("source", "target"))
-        score = leaky(source[src] + target[dst] + rows @ p["edge.weight"], 0.2).view(-1, HEADS, WIDTH)
-        return attended((score * p["attention"]).sum(-1), source[src], dst, n).flatten(1) + p["bias"]
-    if name == "transformer":
-        query, more = x @ p["query.weight"] + p["query.bias"], rows @ p["edge.weight"]
-        key, value = (part[src] + more for part in (x @ p["key_value.weight"] + p["key_value.bias"]).chunk(2, 1))
-        logit = (query[dst] * key).view(-1, HEADS, WIDTH).sum(-1) / math.sqrt(WIDTH)
-        return attended(logit, value, dst, n).flatten(1) + x @ p["own.weight"] + p["own.bias"]
-    message = x[src] + rows @ p["edge.weight"]
-    degree = torch.bincount(dst, minlength=n).double()[:, None]
-    mean = summed(message, dst, n) / degree.clamp(min=1)
-    std = (summed((message - mean[dst]) ** 2, dst, n) / degree.clamp(min=1) + 1e-5).sqrt() * (degree > 0)
-    joined = torch.cat([mean, largest(message, dst, n, 1), largest(message, dst, n, -1), std], 1)
-    size = torch.log(degree + 1) / torch.log(degree + 1).mean().clamp(min=1e-12)
-    scales = [torch.ones_like(size), size, torch.where(size > 0, 1 / size, 0.0)]
-    return (
-        sum(s * (joined @ p[f"scaled.{k}.weight"]) for k, s in enumerate(scales)) + x @ p["own.weight"] + p["own.bias"]
-    )
+def right(name, p, x, *edges):
+    """The formula of a layer for parameters p by name, over a list of all edges: (src, dst, rows)."""
+    kind, average = name.split()[0], "averaged" in name
+    if kind == "gat":
+        return formulas.gat(p, x, *edges[:2], edges[2] @ p["terms"], average)
+    if kind == "transformer":
+        return formulas.transformer(p, x, *edges[:2], HEADS, edges[2])
+    return getattr(formulas, kind)(p, x, *edges)
 
 
 def compare(comm, share, layer, x, gy, expected, gradient, gradients):

@@ -2,21 +2,15 @@
 layers, and what it does not go together with.
 """
 
-from types import SimpleNamespace
-
 import graphs
 import numpy as np
 import oracle
 import pytest
 import torch
 
-from hpcgnn.app.train import train
-from hpcgnn.errors import ConfigError
-from hpcgnn.nn.foreign import reason_against
-from hpcgnn.plan.model_spec import model_spec
-
-from ..small import written
-from ..training import build_trainer, configure, make_graphs, outputs_and_gradients
+from ..small import edges_of, written
+from ..training import build_trainer, configure, outputs_and_gradients
+from . import formulas
 
 pytestmark = pytest.mark.ranks(2)
 
@@ -30,21 +24,6 @@ def odd(comm, session_path):
     return [written(comm, session_path, graphs.with_task(graph), "jumping") for graph in made]
 
 
-def attended(graph, x, part, heads):
-    """Rows of all nodes by the attention of each in-edge, one node after another; every node has a loop."""
-    z = (x @ part["linear.weight"]).unflatten(1, (heads, -1))
-    source, target = (z * part["att_src"]).sum(-1), (z * part["att_dst"]).sum(-1)
-    pairs = list(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
-    loops = {a for a, b in pairs if a == b}
-    pairs += [(node, node) for node in range(graph.num_nodes) if node not in loops]
-    rows = []
-    for node in range(graph.num_nodes):
-        near = [a for a, b in pairs if b == node]
-        share = torch.nn.functional.leaky_relu(source[near] + target[node], 0.2).softmax(0)
-        rows.append((share.unsqueeze(-1) * z[near]).sum(0).flatten())
-    return torch.stack(rows) + part["bias"]
-
-
 def outputs(graph, parameters, kind, jumping, residual):
     """By the formulas, of all nodes, without dropout. A layer with `own.weight` adds a map of its input."""
     a = oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight, "add" if kind == "gcn" else "keep")
@@ -55,7 +34,7 @@ def outputs(graph, parameters, kind, jumping, residual):
         if kind == "gcn":
             h = s @ x @ part["linear.weight"] + part["linear.bias"]
         elif kind == "gat":
-            h = attended(graph, x, part, 2)
+            h = formulas.gat(part, x, *map(torch.from_numpy, edges_of(graph, "add")))
         else:
             h = s @ x @ part["neighbour.weight"] + x @ part["own.weight"] + part["own.bias"]
         if kind != "sage" and "own.weight" in part:
@@ -94,28 +73,3 @@ def test_outputs_and_gradients(comm, odd, kind, jumping, residual, linear):
             np.testing.assert_allclose(mine.detach(), expected.detach()[trainer.graph.ids], rtol=0, atol=1e-12)
             for name, tensor in own.items():
                 torch.testing.assert_close(tensor.grad, parameters[name].grad, rtol=0, atol=1e-12)
-
-
-@pytest.fixture(scope="module")
-def planted(comm, session_path):
-    return make_graphs(comm, session_path, nodes=300)
-
-
-@pytest.mark.usefixtures("no_pictures")
-def test_what_does_not_go_together_is_refused(comm, planted, shared_path):
-    for options, message in (
-        ({"schedule": "lazy"}, "lazy trains them one by one"),
-        ({"precision": "mixed"}, "--precision mixed: expected --jumping none"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            configure(planted["undirected"], model="gcn", jumping="cat", **options)
-    with pytest.raises(ConfigError, match="appnp has no layers to see"):
-        config = configure(planted["undirected"], model="appnp", jumping="max", run_dir=str(shared_path / "run"))
-        train(config, SimpleNamespace(comm=comm, threads=1))
-    trainer = build_trainer(comm, configure(planted["undirected"], model="gcn", jumping="cat", layers=2))
-    meta = SimpleNamespace(
-        num_features=24, num_classes=5, weighted=False, num_edge_types=0, num_node_types=0, num_edge_features=0
-    )
-    meta.sparse_features, meta.undirected = False, True
-    spec = model_spec(meta, configure(planted["undirected"], model="gcn", jumping="cat", layers=2))
-    assert "no layer of PyG's" in reason_against("pyg", spec, meta, "add") and trainer.model.prunable_layers == 0

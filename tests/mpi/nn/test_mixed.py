@@ -3,8 +3,6 @@
 import pytest
 import torch
 
-from hpcgnn.errors import ConfigError
-
 from ..training import CLASSES, FEATURES, build_trainer, configure, make_graphs
 
 pytestmark = pytest.mark.ranks(2)
@@ -72,17 +70,3 @@ def test_hidden_states_and_halos_take_half_the_bytes(comm, paths):
         sent.append(step)
     assert [constant.dtype for constant in kept] == [torch.float32, torch.bfloat16]
     assert kept[0].shape == kept[1].shape and kept[0].shape[1] == FEATURES
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"model": "gat"},
-        {"model": "sage", "aggregator": "max"},
-        {"model": "gcn", "schedule": "lazy"},
-        {"model": "gcn", "halo_dtype": "int8"},
-    ],
-)
-def test_refused_elsewhere(paths, options):
-    with pytest.raises(ConfigError, match="--precision mixed: expected"):
-        configure(paths["undirected"], precision="mixed", **options)

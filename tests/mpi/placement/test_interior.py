@@ -68,28 +68,6 @@ def tiles(parts):
     return (tile for part in parts for tile in part.tiles())
 
 
-@pytest.mark.parametrize("lent", [False, True])
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("name", [*GRAPHS, "rings"])
-def test_tiles_are_the_product(comm, session_path, nearby, name, transposed, lent, monkeypatch):
-    monkeypatch.setattr("hpcgnn.ops.row_tiles.TILE_ROWS", 4)
-    local = nearby
-    if name != "rings":
-        _, where, file = stored(comm, session_path, name)
-        local = graphs.load(file, where.maps["random"], comm, cap=ROWS)
-    operator = operator_of(local, comm)
-    x = torch.randn(local.num_owned, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(comm.rank))
-    expected = operator.multiply_transposed(x) if transposed else operator.multiply(x)
-    y, seen = torch.empty_like(x) if lent else None, torch.zeros(local.num_owned, dtype=torch.int64)
-    for rows, found in tiles(operator.parts(x, transposed, y)):
-        assert rows.stop - rows.start <= 4
-        torch.testing.assert_close(found, expected[rows], rtol=1e-12, atol=1e-12)
-        seen[rows] += 1
-        if lent:
-            y[rows] = torch.nan  # the caller may
-    assert (seen == 1).all()
-
-
 def test_interior_rows_come_while_messages_are_on_their_way(comm, nearby):
     local = nearby
     noting = Noting(comm)

@@ -18,7 +18,6 @@ from hpcgnn.app.predict import Request, predict
 from hpcgnn.app.resuming import options_of_run
 from hpcgnn.app.train import train
 from hpcgnn.config import make_config
-from hpcgnn.errors import ConfigError
 
 from ..small import written
 from ..training import CHOICES, build_trainer, configure, make_graphs
@@ -120,13 +119,3 @@ def test_a_run_that_is_used(comm, planted, shared_path):
         comm.barrier()
     np.testing.assert_array_equal(logits["own"], logits["again"])
     assert not np.allclose(logits["own"], logits["bare"], rtol=1e-3)
-
-
-def test_what_does_not_go_together_is_refused(planted):
-    for options, message in (
-        ({"schedule": "lazy"}, "draws other labels in every step"),
-        ({"keep_input": "always"}, "--keep-input always keeps an aggregate"),
-        ({"features": "file+labels"}, "labels become inputs by --label-reuse"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            configure(planted["undirected"], **{"label_reuse": 0.5, **options})

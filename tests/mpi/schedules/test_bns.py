@@ -9,8 +9,6 @@ import pytest
 import torch
 from asking import aggregate, attend
 
-from hpcgnn.app.train import train
-from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.ops.additive_attention import AttentionShape
@@ -163,27 +161,3 @@ def test_the_ends(comm, session_path, model):
     assert len({sent for _, sent in evaluated}) == 1
     for split, value in evaluated[0][0].items():
         assert evaluated[1][0][split] == pytest.approx(value, abs=0.02)
-
-
-BAD = [
-    ({"boundary_rate": 1.5}, "--boundary-rate: expected at least 0.0 and at most 1.0, got 1.5"),
-    ({"boundary_rate": -0.1}, "--boundary-rate: expected at least 0.0"),
-    ({"boundary_rate": float("nan")}, "--boundary-rate: expected at least 0.0"),
-    ({"halo_dtype": "int3"}, "--halo-dtype: expected one of fp32, bf16, int8, int4, int2"),
-]
-
-
-@pytest.mark.parametrize("options, words", BAD, ids=[words.split(":")[0] + str(i) for i, (_, words) in enumerate(BAD)])
-def test_bad_options(options, words):
-    with pytest.raises(ConfigError) as caught:
-        configure("g.h5", schedule="bns", **options)
-    assert words in str(caught.value)
-
-
-@pytest.mark.parametrize("options", [{"model": "gatv2"}, {"model": "sage", "aggregator": "max"}], ids=str)
-def test_models_that_it_is_not_for(comm, session_path, shared_path, job_session, options):
-    path = make_graphs(comm, session_path, nodes=300)["undirected"]
-    config = configure(path, schedule="bns", run_dir=str(shared_path / "run"), partition="metis", **options)
-    with pytest.raises(HpcgnnError, match="--schedule bns is not for models .* expected gcn, sage") as caught:
-        train(config, job_session)
-    assert caught.value.everywhere and not (shared_path / "run").exists()

@@ -7,8 +7,6 @@ import pytest
 import torch
 from asking import aggregate, attend
 
-from hpcgnn.app.train import train
-from hpcgnn.errors import HpcgnnError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.ops.additive_attention import AttentionShape
@@ -20,7 +18,6 @@ from ..gathering import whole
 from ..narrowing import DTYPES, exact_in_int8, narrowed, row_bytes
 from ..ops.test_attention import KEY, P, right
 from ..small import stored
-from ..training import configure, make_graphs
 
 SEED, ROUNDING = 7, 6
 
@@ -100,14 +97,3 @@ def test_only_features_of_attention_are_narrowed(comm, session_path, dtype):
         out = local.outward.plan
         assert forward == local.inward.plan.num_boundary * (features + 8 * shape.heads)
         assert backward == out.num_boundary * (features + 3 * 8 * shape.heads) + out.num_halo * 8 * shape.heads
-
-
-@pytest.mark.parametrize("dtype", ["int8", "int4"])
-def test_random_rounding_is_refused_for_the_largest(comm, dtype, session_path, shared_path, job_session):
-    path = make_graphs(comm, session_path, nodes=300)["undirected"]
-    config = configure(
-        path, model="sage", aggregator="max", halo_dtype=dtype, run_dir=str(shared_path / "run"), partition="metis"
-    )
-    with pytest.raises(HpcgnnError, match=f"--halo-dtype {dtype} .* expected fp32 or bf16") as caught:
-        train(config, job_session)
-    assert caught.value.everywhere and not (shared_path / "run").exists()

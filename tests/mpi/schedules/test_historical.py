@@ -334,22 +334,6 @@ def run(comm, path, run_dir, **options):
     comm.barrier()
 
 
-@pytest.mark.parametrize(
-    "options, words",
-    [
-        ({"steps": 0}, "--steps: expected at least 1, got 0"),
-        ({"norm": "batch"}, "expected --norm none or layer"),
-        ({"jumping": "cat"}, "--jumping none"),
-        ({"inductive": True}, "--inductive is for --schedule sar"),
-    ],
-    ids=str,
-)
-def test_bad_options(options, words):
-    with pytest.raises(ConfigError) as caught:
-        configure("g.h5", schedule="historical", **options)
-    assert words in str(caught.value)
-
-
 @pytest.mark.parametrize("options", [{"model": "gat"}, {"precision": "fp64"}], ids=str)
 def test_narrow_histories_are_for_sums_of_float32(comm, path, options):
     with pytest.raises(ConfigError, match="history_dtype int8 is for float32 rows.*expected gcn, sage"):

@@ -12,7 +12,6 @@ from asking import aggregate, attend
 
 from hpcgnn.app.train import train
 from hpcgnn.engine.checkpoint import checkpoints
-from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.ops.additive_attention import AttentionShape
@@ -167,17 +166,3 @@ def test_what_is_on_its_way_is_saved_by_every_rank(comm, session_path, shared_pa
     assert ("does not fall linearly" in text) == (comm.size > 1)
     run(comm, path, shared_path / "run", epochs=12, stale_epochs=1, resume=True)
     assert "starts afresh" in (shared_path / "run" / "log.txt").read_text()
-
-
-@pytest.mark.parametrize(
-    "options, words",
-    [
-        ({"stale_epochs": -1}, "--stale-epochs: expected at least 0, got -1"),
-        ({"stale_epochs": 1.5}, "--stale-epochs: expected a whole number"),
-    ],
-    ids=str,
-)
-def test_bad_options(options, words):
-    with pytest.raises(ConfigError) as caught:
-        configure("g.h5", schedule="stale", **options)
-    assert words in str(caught.value)

@@ -12,11 +12,8 @@ import oracle
 import pytest
 import torch
 
-from hpcgnn.app.evaluate import evaluate
-from hpcgnn.app.resuming import options_of_run
 from hpcgnn.app.train import train
 from hpcgnn.comm import SoloCommunicator
-from hpcgnn.config import make_config
 from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
 from hpcgnn.engine.stopping import EXIT_STOPPED
 from hpcgnn.engine.trainer import Trainer
@@ -26,7 +23,7 @@ from hpcgnn.schedules.tma import Averaging
 
 from ..engine.test_resume import check_same
 from ..small import edges_of, stored
-from ..training import CHOICES, build_trainer, configure, make_graphs
+from ..training import build_trainer, configure, make_graphs
 from .test_lazy import graph_weights, losses
 
 pytestmark = [pytest.mark.ranks(2, 3), pytest.mark.usefixtures("no_pictures")]
@@ -137,23 +134,6 @@ def test_stopped_and_resumed(comm, graph, shared_path, monkeypatch):
         assert run(SoloCommunicator(), graph, shared_path / "fewer", **{**options, "partition": ""}, resume=True) == 0
         assert ("all go on from their mean" in (shared_path / "fewer" / "log.txt").read_text()) == (comm.size > 1)
         assert len(records(shared_path / "fewer")) == 5
-
-
-@pytest.mark.parametrize("map_name", ["dealt", "all on last"])
-def test_rounds_by_the_clock(comm, session_path, shared_path, map_name):
-    """Also where rank 0, whose clock it is, has nothing to train. The averaged model is what is evaluated and saved."""
-    _, _, file = stored(comm, session_path, "random undirected")
-    assert run(comm, file, shared_path / "run", partition=map_name, average_seconds=0.03, epochs=3, hidden=4) == 0
-    found = records(shared_path / "run")
-    assert len(found) == 3 and all(record["steps"] >= 1 for record in found)
-    config = make_config(options_of_run(shared_path / "run", {"graph": str(file), "partition": "random"}), CHOICES)
-    assert evaluate(config, SimpleNamespace(comm=comm, threads=1)) == 0
-    comm.barrier()
-    result = json.loads((shared_path / "run" / "evaluation.json").read_text())
-    best = max(found, key=lambda record: record["val"])
-    assert [result[s] for s in ("train", "val", "test")] == pytest.approx(
-        [best[s] for s in ("train", "val", "test")], abs=0.06
-    )
 
 
 @pytest.mark.processes

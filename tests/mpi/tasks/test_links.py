@@ -312,9 +312,7 @@ def test_a_graph_without_labels_and_features(comm, planted, shared_path):
 @pytest.mark.parametrize(
     "options, error, text",
     [
-        ({"schedule": "lazy"}, ConfigError, "--task links is learned .*expected --schedule sar, got lazy"),
         ({"link_split": "0.9/0.2/0.1"}, ConfigError, "--link-split: expected three shares that sum to 1"),
-        ({"link_split": "0/0.5/0.5"}, ConfigError, "--link-split: expected three shares"),
         ({"metric": "accuracy"}, ConfigError, "--metric accuracy does not fit the task links .*expected mrr or hits@1"),
         ({"halo": "least", "model": "gcn"}, ConfigError, "--halo least: .*not --task links"),
         ({"link_split": "1/0/0", "patience": 3}, ConfigError, "expected a graph with validation edges"),
