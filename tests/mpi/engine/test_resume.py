@@ -1,6 +1,4 @@
-"""Stopping and going on: bit for bit on the same ranks, within rounding on others, and never from what belongs to
-another run.
-"""
+"""Stopping and going on: bit for bit on the same ranks, within rounding on others."""
 
 import json
 import shutil

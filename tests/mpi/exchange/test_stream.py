@@ -1,4 +1,4 @@
-"""The stream by itself: which rows each block is given, what returns to their owners, and what that costs."""
+"""The stream by itself: what returns to the owners of rows, what is rounded on its way, and what that costs."""
 
 import graphs
 import numpy as np

@@ -1,5 +1,4 @@
-"""`--model rgcn --self-loops add`: the added loops are one relation more, in training, resumption, evaluation and the
-dry run.
+"""`--model rgcn --self-loops add`: the added loops are one relation more.
 
 They once had the type R where there were R coefficients, and every rank ended with an IndexError.
 """

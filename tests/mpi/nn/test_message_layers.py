@@ -1,7 +1,6 @@
 """The layers on the general rule against their formulas, written out over a list of all edges: outputs and every
 gradient.
 
-And the curve of each model, with dropout on, which depends neither on the ranks nor on the partition.
 """
 
 from dataclasses import replace

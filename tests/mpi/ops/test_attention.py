@@ -1,6 +1,4 @@
-"""Additive attention over ranks against a dense oracle: outputs, gradients, dropout masks, bytes, and the curve of
-GAT.
-"""
+"""Additive attention over ranks against a dense oracle: outputs, gradients, dropout masks, bytes."""
 
 import graphs
 import numpy as np

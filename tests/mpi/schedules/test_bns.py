@@ -1,4 +1,4 @@
-"""Boundary sampling against oracles that drop the same nodes; bytes; its mean; its ends p = 0 and p = 1."""
+"""Boundary sampling against oracles that drop the same nodes; bytes; its ends p = 0 and p = 1."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Delayed rows against oracles that remember: values, gradients, bytes, what is kept, and going on after a stop."""
+"""Delayed rows against oracles that remember: values, gradients, bytes, and what is saved."""
 
 import json
 from types import SimpleNamespace

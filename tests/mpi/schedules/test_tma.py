@@ -1,4 +1,4 @@
-"""Averaging: the losses and parameters of a serial oracle, nothing of a node sent in training, resumed bit for bit."""
+"""Averaging: the losses and parameters of a serial oracle, nothing of a node sent in training, resumed."""
 
 import itertools
 import json

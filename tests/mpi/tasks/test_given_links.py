@@ -1,5 +1,5 @@
 """Held-out edges and negatives that come with a graph, on every number of ranks, against loops over single pairs that
-have OGB's definitions; and a whole job.
+have OGB's definitions.
 """
 
 import shutil
