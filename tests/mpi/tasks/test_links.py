@@ -220,6 +220,17 @@ def test_the_loss_sends_every_row_once_each_way(comm, odd):
     assert kinds == {"halo_forward": (sent + received + 9) * 64, "halo_backward": 9 * 64}
 
 
+def test_equal_rows_tie(comm, odd):
+    """Embeddings that are all alike: every rank is the middle one of all candidates."""
+    graph, _, path = odd["random undirected"]
+    config = configure(path, model="sage", task="links", link_split=SHARES, link_negatives=1000)
+    trainer = build_trainer(comm, config, "random", 7)
+    with torch.no_grad():
+        found = trainer.evaluator.scores(torch.full((trainer.local.num_owned, 16), 0.1))["links"]["val"]
+    metrics = oracle_metrics(graph, torch.full((graph.num_nodes, 16), 0.1).double(), "dot", {}, 1000)["val"]
+    assert found == pytest.approx(metrics, rel=1e-12) and found["hits@1"] == 0
+
+
 @pytest.fixture(scope="module")
 def planted(comm, session_path):
     """Many small groups, whose nodes have edges among each other mostly."""
