@@ -61,7 +61,7 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
         from hpcgnn.estimate.command import place_of
         from hpcgnn.estimate.memory_check import memory_lines
 
-        place = place_of(None)
+        place = place_of()
 
         def check() -> None:
             check_training(config, arguments.dry_run, remarks)

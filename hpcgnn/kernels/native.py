@@ -184,7 +184,7 @@ class Native(NativeProducts):
         return self._library.hg_drop_edges(*self._how(), arguments)
 
     def probe(self, x: Tensor, indices: Tensor) -> float:
-        """Sums all listed rows into registers, for the speed of the reading alone (`jobs/bench/kernels/gather.py`)."""
+        """Sums all listed rows into registers, for the speed of the reading alone."""
         width, stride = (columns * x.element_size() for columns in (x.shape[1], x.stride(0)))
         return self._library.hg_probe(*self._how(), pointer(x), width, stride, pointer(indices), indices.numel())
 

@@ -189,7 +189,6 @@ COMMANDS = {
     "export": (("export", "r"), "-o", ("g.h5", "r/checkpoints/epoch-000002.h5")),
     "json": (("estimate", "--config", "c.toml", "--ranks", "2"), "--json", ("g.h5", "c.toml")),
     "plot": (("estimate", "--graph", "g.h5", "--ranks", "2"), "--plot", ("g.h5",)),
-    "bench": (("bench", "comm", "--graph", "g.h5"), "--json", ("g.h5",)),
 }
 # A name that the command accepts for its output.
 SUFFIXES = {
@@ -242,14 +241,14 @@ def test_two_ranks_refuse_together(run):
 def test_a_report_replaces_a_report_and_nothing_else(run):
     out = run / "out"
     out.mkdir()
-    for name in ("loss.png", "scaling.csv", "memory.md"):  # the second is one that it writes
+    for name in ("learning.png", "study.csv", "memory.png"):  # the second is one that it writes
         (out / name).write_text("mine")
     words = ("-m", "hpcgnn", "report", "r", "--out", "out")
     done = start(0, *words, cwd=run)
-    assert done.code == 2 and "--out out/loss.png exists" in done.err, done.err
-    assert {path.name for path in out.iterdir()} == {"loss.png", "scaling.csv", "memory.md"}
+    assert done.code == 2 and "--out out/learning.png exists" in done.err, done.err
+    assert {path.name for path in out.iterdir()} == {"learning.png", "study.csv", "memory.png"}
     assert start(0, *words, "--force", cwd=run).code == 0
-    assert (out / "memory.md").read_text() == "mine", "which this report does not have"
+    assert (out / "memory.png").read_text() == "mine", "which this report does not have"
     assert start(0, *words, cwd=run).code == 0, "files of a report are replaced"
     (out / "report.md").unlink()
     os.link(run / "r" / "summary.json", out / "report.md")

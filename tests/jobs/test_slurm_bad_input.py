@@ -30,7 +30,6 @@ CASES = {
     "study: no map": (STRONG + " --graph {graph} --out o --ranks 1,3", "--ranks 3"),
     "study: full": (STRONG + " --graph {graph} --out {full}/o --ranks 1", "No space left"),
     "study: too large": (STRONG + " --graph {graph} --out o --ranks 1,64", "not available"),
-    "study: a baseline that is none": (STRONG + " --graph {graph} --out o --baseline x", "one-shot or none"),
     "weak: an option of the generator": (
         "bash jobs/weak_scaling.sh --out o --ranks 1 --nodes-per-rank 100 --generate 'planted --degre 3'",
         "--generate",
@@ -171,7 +170,7 @@ def test_a_study_survives_a_failed_point_and_fills_what_is_missing(cluster, grap
     out = cluster.home / "study"
     out.mkdir()
     (out / "sar-p2-r1").write_text("in the way")
-    options = f"--graph {graph} --out study --ranks 1,2 --repeat 1 --baseline none -- --hidden 8 --epochs 2"
+    options = f"--graph {graph} --out study --ranks 1,2 --repeat 1 -- --hidden 8 --epochs 2"
     command = f"bash jobs/strong_scaling.sh {options}"
     cluster.run("scontrol update PartitionName=main State=DOWN")  # no job ends before the second try
     try:
@@ -193,5 +192,5 @@ def test_a_study_survives_a_failed_point_and_fills_what_is_missing(cluster, grap
 
 def test_nothing_is_left_to_do(cluster, graph):
     """After the study above: only the report is made again."""
-    options = f"--graph {graph} --out study --ranks 1,2 --repeat 1 --baseline none --dry-run -- --hidden 8 --epochs 2"
+    options = f"--graph {graph} --out study --ranks 1,2 --repeat 1 --dry-run -- --hidden 8 --epochs 2"
     assert "2 complete, 0 to do" in cluster.run(f"bash jobs/strong_scaling.sh {options}").stdout

@@ -7,7 +7,6 @@ from tabulate import tabulate
 
 from hpcgnn.config import Config
 from hpcgnn.estimate.forecast import Forecast
-from hpcgnn.estimate.machine.machine import Machine
 from hpcgnn.estimate.results import Place, size_in_words
 from hpcgnn.memory.shelf import Shelf
 from hpcgnn.offload.activations import AT_WORK, bytes_of_constants
@@ -22,16 +21,14 @@ from hpcgnn.offload.features import (
 )
 
 
-def within(forecast: Forecast, place_: Place, machine: Machine | None, config: Config, memory: int) -> dict[str, Any]:
+def within(forecast: Forecast, place_: Place, config: Config, memory: int) -> dict[str, Any]:
     """Return the bytes in memory and on disk of a node with a limit, and the disk traffic of a training epoch.
 
-    All ranks count as large as the largest. The seconds at the disk's rate assume no overlap with work, and are None
-    without that rate.
+    All ranks count as large as the largest.
 
     Args:
         forecast: the forecast of the job.
         place_: the node.
-        machine: the machine, or None.
         config: the configuration.
         memory: bytes that the ranks of the node may take together.
     """
@@ -76,7 +73,6 @@ def within(forecast: Forecast, place_: Place, machine: Machine | None, config: C
     over = min(kept, max(0, kept - room))
     again = reads_of_epoch(spec) * (features * toy.reads_input + aggregate)
     written, back = per_node * (over + written), per_node * (over + again + back)
-    disk = None if machine is None else machine.scratch
     return {
         "memory_bytes": memory,
         "fits": room >= 0,
@@ -84,7 +80,6 @@ def within(forecast: Forecast, place_: Place, machine: Machine | None, config: C
         "scratch_bytes": per_node * (over + features + aggregate + file),
         "scratch_written_per_epoch": written,
         "scratch_read_per_epoch": back,
-        "scratch_seconds": None if disk is None else written / disk.write + back / disk.read,
     }
 
 
@@ -100,8 +95,7 @@ def within_table(rows: Sequence[dict[str, Any]]) -> str:
             size_in_words(held["scratch_bytes"]),
         ]
         line += [size_in_words(held[f"scratch_{name}_per_epoch"]) for name in ("written", "read")]
-        line += ["" if held["scratch_seconds"] is None else f"{held['scratch_seconds']:.3g}"]
         lines.append([*line, "yes" if held["fits"] else "no"])
     headers = ["ranks", "nodes", "memory of\na node", "scratch of\na node", "written per\nepoch", "read per\nepoch"]
-    headers += ["s/epoch\nadded, at most", "fits"]
+    headers += ["fits"]
     return tabulate(lines, headers, tablefmt="simple", disable_numparse=True, stralign="right")
