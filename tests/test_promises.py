@@ -18,7 +18,9 @@ def is_slow(tree, name):
         for each in tree.body
         if isinstance(each, ast.Assign) and getattr(each.targets[0], "id", "") == "pytestmark"
     ]
-    return any("mark.slow" in ast.unparse(each) for each in (*marks, *test.decorator_list))
+    # A case of a parametrization may have it, and the test is in the quick lane all the same.
+    own = [each for each in test.decorator_list if ast.unparse(each).startswith("pytest.mark.slow")]
+    return bool(own) or any("mark.slow" in ast.unparse(each) for each in marks)
 
 
 @pytest.mark.parametrize("test", [test for promise in PROMISES for test in promise["tests"]])
