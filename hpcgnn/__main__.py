@@ -30,7 +30,7 @@ from hpcgnn.cli.propagate import add_propagate
 from hpcgnn.cli.train import add_train
 from hpcgnn.cli.trained_runs import add_evaluate, add_predict
 from hpcgnn.cli.weights import add_export, add_import_weights
-from hpcgnn.config import Choices, read_toml
+from hpcgnn.config import Choices, filed_value
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.report import command as report_command
@@ -115,7 +115,7 @@ def load_wanted_plugin(argv: list[str] | None) -> None:
     first.add_argument("--config", nargs="?")
     add_trust(first)
     wanted, _ = first.parse_known_args(argv)
-    path = wanted.plugin or (read_toml(wanted.config).get("plugin") if wanted.config else None)
+    path = wanted.plugin or (filed_value(wanted.config, "plugin") if wanted.config else None)
     if path:
         from hpcgnn.nn.plugin import load_plugin
 

@@ -30,8 +30,6 @@ declare -A variant=(
     [sar]="--schedule sar"
     [sar-bf16]="--schedule sar --halo-dtype bf16"
     [sar-int8]="--schedule sar --halo-dtype int8"
-    [sar-int4]="--schedule sar --halo-dtype int4"
-    [sar-int2]="--schedule sar --halo-dtype int2"
     [lazy]="--schedule lazy"
     [bns]="--schedule bns"
     [stale]="--schedule stale"
@@ -41,7 +39,7 @@ declare -A variant=(
     [tma-metis]="--schedule tma --average-steps 10"
     [tma-random-nodes]="--schedule tma --average-steps 10 --assignment random-nodes"
 )
-names=(sar sar-bf16 sar-int8 sar-int4 sar-int2 lazy bns stale historical batches tma-super-nodes tma-metis tma-random-nodes)
+names=(sar sar-bf16 sar-int8 lazy bns stale historical batches tma-super-nodes tma-metis tma-random-nodes)
 only=""
 study_option() {
     case $1 in

@@ -27,13 +27,14 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.nn.model import traits_of
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.offload.activations import Toy, toy_of
+from hpcgnn.offload.toy import Toy, toy_of
 from hpcgnn.ops.row_tiles import tile_rows, tiles_of
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.plugins.account import MADE, held_bytes, make_account
 from hpcgnn.plugins.live_tensors import LiveTensors
 from hpcgnn.plugins.memory_profile import MemoryProfile, PeakMemory, trim_heap
 from hpcgnn.plugins.registry import make_plugins
+from hpcgnn.schedules.tma import TmaConfig
 
 # The model learns nothing, which could end in numbers that are not finite, but the optimizer has its work.
 LR = 1e-9
@@ -120,7 +121,7 @@ class Experiment:
         spec = plan.spec
         check_counted(plan)
         plan = plan.changed(lr=LR, layer_lr="", halo="rows")
-        if plan.config.schedule.average_seconds:
+        if cast(TmaConfig, plan.config.schedule).average_seconds:
             plan = plan.changed(average_steps=1, average_seconds=0.0)
         trim_heap()
         before, toy = resident_bytes(), toy_of(plan)
@@ -173,7 +174,7 @@ class Experiment:
         profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors())
         loaded = held_bytes((local.inward, local.outward, local.features, local.labels, local.split), set())
         loaded += local.original_id.nbytes
-        arguments, making = (local, self.plan.rehearsed, comm, buffers, make_plugins, profile), LiveTensors()
+        arguments, making = (local, self.plan, comm, buffers, make_plugins, profile), LiveTensors()
         with making:
             trainer = Trainer(*arguments, part=_PartOfCopy(small, seen, pruned))
         account: dict[tuple[int, str], dict[str, int]] = {}

@@ -4,8 +4,10 @@ import pytest
 
 from hpcgnn.__main__ import main
 from hpcgnn.config import SECTIONS
+from hpcgnn.plan.choices import registry_choices
 
 HUGE = "99999999999999999999999"
+registry_choices()  # adds the options that schedules declare
 NUMBERS = {kind: [] for kind in (int, float)}
 for _section, _kind in SECTIONS.items():
     for _name, _declared in _kind.__dataclass_fields__.items():

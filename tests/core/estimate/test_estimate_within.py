@@ -10,7 +10,6 @@ from hpcgnn.estimate.counts.sources import CountedGraph
 from hpcgnn.estimate.results import Place
 from hpcgnn.estimate.trial.offloading import within
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.offload.columns import LEAST, DiskLayers
 from hpcgnn.plan.choices import registry_choices
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
@@ -49,25 +48,6 @@ def test_what_has_no_room_is_written_and_read(graph):
         assert found["scratch_written_per_epoch"] == found["scratch_read_per_epoch"] == over
     short = held(whole - KEPT - 1)
     assert not short["fits"] and short["node_bytes"] == whole - KEPT and short["scratch_bytes"] == KEPT
-
-
-def test_layers_work_from_the_disk(graph, monkeypatch):
-    """Where a layer at work does not fit, but some columns of it do: the bytes are those of the job's own layers."""
-    monkeypatch.setattr(DiskLayers, "at_work", lambda self, rows, columns, ranks, tile=None: rows * columns)
-    options = {"graph": str(graph), "model": "sage", "hidden": HIDDEN, "layers": LAYERS, "auto_partition": True}
-    config = make_config({**options, "keep_input": "always"}, registry_choices())
-    with GraphFile(graph) as file:
-        forecast = CountedGraph(file).forecast(config, 1)
-    layers = forecast.experiment.toy.disk
-    assert layers is not None and layers.hidden == HIDDEN
-    place = Place(200 << 20, 80 << 20, 1)
-    least = within(forecast, place, config, 1 << 20)
-    assert not least["fits"]
-    found = within(forecast, place, config, least["node_bytes"])
-    assert found["fits"] and found["scratch_bytes"] >= layers.file_bytes(NODES)
-    written, read = layers.moved(NODES, LEAST)
-    assert found["scratch_written_per_epoch"] == written
-    assert found["scratch_read_per_epoch"] >= read
 
 
 def test_as_it_is_started(graph, tmp_path, capsys):

@@ -11,22 +11,16 @@ import torch
 
 from hpcgnn.graph.dense_rows import read_dense
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.memory.shelf import OnDisk, Shelf
+from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.placement.order import LocalOrder
 
 # Bytes of rows that are read at a time: some chunks.
 _AT_A_TIME = 16 << 20
 
 
-def shelve_features(
-    file: GraphFile,
-    ranges: list[tuple[int, int]],
-    dtype: torch.dtype,
-    order: LocalOrder,
-    shelf: Shelf,
-) -> OnDisk:
-    """The dense features of own nodes in the local order."""
-    count, width = sum(stop - start for start, stop in ranges), file.meta.num_features
+def write_features(to: OnDisk, file: GraphFile, ranges: list[tuple[int, int]], order: LocalOrder) -> OnDisk:
+    """Write the dense features of own nodes, in the local order, to an empty matrix. Returns it."""
+    (count, width), dtype = to.shape, to.dtype
     starts, stops = np.array(ranges, np.int64).reshape(-1, 2).T
     ends = np.cumsum(stops - starts)
     taken = None if order.number is None else order.taken()
@@ -43,6 +37,5 @@ def shelve_features(
             )
             yield read_dense(file, wanted, dtype)
 
-    rows = shelf.matrix(count, width, dtype)
-    rows.append(slice(0, width), parts())
-    return rows
+    to.append(slice(0, width), parts())
+    return to

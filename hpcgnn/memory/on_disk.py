@@ -1,4 +1,4 @@
-"""Constant matrices in a scratch file, read a block of rows at a time in their order: a Shelf of OnDisk.
+"""Constant matrices in a scratch file, read a block of rows at a time in their order.
 
 A first layer that works on blocks of rows reads the features, and their kept aggregate, once forwards and once
 backwards. A reader in order needs two blocks in memory: the current one, and the next one, which a helper thread reads
@@ -10,48 +10,22 @@ import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 
+from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.scratch import REQUEST, Scratch, rounded
 
 
-class Pages(Protocol):
-    """A source of memory: an Arena."""
-
-    def pages(self, nbytes: int) -> torch.Tensor:
-        """uint8 (nbytes,) at a multiple of GRAIN, nbytes a multiple of it."""
-
-    def empty(self, *shape: int, dtype: torch.dtype) -> torch.Tensor:
-        """An uninitialised tensor of this shape."""
+def _block(width: int, dtype: torch.dtype, tile: int) -> int:
+    """Rows that are read at a time: whole tiles."""
+    return tile * max(1, REQUEST // (max(1, width * dtype.itemsize) * tile))
 
 
-@dataclass
-class Shelf:
-    """A place for matrices on disk.
-
-    Attributes:
-        tile: largest number of rows in a read.
-        columns: number of columns processed at a time when another matrix is made from one.
-        results: whether that matrix goes to the file as well.
-    """
-
-    scratch: Scratch
-    arena: Pages
-    tile: int
-    columns: int
-    results: bool = True
-
-    def matrix(self, count: int, width: int, dtype: torch.dtype) -> "OnDisk":
-        """Return an empty matrix (count, width)."""
-        row = max(1, width * dtype.itemsize)
-        return OnDisk(self, count, width, dtype, self.tile * max(1, REQUEST // (row * self.tile)))
-
-    def at_work(self, count: int, width: int, dtype: torch.dtype) -> int:
-        """Bytes of memory that are in use while such a matrix is read."""
-        rows = min(count, self.matrix(count, width, dtype).block)
-        return 3 * rounded(rows * width * dtype.itemsize)
+def bytes_at_work(shape: tuple[int, int], dtype: torch.dtype, tile: int) -> int:
+    """Bytes of memory that are in use while a matrix on disk is read. tile: as of OnDisk."""
+    count, width = shape
+    return 3 * rounded(min(count, _block(width, dtype, tile)) * width * dtype.itemsize)
 
 
 @dataclass
@@ -66,11 +40,35 @@ class _Block:
 
 
 class OnDisk:
-    """A matrix (n, F) of a Shelf, `shelf`. shape, dtype: as of a tensor; block: rows that are read at a time."""
+    """A matrix (n, F) in a scratch file.
 
-    def __init__(self, shelf: Shelf, count: int, width: int, dtype: torch.dtype, block: int) -> None:
-        self.shelf, self.shape, self.dtype, self.block = shelf, (count, width), dtype, block
+    Attributes:
+        shape, dtype: as of a tensor.
+        tile: largest number of rows that a layer works on at a time.
+        columns: number of columns processed at a time when another matrix is made from this one.
+        results: whether that matrix goes to the file as well.
+        block: rows that are read at a time.
+    """
+
+    def __init__(
+        self,
+        scratch: Scratch,
+        arena: Arena,
+        shape: tuple[int, int],
+        dtype: torch.dtype,
+        tile: int,
+        columns: int,
+        results: bool = True,
+    ) -> None:
+        """An empty matrix: `append` writes its rows."""
+        self.scratch, self.arena, self.shape, self.dtype = scratch, arena, shape, dtype
+        self.tile, self.columns, self.results = tile, columns, results
+        self.block = _block(shape[1], dtype, tile)
         self._groups: list[tuple[slice, list[_Block]]] = []  # columns, and their blocks
+
+    def _like(self, dtype: torch.dtype) -> "OnDisk":
+        """An empty matrix of this shape."""
+        return OnDisk(self.scratch, self.arena, self.shape, dtype, self.tile, self.columns, self.results)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -100,20 +98,20 @@ class OnDisk:
         """Write a block; the one before the last must have been written, so that few are in memory."""
         if len(blocks) > 1:
             self._landed(blocks[-2])
-        scratch, rows = self.shelf.scratch, rows.contiguous()
-        place = scratch.place(rounded(rows.nbytes))
-        flight = scratch.write(rows, rows.nbytes, place, False)
+        rows = rows.contiguous()
+        place = self.scratch.place(rounded(rows.nbytes))
+        flight = self.scratch.write(rows, rows.nbytes, place, False)
         blocks.append(_Block(place, rounded(rows.nbytes), flight, rows))
 
     def _landed(self, block: _Block) -> None:
         if block.flight is not None:
-            block.sums = self.shelf.scratch.result(block.flight) or []
+            block.sums = self.scratch.result(block.flight) or []
             block.flight = block.rows = None
 
     @contextlib.contextmanager
     def reading(self, stop: int | None = None) -> Iterator["Reading"]:
         """Read rows 0 … stop - 1 (None: all) in the body, in their order."""
-        reading = Reading(self, len(self) if stop is None else stop, self._groups, self.shelf)
+        reading = Reading(self, len(self) if stop is None else stop, self._groups)
         try:
             yield reading
         finally:
@@ -129,12 +127,12 @@ class OnDisk:
         """make(x) of the whole matrix x, which makes every column (n,) of its result of that column alone. It is called
         for some columns at a time, in float32 where they are narrower.
         """
-        (count, width), shelf = self.shape, self.shelf
+        width = self.shape[1]
         dtype = torch.promote_types(self.dtype, torch.float32)
-        result = shelf.matrix(count, width, dtype) if shelf.results else None
-        whole = None if shelf.results else shelf.arena.empty(count, width, dtype=dtype)
-        for first in range(0, width, shelf.columns):
-            columns = slice(first, min(first + shelf.columns, width))
+        result = self._like(dtype) if self.results else None
+        whole = None if self.results else self.arena.empty(*self.shape, dtype=dtype)
+        for first in range(0, width, self.columns):
+            columns = slice(first, min(first + self.columns, width))
             made = make(self._gathered(columns, dtype))
             if whole is not None:
                 whole[:, columns] = made
@@ -144,7 +142,7 @@ class OnDisk:
 
     def _gathered(self, columns: slice, dtype: torch.dtype) -> torch.Tensor:
         """Some columns (n, k), in memory, in a type that has all numbers of their own."""
-        x = self.shelf.arena.empty(len(self), columns.stop - columns.start, dtype=dtype)
+        x = self.arena.empty(len(self), columns.stop - columns.start, dtype=dtype)
         done = 0
         for part in self.parts(columns):
             x[done : done + len(part)] = part
@@ -155,26 +153,26 @@ class OnDisk:
         """The same numbers in another type, or this matrix itself."""
         if dtype == self.dtype:
             return self
-        result = self.shelf.matrix(*self.shape, dtype)
+        result = self._like(dtype)
         result.append(slice(0, self.shape[1]), (part.to(dtype) for part in self.parts()))
         return result
 
     def __del__(self) -> None:
         for _, blocks in self._groups:
             for block in blocks:
-                self.shelf.scratch.give_back(block.place, block.size)
+                self.scratch.give_back(block.place, block.size)
 
 
 class Reading:
     """Rows of an OnDisk in their order. dtype: theirs."""
 
-    def __init__(self, rows: OnDisk, stop: int, groups: list[tuple[slice, list[_Block]]], shelf: Shelf) -> None:
-        self._rows, self._groups, self._shelf, self._stop = rows, groups, shelf, stop
+    def __init__(self, rows: OnDisk, stop: int, groups: list[tuple[slice, list[_Block]]]) -> None:
+        self._rows, self._groups, self._stop = rows, groups, stop
         self.dtype = rows.dtype
         most = [max((block.size for block in blocks), default=0) for _, blocks in groups]
-        self._memory = [[shelf.arena.pages(size) for size in most] for _ in range(2)] if stop else []
+        self._memory = [[rows.arena.pages(size) for size in most] for _ in range(2)] if stop else []
         joined = len(groups) > 1 and stop > 0
-        self._joined = shelf.arena.empty(rows.block, rows.shape[1], dtype=rows.dtype) if joined else None
+        self._joined = rows.arena.empty(rows.block, rows.shape[1], dtype=rows.dtype) if joined else None
         self._at, self._flights = -1, self._begin(0)
         self._present: torch.Tensor | None = None
 
@@ -202,7 +200,7 @@ class Reading:
     def close(self) -> None:
         """Make sure that no thread writes to the memory any more. Surplus reads are harmless."""
         for flight in self._flights:
-            self._shelf.scratch.wait(flight)
+            self._rows.scratch.wait(flight)
         self._flights = []
 
     def _begin(self, number: int) -> "list[Future[None]]":
@@ -211,14 +209,14 @@ class Reading:
             return []
         blocks = [blocks[number] for _, blocks in self._groups]
         return [
-            self._shelf.scratch.fill(memory, block.size, block.place, block.sums)
+            self._rows.scratch.fill(memory, block.size, block.place, block.sums)
             for memory, block in zip(self._memory[number % 2], blocks, strict=True)
         ]
 
     def _advance(self) -> None:
         """Go on to the next block."""
         for flight in self._flights:
-            self._shelf.scratch.result(flight)
+            self._rows.scratch.result(flight)
         self._at += 1
         number, count = self._at, len(self._rows)
         rows = min(self._rows.block, count - number * self._rows.block)
