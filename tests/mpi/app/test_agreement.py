@@ -3,9 +3,7 @@ between.
 """
 
 import graphs
-import numpy as np
 import pytest
-import torch
 
 from hpcgnn.app import agreement, bring_up
 from hpcgnn.app import train as job
@@ -13,7 +11,7 @@ from hpcgnn.app.agreement import agree, facts_of_process
 from hpcgnn.errors import ConfigError
 from hpcgnn.kernels import library
 
-from ..training import build_trainer, configure, make_graphs
+from ..training import configure
 
 pytestmark = [pytest.mark.ranks(2), pytest.mark.processes]
 
@@ -113,21 +111,3 @@ class agreement_on_path:
 
     def __exit__(self, *error):
         bring_up.open_graph = self._opened
-
-
-@pytest.mark.parametrize("model", ["gcn", "gat", "pna"])
-def test_the_same_run_twice_is_the_same_to_the_last_bit(comm, session_path, model):
-    """Same seed, ranks and threads: sums run in a fixed order, in kernels, streams and reductions. There is no option
-    for it, for it costs nothing."""
-    path = make_graphs(comm, session_path)["undirected"]
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    states = []
-    for _ in range(2):
-        trainer = build_trainer(comm, configure(path, model=model, dropout=0.3, norm="batch"), "metis", rows=7)
-        for epoch in range(4):
-            trainer.step(epoch)
-        states.append(trainer.model.state_dict())
-    torch.set_num_threads(before)
-    for name, tensor in states[0].items():
-        assert np.array_equal(tensor.numpy(), states[1][name].numpy()), name

@@ -2,7 +2,6 @@
 is left behind.
 """
 
-import json
 from types import SimpleNamespace
 
 import graphs
@@ -14,7 +13,6 @@ from hpcgnn.app.train import train
 from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.graphfile.attributes import write_attributes
-from hpcgnn.graphfile.storage import write_graph
 
 from ..training import configure
 
@@ -125,62 +123,11 @@ def test_bad_input(comm, shared_path, write, case):
     assert not (shared_path / "run").exists(), "nothing is left behind"
 
 
-def test_after_a_mistake_is_mended_the_same_command_works(comm, shared_path, write):
-    """A run that was refused once left a run directory that was in the way of the next one."""
-    changes, spoil, options, words = CASES["no training node"]
-    refused(comm, write(graph_of(**changes), spoil), shared_path / "run", words, **options)
-    assert run(comm, write(graph_of()), shared_path / "run") == 0
-
-
-def test_a_run_directory_that_exists(comm, shared_path, write):
-    path, run_dir = write(graph_of()), shared_path / "run"
-    assert run(comm, path, run_dir) == 0
-    before = {p: p.read_bytes() for p in run_dir.rglob("*") if p.is_file()}
-    comm.barrier()
-    refused(comm, path, run_dir, "--resume")
-    assert {p: p.read_bytes() for p in run_dir.rglob("*") if p.is_file()} == before
-
-
 def test_a_run_directory_that_is_a_file_or_below_one(comm, shared_path, write):
     path = write(graph_of())
     refused(comm, path, path, "choose another --run-dir")
     refused(comm, path, path / "run", "--run-dir")
     refused(comm, path, "/proc/none/run", "--run-dir")
-
-
-def one_cluster(comm, path):
-    graph = graph_of()
-    if comm.rank == 0:
-        where = graphs.Layout(np.arange(N), np.array([0, N]), {"dealt": np.zeros(1, np.int32)})
-        write_graph(path, graphs.graph_data(graph, where.order, where.offsets))
-    comm.barrier()
-    return path
-
-
-def test_more_ranks_than_clusters(comm, shared_path):
-    if comm.size > 1:
-        path = one_cluster(comm, shared_path / "g.h5")
-        refused(comm, path, shared_path / "run", "start fewer ranks", partition="")
-        refused(comm, path, shared_path / "run", "or add --auto-partition", partition="")
-
-
-def test_a_graph_of_one_cluster_is_split_into_nodes(comm, shared_path, write):
-    """It once was refused, though --auto-partition was given and the graph was small."""
-    options = {"partition": "", "auto_partition": True, "dropout": 0.0}
-    paths = {"nodes": one_cluster(comm, shared_path / "one.h5"), "clusters": write(graph_of())}
-    losses = {}
-    for name, path in paths.items():
-        assert run(comm, path, shared_path / name, **options) == 0
-        lines = (shared_path / name / "metrics.jsonl").read_text().splitlines()
-        losses[name] = [record["loss"] for record in map(json.loads, lines) if "loss" in record]
-    assert losses["nodes"] and losses["nodes"] == pytest.approx(losses["clusters"], rel=1e-4)
-
-
-def test_a_map_can_be_made_when_there_is_none(comm, shared_path, write):
-    """--seed may be any number, though METIS takes positive ones only."""
-    path = write(graph_of())
-    for seed in (0, -1, 2**40):
-        assert run(comm, path, shared_path / f"run{seed}", partition="", auto_partition=True, seed=seed) == 0
 
 
 def test_an_unbalanced_map_is_warned_of(comm, shared_path, write):

@@ -7,7 +7,6 @@ import re
 import shutil
 from types import SimpleNamespace
 
-import h5py
 import numpy as np
 import pytest
 import torch
@@ -18,7 +17,6 @@ from hpcgnn.app.train import train
 from hpcgnn.config import make_config
 from hpcgnn.errors import HpcgnnError, RunDirError
 from hpcgnn.graphfile import original_order
-from hpcgnn.graphfile.attributes import read_attributes
 
 from ..training import CHOICES, configure, make_graphs
 
@@ -92,23 +90,6 @@ def test_a_run_that_cannot_be_written_is_evaluated_all_the_same(comm, trained, s
     with pytest.raises(HpcgnnError, match="cannot write .*evaluation.json.*; the metrics are printed above; .* copy"):
         evaluated(comm, graph, shared_path / "run")
     assert comm.rank or re.search(r"test accuracy +│ 0\.\d+", capfd.readouterr().out)
-
-
-@pytest.mark.smoke
-@pytest.mark.parametrize("slab", [7, 64, 1 << 16])
-def test_predictions_in_the_original_order(comm, trained, shared_path, monkeypatch, slab):
-    """They give the accuracy that is stated; in pieces of any size, on any number of ranks."""
-    monkeypatch.setattr(original_order, "SLAB_ROWS", slab)
-    monkeypatch.setattr("hpcgnn.graphfile.storage.SLAB_ROWS", slab)
-    graph, run_dir = trained["undirected"]
-    record = evaluated(comm, graph, run_dir, shared_path / "p.h5")
-    with h5py.File(shared_path / "p.h5") as file, h5py.File(graph) as source:
-        assert read_attributes(file)["graph_uuid"] == read_attributes(source)["uuid"]
-        predicted = file["prediction"][:]
-        order = source["nodes/original_id"][:]
-        right = predicted[order] == source["nodes/labels"][:]
-        assert predicted.shape == (NODES,)
-        assert right[source["nodes/split"][:] == 3].mean() == pytest.approx(record["test"], abs=1e-12)
 
 
 @pytest.mark.parametrize("some", [False, True])

@@ -26,7 +26,7 @@ from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
 
 from ..small import written
-from ..training import CHOICES, build_trainer, configure, curve
+from ..training import CHOICES, build_trainer, configure
 
 pytestmark = pytest.mark.ranks(2)
 
@@ -108,31 +108,6 @@ def test_the_curve_of_a_serial_oracle(comm, files, name, inputs, halo):
         assert expected[-1] < expected[0]
         np.testing.assert_allclose(found, expected, rtol=1e-6 if more["clip_norm"] else 1e-10)  # torch adds 1e-6
         np.testing.assert_allclose(learned.rows.detach(), rows[mine], rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "features, options",
-    [
-        (0, {"model": "gcn", "features": "learned:8", "clip_norm": 0.3, "halo": "auto"}),
-        (0, {"model": "gat", "heads": 2, "hidden": 6, "features": "learned:6", "prune": "auto"}),
-        (6, {"model": "sage", "features": "file+learned:4", "norm": "batch", "halo_dtype": "bf16"}),
-        (0, {"model": "pna", "features": "degree+learned:4", "layers": 2}),
-        (6, {"model": "sage", "aggregator": "pool", "features": "learned:4", "layers": 2}),
-        (0, {"model": "sgc", "layers": 2, "features": "learned:8", "prune": "auto"}),
-        (0, {"model": "gcn", "features": "learned:8", "schedule": "stale", "stale_epochs": 0}),
-        (0, {"model": "gcn", "features": "learned:8", "schedule": "bns", "boundary_rate": 1.0}),
-        (0, {"model": "gin", "features": "degree"}),
-        (6, {"model": "gcn", "features": "none"}),
-        (6, {"model": "gcn", "features": "file+degree"}),
-    ],
-    ids=str,
-)
-def test_the_curve_does_not_depend_on_the_ranks(comm, planted, features, options):
-    config = configure(planted[features], dropout=0.3, **options)
-    expected = comm.broadcast_object(curve(comm, config, None, None, 8) if comm.rank == 0 else None)
-    tolerance = 2e-2 if "halo_dtype" in options else 1e-4
-    np.testing.assert_allclose(curve(comm, config, "metis", 60, 8), expected, rtol=tolerance)
-    assert expected[-1] < expected[0]
 
 
 def test_rows_are_never_summed_over_ranks(comm, planted):
@@ -223,9 +198,6 @@ def test_a_graph_without_features_says_what_to_do(comm, planted, shared_path):
             for each in ("", "learned", "learned:0")
         ],
         *[({"features": each}, "expected file, none") for each in ("none+degree", "file+file", "degree:3", "file:2")],
-        ({"features": "learned:8", "schedule": "lazy"}, "--schedule lazy needs an input that does not"),
-        ({"features": "learned:8", "schedule": "tma", "average_steps": 2}, "expected sar or bns or stale"),
-        ({"features": "learned:8", "keep_input": "always"}, "--keep-input always keeps an aggregate"),
     ],
 )
 def test_features_that_there_are_not(options, text):

@@ -111,16 +111,6 @@ def planted(comm, session_path):
     return make_graphs(comm, session_path, nodes=300)
 
 
-def test_one_layer_of_the_last_hop_is_sgc(comm, planted, shared_path):
-    for name in planted:
-        file = propagated(comm, planted[name], shared_path, "metis", hops=3, last=True)
-        usual = {"layers": 3, "dropout": 0.0, "keep_input": "always", "precision": "fp64"}
-        expected = curve(comm, configure(planted[name], model="sgc", **usual), "metis", None, 6)
-        found = curve(comm, configure(file, model="sign", **{**usual, "layers": 1}), "metis", None, 6)
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
-        comm.barrier()
-
-
 @pytest.mark.usefixtures("no_pictures")
 def test_a_run_on_any_number_of_ranks(comm, planted, shared_path):
     """With dropout, batch norm and resuming; partitioned anew, and on to predictions."""
@@ -156,14 +146,6 @@ def test_a_run_on_any_number_of_ranks(comm, planted, shared_path):
 
 def test_what_does_not_go_together_is_refused(comm, planted, shared_path):
     path, session = planted["undirected"], SimpleNamespace(comm=comm, threads=1)
-    for options, message in (
-        ({"schedule": "lazy"}, "--schedule lazy is not for --model sign"),
-        ({"features": "degree"}, "--features degree is not for --model sign"),
-        ({"label_reuse": 0.5}, "--label-reuse 0.5 is not for --model sign"),
-        ({"inductive": True}, "--inductive is not for --model sign"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            configure(path, model="sign", **options)
     with pytest.raises(ConfigError, match="sign has no layers to see"):
         build_trainer(comm, configure(path, model="sign", jumping="cat"))
     with pytest.raises(ConfigError, match="is the input itself"):

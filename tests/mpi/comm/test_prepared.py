@@ -1,19 +1,14 @@
-"""Persistent requests: made when they are used again, freed with what has made them, started by one call; and several
-transfers of one kind under way at once.
-"""
+"""Persistent requests: made when they are used again, freed with what has made them, started by one call."""
 
 import gc
 import time
 
-import numpy as np
 import pytest
 import torch
 from mpi4py import MPI
 
 from hpcgnn.comm.transports import mpi_persistent
-from hpcgnn.exchange.wire import Form
 
-from ..exchange.test_transfer import PLAIN, groups_of, halo_values, local, make_transfer, turn_of  # noqa: F401
 from ..training import build_trainer, configure, make_graphs
 
 
@@ -170,43 +165,6 @@ def test_long_lists_are_looked_at_in_parts(comm, made):
         assert [int(tensor) for _, tensor in incoming] == [1000 * turn + number for number in range(count)]
 
 
-@pytest.mark.parametrize("order", ["first in, first out", "last in, first out"])
-def test_transfers_of_one_kind_under_way_at_once(comm, local, order):  # noqa: F811
-    """Two streams that take turns, rows and what returns alike, again and again: each gets its own."""
-    plan, n, forms = local.inward.plan, local.num_nodes, (PLAIN, Form(5, 0, torch.float64))
-    back = Form(2, 0, torch.float64)
-    turns = [turn_of(plan, [index], index) for index in range(len(plan.rounds))]
-    streams = [[make_transfer(comm, local, turn, form, back) for turn in turns] for form in forms]
-    for epoch in range(4):
-        tables = [
-            np.random.default_rng((epoch, number)).standard_normal((n, form.width)) for number, form in enumerate(forms)
-        ]
-        mine = [torch.from_numpy(table[local.original_id.numpy()]) for table in tables]
-        exact = [halo_values(comm, local, table) for table in tables]
-        totals = [torch.zeros(local.num_owned, back.width, dtype=torch.float64) for _ in forms]
-        first = 0
-        for both in zip(*streams):
-            for transfer, rows in zip(both, mine):
-                transfer.begin(rows, None, None, 0, "rows")
-            received = both[0].num_received
-            for transfer, wanted in list(zip(both, exact))[:: 1 if order.startswith("first") else -1]:
-                transfer.finish()
-                np.testing.assert_array_equal(transfer.rows(0, received).numpy(), wanted[first : first + received])
-            for number, transfer in enumerate(both):
-                transfer.open_returns()
-                transfer.back += number + 1
-                transfer.begin_returns(0, "rows")
-            for transfer, total in list(zip(both, totals))[:: 1 if order.startswith("first") else -1]:
-                transfer.finish_returns(total)
-            first += received
-        sent = torch.zeros(local.num_owned, dtype=torch.float64)
-        for turn in turns:
-            for each in turn.sent_by:
-                sent.index_add_(0, each.rows, torch.ones(each.count, dtype=torch.float64))
-        for number, total in enumerate(totals):
-            assert torch.equal(total, (number + 1) * sent[:, None].expand(-1, back.width))
-
-
 # --- epochs -----------------------------------------------------------------------------------------------------------
 
 
@@ -243,12 +201,3 @@ def test_a_sample_of_every_epoch_is_not_prepared_where_it_is_used_once(comm, pat
         assert expected == 0 or len(made) > 0
         del trainer
         gc.collect()
-
-
-def test_letters_are_prepared_once(comm, paths, made):
-    trainer = build_trainer(comm, configure(paths["undirected"], schedule="stale", model="gcn", dropout=0.0), "metis")
-    counts = []
-    for epoch in range(8):
-        trainer.step(epoch)
-        counts.append(len(made))
-    assert counts[5] > 0 and counts[5:] == [counts[5]] * 3

@@ -23,12 +23,10 @@ from hpcgnn.app.train import train
 from hpcgnn.config import make_config
 from hpcgnn.engine.checkpoint import checkpoints, read_averaged, read_checkpoint
 from hpcgnn.errors import CheckpointError, ConfigError
-from hpcgnn.options import TaskConfig
 from hpcgnn.plugins.averages import Averages
-from hpcgnn.tasks.classification import balanced_weights
 
 from ..small import written
-from ..training import CHOICES, build_trainer, configure, curve, make_graphs
+from ..training import CHOICES, build_trainer, configure, make_graphs
 
 pytestmark = pytest.mark.ranks(2)
 
@@ -109,53 +107,21 @@ def test_curve_and_average_are_those_of_torch(comm, odd, name, smoothing, balanc
             assert trainer.evaluate()[split] == pytest.approx(right[of_split].mean())
 
 
-def test_classes_are_counted_over_all_ranks(comm):
-    labels = torch.tensor([0, 0, 0, 2] if comm.rank == 0 else [])[: 4 if comm.rank == 0 else 0].long()
-    found = balanced_weights(labels, 4, comm)
-    np.testing.assert_allclose(found, [4 / (2 * 3), 1, 4 / (2 * 1), 1])
-
-
 @pytest.fixture(scope="module")
 def planted(comm, session_path):
     return make_graphs(comm, session_path, nodes=300)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"model": "gcn", "label_smoothing": 0.1, "ema": 0.9},
-        {"model": "gat", "heads": 2, "hidden": 8, "prune": "auto", "class_weights": "balanced"},
-        {"model": "sage", "schedule": "lazy", "layers": 2, "class_weights": "balanced", "label_smoothing": 0.1},
-        {"model": "gcn", "precision": "mixed", "label_smoothing": 0.1},
-    ],
-    ids=str,
-)
-def test_the_curve_does_not_depend_on_the_ranks(comm, planted, options):
-    config = configure(planted["undirected"], dropout=0.3, **options)
-    expected = comm.broadcast_object(curve(comm, config, None, None, 8) if comm.rank == 0 else None)
-    plain = configure(
-        planted["undirected"], dropout=0.3, **{k: v for k, v in options.items() if k not in vars(TaskConfig())}
-    )
-    tolerance = 1e-2 if "precision" in options else 1e-4
-    found = curve(comm, config, "metis", 60, 8)
-    np.testing.assert_allclose(found, expected, rtol=tolerance)
-    assert not np.allclose(found, curve(comm, plain, "metis", 60, 8), rtol=1e-3)
 
 
 @pytest.mark.usefixtures("no_pictures")
 def test_averages_from_the_checkpoint_to_the_export(comm, planted, shared_path):
     session = SimpleNamespace(comm=comm, threads=1)
     usual = {"model": "sage", "layers": 2, "ema": 0.7, "checkpoint_every": 4, "lr": 0.05, "partition": "metis"}
-    for name, parts in {"whole": [{"epochs": 8}], "parts": [{"epochs": 4}, {"epochs": 8, "resume": True}]}.items():
-        for options in parts:
-            config = configure(planted["undirected"], run_dir=str(shared_path / name), **usual, **options)
-            assert train(config, session) == 0
-        comm.barrier()
-    whole, parts = (checkpoints(shared_path / name)[-1] for name in ("whole", "parts"))
+    run_dir = str(shared_path / "whole")
+    assert train(configure(planted["undirected"], run_dir=run_dir, epochs=8, **usual), session) == 0
+    comm.barrier()
+    whole = checkpoints(shared_path / "whole")[-1]
     averaged = read_averaged(whole)
     progress, last, best, _ = read_checkpoint(whole)
-    assert all(torch.equal(tensor, read_averaged(parts)[name]) for name, tensor in averaged.items())
-    assert all(torch.equal(tensor, read_checkpoint(parts)[2][name]) for name, tensor in best.items())
     assert averaged.keys() == last.keys() == best.keys()
     assert not any(torch.equal(last[name], tensor) for name, tensor in averaged.items())
     records = [json.loads(line) for line in (shared_path / "whole" / "metrics.jsonl").read_text().splitlines()]
@@ -193,8 +159,3 @@ def test_other_tasks_refuse_what_only_classes_have(comm, planted, shared_path, o
     with pytest.raises(ConfigError, match="of the cross-entropy between classes.*multilabel.*leave it out"):
         train(config, SimpleNamespace(comm=comm, threads=1))
     assert not (shared_path / "run").exists()
-
-
-def test_learned_features_have_no_average(planted):
-    with pytest.raises(ConfigError, match="--ema 0.9 averages the parameters"):
-        configure(planted["undirected"], features="file+learned:4", ema=0.9)

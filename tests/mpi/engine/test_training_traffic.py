@@ -71,23 +71,3 @@ def test_sgc_never_exchanges_after_the_start(comm, paths):
     assert sent(comm.ledger.take(), "input") == 3 * rows_sent(trainer)[0] * 4 * FEATURES
     trainer.step(1)
     assert not set(comm.ledger.take()) & {"input", "halo_forward", "halo_backward"}
-
-
-def test_what_is_sent_is_received(comm, paths):
-    trainer = build_trainer(comm, configure(paths["directed multi-label"]), "random-clusters")
-    comm.ledger.take()
-    trainer.step(0)
-    traffic = {kind: (each.bytes_sent, each.bytes_received) for kind, each in comm.ledger.take().items()}
-    for kind in ("halo_forward", "halo_backward", "input"):
-        totals = [t[kind] for t in comm.allgather_object(traffic) if kind in t]
-        assert sum(s for s, _ in totals) == sum(r for _, r in totals)
-
-
-def test_batch_norm_adds_no_halo_traffic(comm, paths):
-    """Its statistics are sums over ranks: two forwards and one backwards for each layer, of two vectors at most."""
-    trainer = build_trainer(comm, configure(paths["undirected"], norm="batch"), "metis")
-    comm.ledger.take()
-    trainer.step(0)
-    step = comm.ledger.take()
-    assert step["metrics"].messages == 1 + 2 * 3
-    assert sent(step, "halo_forward") == rows_sent(trainer)[0] * 4 * (16 + CLASSES)

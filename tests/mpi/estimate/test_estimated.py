@@ -35,8 +35,6 @@ from ..training import CLASSES, build_trainer, configure
 
 pytestmark = pytest.mark.ranks(2)
 
-SMALL = ("star", "two cliques", "no edges", "random undirected weighted", "random directed weighted")
-
 
 def foretold(comm, config, map_name, per_node=1):
     """The Forecast of a job on a stored map, made by rank 0 for all. Collective. per_node: ranks that read each other's
@@ -172,13 +170,14 @@ MODELS = {
     "pna": {"model": "pna"},
     "transformer": {"model": "transformer", "heads": 2, "hidden": 8},
     "raw": {"model": "sage", "input_dropout": "raw", "hidden": 32},
-    "edge dropout": {"model": "gcn", "edge_dropout": 0.5},
+    "gatv2": {"model": "gatv2", "heads": 2, "hidden": 8},
+    "appnp": {"model": "appnp", "hops": 3},
     "gat, linear residual": {"model": "gat", "heads": 2, "hidden": 8, "linear_residual": True},
 }
 
 
 CASES = [("undirected", kind) for kind in MODELS]
-CASES += [("directed multi-label", kind) for kind in ("sage", "gat", "sage max")]
+CASES += [("directed multi-label", kind) for kind in ("sage", "gat")]
 
 
 @pytest.mark.parametrize("graph, model", CASES)
@@ -187,21 +186,19 @@ def test_models(comm, paths, graph, model):
     assert forecast.parameters == sum(each.numel() for each in trainer.model.parameters())
 
 
-@pytest.mark.parametrize("model", ["rgcn", "transformer"])
-def test_typed_edges(comm, paths, model):
-    check(comm, configure(paths["typed"], model=model, layers=2), MAP)
+@pytest.mark.parametrize("self_loops", ["keep", "add"])
+def test_typed_edges(comm, paths, self_loops):
+    """Added loops are one relation more."""
+    check(comm, configure(paths["typed"], model="rgcn", layers=2, self_loops=self_loops), MAP)
 
 
 WIRES = {
     "gcn, bf16": {"halo_dtype": "bf16"},
-    "gcn, tiny buffer": {"halo_buffer": 0.01},
     "gcn, mixed": {"precision": "mixed"},
-    "gcn, fp64": {"precision": "fp64"},
     "gcn, fp64, rows of the features": {"precision": "fp64", "keep_input": "never", "dropout": 0.0},
     "gcn, int8": {"halo_dtype": "int8"},
     "gat, tiny buffer, int8": {"model": "gat", "halo_dtype": "int8", "halo_buffer": 0.02},
     "sage, tiny buffer, int8": {"model": "sage", "halo_dtype": "int8", "halo_buffer": 0.01},
-    "sage, tiny buffer, mixed": {"model": "sage", "precision": "mixed", "halo_buffer": 0.01},
     "gcn, fewest rows": {"halo": "least"},
     "gin, as few rows as pay": {"model": "gin", "halo": "auto"},
     "sage, fewest rows, tiny buffer, int8": {
@@ -220,19 +217,15 @@ def test_ways_to_send(comm, paths, wire):
 
 PRUNED = {
     "sage": {"model": "sage"},
-    "sage, tiny buffer": {"model": "sage", "halo_buffer": 0.01},
     "gat": {"model": "gat", "heads": 2, "hidden": 8, "dropout": 0.0},
-    "raw": {"model": "sage", "input_dropout": "raw", "hidden": 32},
     "edge dropout": {"model": "gcn", "edge_dropout": 0.5},
     "fewest rows": {"model": "sage", "halo": "least"},
-    "fewest rows, tiny buffer": {"model": "sage", "halo": "least", "halo_buffer": 0.01},
 }
 
 
 @pytest.mark.parametrize(
     "graph, kind",
-    [("few train", kind) for kind in PRUNED]
-    + [("few train, directed", kind) for kind in ("sage", "gat", "fewest rows", "edge dropout")],
+    [("few train", kind) for kind in PRUNED] + [("few train, directed", kind) for kind in ("sage", "gat")],
 )
 def test_pruned_layers(comm, paths, kind, graph):
     """Layers that compute some rows only: the estimate counts what they send from the file."""
@@ -243,18 +236,13 @@ def test_pruned_layers(comm, paths, kind, graph):
 INDUCTIVE = {
     "sage": {"model": "sage"},
     "gat": {"model": "gat", "heads": 2, "hidden": 8},
-    "tiny buffer": {"model": "gcn", "halo_buffer": 0.01},
-    "raw": {"model": "sage", "input_dropout": "raw", "hidden": 32},
     "fewest rows": {"model": "sage", "halo": "least"},
-    "edge dropout": {"model": "gcn", "edge_dropout": 0.5},
 }
 
 
 @pytest.mark.parametrize(
     "graph, kind",
-    [("undirected", kind) for kind in INDUCTIVE]
-    + [("directed multi-label", kind) for kind in ("sage", "fewest rows")]
-    + [("few train", kind) for kind in ("sage", "gat")],
+    [("undirected", kind) for kind in INDUCTIVE] + [("directed multi-label", "sage")],
 )
 def test_inductive(comm, paths, kind, graph):
     """Training sends rows of the subgraph, an evaluation those of the whole graph."""
@@ -266,11 +254,9 @@ def test_inductive(comm, paths, kind, graph):
 
 
 LINKS = {
-    "sage": {"model": "sage", "scorer": "dot"},
     "sage, tiny buffer": {"model": "sage", "halo_buffer": 0.01, "link_split": "0.5/0.3/0.2"},
     "gat, mixed": {"model": "gat", "heads": 2, "hidden": 8, "scorer": "mlp", "norm": "batch"},
     "few in the pool": {"model": "gcn", "negative_pool": 17, "link_negatives": 20, "negatives": 2},
-    "edge dropout": {"model": "gcn", "edge_dropout": 0.5},
 }
 
 
@@ -286,7 +272,7 @@ def check_links(comm, config, map_name):
 
 
 @pytest.mark.parametrize(
-    "graph, kind", [("undirected", kind) for kind in LINKS] + [("directed multi-label", "sage"), ("few train", "sage")]
+    "graph, kind", [("undirected", kind) for kind in LINKS] + [("directed multi-label", "sage, tiny buffer")]
 )
 def test_links(comm, paths, kind, graph):
     """Messages go along the training edges, and rows of the pool to all."""
@@ -325,7 +311,8 @@ def test_damaged_links(comm, given_files, shared_path):
             _foretold(configure(path, model="sage", task="links"), "dealt", comm.size)
 
 
-ODD = [(name, "one empty") for name in SMALL] + [("star", "all on last"), ("random directed weighted", "dealt")]
+ODD = [(name, "one empty") for name in ("no edges", "random undirected weighted")]
+ODD += [("star", "all on last"), ("random directed weighted", "dealt")]
 
 
 @pytest.mark.parametrize("name, map_name", ODD)
@@ -335,27 +322,22 @@ def test_odd_graphs(comm, session_path, name, map_name):
 
 
 SCHEDULES = {
-    "stale": {"schedule": "stale"},
     "stale, int8": {"schedule": "stale", "halo_dtype": "int8", "stale_epochs": 2},
-    "stale, no delay": {"schedule": "stale", "stale_epochs": 0},
     "stale, gat": {"schedule": "stale", "model": "gat", "heads": 2, "hidden": 8},
 }
 
 
 @pytest.mark.parametrize(
-    "graph, schedule", [("undirected", each) for each in SCHEDULES] + [("directed multi-label", "stale")]
+    "graph, schedule", [("undirected", each) for each in SCHEDULES] + [("directed multi-label", "stale, int8")]
 )
 def test_a_delayed_halo(comm, paths, schedule, graph):
     check(comm, configure(paths[graph], layers=2, **SCHEDULES[schedule]), MAP)
 
 
 STEPS = {
-    "historical": {"schedule": "historical"},
     "historical, sage, nearest rows": {"schedule": "historical", "model": "sage", "layers": 3, "extra_rows": 0.4},
     "historical, int8": {"schedule": "historical", "history_dtype": "int8"},
     "historical, gat": {"schedule": "historical", "model": "gat", "heads": 2, "hidden": 8},
-    "historical, rows of the features": {"schedule": "historical", "keep_input": "never", "dropout": 0.0},
-    "batches": {"schedule": "batches"},
     "batches, sage, tiny buffer": {"schedule": "batches", "model": "sage", "layers": 3, "halo_buffer": 0.01},
     "batches, gat": {"schedule": "batches", "model": "gat", "heads": 2, "hidden": 8},
 }
@@ -365,9 +347,7 @@ STEPS = {
 @pytest.mark.parametrize(
     "graph, steps",
     [("few train", each) for each in STEPS]
-    + [
-        ("directed multi-label", each) for each in ("historical, sage, nearest rows", "historical, gat", "batches, gat")
-    ],
+    + [("directed multi-label", each) for each in ("historical, gat", "batches, gat")],
 )
 def test_steps_on_shares(comm, paths, steps, graph):
     """Rows of a step are counted from the file, and every step sums the gradients."""

@@ -65,27 +65,3 @@ def test_what_nodes_send(comm, session_path, node, name, map_name):
                 # Of what goes to each node, every rank of this one sends as much as the others, in one message.
                 assert max(each[1] for each in shares) - min(each[1] for each in shares) <= len(wanted)
                 assert max(each[2] for each in shares) == sum(count > 0 for count in wanted)
-
-
-def test_nodes_of_one_rank_are_ranks(comm, session_path):
-    """Bit for bit, message for message."""
-    for name in ("random undirected weighted", "random directed weighted", "power law"):
-        _, where, file = small.stored(comm, session_path, name)
-        local = graphs.load(file, where.maps["random"], comm, cap=7)
-        with emulated(comm, comm.rank) as memory:
-            read = within_node(local, NodeRows(memory), comm, returns=False)
-            torch.manual_seed(comm.rank)
-            x = torch.randn(local.num_owned, WIDTH, dtype=torch.float64)
-            found = []
-            for plain, nodes in ((local, read), (least_rows(local, comm, True), least_rows(read, comm, True))):
-                for each in (plain, nodes):
-                    policy, mine = FullHalo(each, comm, HaloBuffers(1 << 12)), x.clone().requires_grad_()
-                    comm.ledger.take()
-                    y = aggregate(policy, mine, "sym")
-                    (y * torch.arange(WIDTH)).sum().backward()
-                    taken = comm.ledger.take()
-                    kinds = ("halo_forward", "halo_backward")
-                    sent = [(taken[kind].bytes_sent, taken[kind].messages) for kind in kinds if kind in taken]
-                    found.append((y.detach(), mine.grad, sent))
-            for (y, grad, sent), (same_y, same_grad, same_sent) in zip(found[::2], found[1::2]):
-                assert torch.equal(y, same_y) and torch.equal(grad, same_grad) and sent == same_sent

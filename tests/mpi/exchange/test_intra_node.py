@@ -94,13 +94,7 @@ def test_attention(comm, session_path, node, name):
 CURVES = {
     "gcn": ("undirected", {"model": "gcn", "dropout": 0.5}),
     "sage": ("directed multi-label", {"model": "sage", "norm": "batch", "residual": True, "layers": 4}),
-    "pruned": ("directed multi-label", {"model": "sage", "prune": "auto", "dropout": 0.5}),
-    "mixed": ("undirected", {"model": "gcn", "precision": "mixed"}),
-    "int8": ("undirected", {"model": "gcn", "halo_dtype": "int8"}),
-    "sums in int8": ("directed multi-label", {"model": "sage", "halo_dtype": "int8", "halo": "least"}),
-    "gat in int8": ("undirected", {"model": "gat", "hidden": 4, "heads": 3, "halo_dtype": "int8"}),
     "gat": ("undirected", {"model": "gat", "hidden": 4, "heads": 3, "out_heads": 2, "attention_dropout": 0.5}),
-    "gatv2": ("directed multi-label", {"model": "gatv2", "layers": 1, "attention_dropout": 0.5}),
     "lazy": ("undirected", {"model": "sage", "schedule": "lazy", "finetune": 2}),
     "gat pruned": ("directed multi-label", {"model": "gat", "hidden": 4, "heads": 3, "prune": "auto"}),
 }
@@ -114,9 +108,7 @@ def test_the_curve_is_that_of_messages(comm, session_path, node, name):
     expected = curve(comm, configure(path, **options), "metis", rows, epochs=6)
     found = curve(comm, configure(path, **options, intra_node="shared"), "metis", rows, epochs=6)
     assert expected[-1] < expected[0]
-    # Rows of the node are read as they are: what is rounded on its way differs.
-    within = {"mixed": 3e-3, "int8": 1e-2, "sums in int8": 1e-2, "gat in int8": 1e-2}.get(name, 1e-4)
-    assert (np.abs(found - expected) / np.maximum(expected, expected[0] / 10)).max() <= within
+    assert (np.abs(found - expected) / np.maximum(expected, expected[0] / 10)).max() <= 1e-4
 
 
 def test_nothing_is_sent_and_nothing_copied(comm, session_path):
@@ -180,14 +172,6 @@ def test_ranks_decide_alike_which_matrices_they_share(comm, node):
     make = rows.of_all([5, 5 if comm.rank == node.ranks[0] else 7, 9])
     shared = [make(count, 4, torch.float32) is not None for count in (5, 7, 9)]
     assert shared == [len(node.ranks) == 1, False, True]
-
-
-def test_the_same_bits_again(comm, session_path, node):
-    path = make_graphs(comm, session_path)["undirected"]
-    for options in (CURVES["gcn"][1], CURVES["gat"][1]):
-        config = configure(path, **options, intra_node="shared")
-        first, again = (curve(comm, config, "random-clusters", 300, epochs=4) for _ in range(2))
-        assert (first == again).all()
 
 
 def test_the_choice(comm, session_path, node):

@@ -137,17 +137,11 @@ def test_little_to_save_changes_nothing(comm, session_path):
     assert least_rows(local, comm) is local
 
 
-MODELS = {
-    "gcn": {},
-    "sage": {"norm": "batch", "residual": True},
-    "gin": {"norm": "layer", "hidden": 12},
-    "sgc": {"layers": 2},
-}
+# For each way to take some rows only, or old ones.
 WAYS = {
-    "sar": {},
-    "pruned": {"prune": "auto"},
-    "lazy": {"schedule": "lazy", "epochs": 5},
-    "stale": {"schedule": "stale", "stale_epochs": 2},
+    "pruned": {"prune": "auto", "model": "sage", "norm": "batch", "residual": True},
+    "lazy": {"schedule": "lazy", "epochs": 5, "model": "gcn"},
+    "stale": {"schedule": "stale", "stale_epochs": 2, "model": "gin", "norm": "layer", "hidden": 12},
 }
 
 
@@ -156,33 +150,13 @@ def paths(comm, session_path):
     return make_graphs(comm, session_path)
 
 
-# Each model every way, and models and ways on both graphs.
-CASES = [
-    (way, kind, ["undirected", "directed multi-label"][(i + j) % 2])
-    for i, way in enumerate(WAYS)
-    for j, kind in enumerate(MODELS)
-]
-
-
-@pytest.mark.parametrize("way, kind, name", CASES)
-def test_the_curve_is_that_of_rows(comm, paths, kind, name, way):
-    options = {"model": kind, "dropout": 0.0, "precision": "fp64", **MODELS[kind], **WAYS[way]}
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ["undirected", "directed multi-label"])
+def test_the_curve_is_that_of_rows(comm, paths, name, way):
+    options = {"dropout": 0.0, "precision": "fp64", **WAYS[way]}
     expected = curve(comm, configure(paths[name], **options), "random-clusters", 100, 8)
     found = curve(comm, configure(paths[name], halo="least", **options), "random-clusters", 100, 8)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
-
-
-NARROW = [{"precision": "mixed"}, {"halo_dtype": "bf16"}, {"halo_dtype": "int8"}]
-NARROW += [{"schedule": "stale", "halo_dtype": "int8"}]
-
-
-@pytest.mark.parametrize("options", NARROW, ids=str)
-def test_narrow_rows_learn_alike(comm, paths, options):
-    options = {"model": "sage", "dropout": 0.0, **options}
-    expected = curve(comm, configure(paths["undirected"], **options), "random-clusters", 100, 20)
-    found = curve(comm, configure(paths["undirected"], halo="least", **options), "random-clusters", 100, 20)
-    assert expected[-1] < 0.9 * expected[0]
-    np.testing.assert_allclose(found, expected, rtol=0.03)
 
 
 @pytest.mark.parametrize("travel", [False, True], ids=["not", "travel"])

@@ -137,24 +137,3 @@ def test_going_on_is_not_having_stopped(comm, delay, form, stop):
     second.state()
     for mine, expected in zip(again, found, strict=True):
         assert torch.equal(mine, expected)
-
-
-def test_the_state_is_of_what_has_arrived(comm):
-    """It is asked for right after a letter was posted, and has that letter whole."""
-    box = make(comm, 2)
-    for epoch in range(2):
-        post(comm, box, PLAIN, epoch)
-        state = box.state()
-        assert list(state) == [f"letter-{number}" for number in range(epoch + 1)]
-        for number, data in enumerate(state.values()):
-            found = data.view(torch.float64).view(-1, WIDTH)
-            assert torch.equal(found, all_of(number, comm))
-
-
-def test_no_state_begins_afresh(comm):
-    box = make(comm, 1)
-    box.load_state({})
-    post(comm, box, PLAIN, 0)
-    box.open()
-    assert torch.equal(used(box, lease_for(PLAIN, 0)), all_of(0, comm))
-    box.state()

@@ -27,7 +27,6 @@ from ..narrowing import DTYPES, exact_in_int8, row_bytes
 from ..nodes import NODES, emulated
 from ..ops.test_attention import KEY, P, right
 from ..schedules.test_halo_dtype import SEED, arrived
-from ..training import configure, curve, make_graphs
 
 pytestmark = pytest.mark.ranks(3, 4, 6)
 
@@ -43,7 +42,6 @@ def node_of(comm, way):
 
 
 MAPS = ["dealt", "random", "one empty", "all on last"]
-COUNTED = ["power law", "two cliques", "random undirected", "random directed weighted", "no edges"]
 
 
 @pytest.fixture(params=WAYS)
@@ -73,15 +71,6 @@ def between(graph, node):
         if node[u] != node[v]:
             pairs.setdefault((node[u], node[v]), set()).add((u, v))
     return pairs
-
-
-def counted(pairs, count, number, size):
-    """(rows that come at ring offsets 1, 2, …, rows that go), of a node, where `count` counts those of one pair."""
-    offsets = range(1, size)
-    return (
-        [count(pairs.get(((number - k) % size, number), set())) for k in offsets],
-        [count(pairs.get((number, (number + k) % size), set())) for k in offsets],
-    )
 
 
 def rows(edges):
@@ -177,36 +166,3 @@ def test_what_returns_is_summed_in_the_node(comm, session_path, nodes, dtype):
         for found, wanted in zip((y, mine.grad), right(graph, shape, projected, gy, "keep", True)):
             most = 1e-9 * max(1, np.abs(wanted).max())
             np.testing.assert_allclose(whole(comm, local, found), wanted, rtol=0, atol=most)
-
-
-MODELS = {
-    "gcn": {"model": "gcn", "halo": "least"},
-    "sage": {"model": "sage", "halo": "auto", "prune": "auto", "dropout": 0.5},
-    "gin": {"model": "gin", "norm": "layer", "halo": "rows"},
-    "sgc": {"model": "sgc", "layers": 2, "halo": "least"},
-    "appnp": {"model": "appnp", "hops": 3, "halo": "auto"},
-    "gat": {"model": "gat", "hidden": 4, "heads": 3},
-}
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_models(comm, session_path, uneven, name):
-    """Losses are those of messages but for rounding, with rounds of few rows and buffers of few rounds."""
-    for graph in make_graphs(comm, session_path).values():
-        messages, shared = (configure(graph, **MODELS[name], intra_node=how) for how in ("messages", "shared"))
-        rows_of_buffers = None if name == "appnp" else 60  # its widest row is not known before it runs
-        expected, found = (curve(comm, config, "random-clusters", rows_of_buffers, 5) for config in (messages, shared))
-        assert (np.abs(found - expected) <= 2e-4 * np.abs(expected)).all()
-
-
-@pytest.mark.parametrize("dtype", ["bf16", "int8"])
-def test_training_with_narrowed_rows(comm, session_path, uneven, dtype):
-    """Fewer rows are narrowed than between ranks: the loss falls as with whole rows."""
-    graph = make_graphs(comm, session_path)["undirected"]
-    for options in ({"model": "sage", "halo": "auto"}, {"model": "gat", "hidden": 4, "heads": 3}):
-        whole_rows = curve(comm, configure(graph, **options, intra_node="shared"), "random-clusters", 60, 6)
-        config = configure(graph, **options, intra_node="shared", halo_dtype=dtype)
-        found, again = (curve(comm, config, "random-clusters", 60, 6) for _ in range(2))
-        assert (found == again).all()
-        assert (found != whole_rows).any() == (len(set(node_of(comm, uneven[0]))) > 1)
-        assert (np.abs(found - whole_rows) <= 0.05 * whole_rows[0]).all()

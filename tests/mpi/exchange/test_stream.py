@@ -1,6 +1,4 @@
-"""The stream by itself: which rows each block is given, what returns to their owners, and what that costs."""
-
-import itertools
+"""The stream by itself: what returns to the owners of rows, what is rounded on its way, and what that costs."""
 
 import graphs
 import numpy as np
@@ -10,12 +8,13 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.narrow import NARROW
 from hpcgnn.exchange.stream import Returns, Rows, Stream
-from hpcgnn.exchange.wire import Wire
-from hpcgnn.ops.work import work
+from hpcgnn.exchange.transfer import add_message
+from hpcgnn.exchange.wire import Form, Wire, decode
 
 from ..narrowing import DTYPES, error_bound, row_bytes
-from ..small import GRAPHS, stored
+from ..small import stored
 
 MAPS = ("dealt", "one empty", "all on last")
 NAMES = ("star", "power law", "no edges", "random directed")
@@ -33,11 +32,11 @@ class Case:
         self.order, self.fine_rows = where.order, fine_rows
         self.ids = self.local.original_id.numpy()
 
-    def halo_of(self, rank, turned=False):
+    def halo_of(self, rank):
         """The original ids of a rank's halo, in the order in which rows come: by ring offset, then as the file has
-        them. turned: of the out-edges.
+        them.
         """
-        src, dst = (self.graph.dst, self.graph.src) if turned else (self.graph.src, self.graph.dst)
+        src, dst = self.graph.src, self.graph.dst
         needed = np.zeros(self.graph.num_nodes, bool)
         needed[src[self.owner[dst] == rank]] = True
         size, found = self.comm.size, []
@@ -45,24 +44,17 @@ class Case:
             found += [node for node in self.order if needed[node] and self.owner[node] == (rank - offset) % size]
         return np.array(found, np.int64)
 
-    def stream(self, cap, row, returned=0, summed=0, widened=0, wire=None, turned=False):
+    def stream(self, cap, row, returned=0, summed=0, widened=0, wire=None):
         """(Stream, its HaloBuffers): for turns of `cap` rows, of these bytes each."""
-        adjacency = self.local.outward if turned else self.local.inward
+        adjacency = self.local.inward
         limit = cap * (3 * row + 4 * returned + summed) + widened * adjacency.plan.longest_round
         buffers = HaloBuffers(limit)
         return Stream(adjacency.own, adjacency.halo, adjacency.plan, buffers, self.comm, wire), buffers
 
-    def messages(self, cap, turned=False):
-        """How many messages this rank sends in one pass."""
-        return oracle.messages(self._halo_rows(turned), self.fine_rows, cap)[self.comm.rank]
-
-    def returned_messages(self, cap):
-        """How many it sends back: one for each that came."""
-        return oracle.messages(self._halo_rows(False), self.fine_rows, cap, back=True)[self.comm.rank]
-
-    def _halo_rows(self, turned):
-        src, dst = (self.graph.dst, self.graph.src) if turned else (self.graph.src, self.graph.dst)
-        return oracle.halo_rows(src, dst, self.owner, self.comm.size)
+    def messages(self, cap, back=False):
+        """How many messages this rank sends in one pass. back: one for each that came."""
+        halo = oracle.halo_rows(self.graph.src, self.graph.dst, self.owner, self.comm.size)
+        return oracle.messages(halo, self.fine_rows, cap, back=back)[self.comm.rank]
 
     def table(self, width, seed=0):
         """(n, width) of random numbers."""
@@ -103,38 +95,6 @@ def collected(blocks, halo, num_halo):
 @pytest.mark.smoke
 @pytest.mark.parametrize("fine_rows, cap", CAPS)
 @pytest.mark.parametrize("name", NAMES)
-def test_blocks_are_given_their_owners_rows(comm, session_path, name, fine_rows, cap):
-    """In the order of the halo, scaled by `sent_scale`, else by `scale`; own rows are the tensor that was given."""
-    for map_name, turned in itertools.product(MAPS, (False, True) if "directed" in name else (False,)):
-        case = Case(comm, session_path, name, map_name, fine_rows)
-        expected_halo = case.halo_of(comm.rank, turned)
-        factors, other = np.arange(1.0, case.graph.num_nodes + 1), np.arange(2.0, case.graph.num_nodes + 2) ** -1
-        for width in (1, 3):
-            stream, buffers = case.stream(cap, 8 * width, turned=turned)
-            table = case.table(width)
-            x, scale, sent_scale = case.mine(table), case.mine(factors), case.mine(other)
-            variants = [
-                (Rows(x, scale), factors),
-                (Rows(x), np.ones_like(factors)),
-                (Rows(x, scale, sent_scale), other),
-                (Rows(x, None, sent_scale), other),
-            ]
-            for rows, factor in variants if width > 1 else variants[:1]:
-                comm.ledger.take()
-                own, found = collected(stream(rows, "rows"), stream.halo, len(expected_halo))
-                assert len(own) == 1 and own[0][0] is stream.own and own[0][1] is x
-                assert own[0][2] is rows.scale and own[0][3] is None
-                found = torch.cat(found).numpy() if found else np.zeros((0, width))
-                np.testing.assert_array_equal(found, (table * factor[:, None])[expected_halo])
-                sent = 8 * width * stream.plan.num_boundary
-                received = 8 * width * len(expected_halo)
-                assert booked(comm.ledger, "rows") == (case.messages(cap, turned), sent, received)
-            assert buffers.nbytes <= buffers.limit
-
-
-@pytest.mark.smoke
-@pytest.mark.parametrize("fine_rows, cap", CAPS)
-@pytest.mark.parametrize("name", NAMES)
 def test_what_is_added_returns_to_the_owners(comm, session_path, name, fine_rows, cap):
     """Each rank adds numbers of its own for each row that it was given; whole numbers, so that sums are exact. Without
     columns, only what returns travels.
@@ -142,7 +102,7 @@ def test_what_is_added_returns_to_the_owners(comm, session_path, name, fine_rows
     for map_name in MAPS:
         case = Case(comm, session_path, name, map_name, fine_rows)
         n, halos = case.graph.num_nodes, [case.halo_of(rank) for rank in range(comm.size)]
-        back_messages = case.returned_messages(cap)
+        back_messages = case.messages(cap, back=True)
         for width, returned in ((3, 2), (0, 3)):
             stream, buffers = case.stream(cap, 8 * width, 8 * returned)
             random = np.random.default_rng(5)
@@ -211,7 +171,7 @@ def test_narrow_columns(comm, session_path, dtype, fine_rows, cap):
             back += torch.from_numpy(gone[comm.rank][halo[block.first_column : block.first_column + len(given)]])
         sent, received = stream.plan.num_boundary, len(halo)
         assert booked(comm.ledger, "both") == (
-            case.messages(cap) + case.returned_messages(cap),
+            case.messages(cap) + case.messages(cap, back=True),
             sent_row * sent + back_row * received,
             sent_row * received + back_row * sent,
         )
@@ -254,27 +214,6 @@ def test_the_same_rows_twice_are_the_same(comm, session_path, dtype):
     assert torch.equal(first, passed(other, Rows(x)))
 
 
-def test_a_stream_serves_several_forms_in_turn(comm, session_path):
-    """What is cut from the buffers for one width is not what another one reads."""
-    case = Case(comm, session_path, "power law", "dealt", 2)
-    stream, buffers = case.stream(4, 8 * 6, 8 * 4)
-    halo = case.halo_of(comm.rank)
-    for width, returned in ((6, 4), (1, 0), (5, 4), (6, 4), (0, 4), (1, 0), (2, 1)):
-        table, total = case.table(width, seed=width), torch.zeros(len(case.ids), returned, dtype=torch.float64)
-        found = []
-        for block, rows, _, back in stream(Rows(case.mine(table)), "rows", Returns(total) if returned else None):
-            if block.first_column is not None:
-                found.append(rows.clone().numpy())
-                if returned:
-                    back += 1
-        np.testing.assert_array_equal(np.concatenate(found) if found else table[halo], table[halo])
-        copies = np.zeros(case.graph.num_nodes)
-        for rank in range(comm.size):
-            copies[case.halo_of(rank)] += 1
-        assert (total.numpy() == copies[case.ids][:, None]).all()
-        assert buffers.nbytes <= buffers.limit
-
-
 def test_a_buffer_that_holds_no_row_is_an_error_before_anything_is_sent(comm, session_path):
     case = Case(comm, session_path, "star", "dealt", 3)
     stream, buffers = case.stream(3, 8)
@@ -302,37 +241,33 @@ def edges_of(block, at, first_own):
     return list(zip(rows.tolist(), columns.tolist()))
 
 
-@pytest.mark.parametrize("fine_rows, cap", [(1000, 1000), (4, 11)])
-@pytest.mark.parametrize("name", GRAPHS)
-def test_work_has_every_edge_once(comm, session_path, name, fine_rows, cap):
-    """What is complete has all edges of its rows, each such row once, and nothing is added to it before or after."""
-    for map_name, pieces, interior in itertools.product(MAPS[:2], (False, True), (False, True)):
-        case = Case(comm, session_path, name, map_name, fine_rows)
-        stream, _ = case.stream(cap, 8)
-        halo, n_p = case.halo_of(comm.rank), len(case.ids)
-        found, touched, done = [], set(), []
-        for each in work(stream, Rows(torch.zeros(n_p, 1, dtype=torch.float64)), "rows", None, pieces, interior):
-            assert each.scale is None and each.back is None
-            edges = edges_of(each.block, each.at, n_p)
-            assert all(each.at.start <= row < each.at.stop for row, _ in edges)
-            if each.complete:
-                assert interior and each.block.num_rows == each.at.stop - each.at.start
-                rows = list(range(each.at.start, each.at.stop))
-                assert touched.isdisjoint(rows)
-                done += rows
-            else:
-                assert {row for row, _ in edges}.isdisjoint(done)
-                touched |= {row for row, _ in edges}
-            found += edges
-        mine = case.owner[case.graph.dst] == comm.rank
-        local_of = {node: place for place, node in enumerate(case.ids)}
-        halo_of = {node: -1 - place for place, node in enumerate(halo)}
-        expected = sorted(
-            (local_of[v], local_of[u] if u in local_of else halo_of[u])
-            for u, v in zip(case.graph.src[mine], case.graph.dst[mine])
-        )
-        assert sorted(found) == expected
-        assert sorted(done) == (list(range(stream.edges.first_interior, n_p)) if interior else [])
-        remote = {row for row, column in expected if column < 0}
-        assert all(row < stream.edges.first_interior for row in remote)
-        assert stream.edges.first_interior == max(remote, default=-1) + 1
+FORMS = {
+    name: Form(width, narrow, torch.float64, NARROW.get(name))
+    for name, width, narrow in (("fp32", 3, 0), ("bf16", 11, 9), ("int8", 11, 7))
+}
+
+
+@pytest.mark.parametrize("memory_rows", [1, 3, 100])
+@pytest.mark.parametrize("name", FORMS)
+def test_add_message(name, memory_rows):
+    """To rows that are named twice as well, and in as many steps as the memory to widen them asks for."""
+    form, rows = FORMS[name], 10
+    random = np.random.default_rng(4)
+    values = torch.from_numpy(random.standard_normal((rows, form.width)))
+    index = torch.tensor([7, 0, 3, 3, 5, 7, 1, 0, 2, 7], dtype=torch.int32)
+    message = torch.empty(rows * form.row_bytes, dtype=torch.uint8)
+    wire = Wire(name, torch.arange(rows), lambda number: number)
+    wire.encode(message, form, values, None, None, kernels.stream_key(1))
+    sizes = [0] * 8 + [memory_rows * form.widened_bytes]
+    total = torch.ones(9, form.width, dtype=torch.float64)
+    add_message(total, index, message, form, HaloBuffers(sum(sizes)).lease(sizes[:-1], sizes[-1]))
+    sent = torch.empty_like(values)
+    decode(sent, form, message, rows, 0)
+    assert_near(name, sent[:, : form.narrow].numpy(), values[:, : form.narrow].numpy())
+    assert torch.equal(sent[:, form.narrow :], values[:, form.narrow :])
+    assert not form.narrow or bool((sent != values).any()), "they were rounded"
+    expected = torch.ones(9, form.width, dtype=torch.float64)
+    for place, row in zip(index.tolist(), sent):
+        expected[place] += row
+    assert bool((total[[4, 6, 8]] == 1).all())
+    torch.testing.assert_close(total, expected, rtol=1e-12, atol=1e-12)

@@ -69,29 +69,6 @@ def test_messages_and_bytes(comm, session_path, name, width, fine_rows, rows):
         assert buffers.nbytes <= buffers.limit
 
 
-def test_a_large_buffer_sends_one_message_to_each_peer(comm, shared_path):
-    graph = GRAPHS["power law"]
-    where = graphs.layout(graph, comm.size)
-    if comm.rank == 0:
-        graphs.write_file(shared_path / "g.h5", graph, where, comm.size)
-    comm.barrier()
-    local = graphs.load(shared_path / "g.h5", where.maps["dealt"], comm)
-    traffic, _ = aggregate_once(comm, local, 1 << 24, 8)
-    peers = int((local.inward.plan.send_counts > 0).sum())
-    assert sum(entry.messages for entry in traffic.values()) == 2 * peers
-
-
-def test_nothing_crosses_between_parts_without_edges(comm, shared_path):
-    graph = graphs.with_task(graphs.two_cliques())
-    where = graphs.halves(graph, comm.size)
-    if comm.rank == 0:
-        graphs.write_file(shared_path / "g.h5", graph, where, comm.size)
-    comm.barrier()
-    local = graphs.load(shared_path / "g.h5", where.maps["halves"], comm)
-    assert local.inward.plan.rounds == [] and local.inward.halo == [] and local.inward.plan.num_halo == 0
-    assert aggregate_once(comm, local, 1 << 16, 4)[0] == {}
-
-
 def test_the_largest_star_fits_any_buffer(comm, shared_path):
     """However many rows a rank needs, its buffers together stay within the limit, and are as large as they need to
     be only.

@@ -11,10 +11,8 @@ import pytest
 import torch
 
 from hpcgnn.app.edge_weights import check_weights
-from hpcgnn.effects import without_effect
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.halo import check_halo
 from hpcgnn.schedules.full_halo import FullHalo
 from partition_tools.cli.generate_graph import generate_graph
@@ -140,45 +138,6 @@ def planted(comm, session_path):
     return made
 
 
-CURVES = {
-    "gcn": ("directed", {"norm": "layer"}),
-    "gcn, pruned": ("undirected", {"model": "gcn", "prune": "auto"}),
-    "gcn, pruned, directed": ("directed", {"model": "gcn", "prune": "auto"}),
-    "gat, pruned": ("undirected", {"model": "gat", "heads": 2, "prune": "auto"}),
-    "pna": ("undirected", {}),
-    "inductive": ("most train", {"model": "gcn", "inductive": True}),
-    "links": ("most train", {"model": "sage", "task": "links", "negatives": 2}),
-    "mixed": ("undirected", {"model": "gcn", "precision": "mixed"}),
-}
-
-
-def curve_and_scores(comm, config, map_name):
-    """(losses, the metrics in the end, the same without edge dropout, the Trainer)."""
-    trainer = build_trainer(comm, config, map_name, 20)
-    losses = [trainer.step(epoch) for epoch in range(3)]
-    plain = build_trainer(comm, config.replace(edge_dropout=0.0, keep_input="never"), map_name, 20)
-    plain.model.load_state_dict(trainer.model.state_dict())
-    scores, of_all = ([each.evaluate()[split] for split in ("train", "val", "test")] for each in (trainer, plain))
-    return losses, scores, of_all, trainer
-
-
-@pytest.mark.parametrize("kind", CURVES)
-def test_the_curve_does_not_depend_on_the_ranks(comm, planted, kind):
-    name, options = CURVES[kind]
-    usual = {"model": kind, "hidden": 6, "layers": 2, "dropout": 0.3, "precision": "fp64", "lr": 0.03}
-    config = configure(planted[name], **{**usual, **options}, edge_dropout=RATE)
-    # Rows that nobody sees are not computed, which changes nothing.
-    expected = on_rank_0(comm, lambda one: curve_and_scores(None, one, None)[0], config.replace(prune="none"))
-    losses, scores, of_all, trainer = curve_and_scores(comm, config, "random-clusters")
-    np.testing.assert_allclose(losses, expected, rtol=1e-2 if kind == "mixed" else 1e-9)
-    assert scores == pytest.approx(of_all, nan_ok=True)
-    assert any(trainer.views.shares) == ("pruned" in kind)
-    if kind == "links":
-        assert trainer.objective.num_train > 0.75 * trainer.local.num_nodes, "all training edges are asked"
-    plain = build_trainer(comm, config.replace(edge_dropout=0.0, keep_input="never"), "random-clusters", 20)
-    assert abs(plain.step(0) - losses[0]) > 1e-5 * losses[0], "edges must be missing, or this says little"
-
-
 def test_without_it_nothing_is_made(comm, planted):
     trainer = build_trainer(comm, configure(planted["undirected"], model="gcn"), "random-clusters")
     assert type(trainer.schedule.halo) is FullHalo and trainer.schedule.halo.kept_bytes == 0
@@ -193,16 +152,6 @@ def test_without_it_nothing_is_made(comm, planted):
 
 def test_what_does_not_go_together_is_refused(comm, planted, files):
     path = planted["undirected"]
-    for options, message in (
-        ({"schedule": "bns"}, r"--edge-dropout 0.5 has no effect as it stands \(for --schedule sar, got bns\)"),
-        ({"model": "sign"}, r"--edge-dropout 0.5 has no effect as it stands \(not for --model sign\)"),
-        ({"model": "rgcn"}, r"--edge-dropout 0.5 has no effect as it stands \(not for --model rgcn\)"),
-    ):
-        config = configure(path, edge_dropout=0.5, **options)
-        with pytest.raises(ConfigError, match=message):
-            without_effect(config, {"edge_dropout": 0.5}, {}, registry_choices())
-    with pytest.raises(ConfigError, match="--keep-input always keeps an aggregate that does not change, got --edge-dr"):
-        configure(path, edge_dropout=0.5, keep_input="always")
     spec = ModelSpec(model="gcn", d_in=10, classes=3, layers=2, hidden=4, weighted=True, edge_dropout=0.5)
     for options, message in (
         ({"halo": "least"}, "--halo least: .*no --edge-dropout"),

@@ -2,9 +2,7 @@
 nothing else, and evaluation on the whole graph.
 """
 
-import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import graphs
 import h5py
@@ -12,18 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.app.evaluate import evaluate
-from hpcgnn.app.resuming import options_of_run
-from hpcgnn.app.train import train
-from hpcgnn.config import make_config
-from hpcgnn.errors import ConfigError
 from hpcgnn.graph.transforms.inductive import training_subgraph
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.interface.arrays import save_graph
 
-from ..training import CHOICES, build_trainer, configure, make_graphs
+from ..training import build_trainer, configure, make_graphs
 
 pytestmark = pytest.mark.ranks(2)
 
@@ -147,42 +140,3 @@ def test_what_the_subgraph_is(comm, files):
 @pytest.fixture(scope="module")
 def planted(comm, session_path):
     return make_graphs(comm, session_path, nodes=300)
-
-
-@pytest.mark.processes
-@pytest.mark.usefixtures("no_pictures")
-def test_a_run_that_goes_on_and_is_evaluated(comm, planted, shared_path):
-    session, learned = SimpleNamespace(comm=comm, threads=1), {}
-    usual = {
-        "model": "sage",
-        "layers": 2,
-        "inductive": True,
-        "partition": "metis",
-        "checkpoint_every": 3,
-        "prune": "auto",
-    }
-    for name, parts in {"whole": [{"epochs": 6}], "parts": [{"epochs": 3}, {"epochs": 6, "resume": True}]}.items():
-        for options in parts:
-            config = configure(planted["undirected"], run_dir=str(shared_path / name), **{**usual, **options})
-            assert train(config, session) == 0
-        comm.barrier()
-        lines = (shared_path / name / "metrics.jsonl").read_text().splitlines()
-        learned[name] = [[json.loads(line)[key] for key in ("loss", "train", "val", "test")] for line in lines]
-    assert learned["parts"] == learned["whole"] and len(learned["whole"]) == 6
-    log = (shared_path / "whole" / "log.txt").read_text()
-    assert "inductive: training sees " in log and "of 300 nodes" in log
-    config = make_config(options_of_run(shared_path / "whole", {}), CHOICES)
-    assert evaluate(config, session, "last") == 0
-    comm.barrier()
-    found = json.loads((shared_path / "whole" / "evaluation.json").read_text())
-    assert [found[split] for split in ("train", "val", "test")] == pytest.approx(learned["whole"][-1][1:])
-
-
-def test_what_does_not_go_together_is_refused(planted):
-    for options, message in (
-        ({"schedule": "bns"}, "--inductive is for --schedule sar, got bns"),
-        ({"label_reuse": 0.5}, "--inductive trains on training nodes alone, and --label-reuse 0.5"),
-        ({"features": "learned:4"}, "--inductive trains on training nodes alone, and --features learned:4"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            configure(planted["undirected"], model="gcn", inductive=True, **options)

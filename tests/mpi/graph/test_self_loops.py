@@ -1,10 +1,8 @@
-"""`--model rgcn --self-loops add`: the added loops are one relation more, in training, resumption, evaluation and the
-dry run.
+"""`--model rgcn --self-loops add`: the added loops are one relation more.
 
 They once had the type R where there were R coefficients, and every rank ended with an IndexError.
 """
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,19 +10,13 @@ import oracle
 import pytest
 import torch
 
-from hpcgnn.app.dry_run import check_training
-from hpcgnn.app.evaluate import evaluate
-from hpcgnn.app.resuming import options_of_run
-from hpcgnn.app.train import train
-from hpcgnn.config import make_config
-from hpcgnn.errors import CheckpointError
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
 
 from ..gathering import whole
-from ..training import CHOICES, build_trainer, configure
+from ..training import build_trainer, configure
 
 NODES, RELATIONS = 120, 3
 
@@ -119,55 +111,3 @@ def test_the_model_is_that_of_the_formula(comm, files, name, map_name):
         found = trainer.model(trainer.graph)
     local = SimpleNamespace(original_id=trainer.graph.ids, num_nodes=NODES)
     np.testing.assert_allclose(whole(comm, local, found), logits.detach(), rtol=0, atol=1e-9)
-
-
-@pytest.mark.ranks(2)
-@pytest.mark.usefixtures("no_pictures")
-def test_a_run_from_dry_run_to_evaluation(comm, files, shared_path):
-    """All see the same relations: a checkpoint goes on, is scored as in training, and is refused without the loops."""
-    run_dir = shared_path / "run"
-
-    def options(**more):
-        return configure(
-            files["directed"],
-            model="rgcn",
-            self_loops="add",
-            layers=2,
-            hidden=5,
-            partition="metis",
-            run_dir=str(run_dir),
-            **more,
-        )
-
-    session = SimpleNamespace(comm=comm, threads=1)
-    if comm.rank == 0:
-        check_training(options(epochs=4), [1, 2])
-    comm.barrier()
-    assert train(options(epochs=4), session) == 0
-    comm.barrier()
-    assert train(options(epochs=6, resume=True), session) == 0
-    comm.barrier()
-    last = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()][-1]
-    given = make_config(options_of_run(run_dir, {"graph": str(files["directed"])}), CHOICES)
-    assert evaluate(given, session, "last") == 0
-    comm.barrier()
-    found = json.loads((run_dir / "evaluation.json").read_text())
-    assert [found[s] for s in ("train", "val", "test")] == pytest.approx(
-        [last[s] for s in ("train", "val", "test")], abs=0.05
-    )
-    assert "relation 3 of rgcn" in (run_dir / "log.txt").read_text()
-    without = options(epochs=8, resume=True).replace(self_loops="keep")
-    with pytest.raises(CheckpointError, match="self_loops is 'add' there and 'keep' here"):
-        train(without, session)
-
-
-@pytest.mark.parametrize("schedule", [{"schedule": "lazy"}, {"schedule": "tma", "average_steps": 2}])
-def test_schedules(comm, files, schedule):
-    trainer = build_trainer(
-        comm,
-        configure(files["undirected"], model="rgcn", self_loops="add", hidden=6, epochs=4, **schedule),
-        "metis",
-        rows=20,
-    )
-    losses = [trainer.step(epoch) for epoch in range(4)]
-    assert losses[-1] < losses[0]

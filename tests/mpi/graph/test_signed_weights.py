@@ -184,11 +184,3 @@ def test_training_says_it_or_refuses(comm, stored, shared_path, monkeypatch):
 def loaded(comm, path, where, model, loops):
     trainer = build_trainer(comm, configure(path, model=model, precision="fp64"), "random", rows=20)
     return trainer, graphs.load(path, where.maps["random"], comm, self_loops=loops, keep_edges=True)
-
-
-@pytest.mark.parametrize("model", ["sage", "rgcn", "gin"])
-def test_runs_stay_finite(comm, stored, model):
-    """Sums of 0 made NaN or infinite numbers of rgcn."""
-    _, path = stored
-    trainer = build_trainer(comm, configure(path, model=model, lr=0.001, norm="layer"), "random", rows=20)
-    assert all(np.isfinite(trainer.step(epoch)) for epoch in range(3))

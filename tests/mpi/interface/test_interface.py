@@ -20,7 +20,7 @@ from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
 
-from ..training import CHOICES, CLASSES, FEATURES, GRAPHS, build_trainer, configure, make_graphs
+from ..training import CHOICES, CLASSES, FEATURES, build_trainer, configure, make_graphs
 
 pytestmark = pytest.mark.ranks(2)
 
@@ -233,10 +233,6 @@ def test_what_the_file_does_not_have(comm, paths, session_path):
     graph._local.split.fill_(0)  # nobody trains
     with pytest.raises(GraphError, match="training split is empty"):
         graph.loss(torch.zeros(len(graph.ids), CLASSES))
-
-
-def test_graphs_of_all_kinds_are_here():
-    assert {name for _, name, _ in CURVES} == set(GRAPHS)
 
 
 def test_regression_in_a_loop_of_ones_own(comm, session_path):

@@ -1,10 +1,9 @@
 """Features of edges from the arrays of a program to the gradients of the layers that read them.
 
 Each edge has its own row wherever it lies, parallel edges and self loops too; layers are compared with their formulas
-over a list of all edges, and with PyG's layers.
+over a list of all edges.
 """
 
-import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -18,7 +17,7 @@ from hpcgnn.app.resuming import options_of_run
 from hpcgnn.app.train import train
 from hpcgnn.app.trained import load_trained
 from hpcgnn.config import make_config
-from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.held_out import LinkSplit
 from hpcgnn.graph.load import load_local_graph
@@ -38,7 +37,8 @@ from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.schedules.full_halo import FullHalo
 
 from ..gathering import whole
-from ..training import CHOICES, build_trainer, configure, curve
+from ..training import CHOICES, build_trainer, configure
+from . import formulas
 
 D_IN, HEADS, WIDTH, EDGE = 5, 2, 3, 4
 GRAPHS = {
@@ -147,53 +147,14 @@ LAYERS = {
 }
 
 
-def summed(values, dst, n):
-    return torch.zeros(n, *values.shape[1:], dtype=torch.float64).index_add(0, dst, values)
-
-
-def attended(logit, value, dst, n):
-    alpha = logit.exp() / summed(logit.exp(), dst, n)[dst]  # logits here are small
-    return summed(value.view(-1, HEADS, WIDTH) * alpha[..., None], dst, n)
-
-
-def largest(values, dst, n, sign):
-    index = dst[:, None].expand(-1, values.shape[1])
-    start = torch.full((n, values.shape[1]), -torch.inf, dtype=torch.float64)
-    top = start.scatter_reduce(0, index, sign * values, "amax")
-    return sign * torch.where(top == -torch.inf, 0.0, top)
-
-
-def right(name, p, x, src, dst, rows):
-    """The formula of a layer for parameters p by name, over a list of all edges."""
-    n, leaky = len(x), torch.nn.functional.leaky_relu
-    if name == "gine":
-        total = summed(torch.relu(x[src] + rows @ p["edge.weight"] + p["edge.bias"]), dst, n) + (1 + p["eps"]) * x
-        hidden = torch.relu(total @ p["first.weight"] + p["first.bias"])
-        return hidden @ p["second.weight"] + p["second.bias"]
-    if name.startswith("gat") and name != "gatv2":
-        z = x @ p["linear.weight"]
-        halves = [(z.view(n, HEADS, WIDTH) * p[f"att_{end}"]).sum(-1) for end in ("src", "dst")]
-        y = attended(leaky(halves[0][src] + halves[1][dst] + rows @ p["terms"], 0.2), z[src], dst, n)
-        return (y.mean(1) if "averaged" in name else y.flatten(1)) + p["bias"]
-    if name == "gatv2":
-        source, target = (x @ p[f"{end}.weight"] + p[f"{end}.bias"] for end in ("source", "target"))
-        score = leaky(source[src] + target[dst] + rows @ p["edge.weight"], 0.2).view(-1, HEADS, WIDTH)
-        return attended((score * p["attention"]).sum(-1), source[src], dst, n).flatten(1) + p["bias"]
-    if name == "transformer":
-        query, more = x @ p["query.weight"] + p["query.bias"], rows @ p["edge.weight"]
-        key, value = (part[src] + more for part in (x @ p["key_value.weight"] + p["key_value.bias"]).chunk(2, 1))
-        logit = (query[dst] * key).view(-1, HEADS, WIDTH).sum(-1) / math.sqrt(WIDTH)
-        return attended(logit, value, dst, n).flatten(1) + x @ p["own.weight"] + p["own.bias"]
-    message = x[src] + rows @ p["edge.weight"]
-    degree = torch.bincount(dst, minlength=n).double()[:, None]
-    mean = summed(message, dst, n) / degree.clamp(min=1)
-    std = (summed((message - mean[dst]) ** 2, dst, n) / degree.clamp(min=1) + 1e-5).sqrt() * (degree > 0)
-    joined = torch.cat([mean, largest(message, dst, n, 1), largest(message, dst, n, -1), std], 1)
-    size = torch.log(degree + 1) / torch.log(degree + 1).mean().clamp(min=1e-12)
-    scales = [torch.ones_like(size), size, torch.where(size > 0, 1 / size, 0.0)]
-    return (
-        sum(s * (joined @ p[f"scaled.{k}.weight"]) for k, s in enumerate(scales)) + x @ p["own.weight"] + p["own.bias"]
-    )
+def right(name, p, x, *edges):
+    """The formula of a layer for parameters p by name, over a list of all edges: (src, dst, rows)."""
+    kind, average = name.split()[0], "averaged" in name
+    if kind == "gat":
+        return formulas.gat(p, x, *edges[:2], edges[2] @ p["terms"], average)
+    if kind == "transformer":
+        return formulas.transformer(p, x, *edges[:2], HEADS, edges[2])
+    return getattr(formulas, kind)(p, x, *edges)
 
 
 def compare(comm, share, layer, x, gy, expected, gradient, gradients):
@@ -242,60 +203,6 @@ def test_layers(comm, files, monkeypatch, graph_name, self_loops, name):
         compare(comm, share, layer, x, gy, expected, everywhere.grad, gradients)
 
 
-@pytest.mark.parametrize("name", ["gine", "gat"])
-def test_equal_to_pyg(comm, files, name):
-    """GINEConv, and GATConv with edge_dim and the loops that it adds itself: of the mean of the other edges."""
-    pyg = pytest.importorskip("torch_geometric.nn", reason="PyG is not installed: pip install torch_geometric")
-    graph = GRAPHS["random directed"]
-    rows, layer = torch.from_numpy(rows_of(graph)).double(), LAYERS[name]()
-    x, gy = drawn(layer, graph.num_nodes)
-    p = dict(layer.named_parameters())
-    if name == "gine":
-        mlp = torch.nn.Sequential(
-            torch.nn.Linear(D_IN, HEADS * WIDTH), torch.nn.ReLU(), torch.nn.Linear(HEADS * WIDTH, HEADS * WIDTH)
-        )
-        theirs = pyg.GINEConv(mlp, train_eps=True, edge_dim=EDGE).double()
-        state = {"nn.0": "first", "nn.2": "second", "lin": "edge"}
-        state = {
-            f"{a}.{part}": p[f"{b}.{part}"].T if part == "weight" else p[f"{b}.{part}"]
-            for a, b in state.items()
-            for part in ("weight", "bias")
-        }
-        theirs.load_state_dict({**state, "eps": p["eps"].reshape(theirs.eps.shape)})
-        keep = np.ones(len(graph.src), bool)
-    else:
-        theirs = pyg.GATConv(D_IN, WIDTH, HEADS, edge_dim=EDGE).double()
-        state = {"att_src": p["att_src"][None], "att_dst": p["att_dst"][None], "lin.weight": p["linear.weight"].T}
-        # W_e and a_e have the terms as their product.
-        state |= {"lin_edge.weight": p["terms"].T.repeat_interleave(WIDTH, 0), "bias": p["bias"]}
-        theirs.load_state_dict({**state, "att_edge": torch.full((1, HEADS, WIDTH), 1 / WIDTH, dtype=torch.float64)})
-        keep = graph.src != graph.dst  # it takes out the loops that are there
-    ends = torch.from_numpy(np.stack([graph.src, graph.dst])[:, keep])
-    everywhere = x.clone().requires_grad_()
-    expected = theirs(everywhere, ends, edge_attr=rows[keep])
-    expected.backward(gy)
-    found = {key: value.grad for key, value in theirs.named_parameters()}
-    if name == "gine":
-        weights = {"first": "nn.0", "second": "nn.2", "edge": "lin"}
-        gradients = {f"{a}.weight": found[f"{b}.weight"].T for a, b in weights.items()}
-        gradients |= {f"{a}.bias": found[f"{b}.bias"] for a, b in weights.items()} | {"eps": found["eps"].reshape(())}
-    else:
-        gradients = {"att_src": found["att_src"][0], "att_dst": found["att_dst"][0], "bias": found["bias"]}
-        gradients["linear.weight"] = found["lin.weight"].T
-        gradients["terms"] = found["lin_edge.weight"].view(HEADS, WIDTH, EDGE).sum(1).T
-    path = files["random directed"].with_name(f"edge-features-pyg-{name}.h5")
-    if comm.rank == 0:
-        masks = {"train": graph.labels >= 0}
-        everything = graph.features, graph.labels, masks
-        partition_tools.save_graph(path, ends, *everything, edge_features=rows[keep].float(), ranks=[1, 2, 3, 4])
-    comm.barrier()
-    with GraphFile(path) as file:
-        owner, _ = file.cluster_map("metis", comm.size)
-        loops = "keep" if name == "gine" else "add"
-        share = load_local_graph(file, owner, comm, 7, loops, torch.float64, True, edge_features=True)
-    compare(comm, share, layer, x, gy, expected, everywhere.grad, gradients)
-
-
 def test_shares_of_their_own_keep_the_rows(comm, files):
     """Whoever trains on own nodes alone (tma, stale) finds the same row for an edge."""
     for local in shares(comm, files["random directed"]):
@@ -309,53 +216,6 @@ def test_shares_of_their_own_keep_the_rows(comm, files):
             dst = share.original_id[torch.repeat_interleave(torch.diff(block.indptr))]
             rows = share.inward.edges.features[block.edge.long()]
             assert sorted(sorted_edges(dst, share.original_id[block.indices.long()], rows)) == sorted(kept)
-
-
-CURVES = {
-    "gine": {"norm": "batch"},
-    "gat": {"heads": 2, "attention_dropout": 0.4, "hidden": 4},
-    "gatv2": {"heads": 2, "attention_dropout": 0.4, "hidden": 4},
-    "transformer": {"heads": 2, "hidden": 4},
-    "pna": {"norm": "layer"},
-}
-
-
-@pytest.mark.parametrize("model", CURVES)
-def test_curve(comm, files, model):
-    """It depends neither on the ranks nor on the partition; it does on the features of edges."""
-    options = {"model": model, "dropout": 0.3, "lr": 0.005, "precision": "fp64", **CURVES[model]}
-    config = configure(files["random directed"], **options)
-    expected = comm.broadcast_object(curve(comm, config, None, None, 8) if comm.rank == 0 else None)
-    np.testing.assert_allclose(curve(comm, config, "metis", 60, 8), expected, rtol=1e-9)
-    assert expected[-1] < expected[0]
-    if model != "gine":
-        without = curve(comm, configure(files["random directed"], edge_features="none", **options), "metis", 60, 3)
-        assert abs(without[-1] - expected[2]) > 1e-6
-
-
-@pytest.mark.parametrize("model", ["gine", "gat"])
-def test_curve_of_links(comm, files, model):
-    options = {"model": model, "task": "links", "link_split": "0.6/0.2/0.2", "precision": "fp64", "hidden": 4}
-    config = configure(files["random directed"], **options)
-    expected = comm.broadcast_object(curve(comm, config, None, None, 5) if comm.rank == 0 else None)
-    np.testing.assert_allclose(curve(comm, config, "metis", 60, 5), expected, rtol=1e-9)
-    if model == "gat":
-        without = curve(comm, configure(files["random directed"], edge_features="none", **options), "metis", 60, 3)
-        assert abs(without[-1] - expected[2]) > 1e-6
-
-
-@pytest.mark.parametrize("schedule", ["tma", "stale", "lazy", "bns"])
-def test_schedules(comm, files, schedule):
-    """Those without rows of messages work; the others say so."""
-    steps = {"average_steps": 1} if schedule == "tma" else {}
-    config = configure(files["random directed"], model="gine", schedule=schedule, layers=2, **steps)
-    if schedule in ("bns", "stale"):
-        with pytest.raises(ConfigError, match="gine"):
-            build_trainer(comm, config, "metis")
-        return
-    trainer = build_trainer(comm, config, "metis")
-    trainer.begin_stage(0, 0)
-    assert np.isfinite(trainer.step(0))
 
 
 @pytest.mark.parametrize("model", ["gat", "gine"])

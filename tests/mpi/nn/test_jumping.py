@@ -1,8 +1,6 @@
-"""Jumping knowledge on every number of ranks: outputs and gradients beside dense matrices, the curve of all kinds of
-layers, and what it does not go together with.
+"""Jumping knowledge, maps of a layer's input beside it, and the hops of appnp, on every number of ranks: outputs and
+gradients beside dense matrices.
 """
-
-from types import SimpleNamespace
 
 import graphs
 import numpy as np
@@ -10,132 +8,76 @@ import oracle
 import pytest
 import torch
 
-from hpcgnn.app.train import train
-from hpcgnn.errors import ConfigError
-from hpcgnn.nn.foreign import reason_against
-from hpcgnn.plan.model_spec import model_spec
+from ..small import edges_of, written
+from ..training import build_trainer, configure, outputs_and_gradients
+from . import formulas
 
-from ..small import written
-from ..training import build_trainer, configure, curve, make_graphs, outputs_and_gradients
-
-pytestmark = pytest.mark.ranks(2)
-
-LAYERS = 3
+LAYERS, TELEPORT = 3, 0.2
+CASES = [
+    {"model": "gcn", "jumping": "cat"},
+    {"model": "sage", "jumping": "max", "residual": True},
+    {"model": "sage", "jumping": "cat", "residual": True},
+    {"model": "sage", "jumping": "sum"},
+    {"model": "gcn", "jumping": "last", "linear_residual": True},
+    {"model": "gat", "jumping": "last", "linear_residual": True, "residual": True, "heads": 2},
+    {"model": "appnp", "hops": 4, "teleport": TELEPORT, "prune": "none"},
+    {"model": "appnp", "hops": 0, "prune": "none"},
+]
 
 
 @pytest.fixture(scope="module")
 def odd(comm, session_path):
     """[(graph, layout, file)]"""
-    made = [graphs.random_undirected(weighted=True), graphs.random_directed()]
+    made = [graphs.random_undirected(weighted=True), graphs.random_directed(), graphs.no_edges()]
     return [written(comm, session_path, graphs.with_task(graph), "jumping") for graph in made]
 
 
-def attended(graph, x, part, heads):
-    """Rows of all nodes by the attention of each in-edge, one node after another; every node has a loop."""
-    z = (x @ part["linear.weight"]).unflatten(1, (heads, -1))
-    source, target = (z * part["att_src"]).sum(-1), (z * part["att_dst"]).sum(-1)
-    pairs = list(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
-    loops = {a for a, b in pairs if a == b}
-    pairs += [(node, node) for node in range(graph.num_nodes) if node not in loops]
-    rows = []
-    for node in range(graph.num_nodes):
-        near = [a for a, b in pairs if b == node]
-        share = torch.nn.functional.leaky_relu(source[near] + target[node], 0.2).softmax(0)
-        rows.append((share.unsqueeze(-1) * z[near]).sum(0).flatten())
-    return torch.stack(rows) + part["bias"]
-
-
-def outputs(graph, parameters, kind, jumping, residual):
+def outputs(graph, parameters, model, hops=0, jumping="", residual=False):
     """By the formulas, of all nodes, without dropout. A layer with `own.weight` adds a map of its input."""
-    a = oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight, "add" if kind == "gcn" else "keep")
-    s = torch.from_numpy(oracle.operator(a, {"sage": "mean"}.get(kind, "sym")))
+    loops = "keep" if model == "sage" else "add"
+    a = oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight, loops)
+    s = torch.from_numpy(oracle.operator(a, "mean" if model == "sage" else "sym"))
     x, seen = torch.from_numpy(graph.features).double(), []
     for layer in range(LAYERS):
         part = {name.split(".", 2)[2]: each for name, each in parameters.items() if name.startswith(f"convs.{layer}.")}
-        if kind == "gcn":
-            h = s @ x @ part["linear.weight"] + part["linear.bias"]
-        elif kind == "gat":
-            h = attended(graph, x, part, 2)
+        if model == "sage":
+            h = s @ x @ part["neighbour.weight"] + formulas.affine(part, "own", x)
+        elif model == "gat":
+            h = formulas.gat(part, x, *map(torch.from_numpy, edges_of(graph, "add")))
         else:
-            h = s @ x @ part["neighbour.weight"] + x @ part["own.weight"] + part["own.bias"]
-        if kind != "sage" and "own.weight" in part:
+            h = formulas.affine(part, "linear", x if model == "appnp" else s @ x)
+        if model != "sage" and "own.weight" in part:
             h = h + x @ part["own.weight"]
-        h = torch.nn.functional.elu(h) if kind == "gat" else torch.relu(h)
+        if model != "appnp" or layer + 1 < LAYERS:
+            h = torch.nn.functional.elu(h) if model == "gat" else torch.relu(h)
         x = h + x if residual and layer else h
         seen.append(x)
+    if model == "appnp":
+        for _ in range(hops):
+            x = (1 - TELEPORT) * (s @ x) + TELEPORT * seen[-1]
+        return x
     stack = torch.stack(seen)
     joined = {"cat": torch.cat(seen, 1), "max": stack.max(0).values, "sum": stack.sum(0), "last": x}[jumping]
-    return joined @ parameters["jump.weight"] + parameters["jump.bias"]
+    return formulas.affine(parameters, "jump", joined)
 
 
-@pytest.mark.parametrize(
-    "kind, jumping, residual, linear",
-    [
-        ("gcn", "cat", False, False),
-        ("sage", "max", True, False),
-        ("sage", "cat", True, False),
-        ("sage", "sum", False, False),
-        ("gcn", "last", False, True),
-        ("gat", "last", True, True),
-    ],
-)
-def test_outputs_and_gradients(comm, odd, kind, jumping, residual, linear):
-    options = {"linear_residual": linear, "heads": 2}
-    options |= {"model": kind, "layers": LAYERS, "dropout": 0.0, "hidden": 6, "precision": "fp64", "prune": "auto"}
+@pytest.mark.parametrize("options", CASES, ids=str)
+def test_outputs_and_gradients(comm, odd, options):
+    usual = {"layers": LAYERS, "dropout": 0.0, "hidden": 6, "precision": "fp64", "prune": "auto"}
+    ours = {name: options[name] for name in ("model", "hops", "jumping", "residual") if name in options}
     for graph, _, path in odd:
         labels, nodes = torch.from_numpy(graph.labels), torch.from_numpy((graph.split == 1) & (graph.labels >= 0))
         for map_name in ("random", "one empty"):
-            trainer = build_trainer(comm, configure(path, jumping=jumping, residual=residual, **options), map_name, 7)
+            rows = 7 if options.get("hops", 1) else None  # without hops nothing is sent
+            trainer = build_trainer(comm, configure(path, **{**usual, **options}), map_name, rows)
             own = dict(trainer.model.named_parameters())
-            assert linear == (kind != "sage" and "convs.0.own.weight" in own)
-            mine, _, parameters = outputs_and_gradients(trainer, trainer.training_graph)
-            expected = outputs(graph, parameters, kind, jumping, residual)
-            oracle.loss(expected, labels, nodes).backward()
+            linear = options["model"] != "sage" and "convs.0.own.weight" in own
+            assert linear == options.get("linear_residual", False)
+            mine, share, parameters = outputs_and_gradients(trainer, trainer.training_graph)
+            expected = outputs(graph, parameters, **ours)
+            loss = oracle.loss(expected, labels, nodes)
+            loss.backward()
             np.testing.assert_allclose(mine.detach(), expected.detach()[trainer.graph.ids], rtol=0, atol=1e-12)
+            assert float(comm.total(share.detach().clone())) == pytest.approx(float(loss.detach()))
             for name, tensor in own.items():
                 torch.testing.assert_close(tensor.grad, parameters[name].grad, rtol=0, atol=1e-12)
-
-
-@pytest.fixture(scope="module")
-def planted(comm, session_path):
-    return make_graphs(comm, session_path, nodes=300)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"model": "gcn", "norm": "batch", "layers": 1},
-        {"model": "sage", "norm": "batch", "residual": True, "keep_input": "always"},
-        {"model": "gat", "heads": 2, "hidden": 8},
-        {"model": "gatv2", "heads": 2, "hidden": 8, "linear_residual": True, "norm": "batch"},
-        {"model": "transformer", "heads": 2, "hidden": 8, "norm": "layer"},
-        {"model": "gin", "schedule": "bns", "boundary_rate": 1.0},
-    ],
-    ids=str,
-)
-def test_the_curve_does_not_depend_on_the_ranks(comm, planted, options):
-    for jumping in ("cat", "max"):
-        config = configure(planted["undirected"], jumping=jumping, dropout=0.3, lr=0.005, **options)
-        expected = comm.broadcast_object(curve(comm, config, None, None, 8) if comm.rank == 0 else None)
-        assert expected[-1] < expected[0]
-        np.testing.assert_allclose(curve(comm, config, "metis", 60, 8), expected, rtol=1e-4)
-
-
-@pytest.mark.usefixtures("no_pictures")
-def test_what_does_not_go_together_is_refused(comm, planted, shared_path):
-    for options, message in (
-        ({"schedule": "lazy"}, "lazy trains them one by one"),
-        ({"precision": "mixed"}, "--precision mixed: expected --jumping none"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            configure(planted["undirected"], model="gcn", jumping="cat", **options)
-    with pytest.raises(ConfigError, match="appnp has no layers to see"):
-        config = configure(planted["undirected"], model="appnp", jumping="max", run_dir=str(shared_path / "run"))
-        train(config, SimpleNamespace(comm=comm, threads=1))
-    trainer = build_trainer(comm, configure(planted["undirected"], model="gcn", jumping="cat", layers=2))
-    meta = SimpleNamespace(
-        num_features=24, num_classes=5, weighted=False, num_edge_types=0, num_node_types=0, num_edge_features=0
-    )
-    meta.sparse_features, meta.undirected = False, True
-    spec = model_spec(meta, configure(planted["undirected"], model="gcn", jumping="cat", layers=2))
-    assert "no layer of PyG's" in reason_against("pyg", spec, meta, "add") and trainer.model.prunable_layers == 0

@@ -1,10 +1,8 @@
 """The layers on the general rule against their formulas, written out over a list of all edges: outputs and every
 gradient.
 
-And the curve of each model, with dropout on, which depends neither on the ranks nor on the partition.
 """
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -35,7 +33,7 @@ from partition_tools.generators.spec import Spec
 
 from ..gathering import whole
 from ..nodes import emulated
-from ..training import configure, curve
+from . import formulas
 
 NODES, D_IN, HEADS, WIDTH, RELATIONS, KINDS = 300, 6, 2, 3, 3, 2
 SPEC = ModelSpec("gatv2", D_IN, 4, 2, WIDTH, slope=0.2, dtype=torch.float64)
@@ -99,76 +97,42 @@ def all_edges(path):
         kinds = np.empty(len(ids), np.int64)
         kinds[ids] = file.read("nodes/type")
         dst = ids[np.repeat(np.arange(len(ids)), np.diff(indptr))]
-        return ids[indices], dst, weight.astype(np.float64), file.read("edges/type"), torch.from_numpy(kinds)
-
-
-def summed(values, dst):
-    return torch.zeros(NODES, *values.shape[1:], dtype=torch.float64).index_add(0, torch.from_numpy(dst), values)
-
-
-def largest(values, dst, sign=1):
-    index = torch.from_numpy(dst)[:, None].expand(-1, values.shape[1])
-    start = torch.full((NODES, values.shape[1]), -torch.inf, dtype=torch.float64)
-    top = start.scatter_reduce(0, index, sign * values, "amax")
-    return sign * torch.where(top == -torch.inf, 0.0, top)
-
-
-def attended(logit, value, dst, average):
-    """Softmax over the in-edges of each node by its definition; logits here are small."""
-    weight = logit.exp()
-    alpha = weight / summed(weight, dst)[dst]
-    y = summed(value.view(-1, HEADS, WIDTH) * alpha[..., None], dst)
-    return y.mean(1) if average else y.flatten(1)
+        arrays = ids[indices], dst, weight.astype(np.float64), file.read("edges/type").astype(np.int64), kinds
+        return [torch.from_numpy(array) for array in arrays]
 
 
 def right(name, p, x, edges):
     """The formula of a layer for parameters p (by name) and rows x (n, D_IN) of all nodes."""
     src, dst, weight, kinds, node_kinds = edges
     kind, average = name.split()[0], "averaged" in name
-    degree = torch.from_numpy(np.bincount(dst, minlength=NODES)).double()[:, None]
     if kind == "gat":
-        z = x @ p["linear.weight"]
-        halves = [(z.view(NODES, HEADS, WIDTH) * p[f"att_{end}"]).sum(-1) for end in ("src", "dst")]
-        term = (
-            p["terms"][torch.from_numpy(kinds)] if "types" in name else torch.from_numpy(weight)[:, None] * p["terms"]
-        )
-        logit = torch.nn.functional.leaky_relu(halves[0][src] + halves[1][dst] + term, 0.2)
-        return attended(logit, z[src], dst, "types" in name) + p["bias"]
+        term = p["terms"][kinds] if "types" in name else weight[:, None] * p["terms"]
+        return formulas.gat(p, x, src, dst, term, "types" in name)
     if kind == "gatv2":
-        source, target = (x @ p[f"{end}.weight"] + p[f"{end}.bias"] for end in ("source", "target"))
-        score = torch.nn.functional.leaky_relu(source[src] + target[dst], 0.2).view(-1, HEADS, WIDTH)
-        return attended((score * p["attention"]).sum(-1), source[src], dst, average) + p["bias"]
+        return formulas.gatv2(p, x, src, dst, average=average)
     if kind == "transformer":
-        query = x @ p["query.weight"] + p["query.bias"]
-        key, value = (x @ p["key_value.weight"] + p["key_value.bias"]).chunk(2, 1)
-        logit = (query[dst] * key[src]).view(-1, HEADS, WIDTH).sum(-1) / math.sqrt(WIDTH)
-        return attended(logit, value[src], dst, average) + x @ p["own.weight"] + p["own.bias"]
-    if kind == "sage":
-        z = torch.relu(x @ p["pool.weight"] + p["pool.bias"]) if "pool" in name else x
-        return largest(z[src], dst) @ p["neighbour.weight"] + x @ p["own.weight"] + p["own.bias"]
+        return formulas.transformer(p, x, src, dst, HEADS, average=average)
     if kind == "pna":
-        mean = summed(x[src], dst) / degree.clamp(min=1)
-        std = (summed((x[src] - mean[dst]) ** 2, dst) / degree.clamp(min=1) + 1e-5).sqrt() * (degree > 0)
-        joined = torch.cat([mean, largest(x[src], dst), largest(x[src], dst, -1), std], 1)
-        size = torch.log(degree + 1) / torch.log(degree + 1).mean()
-        scales = [torch.ones_like(size), size, torch.where(size > 0, 1 / size, 0.0)]
-        parts = [s * (joined @ p[f"scaled.{k}.weight"]) for k, s in enumerate(scales)]
-        return sum(parts) + x @ p["own.weight"] + p["own.bias"]
+        return formulas.pna(p, x, src, dst)
+    if kind == "sage":
+        z = torch.relu(formulas.affine(p, "pool", x)) if "pool" in name else x
+        return formulas.largest(z[src], dst, NODES) @ p["neighbour.weight"] + formulas.affine(p, "own", x)
     if kind == "rgat":
-        y = x @ p["own.weight"] + p["own.bias"]
+        y = formulas.affine(p, "own", x)
         matrices = torch.einsum("rb,bij->rij", p["coefficients"], p["bases"])
         z = torch.einsum("ni,rij->rnj", x, matrices)
         halves = [(z.view(*z.shape[:2], HEADS, WIDTH) * p[f"att_{end}"]).sum(-1) for end in ("src", "dst")]
         logit = torch.nn.functional.leaky_relu(halves[0][kinds, src] + halves[1][kinds, dst], 0.2)
-        return y + attended(logit, z[kinds, src], dst, average)
+        return y + formulas.attended(logit, z[kinds, src], dst, NODES, average)
     if kind == "rgcn":
-        y = x @ p["own.weight"] + p["own.bias"]
+        y = formulas.affine(p, "own", x)
         for relation in range(RELATIONS):
             of = kinds == relation
             matrix = torch.einsum("b,bij->ij", p["coefficients"][relation], p["bases"])
-            share = torch.from_numpy(weight[of])[:, None]
-            total = summed(share, dst[of])
-            y = y + summed(share * (x @ matrix)[src[of]], dst[of]) / torch.where(total > 0, total, 1.0)
+            share = weight[of][:, None]
+            total = formulas.summed(share, dst[of], NODES)
+            rows = formulas.summed(share * (x @ matrix)[src[of]], dst[of], NODES)
+            y = y + rows / torch.where(total > 0, total, 1.0)
         return y
     return torch.relu(torch.stack([x[i] @ p["weights"][k] for i, k in enumerate(node_kinds)]) + p["bias"][node_kinds])
 
@@ -235,8 +199,7 @@ def test_the_formula_of_rgat_is_that_of_pyg(files):
         theirs.bias.copy_(layer.own.bias)
     edges = all_edges(files["directed weighted"])
     x = torch.randn(NODES, D_IN, generator=draw, dtype=torch.float64)
-    ends, kinds = torch.from_numpy(np.stack(edges[:2])), torch.from_numpy(edges[3]).long()
-    expected = theirs(x, ends, kinds)
+    expected = theirs(x, torch.stack(edges[:2]), edges[3])
     found = right("rgat", dict(layer.named_parameters()), x, edges)
     np.testing.assert_allclose(found.detach(), expected.detach(), rtol=0, atol=1e-9)
 
@@ -266,25 +229,3 @@ def test_bytes(comm, files, name):
     sent = [traffic[kind].bytes_sent if kind in traffic else 0 for kind in ("halo_forward", "halo_backward")]
     assert sent == [8 * forward, 8 * backward]
     assert set(traffic) <= {"halo_forward", "halo_backward"}
-
-
-CURVES = {
-    "gat": {"heads": 2, "attention_dropout": 0.4, "hidden": 4, "edge_term": "type"},
-    "gatv2": {"heads": 2, "attention_dropout": 0.4, "hidden": 4},
-    "transformer": {"heads": 2, "attention_dropout": 0.4, "hidden": 4},
-    "sage": {"aggregator": "pool"},
-    "pna": {"norm": "layer"},
-    "rgcn": {"bases": 2},
-    "rgat": {"bases": 2, "heads": 2, "attention_dropout": 0.4, "hidden": 4, "self_loops": "add"},
-}
-
-
-@pytest.mark.parametrize("model", CURVES)
-def test_curve(comm, files, model):
-    config = configure(
-        files["directed weighted"], model=model, dropout=0.3, lr=0.005, precision="fp64", **CURVES[model]
-    )
-    expected = comm.broadcast_object(curve(comm, config, None, None, 10) if comm.rank == 0 else None)
-    found = curve(comm, config, "random-clusters", 60, 10)
-    assert expected[-1] < expected[0]
-    np.testing.assert_allclose(found, expected, rtol=1e-9)

@@ -230,11 +230,3 @@ def test_ranks_without_training_nodes(comm, shared_path):
     for name, parameter in trainer.model.named_parameters():
         torch.testing.assert_close(parameter.grad, gradients[name], rtol=0, atol=1e-9)
     assert comm.rank == 0 or not bool(local.mask("train").any())
-
-
-def test_initial_parameters_are_the_same_on_all_ranks(comm, files):
-    where, path = files["undirected", False]
-    for kind in LINEAR:
-        _, trainer = make_trainer(comm, spec_of(kind), path, where.maps["one empty"])
-        values = [parameter.detach().numpy().tobytes() for parameter in trainer.model.parameters()]
-        assert len(set(map(tuple, comm.allgather_object(values)))) == 1

@@ -68,13 +68,6 @@ def test_caps_that_cut_peers_into_pieces_or_group_them(comm, stored, rows):
     )
 
 
-@pytest.mark.parametrize("width", [1, 3, 40, 256])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-def test_widths(comm, session_path, width, dtype):
-    graph, where, file = small.stored(comm, session_path, "random directed weighted")
-    check(comm, graph, file, where.maps["random"], width=width, dtype=dtype, halo_buffer=1 << 14)
-
-
 def test_rows_narrower_than_those_the_rounds_were_cut_for(comm, stored):
     """Rounds are cut once for the widest rows; narrower ones travel several rounds at a time and must land in the
     right blocks.

@@ -1,6 +1,4 @@
-"""Additive attention over ranks against a dense oracle: outputs, gradients, dropout masks, bytes, and the curve of
-GAT.
-"""
+"""Additive attention over ranks against a dense oracle: outputs, gradients, dropout masks, bytes."""
 
 import graphs
 import numpy as np
@@ -15,7 +13,6 @@ from hpcgnn.schedules.full_halo import FullHalo
 
 from ..gathering import whole
 from ..small import GRAPHS, edges_of, stored
-from ..training import configure, curve, make_graphs
 
 SHAPES = [
     AttentionShape(4, 3),
@@ -127,15 +124,6 @@ def test_huge_logits_stay_finite_and_right(comm, session_path):
     compare(comm, local, 1 << 16, graph, AttentionShape(2, 4), torch.float64, "keep", False, scale=1e4)
 
 
-def test_rows_without_in_edges_are_zero(comm, session_path):
-    graph, where, file = stored(comm, session_path, "no edges")
-    local = graphs.load(file, where.maps["dealt"], comm)
-    projected = torch.ones(local.num_owned, 8, dtype=torch.float64, requires_grad=True)
-    y = attend(FullHalo(local, comm, HaloBuffers(1 << 12)), projected, AttentionShape(2, 2), 0, 0.0)
-    y.sum().backward()
-    assert not y.any() and not projected.grad.any()
-
-
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_bytes(comm, session_path, shape):
     """F + H numbers for a halo row forwards; backwards F + 3H there (averaged heads F/H + 3H) and H back; nothing
@@ -158,17 +146,3 @@ def test_bytes(comm, session_path, shape):
         assert forward == 8 * sent_in * (shape.columns + h)
         assert backward == 8 * (sent_out * (g + 3 * h) + local.outward.plan.num_halo * h)
         assert set(traffic) <= {"halo_forward", "halo_backward"}
-
-
-@pytest.mark.parametrize(
-    "name, map_name, rows", [("undirected", "metis", 120), ("directed multi-label", "random-clusters", 300)]
-)
-def test_curve_of_gat(comm, session_path, name, map_name, rows):
-    """The learning curve does not depend on ranks, map or buffer, with dropout of features and of attention on."""
-    paths = make_graphs(comm, session_path)
-    options = dict(model="gat", hidden=4, heads=3, out_heads=2, dropout=0.5, attention_dropout=0.5, lr=0.005)
-    config = configure(paths[name], **options)
-    expected = comm.broadcast_object(curve(comm, config, None, None) if comm.rank == 0 else None)
-    found = curve(comm, config, map_name, rows)
-    assert expected[-1] < expected[0]
-    assert (np.abs(found - expected) / np.maximum(expected, expected[0] / 10)).max() <= 1e-4

@@ -14,7 +14,6 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.memory.keeping import Kept
 from hpcgnn.nn.gat import GATConv
 from hpcgnn.nn.gcn import GCNConv
-from hpcgnn.nn.gin import GINConv
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import initialise
 from hpcgnn.nn.model import Model
@@ -24,7 +23,7 @@ from hpcgnn.ops.activation_dropout import EluDropout, ReluDropout
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.attention_layer import attention_layer
 from hpcgnn.ops.draws import Randomness
-from hpcgnn.ops.handover import Handover, Loan, kept
+from hpcgnn.ops.handover import Handover, Loan
 from hpcgnn.ops.operators import Attention
 from hpcgnn.schedules.full_halo import FullHalo
 
@@ -46,22 +45,6 @@ def test_rows_leave_once(first, second):
     assert found is rows if first == "keep" else found == (rows, None)
     with pytest.raises(RuntimeError, match="taken once"):
         getattr(handover, second)()
-
-
-def test_taking_is_a_change_to_the_rows_and_keeping_is_not():
-    rows = torch.ones(3, 2)
-    Handover(rows).keep()
-    assert rows._version == 0
-    Handover(rows).take()
-    assert rows._version == 1
-
-
-def test_kept_rows():
-    rows = torch.ones(3, 2)
-    handover = Handover(rows)
-    assert kept(rows) is rows and kept(handover) is rows
-    with pytest.raises(RuntimeError, match="taken once"):
-        handover.take()
 
 
 def test_a_loan_comes_back_as_it_was_given():
@@ -172,18 +155,6 @@ def test_a_gradient_that_was_copied_is_refused(comm, local):
         two.loss(two.above(h)).backward()
 
 
-def test_a_hook_that_only_looks_is_welcome(comm, local):
-    two, seen = Two(comm, local), []
-    two.loss(two.above(two.below(False))).backward()
-    expected = two.gradients()
-    h = two.below(True)
-    h.rows.register_hook(lambda gradient: seen.append(gradient.shape))
-    two.loss(two.above(h)).backward()
-    assert seen == [(local.num_owned, BELOW.columns)]
-    for mine, wanted in zip(two.gradients(), expected, strict=True):
-        torch.testing.assert_close(mine, wanted, rtol=1e-9, atol=1e-9)
-
-
 def test_who_saved_the_rows_before_they_were_taken_gets_the_error_of_autograd(comm, local):
     two = Two(comm, local)
     h = two.below(True)
@@ -251,41 +222,6 @@ def loss_of(model, graph):
     return (y * torch.cos(torch.arange(CLASSES) + graph.ids[:, None]).double()).sum()
 
 
-@pytest.mark.processes
-@pytest.mark.parametrize("dropout", [0.0, 0.4])
-@pytest.mark.parametrize("kind", [GATConv, GCNConv, SAGEConv], ids=lambda kind: kind.__name__)
-def test_models_with_and_without_handovers(comm, local, kind, dropout, monkeypatch):
-    taken, found = [], []
-    take = Handover.take
-    monkeypatch.setattr(
-        Handover, "take", lambda self, *given, **named: taken.append(self) or take(self, *given, **named)
-    )
-    for hand_over in (True, False):
-        model, (graph, _) = make_model(kind, hand_over, dropout), make_graph(comm, local)
-        taken.clear()
-        loss = loss_of(model, graph)
-        assert len(taken) == (len(model.convs) - 1 if hand_over else 0)
-        assert all(isinstance(each.activation, EluDropout if kind is GATConv else ReluDropout) for each in taken)
-        assert all((each.loan is not None) == (kind is GATConv) for each in taken)
-        loss.backward()
-        found.append([loss.detach(), *(parameter.grad for parameter in model.parameters())])
-    assert all(bool(each.any()) for each in found[0])
-    for mine, expected in zip(*found, strict=True):
-        torch.testing.assert_close(mine, expected, rtol=1e-9, atol=1e-9)
-
-
-def test_a_model_whose_layers_take_nothing_over_is_unchanged(comm, local):
-    """GIN applies its own activation between its own two maps: nothing is handed to it."""
-    found = []
-    for hand_over in (True, False):
-        model, (graph, _) = make_model(GINConv, hand_over, 0.0), make_graph(comm, local)
-        loss = loss_of(model, graph)
-        loss.backward()
-        found.append([loss.detach(), *(parameter.grad for parameter in model.parameters())])
-    for mine, expected in zip(*found, strict=True):
-        assert torch.equal(mine, expected)
-
-
 def test_rows_of_a_linear_convolution_that_were_saved_before(comm, local):
     """Its activation is done in their place: what another operation saved is gone, and autograd says so."""
     graph, _ = make_graph(comm, local)
@@ -333,22 +269,6 @@ def test_nothing_is_kept_after_a_step(comm, local, kind, hand_over, monkeypatch)
         assert arena.taken == before
         with torch.no_grad():
             loss_of(model, graph)
-        assert arena.taken == before
-
-
-def test_nothing_is_kept_after_a_refusal(comm, local, monkeypatch):
-    """When the error is gone, so is the memory."""
-    monkeypatch.setattr("hpcgnn.memory.arena.SMALL", 0)
-    two = Two(comm, local)
-    arena = two.operators[0].arena
-    before = arena.taken
-    with without_collector():
-        h = two.below(True)
-        h.rows.register_hook(lambda gradient: gradient.clone())
-        loss = two.loss(two.above(h))
-        with contextlib.suppress(RuntimeError):
-            loss.backward()
-        del h, loss
         assert arena.taken == before
 
 

@@ -15,7 +15,6 @@ from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Messages, Operator, Pairs, Relational
 from hpcgnn.ops.site import Facts
-from hpcgnn.schedules.approximate import ApproximateInTraining
 from hpcgnn.schedules.bns import SampledHalo, build_bns
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.schedule_registry import SCHEDULES
@@ -134,37 +133,6 @@ def test_int8_rows_are_refused_for_the_largest(comm, local):
     wire = Wire("int8", local.original_id, lambda number: number)
     with pytest.raises(ConfigError, match="int8 .* expected fp32 or bf16"):
         FullHalo(local, comm, HaloBuffers(1 << 20), wire).operator(Largest())
-
-
-class Named:
-    """A policy that says who was asked."""
-
-    def __init__(self, name):
-        self.name, self.asked, self.kept_bytes = name, [], len(name)
-
-    def operator(self, description):
-        self.asked.append(description)
-        return self.name
-
-    def begin_epoch(self, epoch):
-        self.asked.append(epoch)
-
-
-def test_steps_are_approximate_where_gradients_are_wanted_alone():
-    exact, training = Named("exact"), Named("training")
-    policy = ApproximateInTraining(exact, training)
-    assert policy.operator("a") == "training"
-    with torch.no_grad():
-        assert policy.operator("b") == "exact"
-        with torch.enable_grad():
-            assert policy.operator("c") == "training"
-    with torch.inference_mode():
-        assert policy.operator("d") == "exact"
-    assert policy.operator("e") == "training"
-    assert (exact.asked, training.asked) == (["b", "d"], ["a", "c", "e"])
-    policy.begin_epoch(3)
-    assert training.asked[-1] == 3 and 3 not in exact.asked, "all else is a matter of training"
-    assert policy.kept_bytes == len("training")
 
 
 @pytest.mark.parametrize("schedule, build", [("bns", build_bns), ("stale", build_stale)], ids=["bns", "stale"])

@@ -139,31 +139,6 @@ def test_against_the_oracle(comm, session_path, monkeypatch, name, reduce):
     compare(comm, name, session_path, "dealt", reduce, GIVEN, rows=1 if comm.size == 2 else 6)
 
 
-@pytest.mark.parametrize("given", [("x_src",), ("x_src", "edge")], ids=str)
-@pytest.mark.parametrize("reduce", ["sum", "softmax"])
-def test_what_is_not_given_is_left_out(comm, session_path, reduce, given):
-    if given == ("x_src",):
-        compare(comm, "random directed", session_path, "random", reduce, given)
-    else:  # the second argument is then the edge's
-        graph, where, file = stored(comm, session_path, "random directed")
-        local = graphs.load(file, where.maps["random"], comm, cap=9, keep_edges=True)
-        edge = torch.rand(local.inward.edges.count, WIDTH, dtype=torch.float64)
-        x = torch.rand(local.num_owned, WIDTH, dtype=torch.float64)
-        policy = FullHalo(local, comm, HaloBuffers(1 << 14))
-        y = propagate(policy, Rule(lambda src, e: e, "sum"), x, None, edge)
-        degrees = np.repeat(np.arange(local.num_owned), np.diff(_indptr(local)))
-        np.testing.assert_allclose(y, torch.zeros_like(x).index_add(0, torch.from_numpy(degrees), edge), atol=1e-12)
-
-
-def _indptr(local):
-    """Where each own row's edges begin in the rank's list, from the blocks."""
-    count = np.zeros(local.num_owned, np.int64)
-    for block in (local.inward.own, *local.inward.halo):
-        rows = np.arange(local.num_owned) if block.rows is None else block.rows.numpy()
-        count[rows] += np.diff(block.indptr.numpy())
-    return np.concatenate([[0], np.cumsum(count)])
-
-
 def test_single_precision(comm, session_path):
     for reduce in ("softmax", "std", "max"):
         compare(comm, "power law", session_path, "dealt", reduce, GIVEN, rows=20, dtype=torch.float32)

@@ -8,15 +8,11 @@ import pytest
 import torch
 
 import hpcgnn.memory.arena as arena
-from hpcgnn.comm import SoloCommunicator
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Stream
 from hpcgnn.memory.scratch import GRAIN
-from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.linear_aggregation import LinearAggregation
-from hpcgnn.ops.operators import Attention
 from hpcgnn.ops.row_tiles import tile_rows
-from hpcgnn.schedules.full_halo import FullHalo
 
 from ..exchange.test_overlap import Noting
 from ..gathering import whole
@@ -72,28 +68,6 @@ def tiles(parts):
     return (tile for part in parts for tile in part.tiles())
 
 
-@pytest.mark.parametrize("lent", [False, True])
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("name", [*GRAPHS, "rings"])
-def test_tiles_are_the_product(comm, session_path, nearby, name, transposed, lent, monkeypatch):
-    monkeypatch.setattr("hpcgnn.ops.row_tiles.TILE_ROWS", 4)
-    local = nearby
-    if name != "rings":
-        _, where, file = stored(comm, session_path, name)
-        local = graphs.load(file, where.maps["random"], comm, cap=ROWS)
-    operator = operator_of(local, comm)
-    x = torch.randn(local.num_owned, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(comm.rank))
-    expected = operator.multiply_transposed(x) if transposed else operator.multiply(x)
-    y, seen = torch.empty_like(x) if lent else None, torch.zeros(local.num_owned, dtype=torch.int64)
-    for rows, found in tiles(operator.parts(x, transposed, y)):
-        assert rows.stop - rows.start <= 4
-        torch.testing.assert_close(found, expected[rows], rtol=1e-12, atol=1e-12)
-        seen[rows] += 1
-        if lent:
-            y[rows] = torch.nan  # the caller may
-    assert (seen == 1).all()
-
-
 def test_interior_rows_come_while_messages_are_on_their_way(comm, nearby):
     local = nearby
     noting = Noting(comm)
@@ -125,28 +99,3 @@ def test_no_sum_of_an_interior_row_is_kept(comm, nearby, lent, monkeypatch):
     pages = [-(-rows * WIDTH * 8 // GRAIN) * GRAIN for rows in (kept, tile)]
     assert operator.arena.most - before == pages[1] + (0 if lent else pages[0])
     assert kept * 2 < local.num_owned, "more are interior"
-
-
-@pytest.mark.parametrize("p", [0.0, 0.3])
-@pytest.mark.parametrize("average", [False, True])
-def test_attention_and_its_gradient_in_place_are_those_of_one_rank(comm, nearby, session_path, average, p):
-    shape, random, n = AttentionShape(2, 3, average=average), np.random.default_rng(0), NEARBY.num_nodes
-    projected, gy = random.standard_normal((n, 10)), random.standard_normal((n, 3 if average else 6))
-
-    def attended(local, communicator, overwrite):
-        halo = FullHalo(local, communicator, HaloBuffers(4 * ROWS * 16 * 8))
-        given, g = (torch.from_numpy(each[local.original_id.numpy()]) for each in (projected, gy))
-        attention = halo.operator(Attention(shape))
-        y, a_dst, top, share = attention.forward(given, shape, 7, p)
-        per_head = g.unsqueeze(1) if average else g.view(-1, 2, 3) * share.unsqueeze(2)
-        product = (per_head * y.view(-1, 2, 3)).sum(-1)
-        sent = torch.cat([g if average else per_head.flatten(1), a_dst, top, product], 1)
-        parts, _ = attention.from_bundle(sent, given, shape, 7, p, overwrite=overwrite)
-        assert (parts[-1].data_ptr() == given[-len(parts[-1]) :].data_ptr()) == overwrite
-        return [whole(communicator, local, each) for each in (y, top, torch.cat(parts))]
-
-    alone = graphs.load(session_path / "rings.h5", None, None)
-    expected = attended(alone, SoloCommunicator(), False)
-    for overwrite in (False, True):
-        for mine, right in zip(attended(nearby, comm, overwrite), expected, strict=True):
-            np.testing.assert_allclose(mine, right, rtol=1e-9, atol=1e-12)

@@ -48,11 +48,6 @@ def test_the_same_is_learned(traced):
     assert not (traced.parent / "untraced" / "trace").exists()
 
 
-def test_there_are_files_of_these_ranks_alone(comm, traced):
-    names = sorted(path.name for path in (traced / "trace").iterdir())
-    assert names == [f"rank-{rank:05d}.json.gz" for rank in range(comm.size)]
-
-
 def test_each_rank_has_a_file_that_says_who_it_is(comm, traced):
     found = document(traced, comm.rank)
     about = found["otherData"]

@@ -1,4 +1,4 @@
-"""Boundary sampling against oracles that drop the same nodes; bytes; its mean; its ends p = 0 and p = 1."""
+"""Boundary sampling against oracles that drop the same nodes; bytes; its ends p = 0 and p = 1."""
 
 import math
 
@@ -9,8 +9,6 @@ import pytest
 import torch
 from asking import aggregate, attend
 
-from hpcgnn.app.train import train
-from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.ops.additive_attention import AttentionShape
@@ -21,7 +19,7 @@ from hpcgnn.schedules.bns import SampledHalo
 from ..gathering import whole
 from ..ops.test_attention import KEY, P, right
 from ..small import stored
-from ..training import CLASSES, build_trainer, configure, make_graphs
+from ..training import build_trainer, configure, make_graphs
 
 SEED, BOUNDARY, RATE = 9, 7, 0.4
 
@@ -128,31 +126,6 @@ def test_attention(comm, session_path, name, shape):
         assert policy.buffers.nbytes <= policy.buffers.limit
 
 
-def test_right_in_the_mean(comm, session_path):
-    """Over many epochs the aggregate and the gradient tend to those of all neighbours; and every epoch has its own
-    sample.
-    """
-    graph, where, file = stored(comm, session_path, "power law")
-    matrix = oracle.operator(oracle.adjacency(graph.num_nodes, graph.src, graph.dst), "mean")
-    local, owner = graphs.load(file, where.maps["dealt"], comm), where.owner("dealt")
-    policy, random = make_policy(comm, local, RATE)
-    x = np.random.default_rng(0).standard_normal((graph.num_nodes, 4))
-    mine = torch.from_numpy(x[local.original_id.numpy()])
-    times, found = 60, []
-    for epoch in range(times):
-        begin(policy, random, epoch)
-        leaf = mine.clone().requires_grad_()
-        y = aggregate(policy, leaf, "mean")
-        y.backward(mine)
-        found.append(torch.cat([y.detach(), leaf.grad], 1))
-    mean = whole(comm, local, torch.stack(found).mean(0))
-    far = matrix * (owner[:, None] != owner[None, :])
-    deviation = [np.sqrt((m**2) @ (x**2) * (1 / RATE - 1) / times) for m in (far, far.T)]
-    for part, expected, sigma in zip(np.split(mean, 2, 1), (matrix @ x, matrix.T @ x), deviation):
-        assert (np.abs(part - expected) <= 5.5 * sigma + 1e-9).all()
-    assert comm.size == 1 or len({each.numpy().tobytes() for each in found}) > 1 or not local.inward.plan.num_halo
-
-
 MODELS = {
     "gcn": {},
     "gat": {"hidden": 4, "heads": 3, "attention_dropout": 0.3},
@@ -188,47 +161,3 @@ def test_the_ends(comm, session_path, model):
     assert len({sent for _, sent in evaluated}) == 1
     for split, value in evaluated[0][0].items():
         assert evaluated[1][0][split] == pytest.approx(value, abs=0.02)
-
-
-@pytest.mark.smoke
-def test_a_part_of_the_bytes_and_learning(comm, session_path):
-    """With int8 on top; the loss falls."""
-    path = make_graphs(comm, session_path, nodes=900)["undirected"]
-    config = configure(path, schedule="bns", boundary_rate=0.2, halo_dtype="int8", hidden=16, dropout=0.0)
-    trainer = build_trainer(comm, config, "metis", rows=50)
-    losses, forward, all_rows = [], [], trainer.schedule.halo.exact.inward.plan.num_boundary
-    for epoch in range(10):
-        comm.ledger.take()
-        losses.append(trainer.step(epoch))
-        step = comm.ledger.take()
-        sent = trainer.schedule.halo.training.plan.num_boundary
-        expected = sent * (16 + 4 + CLASSES + 4)
-        assert (step["halo_forward"].bytes_sent if "halo_forward" in step else 0) == expected
-        forward.append(sent)
-    assert losses[-1] < 0.9 * losses[0]
-    if all_rows > 50:
-        assert 0.15 < sum(forward) / (10 * all_rows) < 0.25 and len(set(forward)) > 1
-
-
-BAD = [
-    ({"boundary_rate": 1.5}, "--boundary-rate: expected at least 0.0 and at most 1.0, got 1.5"),
-    ({"boundary_rate": -0.1}, "--boundary-rate: expected at least 0.0"),
-    ({"boundary_rate": float("nan")}, "--boundary-rate: expected at least 0.0"),
-    ({"halo_dtype": "int3"}, "--halo-dtype: expected one of fp32, bf16, int8"),
-]
-
-
-@pytest.mark.parametrize("options, words", BAD, ids=[words.split(":")[0] + str(i) for i, (_, words) in enumerate(BAD)])
-def test_bad_options(options, words):
-    with pytest.raises(ConfigError) as caught:
-        configure("g.h5", schedule="bns", **options)
-    assert words in str(caught.value)
-
-
-@pytest.mark.parametrize("options", [{"model": "gatv2"}, {"model": "sage", "aggregator": "max"}], ids=str)
-def test_models_that_it_is_not_for(comm, session_path, shared_path, job_session, options):
-    path = make_graphs(comm, session_path, nodes=300)["undirected"]
-    config = configure(path, schedule="bns", run_dir=str(shared_path / "run"), partition="metis", **options)
-    with pytest.raises(HpcgnnError, match="--schedule bns is not for models .* expected gcn, sage") as caught:
-        train(config, job_session)
-    assert caught.value.everywhere and not (shared_path / "run").exists()

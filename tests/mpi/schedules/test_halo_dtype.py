@@ -7,8 +7,6 @@ import pytest
 import torch
 from asking import aggregate, attend
 
-from hpcgnn.app.train import train
-from hpcgnn.errors import HpcgnnError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.ops.additive_attention import AttentionShape
@@ -17,10 +15,9 @@ from hpcgnn.ops.operators import Attention
 from hpcgnn.schedules.full_halo import FullHalo
 
 from ..gathering import whole
-from ..narrowing import DTYPES, exact_in_int8, narrowed, row_bytes, steps
+from ..narrowing import DTYPES, exact_in_int8, narrowed, row_bytes
 from ..ops.test_attention import KEY, P, right
 from ..small import stored
-from ..training import CLASSES, FEATURES, build_trainer, configure, make_graphs
 
 SEED, ROUNDING = 7, 6
 
@@ -100,86 +97,3 @@ def test_only_features_of_attention_are_narrowed(comm, session_path, dtype):
         out = local.outward.plan
         assert forward == local.inward.plan.num_boundary * (features + 8 * shape.heads)
         assert backward == out.num_boundary * (features + 3 * 8 * shape.heads) + out.num_halo * 8 * shape.heads
-
-
-def test_right_in_the_mean(comm, session_path):
-    """The errors of all rows together, over many draws, within five standard deviations, which the definition gives: a
-    thirtieth of a step. Columns of one sign each would show a bias to zero as well as one up or down.
-    """
-    graph, where, file = stored(comm, session_path, "power law")
-    local, owner = graphs.load(file, where.maps["dealt"], comm), where.owner("dealt")
-    random, times, n = Randomness(SEED), 100, graph.num_nodes
-    wire = Wire("int8", local.original_id, lambda number: random.key(Purpose.ROUNDING, number))
-    policy = FullHalo(local, comm, HaloBuffers(1 << 16), wire)
-    x = np.abs(np.random.default_rng(1).standard_normal((n, 6))) * np.repeat([1.0, -1.0], 3)
-    mine, total = torch.from_numpy(x[local.original_id.numpy()]), 0
-    for epoch in range(times):
-        random.epoch = epoch
-        policy.begin_epoch(epoch)
-        total = total + whole(comm, local, aggregate(policy, mine, "mean"))
-    a = oracle.operator(oracle.adjacency(n, graph.src, graph.dst), "mean")
-    errors = total / times - a @ x
-    if comm.size == 1:
-        assert np.abs(errors).max() <= 1e-9
-        return
-    # What a remote row counts in the sum over all rows, and the variance of its rounding: step² p (1 - p).
-    counts = (a * (owner[:, None] != owner[None, :])).sum(0)[:, None]
-    step = steps(x)
-    share = x / step - np.floor(x / step)
-    for columns in (slice(0, 3), slice(3, 6)):
-        deviation = np.sqrt((counts**2 * step**2 * share * (1 - share))[:, columns].sum() / times)
-        assert 0 < 5 * deviation < (counts * step).sum() * 3 / 30, "a bias of a thirtieth of a step would be seen"
-        assert abs(errors[:, columns].sum()) <= 5 * deviation
-
-
-MODELS = {
-    "gcn": ({"hidden": 15}, ("bf16", "int8"), 15 + CLASSES),
-    "sage pool": ({"model": "sage", "aggregator": "pool"}, ("bf16",), None),
-    "gat": ({"hidden": 4, "heads": 3}, ("int8",), None),
-    "gatv2": ({"hidden": 4, "heads": 3}, ("int8",), None),
-}
-
-#: How far the loss may be from that of fp32.
-CLOSE = {"bf16": 0.02, "int8": 0.1}
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_training_and_evaluation(comm, session_path, model):
-    """The curve stays near that of fp32 in small buffers; evaluation and the kept input are sent exactly."""
-    path = make_graphs(comm, session_path, nodes=300)["undirected"]
-    options, dtypes, widths = MODELS[model]
-    curves = {}
-    for dtype in ("fp32", *dtypes):
-        config = configure(path, **{"model": model.split()[0], "dropout": 0.0, **options}, halo_dtype=dtype)
-        trainer = build_trainer(comm, config, "metis", rows=20)
-        comm.ledger.take()
-        losses = [trainer.step(0)]
-        traffic = comm.ledger.take()
-        if widths:
-            sent, entry = trainer.constants and trainer.schedule.halo, traffic.get("halo_forward")
-            plan = getattr(sent, "training", sent).inward.plan
-            width = [widths - CLASSES, CLASSES]
-            row = sum(4 * w if dtype == "fp32" else row_bytes(dtype, w) for w in width)
-            assert (entry.bytes_sent if entry else 0) == plan.num_boundary * row
-            kept = traffic["input"].bytes_sent if "input" in traffic else 0
-            assert kept == plan.num_boundary * 4 * FEATURES
-        losses += [trainer.step(epoch) for epoch in range(1, 4)]
-        curves[dtype] = np.array(losses)
-        first, again = trainer.evaluate(), trainer.evaluate()
-        assert first == again
-        evaluated = comm.ledger.take()["evaluation"].bytes_sent if comm.size > 1 else 0
-        assert evaluated >= (2 * plan.num_boundary * 4 * sum(width) if widths else 0)
-        assert trainer.buffers.nbytes <= trainer.buffers.limit
-    for dtype in dtypes:
-        assert np.abs(curves[dtype] - curves["fp32"]).max() <= CLOSE[dtype]
-        assert comm.size == 1 or (curves[dtype] != curves["fp32"]).any()
-
-
-def test_random_rounding_is_refused_for_the_largest(comm, session_path, shared_path, job_session):
-    path = make_graphs(comm, session_path, nodes=300)["undirected"]
-    config = configure(
-        path, model="sage", aggregator="max", halo_dtype="int8", run_dir=str(shared_path / "run"), partition="metis"
-    )
-    with pytest.raises(HpcgnnError, match="--halo-dtype int8 .* expected fp32 or bf16") as caught:
-        train(config, job_session)
-    assert caught.value.everywhere and not (shared_path / "run").exists()

@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -18,7 +17,7 @@ from hpcgnn.errors import ConfigError
 
 from ..narrowing import narrowed
 from ..small import stored
-from ..training import CLASSES, build_trainer, configure, make_graphs
+from ..training import build_trainer, configure, make_graphs
 
 SHARE, SHARE_ORDER, HISTORY = 15, 16, 19  # purposes of random draws
 SEED, RATE, EPOCHS = 5, 0.05, 3
@@ -325,49 +324,6 @@ def test_one_step_is_full_batch(comm, path, schedule):
     assert losses(build_trainer(comm, one, "metis")) == losses(build_trainer(comm, full, "metis"))
 
 
-def edges_of_file(path):
-    """(src, dst) by original ids."""
-    with h5py.File(path) as file:
-        indptr, indices, ids = (file[n][:] for n in ("topology/indptr", "topology/indices", "nodes/original_id"))
-    return ids[indices], np.repeat(ids, np.diff(indptr))
-
-
-def test_bytes_and_activations_of_an_epoch(comm, path):
-    """A halo row that the loss depends on crosses once forwards, whatever the number of steps, and once backwards if
-    its own share uses it.
-    """
-    options = {"layers": 2, "hidden": 16, "keep_input": "never", "dropout": 0.0}
-    src, dst = edges_of_file(path)
-    taken = []
-    for steps in (1, 4):
-        trainer = build_trainer(comm, configure(path, schedule="historical", steps=steps, **options), "metis")
-        trainer.step(0)
-        comm.ledger.take()
-        trainer.step(1)
-        traffic = comm.ledger.take()
-        sent = np.array([traffic[k].bytes_sent if k in traffic else 0 for k in ("halo_forward", "halo_backward")])
-        taken.append(sent)
-    owner = np.empty(trainer.local.num_nodes, np.int64)
-    for rank, ids in enumerate(comm.allgather_object(trainer.local.original_id.numpy())):
-        owner[ids] = rank
-    share, _ = shares_of(path, 4)
-    train = np.zeros(len(owner), bool)
-    for ids in comm.allgather_object(trainer.local.original_id[trainer.local.mask("train")].numpy()):
-        train[ids] = True
-    read = train.copy()
-    read[src[train[dst]]] = True
-    expected = np.zeros(2, int)
-    for width, reads in ((16, read), (CLASSES, train)):
-        cut = (owner[src] != owner[dst]) & reads[dst]
-        crossing = np.unique(np.stack([src, owner[dst]])[:, cut & (owner[src] == comm.rank)], axis=1)
-        back = np.unique(src[cut & (share[src] == share[dst]) & (owner[dst] == comm.rank)])
-        expected += 4 * width * np.array([crossing.shape[1], len(back)])
-    assert taken[1].tolist() == expected.tolist()
-    full, shares = (sum(comm.allgather_object(int(each.sum()))) for each in taken)
-    assert shares <= 1.3 * full
-    assert trainer.schedule.halo.kept_bytes > 0
-
-
 def run(comm, path, run_dir, **options):
     config = configure(
         path,
@@ -376,37 +332,6 @@ def run(comm, path, run_dir, **options):
     )
     assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
     comm.barrier()
-
-
-@pytest.mark.smoke
-@pytest.mark.ranks(2)
-@pytest.mark.usefixtures("no_pictures")
-@pytest.mark.parametrize("dtype", ["fp32", "bf16", "int8"])
-def test_a_pause_leaves_no_seam(comm, path, shared_path, dtype):
-    """Every rank saves its histories, and ties of extra rows are those of the whole run."""
-    run(comm, path, shared_path / "whole", epochs=8, history_dtype=dtype)
-    run(comm, path, shared_path / "run", epochs=3, history_dtype=dtype)
-    run(comm, path, shared_path / "run", epochs=8, resume=True, history_dtype=dtype)
-    lines = [(shared_path / name / "metrics.jsonl").read_text().splitlines() for name in ("whole", "run")]
-    whole_run, resumed = ([json.loads(line)["loss"] for line in each] for each in lines)
-    assert resumed == whole_run
-    assert json.loads((shared_path / "run" / "summary.json").read_text())["halo_kept_bytes"] > 0
-
-
-@pytest.mark.parametrize(
-    "options, words",
-    [
-        ({"steps": 0}, "--steps: expected at least 1, got 0"),
-        ({"norm": "batch"}, "expected --norm none or layer"),
-        ({"jumping": "cat"}, "--jumping none"),
-        ({"inductive": True}, "--inductive is for --schedule sar"),
-    ],
-    ids=str,
-)
-def test_bad_options(options, words):
-    with pytest.raises(ConfigError) as caught:
-        configure("g.h5", schedule="historical", **options)
-    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize("options", [{"model": "gat"}, {"precision": "fp64"}], ids=str)

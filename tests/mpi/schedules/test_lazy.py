@@ -81,15 +81,10 @@ def graph_weights(graph):
 
 # name: (options, whether features are stored sparsely)
 MODELS = {
-    "gcn, batch norm, residual": ({"model": "gcn", "norm": "batch", "residual": True}, False),
-    "gat": ({"model": "gat", "heads": 2, "attention_dropout": 0.3, "norm": "layer", "out_heads": 2}, False),
     "gat by refetching": ({"model": "gat", "heads": 2, "attention_dropout": 0.3, "frozen_halo": "refetch"}, False),
-    "gcn on sparse features": ({"model": "gcn"}, True),
-    "sage on sparse features": ({"model": "sage"}, True),
     "gat on sparse features": ({"model": "gat", "heads": 2, "edge_term": "weight"}, True),
     "sage, dropout of raw features": ({"model": "sage", "input_dropout": "raw"}, False),
     "gatv2, warm start, fine-tuned": ({"model": "gatv2", "heads": 2, "warm_start": True, "finetune": 3}, False),
-    "pna": ({"model": "pna"}, False),
 }
 
 

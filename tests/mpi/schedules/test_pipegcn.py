@@ -20,7 +20,7 @@ from .test_stale import Delayed
 pytestmark = pytest.mark.ranks(2, 3)
 
 EPOCHS, LR, P = 6, 0.05, 0.3
-DELAYS = [1, 2, 3, 4]
+DELAYS = [1, 2, 3, 4, 0]
 # Of 5 features and 3 classes: layers that widen what they are given, keep its width and narrow it, with and without a
 # kept aggregate of the features, which is exact under every schedule.
 WIDTHS = {
@@ -47,21 +47,6 @@ class Emulated:
 
     def backwards(self, place, gradient):
         return self.near.T @ gradient + self.box(place, "home")(self.far.T @ gradient)
-
-    def delayed(self, place, rows):
-        """The same under autograd."""
-        return _Delayed.apply(rows, self, place)
-
-
-class _Delayed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, rows, emulated, place):
-        ctx.emulated, ctx.place = emulated, place
-        return emulated.forwards(place, rows)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return ctx.emulated.backwards(ctx.place, gradient), None, None
 
 
 def pipegcn(graph, x, labels, train, parameters, kind, layers, kept, mask):
@@ -107,42 +92,8 @@ def pipegcn(graph, x, labels, train, parameters, kind, layers, kept, mask):
     return float(value)
 
 
-def others(graph, x, labels, train, parameters, kind, layers, kept, mask):
-    """The same for gin and sgc: autograd does what is local."""
-
-    def gather(place, rows):
-        return graph.whole @ rows if kept and place[0] == 0 else graph.delayed(place, rows)
-
-    def gin(layer, h):
-        get = {
-            name: parameters[f"convs.{layer}.{name}"]
-            for name in ("first.weight", "first.bias", "second.weight", "second.bias", "eps")
-        }
-        weight = get["first.weight"]
-        if weight.shape[1] < weight.shape[0] and not (kept and layer == 0):
-            z = h @ weight
-            inner = gather((layer,), z) + (1 + get["eps"]) * z
-        else:
-            inner = (gather((layer,), h) + (1 + get["eps"]) * h) @ weight
-        return torch.relu(inner + get["first.bias"]) @ get["second.weight"] + get["second.bias"]
-
-    if kind == "sgc":
-        h = x if kept else x @ parameters["convs.0.linear.weight"]
-        for hop in range(layers):
-            h = gather((0, hop), h)
-        h = (h @ parameters["convs.0.linear.weight"] if kept else h) + parameters["convs.0.linear.bias"]
-    else:
-        h = x
-        for layer in range(layers):
-            h = gin(layer, h)
-            h = torch.relu(h) * mask(layer + 1, h) if layer + 1 < layers else h
-    value = oracle.loss(h, labels, train)
-    value.backward()
-    return value.item()
-
-
 @pytest.mark.parametrize("widths", WIDTHS)
-@pytest.mark.parametrize("kind", ["gcn", "sage", "gin", "sgc"])
+@pytest.mark.parametrize("kind", ["gcn", "sage"])
 def test_losses_and_parameters(comm, session_path, kind, widths):
     options = WIDTHS[widths]
     for number, delay in enumerate(DELAYS):
@@ -159,26 +110,25 @@ def test_losses_and_parameters(comm, session_path, kind, widths):
             input_dropout="none",
             **options,
         )
-        map_name = ("random", "one empty")[number // 2]
+        map_name = ("random", "one empty")[number // 2 % 2]
         trainer = build_trainer(comm, config, map_name, rows=9)
-        loops = "add" if kind in ("gcn", "sgc") else "keep"
+        loops = "add" if kind == "gcn" else "keep"
         matrix = oracle.operator(
             oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight, loops),
-            {"gcn": "sym", "sgc": "sym", "sage": "mean", "gin": "sum"}[kind],
+            {"gcn": "sym", "sage": "mean"}[kind],
         )
         emulated = Emulated(matrix, where.owner(map_name), delay)
         parameters = {n: p.detach().clone().requires_grad_() for n, p in trainer.model.named_parameters()}
         optimizer = torch.optim.Adam(parameters.values(), lr=LR)
         labels = torch.from_numpy(graph.labels.astype(np.int64))
         train = torch.from_numpy(graph.split == graphs.TRAIN) & (labels >= 0)
-        step = pipegcn if kind in ("gcn", "sage") else others
         for epoch in range(EPOCHS):
             optimizer.zero_grad()
 
             def mask(layer, like):
                 return oracle.dropout_mask(config.run.seed, epoch, layer, oracle.DROPOUT, *like.shape, P)
 
-            expected = step(
+            expected = pipegcn(
                 emulated,
                 torch.from_numpy(graph.features).double(),
                 labels,

@@ -1,4 +1,4 @@
-"""Averaging: the losses and parameters of a serial oracle, nothing of a node sent in training, resumed bit for bit."""
+"""Averaging: the losses and parameters of a serial oracle, nothing of a node sent in training, resumed."""
 
 import itertools
 import json
@@ -12,11 +12,8 @@ import oracle
 import pytest
 import torch
 
-from hpcgnn.app.evaluate import evaluate
-from hpcgnn.app.resuming import options_of_run
 from hpcgnn.app.train import train
 from hpcgnn.comm import SoloCommunicator
-from hpcgnn.config import make_config
 from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
 from hpcgnn.engine.stopping import EXIT_STOPPED
 from hpcgnn.engine.trainer import Trainer
@@ -26,7 +23,7 @@ from hpcgnn.schedules.tma import Averaging
 
 from ..engine.test_resume import check_same
 from ..small import edges_of, stored
-from ..training import CHOICES, build_trainer, configure, make_graphs
+from ..training import build_trainer, configure, make_graphs
 from .test_lazy import graph_weights, losses
 
 pytestmark = [pytest.mark.ranks(2, 3), pytest.mark.usefixtures("no_pictures")]
@@ -139,23 +136,6 @@ def test_stopped_and_resumed(comm, graph, shared_path, monkeypatch):
         assert len(records(shared_path / "fewer")) == 5
 
 
-@pytest.mark.parametrize("map_name", ["dealt", "all on last"])
-def test_rounds_by_the_clock(comm, session_path, shared_path, map_name):
-    """Also where rank 0, whose clock it is, has nothing to train. The averaged model is what is evaluated and saved."""
-    _, _, file = stored(comm, session_path, "random undirected")
-    assert run(comm, file, shared_path / "run", partition=map_name, average_seconds=0.03, epochs=3, hidden=4) == 0
-    found = records(shared_path / "run")
-    assert len(found) == 3 and all(record["steps"] >= 1 for record in found)
-    config = make_config(options_of_run(shared_path / "run", {"graph": str(file), "partition": "random"}), CHOICES)
-    assert evaluate(config, SimpleNamespace(comm=comm, threads=1)) == 0
-    comm.barrier()
-    result = json.loads((shared_path / "run" / "evaluation.json").read_text())
-    best = max(found, key=lambda record: record["val"])
-    assert [result[s] for s in ("train", "val", "test")] == pytest.approx(
-        [best[s] for s in ("train", "val", "test")], abs=0.06
-    )
-
-
 @pytest.mark.processes
 def test_ranks_step_until_rank_0_says_that_the_time_is_up(comm, session_path, monkeypatch):
     """The clock of rank 0 goes on by a second whenever it is looked at; the others have taken four steps when it is
@@ -175,19 +155,6 @@ def test_ranks_step_until_rank_0_says_that_the_time_is_up(comm, session_path, mo
         taken += list(steps)
         assert taken == list(range(len(taken))) and (len(taken) >= 4 if comm.rank else len(taken) == 3 * trains)
     assert slept == ([] if comm.rank else [0, 2])
-
-
-@pytest.mark.parametrize("assignment", ["super-nodes", "random-nodes"])
-def test_an_assignment_changes_no_exact_curve(comm, graph, shared_path, assignment):
-    """Every node has one owner, whatever it is: the exact schedule learns the same."""
-    options = {"schedule": "sar", "precision": "fp64", "epochs": 4}
-    assert run(comm, graph, shared_path / "run", assignment=assignment, **options) == 0
-    assert run(comm, graph, shared_path / "metis", partition="metis", **options) == 0
-    np.testing.assert_allclose(*(losses(records(shared_path / name)) for name in ("run", "metis")), rtol=0, atol=1e-9)
-    if comm.size > 1:
-        summaries = [json.loads((shared_path / name / "summary.json").read_text()) for name in ("run", "metis")]
-        assert summaries[0]["partition"]["partition"] == assignment
-        assert summaries[0]["partition"]["cut_edges"] > summaries[1]["partition"]["cut_edges"]
 
 
 WRONG = [

@@ -77,12 +77,6 @@ def test_no_test_nodes(comm, graph, shared_path, capfd):
         assert re.search(r"test accuracy there +│ –", said.out)
 
 
-def test_all_splits_are_there(comm, graph, shared_path):
-    run(comm, graph(0.2), shared_path / "run", patience=3)
-    log = (shared_path / "run" / "log.txt").read_text()
-    assert "no validation" not in log and "no test" not in log and "–" not in log
-
-
 def test_without_evaluation_nothing_is_missed(comm, graph, shared_path):
     run(comm, graph(0.0), shared_path / "run", eval_every=0)
     assert "validation nodes" not in (shared_path / "run" / "log.txt").read_text()

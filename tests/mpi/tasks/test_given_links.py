@@ -1,8 +1,7 @@
 """Held-out edges and negatives that come with a graph, on every number of ranks, against loops over single pairs that
-have OGB's definitions; and a whole job.
+have OGB's definitions.
 """
 
-import json
 import shutil
 from types import SimpleNamespace
 
@@ -13,7 +12,6 @@ import pytest
 import torch
 
 from hpcgnn.app.dry_run import check_training
-from hpcgnn.app.evaluate import evaluate
 from hpcgnn.app.predict import Request, predict
 from hpcgnn.app.resuming import options_of_run
 from hpcgnn.app.train import train
@@ -139,20 +137,6 @@ def test_the_row_of_a_source_comes_once_to_a_rank(comm, files, kind):
     assert sent["halo_forward"].bytes_sent == expected if expected else "halo_forward" not in sent
 
 
-@pytest.mark.parametrize("kind", ["shared", "each"])
-def test_equal_rows_tie(comm, files, kind):
-    """Embeddings that are all alike: no hit among pairs for all, and the middle one of those of each."""
-    _, path = files["random undirected", kind]
-    trainer = build_trainer(comm, configure(path, model="sage", task="links"), "random", 7)
-    with torch.no_grad():
-        found = trainer.evaluator.scores(torch.full((trainer.local.num_owned, 16), 0.1))["links"]["val"]
-    assert found == pytest.approx(
-        dict.fromkeys((f"hits@{k}" for k in KS), 0)
-        if kind == "shared"
-        else {"mrr": 1 / 5.5} | {f"hits@{k}": float(k > 5) for k in KS}
-    )
-
-
 @pytest.fixture(scope="module")
 def ring(comm, session_path):
     """{name: file} of a ring, whose pairs have each negative six times, or which has none."""
@@ -208,30 +192,6 @@ def circles(comm, session_path):
         save_graph(path, np.concatenate(ends, 1), links=given, undirected=True, ranks=[1, 2, 3, 4])
     comm.barrier()
     return path
-
-
-@pytest.mark.ranks(2)
-@pytest.mark.usefixtures("no_pictures")
-def test_a_run_from_the_options_to_embeddings(comm, circles, shared_path):
-    run_dir, session = shared_path / "run", SimpleNamespace(comm=comm, threads=1)
-    usual = {"model": "gcn", "task": "links", "layers": 2, "features": "learned:16", "dropout": 0.0, "lr": 0.05}
-    usual |= {"hidden": 16, "eval_every": 10, "run_dir": str(run_dir)}
-    assert train(configure(circles, epochs=10, **usual), session) == 0
-    assert train(configure(circles, epochs=20, resume=True, **usual), session) == 0
-    comm.barrier()
-    summary = json.loads((run_dir / "summary.json").read_text())
-    assert summary["task"] == "links" and summary["metric"] == "hits@50" and summary["split_nodes"]["val"] == 200
-    assert summary["test_at_best_val"] > 0.5, "it has learned something: one of ten by chance"
-    assert 'link_split = "given"' in (run_dir / "config.toml").read_text()
-    config = make_config(options_of_run(run_dir, {"metric": "hits@20"}), CHOICES)
-    assert evaluate(config, session) == 0
-    request = Request(str(shared_path / "out.npy"))
-    assert predict(make_config(options_of_run(run_dir, {}), CHOICES), session, "best", request) == 0
-    comm.barrier()
-    found = json.loads((run_dir / "evaluation.json").read_text())
-    assert found["test"] == pytest.approx(summary["links"]["test"]["hits@20"], abs=0.02)
-    assert np.load(shared_path / "out.npy").shape == (600, 16)
-    assert "mrr" not in found["links"]["val"]
 
 
 @pytest.mark.ranks(2)

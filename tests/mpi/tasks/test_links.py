@@ -31,7 +31,7 @@ from partition_tools.generators.spec import Spec
 from partition_tools.interface.arrays import save_graph
 
 from ..small import written
-from ..training import CHOICES, build_trainer, configure, curve
+from ..training import CHOICES, build_trainer, configure
 
 pytestmark = pytest.mark.ranks(2, 3)
 
@@ -244,24 +244,6 @@ def planted(comm, session_path):
     return path
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"model": "gcn", "scorer": "mlp", "halo": "auto"},
-        {"model": "gat", "heads": 2, "hidden": 8, "prune": "auto", "features": "degree+learned:8"},
-        {"model": "sage", "scorer": "distmult", "precision": "mixed", "norm": "batch"},
-        {"model": "sage", "halo_dtype": "bf16"},
-    ],
-    ids=str,
-)
-def test_the_curve_does_not_depend_on_the_ranks_and_the_map(comm, planted, options):
-    config = configure(planted, task="links", dropout=0.3, negatives=2, negative_pool=100, **options)
-    expected = comm.broadcast_object(curve(comm, config, None, None, 8) if comm.rank == 0 else None)
-    tolerance = 1e-2 if {"precision", "halo_dtype"} & set(options) else 1e-4
-    for map_name in ("metis", "random-clusters"):
-        np.testing.assert_allclose(curve(comm, config, map_name, 60, 8), expected, rtol=tolerance)
-
-
 @pytest.mark.smoke
 @pytest.mark.ranks(2)
 @pytest.mark.usefixtures("no_pictures")
@@ -311,20 +293,6 @@ def test_a_run_from_the_options_to_embeddings(comm, planted, shared_path):
 
 @pytest.mark.ranks(2)
 @pytest.mark.usefixtures("no_pictures")
-def test_a_resumed_run_is_the_run_that_was_not_stopped(comm, planted, shared_path):
-    session, losses = SimpleNamespace(comm=comm, threads=1), {}
-    usual = {"task": "links", "scorer": "mlp", "features": "degree+learned:4", "layers": 2, "link_negatives": 50}
-    for name, parts in {"whole": [{"epochs": 6}], "parts": [{"epochs": 3}, {"epochs": 6, "resume": True}]}.items():
-        for options in parts:
-            assert train(configure(planted, run_dir=str(shared_path / name), **usual, **options), session) == 0
-        comm.barrier()
-        lines = (shared_path / name / "metrics.jsonl").read_text().splitlines()
-        losses[name] = [(json.loads(line)["loss"], json.loads(line)["links"]) for line in lines]
-    assert losses["parts"] == losses["whole"] and len(losses["whole"]) == 6
-
-
-@pytest.mark.ranks(2)
-@pytest.mark.usefixtures("no_pictures")
 def test_a_graph_without_labels_and_features(comm, planted, shared_path):
     """It trains, and the run of another graph of the same features gives it embeddings."""
     session, run_dir = SimpleNamespace(comm=comm, threads=1), shared_path / "run"
@@ -355,9 +323,7 @@ def test_a_graph_without_labels_and_features(comm, planted, shared_path):
 @pytest.mark.parametrize(
     "options, error, text",
     [
-        ({"schedule": "lazy"}, ConfigError, "--task links is learned .*expected --schedule sar, got lazy"),
         ({"link_split": "0.9/0.2/0.1"}, ConfigError, "--link-split: expected three shares that sum to 1"),
-        ({"link_split": "0/0.5/0.5"}, ConfigError, "--link-split: expected three shares"),
         ({"metric": "accuracy"}, ConfigError, "--metric accuracy does not fit the task links .*expected mrr or hits@1"),
         ({"halo": "least", "model": "gcn"}, ConfigError, "--halo least: .*not --task links"),
         ({"link_split": "1/0/0", "patience": 3}, ConfigError, "expected a graph with validation edges"),

@@ -29,7 +29,7 @@ from partition_tools.generators.spec import Spec
 from partition_tools.interface.arrays import save_graph
 
 from ..small import written
-from ..training import CHOICES, build_trainer, configure, curve
+from ..training import CHOICES, build_trainer, configure
 from .test_metrics import kind, share  # noqa: F401  (a fixture)
 
 pytestmark = pytest.mark.ranks(2)
@@ -153,23 +153,6 @@ def planted(comm, session_path):
     return path
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"model": "gcn"},
-        {"model": "gat", "heads": 2, "hidden": 8, "prune": "auto"},
-        {"model": "gcn", "schedule": "lazy", "layers": 2},
-        {"model": "sage", "precision": "mixed", "halo": "auto"},
-    ],
-    ids=str,
-)
-def test_the_curve_does_not_depend_on_the_ranks(comm, planted, options):
-    config = configure(planted, dropout=0.3, **options)
-    expected = comm.broadcast_object(curve(comm, config, None, None, 10) if comm.rank == 0 else None)
-    tolerance = 1e-2 if "precision" in options else 1e-4
-    np.testing.assert_allclose(curve(comm, config, "metis", 60, 10), expected, rtol=tolerance)
-
-
 @pytest.mark.smoke
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("metric", ["auto", "r2"])
@@ -237,18 +220,6 @@ def test_another_graph_without_labels(comm, planted, shared_path):
         request = Request(str(shared_path / "no.h5"), probabilities=True)
         predict(make_config(options_of_run(run_dir, {}), CHOICES), session, "last", request)
     assert caught.value.everywhere and not (shared_path / "no.h5").exists()
-
-
-@pytest.mark.usefixtures("no_pictures")
-def test_a_resumed_run_is_the_run_that_was_not_stopped(comm, planted, shared_path):
-    session, losses = SimpleNamespace(comm=comm, threads=1), {}
-    for name, parts in {"whole": [{"epochs": 8}], "parts": [{"epochs": 4}, {"epochs": 8, "resume": True}]}.items():
-        for options in parts:
-            assert train(configure(planted, run_dir=str(shared_path / name), **options), session) == 0
-        comm.barrier()
-        lines = (shared_path / name / "metrics.jsonl").read_text().splitlines()
-        losses[name] = [(json.loads(line)["loss"], json.loads(line)["val"]) for line in lines]
-    assert losses["parts"] == losses["whole"] and len(losses["whole"]) == 8
 
 
 def _one_target(comm, session, folder, ends, features):
