@@ -29,6 +29,8 @@ CASES = {
     Injection("backward", "pause", 1, 2, 1): "",
     Injection("shutdown", "segfault", 0, 2): "",
 }
+# Of a kind that has another stage here.
+AGAIN = {each for each in CASES if (each.stage, each.fault) in (("plan", "exit 0"), ("evaluation", "_exit 0"))}
 # What a transport has a part in.
 OVER_TORCH = {
     Injection("import", "exit 0", 1, 2): "rank 1 failed before the ranks had met",
@@ -55,9 +57,9 @@ def server():
 @pytest.mark.parametrize(
     "comm, injection",
     [
-        *(("mpi", each) for each in CASES),
-        *(("torch", each) for each in OVER_TORCH),
-        *(("oneccl", each) for each in OVER_ONECCL),
+        *(pytest.param("mpi", each, marks=[pytest.mark.slow] * (each in AGAIN)) for each in CASES),
+        *(pytest.param("torch", each, marks=[pytest.mark.slow] * (each not in OVER_ONECCL)) for each in OVER_TORCH),
+        *(pytest.param("oneccl", each, marks=pytest.mark.slow) for each in OVER_ONECCL),
     ],
     ids=str,
 )
