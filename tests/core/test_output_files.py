@@ -231,14 +231,6 @@ def test_what_exists_is_replaced_with_force_alone(run, command):
     old.unlink()
 
 
-def test_two_ranks_refuse_together(run):
-    before = contents(run)
-    for name, words in (("g.h5", "is the input itself"), ("absent/x.h5", "no directory"), (".", "ends with")):
-        done = start(2, "-m", "hpcgnn", "predict", "r", "-o", name, "--force", cwd=run)
-        assert done.code == 2 and len(done.errors) == 1 and words in done.errors[0], done.err
-    assert contents(run) == before
-
-
 def test_a_report_replaces_a_report_and_nothing_else(run):
     out = run / "out"
     out.mkdir()

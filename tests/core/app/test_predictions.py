@@ -1,7 +1,5 @@
 """`hpcgnn evaluate --predictions`: the name says what the file is, and nothing is overwritten unasked."""
 
-import h5py
-import numpy as np
 import pytest
 
 from partition_tools.cli.generate_graph import generate_graph
@@ -26,20 +24,6 @@ def evaluate(ranks, run_dir, *options):
     return start(ranks, "-m", "hpcgnn", "evaluate", run_dir, *options)
 
 
-def test_a_table_and_an_array_say_the_same(run_dir, tmp_path):
-    for ranks, name in ((0, "p.h5"), (0, "p.csv"), (2, "q.CSV"), (2, "q.hdf5")):
-        done = evaluate(ranks, run_dir, "--predictions", tmp_path / name)
-        assert done.code == 0 and f"predictions in {tmp_path / name}" in done.out, done.err
-    for one, two in (("p.csv", "q.CSV"), ("p.h5", "q.hdf5")):
-        assert (tmp_path / one).read_bytes() == (tmp_path / two).read_bytes()
-    table = np.loadtxt(tmp_path / "p.csv", np.int64, delimiter=",", skiprows=1)
-    assert (tmp_path / "p.csv").read_text().startswith("node,class\n0,")
-    with h5py.File(tmp_path / "p.h5") as first, h5py.File(tmp_path / "q.hdf5") as second:
-        assert (table == np.column_stack([np.arange(300), first["prediction"][:]])).all()
-        assert (first["prediction"][:] == second["prediction"][:]).all()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.csv", "p.h5", "q.CSV", "q.hdf5"], "no temporary file"
-
-
 @pytest.mark.parametrize("dry", [(), ("--dry-run", "1,2")], ids=["run", "dry run"])
 @pytest.mark.parametrize(
     "name, words",
@@ -59,11 +43,3 @@ def test_what_cannot_be_written_is_refused_before_any_work(run_dir, tmp_path, na
     assert done.code == 2 and len(done.errors) == 1 and words in done.errors[0], done.err
     assert (tmp_path / "here.csv").read_text() == "mine"
     assert before == ((run_dir / "evaluation.json").exists() and (run_dir / "evaluation.json").stat().st_mtime_ns)
-
-
-def test_with_force_a_file_is_replaced(run_dir, tmp_path):
-    (tmp_path / "p.csv").write_text("old")
-    assert evaluate(0, run_dir, "--predictions", tmp_path / "p.csv", "--force", "--dry-run", "2").code == 0
-    assert (tmp_path / "p.csv").read_text() == "old"
-    assert evaluate(0, run_dir, "--predictions", tmp_path / "p.csv", "--force").code == 0
-    assert (tmp_path / "p.csv").read_text().startswith("node,class\n")
