@@ -8,7 +8,8 @@ theirs then: after a change it must be built again.
 
 A library is compiled once for its sources, flags and compiler. It lies in HPCGNN_BUILD_CACHE (default: hpcgnn in
 XDG_CACHE_HOME or ~/.cache), from where other builds copy it. HPCGNN_VECTOR_PATHS=native compiles the widest vector path
-of this processor alone, in a third of the time, for a machine that runs what it compiles.
+of this processor alone, in a third of the time, and runnable all that it can run, for a machine that runs what it
+compiles.
 """
 
 import contextlib
@@ -36,9 +37,9 @@ class SideBySide(build_ext):
     """
 
     def build_extension(self, extension: Extension) -> None:
-        compiler, native = self.compiler.compiler_so, os.environ.get("HPCGNN_VECTOR_PATHS") == "native"
+        compiler, paths = self.compiler.compiler_so, os.environ.get("HPCGNN_VECTOR_PATHS", "all")
         extension.extra_compile_args += COMPILING["contraction"](compiler)
-        extension.define_macros += COMPILING["left_out"](compiler) if native else []
+        extension.define_macros += COMPILING["left_out"](compiler, paths)
         cached = COMPILING["cached"](compiler, extension.define_macros, extension.extra_compile_args)
         library = Path(self.get_ext_fullpath(extension.name))
         if cached is not None and cached.exists():

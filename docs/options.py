@@ -14,6 +14,7 @@ from pathlib import Path
 
 from hpcgnn.__main__ import build_parser
 from hpcgnn.config import SECTION_OF
+from hpcgnn.declaring import allowed
 from hpcgnn.effects import flag
 from hpcgnn.options import SECTIONS
 from hpcgnn.options.presets import PRESETS
@@ -21,6 +22,7 @@ from hpcgnn.plan.choices import registry_choices
 from partition_tools.cli.main import build_parser as build_tools_parser
 
 PAGE = Path(__file__).resolve().parent / "options.md"
+CHOICES = registry_choices()  # with the options that schedules declare
 DECLARED = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
 # These commands take all options of another one, which has the table of them.
 LIKE = {"estimate": "train", "import-weights": "train"}
@@ -47,7 +49,7 @@ column "has an effect with" all parts between semicolons must hold.
 
 def main(path: Path = PAGE) -> None:
     """Write the page."""
-    choices = registry_choices()
+    choices = CHOICES
     ours, tools = build_parser(choices), build_tools_parser()
     lines = []
     for program, parser in (("hpcgnn", ours), ("python -m partition_tools", tools)):
@@ -130,13 +132,14 @@ def _declared_row(action, choices):
 
 def _effect(rules, name, choices):
     """What else must be chosen so that an option has an effect: all that is separated by semicolons."""
-    parts = ["`--schedule " + "`, `".join(rules["schedules"]) + "`"] if rules["schedules"] else []
+    schedules = allowed(rules["schedules"], choices["schedules"])
+    parts = ["`--schedule " + "`, `".join(schedules) + "`"] if schedules else []
     if rules["by_model"]:
         users = [model for model, used in choices["models"].items() if used and name in used]
         rest = [model for model, used in choices["models"].items() if used is not None and name not in used]
         few = len(users) <= len(rest)
         parts.append(("`--model " if few else "any `--model` but `") + "`, `".join(users if few else rest) + "`")
-    needs = [_need(other, values) for other, values in rules["needs"].items()]
+    needs = [_need(other, allowed(values, choices["schedules"])) for other, values in rules["needs"].items()]
     return "; ".join([*parts, " or ".join(needs)] if needs else parts)
 
 

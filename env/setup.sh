@@ -4,7 +4,8 @@
 #   setup_environment EXTRA[,EXTRA…]     install the project with these extras of setup.cfg, then activate .venv
 #
 # HPCGNN_PYTHON   the Python to use (default: python3.11, else python3; at least 3.11 is needed)
-# HPCGNN_VECTOR_PATHS   all (default), or native: kernels for this processor alone, which compile in a third of the time
+# HPCGNN_VECTOR_PATHS   all (default); native: the widest of this processor, which compiles in a third of the time; runnable: all of
+#                 this processor
 # HPCGNN_MPI      wheel (default): an MPI from a wheel, no system package needed;
 #                 site: the MPI that this machine has, e.g. on a cluster (env/README.md says how)
 set -euo pipefail
@@ -42,8 +43,10 @@ setup_environment() {
     stamp=$(cat "$project"/{setup.cfg,setup.py,pyproject.toml,env/constraints.txt} "$project"/hpcgnn/kernels/native/* | sha256sum | cut -c1-16)
     stamp=$stamp-${HPCGNN_MPI:-wheel}
     grep -qs "^$stamp " "$project/.venv/installed" || : > "$project/.venv/installed"
-    # A library of all vector paths serves whoever needs one.
-    if ! grep -qxF -e "$stamp $extras $paths" -e "$stamp $extras all" "$project/.venv/installed"; then
+    # A library of more vector paths serves whoever needs fewer.
+    local serves=(-e "$stamp $extras $paths" -e "$stamp $extras all")
+    [ "$paths" != native ] || serves+=(-e "$stamp $extras runnable")
+    if ! grep -qxF "${serves[@]}" "$project/.venv/installed"; then
         echo "setup: installing hpcgnn[$extras] into .venv, and compiling its kernels ($paths vector paths): one to three minutes the first time" >&2
         # pip would compile ten thousand files, one after another, for longer than all else takes. What is used is compiled here.
         "$project/.venv/bin/pip" install --quiet --disable-pip-version-check --constraint "$project/env/constraints.txt" \

@@ -5,6 +5,7 @@
 #   bash env/test.sh --all        the slow lane as well: sanitizers, aarch64, wheels, other MPI libraries, all cases
 #   bash env/test.sh --part NAME [-- PYTEST OPTIONS]     one part (--help lists them)
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+export HPCGNN_VECTOR_PATHS=${HPCGNN_VECTOR_PATHS:-runnable}
 setup_environment plot,import,kaminpar,test,docs
 cd "$project"
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive HPCGNN_KERNELS=${HPCGNN_KERNELS:-native}

@@ -1,4 +1,4 @@
-"""The command line: `hpcgnn train`, `evaluate`, `predict`, `export`, `report`, `estimate`, `bench`, `doctor` …
+"""The command line: `hpcgnn train`, `evaluate`, `predict`, `export`, `report`, `estimate`, `doctor` …
 
 Sub-commands name one function each. torch is imported only after the cores of the process are read, and the allocator
 and the waiting policy of OpenMP are set: its libraries bind the main thread, and read both, when they load.
@@ -15,7 +15,7 @@ from hpcgnn import __version__, interruption
 if __name__ == "__main__" or os.path.basename(sys.argv[0]) == "hpcgnn":
     interruption.end_at_once("hpcgnn")
 
-from hpcgnn import bytecode, fork_server
+from hpcgnn import fork_server
 from hpcgnn.cli.arguments import (
     RANK_OPTIONS,
     about_unknown,
@@ -30,7 +30,7 @@ from hpcgnn.cli.propagate import add_propagate
 from hpcgnn.cli.train import add_train
 from hpcgnn.cli.trained_runs import add_evaluate, add_predict
 from hpcgnn.cli.weights import add_export, add_import_weights
-from hpcgnn.config import Choices, read_toml
+from hpcgnn.config import Choices, filed_value
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.report import command as report_command
@@ -40,12 +40,10 @@ from hpcgnn.terminal import check_directory, prepare_streams, tell
 FILES_ONLY = ("report",)
 
 
-def set_process_policies(from_one_file: bool = True) -> None:
-    """What must be read and decided before torch is loaded: where modules come from, the cores, how the allocators
-    keep memory, and how idle threads wait. from_one_file: of which there may be one (`bytecode.py`).
+def set_process_policies() -> None:
+    """What must be read and decided before torch is loaded: the cores, how the allocators keep memory, and how idle
+    threads wait.
     """
-    if from_one_file:
-        bytecode.serve()
     from hpcgnn import cores
     from hpcgnn.comm.launch.launcher import waiting
     from hpcgnn.plugins.memory_profile import set_allocator_policy
@@ -117,7 +115,7 @@ def load_wanted_plugin(argv: list[str] | None) -> None:
     first.add_argument("--config", nargs="?")
     add_trust(first)
     wanted, _ = first.parse_known_args(argv)
-    path = wanted.plugin or (read_toml(wanted.config).get("plugin") if wanted.config else None)
+    path = wanted.plugin or (filed_value(wanted.config, "plugin") if wanted.config else None)
     if path:
         from hpcgnn.nn.plugin import load_plugin
 

@@ -21,10 +21,41 @@ from hpcgnn.options.removed import REMOVED, REMOVED_VALUES
 from hpcgnn.suggestions import suggest
 
 # Names that the registries offer: {"models": {name: the options `by_model` that it uses, None where not known},
-# "norms": names, "schedules": names}; and "check": raises ConfigError for options that do not go together.
+# "norms": names, "schedules": {name: ScheduleTraits}, "own_schedules": names of those of a plugin};
+# and "check": raises ConfigError for options that do not go together.
 Choices = Mapping[str, Any]
 Number = TypeVar("Number", int, float)
 SECTION_OF = {f.name: section for section, kind in SECTIONS.items() for f in fields(kind)}
+# {section: its options that no owner declares}; {section: {owner: dataclass of its options}}.
+_SHARED, _OWNED = dict(SECTIONS), {section: dict[str, type]() for section in SECTIONS}
+
+
+def declare(section: str, owner: str, kind: type) -> None:
+    """Add the options of an owner, such as a schedule, to a section.
+
+    Args:
+        section: a key of SECTIONS, whose class gives way to one with these options as well.
+        owner: its name.
+        kind: a frozen dataclass of the options, derived from the section's.
+
+    Raises:
+        ValueError: an option of this name exists.
+    """
+    base, owned = _SHARED[section], _OWNED[section]
+    shared = {f.name for f in fields(base)}
+    new = [f.name for f in fields(kind) if f.name not in shared]
+    for name in new:
+        if name in SECTION_OF:
+            raise ValueError(f"{owner}: the option {name!r} exists in [{SECTION_OF[name]}]; choose another name")
+    SECTION_OF.update(dict.fromkeys(new, section))
+    owned[owner] = kind
+    parts = tuple(reversed(owned.values()))  # dataclasses take the fields of the last one first
+    SECTIONS[section] = dataclass(frozen=True, kw_only=True)(type(base.__name__, parts, {"__doc__": base.__doc__}))
+
+
+def option_of(name: str) -> Field[Any]:
+    """The declaration of an option."""
+    return next(f for f in fields(SECTIONS[SECTION_OF[name]]) if f.name == name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,14 +181,7 @@ def read_toml(path: str | Path, without: Sequence[str] = ()) -> dict[str, Any]:
     """Flat values of a TOML file with the sections of `SECTIONS`; an unknown key is an error that names the nearest
     valid one. without: keys that are left out, whatever their values.
     """
-    try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))  # editors of Windows mark UTF-8
-    except OSError as error:
-        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}; expected a TOML file") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is no text in UTF-8: {error}; convert it: iconv -f utf-16 -t utf-8") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    document = _document(path)
     values = {}
     for section, entries in document.items():
         if section not in SECTIONS or not isinstance(entries, dict):
@@ -177,6 +201,25 @@ def read_toml(path: str | Path, without: Sequence[str] = ()) -> dict[str, Any]:
                 raise ConfigError(f"{path}: unknown key {key!r} in [{section}]{_meant(key, section, known)}")
             values[key] = value
     return values
+
+
+def filed_value(path: str | Path, name: str) -> Any:
+    """The value of a shared option in a TOML file, or None: before all owners of options are known. Raises
+    ConfigError.
+    """
+    section = _document(path).get(SECTION_OF[name], {})
+    return section.get(name) if isinstance(section, dict) else None
+
+
+def _document(path: str | Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))  # editors of Windows mark UTF-8
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}; expected a TOML file") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is no text in UTF-8: {error}; convert it: iconv -f utf-16 -t utf-8") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 
 def _meant(key: str, section: str, known: Sequence[str]) -> str:

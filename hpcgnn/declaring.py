@@ -51,6 +51,22 @@ class Named:
         return self.words
 
 
+@dataclass(frozen=True)
+class Having:
+    """The schedules that declare a trait of `ScheduleTraits` (traits.py)."""
+
+    trait: str
+
+    def among(self, schedules: Mapping[str, Any]) -> tuple[str, ...]:
+        """Their names. schedules: {name: ScheduleTraits}."""
+        return tuple(name for name, traits in schedules.items() if getattr(traits, self.trait))
+
+
+def allowed(values: Any, schedules: Mapping[str, Any]) -> Any:
+    """The values of a need; those of `Having` are the names of schedules."""
+    return values.among(schedules) if isinstance(values, Having) else values
+
+
 def option(  # noqa: PLR0913 - callers name them
     default: Any,
     help: str,
@@ -62,9 +78,9 @@ def option(  # noqa: PLR0913 - callers name them
     below: float | None = None,
     most: float | None = None,
     required: bool = False,
-    schedules: tuple[str, ...] | None = None,
+    schedules: Having | tuple[str, ...] | None = None,
     by_model: bool = False,
-    needs: Mapping[str, Container[Any]] | None = None,
+    needs: Mapping[str, Container[Any] | Having] | None = None,
     also: Mapping[str, Container[Any]] | None = None,
     strict: bool = False,
     on_resume: str = "said",
@@ -78,7 +94,7 @@ def option(  # noqa: PLR0913 - callers name them
         flag: `--help` lists the option; all others are keys for --set and TOML files.
         choices: allowed values, or a name that the program resolves.
         least, below, most: the valid range.
-        schedules: the schedules that read the option.
+        schedules: the schedules that read the option: by a trait, or the one that alone has the option.
         by_model: only a model that names the option (`uses` of a ModelEntry) reads it.
         needs: {another option: its values}; one of them must hold.
         also: likewise, whatever the model uses.

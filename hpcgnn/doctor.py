@@ -232,7 +232,7 @@ def _allocator() -> Finding:
 def _optional() -> Iterator[Finding]:
     for module, extra, purpose in (
         ("matplotlib", "plot", "curves.png"),
-        ("pandas", "import", "importing text tables"),
+        ("polars", "import", "importing tables in text and Parquet"),
         ("oneccl_bindings_for_pytorch", "", "--comm ccl"),
     ):
         if importlib.util.find_spec(module) is None:

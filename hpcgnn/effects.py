@@ -9,6 +9,7 @@ from collections.abc import Collection, Container, Mapping
 from dataclasses import Field, fields
 from typing import Any, Protocol
 
+from hpcgnn.declaring import allowed
 from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS
 
@@ -30,12 +31,12 @@ def flag(name: str) -> str:
 
 
 def without_effect(
-    config: Options, typed: Collection[str], filed: Collection[str], uses: Mapping[str, Collection[str] | None]
+    config: Options, typed: Collection[str], filed: Collection[str], choices: Mapping[str, Any]
 ) -> str | None:
     """One line about the options that were given in vain, or None. Raises ConfigError for a strict option among them.
 
-    config: all options; typed, filed: {option: value} from the command line and from a file; uses: {model: names of
-    the options by_model that it uses, or None where that is not known, as of a plugin}.
+    config: all options; typed, filed: {option: value} from the command line and from a file; choices: those of
+    `registry_choices` (plan/choices.py).
     """
     chosen = {name: value for section in config.to_dict().values() for name, value in section.items()}
     reasons: dict[str, list[str]] = {}
@@ -43,7 +44,7 @@ def without_effect(
         name = declared.name
         usual = chosen[name] == declared.default
         if (name in typed and chosen[name] is not False) or (name in filed and not usual):
-            reason = _in_vain(declared, chosen, uses)
+            reason = _in_vain(declared, chosen, choices)
             if reason and declared.metadata["strict"] and not usual:
                 shown = "" if chosen[name] is True else f" {chosen[name]}"
                 raise ConfigError(
@@ -56,16 +57,18 @@ def without_effect(
     return "without effect: " + "; ".join(f"{', '.join(flags)} ({reason})" for reason, flags in reasons.items())
 
 
-def _in_vain(declared: Field[Any], chosen: Mapping[str, Any], uses: Mapping[str, Collection[str] | None]) -> str | None:
+def _in_vain(declared: Field[Any], chosen: Mapping[str, Any], choices: Mapping[str, Any]) -> str | None:
     """Why an option has no effect, or None."""
-    name, rules, model = declared.name, declared.metadata, chosen["model"]
-    used = uses.get(model)
+    name, rules, model, uses = declared.name, declared.metadata, chosen["model"], choices["models"]
+    used, schedules = uses.get(model), allowed(rules["schedules"], choices["schedules"])
+    needs = {other: allowed(values, choices["schedules"]) for other, values in rules["needs"].items()}
     if any(chosen[other] in values for other, values in rules["also"].items()):
         return None
     if name == "plugin":
-        return f"--model {model} is not one that it registers" if used is not None else None
-    if rules["schedules"] and chosen["schedule"] not in rules["schedules"]:
-        return f"for --schedule {', '.join(rules['schedules'])}, got {chosen['schedule']}"
+        registered = used is None or chosen["schedule"] in choices["own_schedules"]
+        return None if registered else f"--model {model} is not one that it registers"
+    if schedules is not None and chosen["schedule"] not in schedules:
+        return f"for --schedule {', '.join(schedules)}, got {chosen['schedule']}"
     if rules["by_model"]:
         if used is None:
             return None
@@ -73,9 +76,9 @@ def _in_vain(declared: Field[Any], chosen: Mapping[str, Any], uses: Mapping[str,
             users = [other for other, names in uses.items() if names and name in names]
             wanted = f"for --model {', '.join(users)}, got" if len(users) <= _FEW else "not for --model"
             return f"{wanted} {model}"
-    if not rules["needs"] or any(chosen[other] in values for other, values in rules["needs"].items()):
+    if not needs or any(chosen[other] in values for other, values in needs.items()):
         return None
-    alternatives = [(other, values, chosen[other]) for other, values in rules["needs"].items()]
+    alternatives = [(other, values, chosen[other]) for other, values in needs.items()]
     got = f", got {alternatives[0][2]}" if len(alternatives) == 1 and alternatives[0][2] != "" else ""
     return "needs " + " or ".join(_need(*each[:2]) for each in alternatives) + got
 

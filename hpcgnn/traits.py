@@ -17,6 +17,11 @@ InputRows = Literal["always", "unprojected", "narrower", "unkept", "never"]
 #: What a layer reads of edges besides their ends: nothing; their features, if any; their weights or types, if
 #: `--edge-term` says so; or whatever they carry.
 EdgeData = Literal["none", "features", "term", "all"]
+#: What a layer does with its input:
+#:   rows: anything;
+#:   product: only `x @ weight`, or only that where it narrows the input and keeps no aggregate;
+#:   tiles: it reads a constant one some rows at a time (ConstantRows).
+Input = Literal["rows", "product", "tiles"]
 
 
 @dataclass(frozen=True)
@@ -28,9 +33,8 @@ class LayerTraits:
         fixed_sums: the layer makes only sums of neighbours' rows, with factors that do not change.
         constant_aggregate: the aggregate of constant input is constant: no parameter comes before the sum.
         input_rows: when an epoch sends rows of the features.
-        edge_data: what the layer reads of edges.
+        edge_data: what the layer reads of edges. A relational layer reads no features.
         weights: the layer reads edge weights (with `edge_data='term'`: if the term is the weight).
-        edge_features: the layer reads features of edges where there are any.
         relational: the layer has weights for each type of edge.
         normalisation: sums of edge weights that the layer divides by: 'sym', 'mean' (graph/norms.py), 'relation' or ''.
         mixed_precision: `--precision mixed` has kernels for the layer.
@@ -39,16 +43,11 @@ class LayerTraits:
         prunable: the layer can compute some of its rows only (graph/transforms/pruning.py).
         worthwhile: pruning pays below this share of the rows.
         reads_self: the layer reads a node's own row besides the aggregate.
-        constants_in_tiles: the layer reads a constant input and its aggregate some rows at a time.
-        input_in_tiles: the layer reads a constant input some rows at a time (ConstantRows).
-        linear_input: all that the layer does with its input, or all where it narrows it and keeps no aggregate, is
-            `x @ weight`.
+        input: what the layer does with its input.
         drops_bias: the layer has `drop_bias`.
         activation: operator class of the activation that the layer applies to a Handover, or None.
         codes: the gradients are linear in what the layer keeps of numbers, apart from zeros and signs, or smooth
             (`--keep int8`).
-        remakes: the layer can make its output of constants again for the gradient (ops/remade.py).
-        takes_handover: the layer below may hand its output over (ops/handover.py).
     """
 
     self_loops: str = "keep"
@@ -57,7 +56,6 @@ class LayerTraits:
     input_rows: InputRows = "always"
     edge_data: EdgeData = "none"
     weights: bool = True
-    edge_features: bool = False
     relational: bool = False
     normalisation: str = ""
     mixed_precision: bool = False
@@ -66,14 +64,15 @@ class LayerTraits:
     prunable: bool = False
     worthwhile: float | None = None
     reads_self: bool = True
-    constants_in_tiles: bool = False
-    input_in_tiles: bool = False
-    linear_input: bool = False
+    input: Input = "rows"
     drops_bias: bool = True
     activation: Any = None
     codes: bool = False
-    remakes: bool = False
-    takes_handover: bool = False
+
+    @property
+    def constants_in_tiles(self) -> bool:
+        """Whether the layer reads a constant input and its aggregate some rows at a time."""
+        return self.fixed_sums and self.constant_aggregate
 
 
 @dataclass(frozen=True)
@@ -91,6 +90,11 @@ class ScheduleTraits:
         keeps_halo: a rank keeps copies of the halo of all layers from epoch to epoch (`--stale-epochs` + 1).
         by_shares: an epoch has `--steps` steps, each of which computes some of the rows.
         last_rows_alone: the last layer computes some of its rows alone, in every step.
+        whole_steps: a step changes all parameters of the model, to the same numbers on all ranks.
+        sums_gradients: every step sums gradients of parameters over the ranks (`--reduce-dtype`).
+        sums_by_layer: it sums them during the backward pass (`--reduce-bucket`).
+        narrows_rows: training can exchange rows in `--halo-dtype`.
+        drops_edges: training can leave out edges (`--edge-dropout`).
     """
 
     exact_epochs: bool = False
@@ -102,6 +106,11 @@ class ScheduleTraits:
     keeps_halo: bool = False
     by_shares: bool = False
     last_rows_alone: bool = False
+    whole_steps: bool = False
+    sums_gradients: bool = False
+    sums_by_layer: bool = False
+    narrows_rows: bool = False
+    drops_edges: bool = False
 
 
 @dataclass(frozen=True)

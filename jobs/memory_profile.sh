@@ -8,7 +8,6 @@
 # --out DIR        the directory of the study
 # --ranks N,N      the numbers of ranks (1,2,4)
 # --repeat N       runs of each point (1): memory varies little
-# --baseline NAME  compared with one-shot exchange (one-shot), or none
 # --launch "…"     submit nothing: run here, one after another, each as `… RANKS COMMAND`, such as --launch "mpiexec -n"
 # --at-once N      tasks of a job array that may run together
 # --site NAME      what differs between clusters: a file of jobs/sites, or a path (HPCGNN_SITE, or plain)
@@ -31,6 +30,6 @@ parse_study --repeat 1 "$@"
 options=(--profile-memory --epochs 5 "${options[@]}")
 check_study "$numbers" "$graph" "${options[@]}"
 for ranks in "${rank_counts[@]}"; do
-    add_variants
+    add_repetitions
 done
 submit_study

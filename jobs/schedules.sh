@@ -10,7 +10,6 @@
 # --repeat N       seeds of each, 0, 1, 2, … (3)
 # --only A,B       these variants alone (all that are listed below)
 # --variant NAME="OPTIONS"  one more variant, or other options for one of these; may be given again
-# --baseline NAME  sar, with which all others are compared, or none
 # --launch "…"     submit nothing: run here, one after another, each as `… RANKS COMMAND`, such as --launch "mpiexec -n"
 #                  With --launch "bash jobs/bench/network/slow_network.sh 100mbit" the runs go over links of a given bandwidth.
 # --at-once N      tasks of a job array that may run together
@@ -31,8 +30,6 @@ declare -A variant=(
     [sar]="--schedule sar"
     [sar-bf16]="--schedule sar --halo-dtype bf16"
     [sar-int8]="--schedule sar --halo-dtype int8"
-    [sar-int4]="--schedule sar --halo-dtype int4"
-    [sar-int2]="--schedule sar --halo-dtype int2"
     [lazy]="--schedule lazy"
     [bns]="--schedule bns"
     [stale]="--schedule stale"
@@ -42,7 +39,7 @@ declare -A variant=(
     [tma-metis]="--schedule tma --average-steps 10"
     [tma-random-nodes]="--schedule tma --average-steps 10 --assignment random-nodes"
 )
-names=(sar sar-bf16 sar-int8 sar-int4 sar-int2 lazy bns stale historical batches tma-super-nodes tma-metis tma-random-nodes)
+names=(sar sar-bf16 sar-int8 lazy bns stale historical batches tma-super-nodes tma-metis tma-random-nodes)
 only=""
 study_option() {
     case $1 in
@@ -55,7 +52,6 @@ study_option() {
     esac
 }
 
-baselines="sar none"
 parse_study "$@"
 [ -n "$graph" ] || fail "--graph is required: a file with a map for each number of ranks (jobs/partition.sbatch)"
 [ -z "$only" ] || IFS=, read -ra wanted <<< "$only"
@@ -63,7 +59,6 @@ for name in "${wanted[@]:-${names[@]}}"; do
     [ -n "${variant[$name]:-}" ] || fail "--only: expected some of $(IFS=,; echo "${names[*]}"), got '$name'"
 done
 [ -z "$only" ] || names=("${wanted[@]}")
-[[ " ${names[*]} " == *" sar "* ]] || baseline=none
 # Each is checked, for each has options of its own that may not fit.
 for name in "${names[@]}"; do
     # shellcheck disable=SC2086
@@ -78,5 +73,4 @@ for ranks in "${rank_counts[@]}"; do
     done
 done
 report_options=(--label-by folder)
-[ "$baseline" = none ] || report_options+=(--baseline sar)
 submit_study

@@ -7,7 +7,6 @@
 # --out DIR        the directory of the study
 # --ranks N,N      the numbers of ranks (1,2,4)
 # --repeat N       runs of each point (3): the report shows medians and spread
-# --baseline NAME  compared with one-shot exchange (one-shot), or none
 # --launch "…"     submit nothing: run here, one after another, each as `… RANKS COMMAND`, such as --launch "mpiexec -n"
 # --at-once N      tasks of a job array that may run together
 # --site NAME      what differs between clusters: a file of jobs/sites, or a path (HPCGNN_SITE, or plain)
@@ -28,6 +27,6 @@ parse_study "$@"
 [ -n "$graph" ] || fail "--graph is required: a file with a map for each number of ranks (jobs/partition.sbatch)"
 check_study "$numbers" "$graph" "${options[@]}"
 for ranks in "${rank_counts[@]}"; do
-    add_variants
+    add_repetitions
 done
 submit_study

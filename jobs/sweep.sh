@@ -11,7 +11,6 @@
 #                  all combinations are run. Without it the options after -- are run with several seeds
 # --file FILE      more of these, one in a line, as OPTION=VALUE VALUE; lines that begin with # are remarks
 # --repeat N       seeds of each, 0, 1, 2, … (3)
-# --baseline NAME  none
 # --launch "…"     submit nothing: run here, one after another, each as `… RANKS COMMAND`, such as --launch "mpiexec -n"
 # --at-once N      tasks of a job array that may run together
 # --site NAME      what differs between clusters: a file of jobs/sites, or a path (HPCGNN_SITE, or plain)
@@ -23,7 +22,7 @@
 #   bash jobs/sweep.sh --graph graph.h5 --out runs/sweep --ranks 4 --vary "lr=0.01 0.003" --vary "dropout=0.3 0.5" -- --model sage
 #   bash jobs/sweep.sh --graph graph.h5 --out runs/here --ranks 2 --vary "model=gcn sage" --launch "mpiexec -n" -- --epochs 50
 #
-# hpcgnn train --help lists the options after --. The table is accuracy.md (.csv, .tex) in DIR/report.
+# hpcgnn train --help lists the options after --. The table is study.csv (.tex) in DIR/report.
 script=sweep.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 . "$jobs/lib/study.sh"
@@ -42,7 +41,6 @@ study_option() {
     esac
 }
 
-baselines="none"
 parse_study "$@"
 [ -n "$graph" ] || fail "--graph is required: a file with a map for the number of ranks (jobs/partition.sbatch)"
 
@@ -95,4 +93,3 @@ for ranks in "${rank_counts[@]}"; do
 done
 report_options=(--label-by folder)
 submit_study
-[ -n "$dry" ] || [ -z "$launch" ] || [ ! -e "$out/report/accuracy.md" ] || cat "$out/report/accuracy.md"

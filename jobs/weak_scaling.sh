@@ -9,7 +9,6 @@
 # --generate "…"       what is generated ("planted --degree 15 --features 128 --classes 16 --seed 1")
 # --ranks N,N          the numbers of ranks (1,2,4)
 # --repeat N           runs of each point (3)
-# --baseline NAME      compared with one-shot exchange (one-shot), or none
 # --at-once N          tasks of a job array that may run together
 # --site NAME          what differs between clusters: a file of jobs/sites, or a path (HPCGNN_SITE, or plain)
 # --dry-run            check everything, submit nothing
@@ -41,7 +40,7 @@ check_study "$numbers" "$trial/g.h5" "${options[@]}"
 [ -n "$dry" ] || check_idle
 for ranks in "${rank_counts[@]}"; do
     graph=$out/graphs/$ranks.h5
-    add_variants
+    add_repetitions
     if [ -z "$dry" ] && [ -n "${points[$ranks]:-}" ] && [ ! -e "$graph" ]; then
         mkdir -p "$out/graphs" "$out/log"
         after[$ranks]=$(submit --job-name="$(basename "$out")-graph-$ranks" --output="$out/log/graph-%j.txt" ${partition:+--partition=$partition} \
@@ -49,4 +48,5 @@ for ranks in "${rank_counts[@]}"; do
         echo "  graph for $ranks ranks: job ${after[$ranks]}"
     fi
 done
+report_options=(--scaling weak)
 submit_study

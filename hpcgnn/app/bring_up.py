@@ -23,9 +23,9 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.opening import open_graph
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.available import huge_pages
-from hpcgnn.offload.activations import Toy, toy_of
-from hpcgnn.offload.features import fits, shelving
+from hpcgnn.offload.features import fits, to_disk
 from hpcgnn.offload.limits import Limit, memory_limit
+from hpcgnn.offload.toy import Toy, toy_of
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.halo import MANY_RANKS, rows_in_place_pay
 from hpcgnn.plan.run_plan import RunPlan, plan
@@ -102,7 +102,7 @@ class BringUp:
             links=link_split(decided.config),
             edge_features=spec.edge_features > 0,
             feature_type=spec.held,
-            shelve=shelving(decided, self.session, self.probe, limit, buffers, self.learns),
+            to_disk=to_disk(decided, self.session.comm, self.probe, limit, buffers.arena, self.learns),
             clusters=self.learns and decided.schedule.by_shares,
         )
 

@@ -21,7 +21,7 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.memory.shelf import OnDisk
+from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.operators import Linear
 from hpcgnn.schedules.full_halo import FullHalo

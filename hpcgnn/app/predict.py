@@ -140,11 +140,6 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
                 nodes = find_nodes(file, words, f"--nodes {request.nodes}")
                 _look_at_order(file, nodes, words, request)
     trained = load_trained(config, session, weights, request.other_graph, request.correction)
-    if request.layer and trained.trainer.buffers.arena.disk is not None:  # alike on all ranks
-        raise ConfigError.on_all(
-            f"--embeddings {request.layer}: hidden rows need all columns in memory, and --memory {config.run.memory} "
-            "has room for some of them; expected a larger --memory, or more nodes"
-        )
     with contextlib.ExitStack() as stack:
         hidden = stack.enter_context(hidden_state(trained.trainer.model, request.layer)) if request.layer else []
         logits, seconds = trained.logits()

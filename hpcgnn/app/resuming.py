@@ -5,20 +5,18 @@ identity, or `on_resume` of an option, refuses changes that would make it anothe
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from hpcgnn.comm.launch.launcher import expected_ranks
-from hpcgnn.config import Config, read_toml
+from hpcgnn.config import Config, filed_value, option_of, read_toml
 from hpcgnn.effects import flag
 from hpcgnn.engine.checkpoint import newest_readable, read_identity
 from hpcgnn.errors import CheckpointError, ConfigError, HpcgnnError, RunDirError
 from hpcgnn.graphfile.labels import CLASSIFICATION, MULTILABEL
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.plugin import COPY
-from hpcgnn.options import SECTIONS
-from hpcgnn.options.removed import REMOVED_VALUES
+from hpcgnn.options.removed import REMOVED, REMOVED_VALUES
 
 # Of a plugin the checkpoint knows the code, wherever it lies.
 _NOT_COMPARED = ("run_dir", "resume", "plugin")
@@ -26,7 +24,8 @@ _NOT_COMPARED = ("run_dir", "resume", "plugin")
 _NOT_KEPT = ("threads", "partition", "assignment", "comm", "intra_node", "loss")
 # Removed options of the machine: a run of before that had one goes on, and is used, without it.
 _GONE = ("spare_core",)
-_RULES = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
+# Removed options of the loss: a run of before that had one is used as any other, and does not go on.
+_GONE_FROM_LOSS = tuple(name for name in REMOVED if name.startswith(("consistency", "distill")))
 
 
 def options_to_continue(given: Mapping[str, Any], rank_counts: Sequence[int] | None = None) -> dict[str, Any]:
@@ -57,8 +56,7 @@ def options_to_continue(given: Mapping[str, Any], rank_counts: Sequence[int] | N
     saved.setdefault("halo", "rows")  # all that runs of earlier versions sent
     saved.setdefault("initial_weights", "glorot")  # all that they began with
     saved.setdefault("intra_node", "messages")  # all that they had
-    if saved.get("plugin") and path.with_name(COPY).exists():  # runs of earlier versions have no copy
-        saved["plugin"] = str(path.with_name(COPY))  # the directory may have been moved
+    saved["plugin"] = plugin_of_run(path.parent)
     if not _has_map({**saved, **given}, rank_counts or [expected_ranks()[1]]):
         saved.pop("partition", None)
     return saved
@@ -69,15 +67,22 @@ def options_of_run(run_dir: str | Path, given: Mapping[str, Any]) -> dict[str, A
     path = Path(run_dir) / "config.toml"
     if not path.is_file():
         raise RunDirError(f"{run_dir} is not the directory of a run: expected {path}, which `hpcgnn train` writes")
-    saved = read_toml(path, _GONE)
+    saved = read_toml(path, (*_GONE, *_GONE_FROM_LOSS))
     options = {key: value for key, value in saved.items() if key not in _NOT_KEPT and not _is_gone(key, value)}
     if "task" not in saved:  # runs of earlier versions had one of two tasks, with other metrics
         options["task"] = CLASSIFICATION if saved.get("metric") == "accuracy" else MULTILABEL
-    if options.get("plugin") and path.with_name(COPY).exists():  # runs of earlier versions have no copy
-        options["plugin"] = str(path.with_name(COPY))  # the directory may have been moved
+    options["plugin"] = plugin_of_run(run_dir)
     if given.get("metric") == "auto":  # the run's, which says what it was trained for
         given = {name: value for name, value in given.items() if name != "metric"}
     return {**options, **given, "run_dir": str(run_dir)}
+
+
+def plugin_of_run(run_dir: str | Path) -> str:
+    """The plugin file of a run, which may declare options of its config.toml; '' without one, or without a run."""
+    path = Path(run_dir) / "config.toml"
+    plugin = (filed_value(path, "plugin") if path.is_file() else None) or ""
+    # Runs of earlier versions have no copy, and the directory may have been moved.
+    return str(path.with_name(COPY)) if plugin and path.with_name(COPY).exists() else plugin
 
 
 def plugin_of_checkpoint(run_dir: str | Path) -> str:
@@ -122,7 +127,7 @@ def changes(run_dir: str | Path, config: Config) -> str:
                 continue
             if name == "graph" and Path(value).absolute() == Path(saved[name]).absolute():
                 continue
-            if _RULES[name].metadata["on_resume"] == "same":
+            if option_of(name).metadata["on_resume"] == "same":
                 raise CheckpointError(
                     f"{run_dir} belongs to another run: {flag(name)} is {saved[name]!r} there and {value!r} here; "
                     "resume with the same, or choose a new --run-dir"

@@ -82,7 +82,7 @@ def _train(ready: BringUp, plugins: Plugins, run_dir: RunDir | None, stop: StopR
     trim_heap()
     progress, best_state = resume(trainer, run_dir, ready.graph.file.meta)
     log_trainer(trainer, quality)
-    hold_within(trainer, ready.probe, config, ready.session, ready.limit)
+    hold_within(trainer, ready.probe, ready.limit)
     seconds_loading = time.perf_counter() - started
     with stop.of_ctrl_c(speaks=comm.rank == 0), trainer.plugins.run(trainer):
         done, best_state = run_epochs(trainer, config, progress, run_dir, best_state, stop)

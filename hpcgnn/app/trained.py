@@ -153,7 +153,7 @@ def load_trained(
             check_identity(path, identity, present)
         local = ready.load(labelled=has_labels and ready.plan.task.labels)
     trainer = Trainer(local, ready.plan_on(local), comm, ready.buffers, make_plugins, learns=False)
-    check_room(trainer, ready.probe, config, session, ready.limit)
+    check_room(trainer, ready.probe, ready.limit)
     with comm.together("loading the weights"):
         if progress.get("stage", 0) < trainer.schedule.sync.first_whole:
             raise CheckpointError(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, fields
 from typing import TYPE_CHECKING, Any, cast
 
-from hpcgnn.config import SECTION_OF, Choices, read_toml
+from hpcgnn.config import SECTION_OF, Choices, filed_value, option_of
 from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS
 from hpcgnn.options.presets import PRESETS
@@ -178,7 +178,7 @@ def _set_key(word: str) -> tuple[str, Any]:
         raise ConfigError(f"--set {word}: there is no key {key!r}; {remark or meant}")
     if section not in ("", SECTION_OF[key]):
         raise ConfigError(f"--set {word}: {key} belongs to another section; write {SECTION_OF[key]}.{key}")
-    kind = next(cast(type, f.type) for f in fields(SECTIONS[SECTION_OF[key]]) if f.name == key)
+    kind = cast(type, option_of(key).type)
     if kind is bool:
         if text.lower() not in ("true", "false"):
             raise ConfigError(f"--set {word}: expected true or false, got {text!r}")
@@ -203,7 +203,7 @@ def means_wanted(argv: list[str] | None) -> "Means":
         first.add_argument("--" + name.replace("_", "-"), dest=name, nargs="?")
     try:
         wanted, _ = first.parse_known_args(argv)
-        filed = read_toml(wanted.config) if wanted.config else {}
+        filed = {name: filed_value(wanted.config, name) for name in RANK_OPTIONS if wanted.config}
     except (ConfigError, argparse.ArgumentError):
         return means_of({})
     return means_of({**filed, **{name: value for name, value in vars(wanted).items() if value}})

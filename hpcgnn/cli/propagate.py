@@ -25,7 +25,7 @@ parameters. With --keep last and `--model sign --layers 1` it is SGC. A is, by -
     mean  the mean of the in-neighbours
     ppr   personalised PageRank: each hop is (1 - T) sym Z + T X, as appnp has it
 
---label-hops appends hops of the training nodes' labels, for `--model sign` (as of SAGN and GAMLP). --relations makes
+--label-hops appends hops of the training nodes' labels, for `--model sign`. --relations makes
 hops along the edges of some types, each set as a graph of its own (as of NARS).
 
 Self loops are added unless --self-loops keep is given. Exact, on any number of ranks, which hold rows of their own

@@ -38,7 +38,7 @@ def add_train(commands: Any, choices: Choices | None) -> None:
 
 def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     """Train; the configuration is checked before MPI starts, so that a typing error costs nothing."""
-    from hpcgnn.app.resuming import options_to_continue, plugin_of_checkpoint
+    from hpcgnn.app.resuming import options_to_continue, plugin_of_checkpoint, plugin_of_run
     from hpcgnn.app.shortage import advising
     from hpcgnn.app.train import train
     from hpcgnn.comm.launch.run import run
@@ -47,21 +47,22 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     filed, typed = read_toml(arguments.config) if arguments.config else {}, given_options(arguments)
     preset, notes = preset_of(arguments)
     given, origin = {**preset, **filed, **typed}, arguments.config or "the command line"
+    resumed = f"the run {given['run_dir']}" if given.get("resume") and given.get("run_dir") else ""
+    if resumed and "plugin" not in given and (plugin := plugin_of_run(given["run_dir"])):
+        choices = load_choices(plugin, "" if arguments.trust_run else resumed, plugin_of_checkpoint(given["run_dir"]))
     saved = options_to_continue(given, arguments.dry_run)
-    unasked = "" if arguments.trust_run else f"the run {given['run_dir']}" if saved else origin
-    if saved.get("plugin") and "plugin" not in given:
-        choices = load_choices(saved["plugin"], unasked, plugin_of_checkpoint(given["run_dir"]))
+    unasked = "" if arguments.trust_run else resumed if saved else origin
     config = make_config({**saved, **given}, choices, origin)
     if config.run.watch and "watch" not in typed:
         read_code("--watch", config.run.watch, unasked)
-    remark = without_effect(config, typed, {**saved, **filed}, choices["models"])
+    remark = without_effect(config, typed, {**saved, **filed}, choices)
     remarks = [remark] if remark else []
     if arguments.dry_run is not None:
         from hpcgnn.app.dry_run import check_training
         from hpcgnn.estimate.command import place_of
         from hpcgnn.estimate.memory_check import memory_lines
 
-        place = place_of(None)
+        place = place_of()
 
         def check() -> None:
             check_training(config, arguments.dry_run, remarks)

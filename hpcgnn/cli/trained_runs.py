@@ -132,13 +132,13 @@ def _add_own_options(command: argparse.ArgumentParser, choices: Choices | None) 
 
 def config_of_run(arguments: argparse.Namespace, choices: Choices) -> Config:
     """The configuration of a run, with the options that were given."""
-    from hpcgnn.app.resuming import options_of_run, plugin_of_checkpoint
+    from hpcgnn.app.resuming import options_of_run, plugin_of_checkpoint, plugin_of_run
 
-    options = options_of_run(arguments.run_dir, given_options(arguments))
-    if options.get("plugin") and not vars(arguments).get("plugin"):  # one on the command line is loaded already
+    plugin = plugin_of_run(arguments.run_dir)
+    if plugin and not vars(arguments).get("plugin"):  # one on the command line is loaded already
         unasked = "" if arguments.trust_run else f"the run {arguments.run_dir}"
-        choices = load_choices(options["plugin"], unasked, plugin_of_checkpoint(arguments.run_dir))
-    return make_config(options, choices, arguments.run_dir)
+        choices = load_choices(plugin, unasked, plugin_of_checkpoint(arguments.run_dir))
+    return make_config(options_of_run(arguments.run_dir, given_options(arguments)), choices, arguments.run_dir)
 
 
 def process_evaluate(arguments: argparse.Namespace, choices: Choices) -> int:

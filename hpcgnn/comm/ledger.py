@@ -22,20 +22,12 @@ class Entry:
 
 
 class Ledger:
-    """Counts by kind of traffic since the last `take()`, and in total.
-
-    Attributes:
-        seconds_waited: wall time of all waits so far.
-        seconds_waited_on_core: the part of it in which the waiting thread ran (it spins if ranks share no cores).
-        exchanges: number of exchanges with other ranks.
-    """
+    """Counts by kind of traffic since the last `take()`, and in total."""
 
     def __init__(self) -> None:
         self._since: dict[str, Entry] = {}
         self._total: dict[str, Entry] = {}
         self._alias: str | None = None
-        self.seconds_waited = self.seconds_waited_on_core = 0.0
-        self.exchanges = 0
 
     @contextlib.contextmanager
     def booked_as(self, kind: str) -> Iterator[None]:
@@ -52,7 +44,6 @@ class Ledger:
     ) -> None:
         """Book traffic of one kind. Seconds are wall time spent waiting for it."""
         kind = self._alias or kind
-        self.seconds_waited += seconds_waiting
         for book in (self._since, self._total):
             entry = book.get(kind)
             if entry is None:

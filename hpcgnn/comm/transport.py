@@ -152,7 +152,6 @@ class Transport(Communicator):
         """Count messages given to the library."""
         if traffic.any:
             self.ledger.add(*traffic[:-1])
-            self.ledger.exchanges += 1
         return Requested(self, receives, sends, traffic.kind if traffic.any else "")
 
     def wait(self, requests: list[Any], kind: str) -> None:
@@ -172,9 +171,7 @@ class Transport(Communicator):
     def complete(self, requests: list[Any], kind: str) -> None:
         """Wait for these requests, while other ranks see it."""
         self.heartbeat.arrive(self.heartbeat.at if kind == "control" else kind)
-        ran = time.thread_time()
         self._wait(requests)
-        self.ledger.seconds_waited_on_core += time.thread_time() - ran
         self.heartbeat.leave()
 
     def _collective(self, requests: list[Any], kind: str, size: int) -> None:

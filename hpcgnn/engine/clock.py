@@ -6,11 +6,12 @@ clock.
 """
 
 import contextlib
+import resource
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 
 from hpcgnn.comm.health.heartbeat import Heartbeat
-from hpcgnn.engine.tally import Tally
 
 PHASES = ("forward", "backward", "reduction", "step")
 COSTS = ("user_seconds", "system_seconds", "minor_faults")
@@ -50,14 +51,13 @@ class Clock:
     Attributes:
         watch: called with the phase; returns a context manager around it, outside the timed interval.
         heartbeat: receives the phase, so that others can see the rank's position.
-        tally: sums up the costs of each phase.
+        total: {phase: seconds} since the clock was made.
     """
 
-    def __init__(
-        self, watch: Watch = unwatched, heartbeat: Heartbeat | None = None, tally: Tally | None = None
-    ) -> None:
-        self._watch, self._heartbeat, self.tally = watch, heartbeat or Heartbeat(), tally or Tally()
+    def __init__(self, watch: Watch = unwatched, heartbeat: Heartbeat | None = None) -> None:
+        self._watch, self._heartbeat = watch, heartbeat or Heartbeat()
         self._seconds = dict.fromkeys((*PHASES, "evaluation"), 0.0)
+        self.total = dict(self._seconds)
         self._costs: dict[str, float] = dict.fromkeys(COSTS, 0)
 
     @contextlib.contextmanager
@@ -65,14 +65,15 @@ class Clock:
         self._heartbeat.at = phase
         self._heartbeat.beat()  # steps that send nothing are a way to get on, too
         with self._watch(phase):
-            before = self.tally.read()
+            before, start = _costs(), time.perf_counter()
             try:
                 yield
             finally:
-                spent = self.tally.book(phase, before)
-                self._seconds[phase] += spent["seconds"]
-                for name in COSTS if phase in PHASES else ():
-                    self._costs[name] += spent[name]
+                seconds = time.perf_counter() - start
+                self._seconds[phase] += seconds
+                self.total[phase] += seconds
+                for name, now, then in zip(COSTS if phase in PHASES else (), _costs(), before, strict=False):
+                    self._costs[name] += now - then
 
     def take(self) -> dict[str, float]:
         seconds, self._seconds = self._seconds, dict.fromkeys(self._seconds, 0.0)
@@ -81,3 +82,9 @@ class Clock:
     def take_costs(self) -> dict[str, float]:
         costs, self._costs = self._costs, dict.fromkeys(self._costs, 0)
         return costs
+
+
+def _costs() -> tuple[float, float, int]:
+    """Where `COSTS` stand now."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime, used.ru_stime, used.ru_minflt

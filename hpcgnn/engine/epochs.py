@@ -78,7 +78,7 @@ def run_epochs(
         disable=run_dir is None or not terminal(),
         dynamic_ncols=True,
     )
-    pace, tally, plugins = Pace(every.log_every, progress.epoch), trainer.clock.tally, trainer.plugins
+    pace, plugins = Pace(every.log_every, progress.epoch), trainer.plugins
     last = stopping = False
     trainer.schedule.sync.prepare(trainer.training_graph)
     while not (stopping or last):
@@ -87,7 +87,7 @@ def run_epochs(
                 break  # the checkpoint was of a run that is done
             best_state = _next_stage(trainer, progress, best_state)
         epoch = progress.epoch
-        with tally.epoch(epoch + 1), plugins.epoch(epoch + 1):
+        with plugins.epoch(epoch + 1):
             loss = trainer.step(epoch)
             record = {"epoch": epoch + 1, "loss": loss, "lr": trainer.learning_rate(epoch), **trainer.stage.note}
             progress.epoch = epoch + 1
@@ -109,7 +109,7 @@ def run_epochs(
             record.update(costs)
             due = last or stopping or bool(every.checkpoint_every and (epoch + 1) % every.checkpoint_every == 0)
             if due:
-                with tally.part("checkpoint"), plugins.checkpoint():
+                with plugins.checkpoint():
                     _write(trainer, config, progress, run_dir, record, best_state)
             elif run_dir is not None:
                 run_dir.append(record)

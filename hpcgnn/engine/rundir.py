@@ -5,7 +5,6 @@ plugin.py       a copy of the file of --plugin        log.txt        all message
 metrics.jsonl   one record per epoch                  curves.png     loss; metrics over epochs, seconds, bytes
 ranks.jsonl     one record per rank                   trace/         the ranks' activity, by --trace itself
 checkpoints/    the last two                          tensorboard/   by --tensorboard itself
-ro-crate-metadata.json   all of these for archives
 """
 
 import contextlib

@@ -25,9 +25,7 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import CLASSIFICATION
 from hpcgnn.graphfile.schema import SPLITS
 from hpcgnn.records import FIRST_EPOCH, shown_number, spread, to_json
-from hpcgnn.report.crate import CRATE, crate
 from hpcgnn.report.curves import draw_curves
-from hpcgnn.report.losses import find_losses, loss_lines
 from hpcgnn.report.measures import named
 from hpcgnn.report.read import RANKS
 from hpcgnn.terminal import tell
@@ -123,7 +121,7 @@ def gather_rank_records(trainer: "Trainer") -> list[dict[str, Any]] | None:
         "traffic": comm.ledger.total(),
         "scratch": None,
         **trainer.plugins.record(),
-        "losses": trainer.clock.tally.record(),
+        "seconds": trainer.clock.total,
     }
     return comm.gather_object(mine)
 
@@ -204,15 +202,9 @@ def summarise(
             {"rank": record["rank"], **{kind: _content(kind, entry) for kind, entry in record["traffic"].items()}}
             for record in ranks
         ]
-    try:
-        summary["losses"] = find_losses(ranks, summary)
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # the result must not be lost with it
-        log.warning("no loss report: %s: %s", type(error).__name__, error)
-        summary["losses"] = None
     with comm.heartbeat.storing():
         run_dir.write("summary.json", to_json(summary, indent=1))
         run_dir.write(RANKS, "".join(to_json(record) + "\n" for record in ranks))  # one file of however many ranks
-        run_dir.write(CRATE, to_json(crate(run_dir.path, summary), indent=1))
     return summary
 
 
@@ -245,9 +237,6 @@ def show_result(summary: dict[str, Any], run_dir: "RunDir") -> None:
     with _without_harm("line about the answers"):
         if text := one_answer(summary):
             log.warning("%s", text)
-    with _without_harm("lines about losses"):
-        for line in loss_lines(losses) if (losses := summary.get("losses")) else ():
-            log.info("%s", line)
     picture = None
     with _without_harm("curves.png"):
         picture = draw_curves(run_dir.path)

@@ -12,7 +12,6 @@ from hpcgnn.engine.constants import Constants
 from hpcgnn.engine.diagnosis import check_finite
 from hpcgnn.engine.hooks import Plugins
 from hpcgnn.engine.optim import learning_rate
-from hpcgnn.engine.tally import Tally
 from hpcgnn.engine.update import Update
 from hpcgnn.engine.views import TrainingPart, make_views
 from hpcgnn.exchange.buffers import HaloBuffers
@@ -55,7 +54,7 @@ class Trainer:
         """
         config, self.comm, self.buffers = plan.config, comm, buffers
         task = TRAINING[config.task.task]
-        self.clock, self.random = Clock(watch, comm.heartbeat, Tally(comm.ledger)), Randomness(config.run.seed)
+        self.clock, self.random = Clock(watch, comm.heartbeat), Randomness(config.run.seed)
         self.constants = Constants(comm.ledger)
         with torch_seed(config.run.seed):
             self.model = MODELS[plan.spec.model].build(plan.spec)

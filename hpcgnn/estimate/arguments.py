@@ -1,22 +1,24 @@
-"""The options of `hpcgnn estimate` and `hpcgnn bench`, and how their words are read. Imports no torch."""
+"""The options of `hpcgnn estimate`, and how their words are read. Imports no torch."""
 
 import argparse
 from typing import NamedTuple
 
 DESCRIPTION = """\
-Predict a job on any number of ranks, before it is queued. The tables have the memory of the largest rank by part, bytes
-and messages, seconds of an epoch, node-hours, and the least number of ranks.
+Predict a job on any number of ranks, before it is queued. The table has the memory of the largest rank by part, and
+the bytes and messages of an epoch. It takes one process, and no MPI.
 
     hpcgnn estimate --graph graph.h5 --ranks 1,2,4,8,16 --model sage --layers 3 --hidden 256
-    hpcgnn estimate --graph graph.h5 --ranks 32,64,128 --machine jobs/machines/NAME.toml --model gat --json out.json
-    hpcgnn estimate --graph graph.h5 --ranks 64 --machine jobs/machines/NAME.toml --model sage --alternatives
-    hpcgnn estimate --stats 111e6,3.2e9,128,172,2.3 --ranks 32,64,128 --machine … --model sage --norm batch
+    hpcgnn estimate --graph graph.h5 --ranks 32,64,128 --ranks-per-node 2 --memory 240G --model gat --json out.json
+    hpcgnn estimate --graph graph.h5 --ranks 64,256 --model sage --layers 3 --hidden 256 --like runs/two-nodes
+    hpcgnn estimate --stats 111e6,3.2e9,128,172,2.3 --ranks 32,64,128 --model sage --norm batch
 
 From a graph file the halo rows of the map of training are counted: bytes and messages are exact. From --stats they
-follow from the cut edges and the degrees. Memory and work come from the real program. It runs an epoch on two small
-copies of a rank, and both grow in a straight line with the size. So every model, schedule and option has its estimate.
-Seconds need a machine file: measure a node with `mpiexec -n CORES hpcgnn bench machine -o FILE`. One process, no
-MPI."""
+follow from the cut edges and the degrees. Memory comes from the real program. It runs an epoch on two small copies of
+a rank, and memory grows in a straight line with their size. So every model, schedule and option has its estimate.
+
+--like RUN adds seconds. The work of an epoch of RUN is scaled by edges, rows and weights of the busiest rank. Its waits
+are scaled by the bytes sent, its reduction by the bytes of parameters. The least and the most are shown, for a run does
+not show hidden messages."""
 
 
 CUT_SHARE, TRAIN_SHARE = 0.3, 0.1
@@ -98,53 +100,12 @@ def add_estimate(parser: argparse.ArgumentParser, ranks: object) -> None:
         help=f"with --stats: share of the training nodes (default: {TRAIN_SHARE})",
     )
     own.add_argument("--ranks", type=ranks, required=True, metavar="P[,P]", help="numbers of ranks, such as 1,2,4,8")  # type: ignore[arg-type]
-    own.add_argument("--machine", metavar="FILE.toml", help="how fast the nodes are; without it there are no seconds")
+    own.add_argument("--ranks-per-node", type=count, metavar="N", help="ranks on a node (default: not known)")
     own.add_argument(
-        "--ranks-per-node", type=count, metavar="N", help="ranks on a node (default: as the machine file has it)"
-    )
-    own.add_argument(
-        "--alternatives",
-        action="store_true",
-        help="try other options on the number of ranks with the fewest node-hours: halo buffer, ranks and threads of a "
-        "node, precision, schedule; takes some seconds for each",
+        "--like",
+        metavar="RUN",
+        help="add the seconds of an epoch, scaled by these counts from a run of some epochs on the same machine",
     )
     own.add_argument("--json", metavar="FILE", help="write the estimate: a list with an object per number of ranks")
-    own.add_argument("--plot", metavar="FILE.png", help="draw memory and seconds over the number of ranks")
+    own.add_argument("--plot", metavar="FILE.png", help="draw the memory of a rank over the number of ranks")
     own.add_argument("--force", action="store_true", help="overwrite existing files of --json and --plot")
-
-
-def add_bench(parser: argparse.ArgumentParser) -> None:
-    """Declare `hpcgnn bench`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = """\
-machine: measure this machine for `hpcgnn estimate`: gathers, products, torch's operations, threads, messages. Start it
-as training is started, with as many ranks on a node:
-    mpiexec -n 16 hpcgnn bench machine -o node.toml
-With --scratch DIR it also measures the local disk, for `estimate --memory`.
-
-comm: measure messages of several sizes, sums over all ranks, and, with --graph, the halo of a graph file's map. It
-takes the transport of --comm and each usable backend of torch.distributed. Start it on nodes as the job's; the result
-goes into a machine file:
-    srun -N 2 hpcgnn bench comm --graph graph.h5 --json comm.json -o cluster.toml --like node.toml"""
-    parser.add_argument("what", choices=["machine", "comm"], help="the machine, or its messages")
-    parser.add_argument("-o", "--output", metavar="FILE.toml", help="the machine file to be written (machine: needed)")
-    parser.add_argument("--force", action="store_true", help="overwrite existing files of -o and --json")
-    parser.add_argument("--name", default="", help="of the kind of machine (default: the host's)")
-    machine = parser.add_argument_group("machine")
-    machine.add_argument("--scratch", metavar="DIR", help="measure the local disk of this directory as well")
-    machine.add_argument(
-        "--scratch-size", type=count, default=4, metavar="GIB", help="size of the files of all ranks (default: 4)"
-    )
-    comm = parser.add_argument_group("comm")
-    comm.add_argument("--graph", metavar="FILE.h5", help="also stream the halo of this graph")
-    comm.add_argument("--partition", default="", metavar="NAME", help="by this map of it (default: the one by default)")
-    comm.add_argument("--width", type=count, default=64, metavar="N", help="columns of the rows (default: 64)")
-    comm.add_argument(
-        "--halo-buffer", type=count, default=8, metavar="MIB", help="memory of the rank's communication (default: 8)"
-    )
-    comm.add_argument("--json", metavar="FILE", help="write all figures")
-    comm.add_argument(
-        "--like",
-        metavar="NODE.toml",
-        help="with -o: the machine file of a node, whose values hold for all but the network; in the same folder",
-    )

@@ -11,7 +11,6 @@ import numpy as np
 from hpcgnn.estimate.counts.halo_counts import HaloCounts
 from hpcgnn.estimate.counts.shares import Shares
 from hpcgnn.estimate.counts.traffic import Traffic, halo_traffic
-from hpcgnn.estimate.trial.operations import Operation
 from hpcgnn.estimate.trial.places import SEEN, Place
 from hpcgnn.estimate.trial.scaled_rank import Direction, Size
 from hpcgnn.estimate.trial.trial import Experiment, Trial
@@ -58,14 +57,14 @@ class Rank:
         loaded: bytes of the graph.
         growth: bytes that training adds.
         parts: {part: bytes} at the peak.
-        work, evaluation: {Operation: amounts} of an epoch, and of an evaluation.
+        gathered, multiplied: the work of an epoch, see Trial.
     """
 
     loaded: int
     growth: int
     parts: dict[str, int]
-    work: dict[Operation, np.ndarray]
-    evaluation: dict[Operation, np.ndarray]
+    gathered: float
+    multiplied: float
 
 
 @dataclass
@@ -149,7 +148,7 @@ class Forecaster:
             messages, sent = (np.array(trial.sent.get(kind, (0, 0))) - sums).tolist()
             if kind not in halo and sent:  # not all of the halo is sent: as the copy had it
                 size = np.rint(sent * (rows / max(1, of_copy))).astype(np.int64)
-                halo[kind] = Traffic(size, messages * peers, messages)
+                halo[kind] = Traffic(size, messages * peers)
                 counted = False
             if sums.any():  # rows of a pool of nodes, which all ranks have
                 whole = halo.setdefault(kind, Traffic(np.zeros_like(rows), np.zeros_like(rows)))
@@ -173,7 +172,7 @@ class Forecaster:
         )
 
     def rank(self, size: Size, degrees: np.ndarray, pruned: int | None = None) -> tuple[Rank, Trial]:
-        """A Rank of this size, and the larger Trial that it follows from. pruned: see `Experiment.trainer`."""
+        """A Rank of this size, and the larger Trial that it follows from. pruned: see `Experiment.try_out`."""
         edges = size.inward.own + size.inward.remote
         factor = min(1.0, NODES / max(1, size.nodes), EDGES / max(1, edges))
         try_out, tile, longer = self.experiment.try_out, self.experiment.tile, 0.0
@@ -206,11 +205,7 @@ class Forecaster:
             items["halo buffers"] = min(items["halo buffers"], self.experiment.limit)
             # Larger tensors are not on the heap: its free part does not grow with the rank.
             items[FREE_HEAP] = large.account[stage, phase][FREE_HEAP]
-        assert large.evaluation is not None and small.evaluation is not None and wide.evaluation is not None
-        tiles = [-(-rows // least) for rows in (size.nodes * factor, size.nodes * factor / 2)]
-        fewer = (line(*tiles) - -(-size.nodes // tile)) / tiles[0]
-        work = _work(large.work, small.work, wide.work, line, fewer)
-        evaluation = _work(large.evaluation.work, small.evaluation.work, wide.evaluation.work, line, fewer)
+        work = (float(line(getattr(large, each), getattr(small, each))) for each in ("gathered", "multiplied"))
         loaded = round(line(large.loaded, small.loaded))
         evaluated = self.experiment.config.run.eval_every > 0
         held = [items for (_, phase), items in account.items() if evaluated or phase != "evaluation"]
@@ -219,7 +214,7 @@ class Forecaster:
         for item, value in items.items():
             parts[PARTS[item]] += value
         del parts["libraries"]
-        return Rank(loaded, sum(items.values()) - loaded + OUTSIDE, parts, work, evaluation), large
+        return Rank(loaded, sum(items.values()) - loaded + OUTSIDE, parts, *work), large
 
     def _summed_apart(self, size: Size, trial: Trial) -> int:
         """Bytes in which the library sums gradients."""
@@ -236,31 +231,6 @@ def _in_each_step(uses: Mapping[Place, Counter[Use]], steps: int) -> dict[Place,
             found[part, direction] = used
         elif part[1] == 0:
             found |= {((part[0], step), direction): used for step in range(steps)}
-    return found
-
-
-def _work(
-    large: dict[Operation, np.ndarray],
-    small: dict[Operation, np.ndarray],
-    wide: dict[Operation, np.ndarray],
-    line: Callable[[Any, Any], Any],
-    fewer: float,
-) -> dict[Operation, np.ndarray]:
-    """Return the amounts of a rank of full size.
-
-    Args:
-        large, small: amounts of two copies.
-        wide: amounts of the larger copy with tiles twice as long, to find the calls made once per tile.
-        line: extends a straight line from two amounts.
-        fewer: how many of these calls the line has too many, over their number in the copy; the rank has longer tiles.
-    """
-    zero = np.zeros(3)
-    found = {}
-    for name in large.keys() | small.keys():
-        amounts = np.maximum(0, line(large.get(name, zero), small.get(name, zero)))
-        of_tiles = 2 * max(0.0, float(large.get(name, zero)[0] - wide.get(name, zero)[0]))
-        amounts[0] = max(0.0, amounts[0] - fewer * of_tiles)
-        found[name] = amounts
     return found
 
 

@@ -7,9 +7,10 @@ from hpcgnn.app.shortage import advice
 from hpcgnn.comm.launch.launcher import node_of_job
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, TrainingError
-from hpcgnn.estimate.command import forecasts
+from hpcgnn.estimate.counts.sources import CountedGraph
 from hpcgnn.estimate.results import Place, as_values, size_in_words
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.tasks.registry import task_traits
 
 # With more edges, counting takes minutes, and a dry run should not.
 MOST_EDGES = 20_000_000
@@ -21,26 +22,27 @@ def memory_lines(config: Config, rank_counts: Iterable[int], place: Place) -> It
     Args:
         config: the configuration.
         rank_counts: numbers of ranks.
-        place: `place_of(None)` before any trial.
+        place: `place_of()` before any trial.
 
     Raises:
         ConfigError: after the last line, if some number of ranks does not fit. This needs the batch system's memory of
             a node, and the placement of ranks on nodes.
     """
+    refused = []
     with GraphFile(config.data.graph) as file:
         if file.meta.num_edges > MOST_EDGES:
             yield f"memory: not estimated for {file.meta.num_edges:,} edges, which takes long; see `hpcgnn estimate`"
             return
-    refused = []
-    try:
-        found = list(forecasts(config, rank_counts))
-    except TrainingError as error:
-        yield f"memory: not estimated, because a made-up graph could not be trained on: {error}"
-        return
+        try:
+            source = CountedGraph(file, task_traits(config.task.task).labels)
+            found = [source.forecast(config, ranks) for ranks in rank_counts]
+        except TrainingError as error:
+            yield f"memory: not estimated, because a made-up graph could not be trained on: {error}"
+            return
     for forecast in found:
         ranks = forecast.shares.ranks
         memory, on_node = node_of_job(ranks)
-        values = as_values(forecast, None, None, replace(place, ranks_per_node=on_node), config)
+        values = as_values(forecast, replace(place, ranks_per_node=on_node))
         peak, libraries, held = values["peak_rss_bytes"], values["libraries_rss_bytes"]["max"], values["node_bytes"]
         yield (
             f"memory on {ranks} rank{'s' * (ranks > 1)}: about {size_in_words(peak['max'])} on the largest, "

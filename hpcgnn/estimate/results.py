@@ -9,18 +9,13 @@ from typing import Any
 import numpy as np
 from tabulate import tabulate
 
-from hpcgnn.config import Config
 from hpcgnn.estimate.counts.between_nodes import Nodes
 from hpcgnn.estimate.counts.traffic import halo_traffic
 from hpcgnn.estimate.forecast import Forecast
-from hpcgnn.estimate.machine.machine import Machine
-from hpcgnn.estimate.seconds import Seconds
 from hpcgnn.records import replaced_by
 from hpcgnn.report.style import bar_styles, drawing, legend
 
 MIB = 2**20
-# Of a node's memory that is left to the system.
-SPARE = 0.05
 PARTS = {
     "features": "features",
     "structure": "structure",
@@ -39,19 +34,16 @@ class Place:
         libraries: bytes of a rank before it reads a graph, without the excess of its model over the reference model
             (see `Experiment`).
         shared: the part of them that the ranks of a node share.
-        memory: bytes of a node, if known.
+        ranks_per_node: ranks of a node, if known.
     """
 
     libraries: int
     shared: int
     ranks_per_node: int | None
-    memory: int | None
 
 
-def as_values(
-    forecast: Forecast, timed: Seconds | None, machine: Machine | None, place: Place, config: Config
-) -> dict[str, Any]:
-    """One number of ranks. Bytes in full; seconds on the machine, and None without one."""
+def as_values(forecast: Forecast, place: Place) -> dict[str, Any]:
+    """One number of ranks, with bytes in full."""
     shares, ranks = forecast.shares, forecast.shares.ranks
     libraries = place.libraries + forecast.experiment.code
     peak_max = libraries + forecast.largest.loaded + forecast.largest.growth
@@ -60,7 +52,7 @@ def as_values(
     on_node = (per_node - 1) * (peak_mean - place.shared) + peak_max
     nodes = -(-ranks // per_node)
     evaluation = ranks * forecast.metrics[1] + sum(int(each.bytes.sum()) for each in forecast.evaluation.values())
-    values: dict[str, Any] = {
+    return {
         "ranks": ranks,
         "nodes": nodes if place.ranks_per_node else None,
         "training_growth_bytes": _spread(forecast.largest.growth, forecast.mean.growth, ranks),
@@ -72,7 +64,6 @@ def as_values(
             "mean": _parts(forecast.mean.parts, peak_mean),
         },
         "node_bytes": on_node,
-        "fits": None if place.memory is None else on_node <= (1 - SPARE) * place.memory,
         "halo_bytes_per_epoch": sum(int(each.bytes.sum()) for each in forecast.halo.values()),
         "intra_node": forecast.experiment.config.schedule.intra_node,
         "sent_by_nodes": _sent_by_nodes(forecast, place.ranks_per_node),
@@ -95,22 +86,7 @@ def as_values(
         "imbalance_edges": _imbalance(shares.edges),
         "parameters": forecast.parameters,
         "epochs": forecast.epochs,
-        "epoch_seconds": None,
     }
-    if timed is not None and machine is not None:
-        epochs, every = forecast.epochs, config.run.eval_every
-        evaluations = -(-epochs // every) if every else 0
-        values |= {
-            "threads_per_rank": machine.threads,
-            "epoch_seconds": {"median": timed.epoch},
-            "evaluation_seconds": timed.evaluation,
-            "seconds": timed.parts,
-            "cpu_seconds_per_epoch": timed.cpu,
-            "node_hours": nodes * (timed.epoch * epochs + timed.evaluation * evaluations) / 3600,
-            "not_measured": timed.unknown,
-            "assumed": timed.assumed,
-        }
-    return values
 
 
 def _sent_by_nodes(forecast: Forecast, per_node: int | None) -> dict[str, dict[str, float]] | None:
@@ -143,12 +119,10 @@ def _imbalance(values: Any) -> float:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """The estimate for people: memory of the largest rank by part in MiB, then traffic, then time."""
+    """The estimate for people: memory of the largest rank by part, traffic, and seconds where they are known."""
     headers = ["ranks", "largest\nrank", "mean\nrank", *(name.replace("_", "\n") for name in PARTS)]
     headers += ["sent per\nepoch", "messages"]
-    timed = any(row["epoch_seconds"] for row in rows)
-    headers += ["s/epoch", "gather", "products", "one\nthread", "messages\n+ waits", "node-\nhours"] if timed else []
-    headers += ["fits"] if any(row["fits"] is not None for row in rows) else []
+    headers += ["s/epoch,\nleast", "s/epoch,\nmost"] if "seconds" in rows[0] else []
     lines = []
     for row in rows:
         peak, parts = row["peak_rss_bytes"], row["memory_parts"]["max"]
@@ -159,13 +133,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             *(size_in_words(parts[name]) for name in PARTS),
         ]
         line += [size_in_words(sum(row["bytes_per_epoch"].values())), f"{sum(row['messages_per_epoch'].values()):,}"]
-        if timed:
-            seconds = row["seconds"]
-            line += [f"{row['epoch_seconds']['median']:.3g}"]
-            line += [f"{seconds[name]:.3g}" for name in ("gather", "products", "serial", "messages")]
-            line += [f"{row['node_hours']:.3g}"]
-        if row["fits"] is not None:
-            line += ["yes" if row["fits"] else "no"]
+        line += [f"{sum(parts.values()):.3g}" for parts in row.get("seconds", {}).values()]
         lines.append(line)
     return tabulate(lines, headers, tablefmt="simple", disable_numparse=True, stralign="right")
 
@@ -178,26 +146,18 @@ def size_in_words(value: float) -> str:
 
 
 def draw(rows: Sequence[dict[str, Any]], path: str | Path) -> None:
-    """A picture of the memory of the largest rank by part, and, where it is known, of the seconds of an epoch."""
+    """A picture of the memory of the largest rank by part."""
     with drawing() as sheet:
-        timed = all(row["epoch_seconds"] for row in rows)
-        figure = sheet(figsize=(11.0 if timed else 6.5, 3.6))
-        axes = figure.subplots(1, 2 if timed else 1, squeeze=False)
-        ranks = [str(row["ranks"]) for row in rows]
-        _stacked(axes[0][0], ranks, [row["memory_parts"]["max"] for row in rows], MIB)
-        axes[0][0].set_ylabel("memory of the largest rank (MiB)")
-        if timed:
-            _stacked(axes[0][1], ranks, [row["seconds"] for row in rows], 1)
-            axes[0][1].set_ylabel("seconds of an epoch")
+        figure = sheet(figsize=(6.5, 3.6))
+        axis = figure.subplots()
+        ranks, columns = [str(row["ranks"]) for row in rows], [row["memory_parts"]["max"] for row in rows]
+        below = [0.0] * len(ranks)
+        for name, style in bar_styles(columns[0]).items():
+            heights = [column[name] / MIB for column in columns]
+            axis.bar(ranks, heights, bottom=below, label=PARTS.get(name, name), **style)
+            below = [low + high for low, high in zip(below, heights, strict=True)]
+        axis.set_xlabel("MPI ranks")
+        axis.set_ylabel("memory of the largest rank (MiB)")
+        legend(axis, wide=True)
         with replaced_by(path) as temporary:
             figure.savefig(temporary, dpi=150, format=Path(path).suffix[1:].lower())
-
-
-def _stacked(axis: Any, ranks: list[str], columns: list[dict[str, float]], unit: float) -> None:
-    below = [0.0] * len(ranks)
-    for name, style in bar_styles(columns[0]).items():
-        heights = [column[name] / unit for column in columns]
-        axis.bar(ranks, heights, bottom=below, label=PARTS.get(name, name), **style)
-        below = [low + high for low, high in zip(below, heights, strict=True)]
-    axis.set_xlabel("MPI ranks")
-    legend(axis, wide=True)

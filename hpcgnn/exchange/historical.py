@@ -71,7 +71,8 @@ class History:
         self, columns: int, kind: Narrow | None = None, ids: torch.Tensor | None = None, key: Callable[[], int] = int
     ) -> None:
         self._kind, self._ids, self._key = kind, ids, key
-        self.rows, self.factors = torch.zeros(columns, 0), torch.zeros(columns, 0 if kind is None else kind.factors)
+        at_random = kind is not None and kind.at_random
+        self.rows, self.factors = torch.zeros(columns, 0), torch.zeros(columns, int(at_random))
 
     @property
     def nbytes(self) -> int:
@@ -91,7 +92,7 @@ class History:
         if self._kind is not None and self._kind.at_random:
             assert self._ids is not None, "they key the rounding"
             codes, factors = x.new_empty(x.shape, dtype=self.rows.dtype), x.new_empty(len(x), 1, dtype=torch.float32)
-            kernels.narrow(codes, factors, x.contiguous(), self._ids[numbers], self._key(), self._kind.bits)
+            kernels.narrow(codes, factors, x.contiguous(), self._ids[numbers], self._key())
             self.factors.index_copy_(0, numbers, factors)
             x = codes
         self.rows.index_copy_(0, numbers, x.to(self.rows.dtype))

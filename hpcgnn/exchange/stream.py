@@ -42,8 +42,6 @@ class Rows:
         narrow: the number of columns, from the first, that may be narrowed on the way (None: all).
         draw: key of the rounding; the same key rounds the same rows alike (None: the stream's next).
         sent: type of the rows on their way, if x is in a narrower one (None: that of x).
-        like: the rows travel in the turns of rows with so many columns, and so sums are made in their order (None: in
-            their own).
     """
 
     x: torch.Tensor
@@ -53,7 +51,6 @@ class Rows:
     narrow: int | None = None
     draw: int | None = None
     sent: torch.dtype | None = None
-    like: int | None = None
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,7 @@ class Stream(Generic[EdgesT]):
         """
         total = None if returns is None else returns.total
         form, back = self._forms(rows, returns)
-        transfers = self._transfers(form, back, rows.like)
+        transfers = self._transfers(form, back)
         self.uses[Use(kind, form, None if returns is None else back)] += 1
         draw = self.wire.next_draw() if rows.draw is None else rows.draw
         of_own = self._open(rows, returns)
@@ -178,17 +175,14 @@ class Stream(Generic[EdgesT]):
             return form, self.wire.form(0, 0, dtype)
         return form, self.wire.form(returns.total.shape[1], returns.narrow, dtype)
 
-    def _transfers(self, form: Form, back: Form, like: int | None = None) -> list[Transfer]:
-        """One Transfer per turn: as many consecutive rounds as fit the buffers at this width, or at that of `like`. The
-        same ones every time.
-        """
-        if (form, back, like) not in self.buffers.cuts(self):
+    def _transfers(self, form: Form, back: Form) -> list[Transfer]:
+        """One Transfer per turn: as many consecutive rounds as fit the buffers. The same ones every time."""
+        if (form, back) not in self.buffers.cuts(self):
             takes = row_sizes(form, back)
             _, _, summed, widened = takes
             self.buffers.declare(*takes)
             peers = self.plan.peers
-            wide = takes if like is None else row_sizes(self.wire.form(like, like, form.dtype), back)
-            turns = self._turns(self.buffers.cap(*wide, self._longest, peers.fewest))
+            turns = self._turns(self.buffers.cap(*takes, self._longest, peers.fewest))
 
             def most(values: Iterable[int]) -> int:
                 return max(values, default=0)
@@ -201,8 +195,8 @@ class Stream(Generic[EdgesT]):
             lease = self.buffers.lease([*sizes, received * summed], widened * self._longest, peers)
             ids = self.of_columns(self.wire.ids) if rounds_at_random(self.wire.name) else None
             made = [Transfer(turn, lease, self.comm, self.wire, form, back, ids) for turn in turns]
-            self.buffers.cuts(self)[form, back, like] = made
-        return self.buffers.cuts(self)[form, back, like]
+            self.buffers.cuts(self)[form, back] = made
+        return self.buffers.cuts(self)[form, back]
 
     def _turns(self, cap: int) -> list[Turn]:
         """The Turns for buffers of `cap` rows."""

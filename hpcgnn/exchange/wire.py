@@ -60,7 +60,7 @@ class Form:
 
     @property
     def _narrow_bytes(self) -> int:
-        return 0 if self.kind is None else self.kind.numbers(self.narrow) * self.kind.type.itemsize
+        return 0 if self.kind is None else self.narrow * self.kind.type.itemsize
 
     def message_bytes(self, rows: int) -> int:
         """Bytes of a message of `rows` rows in a buffer: its own, and padding that aligns the next one."""
@@ -68,7 +68,7 @@ class Form:
         return -(-rows * self.row_bytes // unit) * unit
 
     def parts(self, message: torch.Tensor, rows: int) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor | None]:
-        """(factors (rows, f) or None, wide (rows, width − narrow), numbers (rows, m) or None) of a message: views."""
+        """(factors (rows, 1) or None, wide (rows, width − narrow), narrow ones or None) of a message: views."""
         kind = self.kind
         # Numbers of eight bytes come first: factors of four before them would leave them misaligned.
         wide_size = rows * self._wide_bytes
@@ -78,8 +78,8 @@ class Form:
         factors, narrow = message[wide_size : rows * self.row_bytes].split(
             [rows * kind.factor_bytes, rows * self._narrow_bytes]
         )
-        beside = factors.view(kind.factor).view(rows, kind.factors) if kind.at_random else None
-        return beside, wide, narrow.view(kind.type).view(rows, kind.numbers(self.narrow))
+        beside = factors.view(torch.float32).view(rows, 1) if kind.at_random else None
+        return beside, wide, narrow.view(kind.type).view(rows, self.narrow)
 
 
 class Wire:
@@ -160,7 +160,7 @@ class Wire:
             return
         if factors is not None:
             numbers = self.ids if ids is None else ids
-            _round(narrow, factors[place], features, index, scale, form.kind.bits, draw, first, numbers)
+            _round(narrow, factors[place], features, index, scale, draw, first, numbers)
             return
         step = max(1, _PIECE // form.narrow)
         for start in range(0, count, step):
@@ -202,7 +202,7 @@ def decode(out: torch.Tensor, form: Form, message: torch.Tensor, rows: int, firs
     if narrow is None or form.kind is None:
         return
     if factors is not None:
-        kernels.widen(out[:, : form.narrow], narrow[piece], factors[piece], form.kind.bits)
+        kernels.widen(out[:, : form.narrow], narrow[piece], factors[piece])
     else:
         out[:, : form.narrow] = narrow[piece]
 
@@ -247,14 +247,13 @@ def _round(
     x: torch.Tensor,
     index: torch.Tensor | None,
     scale: torch.Tensor | None,
-    bits: int,
     draw: int,
     first: int,
     ids: torch.Tensor,
 ) -> None:
     """`kernels.narrow` by draws for the rows' original ids, or, without index, for their places from `first` on."""
     if index is None:
-        kernels.narrow(narrow, factors, x, torch.arange(first, first + len(x)), draw, bits)
+        kernels.narrow(narrow, factors, x, torch.arange(first, first + len(x)), draw)
         return
     for start in range(0, len(index), _ROWS):
         piece = slice(start, min(start + _ROWS, len(index)))
@@ -264,4 +263,4 @@ def _round(
             rows = x.new_empty(len(at), x.shape[1], dtype=torch.float32)
             kernels.pack(rows, x, at)
             at, factor = torch.arange(len(at), dtype=torch.int32), None if scale is None else scale[at]
-        kernels.narrow(narrow[piece], factors[piece], rows, taken, draw, bits, at, factor)
+        kernels.narrow(narrow[piece], factors[piece], rows, taken, draw, at, factor)

@@ -19,26 +19,26 @@ from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.exchange.compact import agree_on_compact
 from hpcgnn.graph.dense_rows import NUMPY, check_finite, read_dense
 from hpcgnn.graph.edge_features import carrying, edge_means, read_edge_features
+from hpcgnn.graph.features_to_disk import write_features
 from hpcgnn.graph.given_pairs import GivenPairs, GivenSplit, read_given
 from hpcgnn.graph.held_out import LinkSplit, hold_out
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graph.opening import check_trainable, read_clusters
-from hpcgnn.graph.shelving import shelve_features
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.scales import read_scales
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.memory.shelf import OnDisk, Shelf
+from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.options.inputs import Inputs
 from hpcgnn.options.task import LINKS
 from hpcgnn.placement.order import LocalOrder, find_ends, interior_last
 from hpcgnn.placement.ownership import Ownership
 
-#: shelve(the LocalGraph without its features, columns): a Shelf for so many columns of features, or None where they
+#: to_disk(the LocalGraph without its features, columns, dtype): an empty matrix on disk for them, or None where they
 #: have room in memory. columns: 0 for others than dense ones of the file that stand alone. Collective.
-Shelve = Callable[[LocalGraph, int], Shelf | None]
+ToDisk = Callable[[LocalGraph, int, torch.dtype], OnDisk | None]
 
 
 def read_indptr(file: GraphFile, group: str, ranges: list[tuple[int, int]]) -> tuple[np.ndarray, list[tuple[int, int]]]:
@@ -207,7 +207,7 @@ def load_local_graph(
     labelled: bool = True,
     links: LinkSplit | GivenSplit | None = None,
     edge_features: bool = False,
-    shelve: Shelve = lambda local, columns: None,
+    to_disk: ToDisk = lambda local, columns, dtype: None,
     feature_type: torch.dtype | None = None,
     clusters: bool = False,
     relations: Sequence[int] = (),
@@ -219,7 +219,7 @@ def load_local_graph(
     inputs: what the features are. labelled: as of `read_labels`. links: which edges are held out, for the task `links`
     (a GivenSplit: those that come with the file), or None for none. edge_features: whether to keep those of the file
     too; only with keep_edges.
-    shelve: see `Shelve`. feature_type: of the file's dense features in memory; None: `dtype`. clusters:
+    to_disk: see `ToDisk`. feature_type: of the file's dense features in memory; None: `dtype`. clusters:
     whether to keep the clusters of own nodes. relations: as of `read_edges`.
     watch(phase): entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all ranks together, for
     corrupted files and contents that cannot be trained on.
@@ -289,14 +289,15 @@ def load_local_graph(
         known=given.known,
         compared_with=file.meta.negatives if isinstance(links, GivenSplit) else "",
     )
-    shelf = shelve(local, file.meta.num_features if inputs == Inputs() and not file.meta.sparse_features else 0)
+    alone, held_type = inputs == Inputs() and not file.meta.sparse_features, feature_type or dtype
+    on_disk = to_disk(local, file.meta.num_features if alone else 0, held_type)
     with watch("load"), comm.together("reading the graph"):
         features: torch.Tensor | SparseRows | OnDisk
         scales = read_scales(file) if feature_type == torch.int8 else None
-        if shelf is None:
-            features = make_features(file, ranges, feature_type or dtype, order, inputs, inward, remaining)
+        if on_disk is None:
+            features = make_features(file, ranges, held_type, order, inputs, inward, remaining)
         else:
-            features = shelve_features(file, ranges, feature_type or dtype, order, shelf)
+            features = write_features(on_disk, file, ranges, order)
         if edge_features:
             indptr, spans = read_indptr(file, "topology", ranges)
             rows = read_edge_features(file, indptr, spans, order, inward, NUMPY[dtype], remaining)

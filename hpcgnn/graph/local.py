@@ -15,7 +15,7 @@ from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.split import EdgeList, RemoteEdges, split_edges
 from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.storage import SPLITS
-from hpcgnn.memory.shelf import OnDisk
+from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.placement.order import FoundEdges, LocalOrder
 
 

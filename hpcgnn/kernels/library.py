@@ -219,7 +219,7 @@ def _vector_path(library: ctypes.CDLL) -> str:
     if not supported:
         raise LibraryError(
             "the compiled kernels are for another processor alone; build them again with `pip install -e .` in the "
-            "project's folder, without HPCGNN_VECTOR_PATHS=native"
+            "project's folder, without HPCGNN_VECTOR_PATHS"
         )
     if forced is None:
         return supported[-1]

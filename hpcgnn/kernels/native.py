@@ -184,7 +184,7 @@ class Native(NativeProducts):
         return self._library.hg_drop_edges(*self._how(), arguments)
 
     def probe(self, x: Tensor, indices: Tensor) -> float:
-        """Sums all listed rows into registers, for the speed of the reading alone (`jobs/bench/kernels/gather.py`)."""
+        """Sums all listed rows into registers, for the speed of the reading alone."""
         width, stride = (columns * x.element_size() for columns in (x.shape[1], x.stride(0)))
         return self._library.hg_probe(*self._how(), pointer(x), width, stride, pointer(indices), indices.numel())
 
@@ -233,17 +233,16 @@ class Native(NativeProducts):
         x: Tensor,
         ids: Tensor,
         key: int,
-        bits: int,
         index: Tensor | None,
         scale: Tensor | None,
     ) -> None:
         to = *rows_of(out), pointer(factors), factors.stride(0) * factors.element_size()
         of = *rows_of(x), pointer(index), pointer(scale), pointer(ids)
-        self._library.hg_narrow(*self._how(x.dtype), key, bits, *to, *of, ids.numel(), x.shape[1])
+        self._library.hg_narrow(*self._how(x.dtype), key, *to, *of, ids.numel(), x.shape[1])
 
-    def widen(self, out: Tensor, narrow: Tensor, factors: Tensor, bits: int) -> None:
+    def widen(self, out: Tensor, narrow: Tensor, factors: Tensor) -> None:
         of = *rows_of(narrow), pointer(factors), factors.stride(0) * factors.element_size()
-        self._library.hg_widen(*self._how(out.dtype), bits, *rows_of(out), *of, *out.shape)
+        self._library.hg_widen(*self._how(out.dtype), *rows_of(out), *of, *out.shape)
 
     def encode(self, codes: Tensor, steps: Tensor, x: Tensor, ids: Tensor, key: int) -> None:
         of = *rows_of(x), pointer(ids), *x.shape

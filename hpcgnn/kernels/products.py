@@ -1,7 +1,7 @@
 """Products of the rows of many nodes with a small matrix of weights: most of the arithmetic of an epoch.
 
-torch has them from MKL and oneDNN on x86, which leave much of an AMD processor unused (`jobs/bench/kernels/products.py`
-measures it). There the product of float32 is our own, and with AVX512-BF16 that of factors which `--matmul medium`
+torch has them from MKL and oneDNN on x86, which leave much of an AMD processor unused.
+There the product of float32 is our own, and with AVX512-BF16 that of factors which `--matmul medium`
 rounds. Elsewhere, and for other types, it is torch's. Gradients of weights, x' g, are in projection.py.
 """
 

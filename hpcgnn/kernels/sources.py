@@ -37,13 +37,16 @@ def contraction(compiler: list[str]) -> list[str]:
     return ["--param=avoid-fma-max-bits=0"] if version and int(version[1]) >= 9 else []
 
 
-def left_out(compiler: list[str]) -> list[tuple[str, str]]:
-    """Macros that leave out all vector paths but the widest of this processor."""
+def left_out(compiler: list[str], paths: str) -> list[tuple[str, str]]:
+    """Macros that leave out vector paths. paths: native (the widest of this processor alone), runnable (all of this
+    processor), else none are left out.
+    """
     macros = _macros([*compiler, "-march=native"])
-    paths = {"AVX512": all(f"#define __AVX512{part}__ " in macros for part in ("F", "BW", "DQ", "VL"))}
-    paths["AVX2"] = all(f"#define __{part}__ " in macros for part in ("AVX2", "FMA", "F16C"))
-    widest = next((name for name, present in paths.items() if present), "BASELINE")
-    return [(f"HG_WITHOUT_{name}", "1") for name in (*paths, "BASELINE") if name != widest]
+    runs = {"AVX512": all(f"#define __AVX512{part}__ " in macros for part in ("F", "BW", "DQ", "VL"))}
+    runs["AVX2"] = all(f"#define __{part}__ " in macros for part in ("AVX2", "FMA", "F16C"))
+    runnable = [*(name for name, present in runs.items() if present), "BASELINE"]
+    wanted = {"native": runnable[:1], "runnable": runnable}.get(paths, [*runs, "BASELINE"])
+    return [(f"HG_WITHOUT_{name}", "1") for name in (*runs, "BASELINE") if name not in wanted]
 
 
 def cached(compiler: list[str], macros: list[tuple[str, str]], flags: list[str]) -> Path | None:

@@ -19,13 +19,9 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from hpcgnn.memory.columns import Disk
-from hpcgnn.memory.keeping import Keeper, Kept
+from hpcgnn.memory.keeping import SMALL, Keeper, Kept
 from hpcgnn.memory.lent import lent, shaped
 from hpcgnn.memory.scratch import Scratch, rounded
-
-# Below this, malloc is good enough.
-SMALL = 1 << 18
 
 
 class Arena:
@@ -37,7 +33,6 @@ class Arena:
         coder: None, or coder(tensor, exact), which keeps it as codes (plugins/coded_keeping.py), or returns None.
         shared: None, or a function that returns a matrix (rows, width) of a type that other ranks of the node can read.
             It returns None for other numbers of rows than those of layers.
-        disk: None, or where matrices between layers lie, with some columns in memory (columns.py).
     """
 
     def __init__(self, new_piece: Callable[[int], mmap.mmap] | None = None) -> None:
@@ -51,12 +46,12 @@ class Arena:
         self._returned: deque[tuple[int, int, int]] = deque()  # spaces that are to be free again
         self.keeper: Keeper | None = None
         self.coder: Callable[[torch.Tensor, int], Kept | None] | None = None
-        self.disk: Disk | None = None
         self.shared: Callable[[int, int, torch.dtype], torch.Tensor | None] | None = None
 
-    def keep_within(self, budget: int, scratch: Scratch) -> None:
-        """Hold at most `budget` bytes, if possible: saved tensors go to a scratch file."""
+    def keep_within(self, budget: int, scratch: Scratch) -> Keeper:
+        """Hold at most `budget` bytes, if possible: saved tensors go to a scratch file. Returns who keeps them."""
         self.keeper = Keeper(budget, scratch, self._has_room, lambda size: self._take(size, size))
+        return self.keeper
 
     def keep(self, tensor: torch.Tensor, exact: int | None = None) -> Kept:
         """Keep a tensor for later. Until it is asked for nobody may write to it, and only who still holds it itself may
@@ -127,10 +122,6 @@ class Arena:
     def pieces(self) -> list[tuple[int, int]]:
         """(address, bytes) of all pieces."""
         return [(_address(piece), len(piece)) for piece in self._pieces if piece is not None]
-
-    def piece_sizes(self) -> list[int]:
-        """The bytes of all pieces."""
-        return [len(piece) for piece in self._pieces if piece is not None]
 
     def free_sizes(self) -> list[int]:
         """The bytes of all spaces that are free; no two of them touch."""

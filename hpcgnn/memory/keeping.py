@@ -13,7 +13,7 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -21,33 +21,25 @@ from hpcgnn.memory.scratch import Scratch, rounded
 
 #: make(bytes) -> a storage of new memory with this size, at a multiple of GRAIN.
 Make = Callable[[int], torch.UntypedStorage]
-# Smaller ones stay in memory.
+# Smaller tensors stay in memory, and are from malloc.
 SMALL = 1 << 18
 
 
-class Memory(Protocol):
-    """What a kept tensor's memory can be had from again."""
-
-    def memory(self) -> torch.UntypedStorage:
-        """The same storage whenever it is asked for."""
-        ...
-
-
 class Kept:
-    """A tensor for later."""
+    """A tensor for later. memory() returns its memory, the same one whenever it is called; None: it stays in memory."""
 
-    def __init__(self, tensor: torch.Tensor, store: Memory | None = None) -> None:
-        self._tensor = tensor if store is None else None
-        self._store = store
+    def __init__(self, tensor: torch.Tensor, memory: Callable[[], torch.UntypedStorage] | None = None) -> None:
+        self._tensor = tensor if memory is None else None
+        self._memory = memory
         self._like = tensor.dtype, tensor.storage_offset(), tensor.shape, tensor.stride()
 
     def tensor(self) -> torch.Tensor:
         """It, in memory. While any tensor with the same memory is kept, all get the same memory back."""
-        if self._store is None:
-            assert self._tensor is not None, "what has no store stays in memory"
+        if self._memory is None:
+            assert self._tensor is not None, "it stays in memory"
             return self._tensor
         dtype, offset, shape, stride = self._like
-        return torch.empty(0, dtype=dtype).set_(self._store.memory(), offset, shape, stride)
+        return torch.empty(0, dtype=dtype).set_(self._memory(), offset, shape, stride)
 
 
 class Store:
@@ -133,7 +125,7 @@ class Keeper:
             while outside and not self._room(0) and self.make_room():
                 pass
             self._write_behind()
-        return Kept(tensor, store)
+        return Kept(tensor, store.memory)
 
     def gone(self, address: int) -> None:
         """Memory of the arena at this address is free again."""

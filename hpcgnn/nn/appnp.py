@@ -30,7 +30,7 @@ class OwnLayer(nn.Module):
         normalisation="sym",
         layerwise=False,
         local=True,
-        linear_input=True,
+        input="product",
     )
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:

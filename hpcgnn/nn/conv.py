@@ -10,18 +10,15 @@ from typing import cast
 import torch
 from torch import nn
 
-from hpcgnn.memory.shelf import OnDisk
+from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.nn.graph import DroppedRows, Graph, Part
 from hpcgnn.ops.activation_dropout import ReluDropout
 from hpcgnn.ops.constant_convolution import convolve_constants
-from hpcgnn.ops.constants import ConstantRows, Constants
+from hpcgnn.ops.constants import ConstantRows
 from hpcgnn.ops.convolution import Convolve
 from hpcgnn.ops.draws import Purpose
 from hpcgnn.ops.handover import Handover
-from hpcgnn.ops.layers_on_disk import Step, convolve_on_disk
 from hpcgnn.ops.operators import Linear
-from hpcgnn.ops.remade import First, convolve_remade
-from hpcgnn.ops.remade_twice import Above, convolve_remade_twice
 from hpcgnn.traits import LayerTraits
 
 #: (W_n (d_in, d_out), W_s (d_in, d_out) or None, b (d_out,) or None).
@@ -29,9 +26,6 @@ Weights = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 
 #: Products of constants whose sum is the output, and its bias.
 Products = tuple[list[Part], torch.Tensor | None]
-
-#: A first layer's (graph, aggregate, features, rate of dropout, whether that of the aggregate is scaled).
-Inputs = tuple[Graph, torch.Tensor | OnDisk, torch.Tensor | OnDisk, float, bool]
 
 
 class Conv(nn.Module):
@@ -130,11 +124,9 @@ class LinearConv(Conv):
         mixed_precision=True,
         prunable=True,
         reads_self=False,
-        constants_in_tiles=True,
-        input_in_tiles=True,
+        input="tiles",
         activation=ReluDropout,
         codes=True,
-        remakes=True,
     )
 
     def weights(self) -> Weights:
@@ -175,75 +167,6 @@ class LinearConv(Conv):
         neighbour, own, bias = self.weights()
         parts: list[Part] = [(aggregate, neighbour, Purpose.DROPOUT_AGGREGATE)]
         return parts if own is None else [*parts, (x, own, Purpose.DROPOUT)], bias
-
-    def of_constants(
-        self, first: Inputs, above: "list[tuple[LinearConv, Graph]]", p: float, whole: bool
-    ) -> tuple[torch.Tensor, int] | None:
-        """The output (m, d_out) of a layer above this one, and how many are above: outputs of this layer, and of the
-        next with two above, are not kept (ops/remade.py). Collective. None where that cannot be.
-
-        Args:
-            first: this layer's inputs.
-            above: one or two layers above with their graphs, which apply their activations.
-            p: rate of dropout before them.
-            whole: with one layer above, whether the forward pass has this layer's output as a whole.
-        """
-        _, aggregate, x, *_ = first
-        if isinstance(aggregate, OnDisk) or isinstance(x, OnDisk):
-            return None
-        found: list[tuple[Above, Weights]] = []
-        sent = self.kept
-        for number, (conv, graph) in enumerate(above, start=1):
-            one, sent = conv._of_remade(graph, graph.activation(ReluDropout, p, number), sent), conv.kept
-            if one is None:
-                break
-            found.append((one, conv.weights()))
-        if not found:
-            return None
-        constants, first_weights = self._constants(first)
-        bias = self.weights()[2]
-        (second, weights), *more = found
-        assert second.activation is not None, "comes before every layer above"
-        remade = First(constants, second.activation)
-        if not more:
-            types = second.sent, second.kept
-            return convolve_remade(remade, bias, first_weights, weights, second.operator, types, whole), 1
-        ((third, of_third),) = more
-        return convolve_remade_twice(remade, second, third, bias, first_weights, (weights, of_third)), 2
-
-    def on_disk(self, first: Inputs, above: "list[tuple[LinearConv, Graph]]", p: float) -> torch.Tensor | None:
-        """The output (m, d_out) of the last layer above this one, with all outputs between on disk
-        (ops/layers_on_disk.py). Collective. None where that cannot be. Arguments as of `of_constants`.
-        """
-        disk = first[0].arena.disk
-        steps, dtype = [], self.weights()[0].dtype
-        for number, (conv, graph) in enumerate(above, start=1):
-            activation = graph.activation(ReluDropout, p, number)
-            one = conv._of_remade(graph, activation, dtype)
-            if one is None or one.kept != dtype:
-                return None
-            steps.append(Step(one.operator, activation))
-        if disk is None or not steps:
-            return None
-        constants, weights = self._constants(first)
-        bias, of_steps = self.weights()[2], [conv.weights() for conv, _ in above]
-        return convolve_on_disk(constants, bias, weights, steps, of_steps, disk)
-
-    def _constants(self, first: Inputs) -> tuple[Constants, list[torch.Tensor]]:
-        """The inputs of this layer, the first one, as constants; and their weights."""
-        below, aggregate, x, p, scaled = first
-        parts = below.scaled(self.products_of_constants(aggregate, x)[0])
-        return below.constants(parts, p, 0, scaled=scaled), [weight for _, weight, _ in parts]
-
-    def _of_remade(self, graph: Graph, activation: ReluDropout, sent: torch.dtype | None) -> Above | None:
-        """This layer above one that is made again, or None where it cannot be. sent: type of its input (None: as of
-        weights).
-        """
-        dtype = self.weights()[0].dtype
-        operator = graph.operator(Linear(self.norm, sent or dtype))
-        if self.d_out > self.d_in or operator.convolution(self.d_in, self.d_out) is not Convolve:
-            return None
-        return Above(operator, sent or dtype, self.kept or dtype, activation)
 
     def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
         neighbour, own, bias = self.weights()

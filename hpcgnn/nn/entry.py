@@ -61,7 +61,8 @@ class ModelEntry:
     def reads_edge_features(self, spec: ModelSpec) -> bool:
         """Whether layers read features of edges where there are any: those with an edge term do not."""
         traits = self.traits(spec)
-        return traits.edge_features and not (traits.edge_data == "term" and _has_term(spec))
+        reads = traits.edge_data != "none" and not traits.relational
+        return reads and not (traits.edge_data == "term" and _has_term(spec))
 
     def sends_input(self, spec: ModelSpec) -> bool:
         """Whether epochs or evaluations send rows of the features, rather than once in a run or as projections."""
@@ -129,8 +130,12 @@ def with_residual(conv_class: Any) -> Any:
     """
 
     class Residual(conv_class):  # type: ignore[misc]
+        # A projection behind it reads rows as well: `product` stays.
         traits = replace(
-            conv_class.traits, reads_self=True, input_in_tiles=False, activation=None, takes_handover=False
+            conv_class.traits,
+            reads_self=True,
+            activation=None,
+            input="rows" if conv_class.traits.input == "tiles" else conv_class.traits.input,
         )
 
         def __init__(self, d_in: int, width: int, heads: int, average: bool, spec: ModelSpec, layer: int) -> None:

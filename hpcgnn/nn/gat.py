@@ -30,13 +30,11 @@ class GATConv(nn.Module):
         self_loops="add",
         input_rows="never",
         edge_data="term",
-        edge_features=True,
         prunable=True,
         worthwhile=0.6,
-        input_in_tiles=True,
+        input="tiles",
         activation=EluDropout,
         codes=True,
-        takes_handover=True,
     )
     hands_over = False  # set by the model for layers whose output the next layer takes over
 

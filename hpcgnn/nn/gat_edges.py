@@ -34,7 +34,6 @@ class EdgeGATConv(GATConv):
         prunable=False,
         worthwhile=None,
         activation=None,
-        takes_handover=False,
     )
 
     def __init__(

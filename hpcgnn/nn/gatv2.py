@@ -33,9 +33,8 @@ class GATv2Conv(nn.Module):
         input_rows="never",
         edge_data="features",
         weights=False,
-        edge_features=True,
         codes=True,
-        linear_input=True,
+        input="product",
     )
 
     def __init__(

@@ -6,7 +6,7 @@ The MLP has two layers. The first is linear and commutes with the sum, so the na
 import torch
 from torch import nn
 
-from hpcgnn.memory.shelf import OnDisk
+from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.nn.conv import Conv, Products
 from hpcgnn.nn.entry import LINEAR, ModelEntry, stacked
 from hpcgnn.nn.graph import DroppedRows, Graph
@@ -23,8 +23,7 @@ class GINConv(Conv):
         constant_aggregate=True,
         input_rows="narrower",
         prunable=True,
-        constants_in_tiles=True,
-        linear_input=True,
+        input="product",
         codes=True,
     )
 

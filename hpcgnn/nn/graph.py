@@ -18,11 +18,11 @@ from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.split import EdgeList
 from hpcgnn.kernels import RowMessages, RowScores
 from hpcgnn.memory.arena import Arena
-from hpcgnn.memory.shelf import OnDisk
+from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.ops.activation_dropout import EluDropout, ReluDropout
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.attention_layer import attention_layer
-from hpcgnn.ops.constants import ConstantRows, Constants, combine
+from hpcgnn.ops.constants import ConstantRows, combine
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.dropout import Drop, dropout, dropped_means, dropped_rows
 from hpcgnn.ops.handover import Handover
@@ -223,19 +223,11 @@ class Graph:
         """Σ dropout_p(x) W + b of constants; see ops/constants.py. scaled: whether dropout of an aggregate has the
         noise of a mean of rows.
         """
-        parts = self.scaled(parts) if layer == 0 else parts
+        scales = self._local.feature_scales
+        if layer == 0 and scales is not None:  # factors of features in codes
+            parts = [(x, weight * scales[:, None], purpose) for x, weight, purpose in parts]
         found = [(x, weight, self._drop(purpose, p, layer, scaled)) for x, weight, purpose in parts]
         return combine(found, bias, self._arena, self._local.outputs, kept)
-
-    def scaled(self, parts: Sequence[Part]) -> Sequence[Part]:
-        """The parts of the first layer, with the factors of features in codes in their weights."""
-        scales = self._local.feature_scales
-        return parts if scales is None else [(x, weight * scales[:, None], purpose) for x, weight, purpose in parts]
-
-    def constants(self, parts: Sequence[Part], p: float, layer: int, *, scaled: bool = False) -> Constants:
-        """The same inputs with their dropout, to be read."""
-        drops = tuple(self._drop(purpose, p, layer, scaled) for _, _, purpose in parts)
-        return Constants(tuple(x for x, _, _ in parts), drops, self._local.outputs, parts[0][1].dtype, self._arena)
 
     def _drop(self, purpose: Purpose, p: float, layer: int, scaled: bool) -> Drop | None:
         """Dropout of a constant for a purpose, or None."""

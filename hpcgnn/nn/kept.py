@@ -6,7 +6,7 @@ import math
 import torch
 
 from hpcgnn.errors import GraphError
-from hpcgnn.memory.shelf import OnDisk
+from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.nn.graph import Graph
 
 log = logging.getLogger("hpcgnn")

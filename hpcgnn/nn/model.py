@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from hpcgnn import kernels
-from hpcgnn.memory.shelf import OnDisk
+from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.kept import kept
 from hpcgnn.nn.linear import Linear
@@ -19,11 +18,6 @@ from hpcgnn.ops.handover import Handover
 from hpcgnn.traits import LayerTraits
 
 UNKNOWN = LayerTraits()
-
-#: With `--keep int8` the first output of no more layers is made again: more layers keep more than two whole matrices.
-MOST_REMADE = 3
-#: How many outputs are made again, by `--keep`.
-REMAKING = {"again": 1, "remade": 1, "least": 2}
 
 Activation = Callable[[torch.Tensor], torch.Tensor]
 #: How a map in the end sees the outputs of layers, by `--jumping`.
@@ -38,14 +32,6 @@ JOINED: dict[str, Callable[[list[torch.Tensor]], torch.Tensor]] = {
 def traits_of(layer: object) -> LayerTraits:
     """Return the traits of a layer or of a class of layers; an unknown layer has the default ones."""
     return getattr(layer, "traits", UNKNOWN)
-
-
-def remakes(spec: ModelSpec) -> bool:
-    """Whether a model of this spec can make the first output again: with a kept aggregate, and an activation alone
-    between the first two layers.
-    """
-    plain = spec.norm == "none" and not spec.residual and spec.jumping == "none"
-    return plain and spec.keeps_input and spec.layers > 1
 
 
 class Model(nn.Module):
@@ -99,88 +85,31 @@ class Model(nn.Module):
             self.jump = Linear(seen, spec.classes, dtype=spec.dtype)
         for conv, norm, above in zip(self.convs, self.norms, self.convs[1:], strict=False):
             if hasattr(conv, "hands_over"):
-                takes = self._takes_over(above) and traits_of(above).takes_handover
+                takes = self._takes_over(above) and hasattr(above, "hands_over")
                 conv.hands_over = takes and isinstance(norm, Identity)
 
     def forward(self, whole: Graph) -> torch.Tensor:
-        if self.jump is not None:
-            return self._jumping(whole, self.jump)
-        if whole.arena.disk is not None and (made := self._on_disk(whole)) is not None:
-            return made
-        before: torch.Tensor | None = None
         # Rows, or a Handover for a layer that takes over.
-        h: Any
-        h, done = (self._remade(whole) if self._remakes else None) or (self._input_layer(whole.at(0)), 1)
+        h: Any = self._input_layer(whole.at(0))
+        # Outputs of hidden layers: those that a map in the end sees, or the last one.
+        seen: list[torch.Tensor] = []
         conv: Any
-        for layer, (conv, norm) in enumerate(zip(self.convs[done:], self.norms[done - 1 :], strict=False), start=done):
+        for layer, (norm, conv) in enumerate(itertools.zip_longest(self.norms, self.convs[1:]), start=1):
             graph = whole.at(layer)
-            if self._takes_over(conv):  # and applies the activation itself
+            if conv is not None and self._takes_over(conv):  # and applies the activation itself
                 h = h if isinstance(h, Handover) else Handover(self._normalised(graph, norm, h))
                 h.activation = graph.activation(conv.traits.activation, self._p, layer)
                 h = conv(graph, h)
                 continue
             x = self._activation(self._normalised(graph, norm, h))
-            if self.spec.residual and before is not None:
-                x = x + whole.at(layer - 1).own(before)
-            before = x
-            h = conv(graph, graph.dropout(x, self._p, layer))
-        return h
-
-    def _jumping(self, whole: Graph, jump: Linear) -> torch.Tensor:
-        """The logits of a model whose layers are all seen by a map in the end; they all compute all rows."""
-        h: Any = self._input_layer(whole)
-        seen: list[torch.Tensor] = []
-        for layer, norm in enumerate(self.norms):
-            if layer:
-                h = self.convs[layer](whole, whole.dropout(seen[-1], self._p, layer))
-            x = self._activation(self._normalised(whole, norm, h))
-            x = x + seen[-1] if self.spec.residual and seen else x
-            seen = [x] if self.spec.jumping == "last" else [*seen, x]  # what nobody sees is freed
-        return jump(whole.dropout(JOINED[self.spec.jumping](seen), self._p, len(self.norms)))
-
-    @property
-    def _remakes(self) -> bool:
-        """Whether the first output is made again for the gradient, where the first input can be read so."""
-        spec = self.spec
-        asked = spec.keep in REMAKING or (spec.keep == "int8" and len(self.convs) <= MOST_REMADE)
-        return asked and self._hand_over and traits_of(self.convs[0]).remakes and remakes(spec)
-
-    def _remade(self, whole: Graph) -> tuple[torch.Tensor, int] | None:
-        """(the output of the second or third layer, how many layers these are), without those of the layers below as a
-        whole, or None where that cannot be.
-        """
-        below: Any = self.convs[0]
-        count = REMAKING.get(self.spec.keep, 1)
-        above = [(conv, whole.at(layer)) for layer, conv in enumerate(self.convs[1 : 1 + count], start=1)]
-        made = below.of_constants(self._inputs(whole.at(0), below), above, self._p, self.spec.keep == "again")
-        return None if made is None else (made[0], made[1] + 1)
-
-    @property
-    def output_widths(self) -> list[int]:
-        """The widths of all convolutions' outputs."""
-        convs: Any = self.convs
-        return [conv.d_out for conv in convs]
-
-    @property
-    def works_on_disk(self) -> bool:
-        """Whether layers can work with some columns of their matrices in memory and the rest on disk, to the bit.
-
-        Products of other libraries depend on where their rows lie.
-        """
-        spec = self.spec
-        able = self._hand_over and traits_of(self.convs[0]).remakes and remakes(spec) and spec.kept is None
-        if not able or spec.keep != "exact" or not kernels.one_pass(spec.dtype):
-            return False
-        return all(above <= below for below, above in itertools.pairwise(self.output_widths))
-
-    def _on_disk(self, whole: Graph) -> torch.Tensor | None:
-        """The logits, or None where layers cannot work so."""
-        if not self.works_on_disk:
-            return None
-        below: Any = self.convs[0]
-        above = [(conv, whole.at(layer)) for layer, conv in enumerate(self.convs[1:], start=1)]
-        made: torch.Tensor | None = below.on_disk(self._inputs(whole.at(0), below), above, self._p)
-        return made
+            if self.spec.residual and seen:
+                x = x + whole.at(layer - 1).own(seen[-1])
+            seen = [x] if self.spec.jumping in ("none", "last") else [*seen, x]
+            if conv is not None:
+                h = conv(graph, graph.dropout(x, self._p, layer))
+        if self.jump is None:
+            return h
+        return self.jump(whole.dropout(JOINED[self.spec.jumping](seen), self._p, len(self.norms)))
 
     def _takes_over(self, conv: nn.Module) -> bool:
         """Whether a layer takes its input over with its memory (see ops/handover.py)."""
@@ -200,7 +129,7 @@ class Model(nn.Module):
     @property
     def input_in_tiles(self) -> bool:
         """Whether the first layer takes ConstantRows."""
-        return self.before is None and traits_of(self.convs[0]).input_in_tiles
+        return self.before is None and traits_of(self.convs[0]).input == "tiles"
 
     @property
     def is_local(self) -> bool:
@@ -217,16 +146,8 @@ class Model(nn.Module):
         if not self.spec.keeps_input:
             x = graph.constant_rows(x, p, 0) if self.input_in_tiles or self.spec.held else graph.dropout(x, p, 0)
             return conv(graph, x if self.before is None else self.before(graph, x))
-        _, aggregate, x, p, scaled = self._inputs(graph, conv)
-        return conv.combine_constants(graph, aggregate, x, p, scaled=scaled)
-
-    def _inputs(self, graph: Graph, conv: Any) -> tuple[Graph, Any, Any, float, bool]:
-        """(the graph, the kept aggregate, the features, the rate of their dropout, whether that of the aggregate is
-        scaled).
-        """
-        x, p = graph.features, 0.0 if self.spec.input_dropout == "none" else self._p
         aggregate = graph.constant("input aggregate", lambda: self._kept(graph, conv.gather(graph, x)))
-        return graph, aggregate, x, p, self.spec.input_dropout == "scaled"
+        return conv.combine_constants(graph, aggregate, x, p, scaled=self.spec.input_dropout == "scaled")
 
     def _kept(self, graph: Graph, aggregate: torch.Tensor | OnDisk) -> torch.Tensor | OnDisk:
         dtype = self.spec.aggregate

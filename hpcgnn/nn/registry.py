@@ -74,9 +74,7 @@ def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]],
     def add(conv_class: type[Any]) -> type[ConvClass]:
         # An inherited `prunable` describes another forward.
         prunable = vars(conv_class).get("prunable", False)
-        conv_class.traits = LayerTraits(
-            self_loops=self_loops, edge_data="all", edge_features=True, drops_bias=False, prunable=prunable
-        )
+        conv_class.traits = LayerTraits(self_loops=self_loops, edge_data="all", drops_bias=False, prunable=prunable)
         conv_class.begin_as = vars(conv_class).get("begin_as")
         # Not in place: a layer's gradient may need its output.
         build = stacked(conv_class, torch.relu, hand_over=False)

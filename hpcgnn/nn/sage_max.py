@@ -41,7 +41,7 @@ class SAGEMaxConv(Conv):
 
 
 class SAGEPoolConv(SAGEMaxConv):
-    traits = LayerTraits(input_rows="never", weights=False, linear_input=True)
+    traits = LayerTraits(input_rows="never", weights=False, input="product")
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out, dtype)

@@ -4,7 +4,7 @@ hops.
 
 import torch
 
-from hpcgnn.memory.shelf import OnDisk
+from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.nn.conv import Conv, Products
 from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.graph import DroppedRows, Graph
@@ -25,8 +25,7 @@ class SGCConv(Conv):
         input_rows="narrower",
         normalisation="sym",
         reads_self=False,
-        constants_in_tiles=True,
-        linear_input=True,
+        input="product",
     )
 
     def __init__(self, d_in: int, d_out: int, hops: int, dtype: torch.dtype | None = None) -> None:

@@ -31,9 +31,8 @@ class ModelSpec:
         part_widths: their widths, where these differ.
         edge_dropout: rate of dropped edges in training.
         linear_residual: whether each layer adds a linear map of its input.
-        hop_attention: how sign weighs the groups of columns by node ('none': it joins them).
         keep_input_dtype: type of the kept aggregate; 'auto': as of outputs of hidden layers.
-        keep: 'exact', 'again', 'remade', 'least' or 'int8': what layers keep for the gradient.
+        keep: 'exact' or 'int8': what layers keep for the gradient.
         stacked: whether each layer has a map of its own.
         held: type of the dense features in memory, if it is narrower than `dtype`; else None.
     """
@@ -73,7 +72,6 @@ class ModelSpec:
     part_widths: tuple[int, ...] = ()
     edge_dropout: float = 0.0
     linear_residual: bool = False
-    hop_attention: str = "none"
     keep_input_dtype: str = "auto"
     keep: str = field(default="exact", metadata=DERIVED)
     stacked: bool = field(default=True, metadata=DERIVED)
@@ -99,7 +97,7 @@ class ModelSpec:
         """
         last = self.classes if self.jumping == "none" else self.hidden
         widths = [self.hidden] * (self.layers - 1)
-        if widths and self.hop_attention == "none":
+        if widths:
             widths[0] *= self.parts
         return (self.d_in, *widths, last)
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from hpcgnn.graph.sparse_rows import SparseRows
-from hpcgnn.memory.shelf import OnDisk
+from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.nn.conv import LinearConv
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear

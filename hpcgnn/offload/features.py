@@ -10,32 +10,26 @@ Features that no layer reads leave first: a model that uses only their aggregate
 
 import logging
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
 from hpcgnn import cores
-from hpcgnn.comm import Communicator
-from hpcgnn.comm.session import Session
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.errors import ScratchError
-from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.graph.load import Shelve
+from hpcgnn.graph.load import ToDisk
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.transforms.filtering import FilteredSize
 from hpcgnn.graph.transforms.pruning import pruned_size
+from hpcgnn.memory.arena import Arena
+from hpcgnn.memory.on_disk import OnDisk, bytes_at_work
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.memory.scratch import REQUEST, THREADS, Scratch
-from hpcgnn.memory.shelf import OnDisk, Shelf
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.offload.activations import (
-    AT_WORK,
-    Toy,
-    refusing,
-    without_limit_if_it_must,
-)
-from hpcgnn.offload.columns import LEAST
 from hpcgnn.offload.folders import check_folder, check_space
-from hpcgnn.offload.limits import Limit, portion
+from hpcgnn.offload.limits import Limit, portion, without_limit_if_it_must
+from hpcgnn.offload.toy import Toy
 from hpcgnn.ops.row_tiles import tile_rows
 from hpcgnn.plan.held import reads_in_tiles
 from hpcgnn.plan.run_plan import RunPlan
@@ -81,15 +75,28 @@ def place(room: int, at_work: int, kept: int, read: int, sizes: tuple[int, int],
     return Placing(features, aggregate, share)
 
 
-def bytes_read_at_a_time(shelf: Shelf, spec: ModelSpec, rows: int, columns: int) -> int:
+def bytes_read_at_a_time(spec: ModelSpec, rows: int, columns: int, tile: int) -> int:
     """Return the bytes of memory for features and aggregate on disk: read blocks, and copies of helper threads."""
-    return sum(shelf.at_work(rows, columns, dtype) for dtype in types_on_disk(spec)) + THREADS * REQUEST
+    return sum(bytes_at_work((rows, columns), dtype, tile) for dtype in types_on_disk(spec)) + THREADS * REQUEST
 
 
-def can_lie_on_disk(plan: RunPlan, toy: Toy) -> bool:
+def bytes_of_constants(spec: ModelSpec, rows: int, columns: int, placing: Placing, tile: int) -> int:
+    """Return the bytes of memory for the kept aggregate of features, or for reading it and them from disk."""
+    held = rows * columns * spec.aggregate.itemsize
+    if not placing.features:
+        return held if spec.keeps_input else 0
+    read = [bytes_at_work((rows, columns), dtype, tile) for dtype in types_on_disk(spec)]
+    return sum(read) if placing.aggregate else read[0] + held * spec.constant_input
+
+
+def can_lie_on_disk(plan: RunPlan) -> bool:
     """Whether the first layer reads its inputs in order, some rows at a time."""
-    in_order = reads_in_tiles(plan.config, plan.spec, toy.in_tiles, toy.input_in_tiles)
-    return in_order and not plan.config.data.inductive
+    return reads_in_tiles(plan.config, plan.spec) and not plan.config.data.inductive
+
+
+def reads_input(spec: ModelSpec) -> bool:
+    """Whether the first layer reads its input in addition to the aggregate."""
+    return MODELS[spec.model].traits(spec).reads_self
 
 
 def types_on_disk(spec: ModelSpec) -> tuple[torch.dtype, ...]:
@@ -109,91 +116,84 @@ def bytes_on_disk(spec: ModelSpec, rows: int, columns: int) -> tuple[int, int]:
     return sizes[0], sum(sizes[1:])
 
 
-def shelving(
-    plan: RunPlan, session: Session, toy: Toy, limit: Limit | None, buffers: HaloBuffers, learns: bool = True
-) -> Shelve:
-    """Return the function that load_local_graph calls for a Shelf. It is collective, with the same result on all ranks.
+def to_disk(
+    plan: RunPlan, comm: Communicator, toy: Toy, limit: Limit | None, arena: Arena, learns: bool = True
+) -> ToDisk:
+    """Return the function that load_local_graph asks for the place of features. It is collective, with the same result
+    on all ranks.
 
     Args:
         plan: the run's decisions.
-        session: the session with its communicator.
+        comm: the communicator.
         toy: the result of a step on a small graph.
         limit: the node's limit, or None.
-        buffers: buffers of the halo.
+        arena: source of the memory for reading.
         learns: whether the run trains, and so saves tensors for a backward pass.
 
     Raises:
         ConfigError: the returned function raises it if an explicit limit is too small for the parts of pruned layers.
     """
-    if limit is None:
-        return lambda local, columns: None
 
-    def shelve(local: LocalGraph, columns: int) -> Shelf | None:
-        with without_limit_if_it_must(limit, session):
-            return _shelve(plan, toy, limit, buffers, learns, session.comm, local, columns)
+    def ask(local: LocalGraph, columns: int, dtype: torch.dtype) -> OnDisk | None:
+        if limit is None:
+            return None
+        with without_limit_if_it_must(limit, comm):
+            scratch, placing = _placed(plan, toy, limit, learns, comm, local, columns)
+            if scratch is None:
+                return None
+            width = min(columns, max(_COLUMNS, int(placing.share * columns) // _COLUMNS * _COLUMNS))
+            return OnDisk(scratch, arena, (local.num_owned, columns), dtype, tile_rows(), width, placing.aggregate)
         return None
 
-    return shelve
+    return ask
 
 
-def _shelve(
-    plan: RunPlan,
-    toy: Toy,
-    limit: Limit,
-    buffers: HaloBuffers,
-    learns: bool,
-    comm: Communicator,
-    local: LocalGraph,
-    columns: int,
-) -> Shelf | None:
+def _placed(
+    plan: RunPlan, toy: Toy, limit: Limit, learns: bool, comm: Communicator, local: LocalGraph, columns: int
+) -> tuple[Scratch | None, Placing]:
+    """(the scratch file, or None where nothing goes to disk; the Placing)."""
     config, spec, rows = plan.config, plan.spec, local.num_owned
-    sees = _sees_shares(plan, learns)
+    sees, memory = _sees_shares(plan, learns), (None, Placing(False, False, 1.0))
     sizes, kept = bytes_on_disk(spec, rows, columns), toy.per_node * rows if learns else 0
-    lasting, at_work = _lasting(plan, toy, rows), AT_WORK * toy.largest * rows
+    lasting, at_work = _lasting(plan, toy, rows), toy.at_work(rows)
     if not limit.said:
         most = lasting + at_work + kept + sum(sizes) + _most_pruned(sees, toy, local)
         if portion(limit, comm, most).fits:
-            return None
+            return memory
     pruned = pruned_size(local, *toy.pruning, spec.keeps_input, comm) if sees else FilteredSize(0, 0)
     lasting, at_work = lasting + pruned.held, max(at_work, pruned.making)
-    if columns == 0 or not can_lie_on_disk(plan, toy):
+    if columns == 0 or not can_lie_on_disk(plan):
         _check_pruned(limit, comm, lasting + sizes[0], at_work, pruned)
-        return None
-    folder, arena = config.run.scratch or tempfile.gettempdir(), buffers.arena
+        return memory
+    folder = config.run.scratch or tempfile.gettempdir()
     with comm.together("making a scratch file"):
         check_folder(folder, limit)
-        shelf = Shelf(Scratch(folder, ScratchError, cores.use_all), arena, tile_rows(), columns)
-    read = bytes_read_at_a_time(shelf, spec, rows, columns)
-    if toy.disk is not None:
-        narrow = max(toy.disk.at_work(rows, LEAST, comm.size), pruned.making)
-        usual, least = (portion(limit, comm, lasting + work + read) for work in (at_work, narrow))
-        if not usual.fits and least.most_least < usual.most_least:
-            at_work, kept = narrow, 0  # layers will work from the disk
+        scratch = Scratch(folder, ScratchError, cores.use_all)
+    read = bytes_read_at_a_time(spec, rows, columns, tile_rows())
     _check_pruned(limit, comm, lasting, at_work + read, pruned)
     given = portion(limit, comm, lasting + at_work, kept + sum(sizes))
-    found = place(given.nbytes - lasting - at_work, at_work, kept, read, sizes, toy.reads_input)
+    found = place(given.nbytes - lasting - at_work, at_work, kept, read, sizes, reads_input(spec))
     told = torch.tensor([-float(found.features), -float(found.aggregate), found.share], dtype=torch.float64)
-    features, aggregate, part = comm.allreduce_(told, "plan", "min").tolist()
+    features, aggregate, share = comm.allreduce_(told, "plan", "min").tolist()
     if not features:
-        return None
-    width = max(_COLUMNS, int(part * columns) // _COLUMNS * _COLUMNS)
+        return memory
     written = sum(limit.of_node(comm, sizes[0] + sizes[1] * bool(aggregate)))
     with comm.together("looking for room for the features"):
         check_space(folder, written, limit.ranks)
     log.info("memory: the features%s are on disk, in %s", " and their aggregate" if aggregate else "", folder)
-    return replace(shelf, columns=min(width, columns), results=bool(aggregate))
+    return scratch, Placing(True, bool(aggregate), share)
 
 
 def fits(plan: RunPlan, toy: Toy, limit: Limit, learns: bool, comm: Communicator, local: LocalGraph) -> bool:
     """Whether a run surely stays within its limit without scratch files. Collective. local: the share, loaded.
 
-    Other arguments as of `shelving`.
+    Other arguments as of `to_disk`.
     """
     if isinstance(local.features, OnDisk):
         return False
     rows, kept = local.num_owned, toy.per_node * local.num_owned if learns else 0
     aggregate = bytes_on_disk(plan.spec, rows, plan.spec.d_in)[1]
-    most = _lasting(plan, toy, rows) + AT_WORK * toy.largest * rows + kept + aggregate
+    most = _lasting(plan, toy, rows) + toy.at_work(rows) + kept + aggregate
     return portion(limit, comm, most + _most_pruned(_sees_shares(plan, learns), toy, local)).fits
 
 
@@ -219,6 +219,6 @@ def _check_pruned(limit: Limit, comm: Communicator, lasting: int, at_work: int, 
     Building them would exceed the limit. The room for training is checked afterwards.
     """
     given, making = portion(limit, comm, lasting + at_work), portion(limit, comm, lasting + pruned.making)
-    with refusing(limit, comm, given, lasting, at_work, pruned.held) as refuse:
+    with comm.together("looking for room for what pruned layers see"):
         if pruned.held and making.refused:
-            refuse()
+            raise limit.too_little(comm, given, lasting, at_work, pruned.held)

@@ -1,17 +1,21 @@
 """The memory limit of a rank on its node: from `--memory`, else from the machine and the job."""
 
-from collections.abc import Sequence
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hpcgnn.comm import Communicator
 from hpcgnn.comm.launch.launcher import node_of_job
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError, RemoteError, ScratchError
 from hpcgnn.memory.available import group_limits, machine_available
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.options.memory_size import AUTO, said_memory
 from hpcgnn.plan.rules import Selection
 
+log = logging.getLogger("hpcgnn")
 # The share of the free memory to leave for other processes of the node, and for the kernel's own use.
 _SPARE = 1 / 16
 
@@ -38,6 +42,28 @@ class Limit:
     def of_node(self, comm: Communicator, value: int) -> list[int]:
         """Return the value of each rank of this node. Collective over all ranks."""
         return [each for node, each in comm.allgather_object((self.node, value)) if node == self.node]
+
+    def too_little(
+        self, comm: Communicator, given: "Portion", lasting: int, at_work: int, pruned: int = 0
+    ) -> ConfigError:
+        """The refusal of a limit, by the largest rank of a node.
+
+        Args:
+            comm: the communicator.
+            given: this rank's portion.
+            lasting: bytes in use all the time.
+            at_work: bytes for a layer at work.
+            pruned: bytes of `lasting` for the parts of pruned layers.
+        """
+        size = f"{pruned / 2**30:.2f} GiB"
+        seen = f" ({size} of it for what pruned layers see: --prune none goes without)" if pruned else ""
+        others = f", the largest of {self.ranks} on its node" if self.ranks > 1 else ""
+        return ConfigError(
+            f"{self} is too little for rank {comm.rank}{others}, whose graph, libraries and "
+            f"parameters take {lasting / 2**30:.2f} GiB{seen}, and a layer at work {at_work / 2**30:.2f} GiB; "
+            f"expected at least {given.most_least / 2**30 + 0.01:.2f}G for the {self.ranks} ranks of a node, or more "
+            "ranks on more nodes"
+        )
 
 
 @dataclass(frozen=True)
@@ -116,3 +142,16 @@ def node_memory(ranks_on_node: int, ranks: int) -> int:
     given, _ = node_of_job(ranks)
     left = machine_available() + ranks_on_node * resident_bytes()  # theirs is taken of it already
     return min([left, *group_limits(), *([] if given is None else [given])])
+
+
+@contextlib.contextmanager
+def without_limit_if_it_must(limit: Limit, comm: Communicator) -> Iterator[None]:
+    """Run a body that checks a limit on all ranks. If it fails, raise with --memory, and only warn without."""
+    try:
+        yield
+    except (ConfigError, ScratchError, RemoteError) as error:
+        found = error.of if isinstance(error, RemoteError) else type(error)
+        if limit.said or not issubclass(found, ConfigError | ScratchError):
+            raise
+        if comm.rank == 0:
+            log.warning("memory may not be enough: %s; it goes on without a limit (--memory none: no warning)", error)

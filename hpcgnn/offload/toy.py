@@ -6,21 +6,24 @@ how the halo is cut into rounds. And with it, the memory baseline includes the n
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
 from hpcgnn.comm import SoloCommunicator
+from hpcgnn.engine.saved_tensors import SavedTensors
 from hpcgnn.engine.trainer import Trainer
+from hpcgnn.engine.views import layers_to_prune
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.edge_features import carrying
 from hpcgnn.graph.local import LocalGraph, build_adjacency
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.schema import Edges
-from hpcgnn.nn.model import REMAKING
+from hpcgnn.memory.keeping import Keeper, Kept
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.ops.remade_twice import twice_bytes
 from hpcgnn.placement.order import LocalOrder, find_ends
 from hpcgnn.placement.ownership import Ownership
 from hpcgnn.plan.run_plan import RunPlan
@@ -29,6 +32,11 @@ from hpcgnn.tasks.registry import TASKS
 from hpcgnn.terminal import logged_from
 
 NODES = 256
+# Bytes of a rank outside of the arena, without the optimizer's state and the best parameters so far.
+_BESIDE = 24 << 20
+# Number of the largest saved tensors that are in memory at a time in any case: the input, the output, and one in
+# transfer.
+_AT_WORK = 3
 
 
 def toy_graph(spec: ModelSpec, task: str) -> LocalGraph:
@@ -78,7 +86,7 @@ def toy_step(plan: RunPlan, prepare: Callable[[Trainer], None] = lambda trainer:
     """
     buffers = HaloBuffers(0)
     # One step of a round.
-    plan = plan.changed(average_steps=1, average_seconds=0.0, correct_every=0).rehearsed
+    plan = plan.changed(average_steps=1, average_seconds=0.0, correct_every=0)
     with logged_from(logging.WARNING):
         trainer = Trainer(toy_graph(plan.spec, plan.config.task.task), plan, SoloCommunicator(), buffers, make_plugins)
         for stage in range(len(trainer.stages)):
@@ -89,9 +97,81 @@ def toy_step(plan: RunPlan, prepare: Callable[[Trainer], None] = lambda trainer:
     return buffers.widest_row
 
 
-def largest_at_work(spec: ModelSpec, largest: int, count: int) -> int:
-    """Bytes per node of each of `count` matrices that a layer at work has. largest: the largest that the toy keeps."""
-    if spec.keep == "exact":
-        return -(-largest // NODES)
-    blocks = twice_bytes(spec.widths[min(3, spec.layers)], spec.dtype) if spec.keep in REMAKING else 0
-    return max(-(-largest // NODES) * spec.dtype.itemsize, -(-blocks // count))
+class _Counter(Keeper):
+    """Counts saved tensors, and leaves them unchanged."""
+
+    def __init__(self) -> None:
+        super().__init__(0, None, lambda size: True, None)  # type: ignore[arg-type] # it writes nothing
+        self.sizes: dict[int, int] = {}
+        self._alive: list[Kept] = []
+
+    def keep(self, tensor: torch.Tensor, held: object) -> Kept:
+        kept = Kept(tensor)
+        storage = tensor.untyped_storage()
+        self.sizes[storage.data_ptr()] = storage.nbytes()
+        self._alive.append(kept)  # so that no other tensor lies where it did
+        return kept
+
+    def let_go(self) -> None:
+        """Keep nothing any more. Tensors that know of their gradient hold it, and it them, by ways that Python's
+        collector of garbage does not see.
+        """
+        self._alive.clear()
+
+    def make_room(self) -> bool:
+        return False
+
+    def note(self, taken: int) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Toy:
+    """The result of a step on a small graph.
+
+    Attributes:
+        per_node: bytes that a step saves per node.
+        largest: bytes per node of the largest saved tensor.
+        beside: bytes of a rank that depend on no node, without parameters and gradients.
+        parameters: bytes of the parameters, and as many again for their gradients.
+        row_bytes: see `toy_step`.
+        pruning: see `layers_to_prune`.
+    """
+
+    per_node: int
+    largest: int
+    beside: int
+    parameters: int
+    row_bytes: int
+    pruning: tuple[list[float], int]
+
+    def at_work(self, nodes: int) -> int:
+        """Bytes of a layer at work. nodes: of this rank."""
+        return _AT_WORK * self.largest * nodes
+
+
+def toy_of(plan: RunPlan) -> Toy:
+    """By a step of every stage."""
+    counters: list[_Counter] = []
+    models: list[Any] = []
+
+    def count(toy: Trainer) -> None:
+        counters.append(_Counter())
+        models.append(toy.model)
+        toy.buffers.arena.keeper = counters[-1]
+        toy.plugins.add(SavedTensors(toy))
+
+    row_bytes = toy_step(plan, count)
+    for counter in counters:
+        counter.let_go()
+    # Of stages that follow each other, the one that keeps most.
+    sizes = max(([size for size in each.sizes.values() if size >= NODES] for each in counters), key=sum, default=[])
+    parameters = sum(p.nbytes for p in models[0].parameters())
+    return Toy(
+        per_node=-(-sum(sizes) // NODES),
+        largest=-(-max(sizes, default=0) // NODES) * (1 if plan.spec.keep == "exact" else plan.spec.dtype.itemsize),
+        beside=_BESIDE + 3 * parameters,
+        parameters=parameters,
+        row_bytes=row_bytes,
+        pruning=layers_to_prune(models[0]),
+    )

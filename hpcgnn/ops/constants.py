@@ -12,7 +12,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.memory.arena import Arena
-from hpcgnn.memory.shelf import OnDisk, Reading
+from hpcgnn.memory.on_disk import OnDisk, Reading
 from hpcgnn.ops.dropout import Drop
 from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, sum_type, tile_rows, tiles_or_all
 

@@ -12,8 +12,7 @@ from hpcgnn.ops.row_tiles import in_rows
 def cross_entropy(logits: torch.Tensor, rows: torch.Tensor | None, labels: torch.Tensor, arena: Arena) -> torch.Tensor:
     """Σ over `rows` of −log softmax(logits)[label]: a scalar, differentiable in logits (n, C).
 
-    rows: int64 (m,), increasing, or None for all; labels: int64 (m,). The caller gives logits away: where no other
-    tensor has their memory, the gradient is written over them.
+    rows: int64 (m,), increasing, or None for all; labels: int64 (m,).
     """
     wide = logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
     return _CrossEntropy.apply(wide, rows, labels, arena).to(logits.dtype)
@@ -27,13 +26,6 @@ class _CrossEntropy(torch.autograd.Function):
         logits, ctx.gradient = in_rows(logits), None
         if not ctx.needs_input_grad[0]:
             return logits.new_tensor(kernels.cross_entropy(None, logits, rows, labels))
-        if arena.shared is None and _alone(logits):
-            ctx.gradient = logits.detach()
-            total = kernels.cross_entropy(ctx.gradient, ctx.gradient, rows, labels)
-            if rows is not None:
-                others = torch.ones(len(logits), dtype=torch.bool).index_fill_(0, rows, False)
-                ctx.gradient.masked_fill_(others.unsqueeze(1), 0)
-            return logits.new_tensor(total)
         ctx.gradient = arena.empty_streamed(len(logits), logits.shape[1], logits.dtype)
         if rows is not None:
             ctx.gradient.zero_()
@@ -43,9 +35,3 @@ class _CrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, g_loss: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         gradient, ctx.gradient = ctx.gradient, None
         return gradient.mul_(g_loss), None, None, None
-
-
-def _alone(x: torch.Tensor) -> bool:
-    """Whether no other tensor has the memory of x: an operator that has saved its result for its gradient has one."""
-    storage = x.untyped_storage()
-    return bool(torch._C._storage_Use_Count(storage._cdata) == 2)  # x, and `storage`

@@ -49,18 +49,17 @@ class Direction:
             self.halo_scales[known] = halo_factors(stream.plan, self.source_scale, stream.comm)
         return self.halo_scales[known]
 
-    def work(self, x: torch.Tensor, sent: torch.dtype | None = None, like: int | None = None) -> Iterator[Work]:
-        """The Work (see work.py) for own rows x (n_p, F). Collective. sent, like: see Rows; rows with `sent` are scaled
-        before.
+    def work(self, x: torch.Tensor, sent: torch.dtype | None = None) -> Iterator[Work]:
+        """The Work (see work.py) for own rows x (n_p, F). Collective. sent: see Rows; rows with it are scaled before.
 
         Rows of half precision travel unscaled. Scaling before sending would round the rows of others once more than the
         own. The curve would depend on the map then. Sums of them are scaled, and rounded once.
         """
         if self.source_scale is None or sent is not None or x.dtype == sum_type(x.dtype):
-            yield from work(self.stream, Rows(x, self.source_scale, sent=sent, like=like), self.kind, pieces=True)
+            yield from work(self.stream, Rows(x, self.source_scale, sent=sent), self.kind, pieces=True)
             return
         own, halo = cast(Stream, self.stream).of_columns(self.source_scale), self.halo_scale
-        for now in work(self.stream, Rows(x, summed_scale=own, like=like), self.kind, pieces=True):
+        for now in work(self.stream, Rows(x, summed_scale=own), self.kind, pieces=True):
             first = now.block.first_column
             yield now._replace(scale=own if first is None else halo[first : first + len(now.rows)])
 
@@ -144,9 +143,7 @@ class LinearAggregation(LinearOperator):
             now.block.multiply(now.rows, y[now.at], now.scale, way.scale_of(now.at), accumulate=not now.complete)
         return y
 
-    def parts(
-        self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None, like: int | None = None
-    ) -> Iterator[Part]:
+    def parts(self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None) -> Iterator[Part]:
         """See LinearOperator. Interior rows come while messages are on their way, and without a sum that outlives them;
         the others come when the last message has come.
         """
@@ -155,19 +152,13 @@ class LinearAggregation(LinearOperator):
         lent = y is not None and y.shape[1] == x.shape[1] and y.dtype == dtype
         sums = y[:inner] if lent and y is not None else cast(Stream, way.stream).empty_outer(x.shape[1], dtype)
         memory = self.arena.empty(min(tile_rows(), own.num_rows), x.shape[1], dtype=dtype)
-        return self._parts(way, x.contiguous(), sums, memory, lent, like)
+        return self._parts(way, x.contiguous(), sums, memory, lent)
 
     def _parts(
-        self,
-        way: Direction,
-        x: torch.Tensor,
-        sums: torch.Tensor,
-        memory: torch.Tensor,
-        lent: bool,
-        like: int | None,
+        self, way: Direction, x: torch.Tensor, sums: torch.Tensor, memory: torch.Tensor, lent: bool
     ) -> Iterator[Part]:
         sums.zero_()
-        for now in way.work(x, like=like):
+        for now in way.work(x):
             if not now.complete:
                 now.block.multiply(now.rows, sums[now.at], now.scale, way.scale_of(now.at), accumulate=True)
             elif now.at.stop > now.at.start:

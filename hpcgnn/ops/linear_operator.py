@@ -76,9 +76,7 @@ class LinearOperator:
         """Aᵀ gy without autograd."""
         raise NotImplementedError
 
-    def parts(
-        self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None, like: int | None = None
-    ) -> Iterator[Part]:
+    def parts(self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None) -> Iterator[Part]:
         """An iterator of the Parts of A x (or Aᵀ x): all own rows, some at a time. Collective: exhaust it.
 
         The memory that it takes is taken before it returns.
@@ -87,8 +85,6 @@ class LinearOperator:
             x: own rows.
             transposed: whether along the edges reversed.
             y: where sums of its shape and type may be kept; the caller may write to the rows that it has been given.
-            like: the columns of the matrix that x is a part of: the parts are that one's, and sums are made in its
-                order.
         """
         raise NotImplementedError
 

@@ -36,9 +36,7 @@ class PushedAggregation(LinearOperator):
         """See LinearOperator. Products travel where they are narrower, else the layer's input."""
         return ConvolveStale if self._site.old and d_out >= d_in else super().convolution(d_in, d_out)
 
-    def parts(
-        self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None, like: int | None = None
-    ) -> Iterator[Part]:
+    def parts(self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None) -> Iterator[Part]:
         """See LinearOperator: all rows come when the last message has come."""
         whole = self.multiply_transposed(x) if transposed else self.multiply(x)
         return iter([Part(slice(0, len(whole)), whole)])

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import AtLeast, option
+from hpcgnn.declaring import AtLeast, Having, option
 from hpcgnn.options.task import LINKS
 
 #: Values of `--jumping` with a linear map behind the last convolution.
@@ -12,7 +12,7 @@ HEADS = ("cat", "max", "sum", "last")
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     model: str = option("gcn", "model to train", flag=True, choices="models")
-    plugin: str = option("", "Python file that registers further models (docs/extending.md)", flag=True)
+    plugin: str = option("", "Python file that registers models and schedules (docs/extending.md)", flag=True)
     layers: int = option(3, "number of layers (sgc: hops)", flag=True, least=1, most=10_000)
     hidden: int = option(
         256,
@@ -31,7 +31,7 @@ class ModelConfig:
         "together. Self loops stay, and evaluation uses all edges.",
         least=0.0,
         below=1.0,
-        schedules=("sar",),
+        schedules=Having("drops_edges"),
         by_model=True,
         strict=True,
     )
@@ -71,10 +71,8 @@ class ModelConfig:
         "exact",
         "format of what layers keep for the gradient",
         details="int8: kept inputs, outputs and projections are rounded at random, in blocks of 256 columns with a "
-        "scale each. The forward pass is unchanged, and gradients are right in the mean. again: the first layer's "
-        "output is not kept, but made again from the kept aggregate. remade: it is never there as a whole. int8 does "
-        "that too with up to 3 layers. least: the second layer's output is made again as well, with its messages.",
-        choices=("exact", "again", "remade", "least", "int8"),
+        "scale each. The forward pass is unchanged, and gradients are right in the mean.",
+        choices=("exact", "int8"),
         needs={"layers": AtLeast(2), "jumping": ("cat",)},
         strict=True,
         on_resume="same",
@@ -143,15 +141,6 @@ class ModelConfig:
         "add a linear map of each layer's input before the norm",
         details="GraphSAGE and transformer layers have such a map already.",
         by_model=True,
-    )
-    hop_attention: str = option(
-        "none",
-        "sign: sum of hops with learned weights by node",
-        details="A softmax over the hops, each compared with the features (first, as SAGN), with the hops before "
-        "(recursive) or with all hops (jk, both as GAMLP). none: hops are joined.",
-        choices=("none", "first", "recursive", "jk"),
-        by_model=True,
-        needs={"layers": AtLeast(2)},
     )
     jumping: str = option(
         "none",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import Above, AtLeast, option
+from hpcgnn.declaring import Above, AtLeast, Having, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class OptimConfig:
         "predictions and exports use the average.",
         least=0.0,
         below=1.0,
-        schedules=("sar", "bns", "stale", "historical", "batches"),
+        schedules=Having("whole_steps"),
         strict=True,
     )
     epochs: int = option(

@@ -10,7 +10,17 @@ class Removed(NamedTuple):
     remedy: str
 
 
+_TEACHERS = "leave it out, or train with version 0.4.0"
 REMOVED = {
+    "consistency": Removed(0.0, _TEACHERS),
+    "consistency_decay": Removed(0.99, _TEACHERS),
+    "consistency_confidence": Removed(0.7, _TEACHERS),
+    "consistency_warmup": Removed(0, _TEACHERS),
+    "distill": Removed("", _TEACHERS),
+    "distill_weight": Removed(1.0, _TEACHERS),
+    "distill_temperature": Removed(1.0, _TEACHERS),
+    "distill_confidence": Removed(0.0, _TEACHERS),
+    "hop_attention": Removed("none", "leave it out: sign joins the hops"),
     "torch_backend": Removed("gloo", "use comm = 'torch' for gloo, or 'ccl' for oneccl_bindings_for_pytorch"),
     "finetune_lr": Removed(0.0, "--finetune trains with --lr; give the layers' own rates by --set schedule.layer_lr"),
     "average_optimizer": Removed("keep", "each rank keeps the state of its optimizer"),
@@ -18,12 +28,15 @@ REMOVED = {
     "stale_smoothing": Removed(0.0, "old rows are used unchanged"),
     "drop_ranks": Removed("", "start the job on fewer ranks"),
     "spare_core": Removed(False, "give the number of threads: --threads, one less than the cores of a rank"),
-    "halo_bits": Removed(4.0, "--halo-dtype int2, int4 and int8 are fixed widths"),
+    "halo_bits": Removed(4.0, "--halo-dtype int8 is a fixed width"),
 }
 #: {option: {value: the way to go on}} of values that are gone.
 REMOVED_VALUES = {
     "halo_dtype": {
-        "auto": "int4 has the same accuracy and bytes",
+        "auto": "int8 has the same accuracy and twice the bytes",
+        "int2": "int8 has four times the bytes, and a smaller error",
+        "int4": "int8 has the same accuracy and twice the bytes",
         "fp16": "bf16 has as many bytes, and the range of fp32",
     },
+    "keep": dict.fromkeys(("again", "remade", "least"), "take more ranks: each has less to keep; or --keep int8"),
 }

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import YEAR, AtLeast, option
+from hpcgnn.declaring import AtLeast, Having, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,23 +16,6 @@ class ScheduleConfig:
         flag=True,
         least=0.0,
         most=2.0**33,
-    )
-    layer_epochs: str = option(
-        "",
-        "lazy: epochs of each layer, as 100,100,200 (default: --epochs)",
-        schedules=("lazy",),
-    )
-    layer_lr: str = option(
-        "",
-        "lazy: learning rate of each layer, as 0.01,0.005 (default: --lr)",
-        schedules=("lazy",),
-    )
-    warm_start: bool = option(
-        False,
-        "lazy: start a layer from the trained one before it",
-        details="sage, gcn and gat start as the identity with the former head. Other models start from parameters of "
-        "the same shapes.",
-        schedules=("lazy",),
     )
     finetune: int = option(
         0,
@@ -48,27 +31,6 @@ class ScheduleConfig:
         "bad maps the halo is larger than a rank's share.",
         choices=("keep", "refetch"),
         schedules=("lazy",),
-    )
-    average_steps: int = option(
-        0,
-        "tma: average the parameters after this many steps of each rank",
-        least=0,
-        schedules=("tma",),
-        on_resume="same",
-    )
-    average_seconds: float = option(
-        0.0,
-        "tma: average the parameters after this time on rank 0's clock",
-        least=0.0,
-        schedules=("tma",),
-        most=YEAR,
-    )
-    correct_every: int = option(
-        0,
-        "tma: one exact step after this many averages; 0: never",
-        details="The step is one of sar, on the whole graph.",
-        least=0,
-        schedules=("tma",),
     )
     assignment: str = option(
         "metis",
@@ -103,12 +65,11 @@ class ScheduleConfig:
     halo_dtype: str = option(
         "fp32",
         "format of features and gradients between ranks in training",
-        details="fp32: unchanged (fp64 with --precision fp64). bf16: half the bytes. int8, int4, int2: a "
-        "fourth, an eighth, a sixteenth, with a scale per row and random rounding. Attention logits "
-        "and evaluation stay unchanged.",
+        details="fp32: unchanged (fp64 with --precision fp64). bf16: half the bytes. int8: a fourth, "
+        "with a scale per row and random rounding. Attention logits and evaluation stay unchanged.",
         flag=True,
-        choices=("fp32", "bf16", "int8", "int4", "int2"),
-        needs={"schedule": ("sar", "bns", "stale"), "correct_every": AtLeast(1)},
+        choices=("fp32", "bf16", "int8"),
+        needs={"schedule": Having("narrows_rows"), "correct_every": AtLeast(1)},
     )
     reduce_dtype: str = option(
         "fp32",
@@ -116,7 +77,7 @@ class ScheduleConfig:
         details="bf16: half the bytes, added in fp32. One rank adds each share and sends the rounded sum to all: 2 (P "
         "- 1) messages of a rank.",
         choices=("fp32", "bf16"),
-        needs={"schedule": ("sar", "lazy", "bns", "stale", "historical", "batches"), "correct_every": AtLeast(1)},
+        needs={"schedule": Having("sums_gradients"), "correct_every": AtLeast(1)},
     )
     reduce_bucket: float = option(
         1.0,
@@ -125,7 +86,7 @@ class ScheduleConfig:
         "--comm ccl sum all gradients at the end.",
         least=0.0,
         most=1e6,
-        needs={"schedule": ("sar", "lazy", "bns", "stale"), "correct_every": AtLeast(1)},
+        needs={"schedule": Having("sums_by_layer"), "correct_every": AtLeast(1)},
     )
     prune: str = option(
         "auto",
@@ -134,16 +95,7 @@ class ScheduleConfig:
         "Used where the model allows it and half of the rows are saved (gat: four in ten). none: compute all "
         "rows.",
         choices=("auto", "none"),
-        schedules=("sar",),
-    )
-    boundary_rate: float = option(
-        0.1,
-        "bns: probability of a boundary node in an epoch",
-        details="Bytes fall to this share of those of sar (gat: 3/2 of it). 1 gives sar, 0 leaves ranks alone. "
-        "Evaluation uses all nodes.",
-        least=0.0,
-        most=1.0,
-        schedules=("bns",),
+        schedules=Having("exact_epochs"),
     )
     stale_epochs: int = option(
         1,
@@ -159,7 +111,7 @@ class ScheduleConfig:
         details="Each step is on a share of the clusters of the graph file. historical: rows of other shares are of "
         "the last time they were computed. batches: all rows that the share's training nodes depend on are computed.",
         least=1,
-        schedules=("historical", "batches"),
+        schedules=Having("by_shares"),
         on_resume="same",
     )
     history_dtype: str = option(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import Above, Named, option
+from hpcgnn.declaring import option
 from hpcgnn.options.link_split import AUTO
 
 #: The task that is learned from edges, and from no labels.
@@ -112,69 +112,5 @@ class TaskConfig:
         "and the loss is taken on the others. Evaluation uses the labels of all training nodes. 0.5 is usual.",
         least=0.0,
         below=1.0,
-        on_resume="same",
-    )
-    consistency: float = option(
-        0.0,
-        "weight of consistency with a mean teacher; 0: none",
-        details="Classification. SCR: an average of the parameters predicts all nodes in one more forward pass of each "
-        "step. Predictions of nodes without training labels are drawn towards it where it is confident.",
-        least=0.0,
-        on_resume="same",
-    )
-    consistency_decay: float = option(
-        0.99,
-        "part of itself that the teacher keeps in a step",
-        least=0.0,
-        below=1.0,
-        needs={"consistency": Above(0)},
-        on_resume="same",
-    )
-    consistency_confidence: float = option(
-        0.7,
-        "least probability of the teacher's class",
-        details="Nodes below are left out.",
-        least=0.0,
-        most=1.0,
-        needs={"consistency": Above(0)},
-        on_resume="same",
-    )
-    consistency_warmup: int = option(
-        0,
-        "epochs before consistency begins",
-        details="Before that the teacher knows little, but may be confident.",
-        least=0,
-        needs={"consistency": Above(0)},
-        on_resume="same",
-    )
-    distill: str = option(
-        "",
-        "file of a teacher's outputs to learn from",
-        details="Classification. Of `hpcgnn predict --logits -o FILE.npy`. A run of the same model is "
-        "self-distillation.",
-        on_resume="same",
-    )
-    distill_weight: float = option(
-        1.0,
-        "weight of the teacher's outputs in the loss; labels have 1",
-        least=0.0,
-        needs={"distill": Named("FILE")},
-        on_resume="same",
-    )
-    distill_temperature: float = option(
-        1.0,
-        "divisor of the outputs of teacher and model",
-        least=0.01,
-        needs={"distill": Named("FILE")},
-        on_resume="same",
-    )
-    distill_confidence: float = option(
-        0.0,
-        "least probability of the teacher's class; 0: all nodes count",
-        details="RLU of GAMLP: nodes outside of the training split count, by that probability. Their sum is divided by "
-        "the number of training nodes. 0.85 is published for ogbn-products.",
-        least=0.0,
-        most=1.0,
-        needs={"distill": Named("FILE")},
         on_resume="same",
     )

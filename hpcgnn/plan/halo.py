@@ -16,7 +16,7 @@ def prunes(config: Config) -> bool:
     options, selection = config.schedule, Selection(config)
     # Random rounding draws by the row numbers of the whole share.
     apart = options.prune == "auto" and not rounds_at_random(options.halo_dtype)
-    return apart and selection.schedule.exact_epochs and not selection.all_rows
+    return apart and selection.schedule.exact_epochs and not selection.task.all_rows
 
 
 def takes_sums(config: Config, spec: ModelSpec) -> bool:

@@ -5,7 +5,6 @@ import torch
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.nn.model import REMAKING, remakes
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.inputs import Inputs, inputs_of
@@ -15,23 +14,16 @@ from hpcgnn.plan.rules import Selection
 _NARROW = {"float16": torch.float16, "bfloat16": torch.bfloat16, "int8": torch.int8}
 
 
-def reads_in_tiles(config: Config, spec: ModelSpec, in_tiles: bool, input_in_tiles: bool) -> bool:
-    """Whether the first layer reads its constant inputs in order, some rows at a time.
-
-    Args:
-        config: the configuration.
-        spec: the model.
-        in_tiles: whether the layer can read its input and the aggregate so.
-        input_in_tiles: whether the layer can read its input alone so.
-    """
-    schedule = Selection(config).schedule
+def reads_in_tiles(config: Config, spec: ModelSpec) -> bool:
+    """Whether the first layer reads its constant inputs in order, some rows at a time."""
+    schedule, layer = Selection(config).schedule, MODELS[spec.model].traits(spec)
     if spec.sparse_input or spec.changing or not schedule.within_memory:
         return False
     if not spec.constant_input:  # layer by layer, a copy of the halo stays in memory with the own rows
-        return input_in_tiles and not schedule.layer_by_layer and not spec.edge_features
+        return layer.input == "tiles" and not schedule.layer_by_layer and not spec.edge_features
     raw = spec.input_dropout == "raw" and spec.dropout > 0
     alone = schedule.layer_by_layer and not config.schedule.finetune
-    return in_tiles and (spec.keeps_input or (alone and not raw))
+    return layer.constants_in_tiles and (spec.keeps_input or (alone and not raw))
 
 
 def check_aggregate(config: Config, spec: ModelSpec) -> None:
@@ -48,51 +40,31 @@ def check_keep(config: Config, spec: ModelSpec) -> None:
     """Raise ConfigError, on all ranks, for rounded activations whose gradients would not be right in the mean."""
     if config.model.keep == "exact":
         return
-    asked, traits = config.model.keep, MODELS[spec.model].traits(spec)
-    if asked in REMAKING and not (traits.remakes and remakes(spec)):
-        raise ConfigError.on_all(
-            f"--keep {asked}: expected --model gcn, or sage with the mean, with a kept aggregate of dense features "
-            f"(--keep-input), --norm none, --jumping none and no --residual; got --model {spec.model}, --norm "
-            f"{spec.norm}, --jumping {spec.jumping}; use --keep int8, or exact"
-        )
-    able = (
-        traits.codes
-        and not spec.edge_features
-        and spec.jumping != "max"
-        and (asked in REMAKING or config.run.precision != "mixed")
-    )
+    traits = MODELS[spec.model].traits(spec)
+    able = traits.codes and not spec.edge_features and spec.jumping != "max" and config.run.precision != "mixed"
     if not able or not Selection(config).schedule.exact_epochs:
         raise ConfigError.on_all(
-            f"--keep {asked}: expected --model gcn, sage with the mean, gin, or gat, gatv2 or transformer without "
-            "features of edges, no --jumping max, --precision fp32 or fp64 (again, remade, least: or mixed), and "
-            f"--schedule sar; got --model {spec.model}, --aggregator {spec.aggregator}, --jumping {spec.jumping}, "
+            "--keep int8: expected --model gcn, sage with the mean, gin, or gat, gatv2 or transformer without "
+            "features of edges, no --jumping max, --precision fp32 or fp64, and --schedule sar; "
+            f"got --model {spec.model}, --aggregator {spec.aggregator}, --jumping {spec.jumping}, "
             f"--precision {config.run.precision}, --schedule {config.schedule.schedule}; use --keep exact"
         )
 
 
 def held_type(meta: GraphMeta, config: Config, spec: ModelSpec) -> torch.dtype | None:
     """The type of the features in memory where it is the file's own, narrower one; else None."""
-    traits = MODELS[spec.model].traits(spec)
-    alone = traits.input_in_tiles and not spec.node_types
     fits = inputs_of(spec.inputs) == Inputs() and spec.dtype == torch.float32
-    fits = fits and (
-        reads_in_tiles(config, spec, traits.constants_in_tiles, alone)
-        or _multiplies(config, spec, alone, traits.linear_input and not spec.node_types)
-    )
-    return _NARROW.get(meta.feature_type) if fits else None
+    in_tiles = reads_in_tiles(config, spec) and (spec.constant_input or not spec.node_types)
+    return _NARROW.get(meta.feature_type) if fits and (in_tiles or _multiplies(config, spec)) else None
 
 
-def _multiplies(config: Config, spec: ModelSpec, alone: bool, linear: bool) -> bool:
+def _multiplies(config: Config, spec: ModelSpec) -> bool:
     """Whether the first layer multiplies its constant inputs with its weights, and sums no rows of them: it reads them
     some rows at a time, but in no order.
-
-    Args:
-        config: the configuration.
-        spec: the model.
-        alone: whether it can read its input some rows at a time.
-        linear: whether it only multiplies it.
     """
-    schedule = Selection(config).schedule
+    schedule, layer = Selection(config).schedule, MODELS[spec.model].traits(spec)
     if spec.sparse_input or spec.changing or not schedule.within_memory or schedule.layer_by_layer or spec.keeps_input:
         return False
-    return (alone or linear) and spec.d_in > spec.first_width if spec.constant_input else linear
+    if spec.node_types:
+        return False
+    return layer.input != "rows" and spec.d_in > spec.first_width if spec.constant_input else layer.input == "product"

@@ -55,7 +55,6 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         part_widths=meta.part_widths if reads_hops and meta.num_label_parts else (),
         edge_dropout=options.edge_dropout,
         linear_residual=options.linear_residual,
-        hop_attention=options.hop_attention,
     )
     return complete(spec)
 

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from hpcgnn.comm.session import Means
 from hpcgnn.config import Config, epochs_to_trace
+from hpcgnn.declaring import allowed
 from hpcgnn.errors import ConfigError
 from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.registry import MODELS
@@ -48,12 +49,6 @@ class Selection:
     @cached_property
     def transport(self) -> TransportTraits:
         return Means(self.config.run.comm).traits
-
-    @property
-    def all_rows(self) -> bool:
-        """Whether the loss reads outputs of all nodes."""
-        options = self.config.task
-        return self.task.all_rows or options.consistency > 0 or options.distill != ""
 
     @property
     def learned(self) -> bool:
@@ -99,9 +94,9 @@ def models_with(allows: Callable[[LayerTraits], bool]) -> str:
 
 def _check_owners(config: Config) -> None:
     """Raise ConfigError for an option of another schedule than the chosen one."""
-    options = config.schedule
+    options, traits = config.schedule, {name: entry.traits for name, entry in SCHEDULES.items()}
     for declared in fields(options):
-        owners = declared.metadata["schedules"] or (options.schedule,)
+        owners = allowed(declared.metadata["schedules"], traits) or (options.schedule,)
         if options.schedule not in owners and getattr(options, declared.name) != declared.default:
             raise ConfigError(
                 f"--{declared.name.replace('_', '-')} belongs to --schedule {owners[0]}, got --schedule "
@@ -226,20 +221,6 @@ RULES: tuple[Rule, ...] = (
         lambda of: of.config.data.inductive and of.task.splits_edges,
         lambda of: (
             f"--inductive trains on training nodes alone, and --task {of.config.task.task} on training edges; leave "
-            "one of them out"
-        ),
-    ),
-    Rule(
-        lambda of: of.all_rows and not (of.task.all_rows or of.schedule.exact_epochs),
-        lambda of: (
-            "--consistency and --distill learn from all nodes in every step: expected --schedule "
-            f"{schedules_with(_exact)}, got {of.config.schedule.schedule}"
-        ),
-    ),
-    Rule(
-        lambda of: of.config.data.inductive and of.all_rows,
-        lambda of: (
-            "--inductive trains on training nodes alone, and --consistency and --distill learn from all nodes; leave "
             "one of them out"
         ),
     ),

@@ -91,11 +91,6 @@ class RunPlan:
         return self.changed(intra_node="shared" if in_place else "messages")
 
     @property
-    def rehearsed(self) -> "RunPlan":
-        """The plan for a graph that stands for the run's: without files of rows of its nodes."""
-        return self.changed(distill="", prune="none") if self.config.task.distill else self
-
-    @property
     def schedule(self) -> ScheduleTraits:
         """The traits of the schedule."""
         return Selection(self.config).schedule

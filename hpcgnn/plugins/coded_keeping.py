@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from hpcgnn.engine.hooks import Plugin
+from hpcgnn.engine.saved_tensors import SavedTensors, lasting_storages
 from hpcgnn.memory.keeping import Kept
 from hpcgnn.nn.model import traits_of
 from hpcgnn.ops.coded import Coded
@@ -28,16 +28,17 @@ if TYPE_CHECKING:
 LEAST_COLUMNS = 8
 
 
-class CodedKeeping(Plugin):
+class CodedKeeping(SavedTensors):
     """Codes what the model of a Trainer keeps in a training step."""
 
     def __init__(self, trainer: "Trainer") -> None:
-        self._trainer, self._active, self._number = trainer, False, 0
-        self._open = contextlib.ExitStack()
+        super().__init__(trainer)
+        self._active = self._in_model = False
+        self._number = 0
         # {a storage: (itself, its codes)}: several may keep one. Nobody writes to it then, until it is asked for.
         self._found: dict[int, tuple[StorageWeakRef, Coded]] = {}
-        last, traits = trainer.model.convs[-1], traits_of(trainer.model.convs[-1])
-        if traits.activation is not None and not traits.takes_handover:
+        last = trainer.model.convs[-1]
+        if traits_of(last).activation is not None and not hasattr(last, "hands_over"):
             # The backward pass begins with what the last of the fused layers keeps: nothing else is there by then.
             last.register_forward_pre_hook(lambda *_: self._leave())
         trainer.model.register_forward_pre_hook(lambda *_: self._begin())
@@ -48,23 +49,26 @@ class CodedKeeping(Plugin):
         """Code in the forward pass of the body."""
         self._active, self._number = True, 0
         try:
-            yield
+            with super().forward():
+                yield
         finally:
             self._active = False
             self._found.clear()
 
     def _begin(self) -> None:
         if self._active:
-            self._ids, self._lasting = self._ids_by_count(), self._lasting_storages()
-            self._trainer.buffers.arena.coder = self._coded
-            self._open.enter_context(torch.autograd.graph.saved_tensors_hooks(self._pack, lambda kept: kept.tensor()))
+            self._ids, self._lasting = self._ids_by_count(), lasting_storages(self._trainer)
+            self._trainer.buffers.arena.coder, self._in_model = self._coded, True
 
     def _leave(self) -> None:
         self._trainer.buffers.arena.coder = None
 
     def _end(self) -> None:
-        self._trainer.buffers.arena.coder = None
-        self._open.close()
+        self._leave()
+        self._in_model = False
+
+    def keep(self, tensor: torch.Tensor) -> Kept:
+        return (self._coded(tensor, 0) if self._in_model else None) or super().keep(tensor)
 
     def _ids_by_count(self) -> dict[int, torch.Tensor]:
         """{number of rows: original ids of these rows}. Rows of pruned layers are subsets of each other, so the same
@@ -73,18 +77,6 @@ class CodedKeeping(Plugin):
         views = self._trainer.views
         graphs = [views.trained_on, *(share for share in (views.nodes, *views.shares) if share is not None)]
         return {len(ids): ids for graph in graphs for ids in (graph.original_id, graph.output_id)}
-
-    def _lasting_storages(self) -> set[int]:
-        """Where tensors lie that are there from step to step."""
-        trainer = self._trainer
-        tensors = [*trainer.model.parameters(), *trainer.constants.values(), trainer.local.features]
-        return {each.untyped_storage().data_ptr() for each in tensors if isinstance(each, torch.Tensor)}
-
-    def _pack(self, tensor: torch.Tensor) -> Kept:
-        if tensor.is_leaf and tensor.requires_grad:
-            return Kept(tensor)
-        tensor = tensor.detach()
-        return self._coded(tensor, 0) or self._trainer.buffers.arena.keep(tensor)
 
     def _coded(self, tensor: torch.Tensor, exact: int) -> Kept | None:
         """The tensor as codes, or None if it is not a matrix with a row for each node, nor a part of a coded one."""
@@ -97,7 +89,7 @@ class CodedKeeping(Plugin):
             self._number += 1
             coded = Coded(tensor, self._ids[len(tensor)], key, exact, self._trainer.buffers.arena)
             self._found[place] = StorageWeakRef(storage), coded
-        return Kept(tensor, self._found[place][1])
+        return Kept(tensor, self._found[place][1].memory)
 
     def _fits(self, tensor: torch.Tensor, exact: int) -> bool:
         """Whether a tensor is a matrix of numbers with a row for each node, alone in its memory."""

@@ -10,8 +10,6 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.plugins import (
     averages,
     coded_keeping,
-    consistency,
-    distillation,
     label_reuse,
     learned_features,
     memory_use,
@@ -27,8 +25,6 @@ MAKERS: tuple[Callable[["Trainer", bool], Plugin | None], ...] = (
     learned_features.make,
     label_reuse.make,
     averages.make,
-    consistency.make,
-    distillation.make,
     coded_keeping.make,
 )
 #: make(config, session, buffers) -> Plugin, or None. A training job makes them before it reads the graph; their hooks

@@ -1,100 +1,194 @@
-"""All figures of a report in their order, and how they become files: PNG and SVG, the same bytes for the same runs."""
+"""The four figures of a report, each a function of a study and a sheet, and how they become PNG and PDF.
+
+The same runs give the same bytes.
+"""
 
 import io
+import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hpcgnn.report import learning, memory_tables, plots
-from hpcgnn.report.captions import caption
-from hpcgnn.report.remarks import remarks
-from hpcgnn.report.study import Study
-from hpcgnn.report.style import drawing, legend
+import numpy as np
+
+from hpcgnn.report.measures import MIB, PARTS, named
+from hpcgnn.report.style import IDEAL, bar_styles, drawing, legend, line_styles, log_axis, ranks_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-@dataclass(frozen=True)
-class Figure:
-    """A figure on offer.
-
-    Attributes:
-        draw: draw(study, axis).
-        applies: applies(study) returns whether there is data for it.
-        wide: the legend is to the right of the figure.
-        timed: whether `remarks` belong to it.
-    """
-
-    name: str
-    title: str
-    draw: Callable[[Study, "Axes"], None]
-    applies: Callable[[Study], bool] = lambda study: True
-    wide: bool = False
-    timed: bool = False
+    from hpcgnn.report.read import Run
+    from hpcgnn.report.study import Study
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """A figure as files: {'png': bytes, 'svg': bytes}, with the text that explains how to read it."""
-
-    figure: Figure
-    images: dict[str, bytes]
-    caption: str
+SETTING_UP = ("load", "plan")
+NOT_IN_USE = {"color": "#FFFFFF", "hatch": "////", "edgecolor": "#8A8A8A", "linewidth": 0.6}
+FORMATS = ("png", "pdf")
 
 
-def _scaling(study: Study) -> bool:
-    return study.mode != "none"
-
-
-def _grows(study: Study) -> bool:
-    return bool((study.points["growth_bytes"] > 0).any())
-
-
-def _sends(study: Study) -> bool:
-    return bool((study.points["bytes_epoch"] > 0).any())
-
-
-FIGURES = (
-    Figure("epoch_time", "Time of an epoch", plots.epoch_time, timed=True),
-    Figure("speedup", "Speed-up", plots.speedup, _scaling, timed=True),
-    Figure("efficiency", "Parallel efficiency", plots.efficiency, _scaling, timed=True),
-    Figure("memory", "Training memory per rank", plots.memory, _grows),
-    Figure("bytes", "Bytes sent per epoch", plots.bytes_sent, _sends),
-    Figure("imbalance", "Load imbalance", plots.imbalances, wide=True),
-    Figure("breakdown", "Where the time of an epoch goes", plots.breakdown, wide=True),
-    Figure("loss", "Training loss", learning.loss, wide=True),
-    Figure("validation", "Validation metric", learning.validation, learning.has_metrics, True),
-    Figure("accuracy_bytes", "Accuracy against bytes", learning.accuracy_against_bytes, learning.has_traffic, True),
-    Figure("accuracy_seconds", "Accuracy against time", learning.accuracy_against_seconds, learning.has_metrics, True),
-    Figure("memory_phases", "Memory by phase", memory_tables.phases_over_ranks, memory_tables.has_profiles, True),
-    Figure(
-        "memory_account", "Memory: account and measurement", memory_tables.account, memory_tables.has_profiles, True
-    ),
-)
-FORMATS = ("png", "svg")
-
-
-def draw_figures(study: Study) -> list[Drawn]:
-    """A list of Drawn, of all that apply."""
+def draw_figures(study: "Study") -> dict[str, dict[str, bytes]]:
+    """{name: {'png': bytes, 'pdf': bytes}} of all figures of a study that have data."""
+    found = {}
     with drawing() as sheet:
-        return [_drawn(figure, study, sheet) for figure in FIGURES if figure.applies(study)]
+        for name, (draw, _) in FIGURES.items():
+            if name != "memory" or any(profiles(study)):
+                found[name] = _rendered(draw, study, sheet)
+    return found
 
 
-def _drawn(figure: Figure, study: Study, sheet: Any) -> Drawn:
-    picture = sheet(figsize=(7.4 if figure.wide else 4.8, 3.5))
+def _rendered(draw: Callable[["Study", Any], None], study: "Study", sheet: Any) -> dict[str, bytes]:
+    picture = sheet(figsize=(9.2, 3.6))
+    draw(study, picture)
+    images = {}
+    for kind in FORMATS:
+        stream = io.BytesIO()
+        picture.savefig(stream, format=kind, dpi=160, metadata={"CreationDate": None} if kind == "pdf" else None)
+        images[kind] = stream.getvalue()
+    return images
+
+
+def scaling(study: "Study", picture: Any) -> None:
+    """Seconds of an epoch and memory of a rank over the ranks, with the ideals as dotted lines."""
+    seconds, memory = picture.subplots(1, 2)
+    _curves(study, seconds, "epoch_seconds", 1.0)
+    seconds.set_ylabel("time of an epoch, slowest rank (s)")
+    _curves(study, memory, "growth_bytes", 1 / MIB)
+    memory.set_ylabel("training memory, largest rank (MiB)")
+    legend(memory, wide=True)
+
+
+def _curves(study: "Study", axis: "Axes", name: str, scale: float) -> None:
+    """The median of a measure, one curve per label, with bars from the least to the most."""
+    for label, style in line_styles(study.labels).items():
+        points = study.curve(label)
+        points = points[points[name] > 0]
+        if points.empty:
+            continue
+        ranks, middle = points["ranks"], points[name] * scale
+        axis.plot(ranks, middle, label=label, **style)
+        reach = [middle - points[f"{name}_min"] * scale, points[f"{name}_max"] * scale - middle]
+        axis.errorbar(ranks, middle, reach, fmt="none", ecolor=style["color"], capsize=3, label="_nolegend_")
+        if len(points) > 1:
+            shrinks = ranks.iloc[0] / ranks if study.scaling == "strong" else ranks / ranks
+            axis.plot(ranks, middle.iloc[0] * shrinks, **IDEAL)
+    ranks_axis(axis, study.points["ranks"])
+    log_axis(axis.yaxis)
+
+
+def learning(study: "Study", picture: Any) -> None:
+    """Training loss and validation metric over the epochs: medians over repetitions, and their range."""
+    loss, metric = picture.subplots(1, 2)
+    loss.set(xlabel="epoch", ylabel="training loss (with dropout)")
+    metrics = sorted({named(run.summary) for run in study.runs})
+    metric.set(xlabel="epoch", ylabel=f"validation {' / '.join(metrics)}")
+    groups = study.groups()
+    for (label, ranks), style in line_styles(groups).items():
+        shown = {**style, "marker": None, "label": f"{label}, {ranks} rank{'s' * (ranks > 1)}"}
+        _band(loss, groups[label, ranks], "loss", shown)
+        _band(metric, groups[label, ranks], "val", shown)
+    legend(loss if not metric.lines else metric, wide=True)
+
+
+def _band(axis: "Axes", runs: list["Run"], name: str, style: dict[str, Any]) -> None:
+    """The median of a field of the records, cut to the shortest run."""
+    known = [[record for record in run.records if record.get(name) is not None] for run in runs]
+    length = min(map(len, known))
+    if length == 0:
+        return
+    epochs = np.median([[record["epoch"] for record in records[:length]] for records in known], axis=0)
+    values = np.array([[record[name] for record in records[:length]] for records in known])
+    axis.plot(epochs, np.median(values, axis=0), **style)
+    if len(runs) > 1:
+        axis.fill_between(epochs, values.min(0), values.max(0), color=style["color"], alpha=0.1, linewidth=0)
+
+
+def parts(study: "Study", picture: Any) -> None:
+    """Parts of an epoch, one stacked bar per point."""
+    axis, base = picture.subplots(), 0.0
+    positions = _bars(study, axis)
+    for part, style in bar_styles(PARTS).items():
+        heights = study.points[f"seconds_{part}"].clip(lower=0) * 1e3
+        axis.bar(positions, heights, 0.7, bottom=base, label=PARTS[part], **style)
+        base = base + heights
+    axis.set_ylabel("time of an epoch (ms)")
+    legend(axis, wide=True)
+
+
+def memory(study: "Study", picture: Any) -> None:
+    """The memory account of the largest rank as stacked bars, and the measured mark, in training's busiest phase."""
     axis = picture.subplots()
-    figure.draw(study, axis)
-    legend(axis, figure.wide)
-    picture.get_layout_engine().execute(picture)
-    picture.set_layout_engine("none")  # one layout serves both formats
-    text = " ".join([caption(figure.name, study), *(remarks(study) if figure.timed else [])])
-    images = {kind: _rendered(picture, kind, figure.title, text) for kind in FORMATS}
-    return Drawn(figure, images, text)
+    shown = [(x, *found) for x, found in zip(_bars(study, axis), profiles(study), strict=True) if found]
+    x, bottom = np.array([x for x, _, _ in shown]), np.zeros(len(shown))
+    items = list(dict.fromkeys(item for _, _, account in shown for item in account))
+    idle = [item for item in items if item.endswith("not in use then")]
+    styles = bar_styles([item for item in items if item not in idle])
+    for item, style in {**styles, **dict.fromkeys(idle, NOT_IN_USE)}.items():  # on top of the items in use
+        heights = np.array([account.get(item, 0) / MIB for _, _, account in shown])
+        axis.bar(x, heights, 0.6, bottom=bottom, label=item, **style)
+        bottom += heights
+    measured = [mark / MIB for _, mark, _ in shown]
+    axis.plot(x, measured, "_", color="black", markersize=26, markeredgewidth=2, label="measured")
+    axis.set_ylabel("memory above the base (MiB)")
+    legend(axis, wide=True)
 
 
-def _rendered(picture: Any, kind: str, title: str, text: str) -> bytes:
-    stream = io.BytesIO()
-    words = {"Title": title, "Description": text}
-    picture.savefig(stream, format=kind, dpi=160, metadata={**words, "Date": None} if kind == "svg" else words)
-    return stream.getvalue()
+def profiles(study: "Study") -> list[tuple[int, dict[str, int]] | None]:
+    """[(measured bytes, {item: bytes})] of the largest rank in the busiest phase of training, for each point of the
+    study; None for a point without a run of `--profile-memory`. Bytes are above those before the graph was read.
+    """
+    found = []
+    for runs in study.groups().values():
+        profiled = [rank["memory_profile"] for run in runs for rank in run.ranks if rank.get("memory_profile")]
+        found.append(max(map(_busiest, profiled), key=lambda mark: mark[0], default=None))
+    return found
+
+
+def _busiest(profile: dict[str, Any]) -> tuple[int, dict[str, int]]:
+    marks = {phase: mark for phase, mark in profile["phase_peak_bytes"].items() if phase not in SETTING_UP}
+    phase = max(marks, key=lambda name: marks[name])
+    return marks[phase] - profile["base_bytes"], profile["account_bytes"][phase]
+
+
+def _bars(study: "Study", axis: "Axes") -> np.ndarray:
+    """Ticks for one bar per point, in the order of `study.points`, with a gap and the name between curves; returns
+    their positions.
+    """
+    labels = study.points["label"].tolist()
+    groups = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    positions = np.arange(len(labels)) + 0.7 * np.array([groups[label] for label in labels])
+    axis.set_xticks(positions, [str(ranks) for ranks in study.points["ranks"]])
+    axis.set_xlabel("MPI ranks" + (", curve" if len(groups) > 1 else ""))
+    axis.grid(False, axis="x")
+    if len(groups) > 1:
+        places = [[x for x, own in zip(positions, labels, strict=True) if own == label] for label in groups]
+        each = 64 / len(labels)  # letters that fit below a bar
+        names = [
+            textwrap.fill(label, max(8, int(each * len(place)))) for label, place in zip(groups, places, strict=True)
+        ]
+        axis.xaxis.remove_overlapping_locs = False  # a name may stand below the bar in the middle
+        axis.set_xticks([np.mean(place) for place in places], names, minor=True, fontsize=8)
+        axis.tick_params(axis="x", which="minor", length=0, pad=16)
+    return positions
+
+
+# {name: (the function that draws it, how to read it)}
+FIGURES: dict[str, tuple[Callable[["Study", Any], None], str]] = {
+    "scaling": (
+        scaling,
+        "Seconds of an epoch on the slowest rank, and memory that training adds to the largest rank, over the MPI "
+        "ranks. Bars reach from the least to the most over repetitions. Dotted lines are the ideals. Lower is better.",
+    ),
+    "learning": (
+        learning,
+        "Training loss and validation metric over the epochs. Lines are medians over repetitions, and bands their "
+        "range. An exact schedule has the same curve on any number of ranks.",
+    ),
+    "parts": (
+        parts,
+        "Parts of an epoch, in the mean over ranks. The topmost part is what the slowest rank took above the mean.",
+    ),
+    "memory": (
+        memory,
+        "Known contents of the largest rank's memory in the busiest phase of training, item by item, above what it "
+        "held before it read the graph. The black line is the measured memory.",
+    ),
+}

@@ -1,33 +1,25 @@
-"""Runs as a study: curves of like runs over the number of ranks, medians over repetitions, and speed-up.
+"""Runs as a study: curves of like runs over the number of ranks, medians and spread over repetitions, and speed-up.
 
-A curve that silently joins unlike runs is worse than none. Runs on one curve may differ in the number of ranks, the
-seed, and options that leave the result alone. All other differences either label the curves, or need a request
-(`--mix`).
+Runs on one curve may differ in the number of ranks, the seed, and options that leave time and result alone. All other
+differences name the curves. In a study of weak scaling the graph may differ as well.
 """
 
 import math
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.report.measures import measure
+from hpcgnn.report.measures import METRICS, MIB, measure
 from hpcgnn.report.read import Run
-from hpcgnn.report.remarks import ONE_SHOT_MIB
 
-# Options that may differ between runs of one curve: names of files, and options of the section [run] that decide
-# neither time nor result.
+# Options that may differ between runs of one curve: names of files, and options of the section [run] but for these.
 FREE = {"graph", "partition", "auto_partition", "folder"}
 RUN_MATTERS = {"threads", "precision", "matmul", "metric", "profile_memory"}
-LIKE = {"precision", "self_loops"}  # part of what is meant by "the model", besides the section of that name
-LIKE_SHARES = 1.5  # runs count as weak scaling by default if nodes per rank differ by at most this factor
-MODES = ("auto", "strong", "weak", "none")
-
-
-class UnlikeError(ConfigError):
-    """Runs that cannot be compared would share a curve or a figure."""
+SCALINGS = ("strong", "weak")
+SHARED = "†"  # of points whose ranks had fewer cores than threads
 
 
 @dataclass(frozen=True)
@@ -35,52 +27,62 @@ class Study:
     """The content of a report.
 
     Attributes:
-        mode: 'strong', 'weak' or 'none'.
-        labels: names of the curves, in order.
+        scaling: 'strong' or 'weak'.
         runs: list of Run.
-        table: one row per run: `run`, `label`, `ranks`, `seed`, `graph`, and the measures.
-        points: one row per (label, ranks). It has `repetitions`, and each measure's median, with its extremes as
-            NAME_min and NAME_max. Scaling studies add `speedup` and `efficiency`.
-        baseline: a label, or None.
+        table: one row per run: `run`, `label`, `ranks`, `threads`, `seed`, `epochs`, and the measures.
+        points: one row per (label, ranks). It has `repetitions`, `seeds`, each measure's median, with its extremes as
+            NAME_min and NAME_max, each metric's mean and deviation as NAME_mean and NAME_deviation, `speedup` and
+            `efficiency`.
     """
 
-    mode: str
-    labels: list[str]
+    scaling: str
     runs: list[Run]
     table: pd.DataFrame
     points: pd.DataFrame
-    baseline: str | None
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the curves, in the order of the runs."""
+        return list(dict.fromkeys(self.table["label"]))
 
     def curve(self, label: str) -> pd.DataFrame:
         """The points of one label, by rising number of ranks."""
         return self.points[self.points["label"] == label].sort_values("ranks")
 
-    def label_of(self, run: Run) -> str:
-        """The curve that a run belongs to."""
-        return self.table.set_index("run").loc[run.name, "label"]
+    def groups(self) -> dict[tuple[str, int], list[Run]]:
+        """{(label, ranks): [runs]}, in the order of the points."""
+        found: dict[tuple[str, int], list[Run]] = {(p["label"], p["ranks"]): [] for _, p in self.points.iterrows()}
+        for run, label in zip(self.runs, self.table["label"], strict=True):
+            found[label, run.summary["ranks"]].append(run)
+        return found
 
 
-def build_study(
-    runs: list[Run], label_by: Sequence[str] = (), scaling: str = "auto", baseline: str | None = None, mix: bool = False
-) -> Study:
-    """A Study of a list of Run. label_by: configuration keys whose values name the curves (also `graph` and
-    `folder`).
+def build_study(runs: list[Run], label_by: Sequence[str] = (), scaling: str = "strong") -> Study:
+    """A Study of a list of Run. label_by: configuration keys whose values name the curves, also `graph` and `folder`;
+    by default all that differ.
 
-    Raises UnlikeError where unlike runs would share a curve, ConfigError for a key or label that does not exist.
+    Raises ConfigError for an unknown key, and where unlike runs would share a curve.
     """
-    keys = _label_keys(runs, label_by, scaling)
+    differing = [key for key in _matters(runs, scaling) if _count(runs, [key]) > 1]
+    for key in label_by:
+        absent = [run.name for run in runs if key not in run.config]
+        if absent:
+            raise ConfigError(
+                f"--label-by {key}: run {absent[0]} has no such configuration key; expected one of: "
+                f"{', '.join(sorted(runs[0].config))}"
+            )
+    keys = list(label_by) or _telling_apart(runs, differing)
     whole = f"{runs[0].summary['model']}, {runs[0].summary['schedule']}"  # the one curve, where nothing names several
     labels = [", ".join(_spoken(run, key) for key in keys) or whole for run in runs]
-    groups = {label: [run for run, own in zip(runs, labels, strict=True) if own == label] for label in labels}
-    if not mix:
-        for label, group in groups.items():
-            _refuse_unlike(label, group)
-    mode = scaling if scaling != "auto" else _detect(groups, mix)
-    if not mix:
-        for label, group in groups.items():
-            _refuse_graphs(label, group, mode)
-    if baseline is not None and baseline not in groups:
-        raise ConfigError(f"--baseline {baseline!r} is no label; expected one of: {'; '.join(groups)}")
+    for label in dict.fromkeys(labels):
+        group = [run for run, own in zip(runs, labels, strict=True) if own == label]
+        for key in differing:
+            if _count(group, [key]) > 1:
+                values = ", ".join(sorted({_value(run, key) for run in group}))
+                raise ConfigError(
+                    f"the runs of curve {label!r} are of different configurations: {key} is {values}; add {key} to "
+                    "--label-by, or leave some runs out"
+                )
     table = pd.DataFrame(
         {
             "run": run.name,
@@ -88,177 +90,140 @@ def build_study(
             "ranks": run.summary["ranks"],
             "threads": run.summary["threads_per_rank"],
             "seed": run.summary["seed"],
-            "graph": run.summary["graph_uuid"],
             "epochs": run.summary["epochs"],
             **measure(run),
         }
         for run, label in zip(runs, labels, strict=True)
     )
-    return Study(mode, list(groups), runs, table, _points(table, mode), baseline)
+    return Study(scaling, runs, table, _points(table, scaling))
+
+
+def _matters(runs: list[Run], scaling: str) -> list[str]:
+    """The configuration keys that decide time or result; graph, model and schedule first."""
+    free = FREE | {key for run in runs for key in run.summary["config"]["run"]} - RUN_MATTERS
+    first = ["graph"] * (scaling == "strong") + ["model", "schedule"]
+    return list(dict.fromkeys([*first, *(key for run in runs for key in run.config if key not in free)]))
+
+
+def _value(run: Run, key: str) -> str:
+    if key == "graph":
+        return f"{run.config[key].rsplit('/', 1)[-1]} ({run.summary['graph_uuid'][:8]})"
+    return str(run.config.get(key))
 
 
 def _spoken(run: Run, key: str) -> str:
     """Return the value of a configuration key in the words of labels."""
-    if key in ("schedule", "folder"):
-        return run.config[key]
-    if key == "halo_buffer":
-        return "one-shot" if run.config[key] >= ONE_SHOT_MIB else f"cap {run.config[key]:g} MiB"
-    return f"{key} {_shown(run, key)}"
+    return _value(run, key) if key in ("schedule", "folder") else f"{key} {_value(run, key)}"
 
 
-def _shown(run: Run, key: str) -> str:
-    value = run.config[key]
-    return str(value).rsplit("/", 1)[-1] if key == "graph" else str(value)
+def _count(runs: list[Run], keys: Sequence[str]) -> int:
+    """How many different values the runs have for these keys together."""
+    return len({tuple(_value(run, key) for key in keys) for run in runs})
 
 
-def _label_keys(runs: list[Run], asked: Sequence[str], scaling: str) -> list[str]:
-    """The keys that name the curves: those asked for, else whatever differs and is not the model or the graph."""
-    for key in asked:
-        absent = [run.name for run in runs if key not in run.config]
-        if absent:
-            known = ", ".join(sorted(runs[0].config))
-            raise ConfigError(
-                f"--label-by {key}: run {absent[0]} has no such configuration key; expected one of: {known}"
-            )
-    if asked:
-        return list(asked)
-    keys = [key for key in _differing(runs) if scaling == "none" or not _of_model(runs[0], key)]
-    if scaling == "none" and len({run.summary["graph_uuid"] for run in runs}) > 1:
-        keys.insert(0, "graph")
-    return keys
-
-
-def telling_apart(runs: list[Run]) -> list[str]:
-    """Configuration keys that tell unlike runs apart: model and schedule wherever they differ, and of the others the
-    fewest, in their order.
-    """
-    differing = _differing(runs)
-    keys: list[str] = [key for key in ("model", "schedule") if key in differing]
+def _telling_apart(runs: list[Run], differing: list[str]) -> list[str]:
+    """Of differing keys those that tell unlike runs apart: graph, model and schedule, and of the others the fewest."""
+    keys: list[str] = [key for key in ("graph", "model", "schedule") if key in differing]
     for key in differing:
         if _count(runs, [*keys, key]) > _count(runs, keys):
             keys.append(key)
     return keys
 
 
-def _count(runs: list[Run], keys: Sequence[str]) -> int:
-    return len({tuple(repr(run.config.get(key)) for key in keys) for run in runs})
-
-
-def models_differ(runs: list[Run]) -> bool:
-    """Whether the runs are not all of one model."""
-    return any(_of_model(runs[0], key) for key in _differing(runs))
-
-
-def setup(run: Run, runs: list[Run]) -> tuple[tuple[str, str], ...]:
-    """Return the values that must be equal in two of `runs` on one curve, whatever their graphs."""
-    return tuple((key, repr(run.config.get(key))) for key in _matters(runs))
-
-
-def looks_weak(group: list[Run]) -> bool:
-    """Whether like runs on several graphs are a weak scaling."""
-    return _kind(group) == "weak"
-
-
-def _matters(runs: list[Run]) -> list[str]:
-    """The configuration keys that decide time or result."""
-    free = FREE | {key for run in runs for key in run.summary["config"]["run"]} - RUN_MATTERS
-    return list(dict.fromkeys(key for run in runs for key in run.config if key not in free))
-
-
-def _differing(runs: list[Run]) -> list[str]:
-    """Return the constrained configuration keys that differ between runs; the model's first."""
-    keys = _matters(runs)
-    differing = [key for key in keys if len({repr(run.config.get(key)) for run in runs}) > 1]
-    return sorted(differing, key=lambda key: key not in runs[0].summary["config"]["model"])
-
-
-def _of_model(run: Run, key: str) -> bool:
-    return key in LIKE or key in run.summary["config"]["model"]
-
-
-def _refuse_unlike(label: str, group: list[Run]) -> None:
-    for key in _differing(group):
-        values = ", ".join(sorted({str(run.config.get(key)) for run in group}))
-        what = "models" if _of_model(group[0], key) else "configurations"
-        raise UnlikeError(
-            f"the runs of curve {label!r} are of different {what}: {key} is {values}; separate them with --label-by "
-            f"{key}, leave some out, or join them with --mix"
-        )
-
-
-def _graphs_by_ranks(group: list[Run]) -> dict[int, set[str]]:
-    found: dict[int, set[str]] = {}
-    for run in group:
-        found.setdefault(run.summary["ranks"], set()).add(run.summary["graph_uuid"])
-    return found
-
-
-def _kind(group: list[Run]) -> str:
-    """Return the kind of scaling that one curve's graphs show: 'strong', 'weak', 'none' (one number of ranks), or
-    'unclear'.
-    """
-    by_ranks = _graphs_by_ranks(group)
-    graphs = set().union(*by_ranks.values())
-    if len(by_ranks) == 1:
-        return "none" if len(graphs) == 1 else "unclear"
-    if len(graphs) == 1:
-        return "strong"
-    apart = len(graphs) == sum(map(len, by_ranks.values())) == len(by_ranks)
-    return "weak" if apart and _grows_with_ranks(group) else "unclear"
-
-
-def _grows_with_ranks(group: list[Run]) -> bool:
-    """Whether graphs are such as weak scaling is measured on: one task, and about as many nodes for each rank."""
-    nodes = [statistics.fmean(rank["nodes"] for rank in run.ranks) for run in group]
-    return len({run.summary["parameters"] for run in group}) == 1 and max(nodes) <= LIKE_SHARES * min(nodes)
-
-
-def _detect(groups: Mapping[str, list[Run]], mix: bool) -> str:
-    kinds = {_kind(group) for group in groups.values()} - {"none"}
-    if mix:
-        kinds.discard("unclear")
-    if len(kinds) > 1:
-        raise UnlikeError(
-            f"the runs are of different kinds of scaling: {', '.join(sorted(kinds))}; report them apart, or say which "
-            "with --scaling strong, weak or none"
-        )
-    kind = kinds.pop() if kinds else "none"
-    return "strong" if kind == "unclear" else kind  # which `_refuse_graphs` then refuses, with the names
-
-
-def _refuse_graphs(label: str, group: list[Run], mode: str) -> None:
-    by_ranks = _graphs_by_ranks(group)
-    several = [graphs for graphs in by_ranks.values() if len(graphs) > 1]
-    names = ", ".join(sorted({f"{_shown(run, 'graph')} ({run.summary['graph_uuid'][:8]})" for run in group}))
-    count = len(set().union(*by_ranks.values()))
-    if several or (mode == "strong" and count > 1):
-        raise UnlikeError(
-            f"the runs of curve {label!r} are of different graphs: {names}; separate them with --label-by graph, leave "
-            "some out, or join them with --mix"
-        )
-    if mode == "weak" and count < len(by_ranks):
-        raise UnlikeError(
-            f"--scaling weak: expected a graph of its own for each number of ranks in curve {label!r}, got {names} for "
-            f"{', '.join(map(str, sorted(by_ranks)))} ranks; ask for --scaling strong, or join them with --mix"
-        )
-
-
-def _points(table: pd.DataFrame, mode: str) -> pd.DataFrame:
-    measures = [name for name in table.columns[table.columns.get_loc("epochs") + 1 :]]
+def _points(table: pd.DataFrame, scaling: str) -> pd.DataFrame:
+    measures = list(table.columns[table.columns.get_loc("epochs") + 1 :])
     grouped = table.groupby(["label", "ranks"], sort=False)
     points = grouped[measures].median()
     for name, frame in (("min", grouped[measures].min()), ("max", grouped[measures].max())):
         points = points.join(frame.add_suffix(f"_{name}"))
+    metrics = grouped[list(METRICS)]
+    points = points.join(metrics.mean().add_suffix("_mean")).join(metrics.std().add_suffix("_deviation"))
     points.insert(0, "repetitions", grouped.size())
+    points.insert(1, "seeds", grouped["seed"].nunique())
     points = points.reset_index().sort_values(["label", "ranks"], ignore_index=True)
-    if mode == "none":
-        return points
+    # Relative to the fewest ranks of the curve, which count as perfect; weak scaling has as much work for each rank.
     first = points.loc[points.groupby("label")["ranks"].idxmin()].set_index("label")
     times, ranks = points["label"].map(first["epoch_seconds"]), points["label"].map(first["ranks"])
-    gain, more = times / points["epoch_seconds"], points["ranks"] / ranks
-    # Relative to the fewest ranks of the curve, which are counted as perfect; weak scaling does `more` times the work.
-    points["speedup"] = gain * (ranks if mode == "strong" else points["ranks"])
-    points["efficiency"] = gain / more if mode == "strong" else gain
+    ideal = times if scaling == "weak" else times * ranks / points["ranks"]
+    points["efficiency"] = ideal / points["epoch_seconds"]
+    points["speedup"] = points["efficiency"] * points["ranks"]
     alone = points.groupby("label")["ranks"].transform("size") == 1
     points.loc[alone, ["speedup", "efficiency"]] = math.nan  # a single number of ranks has no scaling
     return points
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Round to significant digits; a dash stands for an unknown value."""
+    if math.isnan(value):
+        return "–"
+    if value == 0:
+        return "0"
+    return f"{value:,.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+
+
+def study_table(study: Study) -> pd.DataFrame:
+    """The points as text for people."""
+    columns = {
+        "curve": lambda p: p["label"],
+        "ranks": lambda p: str(p["ranks"]),
+        "runs": lambda p: str(p["repetitions"]),
+        "epoch (s)": lambda p: _spread(p, "epoch_seconds") + f" {SHARED}" * (p["threads_per_core_max"] > 1),
+        "speed-up": lambda p: number(p["speedup"]),
+        "efficiency (%)": lambda p: number(100 * p["efficiency"]),
+        "training memory (MiB/rank)": lambda p: _spread(p, "growth_bytes", 1 / MIB),
+        "peak memory (MiB/rank)": lambda p: _spread(p, "peak_rss_bytes", 1 / MIB),
+        "sent per epoch (MiB)": lambda p: _spread(p, "bytes_epoch", 1 / MIB),
+        "training (s)": lambda p: _spread(p, "seconds_total"),
+        "best val": lambda p: _deviation(p, "best_val"),
+        "test there": lambda p: _deviation(p, "test_at_best_val"),
+        "test at the end": lambda p: _deviation(p, "test_at_end"),
+    }
+    points = [point for label in study.labels for _, point in study.curve(label).iterrows()]
+    return pd.DataFrame({head: [cell(point) for point in points] for head, cell in columns.items()})
+
+
+def _spread(point: pd.Series, name: str, scale: float = 1.0) -> str:
+    """'median [least, most]' of a measure of a point; the median alone if there is one repetition."""
+    middle = number(point[name] * scale)
+    if point["repetitions"] < 2 or middle == "–":
+        return middle
+    return f"{middle} [{number(point[f'{name}_min'] * scale)}, {number(point[f'{name}_max'] * scale)}]"
+
+
+def _deviation(point: pd.Series, name: str) -> str:
+    mean, deviation = point[f"{name}_mean"], point[f"{name}_deviation"]
+    return number(mean, 4) + (f" ± {deviation:.4f}" if not math.isnan(deviation) else "")
+
+
+def notes(study: Study) -> list[str]:
+    """Lines to read the table of the study by."""
+    lines = [
+        "Times and memory: median [least, most] over repetitions. Metrics: mean ± standard deviation (divided by runs "
+        "- 1). An epoch takes as long as its slowest rank, and memory is that of the largest rank. Speed-up and "
+        f"efficiency ({study.scaling} scaling) are relative to the fewest ranks of the curve."
+    ]
+    if (study.points["threads_per_core_max"] > 1).any():
+        lines.append(f"{SHARED} Ranks had fewer cores than threads: times and efficiency measure the sharing.")
+    if (study.points["seeds"] < study.points["repetitions"]).any():
+        lines.append("Some runs have one seed: they are the same run again, and say nothing about the deviation.")
+    return lines
+
+
+def runs_table(study: Study) -> pd.DataFrame:
+    """The runs as text for people."""
+    heads: dict[str, Callable[[Any], str]] = {
+        "run": str,
+        "label": str,
+        "ranks": str,
+        "threads": str,
+        "seed": str,
+        "epochs": str,
+        "epoch_seconds": number,
+        "growth_bytes": lambda value: number(value / MIB),
+        "final_loss": lambda value: number(value, 4),
+        **dict.fromkeys(METRICS, lambda value: number(value, 4)),
+    }
+    frame = pd.DataFrame({name: [show(value) for value in study.table[name]] for name, show in heads.items()})
+    return frame.rename(
+        columns={"label": "curve", "epoch_seconds": "epoch (s)", "growth_bytes": "training memory (MiB/rank)"}
+    )

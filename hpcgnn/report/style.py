@@ -9,10 +9,8 @@ import itertools
 import os
 import sys
 import textwrap
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from hpcgnn.report.remarks import SHARED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,24 +20,9 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#E69F00", "#000000", "#56B4E9", "#D55E00", "#009E73", "#CC79A7")
 MARKERS = "osD^vPX"
 DASHES = ("-", "--", "-.", ":")
-SHADES = (
-    "#0B2545",
-    "#9FC9E8",
-    "#0072B2",
-    "#F6D7A0",
-    "#D55E00",
-    "#4D4D4D",
-    "#D9D9D9",
-    "#009E73",
-    "#F0B7D3",
-    "#8C6D1F",
-    "#7B3294",
-    "#B8E186",
-)
+SHADES = ("#0B2545 #9FC9E8 #0072B2 #F6D7A0 #D55E00 #4D4D4D #D9D9D9 #009E73 #F0B7D3 #8C6D1F #7B3294 #B8E186").split()
 HATCHES = ("", "//", "", "..", "", "xx", "", "\\\\", "", "++", "", "oo")
 IDEAL: dict[str, Any] = {"color": "#777777", "linewidth": 1.0, "linestyle": (0, (1, 2)), "zorder": 1}
-WARNING = "#B22222"  # of what must not be overlooked
-NOTE_LETTERS = 96  # of small print that fit below a figure
 SETTINGS: dict[str, Any] = {
     "font.size": 9,
     "axes.grid": True,
@@ -135,14 +118,6 @@ def legend(axis: "Axes", wide: bool) -> None:
         axis.legend(handles, labels, loc="center left", bbox_to_anchor=(1.01, 0.5), ncols=1 + len(handles) // 17)
     elif len(handles) > 1:
         axis.legend(handles, labels)
-
-
-def note_below(axis: "Axes", lines: Sequence[str]) -> None:
-    """Small print under a figure."""
-    if lines:
-        text = "\n".join(textwrap.fill(line, NOTE_LETTERS) for line in lines)
-        colour = WARNING if SHARED in text else "#444444"
-        axis.figure.supxlabel(text, fontsize=7, color=colour, x=0.01, ha="left")
 
 
 def ranks_axis(axis: "Axes", ranks: Iterable[int]) -> None:

@@ -1,128 +1,133 @@
-"""From studies to the files of a report: all made first, then each written complete, the page last."""
+"""From a study to the files of a report: all made first, then each written complete, the page last."""
 
+import base64
 import datetime
+import html
 import itertools
 import os
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from hpcgnn import __version__
 from hpcgnn.errors import ConfigError
 from hpcgnn.output_files import check_outputs, files_of_run, run_of
 from hpcgnn.records import replaced_by
-from hpcgnn.report.accuracy_table import accuracy_tables, target_tables
 from hpcgnn.report.figures import FIGURES, FORMATS, draw_figures
-from hpcgnn.report.loss_tables import make_loss_tables
-from hpcgnn.report.memory_tables import has_profiles, memory_table
-from hpcgnn.report.page import Part, make_page
 from hpcgnn.report.read import MARKS
-from hpcgnn.report.sections import Section
-from hpcgnn.report.tables import make_tables, problems_table
+from hpcgnn.report.study import SHARED, notes, runs_table, study_table
 
 if TYPE_CHECKING:
-    from hpcgnn.report.figures import Drawn
-    from hpcgnn.report.tables import Table
+    from hpcgnn.report.study import Study
 
 
 MADE = "Made by hpcgnn"  # in every report
-PAGE, TEXT, CAPTIONS = "report.html", "report.md", "captions.md"
-TABLES = (
-    "scaling",
-    "cost",
-    "accuracy",
-    "targets",
-    "losses",
-    "remedies",
-    "breakdown",
-    "bytes",
-    "memory",
-    "baseline",
-    "runs",
-    "problems",
-)
-KINDS = ("md", "csv", "tex")
-TITLES = {"strong": "Strong scaling", "weak": "Weak scaling", "none": "Runs"}
+PAGE, TEXT = "report.html", "report.md"
+FILES = [PAGE, TEXT, *(f"{name}.{kind}" for name in ("study", "runs") for kind in ("csv", "tex"))]
+FILES += [f"{name}.{kind}" for name, kind in itertools.product(FIGURES, FORMATS)]
+# The policy makes the browser enforce that the page needs no network, and runs no script.
+_HEAD = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>hpcgnn report</title>
+<style>
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; }
+table { border-collapse: collapse; font-size: 0.85rem; font-variant-numeric: tabular-nums; }
+th, td { padding: 0.25rem 0.6rem; border-bottom: 1px solid #ddd; text-align: right; }
+th:first-child, td:first-child { text-align: left; }
+.wide { overflow-x: auto; } figure { margin: 0; } figure img { width: 100%; max-width: 60rem; }
+.note, figcaption { color: #555; font-size: 0.85rem; }
+pre { white-space: pre-wrap; font-size: 0.8rem; background: #f5f5f5; padding: 0.6rem; }
+</style>
+</head>
+<body>
+"""
 
 
-def write_sections(
-    sections: list[Section], problems: Sequence[tuple[str, str]], out: Path, title: str = "", force: bool = False
-) -> list["Table"]:
-    """Write all files of a report into the folder `out`, made if need be.
+def write_report(study: "Study", problems: Sequence[tuple[str, str]], out: Path, force: bool = False) -> str:
+    """Write all files of a report into the folder `out`, made if need be, and return the table of the study.
 
     Args:
-        sections: sections; the tables and figures of each go into its folder.
+        study: the content.
         problems: [(name, reason)] of the runs left out.
         out: the folder.
-        title: title of the page.
         force: replace files that are not a report's.
-
-    Returns:
-        the first table of each section.
 
     Raises:
         ConfigError: the folder has files that are not a report's, or cannot be written.
     """
-    check_folder(out, [section_run.path for section in sections for section_run in section.study.runs], force)
-    files: dict[str, str | bytes] = {}
-    parts: list[Part] = []
-    texts: list[str] = []
-    for section in sections:
-        study, folder = section.study, f"{section.folder}/" if section.folder else ""
-        tables = make_tables(study) + accuracy_tables(study) + target_tables(study) + make_loss_tables(study)
-        tables += [memory_table(study)] if has_profiles(study) else []
-        figures = draw_figures(study)
-        files |= {folder + name: content for name, content in _files(tables, figures).items()}
-        parts.append((section.title, study, tables, figures))
-        texts += [f"# {section.title}"] * bool(section.title) + [table.markdown() for table in tables]
-    left_out = [problems_table(problems)] if problems else []
-    files |= _files(left_out, [])
-    modes = {section.study.mode for section in sections}
-    title = title or (TITLES[modes.pop()] if len(modes) == 1 else "Runs")
-    made = [
-        _about(sections, problems),
-        f"{MADE} {__version__} on {datetime.date.today()}, from run directories alone.",
-    ]
-    files[TEXT] = "\n\n".join([f"# {title}", *made, *[table.markdown() for table in left_out], *texts])
-    files[PAGE] = make_page(title, made, left_out, parts)
+    check_folder(out, [run.path for run in study.runs], force)
+    texts = {"study": study_table(study), "runs": runs_table(study)}
+    figures, files = draw_figures(study), dict[str, str | bytes]()
+    for name, numbers in (("study", study.points), ("runs", study.table)):
+        files[f"{name}.csv"] = numbers.to_csv(index=False)
+        files[f"{name}.tex"] = texts[name].to_latex(index=False, escape=True).replace(SHARED, r"$\dagger$")
+    for name, images in figures.items():
+        files |= {f"{name}.{kind}": image for kind, image in images.items()}
+    graphs = sorted(
+        {f"{run.summary['graph'].rsplit('/', 1)[-1]} ({run.summary['graph_uuid'][:8]})" for run in study.runs}
+    )
+    about = f"{MADE} {__version__} on {datetime.date.today()} from {len(study.runs)} runs; graphs: {', '.join(graphs)}."
+    files[TEXT] = _text(about, study, texts, problems)
+    files[PAGE] = _page(about, study, texts, problems, figures)
     _write_files(out, files)
-    return [tables[0] for _, _, tables, _ in parts]
+    return _markdown(texts["study"])
 
 
-def _files(tables: list["Table"], figures: list["Drawn"]) -> dict[str, str | bytes]:
-    """{name: text or bytes} of tables and figures, with the captions of these."""
-    files: dict[str, str | bytes] = {}
-    for table in tables:
-        texts = zip(KINDS, (table.markdown(), table.csv(), table.latex()), strict=True)
-        files |= {f"{table.name}.{kind}": text for kind, text in texts}
-    for drawn in figures:
-        files |= {f"{drawn.figure.name}.{kind}": data for kind, data in drawn.images.items()}
-    if figures:
-        captions = [
-            f"![{_plain(one.figure.title)}]({one.figure.name}.png)\n\n**{one.figure.title}.** {_plain(one.caption)}"
-            for one in figures
-        ]
-        files[CAPTIONS] = "\n\n".join(["# How to read the figures", *captions]) + "\n"
-    return files
+def _markdown(frame: pd.DataFrame) -> str:
+    """GitHub's dialect; bars in cells are escaped."""
+    return frame.map(lambda cell: cell.replace("|", "\\|")).to_markdown(index=False, disable_numparse=True)
 
 
-def _plain(text: str) -> str:
-    """Text that Markdown shows as it is."""
-    return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#" else letter for letter in text)
+def _text(about: str, study: "Study", texts: Mapping[str, pd.DataFrame], problems: Sequence[tuple[str, str]]) -> str:
+    parts = ["# Report", about]
+    if problems:
+        parts += ["## Runs left out", _markdown(pd.DataFrame(problems, columns=["run", "reason"]))]
+    parts += ["## Study", _markdown(texts["study"]), *notes(study), "## Runs", _markdown(texts["runs"])]
+    return "\n\n".join(parts) + "\n"
 
 
-def _about(sections: list[Section], problems: Sequence[tuple[str, str]]) -> str:
-    runs = [run for section in sections for run in section.study.runs]
-    graphs = sorted({f"{run.summary['graph'].rsplit('/', 1)[-1]} ({run.summary['graph_uuid'][:8]})" for run in runs})
-    failed = f", and {len(problems)} entries that could not be used" if problems else ""
-    return f"{len(runs)} runs{failed}; graphs: {', '.join(graphs)}."
+def _page(
+    about: str,
+    study: "Study",
+    texts: Mapping[str, pd.DataFrame],
+    problems: Sequence[tuple[str, str]],
+    figures: Mapping[str, Mapping[str, bytes]],
+) -> str:
+    """The report as one page that stands alone: images inside, no script, no network, everything escaped."""
+    parts = [f'{_HEAD}<h1>hpcgnn report</h1>\n<p class="note">{html.escape(about)}</p>']
+    if problems:
+        parts += ["<h2>Runs left out</h2>", _html(pd.DataFrame(problems, columns=["run", "reason"]))]
+    parts += ["<h2>Study</h2>", _html(texts["study"])]
+    parts += [f'<p class="note">{html.escape(line)}</p>' for line in notes(study)]
+    for name, images in figures.items():
+        caption, image = html.escape(FIGURES[name][1]), base64.b64encode(images["png"]).decode()
+        parts.append(f'<figure><img alt="{caption}" src="data:image/png;base64,{image}">')
+        parts.append(f"<figcaption>{caption}</figcaption></figure>")
+    parts += ["<h2>Runs</h2>", _html(texts["runs"]), *_provenance(study)]
+    return "\n".join([*parts, "</body>\n</html>\n"])
 
 
-def _ours() -> set[str]:
-    """The names of all files that any study of a report may have."""
-    tables = itertools.product(TABLES, KINDS)
-    figures = itertools.product((*(figure.name for figure in FIGURES), "timeline"), FORMATS)  # one of version 0.4.0
-    return {CAPTIONS, *(f"{name}.{kind}" for name, kind in itertools.chain(tables, figures))}
+def _html(frame: pd.DataFrame) -> str:
+    return f'<div class="wide">{frame.to_html(index=False, border=0)}</div>'
+
+
+def _provenance(study: "Study") -> list[str]:
+    """List what the numbers depend on: each distinct set of versions, kernels and hosts, and every command."""
+    seen: dict[str, list[str]] = {}
+    for run in study.runs:
+        versions = ", ".join(f"{name} {version}" for name, version in run.summary["versions"].items())
+        text = f"{versions}; kernels: {run.summary.get('kernels', 'unknown')}; hosts: {', '.join(run.summary['hosts'])}"
+        seen.setdefault(text, []).append(run.name)
+    sets = [f"<p>{html.escape(', '.join(names) + ': ' + text)}</p>" for text, names in seen.items()]
+    lines = [f"# {run.name}: {run.summary['ranks']} ranks\n{shlex.join(run.summary['command'])}" for run in study.runs]
+    return ["<h2>Provenance</h2>", *sets, f"<pre>{html.escape(chr(10).join(lines))}</pre>"]
 
 
 def check_folder(out: Path, runs: Iterable[Path] = (), force: bool = False) -> None:
@@ -133,11 +138,10 @@ def check_folder(out: Path, runs: Iterable[Path] = (), force: bool = False) -> N
         raise ConfigError(f"--out {out} is a run directory or in one; choose another folder for the report")
     if out.exists() and not out.is_dir():
         raise ConfigError(f"--out {out} exists and is no directory; choose another name")
-    names = [PAGE, TEXT, *_ours()]
-    there = [folder / name for folder in [out, *out.glob("graph-*/")] for name in names if (folder / name).exists()]
     read = [path for run in runs for path in files_of_run(run)]
-    for path in sorted(there):
-        check_outputs({"--out": path}, read, force or _is_report(out))
+    for name in sorted(FILES):
+        if (out / name).exists():
+            check_outputs({"--out": out / name}, read, force or _is_report(out))
 
 
 def _is_report(out: Path) -> bool:
@@ -149,19 +153,15 @@ def _is_report(out: Path) -> bool:
 
 
 def _write_files(out: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write {name: text or bytes}, in order, and remove stale files of an earlier report."""
-    earlier = _is_report(out)
+    """Write {name: text or bytes}, and remove stale files of an earlier report."""
+    stale = [name for name in FILES if name not in files] if _is_report(out) else []
     try:
+        out.mkdir(parents=True, exist_ok=True)
         # The text comes first: by it the folder of a report that was interrupted is known as one.
         for name, content in sorted(files.items(), key=lambda item: item[0] != TEXT):
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
             with replaced_by(out / name) as temporary, open(temporary, "wb") as file:
                 file.write(content if isinstance(content, bytes) else content.encode())
-        for folder in [out, *out.glob("graph-*/")] if earlier else ():
-            prefix = "" if folder == out else f"{folder.name}/"
-            for name in (name for name in _ours() if prefix + name not in files):
-                (folder / name).unlink(missing_ok=True)
-            if folder != out and not any(folder.iterdir()):
-                folder.rmdir()
+        for name in stale:
+            (out / name).unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot write the report to {out}: {error.strerror}; choose another --out") from error

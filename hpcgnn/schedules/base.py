@@ -21,7 +21,7 @@ from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.operators import Made, Operator
-from hpcgnn.options import OptimConfig
+from hpcgnn.options import OptimConfig, ScheduleConfig
 from hpcgnn.traits import ScheduleTraits
 
 
@@ -202,8 +202,10 @@ class ScheduleEntry:
         traits: capabilities and limits of the schedule.
         check: check(config, layers) raises ConfigError for options of the schedule that do not fit each other, or the
             number of layers.
+        options: the options of the schedule alone: a ScheduleConfig with more fields, or None.
     """
 
     build: Build
     traits: ScheduleTraits
     check: Callable[[Config, int], None] = _nothing_to_check
+    options: type[ScheduleConfig] | None = None

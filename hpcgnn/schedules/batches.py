@@ -92,4 +92,6 @@ def build_batches(
     return Schedule(halo, StepsOfBatches(local, halo, comm, config, random))
 
 
-SCHEDULE = ScheduleEntry(build_batches, ScheduleTraits(by_shares=True, last_rows_alone=True))
+SCHEDULE = ScheduleEntry(
+    build_batches, ScheduleTraits(by_shares=True, last_rows_alone=True, whole_steps=True, sums_gradients=True)
+)

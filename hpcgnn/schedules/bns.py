@@ -11,10 +11,12 @@ Each epoch makes a sample of the edge blocks and its transpose: 2p of the memory
 """
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
+from hpcgnn.declaring import option
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Stream
 from hpcgnn.exchange.wire import Wire
@@ -24,6 +26,7 @@ from hpcgnn.graph.transforms.sampling import sample_blocks, sample_plan
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.ops.site import Facts, PushedSite
+from hpcgnn.options import ScheduleConfig
 from hpcgnn.schedules.approximate import ApproximateInTraining
 from hpcgnn.schedules.base import Schedule, ScheduleEntry
 from hpcgnn.schedules.full_halo import FullHalo
@@ -31,6 +34,21 @@ from hpcgnn.schedules.pushed_halo import PushedHalo
 from hpcgnn.schedules.rounding import make_wire
 from hpcgnn.schedules.sync import AllreduceEveryStep
 from hpcgnn.traits import ScheduleTraits
+
+
+@dataclass(frozen=True, kw_only=True)
+class BnsConfig(ScheduleConfig):
+    """The options of `bns`."""
+
+    boundary_rate: float = option(
+        0.1,
+        "bns: probability of a boundary node in an epoch",
+        details="Bytes fall to this share of those of sar (gat: 3/2 of it). 1 gives sar, 0 leaves ranks alone. "
+        "Evaluation uses all nodes.",
+        least=0.0,
+        most=1.0,
+        schedules=("bns",),
+    )
 
 
 class SampledHalo(PushedHalo):
@@ -82,7 +100,7 @@ def build_bns(
     local: LocalGraph, comm: Communicator, buffers: HaloBuffers, config: Config, random: Randomness
 ) -> Schedule:
     """Sampled halo, all-reduce at every step. config: Config; random: Randomness."""
-    options = config.schedule
+    options = cast(BnsConfig, config.schedule)
     facts = Facts(local, comm)
     exact = FullHalo(local, comm, buffers, facts=facts)
     wire = make_wire(options, local, random)
@@ -90,4 +108,8 @@ def build_bns(
     return Schedule(ApproximateInTraining(exact, training), AllreduceEveryStep(comm, options.reduce_dtype))
 
 
-SCHEDULE = ScheduleEntry(build_bns, ScheduleTraits(changing_input=True))
+SCHEDULE = ScheduleEntry(
+    build_bns,
+    ScheduleTraits(changing_input=True, whole_steps=True, sums_gradients=True, sums_by_layer=True, narrows_rows=True),
+    options=BnsConfig,
+)

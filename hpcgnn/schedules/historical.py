@@ -250,4 +250,4 @@ def build_historical(
     return Schedule(halo, StepsOfShares(comm, halo, random, options.reduce_dtype))
 
 
-SCHEDULE = ScheduleEntry(build_historical, ScheduleTraits(by_shares=True))
+SCHEDULE = ScheduleEntry(build_historical, ScheduleTraits(by_shares=True, whole_steps=True, sums_gradients=True))

@@ -16,19 +16,20 @@ Rows in checkpoints would cost n × width numbers on disk each time, and fit one
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, Self, cast
 
 import torch
 
 from hpcgnn.comm import Communicator, SoloCommunicator
 from hpcgnn.config import Config, per_layer
+from hpcgnn.declaring import option
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.transforms.kept_halo import halo_rows, sparse_with_halo
 from hpcgnn.graph.transforms.subgraphs import with_halo
-from hpcgnn.memory.shelf import OnDisk
+from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.stage import Frozen, KeptAggregate, KeptRows, LayerStage, add_heads, begin_where_ended
@@ -42,13 +43,36 @@ from hpcgnn.traits import ScheduleTraits
 log = logging.getLogger("hpcgnn")
 
 
+@dataclass(frozen=True, kw_only=True)
+class LazyConfig(ScheduleConfig):
+    """The options that `lazy` alone reads."""
+
+    layer_epochs: str = option(
+        "",
+        "lazy: epochs of each layer, as 100,100,200 (default: --epochs)",
+        schedules=("lazy",),
+    )
+    layer_lr: str = option(
+        "",
+        "lazy: learning rate of each layer, as 0.01,0.005 (default: --lr)",
+        schedules=("lazy",),
+    )
+    warm_start: bool = option(
+        False,
+        "lazy: start a layer from the trained one before it",
+        details="sage, gcn and gat start as the identity with the former head. Other models start from parameters of "
+        "the same shapes.",
+        schedules=("lazy",),
+    )
+
+
 class LayerByLayer(AllreduceEveryStep):
     """A stage for each layer, and one for all together if that is asked for. halo: FullHalo; options:
-    ScheduleConfig.
+    LazyConfig.
     """
 
     def __init__(
-        self, local: LocalGraph, halo: FullHalo, comm: Communicator, buffers: HaloBuffers, options: ScheduleConfig
+        self, local: LocalGraph, halo: FullHalo, comm: Communicator, buffers: HaloBuffers, options: LazyConfig
     ) -> None:
         super().__init__(comm, options.reduce_dtype)
         self._local, self._halo, self._buffers, self._options = local, halo, buffers, options
@@ -184,16 +208,21 @@ def build_lazy(
 ) -> Schedule:
     """The schedule for a LocalGraph."""
     halo = FullHalo(local, comm, buffers)
-    return Schedule(halo, LayerByLayer(local, halo, comm, buffers, config.schedule))
+    return Schedule(halo, LayerByLayer(local, halo, comm, buffers, cast(LazyConfig, config.schedule)))
 
 
 def check_lazy(config: Config, layers: int) -> None:
     """See ScheduleEntry."""
-    options = config.schedule
+    options = cast(LazyConfig, config.schedule)
     per_layer("--layer-epochs", options.layer_epochs, layers, int, 1, config.optim.epochs)
     per_layer("--layer-lr", options.layer_lr, layers, float, 0.0, config.optim.lr)
 
 
 SCHEDULE = ScheduleEntry(
-    build_lazy, ScheduleTraits(layer_by_layer=True, partial_sums="dense", within_memory=True), check_lazy
+    build_lazy,
+    ScheduleTraits(
+        layer_by_layer=True, partial_sums="dense", within_memory=True, sums_gradients=True, sums_by_layer=True
+    ),
+    check_lazy,
+    LazyConfig,
 )

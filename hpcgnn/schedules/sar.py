@@ -48,5 +48,15 @@ def full_halo(
 
 SCHEDULE = ScheduleEntry(
     build_sar,
-    ScheduleTraits(exact_epochs=True, changing_input=True, partial_sums="always", within_memory=True),
+    ScheduleTraits(
+        exact_epochs=True,
+        changing_input=True,
+        partial_sums="always",
+        within_memory=True,
+        whole_steps=True,
+        sums_gradients=True,
+        sums_by_layer=True,
+        narrows_rows=True,
+        drops_edges=True,
+    ),
 )

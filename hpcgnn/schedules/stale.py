@@ -142,4 +142,15 @@ def build_stale(
     return Schedule(ApproximateInTraining(exact, training), sync)
 
 
-SCHEDULE = ScheduleEntry(build_stale, ScheduleTraits(changing_input=True, partial_sums="always", keeps_halo=True))
+SCHEDULE = ScheduleEntry(
+    build_stale,
+    ScheduleTraits(
+        changing_input=True,
+        partial_sums="always",
+        keeps_halo=True,
+        whole_steps=True,
+        sums_gradients=True,
+        sums_by_layer=True,
+        narrows_rows=True,
+    ),
+)

@@ -14,11 +14,14 @@ all ranks (the server correction of LLCG, Ramezani et al., ICLR'22, without a se
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
 
 import torch
 
 from hpcgnn.comm import Communicator, SoloCommunicator
 from hpcgnn.config import Config
+from hpcgnn.declaring import YEAR, option
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
@@ -38,10 +41,37 @@ log = logging.getLogger("hpcgnn")
 _CORRECTION = 1 << 30
 
 
+@dataclass(frozen=True, kw_only=True)
+class TmaConfig(ScheduleConfig):
+    """The options of `tma`."""
+
+    average_steps: int = option(
+        0,
+        "tma: average the parameters after this many steps of each rank",
+        least=0,
+        schedules=("tma",),
+        on_resume="same",
+    )
+    average_seconds: float = option(
+        0.0,
+        "tma: average the parameters after this time on rank 0's clock",
+        least=0.0,
+        schedules=("tma",),
+        most=YEAR,
+    )
+    correct_every: int = option(
+        0,
+        "tma: one exact step after this many averages; 0: never",
+        details="The step is one of sar, on the whole graph.",
+        least=0,
+        schedules=("tma",),
+    )
+
+
 class Averaging(AllreduceEveryStep):
     """Rounds of local steps, each ended by an average. Made collectively."""
 
-    def __init__(self, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, options: ScheduleConfig) -> None:
+    def __init__(self, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, options: TmaConfig) -> None:
         super().__init__(comm, options.reduce_dtype)
         self._local, self._buffers, self._options = local, buffers, options
         self._subgraph: Graph | None = None
@@ -181,12 +211,12 @@ def build_tma(
 ) -> Schedule:
     """The schedule for a LocalGraph; its halo policy serves evaluation and exact steps."""
     halo = full_halo(local, comm, buffers, config.schedule, random)
-    return Schedule(halo, Averaging(local, comm, buffers, config.schedule))
+    return Schedule(halo, Averaging(local, comm, buffers, cast(TmaConfig, config.schedule)))
 
 
 def check_tma(config: Config, layers: int) -> None:
     """See ScheduleEntry."""
-    options = config.schedule
+    options = cast(TmaConfig, config.schedule)
     if bool(options.average_steps) == bool(options.average_seconds):
         raise ConfigError(
             "--schedule tma needs one of --average-steps N (at least 1) and --average-seconds X (above 0), got "
@@ -199,4 +229,4 @@ def check_tma(config: Config, layers: int) -> None:
         )
 
 
-SCHEDULE = ScheduleEntry(build_tma, ScheduleTraits(partial_sums="always", pairwise=True), check_tma)
+SCHEDULE = ScheduleEntry(build_tma, ScheduleTraits(partial_sums="always", pairwise=True), check_tma, TmaConfig)

@@ -1,6 +1,5 @@
 """The loss: a mean over the training nodes of the whole graph, so that no rank's share changes its meaning."""
 
-from collections.abc import Callable
 from functools import cached_property
 
 import torch
@@ -20,10 +19,6 @@ class Objective:
 
     Raises GraphError on all ranks if no node of the graph is a training node. A rank without any takes part with a
     zero.
-
-    Attributes:
-        terms: further terms of the loss, each a function of the logits of all own nodes; shares, as of `local_loss`.
-        gives_away: whether nobody else reads the logits, so that the gradient of the loss may take their memory.
     """
 
     def __init__(
@@ -35,8 +30,6 @@ class Objective:
         scale: Scale | None = None,
     ) -> None:
         self._rows, self._num_owned = torch.nonzero(local.mask("train")).squeeze(1), local.num_owned
-        self.terms: list[Callable[[torch.Tensor], torch.Tensor]] = []
-        self.gives_away = False
         self._arena, self._scale, self._labels = arena, scale, local.labels[self._rows]
         self._task = task_to_learn(local.task, options, self._labels, local.num_classes, comm)
         self._loss, self._comm = fitting_loss(options.loss, self._task), comm
@@ -92,6 +85,4 @@ class Objective:
             rows, targets = self._trained_among(nodes)
         if counted is not None:
             rows, targets = counted if rows is None else rows[counted], targets[counted]
-        given = logits if self.gives_away and not self.terms else logits.view_as(logits)
-        loss = self._task.loss(given, rows, targets, self._loss, self._arena) / self._weight
-        return sum((term(logits) for term in self.terms), loss)
+        return self._task.loss(logits, rows, targets, self._loss, self._arena) / self._weight

@@ -78,8 +78,6 @@ def _check_softening(options: TaskConfig, task: Task) -> None:
     for flag, given in (
         (f"--label-smoothing {options.label_smoothing:g}", options.label_smoothing > 0),
         (f"--class-weights {options.class_weights}", options.class_weights != "none"),
-        (f"--consistency {options.consistency:g}", options.consistency > 0),
-        (f"--distill {options.distill}", options.distill != ""),
     ):
         if given and not isinstance(task, Classification):
             raise ConfigError.on_all(

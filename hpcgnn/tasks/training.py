@@ -11,7 +11,6 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.nn.graph import Graph
-from hpcgnn.nn.model import REMAKING
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.options.task import LINKS
@@ -58,9 +57,7 @@ class _Labels(Training):
         evaluator = Evaluator(on.local, config.run.metric, on.comm, scale)
         if not learns:
             return evaluator, None
-        objective = Objective(on.trained_on, on.comm, on.buffers.arena, config.task, scale)
-        objective.gives_away = config.model.keep in REMAKING  # whose last layer is a product that keeps no result
-        return evaluator, objective
+        return evaluator, Objective(on.trained_on, on.comm, on.buffers.arena, config.task, scale)
 
 
 class _Links(Training):

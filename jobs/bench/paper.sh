@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # Makes the tables of docs/performance.md again, by the commands of that page: each with its output, its spread, the machine and the date.
 #
-#   bash jobs/bench/paper.sh --list                      the sections, and those that no command makes
+#   bash jobs/bench/paper.sh --list                      the sections
 #   bash jobs/bench/paper.sh --out runs/paper            all: hours
-#   bash jobs/bench/paper.sh --only posting-messages     one section, or several
-#   bash jobs/bench/paper.sh --quick                     small graphs, also in place of data sets: all commands still work
+#   bash jobs/bench/paper.sh --only memory-of-a-rank     one section, or several
 #
-# In the folder: NAME/table.md and CSV files of each section, machine.json, and summary.md, with the rows that were not made again.
+# In the folder: NAME/table.md of each section, and the output of its commands.
 exec python -P "$(dirname "${BASH_SOURCE[0]}")/paper.py" "$@"

@@ -33,6 +33,7 @@ load_site() { # NAME: a file in jobs/sites, or a path
     . "$file"
     set -u
     site_file=$file
+    [ -z "${SITE_STAGE:-}" ] || fail "SITE_STAGE in $file does nothing any more: take HPCGNN_FORK_SERVER=1, or a container, in its place"
     command -v python >/dev/null || fail "site '$1' gives no python; make one with env/setup.sh, or activate yours in $file"
     python -P -c 'import hpcgnn' 2>/dev/null || fail "the python of site '$1' ($(command -v python)) has no hpcgnn: install it there (env/README.md)"
 }

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Sourced by the *.sbatch scripts, after common.sh: what happens inside an allocation. Counts come from SLURM_* and from nowhere else.
-# Defines: require_job, count_ranks, provenance, stage_environment, striped, launch, killed_rank; and dry_run, the check of such a script on a login node.
+# Defines: require_job, count_ranks, provenance, striped, launch, killed_rank; and dry_run, the check of such a script on a login node.
 
 require_job() {
     [ -n "${SLURM_JOB_ID:-}" ] && [ -n "${SLURM_JOB_NUM_NODES:-}" ] ||
@@ -64,41 +64,6 @@ list_versions() {
     python --version
     python -P -c 'import importlib.metadata as m; print(*sorted({f"{d.name}=={d.version}" for d in m.distributions()}), sep="\n")'
 }
-
-# Where the site names a folder of each node (SITE_STAGE), the rest of the job runs from there: the environment is packed once, sent to all
-# nodes and unpacked, in place of some thousand files that every rank opens on the file system that all nodes share.
-stage_environment() {
-    local prefix source place=${SITE_STAGE:-}/hpcgnn-$SLURM_JOB_ID
-    [ -n "${SITE_STAGE:-}" ] || return 0
-    # Others may write to SITE_STAGE, and ranks run what lies in the folder: it is new, ours alone, and of a name that nobody can foretell.
-    staged=$place-$(mktemp -u XXXXXXXXXX)
-    # What goes first was left by this job before it was requeued.
-    # shellcheck disable=SC2016
-    for_each_node bash -c 'rm -rf "$1"-*; mkdir -p "$(dirname "$1")" && mkdir -m 700 "$2"' _ "$place" "$staged" ||
-        fail "SITE_STAGE in $site_file: expected a folder on each node's own disk or memory that can be written, got $SITE_STAGE"
-    trap 'for_each_node rm -rf "$staged" || true' EXIT
-    prefix=$(python -P -c 'import sys; print(sys.prefix)')
-    source=$(python -P -c 'import hpcgnn, os; print(os.path.dirname(os.path.dirname(hpcgnn.__file__)))')
-    tar -C "$prefix" -cf "$staged/packed.tar" .
-    # Of an installation that refers to a checkout (pip install -e), the packages themselves.
-    case $source/ in "$prefix"/*) ;; *)
-        tar -C "$source" --transform 's,^,checkout/,' --exclude=__pycache__ -rf "$staged/packed.tar" hpcgnn partition_tools
-        export PYTHONPATH=$staged/checkout${PYTHONPATH:+:$PYTHONPATH} ;;
-    esac
-    sbcast --force "$staged/packed.tar" "$staged/sent.tar" && rm "$staged/packed.tar"
-    # shellcheck disable=SC2016
-    for_each_node bash -c 'cd "$1" && tar -xf sent.tar && rm sent.tar' _ "$staged"
-    export PATH=$staged/bin:$PATH VIRTUAL_ENV=$staged PYTHONDONTWRITEBYTECODE=1
-    hash -r
-    python -P -c 'import hpcgnn, sys; sys.exit(not hpcgnn.__file__.startswith(sys.argv[1]))' "$staged" ||
-        fail "the environment that was sent to $staged does not work there: leave SITE_STAGE out, or use a container"
-    # Ranks start from one file of code; it names the folders that it was written for.
-    for_each_node python -P -m hpcgnn.startup > /dev/null || echo "$script: warning: no file of code in $staged; ranks start without it" >&2
-    echo "$script: the environment of $prefix runs from $staged on each node"
-}
-
-# for_each_node COMMAND...: once on every node of the job
-for_each_node() { srun --quiet --mpi=none --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpus-per-task=1 "$@"; }
 
 # striped FILE: where to make a large file that is then moved to FILE. On Lustre in a folder beside it whose files lie on all of its servers,
 # or all ranks would read from one; a file that is moved keeps its layout. Elsewhere FILE itself.

@@ -3,12 +3,11 @@
 # OUT. Points of the same number of ranks form one job array; a report job comes after all of them, whatever became of each.
 # Given again, a study submits what is not complete yet, and the report. With --launch nothing is submitted: the points run here, one
 # after another, each started as `LAUNCH RANKS COMMAND`.
-# Defines: parse_study, add_variants, add_point, submit_study.
+# Defines: parse_study, add_repetitions, add_point, submit_study. A study may set report_options, the options of hpcgnn report.
 
 # Options that all studies share; what they do not know goes to `study_option OPTION VALUE`, which the study may define.
 parse_study() {
-    site=${HPCGNN_SITE:-plain} dry="" sbatch_options="" graph="" out="" numbers="1,2,4" repeat=3 launch="" at_once="" options=()
-    baselines=${baselines:-one-shot none} baseline=${baselines%% *}
+    site=${HPCGNN_SITE:-plain} dry="" sbatch_options="" graph="" out="" numbers="1,2,4" repeat=3 launch="" at_once="" options=() report_options=()
     while [ $# -gt 0 ]; do
         case $1 in
             --site) need "$@"; site=$2; shift 2 ;;
@@ -16,7 +15,6 @@ parse_study() {
             --out) need "$@"; out=$2; shift 2 ;;
             --ranks) need "$@"; numbers=$2; shift 2 ;;
             --repeat) need "$@"; repeat=$2; shift 2 ;;
-            --baseline) need "$@"; baseline=$2; shift 2 ;;
             --launch) need "$@"; launch=$2; shift 2 ;;
             --at-once) need "$@"; at_once=$2; shift 2 ;;
             --sbatch) need "$@"; sbatch_options=$2; shift 2 ;;
@@ -30,7 +28,6 @@ parse_study() {
     [ -n "$out" ] || fail "--out is required: the directory of the study"
     [[ $numbers =~ ^[1-9][0-9]*(,[1-9][0-9]*)*$ ]] || fail "--ranks: expected numbers of ranks such as 1,2,4,8, got '$numbers'"
     [[ $repeat =~ ^[1-9][0-9]*$ ]] || fail "--repeat: expected a number of repetitions of at least 1, got '$repeat'"
-    [[ " $baselines " == *" $baseline "* ]] || fail "--baseline: expected ${baselines/ / or }, got '$baseline'"
     IFS=, read -ra rank_counts <<< "$numbers"
     load_site "$site"
     partition=$(value_of --partition p $sbatch_options)
@@ -43,14 +40,6 @@ parse_study() {
     declare -gA after=()  # number of ranks -> job that must have succeeded before
     declare -ga every=()  # all run directories, done or not
     missing=0
-}
-
-# Schedules to compare, as NAME=OPTIONS: sequential aggregation under its cap, and the one-shot exchange, which has room for all halo rows
-one_shot=1048576
-one_shot_label="sar, one-shot"
-variants() {
-    echo "sar="
-    [ "$baseline" = none ] || echo "one-shot=--halo-buffer $one_shot"
 }
 
 # sbatch options for so many ranks: whole nodes, each filled with one rank per NUMA domain, the same threads for every point of a curve
@@ -80,15 +69,12 @@ add_point() {
     points[$ranks]+="$(printf '%q ' "$graph" "$run_dir" "${@:4}")"$'\n'
 }
 
-# The runs of the variants on the current number of ranks
-add_variants() {
-    local name changes run
-    while IFS='=' read -r name changes; do
-        for run in $(seq "$repeat"); do
-            # shellcheck disable=SC2086
-            add_point "$ranks" "$name-p$ranks-r$run" "$graph" "${options[@]}" $changes
-        done
-    done < <(variants)
+# The runs on the current number of ranks
+add_repetitions() {
+    local run
+    for run in $(seq "$repeat"); do
+        add_point "$ranks" "sar-p$ranks-r$run" "$graph" "${options[@]}"
+    done
 }
 
 submit() { # sbatch OPTIONS...: prints the number of the job
@@ -124,10 +110,6 @@ run_here() {
 
 submit_study() {
     local ranks file count job jobs_now=()
-    if [ -z "${report_options+given}" ]; then
-        report_options=()
-        [ "$baseline" = none ] || report_options=(--label-by "schedule,halo_buffer" --baseline "$one_shot_label")
-    fi
     echo "$script: ${#every[@]} runs in $out, $((${#every[@]} - missing)) complete, $missing to do"
     for ranks in "${rank_counts[@]}"; do
         [ -z "${points[$ranks]:-}" ] ||

@@ -5,7 +5,6 @@ with. A figure without a reference is recorded and not judged. `bash jobs/refram
 """
 
 import json
-import re
 import tomllib
 from pathlib import Path
 
@@ -24,10 +23,10 @@ from reframe.core.builtins import (
 
 HERE = Path(__file__).resolve().parent
 REFERENCES = tomllib.loads((HERE / "references.toml").read_text(encoding="utf-8"))
-# Units say which margin holds, and to which side: bytes and seconds may be fewer, rates may be more.
-MARGINS = {"s": ("time", 1), "B": ("memory", 1), "GB/s": ("rate", -1), "ratio": ("rate", -1)}
+# The unit says which margin holds. Bytes and seconds may be fewer.
+MARGINS = {"s": "time", "B": "memory"}
 # Compared by sanity checks, to the byte.
-EXACT = {"halo_bytes_per_epoch", "sent_plan"}
+EXACT = {"halo_bytes_per_epoch"}
 
 
 class Measurement(rfm.RunOnlyRegressionTest):
@@ -74,9 +73,7 @@ class Measurement(rfm.RunOnlyRegressionTest):
         for name, value in self.figures.items():
             if name in self.perf_variables and name not in EXACT:
                 unit = self.perf_variables[name].unit
-                kind, side = MARGINS[unit]
-                margin = self.system_table["margins"][kind]
-                bounds[name] = (value, None, margin, unit) if side > 0 else (value, -margin, None, unit)
+                bounds[name] = (value, None, self.system_table["margins"][MARGINS[unit]], unit)
         self.reference = {"*": bounds}
 
 
@@ -154,90 +151,3 @@ class Training(Measurement):
     def halo_bytes_per_epoch(self):
         """Sent by all ranks; compared in the sanity check."""
         return self.summary()["halo_bytes_per_epoch"]
-
-
-@rfm.simple_test
-class Loading(Measurement):
-    """jobs/bench/preparation/loading.py: seconds to load a share, memory, and bytes of the plan, which are exact."""
-
-    ranks = parameter([1, 2])
-    graph = fixture(GeneratedGraph, scope="environment")
-    launched = False
-
-    @run_after("init")
-    def of_so_many_ranks(self):
-        """ReFrame's parameter, as the other tests have it."""
-        self.ranks_wanted = self.ranks
-
-    @run_before("run")
-    def say_what_to_load(self):
-        """The benchmark starts its own ranks."""
-        script = HERE.parent / "bench" / "preparation" / "loading.py"
-        self.executable_opts = [f"{script} --graph {self.graph.file} --ranks {self.ranks} --repeat 3 --out loading"]
-
-    def row(self):
-        """What the benchmark found for this number of ranks."""
-        return json.loads(Path(self.stagedir, "loading.json").read_text(encoding="utf-8"))["runs"][0]
-
-    @sanity_function
-    def has_sent_what_it_must(self):
-        """Bytes of the plan that are those of the reference."""
-        sent = self.row()["sent_plan"]
-        wanted = self.figures.get("sent_plan", sent)
-        return sn.assert_eq(sent, wanted, f"sent_plan: expected {wanted}, got {sent}")
-
-    @performance_function("s")
-    def load_seconds(self):
-        """Reading, checking and ordering, then the plan; the least of the repetitions."""
-        return self.row()["seconds_load"] + self.row()["seconds_plan"]
-
-    @performance_function("B")
-    def growth_max(self):
-        """Memory of loading, on the largest rank."""
-        return self.row()["growth_max"]
-
-    @performance_function("B")
-    def sent_plan(self):
-        """Sent by all ranks; compared in the sanity check."""
-        return self.row()["sent_plan"]
-
-
-@rfm.simple_test
-class Gather(Measurement):
-    """jobs/bench/kernels/gather.py: the kernel of aggregation, beside the reading of its rows alone."""
-
-    launched = False
-    width = variable(int, value=64)
-
-    @run_before("run")
-    def say_what_to_gather(self):
-        """x is larger than the caches; torch's product is left out, which is not ours."""
-        script = HERE.parent / "bench" / "kernels" / "gather.py"
-        self.executable_opts = [f"{script} --nodes 200000 --degree 15 --widths {self.width} --no-torch --repetitions 7"]
-
-    def median(self, kind, column):
-        """Of gather (0), the probe (1), or their ratio (3)."""
-        number = r"([\d.]+) / ([\d.]+) / ([\d.]+)"
-        pattern = rf"^{kind} +{self.width} +{number} +{number} +\S+ +{number}"
-        line = re.search(pattern, Path(self.stagedir, str(self.stdout)).read_text(encoding="utf-8"), re.MULTILINE)
-        return float(line[3 * column + 2])
-
-    @sanity_function
-    def has_measured_both_types(self):
-        """A line for each."""
-        return sn.all(sn.assert_found(rf"^{kind} ", self.stdout) for kind in ("fp32", "bf16"))
-
-    @performance_function("GB/s")
-    def fp32_rate(self):
-        """Rows read."""
-        return self.median("fp32", 0)
-
-    @performance_function("GB/s")
-    def bf16_rate(self):
-        """Rows read."""
-        return self.median("bf16", 0)
-
-    @performance_function("ratio")
-    def fp32_of_probe(self):
-        """Of the speed of reading alone: hangs less on what else the machine does."""
-        return self.median("fp32", 2)

@@ -8,7 +8,6 @@
 #   SITE_LAUNCHER         such as "srun --mpi=pmi2", "srun --mpi=pmix" or mpiexec; unset: found from the MPI library and srun --mpi=list
 #   SITE_SRUN_OPTIONS     binding; unset: one block of cores for each rank, a thread for each core, where SLURM can bind
 #   SITE_MPIEXEC_OPTIONS  such as "-ppn 2"; unset: so many on each node, each on its own cores, in the words of the MPI library
-#   SITE_STAGE            a folder on each node's own disk or memory, such as /tmp or /dev/shm, which the environment is sent to; unset: it stays
 #   SBATCH_ACCOUNT, SBATCH_PARTITION, SBATCH_QOS   read by sbatch itself: export them here to give them once
 if [ -z "${VIRTUAL_ENV:-}" ] && [ -r "$project/.venv/bin/activate" ]; then
     . "$project/.venv/bin/activate"

@@ -19,8 +19,7 @@ from partition_tools.readers.datasets import listing, named
 from partition_tools.readers.datasets.dataset import Dataset, Reader
 from partition_tools.readers.formats import SOURCES, format_of
 from partition_tools.readers.tables.packed import refuse_packed
-from partition_tools.readers.tables.row_keys import AUTO, ROWS
-from partition_tools.readers.tables.tables import TableOptions
+from partition_tools.readers.tables.tables import AUTO, ROWS, TableOptions
 from partition_tools.readers.tables.text import check_readable_twice
 from partition_tools.workspace.claim import claimed
 from partition_tools.workspace.progress import Reporter
@@ -39,13 +38,12 @@ Formats (guessed from the path where --format is not given):
             val_mask, test_mask (or train_idx, ...), num_classes, edge_weight, edge_type, edge_attr (features of edges),
             node_type where there are any; val_edge, val_edge_neg, test_edge, ... for held-out edges; other arrays are
             named, and refused (see --ignore) where a graph without them means something else
-  edgelist  text or CSV (.gz): the columns go by their heading (src/source/from/u, dst/target/to/v, weight, type, time,
-            ...), also one in a comment (# FromNodeId ToNodeId); without one, two columns src dst, and more need
-            --edge-columns. Features, labels, splits, node types in tables beside it
+  edgelist  text (.csv, .tsv, .txt, also .gz) or .parquet: columns src,dst and perhaps weight,type by their heading.
+            Without a heading there are two columns, src and dst. Others need --edge-columns.
+            Features, labels, splits, node types in tables beside it
   mtx       Matrix Market (.mtx, .mtx.gz): row -> column; the same tables
   scipy     .npz of scipy.sparse.save_npz: row -> column, weights unless all are 1; the same tables
   metis     .graph of METIS, Chaco, KaHIP; the same tables
-  parquet   edge list: columns by their names; the same tables, which may be in Parquet too (extra parquet)
   pyg       .pt of torch.save: a Data object of PyG, processed/data.pt of a data set, or a dict of tensors with the
             names of npz. No code of the file is run
   distdgl   a folder of DGL's partition_graph (DistDGL, GraphStorm, SAR): NAME.json, part0/graph.dgl, …; its parts
@@ -191,15 +189,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
             f"--{name}",
             type=Path,
             metavar="FILE",
-            help=f"table (CSV, TSV, text, .gz, .npy) of {name.replace('-', ' ')}: {what}. "
-            f"Rows: in node order, or by a first column with the heading id",
+            help=f"table (CSV, TSV, text, .gz, .parquet, .npy) of {name.replace('-', ' ')}: {what}. "
+            f"Rows: in node order, or by a column id",
         )
     tables.add_argument(
         "--rows",
         choices=ROWS,
         default=AUTO,
-        help="node of each row of a table: by the ids in the first column, by position, or (auto) by ids if that "
-        "column has them",
+        help="node of each row of a table: by the ids in the first column, by position, or (auto) by a column id if "
+        "there is one",
     )
     tables.add_argument(
         "--relabel",

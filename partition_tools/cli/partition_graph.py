@@ -27,7 +27,7 @@ from partition_tools.graph.writing import write_with_bar
 from partition_tools.partitioners.choice import choose
 from partition_tools.partitioners.clustering import clustered
 from partition_tools.partitioners.given import Given
-from partition_tools.partitioners.methods import METHODS
+from partition_tools.partitioners.methods import METHODS, REMOVED
 from partition_tools.workspace.budget import memory_budget
 from partition_tools.workspace.claim import claimed
 from partition_tools.workspace.progress import Reporter
@@ -59,7 +59,7 @@ methods:
 Peak memory, first call: 12 E + 60 n bytes, and in METIS 45 to 150 E (64-bit ids, all levels of its multigrid; less
 for skewed degrees) or in KaMinPar about 10 E. While the file is rewritten: 12 E + 60 n bytes and the features (4 n F
 bytes, at most half of --memory). Weights and types add 8 E, twice that for directed graphs. If --memory is less, the
-edges stay on disk (methods kaminpar, restreaming, random-nodes), in up to 20 bytes an edge, and KaMinPar's memory
+edges stay on disk (methods kaminpar, random-nodes), in up to 20 bytes an edge, and KaMinPar's memory
 comes on top. Later calls: about 60 n bytes."""
 )
 
@@ -77,7 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "(default 1). Each number of --ranks is at most R or a multiple of it",
     )
     parser.add_argument("--clusters", dest="num_clusters", type=int, metavar="K", help="number of clusters")
-    parser.add_argument("--method", choices=(AUTO, *METHODS), default=AUTO)
+    parser.add_argument("--method", metavar="{" + ",".join((AUTO, *METHODS)) + "}", default=AUTO)
     parser.add_argument(
         "--name", help="name of the partitioning in the file (default: the method; for auto, the one that was taken)"
     )
@@ -228,6 +228,8 @@ def _automatic(file: GraphFile, fresh: bool, memory: int | None, reporter: Repor
 
 
 def _check_options(method: str, balance: str, seed: int, num_clusters: int | None) -> None:
+    if method in REMOVED:
+        raise ConfigError(f"--method {method} is gone: {REMOVED[method]}")
     if method != AUTO and method not in METHODS:
         raise ConfigError(f"unknown method {method!r}; expected one of {AUTO}, {', '.join(METHODS)}")
     if balance not in BALANCES:

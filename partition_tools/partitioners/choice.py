@@ -67,10 +67,7 @@ def choose(num_edges: int, degrees: np.ndarray, memory: int, reporter: Reporter)
         reporter.stage(f"clustering with KaMinPar: {takes}{room}")
         return kaminpar
     if metis_takes.bytes > max(memory, available_memory()):
-        raise GraphError(
-            f"{takes}{room}; install KaMinPar, which takes far less (pip install 'hpcgnn[kaminpar]'), or choose "
-            "--method restreaming"
-        )
+        raise GraphError(f"{takes}{room}; install KaMinPar, which takes far less (pip install 'hpcgnn[kaminpar]')")
     reporter.warn(f"{takes}; KaMinPar would be faster: pip install 'hpcgnn[kaminpar]'")
     return metis
 

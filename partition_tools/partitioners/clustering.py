@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from hpcgnn.graphfile.schema import Edges, GraphData, GraphMeta
+from hpcgnn.graphfile.schema import GraphData, GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.graph.loading import load_graph
 from partition_tools.graph.quality import cluster_graph
-from partition_tools.partitioners import kaminpar, random_nodes, restreaming
+from partition_tools.partitioners import kaminpar, random_nodes
 from partition_tools.partitioners.external_dissection import external_clusters
 from partition_tools.partitioners.metis_process import end as end_metis
-from partition_tools.partitioners.pattern import whole_pattern
 from partition_tools.partitioners.reorder import reordered
 from partition_tools.partitioners.request import ClusterRequest, Clusters
 from partition_tools.workspace.scratch import Scratch
@@ -67,14 +66,8 @@ def _kaminpar(asked: ClusterRequest, work: Scratch) -> Clusters:
     return external_clusters(asked, kaminpar.split, work)
 
 
-def _restreaming(asked: ClusterRequest, work: Scratch) -> Clusters:
-    whole = whole_pattern(asked.edges, asked.edges_out, work)
-    return restreaming.restreamed_clusters(Edges(whole.indptr, whole.indices), whole.nodes, whole.weights, asked)
-
-
 #: Method -> how it finds clusters of a graph whose edges stay on disk.
 OUTSIDE: dict[str, Callable[[ClusterRequest, Scratch], Clusters]] = {
     kaminpar.NAME: _kaminpar,
-    restreaming.NAME: _restreaming,
     random_nodes.NAME: lambda asked, work: random_nodes.clusters(asked),
 }

@@ -111,8 +111,7 @@ def kaminpar_split(
             said = next((line for line in reversed(lines) if "rror" in line), lines[-1])
             ended = f"by signal {-done.returncode}" if done.returncode < 0 else f"with code {done.returncode}"
             raise GraphError(
-                f"KaMinPar ended {ended} and said: {said}; --method metis does without it, and --method restreaming "
-                "with less memory"
+                f"KaMinPar ended {ended} and said: {said}; --method metis does without it"
             ) from ChildProcessError(done.returncode)  # no fault of the graph: what was finished before stays
         parts = np.load(answer)
     finally:

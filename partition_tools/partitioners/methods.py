@@ -6,6 +6,8 @@
 * NESTED: whether `--per-node` may map its clusters to nodes and ranks (`hpcgnn.placement.nested`).
 """
 
-from partition_tools.partitioners import kaminpar, metis, random_clusters, random_nodes, restreaming
+from partition_tools.partitioners import kaminpar, metis, random_clusters, random_nodes
 
-METHODS = {module.NAME: module for module in (metis, kaminpar, restreaming, random_clusters, random_nodes)}
+METHODS = {module.NAME: module for module in (metis, kaminpar, random_clusters, random_nodes)}
+#: Methods of earlier versions that are gone: {name: the way to go on}.
+REMOVED = {"restreaming": "--method kaminpar has fewer halo rows, and leaves edges on disk too"}

@@ -15,7 +15,7 @@ TOOLS = ROOT.parent / "partition_tools"
 TOOL_FILES = sorted(TOOLS.rglob("*.py"))
 # From the ground up. The floor of a room follows from its imports: one above the highest room that it imports from.
 FLOORS = [
-    ["bytecode", "cores", "declaring", "errors", "listing", "memory", "offering", "traits"],
+    ["cores", "declaring", "errors", "listing", "memory", "offering", "traits"],
     ["comm", "kernels", "options", "records", "terminal"],
     ["effects", "exchange", "fork_server", "graphfile", "interruption", "output_files", "suggestions"],
     ["config", "placement", "report"],
@@ -31,7 +31,6 @@ FLOORS = [
     ["estimate", "interface"],
     ["cli", "testing"],
     ["__main__"],
-    ["startup"],
 ]
 # The same of partition_tools; a folder of `readers/` is a room of its own.
 FLOORS_OF_TOOLS = [

@@ -189,7 +189,6 @@ COMMANDS = {
     "export": (("export", "r"), "-o", ("g.h5", "r/checkpoints/epoch-000002.h5")),
     "json": (("estimate", "--config", "c.toml", "--ranks", "2"), "--json", ("g.h5", "c.toml")),
     "plot": (("estimate", "--graph", "g.h5", "--ranks", "2"), "--plot", ("g.h5",)),
-    "bench": (("bench", "comm", "--graph", "g.h5"), "--json", ("g.h5",)),
 }
 # A name that the command accepts for its output.
 SUFFIXES = {
@@ -217,6 +216,19 @@ def test_a_command_does_not_replace_what_it_reads(run, command):
             clash.unlink()
 
 
+@pytest.mark.parametrize("dry", [(), ("--dry-run", "1,2")], ids=["run", "dry run"])
+def test_the_name_says_what_a_file_of_predictions_is(run, dry):
+    before = contents(run)
+    for name, words in (
+        ("p.txt", "ends with .h5 or .hdf5 (arrays), .csv or .parquet (a table), or .npy (one array), got '.txt'"),
+        ("p", "got 'none of them'"),
+        ("absent/p.h5", "there is no directory"),
+    ):
+        done = start(0 if dry else 2, "-m", "hpcgnn", "evaluate", "r", "--predictions", name, *dry, cwd=run)
+        assert done.code == 2 and len(done.errors) == 1 and words in done.errors[0], done.err
+    assert contents(run) == before
+
+
 @pytest.mark.parametrize("command", ["json", "export"])
 def test_what_exists_is_replaced_with_force_alone(run, command):
     words, option, _ = COMMANDS[command]
@@ -234,14 +246,14 @@ def test_what_exists_is_replaced_with_force_alone(run, command):
 def test_a_report_replaces_a_report_and_nothing_else(run):
     out = run / "out"
     out.mkdir()
-    for name in ("loss.png", "scaling.csv", "memory.md"):  # the second is one that it writes
+    for name in ("learning.png", "study.csv", "memory.png"):  # the second is one that it writes
         (out / name).write_text("mine")
     words = ("-m", "hpcgnn", "report", "r", "--out", "out")
     done = start(0, *words, cwd=run)
-    assert done.code == 2 and "--out out/loss.png exists" in done.err, done.err
-    assert {path.name for path in out.iterdir()} == {"loss.png", "scaling.csv", "memory.md"}
+    assert done.code == 2 and "--out out/learning.png exists" in done.err, done.err
+    assert {path.name for path in out.iterdir()} == {"learning.png", "study.csv", "memory.png"}
     assert start(0, *words, "--force", cwd=run).code == 0
-    assert (out / "memory.md").read_text() == "mine", "which this report does not have"
+    assert (out / "memory.png").read_text() == "mine", "which this report does not have"
     assert start(0, *words, cwd=run).code == 0, "files of a report are replaced"
     (out / "report.md").unlink()
     os.link(run / "r" / "summary.json", out / "report.md")

@@ -80,7 +80,7 @@ def tables(tmp_path):
 
 def test_an_own_graph_to_predictions(commands, tables):
     """The README's commands, one after another as they stand there, in a folder with the three tables."""
-    pytest.importorskip("pandas", reason="tables are read by the extra `import`")
+    pytest.importorskip("polars", reason="tables are read by the extra `import`")
     pytest.importorskip("matplotlib", reason="a report needs the extra `plot`")
     begin = next(number for number, line in enumerate(commands) if " import edges.csv " in line)
     six = commands[begin : begin + 6]

@@ -22,7 +22,7 @@ from .test_links import PAGES, READMES, of
 
 TEXTS = [*PAGES, *READMES]
 # Commands whose options after `--` are those of `hpcgnn train`.
-WRAPPERS = re.compile(r"jobs/(\w+\.(sh|sbatch)|bench/\w+/(accuracy|estimated|where_scaling_ends)\.py)$")
+WRAPPERS = re.compile(r"jobs/\w+\.(sh|sbatch)$")
 ENDS = {"&&", "||", ";", "|", ">", "2>", "&", ")"}
 
 

@@ -26,11 +26,3 @@ def test_quoted_messages_are_those_of_the_program():
     said = texts_of_the_program()
     assert len(quoted) > 20
     assert not [words for words in sorted(quoted) if words not in said]
-
-
-def test_every_loss_of_the_report_has_its_row():
-    from hpcgnn.report.losses import PARTS
-
-    text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else pytest.skip("no documentation beside the tests")
-    names = set(PARTS.values()) - {"work", "waiting for rows, backward"}
-    assert not [name for name in names if f'"{name}"' not in text]

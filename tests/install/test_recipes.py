@@ -49,7 +49,7 @@ def test_easybuild_has_at_least_what_setup_cfg_asks_for():
     has = {name.lower(): version for name, version in values["dependencies"]}
     has["torch"] = has["pytorch"]
     # Bundles have several packages; pymetis is an extension of the module itself.
-    bundled = {"numpy", "scipy", "pandas", "tabulate", "tomli-w"}
+    bundled = {"numpy", "scipy", "pandas", "tabulate", "tomli-w", "jinja2"}
     numbers = lambda version: tuple(map(int, version.split(".")))  # noqa: E731
     for name, least in (required() | required("plot")).items():
         if name == "pymetis":

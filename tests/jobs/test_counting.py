@@ -1,7 +1,8 @@
-"""Ranks and threads of a job, counted on a compute node: from what the kernel says of domains and hardware threads.
+"""Parts of the job scripts that need no SLURM: ranks and threads of a job, large files, and site files.
 
-The functions of the job scripts run as in a job; only the variables of SLURM are given. A machine may have one domain
-and no hardware threads: other files cover those of the kernel, in a namespace of mounts.
+The functions of the job scripts run as in a job; only the variables of SLURM are given. Ranks and threads follow from
+what the kernel says of domains and hardware threads. A machine may have one domain and no hardware threads: other files
+cover those of the kernel, in a namespace of mounts.
 """
 
 import re
@@ -111,3 +112,23 @@ def test_how_srun_binds(plugins, options):
     """By what SLURM says of its plugins. Hardware threads are left alone where it can do that."""
     done = job(before=f"scontrol() {{ echo 'TaskPlugin              = {plugins}'; }}", then="binding", SLURM_NTASKS=3)
     assert done.returncode == 0 and done.stdout.strip() == options, done.stderr
+
+
+@pytest.mark.parametrize("lustre", [True, False])
+def test_files_are_made_in_a_folder_of_many_servers(tmp_path, lustre):
+    """`lfs` stands in for that of a Lustre file system, which no machine of the tests has: it notes what it is told."""
+    lfs = tmp_path / "bin" / "lfs"
+    lfs.parent.mkdir()
+    lfs.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/told\n{"exit 0" if lustre else "exit 22"}\n')
+    lfs.chmod(0o755)
+    libraries = f". {ROOT}/jobs/lib/common.sh; . {ROOT}/jobs/lib/job.sh"
+    done = call(f"PATH={lfs.parent}:$PATH SLURM_JOB_ID=7; {libraries}; striped {tmp_path}/g.h5")
+    folder = tmp_path / ".striped-7"
+    assert done.stdout.strip() == str((folder if lustre else tmp_path) / "g.h5"), done.stderr
+    assert folder.exists() == lustre and (tmp_path / "told").read_text() == f"setstripe -c -1 -S 1M {folder}\n"
+
+
+def test_a_site_that_has_its_environment_sent_is_told_what_to_take(tmp_path):
+    (tmp_path / "site.sh").write_text("SITE_STAGE=/tmp\n")
+    done = call(f"script=x; . {ROOT}/jobs/lib/common.sh; load_site {tmp_path}/site.sh")
+    assert done.returncode == 2 and "SITE_STAGE in" in done.stderr and "HPCGNN_FORK_SERVER=1" in done.stderr

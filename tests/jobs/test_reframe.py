@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SUITE = ROOT / "jobs" / "reframe"
 REFERENCES = tomllib.loads((SUITE / "references.toml").read_text(encoding="utf-8"))
-TESTS = {"Training": {"1", "2", "4"}, "Loading": {"1", "2"}, "Gather": {"1"}}
+TESTS = {"Training": {"1", "2", "4"}}
 SITES = sorted((SUITE / "sites").glob("*.py"))
 
 
@@ -29,7 +29,7 @@ def test_references_are_complete():
     assert REFERENCES.keys() >= {"default", "local"}
     for name, table in REFERENCES.items():
         assert table["graph"].keys() == {"nodes", "degree", "features", "classes", "seed"} and table["epochs"] > 1
-        assert table["margins"].keys() == {"time", "memory", "rate"}
+        assert table["margins"].keys() == {"time", "memory"}
         for test in table.keys() - {"graph", "epochs", "margins"}:
             assert table[test].keys() <= TESTS[test], f"{name}: {test}"
     assert not REFERENCES["default"].keys() & TESTS, "figures are those of a site"

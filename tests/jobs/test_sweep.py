@@ -49,13 +49,13 @@ def runs_in(folder):
 
 def check_table(folder):
     """The table is the mean and the deviation of what the runs say of themselves."""
-    with open(folder / "report" / "accuracy.csv") as file:
+    with open(folder / "report" / "study.csv") as file:
         rows = {row["label"]: row for row in csv.DictReader(file)}
     found = runs_in(folder)
     assert rows.keys() == {name.split("/")[0] for name in found}
     for label, row in rows.items():
         tests = [each["test_at_best_val"] for name, each in found.items() if name.split("/")[0] == label]
-        assert int(row["runs"]) == int(row["seeds"]) == len(tests)
+        assert int(row["repetitions"]) == int(row["seeds"]) == len(tests)
         assert float(row["test_at_best_val_mean"]) == pytest.approx(statistics.fmean(tests))
         if len(tests) > 1:
             assert float(row["test_at_best_val_deviation"]) == pytest.approx(statistics.stdev(tests), abs=1e-12)

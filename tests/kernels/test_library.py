@@ -223,14 +223,21 @@ AVX512 = [f"__AVX512{part}__ 1" for part in ("F", "BW", "DQ", "VL")]
 
 
 @pytest.mark.parametrize(
-    ("macros", "widest"), [([], "BASELINE"), (AVX2, "AVX2"), (AVX2 + AVX512, "AVX512"), (AVX2 + AVX512[:2], "AVX2")]
+    ("macros", "runnable"),
+    [
+        ([], ["BASELINE"]),
+        (AVX2, ["AVX2", "BASELINE"]),
+        (AVX2 + AVX512, ["AVX512", "AVX2", "BASELINE"]),
+        (AVX2 + AVX512[:2], ["AVX2", "BASELINE"]),
+    ],
 )
-def test_the_widest_path_of_this_processor_is_compiled_alone(tmp_path, macros, widest):
+def test_paths_of_this_processor_are_compiled_alone(tmp_path, macros, runnable):
     compiler = tmp_path / "compiler"
     compiler.write_text("#!/bin/sh\n" + "".join(f"echo '#define {macro}'\n" for macro in macros))
     compiler.chmod(0o755)
-    without = {name for name, _ in left_out([str(compiler)])}
-    assert without == {f"HG_WITHOUT_{name}" for name in {"BASELINE", "AVX2", "AVX512"} - {widest}}
+    for paths, wanted in (("all", ["AVX512", "AVX2", "BASELINE"]), ("runnable", runnable), ("native", runnable[:1])):
+        without = {name for name, _ in left_out([str(compiler)], paths)}
+        assert without == {f"HG_WITHOUT_{name}" for name in {"BASELINE", "AVX2", "AVX512"} - set(wanted)}
 
 
 def test_a_library_is_compiled_once_for_compiler_and_flags(tmp_path, monkeypatch):

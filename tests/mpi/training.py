@@ -74,9 +74,9 @@ def widest_row(decided):
     return toy_step(decided)
 
 
-def build_trainer(comm, config, map_name=None, rows=None, shelf=None):
+def build_trainer(comm, config, map_name=None, rows=None, to_disk=None):
     """A Trainer on a stored map, or on one rank alone for map_name None. rows: of a communication buffer (None: as
-    configured). shelf: makes a Shelf for the features of an arena.
+    configured). to_disk(arena, shape, dtype): an empty OnDisk for the features.
     """
     with GraphFile(config.data.graph) as file:
         decided = plan(config, file.meta, 1)
@@ -99,7 +99,7 @@ def build_trainer(comm, config, map_name=None, rows=None, shelf=None):
             inputs=inputs_of(spec.inputs),
             links=links,
             edge_features=spec.edge_features > 0,
-            shelve=lambda local, columns: shelf and shelf(buffers.arena),
+            to_disk=lambda local, width, dtype: to_disk and to_disk(buffers.arena, (local.num_owned, width), dtype),
             feature_type=spec.held,
             clusters=decided.schedule.by_shares,
         )
@@ -129,9 +129,9 @@ def outputs_and_gradients(trainer, graph):
     )
 
 
-def trained(comm, config, shelf=None):
+def trained(comm, config, to_disk=None):
     """(losses, metrics, parameters, the Trainer) after some steps."""
-    trainer = build_trainer(comm, config, "metis", shelf=shelf)
+    trainer = build_trainer(comm, config, "metis", to_disk=to_disk)
     losses = []
     for stage in range(len(trainer.stages)):
         trainer.begin_stage(stage, 2 * stage)

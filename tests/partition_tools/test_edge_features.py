@@ -50,16 +50,13 @@ EXPECTED = listed(DST, SRC, ROWS)
 NAMES = "size,weight,kindness"  # the names of columns decide, whatever they mean elsewhere
 
 
-@pytest.mark.parametrize("form", ["csv", "order", "comment", "no heading", "npy", "parquet", "npz", "pyg"])
+@pytest.mark.parametrize("form", ["csv", "order", "no heading", "npy", "parquet", "npz", "pyg"])
 def test_sources(cli, tmp_path, form):
     path, options, expected = tmp_path / "g.csv", ("--edge-features", NAMES), EXPECTED
     if form in ("csv", "order", "no heading"):
         write_csv(path, header=form != "no heading")
     if form == "order":
         options, expected = ("--edge-features", "kindness,size,weight"), listed(DST, SRC, ROWS[:, [2, 0, 1]])
-    if form == "comment":
-        lines = [" ".join(map(str, edge)) for edge in zip(SRC, DST, *ROWS.T)]
-        path.write_text("\n".join(["# FromNodeId ToNodeId size weight kindness", *lines]))
     if form == "no heading":
         options, expected = ("--edge-columns", "src,dst,feature,_,feature"), listed(DST, SRC, ROWS[:, [0, 2]])
     if form == "npy":

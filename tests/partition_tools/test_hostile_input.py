@@ -105,7 +105,7 @@ def write_texts(folder):
     np.savetxt(folder / "x.csv", FEATURES, "%.4f", ",")
     (folder / "y.tsv").write_text("id\tlabel\n" + "".join(f"{i}\t{label}\n" for i, label in enumerate(LABELS)))
     ids = [f"n{i}" for i in range(N)]
-    (folder / "words.csv").write_text("time,dst,src\n" + "".join(f"9,{ids[d]},{ids[s]}\n" for s, d in zip(SRC, DST)))
+    (folder / "words.csv").write_text("_,dst,src\n" + "".join(f"9,{ids[d]},{ids[s]}\n" for s, d in zip(SRC, DST)))
     (folder / "ids.txt").write_text("\n".join(ids) + "\n")
     (folder / "classes.csv").write_text(
         "id,label\n" + "".join(f"{i},{'abcd'[label]}\n" for i, label in zip(ids, LABELS))

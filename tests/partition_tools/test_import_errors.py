@@ -160,8 +160,8 @@ def test_matrix_market_and_ogb(fails, tmp_path):
     assert "not an OGB folder" in fails("import", tmp_path / "d", *target)
 
 
-def test_without_pandas(fails, tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
+def test_without_polars(fails, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "polars", None)
     (tmp_path / "e.txt").write_text("0 1\n")
     assert "hpcgnn[import]" in fails("import", tmp_path / "e.txt", "-o", tmp_path / "g.h5")
 

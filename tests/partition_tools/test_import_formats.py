@@ -173,7 +173,7 @@ def write_text(path, lines):
         ("e.txt", " ", ["# a comment", "% another"]),
         ("e.csv", ",", ["src,dst,weight"]),
         ("e.tsv.gz", "\t", []),
-        ("e.csv.gz", ", ", ["# one", "from,to,w"]),
+        ("e.csv.gz", ", ", ["# one", "from,to,weight"]),
         ("e.edges", "   ", []),
     ],
 )

@@ -21,7 +21,6 @@ from partition_tools.partitioners import choice, kaminpar, metis, metis_process
 from partition_tools.partitioners.dissection import BLOCK, dissected, whole_graph
 from partition_tools.partitioners.parhip import write_parhip
 from partition_tools.partitioners.request import ClusterRequest
-from partition_tools.partitioners.restreaming import restreamed_blocks
 from partition_tools.partitioners.weights import (
     at_most_a_part,
     clusters_of_connected,
@@ -212,12 +211,6 @@ def test_a_node_heavier_than_a_part_has_one_for_itself():
     assert at_most_a_part(weights, np.ones(4, int)).tolist() == [8, 8, *[1] * 16]
     assert at_most_a_part(weights, np.array([2, 1, 1])).tolist() == [8, 8, *[1] * 16], "by the lightest part"
 
-    def rows():
-        yield 0, 18, np.arange(19), np.arange(18)[::-1]
-
-    blocks = restreamed_blocks(rows, weights, 18, 4)
-    assert np.bincount(blocks, weights > 0, 4).tolist().count(1) == 2, "those of the two heavy nodes"
-
 
 def test_weights_of_edges_in_blocks():
     graph, _ = two_cliques(6)
@@ -296,9 +289,7 @@ def test_what_auto_stands_for(monkeypatch, edges, degrees, memory, cores, there,
     monkeypatch.setattr(choice, "num_cores", lambda: cores)
     reporter = Reporter()
     if expected is None:
-        with pytest.raises(
-            GraphError, match=r"0.1 GiB .* 0.1 GiB may be taken; install KaMinPar.*pip install.*restreaming"
-        ):
+        with pytest.raises(GraphError, match=r"0.1 GiB .* 0.1 GiB may be taken; install KaMinPar.*pip install"):
             choice.choose(edges, degrees, memory, reporter)
         monkeypatch.setattr(choice, "available_memory", lambda: 1 << 40)  # more than may be taken by default
         assert choice.choose(edges, degrees, memory, reporter).NAME == "metis" and reporter.warnings

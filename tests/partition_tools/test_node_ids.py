@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from partition_helpers import edge_list, view
+from partition_helpers import view
 
 from hpcgnn.graphfile.storage import GraphFile
 
@@ -27,44 +27,6 @@ def folder(tmp_path):
 
 def words(folder, *more):
     return ("import", folder / "e.csv", "-o", folder / "g.h5", *more)
-
-
-@pytest.mark.parametrize(
-    "option, file", [("features", "x.npy"), ("labels", "y.npy"), ("splits", "s.csv"), ("node-types", "t.csv")]
-)
-def test_rows_without_ids_are_refused(fails, folder, option, file):
-    error = fails(*words(folder, "--relabel", f"--{option}", folder / file))
-    assert "--node-ids" in error and "heading id" in error
-
-
-@pytest.mark.parametrize("form", ["text", "headed", "npy"])
-def test_the_order_of_ids_is_given(cli, folder, form):
-    if form == "headed":
-        (folder / "ids.txt").write_text("# rows\nnode_id\n" + "\n".join(ORDER) + "\n")
-    ids = folder / "ids.npy" if form == "npy" else folder / "ids.txt"
-    np.save(folder / "ids.npy", np.array(ORDER))
-    code, _, err = cli(
-        *words(
-            folder,
-            "--features",
-            folder / "x.npy",
-            "--labels",
-            folder / "y.npy",
-            "--splits",
-            folder / "s.csv",
-            "--node-types",
-            folder / "t.csv",
-            "--node-ids",
-            ids,
-        )
-    )
-    assert code == 0, err
-    seen = view(folder / "g.h5")
-    assert seen.edges == edge_list([0, 2, 3], [2, 1, 1])
-    np.testing.assert_array_equal(seen.features, FEATURES[SORTED])
-    np.testing.assert_array_equal(seen.labels, LABELS[SORTED])
-    np.testing.assert_array_equal(seen.split, np.array([1, 2, 1, 3])[SORTED])
-    np.testing.assert_array_equal(seen.node_type, np.array([0, 1, 1, 2])[SORTED])
 
 
 def test_keyed_tables_beside_the_order_of_ids(cli, folder):
@@ -92,7 +54,7 @@ def test_wrong_orders(fails, folder):
         ("pear\nfig\nzebra\npear\napple\n", "pear twice"),
         ("pear\nfig\nzebra\napple\nplum\n", "4 rows but"),
         ("pear,1\nfig,2\n", "one node id per row"),
-        ("pear\n\nzebra\napple\n", "empty node id"),
+        ("pear\n\nzebra\napple\n", "row 1 has no id"),
         ("", "columns"),
     ):
         (folder / "ids.txt").write_text(text)
@@ -105,51 +67,12 @@ def test_wrong_orders(fails, folder):
     assert "vector of node ids" in fails(*words(folder, "--labels", folder / "y.npy", "--node-ids", folder / "ids.npy"))
 
 
-def test_numbers_and_words(cli, fails, folder):
-    """01 and 1 are no two nodes and no one node; ids of one number each are numbers; NA is a word; 64 bits stay 64
-    bits.
-    """
-    (folder / "e.csv").write_text("src,dst\n01,2\n1,2\n")
-    assert "01 and 1" in fails(*words(folder, "--relabel"))
-    (folder / "e.csv").write_text("src,dst\n1,2\n2,3\n")
-    (folder / "y.csv").write_text("id,label\n01,5\n2,6\n")
-    assert "01 and 1" in fails(*words(folder, "--relabel", "--labels", folder / "y.csv"))
-    cases = {
-        "007,10\n10,0200\n": ([0, 1], [1, 2]),  # numbers, in the order of numbers
-        "NA,null\nnull,x\n": ([0, 1], [1, 2]),  # words, not nothing
-        "18446744073709551615,1\n18446744073709551614,1\n": ([2, 1], [0, 0]),
-        "18446744073709551615,18446744073709551614\n1,2\n": ([3, 0], [2, 1]),
-        "99999999999999999999999,a\n1,a\n": ([1, 0], [2, 2]),
-    }
-    for text, (src, dst) in cases.items():
-        (folder / "e.csv").write_text("src,dst\n" + text)
-        code, _, err = cli(*words(folder, "--relabel", "--force"))
-        assert code == 0, err
-        assert view(folder / "g.h5").edges == edge_list(src, dst)
-
-
-def test_a_column_of_ids_by_another_name_is_no_feature(cli, folder):
-    (folder / "e.csv").write_text("0 1\n1 2\n2 3\n")
-    (folder / "x.csv").write_text("paper_id,a,b\n3,6,7\n2,4,5\n1,2,3\n0,0,1\n")
-    code, _, err = cli(*words(folder, "--features", folder / "x.csv"))
-    assert code == 0 and "keyed by paper_id" in err
-    np.testing.assert_array_equal(view(folder / "g.h5").features, FEATURES)
-
-
 def test_gaps_in_an_archive(cli, fails, folder):
     np.savez(folder / "g.npz", edge_index=np.array([[10, 20, 40], [20, 40, 7]]))
     code, _, err = cli("import", folder / "g.npz", "-o", folder / "g.h5")
     assert code == 0 and "only 4 of the node ids 0..40 occur" in err and "numpy.unique" in err
     np.savez(folder / "g.npz", edge_index=np.array([[10, 20, 40], [20, 40, 7]]), x=FEATURES)
     assert "numpy.unique" in fails("import", folder / "g.npz", "-o", folder / "n.h5")
-
-
-@pytest.mark.parametrize("text", ["0,1,2\n5,6,7\n8,9,1\n", ",0,1\n0,6,7\n1,9,1\n", ",0\n0,6\n1,9\n"])
-def test_a_heading_of_numbers_is_no_row(fails, folder, text):
-    """What pandas writes for columns without names would be the features of node 0, and all others one row late."""
-    (folder / "x.csv").write_text(text)
-    (folder / "e.csv").write_text("0 1\n")
-    assert "header=False" in fails(*words(folder, "--features", folder / "x.csv"))
 
 
 def test_ids_with_gaps(cli, fails, folder):

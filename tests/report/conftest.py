@@ -9,11 +9,9 @@ import pytest
 from core.forked import start
 
 from hpcgnn.__main__ import main
-from hpcgnn.report import figures
 from hpcgnn.report.read import read_runs
-from hpcgnn.report.sections import Section
 from hpcgnn.report.study import build_study
-from hpcgnn.report.write import write_sections
+from hpcgnn.report.write import write_report
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
@@ -27,7 +25,6 @@ RUNS = {
     "p2-a": ("small", 2, {"seed": 0}),
     "p2-b": ("small", 2, {"seed": 1, "trace": "2-4"}),
     "fine-p2": ("small", 2, {"halo_buffer": 0.05}),
-    "tight-p2": ("small", 2, {"halo_buffer": 0.005}),
     "gcn-p2": ("small", 2, {"model": "gcn"}),
     "weak-p2": ("large", 2, {}),
 }
@@ -74,11 +71,6 @@ def copied(study_dir, tmp_path):
     return copy
 
 
-def write_report(study, broken, out, title=""):
-    """Write the report of one study."""
-    return write_sections([Section("", "", study)], [(one.name, one.reason) for one in broken], out, title)
-
-
 def summary(path):
     """What a run says of itself."""
     return json.loads((Path(path) / "summary.json").read_text())
@@ -91,41 +83,25 @@ def change(path, name, function):
     (path / name).write_text(json.dumps(value))
 
 
-def change_ranks(path, function):
-    """Rewrite the records of all ranks of a run by function(record)."""
-    records = [json.loads(line) for line in (path / "ranks.jsonl").read_text().splitlines()]
-    for record in records:
-        function(record)
-    (path / "ranks.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-
-
 @pytest.fixture(scope="session")
 def written(study_dir, tmp_path_factory):
-    """(study, folder) of a report with all figures, two curves, a baseline and a missing run."""
+    """(study, folder) of a report with two curves and a missing run."""
     names = ("p1-a", "p1-b", "p2-a", "p2-b", "fine-p2", "missing")
     found, broken = read_runs([study_dir / name for name in names])
-    study = build_study(found, baseline="cap 8 MiB")
-    folder = tmp_path_factory.mktemp("reports") / "report"
-    write_report(study, broken, folder)
+    study, folder = build_study(found), tmp_path_factory.mktemp("reports") / "report"
+    write_report(study, [(one.name, one.reason) for one in broken], folder)
     return study, folder
 
 
 @pytest.fixture
-def drawing_only(monkeypatch):
-    """drawing_only(names …): reports have these figures alone, since figures are what takes the time."""
-
-    def choose(*names):
-        chosen = [figure for figure in figures.FIGURES if figure.name in names]
-        assert len(chosen) == len(names)
-        monkeypatch.setattr(figures, "FIGURES", chosen)
-
-    return choose
+def undrawn(monkeypatch):
+    """Reports have no figures, which are what takes the time."""
+    monkeypatch.setattr("hpcgnn.report.write.draw_figures", lambda study: {})
 
 
 @pytest.fixture
-def report(drawing_only, capsys):
-    """report(arguments …) runs `hpcgnn report` in this process, with two figures; gives its code, out and err."""
-    drawing_only("efficiency", "loss")
+def report(undrawn, capsys):
+    """report(arguments …) runs `hpcgnn report` in this process; gives its code, out and err."""
 
     def run(*arguments):
         capsys.readouterr()

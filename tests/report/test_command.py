@@ -1,9 +1,12 @@
 """`hpcgnn report` as a user meets it: exit codes, one-line errors, and no torch or MPI on the way."""
 
+import pandas as pd
 import pytest
 from core.launching import start
 
 from hpcgnn.__main__ import main
+
+from .conftest import change
 
 
 def test_a_broken_run_is_told_by_the_exit_code(study_dir, copied, tmp_path, report):
@@ -13,13 +16,30 @@ def test_a_broken_run_is_told_by_the_exit_code(study_dir, copied, tmp_path, repo
     assert done.code == 3
     warnings = done.err.splitlines()
     assert len(warnings) == 2 and "has not finished" in warnings[0] and "no such directory" in warnings[1]
-    assert "has not finished" in (tmp_path / "out/problems.md").read_text()
+    assert "has not finished" in (tmp_path / "out/report.md").read_text()
 
 
-def test_nothing_good(tmp_path, report):
-    done = report(tmp_path / "absent", "--out", tmp_path / "out")
-    assert done.code == 2 and done.err.count("\n") == 1 and "none of the 1 run directories" in done.err
-    assert not (tmp_path / "out").exists()
+def test_what_lies_about_in_a_folder(copied, tmp_path, report):
+    """The good run is reported, each other is one line, and what is no run is not spoken of."""
+    folder = tmp_path / "runs"
+    copied("p2-a", "runs/good")
+    (copied("p2-b", "runs/deep/unfinished") / "summary.json").unlink()
+    (copied("p2-b", "runs/damaged") / "metrics.jsonl").write_bytes(b"\xff\xfe")
+    change(copied("p2-b", "runs/odd"), "summary.json", lambda summary: summary.update(epoch_seconds=None))
+    for name, file in (("tool", "config.toml"), ("notes", "notes.txt"), ("empty", None)):
+        (folder / name).mkdir()
+        if file:
+            (folder / name / file).write_text("x = 1\n")
+    done = report(folder, "--out", tmp_path / "out")
+    assert done.code == 0, done.err
+    lines = done.err.splitlines()
+    assert len(lines) == 3 and all(line.startswith("hpcgnn: warning: ") for line in lines)
+    for name, words in (("deep/unfinished", "not finished"), ("damaged", "not text"), ("odd", "not what a run leaves")):
+        assert sum(f"/{name}: " in line and words in line for line in lines) == 1
+    assert pd.read_csv(tmp_path / "out/runs.csv")["run"].item() == "good"
+    done = report(folder / "deep", "--out", tmp_path / "none")
+    assert done.code == 2 and len(done.err.splitlines()) == 1 and "none of the 1 run directories" in done.err
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize(
@@ -40,7 +60,7 @@ def test_mistakes_are_one_line(study_dir, tmp_path, capsys, names, options, word
     assert not (tmp_path / "out").exists()
 
 
-def test_where_a_report_cannot_go(study_dir, copied, tmp_path, capsys):
+def test_where_a_report_cannot_go(copied, tmp_path, capsys):
     run, file = copied("p1-a"), tmp_path / "file"
     before, _ = sorted(run.rglob("*")), file.write_text("")
     for out, words in ((run, "is a run directory"), (file / "out", "cannot write the report")):
@@ -58,7 +78,7 @@ def test_neither_torch_nor_mpi(study_dir, tmp_path):
     )
     done = start(0, "-c", code, study_dir / "p1-a", study_dir / "p2-a", "--out", tmp_path / "out")
     assert done.code == 0, done.err
-    assert "Strong scaling" in done.out and (tmp_path / "out/report.html").exists()
+    assert "speed-up" in done.out and (tmp_path / "out/report.html").exists()
     assert done.out.splitlines()[-3:] == ["0", "2", "[]"]
 
 
@@ -66,5 +86,5 @@ def test_the_help_teaches(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["report", "--help"])
     said = capsys.readouterr().out
-    for words in ("exit code", "--label-by halo_buffer", "strong scaling", "report.html", "--mix"):
+    for words in ("exit code", "--label-by model", "--scaling weak", "report.html", "parts.png"):
         assert words in said

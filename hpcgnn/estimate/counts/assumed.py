@@ -75,13 +75,10 @@ def assumed_shares(stats: Stats, ranks: int, cut_share: float, train_share: floa
     share = _covered(degrees, nodes, remote / max(1, ranks - 1)) if fewest and ranks > 1 else 1.0
     halo = _even(ranks, received * share)
     own, far = each(edges - remote), each(remote)
-    stretch = np.geomspace(1.0, max(2.0, nodes), 16)
-    locality = stretch, np.linspace(1.0, 0.3, 16)
     return Shares(
         *(each(nodes), each(nodes * train_share), each(outer), each(0), own, far, own, far, halo, halo),
         map_rows=int(rows.rows.sum()),
         degrees=degrees.astype(np.int64),
-        locality=locality,
     )
 
 

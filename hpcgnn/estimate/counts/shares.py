@@ -24,10 +24,8 @@ from hpcgnn.placement.ownership import Ownership
 SAMPLE = 1 << 16
 
 
-Locality = tuple[np.ndarray, np.ndarray]
 #: taken(own ends, other ends), int64 (m,) in the order of the file -> bool (m,): which edges count.
 Taken = Callable[[np.ndarray, np.ndarray], np.ndarray]
-NONE: Locality = (np.array([1.0]), np.array([1.0]))
 
 
 @dataclass(frozen=True)
@@ -45,10 +43,6 @@ class Shares:
         map_rows: halo rows of all ranks; fewer of them may travel.
         degrees: in-degrees of a sample of all nodes.
         entries: mean number of stored features per node, if features are sparse.
-        locality: (rows (m,) rising, shares (m,) falling): the share of edges whose source is not among that many
-            different sources before it.
-        entry_locality, column_locality: the same for the columns of stored features, node by node, and for their nodes,
-            column by column.
         seen: the training subgraph (`--inductive`), or None.
         held: held-out edges and their negatives by name, see `PairCounts`.
         steps: of an epoch on shares of the clusters, or 0.
@@ -70,9 +64,6 @@ class Shares:
     map_rows: int
     degrees: np.ndarray
     entries: float = 0.0
-    locality: Locality = NONE
-    entry_locality: Locality = NONE
-    column_locality: Locality = NONE
     seen: "Shares | None" = None
     between: tuple[HaloCounts, HaloCounts] | None = None
     crossing: tuple[int, int] = (0, 0)
@@ -173,38 +164,18 @@ class Counter:
             crossing = int(apart.rows.sum()), int(into_nodes.counts().rows.sum())
             between = self._travelling(into_nodes, into_nodes if file.meta.undirected else out_of_nodes)
             between = between[0], between[0] if file.meta.undirected else between[1]
-        largest = int(nodes.argmax())
-        entries, features = 0.0, (NONE, NONE)
+        entries = 0.0
         if file.meta.sparse_features:
             entries = file.shape("nodes/features_csr/indices")[0] / max(1, file.meta.num_nodes)
-            features = self._locality_of_features(largest)
         return Shares(
             *(nodes, train, outer, loops, own, remote, own_out, remote_out),
             *(counted, counted if file.meta.undirected else back),
             int(inward.counts().rows.sum()),
             degrees=_degrees(file),
             entries=entries,
-            locality=self._locality(largest),
-            entry_locality=features[0],
-            column_locality=features[1],
             between=between,
             crossing=crossing,
         )
-
-    def _locality(self, rank: int) -> Locality:
-        """See Shares: of the own edges of a rank."""
-        for indices, owner, _ in self.edges("", rank, self.ownership.ranges(rank)):
-            return locality_of(indices[owner == rank])
-        return NONE
-
-    def _locality_of_features(self, rank: int) -> tuple[Locality, Locality]:
-        """(entry_locality, column_locality) of a rank, see Shares."""
-        if not self.ownership.counts[rank]:
-            return NONE, NONE
-        indptr, spans = read_indptr(self.file, "nodes/features_csr", self.ownership.ranges(rank))
-        columns = np.asarray(self.file.read("nodes/features_csr/indices", spans))
-        nodes = edge_rows(indptr, 0, len(columns))
-        return locality_of(columns), locality_of(nodes[np.argsort(columns, kind="stable")])
 
     def trained_on(self) -> np.ndarray:
         """bool (n,) in the order of the file: the training nodes that have a label."""
@@ -292,28 +263,6 @@ class Counter:
             taken = self._taken(places[rows], indices)
             indices, owner, rows = indices[taken], owner[taken], rows[taken]
         yield indices, owner, rows
-
-
-def locality_of(reads: np.ndarray) -> Locality:
-    """Return (rows, shares) for a sequence of row reads, see Shares, from stretches of doubling length.
-
-    The number of different rows in a stretch grows with its length, by the share of reads outside of earlier ones. This
-    is the miss rate of a working set (Denning, 1968). Each row is read from memory at least once.
-    """
-    length = 256
-    if 2 * len(reads) <= length:  # too few to tell
-        return NONE
-    lengths, rows = [1.0], [1.0]
-    while length < 2 * len(reads):
-        firsts = np.linspace(0, max(0, len(reads) - length), 8 if length < len(reads) else 1, dtype=np.int64)
-        different = np.mean([len(np.unique(reads[first : first + length])) for first in firsts])
-        rows.append(max(rows[-1], float(different)))
-        lengths.append(float(min(length, len(reads))))
-        length *= 2
-    grown = np.gradient(rows, lengths)
-    grown[0] = 1.0
-    shares = np.minimum.accumulate(np.clip(grown, rows[-1] / lengths[-1], 1.0))
-    return np.array(rows), shares
 
 
 def _degrees(file: GraphFile) -> np.ndarray:

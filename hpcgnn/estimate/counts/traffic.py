@@ -12,7 +12,6 @@ import numpy as np
 from hpcgnn.estimate.counts.between_nodes import Nodes, Sent, sent_in_lanes
 from hpcgnn.estimate.counts.halo_counts import HaloCounts
 from hpcgnn.estimate.trial.places import Place
-from hpcgnn.estimate.trial.trial import ROUNDS
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.rounds import Rounds, Segment, coalesce, merge
 from hpcgnn.exchange.stream import Use, row_sizes
@@ -25,18 +24,10 @@ class Traffic:
 
     Attributes:
         bytes, messages: int64 (P,), sent by each rank.
-        turns: number of times that all ranks wait for each other's rows.
-        turns_tried: the same in the small copy.
-        exchanges: number of times that a rank begins messages.
-        nodes: the Nodes that send, if ranks of a node read each other's rows in place; None if ranks send to all ranks.
     """
 
     bytes: np.ndarray
     messages: np.ndarray
-    turns: int = 0
-    turns_tried: int = 0
-    exchanges: int = 0
-    nodes: Nodes | None = None
 
 
 def halo_traffic(
@@ -54,18 +45,16 @@ def halo_traffic(
         limit: bytes of the halo buffers.
         per_node: ranks of a node that send each other messages.
     """
-    found: dict[str, Traffic] = {}
+    found, cap = dict[str, Traffic](), max(1, HaloBuffers(limit).cap(max(1, row_bytes)))
     for place, used in uses.items():
-        halo, rounds = halos[place], halo_rounds(place, halos, row_bytes, limit)
+        halo = halos[place]
+        rounds = halo.rounds(cap if halo.nodes is None else halo.nodes.cap(cap))
         for use, times in used.items():
-            turns = [halo.pairs] if halo.at_once else cut_turns(rounds, use, limit, halo.nodes)
+            turns = [halo.pairs] if halo.at_once else _cut_turns(rounds, use, limit, halo.nodes)
             counted = halo if halo.nodes is not None or per_node == 1 else halo.crossing(per_node)
             sent = _sent(counted, [each for turn in turns for each in turn])
             empty = np.zeros_like(sent.rows)
-            kind = found.setdefault(use.kind, Traffic(empty.copy(), empty.copy(), nodes=halo.nodes))
-            kind.turns += times * len(turns)
-            kind.turns_tried += times * min(len(turns), ROUNDS)
-            kind.exchanges += times * len(turns) * ((use.rows.row_bytes > 0) + (use.back is not None))
+            kind = found.setdefault(use.kind, Traffic(empty.copy(), empty.copy()))
             if use.rows.row_bytes:
                 kind.bytes += times * use.rows.row_bytes * sent.rows
                 kind.messages += times * sent.messages
@@ -75,14 +64,7 @@ def halo_traffic(
     return found
 
 
-def halo_rounds(place: Place, halos: Mapping[Place, HaloCounts], row_bytes: int, limit: int) -> Rounds:
-    """The rounds that the ranks agree on. Arguments as of `halo_traffic`."""
-    cap = max(1, HaloBuffers(limit).cap(max(1, row_bytes)))
-    halo = halos[place]
-    return halo.rounds(cap if halo.nodes is None else halo.nodes.cap(cap))
-
-
-def cut_turns(rounds: Rounds, use: Use, limit: int, nodes: Nodes | None = None) -> list[list[Segment]]:
+def _cut_turns(rounds: Rounds, use: Use, limit: int, nodes: Nodes | None = None) -> list[list[Segment]]:
     """Return the segments of each turn of a stream, cut as Stream does.
 
     Args:

@@ -7,31 +7,27 @@ from tabulate import tabulate
 
 from hpcgnn.config import Config
 from hpcgnn.estimate.forecast import Forecast
-from hpcgnn.estimate.machine.machine import Machine
 from hpcgnn.estimate.results import Place, size_in_words
-from hpcgnn.memory.shelf import Shelf
-from hpcgnn.offload.activations import AT_WORK, bytes_of_constants
-from hpcgnn.offload.columns import LEAST
 from hpcgnn.offload.features import (
     Placing,
+    bytes_of_constants,
     bytes_on_disk,
     bytes_read_at_a_time,
     can_lie_on_disk,
     place,
+    reads_input,
     reads_of_epoch,
 )
 
 
-def within(forecast: Forecast, place_: Place, machine: Machine | None, config: Config, memory: int) -> dict[str, Any]:
+def within(forecast: Forecast, place_: Place, config: Config, memory: int) -> dict[str, Any]:
     """Return the bytes in memory and on disk of a node with a limit, and the disk traffic of a training epoch.
 
-    All ranks count as large as the largest. The seconds at the disk's rate assume no overlap with work, and are None
-    without that rate.
+    All ranks count as large as the largest.
 
     Args:
         forecast: the forecast of the job.
         place_: the node.
-        machine: the machine, or None.
         config: the configuration.
         memory: bytes that the ranks of the node may take together.
     """
@@ -39,52 +35,32 @@ def within(forecast: Forecast, place_: Place, machine: Machine | None, config: C
     spec, toy = experiment.spec, experiment.toy
     rows, columns = int(forecast.shares.nodes.max()), spec.d_in - spec.changing
     per_node = min(forecast.shares.ranks, place_.ranks_per_node or forecast.shares.ranks)
-    kept, at_work = toy.per_node * rows, AT_WORK * toy.largest * rows
+    kept, at_work = toy.per_node * rows, toy.at_work(rows)
     libraries = place_.libraries + experiment.code
     lasting = libraries + rank.parts["structure"] + toy.beside + 2 * toy.parameters + experiment.limit
     sizes = bytes_on_disk(spec, rows, columns)
-
-    def placed(at_work: int, kept: int) -> tuple[int, Placing]:
-        """(bytes that are left, what is on disk)."""
-        shelf = Shelf(None, None, experiment.tile, columns)  # type: ignore[arg-type] # nothing is put there
-        found, room = Placing(False, False, 1.0), memory // per_node - lasting - at_work
-        if can_lie_on_disk(experiment.plan, toy):
-            read = bytes_read_at_a_time(shelf, spec, rows, columns)
-            found = place(room, at_work, kept, read, sizes, toy.reads_input)
-        if not found.features:
-            room -= rank.parts["features"]
-        shelf.results = found.aggregate
-        where = shelf if found.features else None
-        held = spec.held or spec.dtype
-        return room - (bytes_of_constants((rows, columns), spec, held, where) if not spec.sparse_input else 0), found
-
-    room, found = placed(at_work, kept)
-    layers, written, back, file = toy.disk, 0, 0, 0  # of layers that work from the disk
-    if layers is not None and room < 0:
-        ranks = forecast.shares.ranks
-        least = layers.at_work(rows, LEAST, ranks, experiment.tile)
-        narrow, placing = placed(least, 0)
-        if narrow > room:
-            held = layers.columns_within(narrow + least, rows, ranks, experiment.tile)
-            room, found, kept = narrow + least - layers.at_work(rows, held, ranks, experiment.tile), placing, 0
-            file, (written, back) = layers.file_bytes(rows), layers.moved(rows, held)
+    found, room = Placing(False, False, 1.0), memory // per_node - lasting - at_work
+    if can_lie_on_disk(experiment.plan):
+        read = bytes_read_at_a_time(spec, rows, columns, experiment.tile)
+        found = place(room, at_work, kept, read, sizes, reads_input(spec))
+    if not found.features:
+        room -= rank.parts["features"]
+    if not spec.sparse_input:
+        room -= bytes_of_constants(spec, rows, columns, found, experiment.tile)
     features, aggregate = sizes[0] * found.features, sizes[1] * found.aggregate
-    if not file:
-        # Bytes of the copy beyond the job's own prediction are activations as well.
-        shown, foretold = libraries + rank.loaded + rank.growth, memory // per_node - room + kept
-        kept += max(0, shown - features - aggregate - foretold)
+    # Bytes of the copy beyond the job's own prediction are activations as well.
+    shown, foretold = libraries + rank.loaded + rank.growth, memory // per_node - room + kept
+    kept += max(0, shown - features - aggregate - foretold)
     over = min(kept, max(0, kept - room))
-    again = reads_of_epoch(spec) * (features * toy.reads_input + aggregate)
-    written, back = per_node * (over + written), per_node * (over + again + back)
-    disk = None if machine is None else machine.scratch
+    again = reads_of_epoch(spec) * (features * reads_input(spec) + aggregate)
+    written, back = per_node * over, per_node * (over + again)
     return {
         "memory_bytes": memory,
         "fits": room >= 0,
         "node_bytes": memory - per_node * (room - (kept - over)),
-        "scratch_bytes": per_node * (over + features + aggregate + file),
+        "scratch_bytes": per_node * (over + features + aggregate),
         "scratch_written_per_epoch": written,
         "scratch_read_per_epoch": back,
-        "scratch_seconds": None if disk is None else written / disk.write + back / disk.read,
     }
 
 
@@ -100,8 +76,7 @@ def within_table(rows: Sequence[dict[str, Any]]) -> str:
             size_in_words(held["scratch_bytes"]),
         ]
         line += [size_in_words(held[f"scratch_{name}_per_epoch"]) for name in ("written", "read")]
-        line += ["" if held["scratch_seconds"] is None else f"{held['scratch_seconds']:.3g}"]
         lines.append([*line, "yes" if held["fits"] else "no"])
     headers = ["ranks", "nodes", "memory of\na node", "scratch of\na node", "written per\nepoch", "read per\nepoch"]
-    headers += ["s/epoch\nadded, at most", "fits"]
+    headers += ["fits"]
     return tabulate(lines, headers, tablefmt="simple", disable_numparse=True, stralign="right")

@@ -16,7 +16,7 @@ from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graph.split import EdgeList
 from hpcgnn.graph.sums import ROUNDING
 from hpcgnn.graph.transforms.filtering import filtered, numbers
-from hpcgnn.memory.shelf import OnDisk
+from hpcgnn.memory.on_disk import OnDisk
 
 
 def training_subgraph(local: LocalGraph, comm: Communicator) -> LocalGraph:

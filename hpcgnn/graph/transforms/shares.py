@@ -23,7 +23,7 @@ from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.transforms.inductive import rows_of
 from hpcgnn.graph.transforms.subgraphs import edges_of
 from hpcgnn.graphfile.ranges import segments
-from hpcgnn.memory.shelf import OnDisk
+from hpcgnn.memory.on_disk import OnDisk
 
 # As in pruning.py.
 _NOT_NEEDED: Any = None

@@ -307,10 +307,10 @@ HG_EXPORT void hg_gather_largest(int path, int num_threads, const hg_extreme_arg
 HG_EXPORT void hg_gather_matching(int path, int num_threads, const hg_extreme_args *a);
 
 /* narrow.c; strides of factors and of what is narrow count bytes */
-HG_EXPORT void hg_narrow(int path, int num_threads, int type, uint64_t key, int bits, void *out, int64_t out_stride,
+HG_EXPORT void hg_narrow(int path, int num_threads, int type, uint64_t key, void *out, int64_t out_stride,
                          void *factors, int64_t factors_stride, const void *x, int64_t x_stride, const int32_t *index,
                          const void *scale, const int64_t *ids, int64_t num, int64_t width);
-HG_EXPORT void hg_widen(int path, int num_threads, int type, int bits, void *out, int64_t out_stride, const void *narrow,
+HG_EXPORT void hg_widen(int path, int num_threads, int type, void *out, int64_t out_stride, const void *narrow,
                         int64_t narrow_stride, const void *factors, int64_t factors_stride, int64_t num, int64_t width);
 
 /* narrow.c; steps: (num, blocks of HG_CODED columns) */

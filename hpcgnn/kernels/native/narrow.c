@@ -1,89 +1,27 @@
-/* Rows in fewer bits than they are computed with, rounded at random, and back. Each row is read twice while it is in the
+/* Rows in 8 bits for each number, rounded at random, and back. Each row is read twice while it is in the
  * cache: for its range, and for its levels. */
-#include <string.h>
-
 #include "table.h"
 
 #define HG_GROUPS (HG_LEVELS / 4)       /* groups of four columns that are drawn for at a time */
 #define HG_LEAST_STEP 1e-30f            /* of codes: a 2^24th of it is not 0 */
 #define HG_TINY 1.1754943508222875e-38
 
-static float float_of_bf16(uint16_t half)
+/* What decides the levels of a row whose numbers lie between two, and its factor as it is sent. */
+static hg_levels levels_between(double least, double most, int type, float *factor)
 {
-    uint32_t bits = (uint32_t)half << 16;
-    float value;
-    memcpy(&value, &bits, 4);
-    return value;
-}
-
-/* x in bfloat16, rounded up (1) or down (-1); NaN stays NaN. */
-static uint16_t bf16_towards(double x, int up)
-{
-    float near = (float)x;
-    uint32_t bits;
-    memcpy(&bits, &near, 4);
-    if (near != near)
-        return 0x7fc0u;
-    uint16_t half = (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-    if (up * (double)float_of_bf16(half) >= up * x)
-        return half;
-    if ((half & 0x7fffu) == 0)                  /* of zero, the smallest number on that side */
-        return up > 0 ? 0x0001u : 0x8001u;
-    return (uint16_t)(half + ((half >> 15 ? -1 : 1) * up));
-}
-
-/* What decides the levels of a row, and its factors as they are sent. */
-static hg_levels levels_between(double least, double most, int type, int bits, void *factors)
-{
-    hg_levels rule = {.first = 0, .last = (1 << bits) - 1};
-    if (bits == 8) {
-        const double magnitude = -least > most || most != most ? -least : most;
-        const float step = (float)(type == HG_F32 ? (double)((float)magnitude / 127.0f) : magnitude / 127.0);
-        memcpy(factors, &step, 4);
-        rule.first = -127;
-        rule.last = 127;
-        rule.step = step;
-    } else {
-        uint16_t halves[2];
-        halves[0] = bf16_towards(least, -1);
-        rule.least = float_of_bf16(halves[0]);
-        const double whole = rule.last;
-        const double step = type == HG_F32 ? (double)(((float)most - (float)rule.least) / (float)whole)
-                                           : (most - rule.least) / whole;
-        halves[1] = bf16_towards(step, 1);
-        rule.step = float_of_bf16(halves[1]);
-        memcpy(factors, halves, 4);
-    }
-    rule.step = rule.step > HG_TINY ? rule.step : HG_TINY;
-    return rule;
-}
-
-/* Levels of the columns from `column` on, to their places: a byte each, or several to a byte, `bytes` of these. */
-static void store_levels(uint8_t *out, const uint8_t *levels, int64_t column, int64_t num, int bits, int64_t bytes)
-{
-    if (bits == 8) {
-        memcpy(out + column, levels, (size_t)num);
-        return;
-    }
-    while (num > 0) {
-        const int64_t plane = column / bytes, place = column % bytes, count = hg_least(num, bytes - place);
-        const int shift = (int)plane * bits;
-        for (int64_t b = 0; b < count; b++)
-            out[place + b] = (uint8_t)(out[place + b] | levels[b] << shift);
-        levels += count;
-        column += count;
-        num -= count;
-    }
+    const double magnitude = -least > most || most != most ? -least : most;
+    *factor = (float)(type == HG_F32 ? (double)((float)magnitude / 127.0f) : magnitude / 127.0);
+    return (hg_levels){.step = *factor > HG_TINY ? *factor : HG_TINY};
 }
 
 /* Row i of out and of factors from row index[i] of x (i, if index is NULL), times scale[index[i]], for ids[i]. */
-HG_EXPORT void hg_narrow(int path, int num_threads, int type, uint64_t key, int bits, void *out, int64_t out_stride,
+HG_EXPORT void hg_narrow(int path, int num_threads, int type, uint64_t key, void *out, int64_t out_stride,
                          void *factors, int64_t factors_stride, const void *x, int64_t x_stride, const int32_t *index,
                          const void *scale, const int64_t *ids, int64_t num, int64_t width)
 {
     const hg_kernels *table = hg_table(path);
     const hg_round_keys keys = hg_round_keys_of(key);
-    const int64_t size = hg_size_of(type), bytes = (width * bits + 7) / 8, groups = (width + 3) / 4;
+    const int64_t size = hg_size_of(type), groups = (width + 3) / 4;
     if (width == 0)
         return;
     if (num * width < HG_SMALL)
@@ -92,26 +30,23 @@ HG_EXPORT void hg_narrow(int path, int num_threads, int type, uint64_t key, int 
     for (int64_t i = 0; i < num; i++) {
         const int64_t j = index ? index[i] : i;
         const char *row = (const char *)x + j * x_stride * size;
-        uint8_t *to = (uint8_t *)out + i * out_stride, levels[HG_LEVELS];
+        uint8_t *to = (uint8_t *)out + i * out_stride;
         uint32_t words[4 * (HG_GROUPS + 8)];
         const double factor = !scale ? 1 : type == HG_F64 ? ((const double *)scale)[j] : ((const float *)scale)[j];
         double range[2];
         table->narrow[type].range(row, width, factor, range);
-        hg_levels rule = levels_between(range[0], range[1], type, bits, (char *)factors + i * factors_stride);
+        hg_levels rule = levels_between(range[0], range[1], type, (float *)((char *)factors + i * factors_stride));
         rule.scale = factor;
-        if (bits != 8)
-            memset(to, 0, (size_t)bytes);
         for (int64_t g = 0; g < groups; g += HG_GROUPS) {
             const int64_t count = hg_least(groups - g, HG_GROUPS), columns = hg_least(width - 4 * g, 4 * count);
             table->philox_row(&keys, ids[i], (uint32_t)g, count, words);
-            table->narrow[type].levels(levels, row + 4 * g * size, words, columns, &rule);
-            store_levels(to, levels, 4 * g, columns, bits, bytes);
+            table->narrow[type].levels(to + 4 * g, row + 4 * g * size, words, columns, &rule);
         }
     }
 }
 
 /* The rows (num, width) of what hg_narrow wrote. */
-HG_EXPORT void hg_widen(int path, int num_threads, int type, int bits, void *out, int64_t out_stride, const void *narrow,
+HG_EXPORT void hg_widen(int path, int num_threads, int type, void *out, int64_t out_stride, const void *narrow,
                         int64_t narrow_stride, const void *factors, int64_t factors_stride, int64_t num, int64_t width)
 {
     const hg_kernels *table = hg_table(path);
@@ -119,17 +54,9 @@ HG_EXPORT void hg_widen(int path, int num_threads, int type, int bits, void *out
         num_threads = 1;
     #pragma omp parallel for schedule(static) num_threads(num_threads)
     for (int64_t i = 0; i < num; i++) {
-        const char *beside = (const char *)factors + i * factors_stride;
-        float least = 0, step;
-        memcpy(&step, beside, 4);
-        if (bits != 8) {
-            uint16_t halves[2];
-            memcpy(halves, beside, 4);
-            least = float_of_bf16(halves[0]);
-            step = float_of_bf16(halves[1]);
-        }
+        const float step = *(const float *)((const char *)factors + i * factors_stride);
         table->narrow[type].widen((char *)out + i * out_stride * hg_size_of(type), (const char *)narrow + i * narrow_stride,
-                                  width, bits, least, step);
+                                  width, step);
     }
 }
 

@@ -1,4 +1,4 @@
-/* Template: a row in 8, 4 or 2 bits for each number, rounded at random, and back (hpcgnn/kernels/narrowing.py has the rule).
+/* Template: a row in 8 bits for each number, rounded at random, and back (hpcgnn/kernels/narrowing.py has the rule).
  *
  * Levels and rows are those of the reference to the bit. So a product is stored before it is added to: the compiler would
  * make one instruction of both, which rounds once.
@@ -35,17 +35,17 @@ static void HG_T(range_of_row)(const HG_E *x, int64_t width, HG_E scale, HG_E *l
     *most = high[0] + wrong[0];
 }
 
-/* levels[c] = floor((x[c] * scale - least) / step + draw), from `first` to `last`, as bytes. */
+/* levels[c] = floor(x[c] * scale / step + draw), from -127 to 127, as bytes. */
 static void HG_T(levels_of_row)(uint8_t *levels, const void *row, const uint32_t *words, int64_t num, const hg_levels *rule)
 {
-    const HG_E *x = (const HG_E *)row, scale = (HG_E)rule->scale, least = (HG_E)rule->least, step = (HG_E)rule->step;
-    const HG_E first = (HG_E)rule->first, last = (HG_E)rule->last;
+    const HG_E *x = (const HG_E *)row, scale = (HG_E)rule->scale, step = (HG_E)rule->step;
+    const HG_E first = -127, last = 127;
     HG_E value[HG_LEVELS];
     for (int64_t c = 0; c < num; c++)
         value[c] = scale * x[c];
     for (int64_t c = 0; c < num; c++) {
         const HG_E draw = (HG_E)(int32_t)(words[c] >> 8) * (HG_E)0x1p-24;
-        HG_E level = (value[c] - least) / step + draw;
+        HG_E level = value[c] / step + draw;
         level = level > first ? level : first;          /* NaN becomes the first level */
         level = level < last ? level : last;
         const int32_t whole = (int32_t)level;           /* towards zero; the compiler keeps calls of floor */
@@ -85,24 +85,11 @@ static void HG_T(range_of)(const void *x, int64_t width, double scale, double ra
     range[1] = (double)most;
 }
 
-/* out[c] = least + step * level of the column. bits: 8, where levels have a sign and `least` does not count; 4; 2. */
-static void HG_T(widen_row)(void *row, const void *narrow, int64_t width, int bits, float least, float step)
+/* out[c] = step * level of the column. */
+static void HG_T(widen_row)(void *row, const void *narrow, int64_t width, float step)
 {
     HG_E *out = (HG_E *)row;
-    if (bits == 8) {
-        const int8_t *from = (const int8_t *)narrow;
-        for (int64_t c = 0; c < width; c++)
-            out[c] = (HG_E)((float)from[c] * step);
-        return;
-    }
-    const uint8_t *from = (const uint8_t *)narrow;
-    const int64_t bytes = (width * bits + 7) / 8;
-    const int mask = (1 << bits) - 1;
-    for (int64_t first = 0, shift = 0; first < width; first += bytes, shift += bits) {
-        const int64_t num = width - first < bytes ? width - first : bytes;
-        for (int64_t b = 0; b < num; b++)
-            out[first + b] = (HG_E)((from[b] >> shift) & mask) * (HG_E)step;
-        for (int64_t b = 0; b < num; b++)
-            out[first + b] += (HG_E)least;
-    }
+    const int8_t *from = (const int8_t *)narrow;
+    for (int64_t c = 0; c < width; c++)
+        out[c] = (HG_E)((float)from[c] * step);
 }

@@ -88,8 +88,8 @@ typedef struct {
     void (*range)(const void *x, int64_t width, double scale, double range[2]);
     /* The levels of num columns of a row, HG_LEVELS at most, by their random words. */
     void (*levels)(uint8_t *levels, const void *x, const uint32_t *words, int64_t num, const hg_levels *rule);
-    /* A whole row from its levels, `bits` for each. */
-    void (*widen)(void *out, const void *narrow, int64_t width, int bits, float least, float step);
+    /* A whole row from its levels. */
+    void (*widen)(void *out, const void *narrow, int64_t width, float step);
     /* The codes of num columns of a row, HG_CODED at most, by halves of random words, and back. */
     void (*codes)(int8_t *codes, const void *x, const uint16_t *halves, int64_t num, double step);
     void (*decode)(void *out, const int8_t *codes, int64_t num, float step);

@@ -11,7 +11,7 @@ from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.schema import Csr
 from partition_tools.canonical.links import NAMES, PAIRS
-from partition_tools.readers.tables.headings import SPLIT_OF, is_id
+from partition_tools.readers.tables.headings import SPLIT_OF, says_id
 from partition_tools.readers.tables.node_ids import alike
 
 
@@ -78,7 +78,7 @@ def by_node(values: Any, what: str, ids: np.ndarray | None) -> Any:
     if index is None or callable(index) or not hasattr(values, "to_numpy"):
         return values
     columns = [str(name) for name in getattr(values, "columns", ())]
-    if columns and is_id(columns[0], len(columns) - 1):
+    if columns and len(columns) > 1 and says_id(columns[0]):
         raise FormatError(
             f"{what} has a column {columns[0]}, which names nodes; make it the index (set_index), or take it out"
         )

@@ -9,7 +9,7 @@ import numpy as np
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.given_links import HELD
 from partition_tools.canonical.links import NAMES, PAIRS, SHARED
-from partition_tools.readers.tables.headings import SPLIT_OF, role
+from partition_tools.readers.tables.headings import SPLIT_OF
 from partition_tools.workspace.progress import Reporter
 
 _MASK, _INDEX = {"mask", "masks"}, {"idx", "idxs", "index", "indexes", "indices", "ids", "id", "node", "nodes", "inds"}
@@ -18,7 +18,8 @@ _MEANING = tuple(
     "edge adj label target mask idx index split feat weight attr time year date batch ptr rel train val test".split()
 )
 _KNOWN = set(
-    "x y pos z t src dst row col data class classes graph num_classes num_nodes msg ts ntype ndata edata".split()
+    "x y pos z t src dst row col data class classes graph num_classes num_nodes msg ts ntype ndata edata "
+    "w wt wgt weights type etype kind relation".split()
 )
 _REMARKS = {
     f"num_{what}" for what in "nodes edges features feats node_features edge_types node_types labels targets".split()
@@ -58,8 +59,7 @@ def changes_meaning(name: str) -> bool:
     word = name.lower()
     if word in _REMARKS or word.endswith(("names", "name", "mapping")):
         return False
-    known = word in _KNOWN or role(word) in ("weight", "type")
-    return known or any(part.startswith(_MEANING) for part in re.split(r"[_\-. /]+", word))
+    return word in _KNOWN or any(part.startswith(_MEANING) for part in re.split(r"[_\-. /]+", word))
 
 
 def refuse_unread(path: Path, unread: Sequence[str], reporter: Reporter) -> None:

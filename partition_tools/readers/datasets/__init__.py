@@ -1,15 +1,18 @@
-"""Published data sets by their names. A family is a module with DATASETS, a sequence of `Dataset`."""
+"""Published data sets by their names."""
 
 import difflib
+import re
 from pathlib import Path
 
 from tabulate import tabulate
 
 from hpcgnn.errors import ConfigError
-from partition_tools.readers.datasets import igb, ogb, reddit, snap
+from partition_tools.readers.datasets import ogb
 from partition_tools.readers.datasets.dataset import Dataset
 
-DATASETS = {each.name: each for family in (ogb, reddit, igb, snap) for each in family.DATASETS}
+DATASETS = {each.name: each for each in ogb.DATASETS}
+#: Names of earlier versions, whose files three lines read.
+REMOVED = re.compile("(reddit$|igb-|com-|soc-|cit-|web-|wiki-|roadnet-|twitter-).*")
 
 
 def named(name: str) -> Dataset:
@@ -17,6 +20,8 @@ def named(name: str) -> Dataset:
     known = {each.lower(): each for each in DATASETS}
     if name.lower() in known:
         return DATASETS[known[name.lower()]]
+    if REMOVED.fullmatch(name.lower()):
+        raise ConfigError(f"--dataset {name} is gone; docs/datasets.md has the recipe of its files, in three lines")
     near = difflib.get_close_matches(name.lower(), known, 1)
     hint = f"did you mean {known[near[0]]}? " if near else ""
     raise ConfigError(f"unknown data set {name!r}: {hint}--dataset list shows all names")
@@ -31,7 +36,7 @@ def listing() -> str:
             f"{each.edges:,}",
             each.split,
             "reverse edges are added" if each.undirected else f"usual: {each.usual}" if each.usual else "",
-            str(Path(each.places[0]) / each.files[0].split("|")[0]),
+            str(Path(each.places[0]) / each.files[0]),
         )
         for each in DATASETS.values()
     ]

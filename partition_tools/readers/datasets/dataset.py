@@ -23,12 +23,11 @@ class Dataset:
         nodes, edges: as published.
         page: address of its page.
         places: folders below the root to search.
-        files: files that must lie in one of them, each under one of several names ("a.txt.gz|a.txt").
-        read: (folder, tables, scratch) -> the graph.
+        files: files that must lie in one of them.
+        read: (folder, scratch) -> the graph.
         split: description of its split.
         undirected: published with one direction of each edge; reverse edges are added.
         usual: the usual other options, in words.
-        tables: whether features, labels and splits may be given.
         classes: number of classes, some perhaps without members; None: they are counted.
     """
 
@@ -38,11 +37,10 @@ class Dataset:
     page: str
     places: tuple[str, ...]
     files: tuple[str, ...]
-    read: Reader
-    split: str = "none"
+    read: Callable[[Path, Scratch], RawGraph]
+    split: str
     undirected: bool = False
     usual: str = ""
-    tables: bool = False
     classes: int | None = None
 
     def find(self, root: Path) -> Path:
@@ -54,26 +52,23 @@ class Dataset:
         if missing := self.missing(best):
             where = f"{best} has no" if len(missing) < len(self.files) else "there is no"
             raise FormatError(
-                f"{self.name}: {where} {', '.join(name.replace('|', ' or ') for name in missing)}; tried "
+                f"{self.name}: {where} {', '.join(missing)}; tried "
                 f"{', '.join(map(str, tried))}. It is to be had from {self.page}; nothing is downloaded here"
             )
         return best
 
     def missing(self, folder: Path) -> list[str]:
         """Its files that do not lie in a folder."""
-        return [names for names in self.files if not any((folder / name).is_file() for name in names.split("|"))]
+        return [name for name in self.files if not (folder / name).is_file()]
 
     def inputs(self, folder: Path) -> list[Path]:
         """The files that are read, and the folders that are read whole, of the folder that was found."""
-        files = [folder / name for names in self.files for name in names.split("|")]
-        folders = [folder / "raw"] if any(name.startswith("raw/") for name in self.files) else []
-        return [path for path in (*folders, *files) if path.exists()]
+        return [path for path in (folder / "raw", *(folder / name for name in self.files)) if path.exists()]
 
     def load(self, folder: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
         """The `RawGraph` of the files in `folder`. Warns where it is not of the published size."""
-        if not self.tables:
-            tables.refuse(self.name)
-        raw = self.read(folder, tables, scratch)
+        tables.refuse(self.name)
+        raw = self.read(folder, scratch)
         raw.source, raw.num_classes = self.name, self.classes
         for what, found, published in (("nodes", raw.num_nodes, self.nodes), ("edges", raw.src.shape[0], self.edges)):
             if found != published:

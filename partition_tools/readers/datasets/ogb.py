@@ -2,8 +2,13 @@
 leaves them. Edges of the latter are counted without the held-out ones.
 """
 
-from partition_tools.readers.datasets.dataset import Dataset, Reader
+from collections.abc import Callable
+from pathlib import Path
+
+from partition_tools.graph.raw import RawGraph
+from partition_tools.readers.datasets.dataset import Dataset
 from partition_tools.readers.formats import ogb
+from partition_tools.workspace.scratch import Scratch
 
 PAGE = "https://ogb.stanford.edu/docs/nodeprop/"
 LINK_PAGE = "https://ogb.stanford.edu/docs/linkprop/"
@@ -19,8 +24,8 @@ def _places(name: str, archive: str) -> tuple[str, ...]:
     return folder, f"dataset/{folder}", archive, "."
 
 
-def _reader(split: str) -> Reader:
-    return lambda folder, tables, scratch: ogb.read_folder(folder, scratch, split)
+def _reader(split: str) -> Callable[[Path, Scratch], RawGraph]:
+    return lambda folder, scratch: ogb.read_folder(folder, scratch, split)
 
 
 def _links(

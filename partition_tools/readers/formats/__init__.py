@@ -14,11 +14,10 @@ from partition_tools.readers.formats import (
     metis_graph,
     npz,
     ogb,
-    parquet,
     pyg_file,
     scipy_npz,
 )
-from partition_tools.readers.tables.foreign import refuse_suffix
+from partition_tools.readers.tables.foreign import refuse_suffix, unknown_format
 
 SOURCES = {
     module.NAME: module
@@ -30,7 +29,6 @@ SOURCES = {
         matrix_market,
         ogb,
         metis_graph,
-        parquet,
         pyg_file,
     )
 }
@@ -46,6 +44,7 @@ def format_of(path: Path, name: str | None) -> str:
     """
     if not path.exists():
         raise FormatError(f"no input at {path}; expected a graph in one of the formats {', '.join(SOURCES)}")
+    name = "edgelist" if name == "parquet" else name
     if name in REMOVED:
         refuse_suffix(path, REMOVED[name])
     if name is not None and name not in SOURCES:
@@ -56,4 +55,4 @@ def format_of(path: Path, name: str | None) -> str:
         if module.matches(path):
             return known
     refuse_suffix(path)
-    raise FormatError(f"cannot tell the format of {path} from its name; say --format {'|'.join(SOURCES)}")
+    raise unknown_format(path)

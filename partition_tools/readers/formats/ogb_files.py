@@ -9,18 +9,32 @@ from hpcgnn.errors import FormatError
 from partition_tools.canonical.links import NAMES, PAIRS, SOURCE, TARGET
 from partition_tools.readers.arrays.in_memory import as_links
 from partition_tools.readers.arrays.torch_file import NUMPY, load_torch_file
+from partition_tools.readers.formats.edgelist import read_edges
+from partition_tools.readers.tables.frames import open_table
 from partition_tools.readers.tables.headings import ENDS
-from partition_tools.readers.tables.tables import layout, numeric, read_frame
-from partition_tools.readers.tables.text_blocks import is_large_table, read_edges, read_rows
+from partition_tools.readers.tables.values import numbers_of, numeric, typed
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
+from partition_tools.workspace.scratch_arrays import key_of
 
 SPLITS = (("train", "train"), ("val", "valid"), ("test", "test"))
 
 
+def columns(file: Path, heading: bool = False) -> dict[str, np.ndarray]:
+    """{name or number of a column: its values} of a table."""
+    opened = open_table(file, heading)
+    frame = opened.frame(Reporter())
+    return {
+        name: typed(frame[str(place)], file) for place, name in enumerate(opened.fields if heading else frame.columns)
+    }
+
+
 def table(file: Path) -> np.ndarray | None:
     """The numbers of a table without heading, 2-D, or None if there is no such file. An empty one has no columns."""
-    return numeric(read_frame(file, header=False).to_numpy(), file) if file.is_file() else None
+    if not file.is_file():
+        return None
+    found = [numeric(each, file) for each in columns(file).values()]
+    return np.stack(found, 1) if found else np.zeros((0, 0))
 
 
 def say_unread(path: Path, there: Iterable[str], known: Iterable[str], reporter: Reporter) -> None:
@@ -36,23 +50,24 @@ def edge_columns(file: Path, scratch: Scratch) -> tuple[np.ndarray, np.ndarray]:
     """
     if not file.is_file():
         raise FormatError(f"there is no {file}; unpack the data set again")
-    if is_large_table(file, scratch):
-        shape = layout(file, header=False)
-        if len(shape.fields) == 2:
-            columns = read_edges(file, shape, ENDS, (), False, scratch)
-            return columns["src"], columns["dst"]
-    edges = table(file)
-    if edges is None or edges.size == 0:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
-        raise FormatError(f"{file} must have two columns of node ids, got {edges.shape[1]} of {edges.dtype}")
-    return edges[:, 0], edges[:, 1]
+    opened = open_table(file, heading=False)
+    if opened.fields and len(opened.fields) != 2:
+        raise FormatError(f"{file} must have two columns of node ids, got {len(opened.fields)}")
+    found = read_edges(opened, ENDS, (), False, scratch)
+    return found["src"], found["dst"]
 
 
 def rows(file: Path, scratch: Scratch) -> np.ndarray | None:
     """As `table`, mapped if it is large."""
-    large = file.is_file() and is_large_table(file, scratch)
-    return read_rows(file, scratch) if large else table(file)
+    opened = open_table(file, heading=False) if file.is_file() else None
+    if opened is None or not opened.is_large(scratch):
+        return table(file)
+    key = f"source/{key_of(file)}"
+    if not scratch.done(key):
+        with scratch.appending(key, np.float64) as append:
+            for frame in opened.blocks(scratch.reporter, scratch.memory):
+                append(np.stack([numbers_of(column, file) for column in frame], 1).reshape(-1))
+    return scratch.load(key).reshape(-1, len(opened.fields))
 
 
 def split_folder(path: Path, kind: str | None = None) -> Path | None:

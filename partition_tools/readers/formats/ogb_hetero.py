@@ -23,8 +23,16 @@ from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.arrays.in_memory import InMemory
 from partition_tools.readers.arrays.joined_types import SEPARATOR, Relation, joined
 from partition_tools.readers.arrays.named_arrays import graph_of
-from partition_tools.readers.formats.ogb_files import edge_columns, rows, say_unread, split_folder, split_ids, table
-from partition_tools.readers.tables.tables import TableOptions, read_frame
+from partition_tools.readers.formats.ogb_files import (
+    columns,
+    edge_columns,
+    rows,
+    say_unread,
+    split_folder,
+    split_ids,
+    table,
+)
+from partition_tools.readers.tables.tables import TableOptions
 from partition_tools.workspace.scratch import Scratch
 
 _READ = (
@@ -36,6 +44,7 @@ _READ = (
     "nodetype-has-feat",
     "nodetype-has-label",
 )
+_FLAGS = {"true": True, "false": False, "1": True, "0": False}
 
 
 def read(path: Path, scratch: Scratch, split: str | None = None) -> RawGraph:
@@ -65,22 +74,20 @@ def read(path: Path, scratch: Scratch, split: str | None = None) -> RawGraph:
 
 def _counts(file: Path) -> dict[str, int]:
     """{node type: number of nodes} in the order of the file."""
-    frame = read_frame(file, header=True)
-    values = frame.to_numpy()
-    if values.shape[0] != 1 or values.dtype.kind not in "iu" or values.min() < 0:
+    found = columns(file, heading=True)
+    if not all(values.shape == (1,) and values.dtype.kind in "iu" and values[0] >= 0 for values in found.values()):
         raise FormatError(
-            f"{file} must have a heading of node types and one row of how many nodes each has (one "
-            f"graph), got {values.shape[0]} rows of {values.dtype}"
+            f"{file} must have a heading of node types and one row of how many nodes each has (one graph)"
         )
-    return dict(zip((str(name).strip() for name in frame.columns), values[0].tolist(), strict=True))
+    return {name: int(values[0]) for name, values in found.items()}
 
 
 def _relations(file: Path, counts: dict[str, int]) -> list[Relation]:
     """[(head, relation, tail)] in the order of the file."""
-    values = read_frame(file, header=False).to_numpy()
-    if values.size == 0 or values.shape[1] != 3:
+    found = columns(file)
+    if len(found) != 3:
         raise FormatError(f"{file} must have the columns head, relation, tail and at least one line")
-    relations = [(str(head).strip(), str(name).strip(), str(tail).strip()) for head, name, tail in values]
+    relations = [(str(head), str(name), str(tail)) for head, name, tail in zip(*found.values(), strict=True)]
     for relation in relations:
         unknown = [name for name in relation[::2] if name not in counts]
         if unknown:
@@ -123,14 +130,12 @@ def _flags(file: Path, counts: dict[str, int]) -> dict[str, bool]:
     """{node type: whether it has something} of a table with a heading of types; {} without the table."""
     if not file.is_file():
         return {}
-    frame = read_frame(file, header=True)
-    values = frame.to_numpy()
-    names = [str(name).strip() for name in frame.columns]
-    if values.shape[0] != 1 or values.dtype.kind not in "biu" or set(names) - set(counts):
+    found = {name: [str(value).lower() for value in values] for name, values in columns(file, heading=True).items()}
+    if set(found) - set(counts) or any(len(words) != 1 or words[0] not in _FLAGS for words in found.values()):
         raise FormatError(
             f"{file} must have a heading of node types ({', '.join(counts)}) and one row of True or False"
         )
-    return dict(zip(names, values[0].tolist(), strict=True))
+    return {name: _FLAGS[words[0]] for name, words in found.items()}
 
 
 def _split(folder: Path | None, counts: dict[str, int]) -> dict[str, dict[str, np.ndarray]]:

@@ -16,7 +16,7 @@ from hpcgnn.errors import FormatError
 from partition_tools.readers.arrays.in_memory import plain_ids
 from partition_tools.readers.arrays.torch_file import load_torch_file
 from partition_tools.readers.formats.dgl_binary import read_tensors
-from partition_tools.readers.tables.tables import read_parquet
+from partition_tools.readers.tables.frames import open_table
 from partition_tools.workspace.progress import Reporter
 
 MAPPING, OF_PARTS, FOLDER, OF_TYPE = "node_mapping.pt", "orig_nids.dgl", "raw_id_mappings", "_id_remap.parquet"
@@ -30,7 +30,7 @@ def ids_before(folder: Path, parts: Sequence[Path], counts: Mapping[str, int], r
     parts: the folders of the parts; counts: {type: its nodes}. Ids that several types share are written TYPE/ID.
     """
     numbers = _numbers(folder, parts, counts)
-    raw = {kind: found for kind in counts if (found := _raw(folder, kind)) is not None}
+    raw = {kind: found for kind in counts if (found := _raw(folder, kind, reporter)) is not None}
     if numbers is None:
         if raw:
             reporter.warn(
@@ -74,28 +74,30 @@ def _numbers(folder: Path, parts: Sequence[Path], counts: Mapping[str, int]) -> 
     return found
 
 
-def _raw(folder: Path, kind: str) -> np.ndarray | None:
+def _raw(folder: Path, kind: str, reporter: Reporter) -> np.ndarray | None:
     """The user's ids of a type by their numbers, or None: it has no map, as where its ids were numbers from 0."""
     path = next((path for path in (folder / FOLDER / kind, folder / f"{kind}{OF_TYPE}") if path.exists()), None)
-    return None if path is None else _by_number(path)
+    return None if path is None else _by_number(path, reporter)
 
 
-def _by_number(path: Path) -> np.ndarray:
+def _by_number(path: Path, reporter: Reporter) -> np.ndarray:
     files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
     if not files:
         raise FormatError(f"{path} has no .parquet files; expected a map of ids, as GraphStorm writes it")
     words, numbers = [], []
     for file in files:
-        frame = read_parquet(file)
-        pair = next((pair for pair in _COLUMNS if set(pair) <= set(frame.columns)), None)
+        opened = open_table(file)
+        pair = next((pair for pair in _COLUMNS if set(pair) <= set(opened.fields)), None)
         if pair is None:
-            raise FormatError(f"{file} has the columns {', '.join(map(str, frame.columns))}; expected orig and new")
-        words.append(frame[pair[0]].to_numpy())
-        numbers.append(frame[pair[1]].to_numpy())
-    number, ids = np.concatenate(numbers), plain_ids(np.concatenate(words))
-    order = np.argsort(number)
-    if not np.array_equal(number[order], np.arange(len(number))):
-        raise FormatError(f"{path}: expected the numbers 0..{len(number) - 1}, each once; is a part missing?")
+            raise FormatError(f"{file} has the columns {', '.join(opened.fields)}; expected orig and new")
+        frame = opened.frame(reporter)
+        word, number = (frame[str(opened.fields.index(name))].to_numpy() for name in pair)
+        words.append(word)
+        numbers.append(number)
+    places, ids = np.concatenate(numbers), plain_ids(np.concatenate(words))
+    order = np.argsort(places)
+    if not np.array_equal(places[order], np.arange(len(places))):
+        raise FormatError(f"{path}: expected the numbers 0..{len(places) - 1}, each once; is a part missing?")
     return ids[order]
 
 

@@ -13,7 +13,6 @@ from partition_tools.readers.arrays.in_memory import InMemory
 from partition_tools.readers.arrays.joined_types import joined
 from partition_tools.readers.arrays.named_arrays import graph_of
 from partition_tools.readers.arrays.torch_file import load_torch_file
-from partition_tools.readers.tables.foreign import PYG
 from partition_tools.readers.tables.tables import OF_ARCHIVES, TableOptions
 from partition_tools.workspace.scratch import Scratch
 
@@ -63,7 +62,7 @@ def matches(path: Path) -> bool:
 def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of a file. FormatError for one that could run code; nothing of it has run."""
     tables.refuse(NAME, OF_ARCHIVES)
-    remedy = f"; where you trust the file, convert it in Python: {PYG.replace('FILE', str(path))}"
+    remedy = "; where you trust the file, load it in Python, and save it by partition_tools.from_pyg(data, 'graph.h5')"
     found = load_torch_file(path, _STANDING_IN, remedy)
     return graph_of(InMemory(str(path), _named(path, found, scratch)), tables, scratch.reporter)
 

@@ -1,5 +1,4 @@
-"""Files of other libraries that are graphs but cannot be read here: the answer is the line of Python that converts
-them.
+"""Files of other libraries that are graphs but cannot be read here: one line says which spellings can.
 
 Most of them are pickles, and loading one runs code of the file's author. So users convert them, where the library is
 at hand.
@@ -11,70 +10,29 @@ from pathlib import Path
 
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.storage import GraphFile
+from partition_tools.readers.tables.headings import SPELLINGS
 
-PYG = (
-    "import torch, numpy as np; data = torch.load('FILE', weights_only=False); data = data[0] if isinstance(data, "
-    "(tuple, list)) else data; np.savez('g.npz', edge_index=data.edge_index.numpy(), x=data.x.numpy(), "
-    "y=data.y.numpy(), train_mask=data.train_mask.numpy(), val_mask=data.val_mask.numpy(), "
-    "test_mask=data.test_mask.numpy())"
-)
-_DGL = "import dgl, partition_tools; partition_tools.from_dgl(dgl.load_graphs('FILE')[0][0], 'graph.h5')"
-_TABLE = "import pandas; pandas.READ('FILE').to_csv('edges.csv', index=False), with the columns src and dst"
-_NETWORKX = "import networkx, partition_tools; partition_tools.from_networkx(networkx.READ('FILE'), 'graph.h5')"
-_NODE_LINK = _NETWORKX.replace("import networkx", "import json, networkx").replace(
-    "READ('FILE')", "node_link_graph(json.load(open('FILE')))"
-)
-_PICKLE = (
-    "a pickle can run code when it is loaded: load it where you trust it, and save the arrays with "
-    "numpy.savez('g.npz', edge_index=..., x=..., y=...)"
-)
-_HDF5 = (
-    "import h5py, numpy as np; f = h5py.File('FILE'); np.savez('g.npz', edge_index=f['edge_index'][:], x=f['x'][:], "
-    "y=f['y'][:]), with the names that the file has"
-)
+_DGL = "partition_tools.from_dgl(dgl.load_graphs(FILE)[0][0], 'graph.h5')"
+_NETWORKX = "partition_tools.from_networkx(networkx.READ(FILE), 'graph.h5')"
+#: Of suffixes whose libraries have an object that `partition_tools` takes: what Python writes the graph file.
 _REMEDIES = {
-    ".pt": ("PyTorch (PyG)", PYG),
-    ".pth": ("PyTorch (PyG)", PYG),
-    ".bin": ("DGL", _DGL),
-    ".dgl": ("DGL", _DGL),
-    ".h5": ("HDF5", _HDF5),
-    ".hdf5": ("HDF5", _HDF5),
-    ".feather": ("Feather", _TABLE.replace("READ", "read_feather")),
-    ".xlsx": ("Excel", _TABLE.replace("READ", "read_excel")),
-    ".graphml": ("GraphML", _NETWORKX.replace("READ", "read_graphml")),
-    ".gml": ("GML", _NETWORKX.replace("READ", "read_gml")),
-    ".gexf": ("GEXF", _NETWORKX.replace("READ", "read_gexf")),
-    ".net": ("Pajek", _NETWORKX.replace("READ", "read_pajek")),
-    ".adjlist": ("adjacency lists", _NETWORKX.replace("READ", "read_adjlist")),
-    ".dot": ("Graphviz", _NETWORKX.replace("READ", "nx_pydot.read_dot")),
-    ".gv": ("Graphviz", _NETWORKX.replace("READ", "nx_pydot.read_dot")),
-    ".json": ("JSON", _NODE_LINK),
-    ".jsonl": ("JSON lines", _TABLE.replace("READ('FILE'", "read_json('FILE', lines=True")),
-    ".ndjson": ("JSON lines", _TABLE.replace("READ('FILE'", "read_json('FILE', lines=True")),
-    ".orc": ("ORC", _TABLE.replace("READ", "read_orc")),
-    ".pkl": ("pickle", _PICKLE),
-    ".pickle": ("pickle", _PICKLE),
-    ".gpickle": ("pickle", _PICKLE),
-    ".mat": (
-        "MATLAB",
-        "import scipy.io; scipy.io.mmwrite('g.mtx', scipy.io.loadmat('FILE')['A']), with the name that the matrix has",
-    ),
-    ".npy": (
-        "a single numpy array",
-        "import numpy as np; e = np.load('FILE'); np.savez('g.npz', edge_index=e), of shape "
-        "(2, E): row 0 the sources, row 1 the destinations",
-    ),
+    ".bin": _DGL,
+    ".dgl": _DGL,
+    ".graphml": _NETWORKX.replace("READ", "read_graphml"),
+    ".gml": _NETWORKX.replace("READ", "read_gml"),
+    ".gexf": _NETWORKX.replace("READ", "read_gexf"),
+    ".net": _NETWORKX.replace("READ", "read_pajek"),
+    ".adjlist": _NETWORKX.replace("READ", "read_adjlist"),
+    ".mat": "partition_tools.from_scipy(scipy.io.loadmat(FILE)['A'], 'graph.h5'), with the name that the matrix has",
+    ".npy": "partition_tools.save_graph('graph.h5', numpy.load(FILE)), of an array (2, E) of edges",
 }
-
-
-def _refused(path: Path, what: str, remedy: str) -> FormatError:
-    then = "" if "partition_tools.from_" in remedy else " and import what that writes"
-    code = remedy.replace("'FILE'", repr(str(path)))
-    return FormatError(f"{path} is a file of {what}, which is not read here; convert it in Python{then}: {code}")
+_NO_TABLES = (".pt", ".pth", ".h5", ".hdf5", ".xlsx", ".feather", ".json", ".jsonl", ".orc", ".pkl", ".pickle", ".mat")
 
 
 def refuse_suffix(path: Path, suffix: str = "") -> None:
-    """FormatError with the conversion, for a path whose suffix, or the given one, shows the library that wrote it."""
+    """FormatError for a graph that is not read: with Python's line that converts it, where there is one. suffix: in
+    place of the path's.
+    """
     if path.suffix.lower() in (".h5", ".hdf5") and path.is_file():
         try:
             with GraphFile(path):
@@ -88,19 +46,15 @@ def refuse_suffix(path: Path, suffix: str = "") -> None:
             )
     suffix = suffix or Path(path.name.lower().removesuffix(".gz")).suffix
     if suffix in _REMEDIES:
-        what, remedy = _REMEDIES[suffix]
-        if remedy is _PICKLE:
-            raise FormatError(f"{path} is a pickle, which is not read here; {remedy}")
-        raise _refused(path, what, remedy)
+        raise FormatError(
+            f"{path} ({suffix}) is not read here; in Python: {_REMEDIES[suffix].replace('FILE', repr(str(path)))}"
+        )
 
 
 def refuse_table(path: Path) -> None:
     """FormatError for a table of features, labels, splits or ids that another library wrote."""
-    if path.suffix.lower() in _REMEDIES and path.suffix.lower() != ".npy":
-        raise FormatError(
-            f"{path} is a file of {_REMEDIES[path.suffix.lower()][0]}, which is not read here; give a text "
-            "table or a plain array: numpy.save('FILE.npy', array)"
-        )
+    if path.suffix.lower() in _NO_TABLES:
+        raise FormatError(f"{path} is no table that is read; write text (.csv), .parquet, or an array (.npy)")
 
 
 def of_scipy(names: Iterable[str]) -> bool:
@@ -112,8 +66,13 @@ def of_scipy(names: Iterable[str]) -> bool:
 
 
 def refuse_foreign(path: Path, names: Iterable[str]) -> None:
-    """FormatError with the conversion, for an archive whose members say that SciPy or PyTorch wrote it."""
+    """FormatError for an archive whose members say that SciPy or PyTorch wrote it."""
     if of_scipy(names):
         raise FormatError(f"{path} is a matrix of SciPy (save_npz); import it with --format scipy")
     if any(name.endswith("data.pkl") for name in names):
-        raise _refused(path, "PyTorch (PyG)", PYG)
+        raise FormatError(f"{path} is a file of torch.save; its name must end with .pt")
+
+
+def unknown_format(path: Path) -> FormatError:
+    """The refusal of a path that looks like no format."""
+    return FormatError(f"cannot tell the format of {path} from its name (--format says it); expected {SPELLINGS}")

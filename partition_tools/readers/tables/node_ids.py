@@ -13,10 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from partition_tools.readers.tables.frames import open_table
 from partition_tools.readers.tables.headings import is_id
 from partition_tools.readers.tables.relabel import Places, distinct
-from partition_tools.readers.tables.tables import layout, load_npy, read_frame
-from partition_tools.readers.tables.written_ids import exact_ids
+from partition_tools.readers.tables.tables import load_npy
+from partition_tools.readers.tables.values import ids_of
+from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -34,11 +36,11 @@ def read_node_ids(path: Path) -> np.ndarray:
                 f"{path} must be a vector of node ids, integers or strings, got {ids.dtype}{list(ids.shape)}"
             )
     else:
-        shape = layout(path)
-        if len(shape.fields) != 1:
-            raise FormatError(f"{path} must have one node id per row, got {len(shape.fields)} columns")
-        shape = replace(shape, heading=is_id(shape.fields[0]))
-        ids = exact_ids(path, shape, read_frame(path, shape=shape), 0)
+        file = open_table(path, heading=False)
+        if len(file.fields) != 1:
+            raise FormatError(f"{path} must have one node id per row, got {len(file.fields)} columns")
+        file = replace(file, heading=not file.separator or is_id(file.fields[0]))
+        ids = ids_of(file.frame(Reporter())["0"], path, exact=True)
     if len(np.unique(ids)) != len(ids):
         values, counts = np.unique(ids, return_counts=True)
         raise FormatError(

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from hpcgnn.errors import FormatError
-from partition_tools.readers.tables.row_tables import Table, read_table
+from partition_tools.readers.tables.frames import is_number
+from partition_tools.readers.tables.row_tables import Reading, Table, read_table
 from partition_tools.readers.tables.split_tables import SPLIT_WORDS, split_codes
-from partition_tools.readers.tables.tables import TableOptions, is_number, numeric
-from partition_tools.readers.tables.written_ids import check_spelling
+from partition_tools.readers.tables.tables import TableOptions
+from partition_tools.readers.tables.values import check_spelling, numeric
 from partition_tools.workspace.progress import Reporter
 
 # (the ids that key the rows or None, the rows)
@@ -23,27 +24,26 @@ def node_tables(
     types and classes, and files and their columns, both as `RawGraph` has them). Node types and labels that are words
     are numbered in their sorted order.
 
-    exact: leave ids as they are written (see `written_ids.exact_ids`). The log names the match of each table.
+    exact: leave ids as they are written (see `values.ids_of`). The log names the match of each table.
     """
     tables: dict[str, NodeTable] = {}
     names: dict[str, list[str]] = {}
     files: dict[str, tuple[str, list[str]]] = {}
 
-    def read(what: str, path: Path, data_words: Collection[str] = (), classes: bool = False) -> Table:
-        table = read_table(path, exact, data_words, options.rows, reporter, classes)
-        files[what] = str(path), list(table.names or ())[-table.values.shape[1] :]
+    def read(what: str, path: Path, data_words: Collection[str] = (), **more: bool) -> Table:
+        table = read_table(Path(path), Reading(exact, options.rows, reporter), data_words, **more)
+        files[what] = str(path), list(table.names or ())
         return table
 
     if options.features is not None:
-        table = read("features", options.features)
+        table = read("features", options.features, numbers=True)
         tables["features"] = table.ids, numeric(table.values, options.features)
         reporter.stage(f"{options.features}: {table.values.shape[1]} features, {table.how}")
     if options.labels is not None:
         table = read("labels", options.labels, classes=True)
         values, words = label_numbers(table.values, options.labels)
         _check_heading(options.labels, table, words, reporter)
-        headings = (table.names or [])[-values.shape[1] :]
-        names |= {"classes": found} if (found := words or column_names(headings)) else {}
+        names |= {"classes": found} if (found := words or column_names(table.names or [])) else {}
         nothing = np.count_nonzero(values != values) if words else 0
         if nothing:
             reporter.warn(

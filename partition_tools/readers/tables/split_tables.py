@@ -36,7 +36,7 @@ def mask_of(name: str) -> str | None:
 
 def split_codes(table: Table, path: Path) -> np.ndarray:
     """uint8 (n,): 0 for none, 1 train, 2 val, 3 test. Raises FormatError for columns that do not say it."""
-    headings = None if table.names is None else table.names[len(table.names) - table.values.shape[1] :]
+    headings = table.names
     masks = [mask_of(name) for name in headings or ()]
     columns = [_words(column) for column in table.values.T]
     if masks and None not in masks and all(set(column) <= {*_YES, *_NO} for column in columns):

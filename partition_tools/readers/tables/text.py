@@ -1,14 +1,13 @@
-"""Text files as all readers see them: one set of rules for edges, features, labels, splits, ids and types.
+"""Text as all readers see it: UTF-8, perhaps compressed by gzip, in blocks of whole lines without comments.
 
-A text file is UTF-8, perhaps compressed by gzip. A byte order mark is no character of the first word, CR and CRLF end a
-line as LF does, and a comment is a line that begins with # or %. A # inside a line is data. A quoted field ends on its
-line. The parser knows none of these rules. So it reads the output of `blocks`, at once or in blocks.
+A comment is a line that begins with # or %. A # inside a line is data. A quoted field ends on its line.
 """
 
 import contextlib
 import gzip
 import io
 import re
+import shlex
 import stat
 import zlib
 from collections.abc import Callable, Iterator
@@ -19,12 +18,9 @@ from hpcgnn.errors import FormatError
 
 COMMENTS = ("#", "%")
 BLOCK = 1 << 22
-_MARK = b"\xef\xbb\xbf"
-_WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_MARK, _WIDE_MARKS = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
 _COMMENT = re.compile(rb"^[ \t]*[#%][^\n]*(?:\n|\Z)", re.MULTILINE)
-_MARKS = re.compile(rb"^\xef\xbb\xbf", re.MULTILINE)
 _ROW = re.compile(rb"^[ \t]*[^#%\s]", re.MULTILINE)
-_OPEN_QUOTE = re.compile(rb'(?:^|[,\t ])"[^"\n]*\Z')
 
 
 def check_readable_twice(path: Path) -> None:
@@ -39,18 +35,17 @@ def check_readable_twice(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def in_words(path: str | Path) -> Iterator[None]:
-    """FormatError that names the table, for its errors in the body."""
+def readable(path: Path) -> Iterator[None]:
+    """Faults of a file, of its packing and of its bytes as FormatError, in the body of a `with` statement."""
     try:
         yield
     except FileNotFoundError as error:
-        raise FormatError(f"no table at {path}") from error
+        raise FormatError(f"there is no table at {path}") from error
     except UnicodeDecodeError as error:
         raise FormatError(
-            f"{path} is not a readable table, expected UTF-8: {error}; convert it, such as with "
-            "iconv -f latin1 -t utf-8"
+            f"{path} is not a readable table, expected UTF-8: {error}; convert it: iconv -f latin1 -t utf-8"
         ) from error
-    except (ValueError, OSError, EOFError, OverflowError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise FormatError(f"{path} is not a readable table: {error}") from error
 
 
@@ -83,18 +78,17 @@ def blocks(
 ) -> Iterator[bytes]:
     """Whole lines of a text file, about `size` bytes at a time, without comments; each line but the last ends with LF.
 
-    progress: called with the number of bytes of the file that were read. Raises FormatError for a quoted field that
-    goes on in the next line.
+    progress: called with the number of bytes of the file that were read. Raises FormatError.
     """
-    with open(path, "rb") as raw:
+    with readable(path), open(path, "rb") as raw:
         file = _open(raw, path)
         rest, seen, rows = b"", 0, False
         while block := file.read(size):
-            block = rest + block
-            cut = len(block) - block.endswith(b"\r")  # its LF may be in the next block
-            end = max(block.rfind(b"\n", 0, cut), block.rfind(b"\r", 0, cut)) + 1
-            block, rest = block[:end], block[end:]
-            if block := _clean(path, block, rows, comments):
+            if b"\r" in block and b"\n" not in block and b"\n" not in rest:
+                _refuse_old_lines(path, (rest + block).rstrip(b"\r"))
+            kept, end, last = (rest + block).rpartition(b"\n")
+            rest = last
+            if block := _clean(path, kept + end, rows, comments):
                 rows = True
                 yield block
             if progress is not None:
@@ -104,14 +98,22 @@ def blocks(
             yield rest
 
 
+def _refuse_old_lines(path: Path, text: bytes) -> None:
+    if b"\r" in text:
+        raise FormatError(
+            f"{path} has line ends of CR alone, expected LF or CRLF: tr '\\r' '\\n' < {shlex.quote(str(path))} > lf.csv"
+        )
+
+
 def _clean(path: Path, block: bytes, rows: bool, comments: Comments | None) -> bytes:
     """Lines without comments, ended by LF. rows: whether a row stands above them."""
     if b"\0" in block:
         raise FormatError(f"{path} is no text, for it has a byte 0; expected text in UTF-8")
     if b"\r" in block:
-        block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    if _MARK in block:  # files that were joined have one each
-        block = _MARKS.sub(b"", block)
+        block = block.replace(b"\r\n", b"\n").removesuffix(b"\r")
+        _refuse_old_lines(path, block)
+    if _MARK in block:
+        raise FormatError(f"{path} has a byte order mark inside, as files that were joined have; take it out")
     if b"#" in block or b"%" in block:
         first = None if rows else _ROW.search(block)
         above = 0 if rows else len(_COMMENT.findall(block, 0, first.start() if first else len(block)))
@@ -120,28 +122,9 @@ def _clean(path: Path, block: bytes, rows: bool, comments: Comments | None) -> b
             comments.below += count - above
     if b'"' in block:
         for line in block.split(b"\n"):
-            if line.count(b'"') % 2 and _OPEN_QUOTE.search(line):
+            if line.count(b'"') % 2:
                 raise FormatError(
                     f"{path}: a quoted field does not end on its line ({line[:40].decode(errors='replace')}); expected "
                     "a row on one line"
                 )
     return block
-
-
-class CleanFile(io.RawIOBase):
-    """The output of `blocks`, as a binary file for a parser."""
-
-    def __init__(self, path: Path, comments: Comments | None = None) -> None:
-        self.blocks, self.rest = blocks(path, comments=comments), memoryview(b"")
-
-    def readable(self) -> bool:
-        """Yes."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill `buffer`; returns the number of bytes, 0 at the end."""
-        if not self.rest:
-            self.rest = memoryview(next(self.blocks, b""))
-        length = min(len(buffer), len(self.rest))
-        buffer[:length], self.rest = self.rest[:length], self.rest[length:]
-        return length

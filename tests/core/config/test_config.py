@@ -83,7 +83,15 @@ def test_choices_are_listed(key):
         config(**{key: "nonsense"})
 
 
-@pytest.mark.parametrize("key, value, remedy", [("halo_dtype", "auto", "int4"), ("halo_dtype", "fp16", "bf16")])
+@pytest.mark.parametrize(
+    "key, value, remedy",
+    [
+        ("halo_dtype", "auto", "int8"),
+        ("halo_dtype", "int4", "int8"),
+        ("halo_dtype", "fp16", "bf16"),
+        ("keep", "least", "take more ranks"),
+    ],
+)
 def test_a_value_that_is_gone_has_a_remedy(key, value, remedy):
     with pytest.raises(ConfigError, match=f"got '{value}' .* is of an earlier version: {remedy}"):
         config(**{key: value})

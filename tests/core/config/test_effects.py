@@ -2,16 +2,20 @@
 file that holds every option, as the config.toml of a run does, is no reason to speak.
 """
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
 from hpcgnn.__main__ import build_parser, main, registry_choices
 from hpcgnn.cli.arguments import given_options
 from hpcgnn.config import make_config, read_toml
+from hpcgnn.declaring import allowed
 from hpcgnn.effects import without_effect
+from hpcgnn.errors import ConfigError
 from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.options import SECTIONS
+from hpcgnn.schedules.schedule_registry import SCHEDULES
+from hpcgnn.traits import ScheduleTraits
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 
@@ -22,7 +26,7 @@ DECLARED = {declared.name: declared for kind in SECTIONS.values() for declared i
 def told(options):
     """What is said of typed options; None: nothing."""
     typed = given_options(build_parser(CHOICES).parse_args(["train", "--graph", "g.h5", *options.split()]))
-    return without_effect(make_config(typed, CHOICES), typed, {}, CHOICES["models"])
+    return without_effect(make_config(typed, CHOICES), typed, {}, CHOICES)
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +138,7 @@ def test_the_config_of_a_run_can_be_given_back_without_a_word(tmp_path, model):
     values = {"graph": "g.h5", "model": model, **({} if model == "sgc" else {"hidden": 8})}
     (tmp_path / "c.toml").write_text(make_config(values, CHOICES).to_toml())
     filed = read_toml(tmp_path / "c.toml")
-    assert without_effect(make_config(filed, CHOICES), {}, filed, CHOICES["models"]) is None
+    assert without_effect(make_config(filed, CHOICES), {}, filed, CHOICES) is None
 
 
 def test_what_a_file_changes_in_vain_is_said(capsys, tmp_path, paths):
@@ -155,12 +159,9 @@ def test_of_the_options_of_a_plugin_nothing_is_known(monkeypatch):
     choices = registry_choices()
     typed = {"graph": "g.h5", "model": "own", "heads": 8, "plugin": "own.py", "momentum": 0.5}
     config = make_config(typed, choices)
-    assert (
-        without_effect(config, typed, {}, choices["models"])
-        == "without effect: --momentum (needs --optimizer sgd, got adam)"
-    )
+    assert without_effect(config, typed, {}, choices) == "without effect: --momentum (needs --optimizer sgd, got adam)"
     typed["model"] = "gcn"
-    said = without_effect(make_config(typed, choices), typed, {}, choices["models"])
+    said = without_effect(make_config(typed, choices), typed, {}, choices)
     assert "--plugin (--model gcn is not one that it registers)" in said
 
 
@@ -170,8 +171,22 @@ def test_rules_name_what_there_is():
     assert by_model == used
     for declared in DECLARED.values():
         assert set(declared.metadata["needs"]) <= set(DECLARED)
-        assert set(declared.metadata["schedules"] or ()) <= set(CHOICES["schedules"])
+        for needed in (declared.metadata["schedules"], declared.metadata["needs"].get("schedule")):
+            assert set(allowed(needed, CHOICES["schedules"]) or ()) <= set(CHOICES["schedules"])
         assert declared.metadata["on_resume"] in ("said", "same")
+
+
+def test_a_schedule_of_ones_own_has_the_options_of_its_traits(monkeypatch):
+    """The file of a schedule alone says what it reads: no option has a list of schedules' names to be added to."""
+    traits = ScheduleTraits(sums_gradients=True, whole_steps=True)
+    monkeypatch.setitem(SCHEDULES, "local", replace(SCHEDULES["bns"], traits=traits))
+    choices = registry_choices()
+    typed = {"graph": "g.h5", "schedule": "local", "reduce_dtype": "bf16", "ema": 0.9, "halo_dtype": "bf16"}
+    assert without_effect(make_config(typed, choices), typed, {}, choices) == (
+        "without effect: --halo-dtype (needs --schedule sar or bns or stale or --correct-every of at least 1)"
+    )
+    with pytest.raises(ConfigError, match="--prune belongs to --schedule sar, got --schedule local"):
+        make_config({**typed, "prune": "none"}, choices)
 
 
 @pytest.mark.parametrize(

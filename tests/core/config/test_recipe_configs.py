@@ -62,7 +62,7 @@ def test_a_job_would_start_with_it(path, graphs, tmp_path, capsys):
     assert not filed.keys() & {"graph", "run_dir", "seed"}, "these are the command's"
     graph = graphs[kind_of(filed)]
     config = make_config({**filed, "graph": str(graph), "run_dir": str(tmp_path / "run")}, choices, str(path))
-    assert without_effect(config, {}, filed, choices["models"]) is None
+    assert without_effect(config, {}, filed, choices) is None
     check_training(config, [1, 2])
     assert "warning" not in capsys.readouterr().err
 
@@ -82,7 +82,7 @@ def test_a_job_runs_with_it(path, graphs, tmp_path, monkeypatch):
         propagate_features(make_config(given, choices), session, request_of(arguments))
         graph = arguments.output
     values = {**filed, "graph": str(graph), "run_dir": str(tmp_path / "run"), "epochs": 2, "eval_every": 1}
-    values |= {name: 0 for name in ("warmup_epochs", "consistency_warmup") if name in values}
+    values |= {name: 0 for name in ("warmup_epochs",) if name in values}
     assert train(make_config(values, choices, str(path)), session) == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     records = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()

@@ -79,10 +79,10 @@ def test_a_run_with_options_that_are_gone_is_used(begun, tmp_path):
     assert not {"spare_core", "halo_dtype"} & set(used) and make_config(used, CHOICES).schedule.halo_dtype == "fp32"
     saved = options_to_continue({"resume": True, "run_dir": tmp_path}, [2])
     assert "spare_core" not in saved
-    with pytest.raises(ConfigError, match="got 'auto' .* is of an earlier version: int4"):
+    with pytest.raises(ConfigError, match="got 'auto' .* is of an earlier version: int8"):
         make_config(saved, CHOICES)
-    config = make_config({**saved, "halo_dtype": "int4"}, CHOICES)
-    assert "--halo-dtype auto to int4" in changes(tmp_path, config)
+    config = make_config({**saved, "halo_dtype": "int8"}, CHOICES)
+    assert "--halo-dtype auto to int8" in changes(tmp_path, config)
 
 
 def test_what_changes_is_said_in_one_line(begun):

@@ -7,17 +7,13 @@ import pytest
 from hpcgnn.__main__ import main
 from hpcgnn.config import make_config
 from hpcgnn.estimate.counts.sources import CountedGraph
-from hpcgnn.estimate.machine.machine import Disk, read_machine
 from hpcgnn.estimate.results import Place
 from hpcgnn.estimate.trial.offloading import within
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.offload.columns import LEAST, DiskLayers
 from hpcgnn.plan.choices import registry_choices
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-
-from ..machines import made_up
 
 # A layer of sage keeps its input, of so many numbers of 4 bytes for each node, but for the first.
 NODES, HIDDEN, LAYERS = 400, 16, 3
@@ -35,57 +31,33 @@ def graph(tmp_path_factory):
 
 def test_what_has_no_room_is_written_and_read(graph):
     options = {"graph": str(graph), "model": "sage", "hidden": HIDDEN, "layers": LAYERS, "auto_partition": True}
-    config, machine = make_config(options, registry_choices()), made_up(scratch=Disk(read=2.0, write=4.0))
+    config = make_config(options, registry_choices())
     with GraphFile(graph) as file:
         forecast = CountedGraph(file).forecast(config, 1)
 
     def held(memory):
-        return within(forecast, Place(200 << 20, 80 << 20, 1, None), machine, config, memory)
+        return within(forecast, Place(200 << 20, 80 << 20, 1), config, memory)
 
     enough = held(LARGE)
     whole = enough["node_bytes"]
-    assert enough["fits"] and enough["scratch_bytes"] == enough["scratch_seconds"] == 0
+    assert enough["fits"] and enough["scratch_bytes"] == 0
     for over in (0, 5000, KEPT):
         found = held(whole - over)
         assert found["fits"] and found["node_bytes"] == whole - over
         assert found["scratch_bytes"] == over
         assert found["scratch_written_per_epoch"] == found["scratch_read_per_epoch"] == over
-        assert found["scratch_seconds"] == over / 2 + over / 4
     short = held(whole - KEPT - 1)
     assert not short["fits"] and short["node_bytes"] == whole - KEPT and short["scratch_bytes"] == KEPT
 
 
-def test_layers_work_from_the_disk(graph, monkeypatch):
-    """Where a layer at work does not fit, but some columns of it do: the bytes are those of the job's own layers."""
-    monkeypatch.setattr(DiskLayers, "at_work", lambda self, rows, columns, ranks, tile=None: rows * columns)
-    options = {"graph": str(graph), "model": "sage", "hidden": HIDDEN, "layers": LAYERS, "auto_partition": True}
-    config = make_config({**options, "keep_input": "always"}, registry_choices())
-    with GraphFile(graph) as file:
-        forecast = CountedGraph(file).forecast(config, 1)
-    layers = forecast.experiment.toy.disk
-    assert layers is not None and layers.hidden == HIDDEN
-    place = Place(200 << 20, 80 << 20, 1, None)
-    least = within(forecast, place, None, config, 1 << 20)
-    assert not least["fits"]
-    found = within(forecast, place, None, config, least["node_bytes"])
-    assert found["fits"] and found["scratch_bytes"] >= layers.file_bytes(NODES)
-    written, read = layers.moved(NODES, LEAST)
-    assert found["scratch_written_per_epoch"] == written
-    assert found["scratch_read_per_epoch"] >= read
-
-
 def test_as_it_is_started(graph, tmp_path, capsys):
-    machine, written = tmp_path / "m.toml", tmp_path / "e.json"
-    machine.write_text(made_up(scratch=Disk(1e9, 2e9)).to_toml())
-    assert read_machine(machine).scratch == Disk(1e9, 2e9)
-    words = ["estimate", "--graph", str(graph), "--model", "sage", "--hidden", "16", "--ranks", "2", "--memory", "1M"]
-    assert main([*words, "--machine", str(machine), "--json", str(written)]) == 0
+    words = ["estimate", "--graph", str(graph), "--model", "sage", "--hidden", "16", "--ranks", "2", "--memory"]
+    written = tmp_path / "e.json"
+    assert main([*words, "1M", "--json", str(written)]) == 0
     out = capsys.readouterr().out
-    assert (
-        "the upper table is without --memory" in out
-        and "within --memory 1M of a node" in out
-        and "[scratch]" not in out
-    )
+    assert "within --memory 1M of a node" in out and "none fits; what helps: " in out
     (row,) = json.loads(written.read_text())
     assert row["within"]["fits"] is False and row["within"]["memory_bytes"] == 1 << 20
     assert row["within"]["node_bytes"] > 1 << 20, "what it takes at least"
+    assert main([*words, "64G"]) == 0
+    assert "fewest ranks that fit: 2" in capsys.readouterr().out

@@ -38,7 +38,9 @@ def test_tensors_that_are_alive_do_not_overlap(script):
     assert all(bool((t == rows).all()) for t, rows in alive)
     alive.clear()
     assert arena.taken == 0 and sum(arena.free_sizes()) == arena.nbytes
-    assert sorted(arena.free_sizes()) == sorted(arena.piece_sizes()), "what is free has been joined again"
+    assert sorted(arena.free_sizes()) == sorted(size for _, size in arena.pieces()), (
+        "what is free has been joined again"
+    )
 
 
 def test_a_larger_piece_replaces_smaller_ones_that_are_free():

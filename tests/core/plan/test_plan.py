@@ -34,8 +34,6 @@ BREAKS = (
     {"inductive": True, "label_reuse": 0.5},
     {"inductive": True, "features": "edges"},
     {"inductive": True, "task": "links"},
-    {"schedule": "stale", "consistency": 1.0},
-    {"inductive": True, "distill": "teacher.npy"},
     {"inductive": True, "schedule": "bns"},
     {"schedule": "lazy", "features": "learned:4"},
     {"features": "learned:4", "ema": 0.9},

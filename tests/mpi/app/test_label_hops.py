@@ -115,10 +115,9 @@ def test_columns_beside_dense_matrices(comm, typed, shared_path, kind, relations
     comm.barrier()
 
 
-@pytest.mark.parametrize("attention", ["none", "jk"])
-def test_outputs_and_gradients_of_sign(comm, typed, shared_path, attention):
+def test_outputs_and_gradients_of_sign(comm, typed, shared_path):
     file = propagated(comm, typed["undirected"], shared_path, hops=HOPS, label_hops=2, relations=("0", "1+2"))
-    options = {"layers": 2, "dropout": 0.0, "hidden": 6, "precision": "fp64", "hop_attention": attention}
+    options = {"layers": 2, "dropout": 0.0, "hidden": 6, "precision": "fp64"}
     trainer = build_trainer(comm, configure(file, model="sign", **options), "random-clusters")
     own = dict(trainer.model.named_parameters())
     mine, _, parameters = outputs_and_gradients(trainer, trainer.graph)
@@ -128,13 +127,7 @@ def test_outputs_and_gradients_of_sign(comm, typed, shared_path, attention):
     def linear(name, y):
         return y @ parameters[f"{name}.weight"] + parameters[f"{name}.bias"]
 
-    first = [linear(f"convs.0.linears.{k}", part) for k, part in enumerate(parts)]
-    h = torch.cat(first, 1)
-    if attention == "jk":
-        compared = torch.relu(linear("convs.0.reference", h)) @ parameters["convs.0.scores.weight"][:, :1]
-        own_scores = torch.stack(first, 1) @ parameters["convs.0.scores.weight"][:, 1]
-        weights = torch.nn.functional.leaky_relu(compared + own_scores, 0.2).softmax(1)
-        h = (weights[:, None] @ torch.stack(first, 1)).squeeze(1)
+    h = torch.cat([linear(f"convs.0.linears.{k}", part) for k, part in enumerate(parts)], 1)
     expected = linear("convs.1.linear", torch.relu(h))
     oracle.loss(expected, torch.from_numpy(nodes["labels"]), torch.from_numpy(nodes["split"] == 1)).backward()
     np.testing.assert_allclose(mine.detach(), expected.detach()[trainer.graph.ids], rtol=1e-6, atol=1e-8)

@@ -20,8 +20,6 @@ from hpcgnn.errors import ConfigError, FormatError, GraphError
 from hpcgnn.graphfile import original_order
 from hpcgnn.graphfile.attributes import read_attributes
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.memory.scratch import Scratch
-from hpcgnn.offload.activations import work_on_disk
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.readers.tables.tables import TableOptions
@@ -274,16 +272,6 @@ def test_what_is_refused(comm, trained, shared_path):
             predicted(comm, run_dir, shared_path / "p.h5", **asked)
         assert caught.value.everywhere
     assert not list(shared_path.glob("p.h5"))
-
-
-def test_hidden_rows_are_refused_where_layers_work_from_the_disk(comm, trained, shared_path, tmp_path, monkeypatch):
-    def narrow(trainer, *_):
-        work_on_disk(trainer, 32, Scratch(str(tmp_path)))
-
-    monkeypatch.setattr("hpcgnn.app.trained.check_room", narrow)
-    with pytest.raises(ConfigError, match="--embeddings 1: hidden rows need all columns in memory") as caught:
-        predicted(comm, trained[1], shared_path / "p.h5", layer=1)
-    assert caught.value.everywhere
 
 
 def test_all_ranks_refuse_to_replace_what_is_read(comm, trained, shared_path):

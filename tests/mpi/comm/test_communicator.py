@@ -499,7 +499,6 @@ def test_prepared_messages_are_begun_again_and_again(verbs, background):
     outgoing = [(rank, torch.zeros(size, dtype=torch.int64)) for rank in to for size in sizes]
     incoming = [(rank, torch.zeros(size, dtype=torch.int64)) for rank in source for size in sizes]
     messages = verbs.prepare(outgoing, incoming, "rows")
-    begun = verbs.ledger.exchanges
     for turn in range(5):
         for mark, (_, tensor) in enumerate(outgoing):
             tensor.copy_(numbers(len(tensor), verbs.rank, 10 * turn + mark))
@@ -513,7 +512,6 @@ def test_prepared_messages_are_begun_again_and_again(verbs, background):
         entry = verbs.ledger.take().get("rows")
         counts = (entry.messages, entry.bytes_sent, entry.bytes_received) if entry else (0, 0, 0)
         assert counts == (len(outgoing), *[sum(tensor.nbytes for _, tensor in outgoing)] * 2)
-    assert verbs.ledger.exchanges - begun == (5 if to and hasattr(verbs, "wait") else 0)
 
 
 def test_prepared_and_other_messages_of_a_kind_keep_one_order(verbs):

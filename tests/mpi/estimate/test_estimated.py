@@ -173,7 +173,6 @@ MODELS = {
     "transformer": {"model": "transformer", "heads": 2, "hidden": 8},
     "raw": {"model": "sage", "input_dropout": "raw", "hidden": 32},
     "edge dropout": {"model": "gcn", "edge_dropout": 0.5},
-    "gcn, linear residual": {"linear_residual": True, "jumping": "last"},
     "gat, linear residual": {"model": "gat", "heads": 2, "hidden": 8, "linear_residual": True},
 }
 
@@ -199,10 +198,8 @@ WIRES = {
     "gcn, mixed": {"precision": "mixed"},
     "gcn, fp64": {"precision": "fp64"},
     "gcn, fp64, rows of the features": {"precision": "fp64", "keep_input": "never", "dropout": 0.0},
-    "gat, int8": {"model": "gat", "halo_dtype": "int8"},
-    "gcn, int2": {"halo_dtype": "int2"},
-    "gat, tiny buffer, int4": {"model": "gat", "halo_dtype": "int4", "halo_buffer": 0.02},
-    "gat, tiny buffer, bf16": {"model": "gat", "halo_dtype": "bf16", "halo_buffer": 0.02},
+    "gcn, int8": {"halo_dtype": "int8"},
+    "gat, tiny buffer, int8": {"model": "gat", "halo_dtype": "int8", "halo_buffer": 0.02},
     "sage, tiny buffer, int8": {"model": "sage", "halo_dtype": "int8", "halo_buffer": 0.01},
     "sage, tiny buffer, mixed": {"model": "sage", "precision": "mixed", "halo_buffer": 0.01},
     "gcn, fewest rows": {"halo": "least"},
@@ -226,7 +223,6 @@ PRUNED = {
     "sage, tiny buffer": {"model": "sage", "halo_buffer": 0.01},
     "gat": {"model": "gat", "heads": 2, "hidden": 8, "dropout": 0.0},
     "raw": {"model": "sage", "input_dropout": "raw", "hidden": 32},
-    "all rows": {"model": "sage", "prune": "none"},
     "edge dropout": {"model": "gcn", "edge_dropout": 0.5},
     "fewest rows": {"model": "sage", "halo": "least"},
     "fewest rows, tiny buffer": {"model": "sage", "halo": "least", "halo_buffer": 0.01},
@@ -241,7 +237,7 @@ PRUNED = {
 def test_pruned_layers(comm, paths, kind, graph):
     """Layers that compute some rows only: the estimate counts what they send from the file."""
     forecast, trainer = check(comm, configure(paths[graph], **{"prune": "auto", **PRUNED[kind]}), MAP)
-    assert forecast.counted and any(trainer.views.shares) == (kind != "all rows")
+    assert forecast.counted and any(trainer.views.shares)
 
 
 INDUCTIVE = {
@@ -338,11 +334,6 @@ def test_odd_graphs(comm, session_path, name, map_name):
     check(comm, configure(stored(comm, session_path, name)[2]), map_name)
 
 
-def test_outputs_made_again(comm, paths):
-    """The second one's messages travel twice in a step, some columns at a time."""
-    check(comm, configure(paths["undirected"], model="sage", hidden=64, keep="least", keep_input="always"), MAP)
-
-
 SCHEDULES = {
     "stale": {"schedule": "stale"},
     "stale, int8": {"schedule": "stale", "halo_dtype": "int8", "stale_epochs": 2},
@@ -400,7 +391,7 @@ def test_other_schedules(comm, paths, schedule):
     forecast = foretold(comm, configure(paths["undirected"], layers=2, **APPROXIMATE[schedule]), MAP)
     assert forecast.largest.growth > 0 and forecast.largest.loaded > 0
     assert forecast.others.keys() & {"allreduce", "average"}
-    assert forecast.mean.work and all(len(each.bytes) == comm.size for each in forecast.halo.values())
+    assert forecast.mean.multiplied and all(len(each.bytes) == comm.size for each in forecast.halo.values())
 
 
 @pytest.mark.parametrize("schedule", ["lazy", "lazy, gat"])

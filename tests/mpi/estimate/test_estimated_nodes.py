@@ -26,9 +26,8 @@ CASES = {
         "halo_buffer": 0.01,
     },
     "gcn, mixed": {"precision": "mixed", "halo_buffer": 0.01},
-    "gat": {"model": "gat", "heads": 2, "hidden": 8, "attention_dropout": 0.3},
-    "gat, tiny buffer": {"model": "gat", "halo_buffer": 0.02},
-    "gat, tiny buffer, int4": {"model": "gat", "halo_dtype": "int4", "halo_buffer": 0.02},
+    "gat, tiny buffer": {"model": "gat", "heads": 2, "hidden": 8, "attention_dropout": 0.3, "halo_buffer": 0.02},
+    "gat, tiny buffer, int8": {"model": "gat", "halo_dtype": "int8", "halo_buffer": 0.02},
     "gatv2": {"model": "gatv2", "heads": 2, "hidden": 8, "layers": 2},
     "raw": {"model": "sage", "input_dropout": "raw", "hidden": 32},
 }

@@ -76,13 +76,3 @@ def test_fewest_rows_are_those_of_the_ranks(comm, session_path, name):
         assert received_from(halo, comm.rank).tolist() == plan.receive_counts.tolist()
         assert sent_to(halo, comm.rank).tolist() == plan.send_counts.tolist()
         assert halo.rounds(3) == halo.adjoint.adjoint.rounds(3)
-
-
-@pytest.mark.parametrize("cap", [1, 3, 50])
-def test_rounds_are_those_that_the_ranks_agree_on(comm, session_path, cap):
-    _, where, path = stored(comm, session_path, "random directed")
-    local = graphs.load(path, where.maps["dealt"], comm, cap=cap)
-    with GraphFile(path) as file:
-        shares = Counter(file, where.maps["dealt"], comm.size).shares()
-    for halo, adjacency in ((shares.inward, local.inward), (shares.outward, local.outward)):
-        assert halo.rounds(cap) == (adjacency.plan.rounds, adjacency.plan.sizes)

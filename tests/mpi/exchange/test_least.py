@@ -172,7 +172,7 @@ def test_the_curve_is_that_of_rows(comm, paths, kind, name, way):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
 
 
-NARROW = [{"precision": "mixed"}, {"halo_dtype": "bf16"}, {"halo_dtype": "int8"}, {"halo_dtype": "int2"}]
+NARROW = [{"precision": "mixed"}, {"halo_dtype": "bf16"}, {"halo_dtype": "int8"}]
 NARROW += [{"schedule": "stale", "halo_dtype": "int8"}]
 
 

@@ -231,7 +231,7 @@ def test_narrow_columns(comm, session_path, dtype, fine_rows, cap):
         assert (error <= bound[case.ids] + 1e-12).all()
 
 
-@pytest.mark.parametrize("dtype", ["fp32", "bf16", "int8", "int4"])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "int8"])
 def test_the_same_rows_twice_are_the_same(comm, session_path, dtype):
     """In another stream over the same plan, too, and in turns of another length. What is rounded at random is so by the
     key of the draws: the next stream of an epoch has others, the same one of the next pass over the epoch the same.

@@ -23,8 +23,7 @@ pytestmark = pytest.mark.ranks(2, 3)
 PLAIN = Form(3, 0, torch.float64)
 NOTHING = Form(0, 0, torch.float64)
 NARROW = {
-    name: Form(width, narrow, torch.float64, KINDS[name])
-    for name, width, narrow in (("bf16", 11, 9), ("int8", 11, 7), ("int4", 11, 7), ("int2", 6, 6))
+    name: Form(width, narrow, torch.float64, KINDS[name]) for name, width, narrow in (("bf16", 11, 9), ("int8", 11, 7))
 }
 FORMS = {"fp32": PLAIN, **NARROW}
 

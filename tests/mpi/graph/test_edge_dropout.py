@@ -13,8 +13,8 @@ import torch
 from hpcgnn.app.edge_weights import check_weights
 from hpcgnn.effects import without_effect
 from hpcgnn.errors import ConfigError, GraphError
-from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.halo import check_halo
 from hpcgnn.schedules.full_halo import FullHalo
 from partition_tools.cli.generate_graph import generate_graph
@@ -192,7 +192,7 @@ def test_without_it_nothing_is_made(comm, planted):
 
 
 def test_what_does_not_go_together_is_refused(comm, planted, files):
-    path, uses = planted["undirected"], {name: entry.uses for name, entry in MODELS.items()}
+    path = planted["undirected"]
     for options, message in (
         ({"schedule": "bns"}, r"--edge-dropout 0.5 has no effect as it stands \(for --schedule sar, got bns\)"),
         ({"model": "sign"}, r"--edge-dropout 0.5 has no effect as it stands \(not for --model sign\)"),
@@ -200,7 +200,7 @@ def test_what_does_not_go_together_is_refused(comm, planted, files):
     ):
         config = configure(path, edge_dropout=0.5, **options)
         with pytest.raises(ConfigError, match=message):
-            without_effect(config, {"edge_dropout": 0.5}, {}, uses)
+            without_effect(config, {"edge_dropout": 0.5}, {}, registry_choices())
     with pytest.raises(ConfigError, match="--keep-input always keeps an aggregate that does not change, got --edge-dr"):
         configure(path, edge_dropout=0.5, keep_input="always")
     spec = ModelSpec(model="gcn", d_in=10, classes=3, layers=2, hidden=4, weighted=True, edge_dropout=0.5)

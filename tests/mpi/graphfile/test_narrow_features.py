@@ -10,8 +10,8 @@ from hpcgnn.graphfile import bfloat16
 from hpcgnn.graphfile.bfloat16 import rounded
 from hpcgnn.graphfile.chunks import write_rows
 from hpcgnn.graphfile.scales import SCALES
+from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.memory.scratch import Scratch
-from hpcgnn.memory.shelf import OnDisk, Shelf
 
 from ..training import FEATURES, build_trainer, configure, make_graphs, trained
 
@@ -26,7 +26,6 @@ CASES = {
     "gcn, rounded at random": {"model": "gcn", "halo_dtype": "int8"},
     "sage, rounded": {"model": "sage", "halo_dtype": "bf16", "halo": "rows"},
     "gat": {"model": "gat", "heads": 2},
-    "sage, made again": {"model": "sage", "keep": "remade", "dropout": 0.5},
     "gat, dropped": {"model": "gat", "heads": 2, "dropout": 0.5},
     "sage, inductive": {"model": "sage", "inductive": True, "dropout": 0.5},
     "gat, inductive": {"model": "gat", "heads": 2, "inductive": True},
@@ -108,8 +107,11 @@ def test_transformed_before_aggregated(comm, files, name, kind):
 @pytest.mark.parametrize("name", ["sage", "gat"])
 def test_narrow_on_disk(comm, files, tmp_path, name):
     options = {"hidden": 16, "layers": 2, "keep_input": "always", **CASES[name]}
-    shelves = [None, lambda arena: Shelf(Scratch(str(tmp_path), ScratchError), arena, 64, 16, True)]
-    memory, disk = (trained(comm, configure(files["int8, scaled"][0], **options), shelf) for shelf in shelves)
+
+    def to_disk(*matrix):
+        return OnDisk(Scratch(str(tmp_path), ScratchError), *matrix, 64, 16)
+
+    memory, disk = (trained(comm, configure(files["int8, scaled"][0], **options), each) for each in (None, to_disk))
     features = disk[3].local.features
     assert isinstance(features, OnDisk) and features.dtype == torch.int8
     assert memory[:2] == disk[:2]

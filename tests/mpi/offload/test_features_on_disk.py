@@ -14,9 +14,9 @@ from hpcgnn.app.train import train
 from hpcgnn.app.trained import load_trained
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, RemoteError
-from hpcgnn.memory import shelf as shelf_module
+from hpcgnn.memory import on_disk
+from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.memory.scratch import Scratch
-from hpcgnn.memory.shelf import OnDisk, Shelf
 from hpcgnn.offload.features import Placing, place, reads_of_epoch
 from hpcgnn.ops.row_tiles import tiles_of
 from hpcgnn.report.read import read_rank_records
@@ -43,7 +43,7 @@ CASES = {
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Features of a small graph are many blocks."""
-    monkeypatch.setattr(shelf_module, "REQUEST", 2 * TILE * FEATURES * 4)
+    monkeypatch.setattr(on_disk, "REQUEST", 2 * TILE * FEATURES * 4)
     with tiles_of(TILE):
         yield
 
@@ -55,7 +55,7 @@ def test_the_same_bits(comm, session_path, tmp_path, small_blocks, name):
     losses, metrics, parameters, _ = trained(comm, config)
     for columns, results in ((FEATURES, False), (16, True)):  # at once, and in two groups of columns
         again, found, others, trainer = trained(
-            comm, config, lambda arena: Shelf(Scratch(str(tmp_path)), arena, TILE, columns, results)
+            comm, config, lambda *matrix: OnDisk(Scratch(str(tmp_path)), *matrix, TILE, columns, results)
         )
         features = trainer.local.features
         assert isinstance(features, OnDisk)
@@ -66,7 +66,7 @@ def test_the_same_bits(comm, session_path, tmp_path, small_blocks, name):
 
 def _as_foretold(trainer, results):
     """An epoch reads what its first layer takes, forwards and backwards, and an evaluation all of it."""
-    scratch, features = trainer.local.features.shelf.scratch, trainer.local.features
+    scratch, features = trainer.local.features.scratch, trainer.local.features
     conv, aggregate = trainer.model.convs[0], trainer.constants.get("input aggregate")
     projects = trainer.model.spec.model == "gat"  # again for the gradient, and of all rows
     # Layers that are trained one by one keep theirs themselves.

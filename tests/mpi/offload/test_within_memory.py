@@ -8,9 +8,9 @@ import torch
 
 from hpcgnn.errors import ConfigError, RemoteError
 from hpcgnn.memory import arena, keeping
-from hpcgnn.offload.activations import READ, WRITTEN, Within, _needs, hold_within, toy_of
+from hpcgnn.offload.activations import READ, WRITTEN, Within, hold_within, needs
 from hpcgnn.offload.limits import Limit, portion
-from hpcgnn.offload.toy import toy_step
+from hpcgnn.offload.toy import toy_of, toy_step
 from hpcgnn.options.memory_size import said_memory
 from hpcgnn.plan.run_plan import check_memory
 
@@ -101,7 +101,6 @@ def test_a_toy_foretells_what_is_kept(comm, session_path):
     trainer = build_trainer(comm, config, "metis")
     toy = toy_of(trainer.plan)
     assert (toy.per_node, toy.largest) == (4 * 32 * 4, 32 * 4)
-    assert toy.in_tiles and toy.reads_input
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
@@ -121,7 +120,7 @@ def test_nothing_of_a_toy_stays(comm, session_path, monkeypatch, model):
 
         return toy_step(*others, also)
 
-    monkeypatch.setattr("hpcgnn.offload.activations.toy_step", step)
+    monkeypatch.setattr("hpcgnn.offload.toy.toy_step", step)
     toy_of(trainer.plan)
     gc.collect()
     assert [each() for each in found] == [None] * 3
@@ -147,25 +146,25 @@ def test_nodes_are_divided_each_by_itself(comm):
 
 
 @pytest.mark.processes
-def test_what_fits_together_has_no_limit(comm, session_path, job_session, tmp_path, all_are_large, monkeypatch):
+def test_what_fits_together_has_no_limit(comm, session_path, tmp_path, all_are_large, monkeypatch):
     """The last rank holds far more than its equal share of the node, and all together what there is."""
     config = configure(make_graphs(comm, session_path)["undirected"], model="sage", scratch=str(tmp_path))
     trainer = build_trainer(comm, config, "metis")
     toy, held = toy_of(trainer.plan), 1 << 20
     held = held << 10 if comm.rank == comm.size - 1 else held
     monkeypatch.setattr("hpcgnn.offload.activations.resident_bytes", lambda: held)
-    lasting, at_work = _needs(trainer, toy, config, Limit(0, 0, comm.size, ""))
+    lasting, at_work = needs(trainer, toy, Limit(0, 0, comm.size, ""))
     kept = toy.per_node * trainer.local.num_owned
     least, all_of_it = (sum(comm.allgather_object(each)) for each in (lasting + at_work, lasting + at_work + kept))
-    hold_within(trainer, toy, config, job_session, Limit(all_of_it, 0, comm.size, ""))
+    hold_within(trainer, toy, Limit(all_of_it, 0, comm.size, ""))
     assert trainer.plugins.find(Within) is None
     with pytest.raises(ConfigError if comm.rank == comm.size - 1 else RemoteError, match="at least") as refused:
-        hold_within(trainer, toy, config, job_session, Limit(least - 1, 0, comm.size, "1G"))
+        hold_within(trainer, toy, Limit(least - 1, 0, comm.size, "1G"))
     largest = f", the largest of {comm.size} on its node" if comm.size > 1 else ""
     assert f"too little for rank {comm.size - 1}{largest}, whose graph" in str(refused.value)
-    hold_within(trainer, toy, config, job_session, Limit(least - 1, 0, comm.size, ""))  # nobody has asked for it
+    hold_within(trainer, toy, Limit(least - 1, 0, comm.size, ""))  # nobody has asked for it
     assert trainer.plugins.find(Within) is None
-    hold_within(trainer, toy, config, job_session, Limit(least + (all_of_it - least) // 2, 0, comm.size, "1G"))
+    hold_within(trainer, toy, Limit(least + (all_of_it - least) // 2, 0, comm.size, "1G"))
     assert trainer.plugins.find(Within).keeper.budget >= at_work
     assert (
         sum(comm.allgather_object(trainer.plugins.find(Within).keeper.budget + lasting))

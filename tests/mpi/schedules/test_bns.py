@@ -214,7 +214,7 @@ BAD = [
     ({"boundary_rate": 1.5}, "--boundary-rate: expected at least 0.0 and at most 1.0, got 1.5"),
     ({"boundary_rate": -0.1}, "--boundary-rate: expected at least 0.0"),
     ({"boundary_rate": float("nan")}, "--boundary-rate: expected at least 0.0"),
-    ({"halo_dtype": "int3"}, "--halo-dtype: expected one of fp32, bf16, int8, int4, int2"),
+    ({"halo_dtype": "int3"}, "--halo-dtype: expected one of fp32, bf16, int8"),
 ]
 
 

@@ -377,7 +377,7 @@ def test_a_dry_run(comm, planted):
     """It checks such a job and estimates its memory. (What an estimate has of links: test_estimated.py.)"""
     config = configure(planted, task="links", scorer="mlp")
     check_training(config, [comm.size])
-    (line,) = memory_lines(config, [comm.size], place_of(None))
+    (line,) = memory_lines(config, [comm.size], place_of())
     assert line.startswith(f"memory on {comm.size} rank")
 
 

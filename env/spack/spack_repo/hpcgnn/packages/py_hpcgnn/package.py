@@ -38,3 +38,4 @@ class PyHpcgnn(PythonPackage):
     depends_on("py-tqdm@4.66:", type=("build", "run"))
     depends_on("py-matplotlib@3.8:", type=("build", "run"), when="+plot")
     depends_on("py-pandas@2.1:", type=("build", "run"), when="+plot")
+    depends_on("py-jinja2@3.1:", type=("build", "run"), when="+plot")

@@ -1,0 +1,314 @@
+"""What is read, and what is refused: each spelling of one small graph gives that graph, each mistake gives one line.
+
+The graph has the edges 0→1, 1→2, 2→3, 3→0; what differs from it stands beside the spelling.
+"""
+
+import bz2
+import gzip
+import os
+
+import numpy as np
+import polars as pl
+import pytest
+import scipy.sparse
+from partition_helpers import view
+
+import partition_tools
+from hpcgnn.errors import FormatError, GraphError
+from hpcgnn.graphfile.storage import GraphFile
+from partition_tools.cli.import_graph import import_graph
+from partition_tools.readers.tables.tables import TableOptions
+
+EDGES = "0,1\n1,2\n2,3\n3,0\n"
+RING = [(1, 0), (2, 1), (3, 2), (0, 3)]
+HEADED = "src,dst\n" + EDGES
+PLENTY, LITTLE = 1 << 30, 1 << 12
+
+
+def write(path, content):
+    """A file of bytes, of text (as its name says, packed), of a polars table, or of an array or several."""
+    if isinstance(content, pl.DataFrame):
+        content.write_parquet(path)
+    elif isinstance(content, dict):
+        np.savez(path, **content)
+    elif isinstance(content, np.ndarray):
+        np.save(path, content)
+    else:
+        data = content.encode() if isinstance(content, str) else content
+        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" and isinstance(content, str) else data)
+
+
+def words_of(tmp_path, files, options):
+    """The command of an import; the first file is its input, and options name others."""
+    for name, content in files.items():
+        write(tmp_path / name, content)
+    given = [str(tmp_path / word) if word in files else word for word in options.split()]
+    return ("import", tmp_path / next(iter(files)), "-o", tmp_path / "g.h5", *given)
+
+
+def named(content, **files):
+    """{file: content} of an edge list and of tables, whose names have _ for the dot."""
+    return {"e.csv": content} | {name.replace("_", "."): each for name, each in files.items()}
+
+
+FRAME = pl.DataFrame({"src": [0, 1, 2, 3], "dst": [1, 2, 3, 0]})
+LISTS = {
+    "csv": ({"e.csv": EDGES}, ""),
+    "headed": ({"e.csv": HEADED}, ""),
+    "other words, capitals": ({"e.csv": "Source,TARGET\n" + EDGES}, ""),
+    "swapped": ({"e.csv": "dst,src\n1,0\n2,1\n3,2\n0,3\n"}, ""),
+    "tabs": ({"e.tsv": HEADED.replace(",", "\t")}, ""),
+    "blanks": ({"e.txt": EDGES.replace(",", "   ").replace("\n", " \n ")}, ""),
+    "blanks around commas": ({"e.csv": HEADED.replace(",", " , ")}, ""),
+    "SNAP": ({"e.txt": "# Nodes: 4\n# FromNodeId\tToNodeId\n" + EDGES.replace(",", "\t")}, ""),
+    "comments below": ({"e.csv": HEADED + "% one\n# two\n"}, ""),
+    "gzip": ({"e.csv.gz": HEADED}, ""),
+    "CRLF": ({"e.csv": HEADED.replace("\n", "\r\n")}, ""),
+    "mark": ({"e.csv": "\ufeff" + HEADED}, ""),
+    "no end": ({"e.csv": HEADED.rstrip()}, ""),
+    "empty lines": ({"e.csv": HEADED.replace("\n", "\n\n")}, ""),
+    "quotes": ({"e.csv": HEADED.replace("0,1", '"0","1"')}, ""),
+    "zeros and fractions": ({"e.csv": HEADED.replace("3,0", "3.0,00")}, ""),
+    "ignored columns": ({"e.csv": "9,0,1\n9,1,2\n9,2,3\n9,3,0\n"}, "--edge-columns _,src,dst"),
+    "names of ours": ({"e.csv": "a,b\n" + EDGES}, "--edge-columns src,dst"),
+    "relabelled": ({"e.csv": "10,20\n20,30\n30,99\n99,10\n"}, "--relabel"),
+    "words": ({"e.csv": "src,dst\n#a,C\nC,C#\nC#,x\nx,#a\n".replace("#a", '"#a"')}, "--relabel"),
+    "words without a heading": ({"e.csv": "a,b\nb,c\nc,d\nd,a\n"}, "--relabel --no-heading"),
+    "spelled numbers": ({"e.csv": "src,dst\n007,1e2\n1e2,x y\nx y,z\nz,007\n"}, "--relabel"),
+    "parquet": ({"e.parquet": FRAME}, ""),
+    "parquet of int32": ({"e.parquet": FRAME.cast(pl.Int32)}, ""),
+    "parquet of words": ({"e.parquet": FRAME.cast(pl.String).with_columns(pl.all() + "n")}, "--relabel"),
+    "parquet of reals": ({"e.parquet": FRAME.cast(pl.Float64)}, ""),
+    "mtx": ({"e.mtx": "%%MatrixMarket matrix coordinate pattern general\n4 4 4\n1 2\n2 3\n3 4\n4 1\n"}, ""),
+    "edge_index": ({"g.npz": {"edge_index": np.array([[0, 1, 2, 3], [1, 2, 3, 0]])}}, ""),
+    "src and dst": ({"g.npz": {"src": np.arange(4), "dst": np.array([1, 2, 3, 0]), "num_nodes": np.array(4)}}, ""),
+}
+
+
+@pytest.mark.parametrize("memory", [PLENTY, LITTLE])
+@pytest.mark.parametrize("name", LISTS)
+def test_one_graph_in_every_spelling(tmp_path, name, memory):
+    files, options = LISTS[name]
+    for file, content in files.items():
+        write(tmp_path / file, content)
+    words = options.split()
+    columns = tuple(words[words.index("--edge-columns") + 1].split(",")) if "--edge-columns" in words else None
+    heading = False if "--no-heading" in words else None
+    tables = TableOptions(relabel="--relabel" in words, edge_columns=columns, heading=heading)
+    data = import_graph(tmp_path / next(iter(files)), tmp_path / "g.h5", memory=memory, tables=tables)
+    assert data.num_nodes == 4 and sorted((d, s) for d, s, *_ in view(tmp_path / "g.h5").edges) == sorted(RING)
+
+
+LABELS = "--labels y.csv"
+TABLES = {
+    "labels by id": (named(HEADED, y_csv="id,label\n3,1\n0,0\n1,1\n2,0\n"), LABELS, {"labels": [0, 1, 0, 1]}),
+    "id comes last": (named(HEADED, y_csv="label,id\n1,3\n0,0\n1,1\n0,2\n"), LABELS, {"labels": [0, 1, 0, 1]}),
+    "labels in order": (named(HEADED, y_csv="label\n0\n1\n0\n1\n"), LABELS, {"labels": [0, 1, 0, 1]}),
+    "words are classes": (named(HEADED, y_csv="id,label\n0,C#\n1,C\n2,C#\n3,\n"), LABELS, {"labels": [1, 0, 1, -1]}),
+    "NA is none": (named(HEADED, y_csv="id,label\n0,NA\n1,b\n2,c\n3,b\n"), LABELS, {"labels": [-1, 0, 1, 0]}),
+    "an underscore": (named(HEADED, y_csv="id,label\n0,1_0\n1,2_0\n2,1_0\n3,2_0\n"), LABELS, {"labels": [0, 1, 0, 1]}),
+    "ids of text": (
+        {"e.csv": "src,dst\nd,a\na,b\n", "y.csv": "id,label\nb,1\na,0\nd,1\n"},
+        LABELS + " --relabel",
+        {"labels": [0, 1, 1]},
+    ),
+    "the order of ids": (
+        {"e.csv": "src,dst\n7,1e2\n1e2,8\n", "y.csv": "label\n0\n1\n1\n", "n.txt": "id\n1e2\n7\n8\n"},
+        LABELS + " --node-ids n.txt",
+        {"labels": [0, 1, 1]},
+    ),
+    "features of Parquet": (
+        {"e.csv": HEADED, "x.parquet": pl.DataFrame({"id": [1, 0, 3, 2], "v": [[1.0, 5], [0, 5], [3, 5], [2, 5]]})},
+        "--features x.parquet",
+        {"features": [[0, 5], [1, 5], [2, 5], [3, 5]]},
+    ),
+    "features of an array": (
+        {"e.csv": HEADED, "x.npy": np.array([[0.5], [1.5], [2.5], [3.5]])},
+        "--features x.npy",
+        {"features": [[0.5], [1.5], [2.5], [3.5]]},
+    ),
+    "row numbers": (
+        named(HEADED, x_csv=",f\n0,5\n1,6\n2,7\n3,8\n"),
+        "--features x.csv --rows position",
+        {"features": [[5], [6], [7], [8]]},
+    ),
+    "rows by the first": (
+        named(HEADED, x_csv="nid,f\n3,8\n0,5\n1,6\n2,7\n"),
+        "--features x.csv --rows id",
+        {"features": [[5], [6], [7], [8]]},
+    ),
+    "splits": (named(HEADED, s_csv="train\nval\n\ntest\n"), "--splits s.csv", {"split": [1, 2, 0, 3]}),
+    "masks": (
+        named(HEADED, s_csv="id,isTrain,val,test_mask\n0,True,0,0\n1,False,1,\n3,,,1\n"),
+        "--splits s.csv",
+        {"split": [1, 2, 0, 3]},
+    ),
+    "numbers of splits": (named(HEADED, s_csv="id,split\n0,1\n1,2\n3,3\n"), "--splits s.csv", {"split": [1, 2, 0, 3]}),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_go_to_their_nodes(cli, tmp_path, name):
+    files, options, expected = TABLES[name]
+    words = words_of(tmp_path, files, options)
+    if "split" in expected:
+        write(tmp_path / "t.csv", "label\n0\n1\n0\n1\n")
+        words = (*words, "--labels", tmp_path / "t.csv")
+    code, _, err = cli(*words)
+    assert code == 0, err
+    seen = view(tmp_path / "g.h5")
+    for what, values in expected.items():
+        np.testing.assert_array_equal(getattr(seen, what), values)
+
+
+ARRAYS = {"edge_index": np.array([[0, 1, 2, 3], [1, 2, 3, 0]]), "x": np.ones((4, 1)), "y": np.array([0, 1, 0, 1])}
+FEATURES, SPLITS, NODE_IDS = "--features x.csv", "--splits s.csv", "--node-ids n.txt"
+REFUSED = {
+    "semicolons": (named("src;dst\n0;1\n"), "", "separated by ';'; expected a comma, a tab or blanks"),
+    "one column": (
+        {"e.txt": "0->1\n1->2\n"},
+        "",
+        "has one column (0->1), expected at least a source and a destination",
+    ),
+    "third column": (named("0,1,5\n"), "", "no heading says what the third is; say what they are with --edge-columns"),
+    "unknown name": (named("src,dst,time\n0,1,5\n"), "", "time: not known. Say what they are"),
+    "two kinds": (named("userId,movieId\n1,1\n"), "", "no column is src or dst; userId, movieId: not known"),
+    "first edge": (named("u,v\nv,w\n"), "--relabel", "if this line is an edge, add --no-heading"),
+    "named words": (named("u,v\nv,w\n"), "--relabel --edge-columns src,dst", "say --heading or --no-heading"),
+    "KONECT": ({"e.txt": "% bip unweighted\n1 1\n"}, "", "nodes of two kinds"),
+    "more columns": (named("src,dst\n0,1\n0,1,2\n"), "", "a row has other than 2 columns (src, dst)"),
+    "fewer columns": (named("src,dst\n0,1\n0\n"), "", "column dst: edge 1 has no id"),
+    "nothing": (named(""), "", "has no edges, and no table says which nodes there are"),
+    "UTF-16": (named("src,dst\n0,1\n".encode("utf-16")), "", "text in UTF-16, expected UTF-8; convert it: iconv"),
+    "latin": (named("src,dst\n0,é\n".encode("latin1")), "", "expected UTF-8"),
+    "zero byte": (named("src,dst\n0,1\n\0\n"), "", "has a byte 0; expected text in UTF-8"),
+    "old Mac": (named("src,dst\r0,1\r"), "", "line ends of CR alone, expected LF or CRLF"),
+    "joined marks": (named("src,dst\n0,1\n\ufeff1,2\n"), "", "a byte order mark inside"),
+    "open quote": (named('src,dst\n"a,b\nc,d"\n'), "--relabel", "a quoted field does not end on its line"),
+    "quote behind a blank": (named('src,dst\na, "b"\n'), "--relabel", "has a quote behind a blank"),
+    "words": (named("src,dst\nann,bob\n"), "", "ids that are not integers (ann); --relabel numbers words"),
+    "Python's number": (named("src,dst\n1_0,2\n"), "", "ids that are not integers (1_0)"),
+    "two spellings": (named("src,dst\n1,01\n"), "--relabel", "01 and 1 are one number but two texts"),
+    "negative": (named("src,dst\n-1,0\n0,1\n"), "", "edge 0 has source -1, outside the nodes 0..1"),
+    "weight": (named("src,dst,weight\n0,1,heavy\n"), "", "has an entry that is not a number: 'heavy'"),
+    "decimal comma": (named(HEADED, x_csv='id,f\n0,"1,5"\n1,"2,5"\n'), FEATURES, "not a number: '1,5'"),
+    "dates": (
+        {"e.csv": HEADED, "x.parquet": pl.DataFrame({"id": [0, 1, 2, 3]}).with_columns(pl.date(2020, 1, 1))},
+        "--features x.parquet",
+        "holds Date, expected numbers or words",
+    ),
+    "short list": (
+        {"e.csv": HEADED, "x.parquet": pl.DataFrame({"v": [[1], [1, 2], [1], [1]]})},
+        "--features x.parquet",
+        "has 1 numbers in row 0 and 2 numbers in row 1",
+    ),
+    "hidden ids": (named(HEADED, x_csv="a,f\n3,1\n0,2\n2,3\n1,4\n"), FEATURES, "a, may name the nodes"),
+    "ids by another name": (named(HEADED, x_csv="paperId,f\n30,1\n10,2\n20,3\n40,4\n"), FEATURES, "say --rows id"),
+    "pandas' index": (named(HEADED, x_csv=",f\n0,1\n1,2\n2,3\n3,4\n"), FEATURES, "to_csv(index=False)"),
+    "index beside id": (named(HEADED, x_csv=",id,f\n0,3,1\n1,2,2\n2,1,3\n3,0,4\n"), FEATURES, "column 1 has no name"),
+    "index of Parquet": (
+        {"e.csv": HEADED, "x.parquet": pl.DataFrame({"f": [1, 2, 3, 4], "__index_level_0__": [3, 2, 1, 0]})},
+        "--features x.parquet",
+        "column 2 has no name",
+    ),
+    "counted columns": (named(HEADED, x_csv="0,1,2\n5,6,7\n"), FEATURES, "counts the columns, as pandas heads"),
+    "two ids": (named(HEADED, x_csv="id,node,f\n0,1,2\n"), FEATURES, "several columns of ids"),
+    "twice": (named(HEADED, y_csv="id,label\n0,1\n0,0\n1,1\n2,1\n3,1\n"), LABELS, "two rows for one node (0)"),
+    "missing row": (
+        named(HEADED, x_csv="id,f\n0,1\n1,2\n3,4\n"),
+        FEATURES,
+        "node 2 has no row in the table of features",
+    ),
+    "no id": (named(HEADED, y_csv="id,label\n0,1\n,0\n"), LABELS, "row 1 has no id"),
+    "classes": (named(HEADED, y_csv="id,label\n0,01\n1,1\n2,0\n3,0\n"), LABELS, "01 and 1 are one number"),
+    "empty first row": (named(HEADED, y_csv="\n0\n1\n1\n"), LABELS, "begins with an empty line"),
+    "lost heading": (named(HEADED, y_csv="b\na\nb\na\n"), LABELS, "is taken for a heading but is one of the words"),
+    "relabel by position": (
+        named("src,dst\n5,7\n", y_csv="label\n0\n1\n"),
+        LABELS + " --relabel",
+        "does not say which node a row belongs to",
+    ),
+    "unknown id": (named("src,dst\na,b\n", n_txt="a\nc\n"), NODE_IDS, "have the id b, which"),
+    "fold": (named(HEADED, s_csv="id,fold\n0,1\n1,2\n"), SPLITS, "in the column fold mean is not known"),
+    "two splits": (named(HEADED, s_csv="id,train_mask,test_mask\n0,1,1\n"), SPLITS, "in two splits"),
+    "a list of nodes": (named(HEADED, train_idx_csv="0\n2\n"), "--splits train.idx.csv", "--splits takes one row per"),
+    "bzip2": (named(bz2.compress(HEADED.encode())), "", "compressed by bzip2, and only gzip is read"),
+    "gzip unsaid": (named(gzip.compress(HEADED.encode())), "", "compressed by gzip; its name must end with .gz"),
+    "no gzip": ({"e.csv.gz": HEADED.encode()}, "", "is not compressed, whatever its name says"),
+    "Pajek": ({"e.net": "*Vertices 2"}, "", "partition_tools.from_networkx(networkx.read_pajek("),
+    "spreadsheet": ({"e.xlsx": "x"}, "", "expected an edge list (.csv, .tsv, .txt, .parquet) with the columns src,dst"),
+    "table of torch": (
+        named(HEADED, x_pt="x"),
+        "--features x.pt",
+        "no table that is read; write text (.csv), .parquet",
+    ),
+    "a pickled array": ({"g.npz": {**ARRAYS, "x": np.array([{}] * 4)}}, "", "array x cannot be read"),
+    "dropped labels": ({"g.npz": {**ARRAYS, "edge_label": np.ones(4)}}, "", "edge_label, which is not read"),
+    "dropped times": ({"g.npz": {**ARRAYS, "node_year": np.ones(4)}}, "", "graphs have no times"),
+    "dropped weights": ({"g.npz": {**ARRAYS, "w": np.ones(4)}}, "", "holds w, which is not read"),
+    "list beyond": ({"g.npz": {**ARRAYS, "train_idx": np.array([9])}}, "", "names node 9, outside the nodes 0..3"),
+    "mask or list": ({"g.npz": {**ARRAYS, "train": np.array([0, 1, 1, 0])}}, "", "which may be a mask or a list"),
+    "turned features": ({"g.npz": {**ARRAYS, "x": np.ones((3, 4))}}, "", "turn them: features.T"),
+    "complex": ({"g.npz": {**ARRAYS, "x": np.ones((4, 1), complex)}}, "", "complex128"),
+    "several graphs": ({"g.npz": {**ARRAYS, "batch": np.zeros(4)}}, "", "one file holds one graph"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_mistakes_are_one_line(fails, tmp_path, name):
+    files, options, message = REFUSED[name]
+    assert message in fails(*words_of(tmp_path, files, options))
+
+
+@pytest.mark.parametrize("name, nodes", [("train_idx", [1, 3]), ("idx-train", [3, 1]), ("train", [1, 3])])
+def test_splits_as_lists_of_nodes(cli, tmp_path, name, nodes):
+    np.savez(tmp_path / "g.npz", **ARRAYS, **{name: np.array(nodes)})
+    assert cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5")[0] == 0
+    assert view(tmp_path / "g.h5").split.tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("memory", [PLENTY, LITTLE])
+def test_attributes_of_edges(tmp_path, memory):
+    """Weights, types that are words, and features, in blocks too."""
+    write(tmp_path / "e.csv", "dst,type,a,src,weight,b\n1,x,5,0,.5,1\n2,y,6,1,1e1,1\n0,x,7,2,2,1\n")
+    options = TableOptions(edge_features=("b", "a"))
+    import_graph(tmp_path / "e.csv", tmp_path / "g.h5", memory=memory, tables=options)
+    seen = view(tmp_path / "g.h5")
+    assert seen.edges == [(0, 2, 0, 2.0), (1, 0, 0, 0.5), (2, 1, 1, 10.0)]
+    with GraphFile(tmp_path / "g.h5") as file:
+        assert file.read("edges/features").tolist() == [[1, 7], [1, 5], [1, 6]]
+
+
+@pytest.mark.parametrize("name", ["edges.csv", "x.csv"])
+def test_a_pipe_is_refused_and_not_waited_for(fails, tmp_path, name):
+    write(tmp_path / "e.csv", HEADED)
+    os.mkfifo(tmp_path / name)
+    path, more = (tmp_path / name, ()) if name == "edges.csv" else (tmp_path / "e.csv", ("--features", tmp_path / name))
+    assert "can be read only once" in fails("import", path, "-o", tmp_path / "g.h5", *more)
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr", "dia", "lil", "dok"])
+def test_formats_of_scipy(tmp_path, layout):
+    matrix = scipy.sparse.coo_matrix(([1, 2, 1, 1], ([0, 1, 2, 3], [1, 2, 3, 0])), (4, 4)).asformat(layout)
+    partition_tools.from_scipy(matrix, tmp_path / "g.h5")
+    assert sorted((d, s, w) for d, s, _, w in view(tmp_path / "g.h5").edges) == [
+        (0, 3, 1),
+        (1, 0, 1),
+        (2, 1, 2),
+        (3, 2, 1),
+    ]
+
+
+def test_an_index_of_pandas_names_the_nodes(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"f": [3.0, 0.0, 2.0, 1.0]}, index=[3, 0, 2, 1])
+    partition_tools.save_graph(tmp_path / "g.h5", ARRAYS["edge_index"], frame)
+    assert view(tmp_path / "g.h5").features.tolist() == [[0], [1], [2], [3]]
+    with pytest.raises(FormatError, match="has a column nid, which names nodes"):
+        partition_tools.save_graph(tmp_path / "h.h5", ARRAYS["edge_index"], frame.reset_index(names="nid"))
+
+
+@pytest.mark.parametrize("name", ["labels", "node_type", "features", "edge_weight", "edge_type", "edge_features"])
+def test_a_single_number_is_no_array(tmp_path, name):
+    with pytest.raises((FormatError, GraphError)):
+        partition_tools.save_graph(tmp_path / "g.h5", ARRAYS["edge_index"], **{name: 1.0})
