@@ -37,6 +37,11 @@ OVER_TORCH = {
     **{each: CASES[each] for each in CASES if each.stage in ("load", "forward", "step", "evaluation", "shutdown")},
 }
 OVER_ONECCL = {each: CASES[each] for each in CASES if each.stage in ("forward", "step", "shutdown")}
+JOBS = [
+    *(pytest.param("mpi", each, marks=[pytest.mark.slow] * (each in AGAIN)) for each in CASES),
+    *(pytest.param("torch", each, marks=[pytest.mark.slow] * (each not in OVER_ONECCL)) for each in OVER_TORCH),
+    *(pytest.param("oneccl", each, marks=pytest.mark.slow) for each in OVER_ONECCL),
+]
 
 
 @pytest.fixture(scope="module")
@@ -54,15 +59,7 @@ def server():
         yield path
 
 
-@pytest.mark.parametrize(
-    "comm, injection",
-    [
-        *(pytest.param("mpi", each, marks=[pytest.mark.slow] * (each in AGAIN)) for each in CASES),
-        *(pytest.param("torch", each, marks=[pytest.mark.slow] * (each not in OVER_ONECCL)) for each in OVER_TORCH),
-        *(pytest.param("oneccl", each, marks=pytest.mark.slow) for each in OVER_ONECCL),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("comm, injection", JOBS, ids=str)
 def test_a_fault(folder, server, comm, injection):
     """The same end over every transport: codes of jobs that a rank ended are as over MPI, too."""
     if comm == "oneccl" and not oneccl_library.place().exists():

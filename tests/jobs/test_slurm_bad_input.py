@@ -6,7 +6,6 @@ import pytest
 from slurm_helpers import ROOT, call
 
 TRAIN = "bash jobs/train.sbatch --dry-run"
-STRONG = "bash jobs/strong_scaling.sh --dry-run --repeat 1"
 # name: (command, words of the line); {graph} has maps for 1, 2 and 4 ranks, {full} is a full file system
 CASES = {
     "unknown site": (TRAIN + " --site nowhere --graph {graph} --run-dir r", "expected one of archer2, "),
