@@ -18,7 +18,9 @@ def is_slow(tree, name):
         for each in tree.body
         if isinstance(each, ast.Assign) and getattr(each.targets[0], "id", "") == "pytestmark"
     ]
-    return any("mark.slow" in ast.unparse(each) for each in (*marks, *test.decorator_list))
+    # Of a parametrization some cases may be slow.
+    own = [each for each in test.decorator_list if not ast.unparse(each).startswith("pytest.mark.parametrize")]
+    return any("mark.slow" in ast.unparse(each) for each in (*marks, *own))
 
 
 @pytest.mark.parametrize("test", [test for promise in PROMISES for test in promise["tests"]])
