@@ -70,7 +70,6 @@ ONECCL = tests_of("communicator", "stream", "curves")
 #: Paths whose change asks for a slow part.
 COMM = ("hpcgnn/comm/", "hpcgnn/exchange/")
 KERNELS = ("hpcgnn/kernels/",)
-WHOLE_JOBS = ("tests/jobs", "tests/core", "tests/faults")
 
 #: The longest first.
 PARTS = (

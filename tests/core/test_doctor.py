@@ -90,11 +90,6 @@ def test_how_idle_threads_wait(request, job, spins):
         assert f"GOMP_SPINCOUNT = '{SPINS if spins else 0}'" in result.err
 
 
-def test_idle_threads_sleep_where_the_user_wants_it():
-    _, found, _ = doctor(0, OMP_WAIT_POLICY="passive")
-    assert found["OpenMP"][1].endswith("OMP_WAIT_POLICY=passive, GOMP_SPINCOUNT=unset")
-
-
 def test_domains_and_hardware_threads(alone):
     _, found, _ = alone
     own = domains_of(CORES)

@@ -60,13 +60,6 @@ def test_metrics_by_hand():
     assert np.isnan(oracle.roc_auc(scores[:, 2:], labels[:, 2:]))
 
 
-def test_symmetric_normalisation():
-    """A path of three nodes by hand: degrees 1, 2, 1."""
-    a = oracle.adjacency(3, np.array([0, 1, 1, 2]), np.array([1, 0, 2, 1]))
-    root = 2**-0.5
-    np.testing.assert_allclose(oracle.operator(a, "sym"), [[0, root, 0], [root, 0, root], [0, root, 0]])
-
-
 def test_symmetric_normalisation_of_a_directed_graph():
     """Out-degrees of sources, in-degrees of destinations: 0 -> 1, 0 -> 2, 1 -> 2."""
     a = oracle.adjacency(3, np.array([0, 0, 1]), np.array([1, 2, 2]))

@@ -216,6 +216,19 @@ def test_a_command_does_not_replace_what_it_reads(run, command):
             clash.unlink()
 
 
+@pytest.mark.parametrize("dry", [(), ("--dry-run", "1,2")], ids=["run", "dry run"])
+def test_the_name_says_what_a_file_of_predictions_is(run, dry):
+    before = contents(run)
+    for name, words in (
+        ("p.txt", "ends with .h5 or .hdf5 (arrays), .csv or .parquet (a table), or .npy (one array), got '.txt'"),
+        ("p", "got 'none of them'"),
+        ("absent/p.h5", "there is no directory"),
+    ):
+        done = start(0 if dry else 2, "-m", "hpcgnn", "evaluate", "r", "--predictions", name, *dry, cwd=run)
+        assert done.code == 2 and len(done.errors) == 1 and words in done.errors[0], done.err
+    assert contents(run) == before
+
+
 @pytest.mark.parametrize("command", ["json", "export"])
 def test_what_exists_is_replaced_with_force_alone(run, command):
     words, option, _ = COMMANDS[command]
@@ -228,14 +241,6 @@ def test_what_exists_is_replaced_with_force_alone(run, command):
     done = start(0, "-m", "hpcgnn", *words, option, old.name, "--force", cwd=run)
     assert done.code == 0 and old.read_bytes() != b"mine", done.err
     old.unlink()
-
-
-def test_two_ranks_refuse_together(run):
-    before = contents(run)
-    for name, words in (("g.h5", "is the input itself"), ("absent/x.h5", "no directory"), (".", "ends with")):
-        done = start(2, "-m", "hpcgnn", "predict", "r", "-o", name, "--force", cwd=run)
-        assert done.code == 2 and len(done.errors) == 1 and words in done.errors[0], done.err
-    assert contents(run) == before
 
 
 def test_a_report_replaces_a_report_and_nothing_else(run):

@@ -96,7 +96,9 @@ def words(graph, run_dir):
     return ("-m", "hpcgnn", "train", "--graph", graph, "--run-dir", run_dir, *options)
 
 
-@pytest.mark.parametrize("ending", ["latin-1", "reader gone", "full, no home"])
+@pytest.mark.parametrize(
+    "ending", [*(pytest.param(each, marks=pytest.mark.slow) for each in ("latin-1", "reader gone")), "full, no home"]
+)
 def test_a_run_ends_well_whatever_takes_its_output(graph, tmp_path, ending):
     """Started without the process that other tests fork their ranks from: the streams are Python's own."""
     command, environment = command_and_environment(0, *words(graph, tmp_path / "r"))

@@ -16,7 +16,10 @@ from partition_tools.cli.main import main as tools
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "coming-from.md"
 
-pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="there is no documentation beside the tests")
+pytestmark = [
+    pytest.mark.skipif(not PAGE.exists(), reason="there is no documentation beside the tests"),
+    pytest.mark.slow,
+]
 
 
 @pytest.fixture(autouse=True)

@@ -40,6 +40,7 @@ def test_the_suite_of_the_page(tmp_path):
     assert sorted(passed) == sorted(name for name in vars(LayerTests) if name.startswith("test_")), done.stdout
 
 
+@pytest.mark.slow
 def test_faults_are_found(tmp_path, tmp_path_factory):
     """A gradient that is cut off, and a row that is kept for each edge."""
 

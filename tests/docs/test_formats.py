@@ -19,6 +19,8 @@ hpcgnn train --graph graph.h5 --model sage --layers 2 --hidden 8 --epochs 6 --tr
 hpcgnn predict runs/first --probabilities -o predictions.h5
 """
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

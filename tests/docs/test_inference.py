@@ -13,6 +13,7 @@ from partition_tools.cli.main import main as tools
 PAGE = Path(__file__).parents[2] / "docs" / "inference.md"
 
 
+@pytest.mark.slow
 def test_the_page_from_its_first_script_to_its_last(tmp_path, monkeypatch):
     if not PAGE.exists():
         pytest.skip("there is no documentation beside the tests")

@@ -133,25 +133,6 @@ def test_options_that_are_named_exist(path):
     assert not sorted(named - known)
 
 
-@of([*PAGES, ROOT / "README.md"])
-def test_commands_have_the_options_that_they_are_shown_with(path):
-    """In blocks of shell, `hpcgnn COMMAND` and `python -m partition_tools COMMAND` with options of that command."""
-    blocks = re.findall(r"^```bash\n(.*?)^```", path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    wrong = []
-    for line in "".join(blocks).replace("\\\n", " ").splitlines():
-        line = line.split("  #")[0]
-        for program, pattern in (
-            ("hpcgnn", r"\bhpcgnn (\w[\w-]*)(.*)"),
-            ("partition_tools", r"-m partition_tools (\w+)(.*)"),
-        ):
-            for command, rest in re.findall(pattern, line):
-                flags = our_options()[program].get(command)
-                given = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", rest))
-                if flags is None or not given <= flags:
-                    wrong.append(line)
-    assert not wrong
-
-
 def test_models_and_schedules_have_their_rows():
     for page, names in (("models.md", MODELS), ("schedules.md", SCHEDULES)):
         text = (ROOT / "docs" / page).read_text(encoding="utf-8")

@@ -23,6 +23,8 @@ hpcgnn predict runs/first -o predictions.csv
 hpcgnn predict runs/first --probabilities -o predictions.h5
 """
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

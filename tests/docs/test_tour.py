@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "quickstart.md"
 
 
+@pytest.mark.slow
 def test_the_tour(tmp_path):
     if not PAGE.exists():
         pytest.skip("there is no documentation beside the tests")

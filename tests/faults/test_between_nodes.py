@@ -35,7 +35,11 @@ def server():
         yield path
 
 
-@pytest.mark.parametrize("injection", CASES, ids=str)
+@pytest.mark.parametrize(
+    "injection",
+    [pytest.param(each, marks=[pytest.mark.slow] * (each.stage != "meeting")) for each in CASES],
+    ids=str,
+)
 def test_a_fault(folder, server, injection):
     run = folder / "run"
     outcome = harness.start(injection, folder / "graph.h5", run, server, *OPTIONS, per_node=2)

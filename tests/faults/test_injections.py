@@ -29,12 +29,19 @@ CASES = {
     Injection("backward", "pause", 1, 2, 1): "",
     Injection("shutdown", "segfault", 0, 2): "",
 }
+# Of a kind that has another stage here.
+AGAIN = {each for each in CASES if (each.stage, each.fault) in (("plan", "exit 0"), ("evaluation", "_exit 0"))}
 # What a transport has a part in.
 OVER_TORCH = {
     Injection("import", "exit 0", 1, 2): "rank 1 failed before the ranks had met",
     **{each: CASES[each] for each in CASES if each.stage in ("load", "forward", "step", "evaluation", "shutdown")},
 }
 OVER_ONECCL = {each: CASES[each] for each in CASES if each.stage in ("forward", "step", "shutdown")}
+JOBS = [
+    *(pytest.param("mpi", each, marks=[pytest.mark.slow] * (each in AGAIN)) for each in CASES),
+    *(pytest.param("torch", each, marks=[pytest.mark.slow] * (each not in OVER_ONECCL)) for each in OVER_TORCH),
+    *(pytest.param("oneccl", each, marks=pytest.mark.slow) for each in OVER_ONECCL),
+]
 
 
 @pytest.fixture(scope="module")
@@ -52,15 +59,7 @@ def server():
         yield path
 
 
-@pytest.mark.parametrize(
-    "comm, injection",
-    [
-        *(("mpi", each) for each in CASES),
-        *(("torch", each) for each in OVER_TORCH),
-        *(("oneccl", each) for each in OVER_ONECCL),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("comm, injection", JOBS, ids=str)
 def test_a_fault(folder, server, comm, injection):
     """The same end over every transport: codes of jobs that a rank ended are as over MPI, too."""
     if comm == "oneccl" and not oneccl_library.place().exists():

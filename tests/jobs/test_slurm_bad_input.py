@@ -6,19 +6,15 @@ import pytest
 from slurm_helpers import ROOT, call
 
 TRAIN = "bash jobs/train.sbatch --dry-run"
-STRONG = "bash jobs/strong_scaling.sh --dry-run --repeat 1"
-# name: (command, words of the line); {graph} has maps for 1, 2 and 4 ranks, {full} is a full file system, {file} a file
+# name: (command, words of the line); {graph} has maps for 1, 2 and 4 ranks, {full} is a full file system
 CASES = {
     "unknown site": (TRAIN + " --site nowhere --graph {graph} --run-dir r", "expected one of archer2, "),
     "no such partition": (TRAIN + ' --sbatch "--partition=none" --graph {graph} --run-dir r', "nvalid partition"),
     "more nodes than there are": (TRAIN + ' --sbatch "--nodes=9" --graph {graph} --run-dir r', "not available"),
     "zero tasks": (TRAIN + ' --sbatch "--ntasks=0" --graph {graph} --run-dir r', '"0" for --ntasks'),
     "no map": (TRAIN + ' --sbatch "--nodes=2 --ntasks=3" --graph {graph} --run-dir r', "--ranks 3"),
-    "no graph": (TRAIN + " --graph absent.h5 --run-dir r", "no graph file at absent.h5"),
     "a typing error": (TRAIN + " --graph {graph} --run-dir r -- --hiden 8", "expected --hidden"),
     "full file system": (TRAIN + " --graph {graph} --run-dir {full}/r", "No space left"),
-    "read-only file system": (TRAIN + " --graph {graph} --run-dir /proc/r", "writable"),
-    "a run directory below a file": (TRAIN + " --graph {graph} --run-dir {file}/r", "--run-dir"),
     "an option without a value": (TRAIN + " --graph", "--graph needs a value"),
     "outside a job": ("bash jobs/train.sbatch --graph {graph} --run-dir r", "submit it with sbatch"),
     "nothing to evaluate": (
@@ -27,31 +23,15 @@ CASES = {
     ),
     "nothing to partition": ("bash jobs/partition.sbatch --dry-run --graph r.h5 --ranks 2", "--import or --generate"),
     "a list that is none": ("bash jobs/partition.sbatch --dry-run --graph {graph} --ranks 2;4", "1,2,4,8"),
-    "study: no map": (STRONG + " --graph {graph} --out o --ranks 1,3", "--ranks 3"),
-    "study: full": (STRONG + " --graph {graph} --out {full}/o --ranks 1", "No space left"),
-    "study: too large": (STRONG + " --graph {graph} --out o --ranks 1,64", "not available"),
     "weak: an option of the generator": (
         "bash jobs/weak_scaling.sh --out o --ranks 1 --nodes-per-rank 100 --generate 'planted --degre 3'",
         "--generate",
-    ),
-    "schedules: a typing error": (
-        "bash jobs/schedules.sh --graph {graph} --out o --ranks 1 -- --hiden 8",
-        "expected --hidden",
     ),
     "schedules: a variant that is none": (
         "bash jobs/schedules.sh --graph {graph} --out o --ranks 1 --only sar,lasy",
         "expected some of sar,sar-bf16,sar-int8,lazy,",
     ),
-    "schedules: without sbatch, no map": (
-        "bash jobs/schedules.sh --graph {graph} --out o --ranks 3 --only sar --launch 'mpiexec -n'",
-        "--ranks 3",
-    ),
     "memory: no graph": ("bash jobs/memory_profile.sh --out o", "--graph is required"),
-}
-# The same checks of `hpcgnn train`, asked for by other scripts or of other places.
-SLOW = {
-    *("no graph", "read-only file system", "a run directory below a file"),
-    *("schedules: a typing error", "schedules: without sbatch, no map"),
 }
 
 
@@ -62,13 +42,11 @@ def places(graph, tmp_path_factory):
     if call(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", full]).returncode:
         pytest.skip("NO FULL FILE SYSTEM HERE: mounting one needs root")
     (full / "filler").write_bytes(bytes(12 << 10))
-    file = tmp_path_factory.mktemp("file") / "f"
-    file.write_text("mine")
-    yield {"graph": graph, "full": full, "file": file}
+    yield {"graph": graph, "full": full}
     call(["umount", full])
 
 
-@pytest.mark.parametrize("case", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES])
+@pytest.mark.parametrize("case", CASES)
 def test_a_mistake(cluster, places, case):
     command, words = CASES[case]
     before, jobs = {path.name for path in cluster.home.iterdir()}, cluster.jobs()
@@ -116,6 +94,7 @@ def test_the_rank_that_was_killed_is_named(tmp_path, line, killed):
     assert found.startswith(killed) and bool(found) == bool(killed)
 
 
+@pytest.mark.slow
 def test_mpiexec_inside_the_allocation(cluster, graph):
     """Where SLURM does not speak the PMI of the MPI library. Both nodes get their share of the ranks."""
     site = cluster.home / "site.sh"
@@ -144,6 +123,7 @@ raise SystemExit(main(["doctor"]))
 """
 
 
+@pytest.mark.slow
 def test_a_start_does_not_depend_on_what_lies_in_memory(cluster):
     """SLURM 22.05 loses the pieces of a long address (comm/launch/launcher.py). With UCX this start hung
     or failed every time.
@@ -155,14 +135,7 @@ def test_a_start_does_not_depend_on_what_lies_in_memory(cluster):
     assert "4 ranks passed 1 MiB around" in found.stdout and "network module ofi" in found.stdout, found
 
 
-def test_ranks_that_share_cores_are_pointed_out(cluster):
-    found = cluster.run(
-        "srun --mpi=pmi2 --nodes=1 --ntasks=2 --cpus-per-task=1 env OMP_NUM_THREADS=64 python -P -m hpcgnn doctor",
-        check=False,
-    )
-    assert "ranks share cores" in found.stdout
-
-
+@pytest.mark.slow
 def test_a_study_survives_a_failed_point_and_fills_what_is_missing(cluster, graph):
     """The directory of one point is occupied by a file: its job fails, the other runs and the report come all the
     same.
@@ -190,6 +163,7 @@ def test_a_study_survives_a_failed_point_and_fills_what_is_missing(cluster, grap
     assert (out / "sar-p1-r1" / "summary.json").stat().st_mtime_ns == first, "what was complete is not repeated"
 
 
+@pytest.mark.slow
 def test_nothing_is_left_to_do(cluster, graph):
     """After the study above: only the report is made again."""
     options = f"--graph {graph} --out study --ranks 1,2 --repeat 1 --dry-run -- --hidden 8 --epochs 2"

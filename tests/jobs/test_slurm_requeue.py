@@ -163,6 +163,7 @@ def restarts(cluster, job):
     return int(text.split("Restarts=")[1].split()[0])
 
 
+@pytest.mark.slow
 def test_slurm_warns_before_the_wall_time(cluster, graph, endless):
     """A limit of two minutes and a warning 80 s before: SLURM signals after some 40 s, the job stops and is
     requeued.

@@ -60,6 +60,7 @@ def test_the_rate_with_which_most_seeds_are_there_first(bench):
     assert cells[1:-1] == ["g", "sage", "a (0.2)", "3.00", "25.0 ± 35.4", "25.0 ± 35.4"]
 
 
+@pytest.mark.slow
 def test_a_small_run(tmp_path):
     graph = tmp_path / "small.h5"
     generate_graph("planted", graph, Spec(nodes=80, degree=6, features=8, classes=3, seed=1))

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from hpcgnn import kernels as front
-from hpcgnn.kernels import library, reference
+from hpcgnn.kernels import reference
 
 KEY = 0x0123_4567_89AB_CDEF
 SLOPE = 0.2
@@ -342,14 +342,6 @@ def test_logits_of_thousands(kernels):
         assert_close(one, other, torch.float32, "large logits", factor=2e3)
 
 
-def test_equal_logits_and_zero_logits(kernels):
-    """At s = 0 the derivative of the leaky ReLU is its slope, as in torch."""
-    case = make_case(2, 8)
-    case.a_src = torch.zeros_like(case.a_src)
-    case.a_dst = torch.zeros_like(case.a_dst)
-    check(case, torch.float64)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
 @pytest.mark.parametrize("slope", [0.0, 1.0, 2.5])
 def test_other_slopes(kernels, monkeypatch, slope, dtype):
@@ -426,16 +418,6 @@ def test_edges_that_outweigh_all_others_together(kernels, heads, width, scale):
         assert (one.double() - other).abs().max() <= 1e-5 * scale
 
 
-def test_a_layer_of_ordinary_logits(kernels):
-    for heads, width in ((4, 12), (3, 5)):
-        case = make_case(heads, width, edges=400, rate=0.3)
-        for shared in (False, True):
-            bias = None if shared else torch.linspace(-1, 1, heads * width, dtype=torch.float64)
-            found = as_a_layer(case, torch.float64, bias, 3, shared)
-            for name, one, other in zip(("gz", "ga_src", "ga_dst"), found, expected(case, shared)[2:]):
-                assert_close(one, other, torch.float64, name)
-
-
 def test_no_edges_at_all(kernels):
     case = make_case(2, 8)
     y, running_max = torch.zeros(4, 16), torch.full((4, 2), -torch.inf)
@@ -449,15 +431,6 @@ def test_no_edges_at_all(kernels):
     front.attend_backward(gz, ga_src, ga_dst, torch.ones(4, 18), torch.ones(0, 22), *none, **options)
     assert not gz.any() and not ga_src.any()
     assert case.a_dst.shape[0] > len(np.unique(case.dst)), "the other tests have rows without edges"
-
-
-def test_gradients_of_a_complete_block_without_edges_are_zero(kernels):
-    none = torch.zeros(5, dtype=torch.int64), torch.zeros(0, dtype=torch.int32)
-    own = torch.full((4, 18), torch.nan)
-    front.attend_backward(
-        own[:, :16], own[:, 16:], torch.zeros(0, 2), own, torch.ones(0, 22), *none, heads=2, slope=SLOPE, complete=True
-    )
-    assert not own.any()
 
 
 def test_every_weight_dropped(kernels):
@@ -501,19 +474,6 @@ def test_bits_do_not_depend_on_threads_or_the_day(kernels, set_threads):
         for other in seen[1:]:
             assert all(torch.equal(one, another) for one, another in zip(seen[0], other))
     assert all(torch.isfinite(one).all() for one in (seen[0][0], *seen[0][2:]))
-
-
-@pytest.mark.parametrize("heads", [1, 4, 8, 5])
-def test_native_and_reference_agree_on_a_larger_graph(kernels, heads):
-    if kernels is reference:
-        pytest.skip("compared with itself")
-    case, found = big(seed=1, heads=heads, width=8), []
-    for _ in range(2):
-        y, lse = forward(case, torch.float64, pieces=2)
-        found.append((y, lse, *backward(case, y, lse, torch.float64, pieces=2)))
-        library.use(library.Loaded(reference, reason="a test"))
-    for one, other in zip(*found):
-        assert_close(one, other, torch.float64, "native against reference", factor=10)
 
 
 def test_a_slice_of_a_longer_indptr(kernels):

@@ -49,18 +49,6 @@ def test_all_sets(kernels, num_left, num_right, num_edges, seed):
         assert int(chosen_left.sum()) == expected
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_long_paths(kernels, seed):
-    """Two vertices each with a chain between them: greedy matching is wrong all along, in one order or the other."""
-    length, rng = 60, np.random.default_rng(seed)
-    name, other = rng.permutation(length), rng.permutation(length + 1)
-    edges = sorted((int(name[k]), int(other[k + step])) for k in range(length) for step in range(2))
-    indptr = torch.arange(0, 2 * length + 1, 2)
-    found, left, right = least_cover(indptr, torch.tensor([v for _, v in edges], dtype=torch.int32), length + 1)
-    assert found == length
-    assert all((left[u] & 1) or (right[v] & 1) for u, v in edges)
-
-
 def test_large_and_within_a_longer_list(kernels):
     """A cover as large as a matching is least, and the two covers are equally large: on a graph with hubs."""
     rng = np.random.default_rng(5)

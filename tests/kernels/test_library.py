@@ -13,7 +13,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.kernels import describe, library
+from hpcgnn.kernels import library
 from hpcgnn.kernels.sources import cached, contraction, left_out
 from hpcgnn.ops.row_tiles import tile_rows
 
@@ -162,13 +162,6 @@ def test_a_structure_of_another_size_is_refused(monkeypatch):
     assert "has 112 for hg_gather_args where interface.py has 96" in refused()
 
 
-def test_what_serves_can_be_exchanged():
-    before = library.load()
-    other = library.Loaded(library.reference, reason="a test")
-    assert library.use(other) is before and library.load() is other and library.kernels() is library.reference
-    assert library.use(before) is other and library.load() is before
-
-
 @needs_library
 def test_vector_path_can_be_forced(monkeypatch):
     monkeypatch.setenv("HPCGNN_KERNELS", "native")
@@ -183,10 +176,6 @@ def test_wrong_choice_of_kernels(monkeypatch):
     monkeypatch.setenv("HPCGNN_KERNELS", "fast")
     with pytest.raises(HpcgnnError, match="must be auto, native or reference, not 'fast'"):
         library.choose()
-
-
-def test_description_is_plain():
-    assert json.loads(json.dumps(describe())) == describe()
 
 
 def test_who_watches_sees_every_kernel_and_its_arguments():

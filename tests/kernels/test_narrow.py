@@ -70,15 +70,6 @@ def test_all_implementations_give_the_same_bits(kernels, threads, width):
         assert torch.equal(out, narrowed((x * scale[:, None])[index.long()])[0])
 
 
-def test_right_in_the_mean_and_within_a_step(kernels):
-    x = rows(1, 64, seed=3).repeat(20_000, 1)
-    found = widened(x, ids=torch.arange(20_000))
-    step = x[0].abs().max() / 127
-    assert (found - x).abs().max() <= step * 1.02
-    # A mean of 20,000 draws, each within a step: five deviations.
-    assert (found.mean(0) - x[0]).abs().max() < 5 * step / 2 / 20_000**0.5
-
-
 def test_ends_stay(kernels):
     """Zeros of rows without negative numbers, rows of one number, and the ends of the range are as they were."""
     x = torch.tensor([[0.0, 3.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0], [2.0, 2.0, 2.0, 2.0], [-1.0, -1.0, -1.0, -1.0]])

@@ -40,11 +40,6 @@ def test_the_map_made_by_default_unless_another_is_named(path):
     assert choose(path, 2, partition="random-clusters")[0] == "random-clusters"
 
 
-def test_one_rank_needs_no_map(path):
-    name, clusters = choose(path, 1)
-    assert name == "whole" and not clusters.any()
-
-
 @pytest.mark.parametrize("options", [{}, {"partition": "metis"}], ids=str)
 def test_a_map_is_made_for_other_numbers_of_ranks_if_allowed(path, options):
     """A named method that has no map for this number of ranks once was refused with the advice to allow what was
@@ -60,11 +55,6 @@ def test_a_misspelt_name_is_an_error_even_if_maps_may_be_made(path):
     """It once trained on a map made on the spot, without a word."""
     with pytest.raises(GraphError, match="no map 'mtis'"):
         choose(path, 2, partition="mtis", auto_partition=True)
-
-
-def test_more_ranks_than_clusters(path):
-    with pytest.raises(ConfigError, match="17 ranks are more than the 16 clusters"):
-        choose(path, 17, auto_partition=True)
 
 
 @pytest.fixture(scope="module")

@@ -38,6 +38,10 @@ MODELS = {
     "rgcn": {"graph": "typed", "bases": 2, "norm": "batch"},
 }
 
+SLOW = ("gcn weighted", "sage max", "gin", "gatv2", "transformer")
+of_models = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in MODELS]
+)
 TARGETS = {"gcn targets": {"graph": "targets"}}
 
 
@@ -118,7 +122,7 @@ def inputs(graph):
     return torch.from_numpy(found["x"]), torch.from_numpy(found["edge_index"]), more
 
 
-@pytest.mark.parametrize("name", MODELS)
+@of_models
 def test_pyg_computes_the_same(runs, tmp_path, name):
     pytest.importorskip("torch_geometric", reason="PyG is not installed")
     run_dir, graph, _ = runs(name)
@@ -148,7 +152,7 @@ def test_weights_of_dgl_come_back(runs, tmp_path, name):
         torch.testing.assert_close(both[1][key], tensor, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@of_models
 def test_weights_of_pyg_come_in(runs, tmp_path, name):
     """Of a network that has never been here: other weights, biases before the batch norm, running statistics."""
     pytest.importorskip("torch_geometric", reason="PyG is not installed")

@@ -66,11 +66,6 @@ def pinned(threads, *cores):
     return lines, crowded == "True"
 
 
-def test_a_process_that_is_bound_says_so():
-    core = CORES[-1]
-    assert pinned(1, core) == ([f"{HOST}: rank 0 on cores {core}"], False)
-
-
 def test_two_ranks_on_one_core_share_it():
     core = CORES[-1]
     assert pinned(1, core, core) == ([f"{HOST}: rank 0-1 on cores {core}"], True)

@@ -12,14 +12,6 @@ def test_take_starts_again_and_total_goes_on():
     assert ledger.total() == {"halo": {"messages": 2, "bytes_sent": 15, "bytes_received": 7, "seconds_waiting": 0.5}}
 
 
-def test_what_was_taken_does_not_change_later():
-    ledger = Ledger()
-    ledger.add("x", messages=1)
-    taken = ledger.take()
-    ledger.add("x", messages=1)
-    assert taken["x"].messages == 1
-
-
 def test_booked_as_the_outermost_name_even_after_an_exception():
     ledger = Ledger()
     try:

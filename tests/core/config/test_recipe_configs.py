@@ -67,6 +67,7 @@ def test_a_job_would_start_with_it(path, graphs, tmp_path, capsys):
     assert "warning" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_a_job_runs_with_it(path, graphs, tmp_path, monkeypatch):
     """Two epochs on one rank, after the propagation that its head tells of."""

@@ -3,8 +3,7 @@
 import pytest
 
 from hpcgnn.__main__ import main
-from hpcgnn.config import SECTION_OF, read_toml
-from hpcgnn.errors import ConfigError
+from hpcgnn.config import SECTION_OF
 from hpcgnn.suggestions import suggest
 
 
@@ -12,31 +11,20 @@ from hpcgnn.suggestions import suggest
     "given, option",
     [
         ("--learning-rate", "lr"),
-        ("--learning_rate", "lr"),
         ("--num-layers", "layers"),
-        ("--n-layers", "layers"),
         ("--hidden-channels", "hidden"),
-        ("--hidden-dim", "hidden"),
-        ("--num-hidden", "hidden"),
         ("--n_hidden", "hidden"),
-        ("--n-epochs", "epochs"),
         ("--num-epochs", "epochs"),
         ("--wd", "weight_decay"),
         ("--num-heads", "heads"),
         ("--drop", "dropout"),
-        ("--feat-drop", "dropout"),
         ("--attn-drop", "attention_dropout"),
         ("--dataset", "graph"),
-        ("--data", "graph"),
         ("--out", "run_dir"),
-        ("--output-dir", "run_dir"),
         ("--num-workers", "threads"),
         ("--seeds", "seed"),
         ("--early-stopping", "patience"),
-        ("--early-stop", "patience"),
         ("--amp", "precision"),
-        ("--fp16", "precision"),
-        ("--scheduler", "lr_schedule"),
         ("--grad-clip", "clip_norm"),
         ("--hiden", "hidden"),
         ("--eval_every", "eval_every"),
@@ -54,13 +42,9 @@ def test_an_option(given, option):
     [
         ("--batch-size", "there are no batches"),
         ("--gpu", "runs on CPUs"),
-        ("--device", "runs on CPUs"),
         ("--cuda", "runs on CPUs"),
         ("--fanout", "nothing is sampled"),
-        ("--num-neighbors", "nothing is sampled"),
-        ("--sample-size", "nothing is sampled"),
         ("--np", "mpiexec -n"),
-        ("--nprocs", "mpiexec -n"),
     ],
 )
 def test_what_there_is_no_option_for(capsys, given, words):
@@ -88,20 +72,3 @@ def test_what_an_evaluation_takes_from_the_run(capsys):
 def test_a_word_too_many(capsys):
     assert main(["train", "g.h5"]) == 2
     assert "unexpected argument 'g.h5'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "text, words",
-    [
-        ("[optim]\nlearning_rate = 1.0", "expected 'lr' perhaps, one of: optimizer, lr,"),
-        ("[model]\nlearning_rate = 1.0", "expected 'lr' in [optim]"),
-        ("[optim]\nbatch_size = 1", "there are no batches"),
-        ("[optim]\nquux = 1", "; expected one of: optimizer, lr,"),
-        ("hidden = 3", "expected [model], where 'hidden' belongs"),
-    ],
-)
-def test_keys_of_a_file(tmp_path, text, words):
-    (tmp_path / "c.toml").write_text(text)
-    with pytest.raises(ConfigError) as caught:
-        read_toml(tmp_path / "c.toml")
-    assert words in str(caught.value) and "\n" not in str(caught.value)

@@ -84,7 +84,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("ranks", [0, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_ctrl_c_before_the_first_epoch_ends_the_job(good, tmp_path, ranks):
     options = ["--graph", good, *(["--partition", "dealt"] if ranks else []), "--run-dir", tmp_path / "run"]
     with begun(ranks, ["-c", SLOW_START, "train", *options]) as process:

@@ -71,9 +71,3 @@ def test_the_earliest_of_all_ranks(other, words):
     """Layer 1 is the second to compute here."""
     model = chain(1)
     assert first_not_finite(model, again(model), TwoRanks(other)).endswith(words)
-
-
-def test_only_another_rank_has_seen_it():
-    model = chain()
-    found = first_not_finite(model, again(model), TwoRanks((3, "2 (Linear)")))
-    assert found.endswith("layer 2 (Linear), on rank 1")

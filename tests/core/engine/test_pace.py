@@ -90,16 +90,6 @@ def told(result):
     return [line for line in result.err.splitlines() if re.search(r"epoch \d+/\d+", line)]
 
 
-def test_under_mpiexec(graph, tmp_path):
-    done = train(2, "--graph", graph, "--hidden", 8, "--epochs", 20, "--run-dir", tmp_path / "run")
-    assert done.code == 0, done.err
-    number = r"[\d.e-]+"
-    metrics = "  ".join(f"{name} {number}" for name in ("loss", "train", "val", "test"))
-    assert re.fullmatch(rf"epoch 1/20  {metrics}  {number} s/epoch, about .* left; next line .*", told(done)[0])
-    assert told(done)[-1].startswith("epoch 20/20")
-    assert told(done)[0] in (tmp_path / "run" / "log.txt").read_text()
-
-
 def test_layers_of_lazy_are_counted_too(graph, tmp_path):
     stages = "--schedule lazy --layer-epochs 2,3,2 --finetune 2 --log-every 1 --hidden 8".split()
     done = train(2, "--graph", graph, *stages, "--run-dir", tmp_path / "run")

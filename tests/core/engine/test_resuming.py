@@ -94,17 +94,6 @@ def test_what_changes_is_said_in_one_line(begun):
     assert "without effect" not in done.err and (begun / "log.txt").read_text().count(changes) == 1
 
 
-@pytest.mark.parametrize(
-    "option, words",
-    [(("--hidden", 9), "hidden is '8' there and '9' here"), (("--seed", 4), "seed is 3 there and 4 here")],
-)
-def test_what_would_make_it_another_run_is_refused(begun, option, words):
-    before = (begun / "config.toml").read_bytes()
-    done = train(2, "--resume", "--run-dir", begun, *option)
-    assert done.code == 2 and len(done.errors) == 1 and words in done.errors[0], done.err
-    assert (begun / "config.toml").read_bytes() == before
-
-
 def test_the_rounds_of_tma_keep_their_length(graph, tmp_path):
     run = "--run-dir", tmp_path / "run"
     tma = "--schedule tma --average-steps 2 --epochs 4 --hidden 8".split()
@@ -128,14 +117,3 @@ def test_where_there_is_no_run(graph, tmp_path, ranks):
     assert not (tmp_path / "absent").exists()
     begun = train(ranks, "--resume", "--run-dir", tmp_path / "new", "--graph", graph, "--epochs", 1, "--hidden", 8)
     assert begun.code == 0, "as job scripts do, which give the same command every time"
-
-
-def test_a_run_of_a_plugin_goes_on(graph, tmp_path):
-    (tmp_path / "own.py").write_text(
-        "from hpcgnn.nn.registry import register\nfrom hpcgnn.nn.gcn import GCNConv\nregister('own')(GCNConv)\n"
-    )
-    run = "--run-dir", tmp_path / "run"
-    plugin = "--plugin", tmp_path / "own.py", "--model", "own"
-    assert train(0, "--graph", graph, *run, *plugin, "--hidden", 8, "--epochs", 2).code == 0
-    done = train(0, "--resume", *run, "--epochs", 3)
-    assert done.code == 0 and len(losses(tmp_path / "run")) == 3, done.err

@@ -1,12 +1,9 @@
-"""Lanes between nodes: both ends agree, every row is in one of them, and the estimate counts the same."""
+"""Lanes between nodes: both ends agree, every row is in one of them."""
 
 import numpy as np
 import pytest
 
-from hpcgnn.estimate.counts.between_nodes import Nodes, sent_in_lanes
-from hpcgnn.estimate.counts.halo_counts import HaloCounts
 from hpcgnn.exchange.peers import Peers, cap_of_nodes
-from hpcgnn.exchange.rounds import Segment
 
 LAYOUTS = {"even": [4, 4, 4], "uneven": [1, 3, 2, 5], "ranks": [1, 1, 1], "one node": [3]}
 
@@ -48,43 +45,6 @@ def test_each_pair_of_nodes_has_two_planners(sizes):
         ranks = [each for each in all_peers.values() if each.number == number]
         planned = sorted(offset for each in ranks for offset in each.planned(each.place))
         assert planned == list(range(1, len(sizes)))
-
-
-@pytest.mark.parametrize("ranks, per_node", [(12, 4), (7, 3), (5, 4), (6, 2)])
-def test_the_estimate_counts_lanes(ranks, per_node):
-    nodes = Nodes(ranks, per_node)
-    assert nodes.sizes.sum() == ranks and nodes.fewest == ranks - per_node * (nodes.number - 1)
-    draw, all_peers = np.random.default_rng(3), peers_of(nodes.sizes.tolist())
-    receiver, offset = np.divmod(np.arange(nodes.number * (nodes.number - 1)), nodes.number - 1)
-    offset, rows = offset + 1, draw.integers(0, 50, len(receiver))
-    segments = [Segment(each, *span) for each in range(1, nodes.number) for span in ((0, 11), (11, 40), (40, 50))]
-    expected = np.zeros((4, ranks), np.int64)
-    for number, distance, count in zip(receiver, offset, rows):
-        mine = all_peers[number * per_node]
-        for segment in segments:
-            here = max(0, min(segment.stop, int(count)) - segment.start)
-            for lane in mine.incoming(int(distance), segment.start, here) if segment.offset == distance else ():
-                expected[0, lane.sender] += lane.rows
-                expected[1, lane.sender] += 1
-                expected[2, lane.receiver] += lane.rows
-                expected[3, lane.receiver] += 1
-    assert np.array_equal(np.stack(sent_in_lanes(nodes, receiver, offset, rows, segments)), expected)
-
-
-@pytest.mark.parametrize("per_node", [1, 2, 3, 7])
-def test_what_crosses_between_nodes_that_send_messages(per_node):
-    """Of rows from each rank to each, those between ranks of different nodes; nothing else."""
-    ranks, draw = 7, np.random.default_rng(5)
-    receiver, offset = np.divmod(np.arange(ranks * (ranks - 1)), ranks - 1)
-    rows = draw.integers(1, 9, len(receiver))
-    found = HaloCounts(ranks, receiver, offset + 1, rows).crossing(per_node)
-    matrix = np.zeros((ranks, ranks), int)
-    matrix[(receiver - offset - 1) % ranks, receiver] = rows
-    for sender, taker in np.ndindex(ranks, ranks):
-        if sender // per_node == taker // per_node:
-            matrix[sender, taker] = 0
-    assert found.sent.tolist() == matrix.sum(1).tolist()
-    assert found.received.tolist() == matrix.sum(0).tolist()
 
 
 def test_the_rounds_of_nodes_fit_their_buffers():

@@ -1,16 +1,11 @@
 """Ranks that are forked from one process of the node (`HPCGNN_FORK_SERVER=1`) are as those that start by themselves."""
 
-import json
 import os
 import socket
 
 import pytest
 
 from hpcgnn.comm.launch.launcher import fork_plan
-from hpcgnn.fork_server.server import difference
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
 from .. import forked, launching
 
@@ -113,13 +108,6 @@ def test_a_connection_without_a_request_is_no_rank():
     assert result.code == 0 and result.out == "here\n", result.err
 
 
-def test_bound_threads_need_imports_of_their_own():
-    result = program(2, OMP_PROC_BIND="close")
-    assert result.code == 0, result.err
-    assert [is_fork for _, is_fork, *_ in ranks_of(result)] == [False, False]
-    assert result.err.count("OMP_PROC_BIND is set, so OpenMP would bind all ranks to the cores of the first") == 1
-
-
 @pytest.mark.parametrize(
     ("variables", "expected"),
     [
@@ -128,6 +116,10 @@ def test_bound_threads_need_imports_of_their_own():
         ({"HPCGNN_FORK_SERVER": "0", "MPI_LOCALNRANKS": "2"}, None),
         ({"HPCGNN_FORK_SERVER": "1", "PMI_SIZE": "2"}, "the launcher does not say how many ranks this node has"),
         ({"HPCGNN_FORK_SERVER": "1", "MPI_LOCALNRANKS": "2"}, "the launcher's process is not known"),
+        (
+            {"HPCGNN_FORK_SERVER": "1", "MPI_LOCALNRANKS": "2", "OMP_PROC_BIND": "close"},
+            "OMP_PROC_BIND is set, so OpenMP would bind all ranks to the cores of the first",
+        ),
     ],
 )
 def test_where_ranks_start_by_themselves(variables, expected, monkeypatch):
@@ -136,25 +128,3 @@ def test_where_ranks_start_by_themselves(variables, expected, monkeypatch):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert fork_plan() == expected
-
-
-def test_variables_that_libraries_read():
-    ours = {"OMP_NUM_THREADS": "2", "PMI_RANK": "0"}
-    assert difference({"OMP_NUM_THREADS": "2", "PMI_RANK": "1"}, ours) is None
-    assert difference({"OMP_NUM_THREADS": "3"}, ours) == "OMP_NUM_THREADS"
-    assert difference(ours | {"LD_PRELOAD": "libx.so"}, ours) == "LD_PRELOAD"
-    assert difference({"LD_PRELOAD": "libx.so"}, None) is None
-
-
-def test_training_is_the_same(tmp_path):
-    graph, curves = tmp_path / "g.h5", []
-    generate_graph("planted", graph, Spec(nodes=300, degree=6, features=8, classes=3, seed=1))
-    partition_graph(graph, [2], num_clusters=16)
-    for fork, train in enumerate([forked.train, launching.train]):
-        options = ("--graph", graph, "--hidden", "8", "--layers", "2", "--epochs", "3", "--seed", "1")
-        result = train(2, *options, "--run-dir", tmp_path / str(fork), HPCGNN_FORK_SERVER=str(fork))
-        assert result.code == 0, result.err
-        assert "fork server" not in result.err
-        lines = (tmp_path / str(fork) / "metrics.jsonl").read_text().splitlines()
-        curves.append([json.loads(line)["loss"] for line in lines])
-    assert curves[0] == curves[1]

@@ -65,13 +65,6 @@ def test_one_piece_is_the_block_itself():
     assert OwnEdges(block, []).pieces(1)[0] is block
 
 
-def test_pieces_have_about_as_many_edges_each():
-    degrees = np.random.default_rng(1).integers(0, 9, 400)
-    for number in (2, 3, 7):
-        counts = [int(each.indptr[-1] - each.indptr[0]) for each in OwnEdges(block_of(degrees), []).pieces(number)]
-        assert max(counts) - min(counts) <= 2 * 9
-
-
 @pytest.mark.parametrize(
     "reached, expected", [((), 0), (((0,),), 1), (((1, 4), (2,)), 5), (((), (3,)), 4), (((),), 0)], ids=str
 )

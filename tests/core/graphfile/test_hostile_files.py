@@ -177,17 +177,6 @@ def test_sizes_that_no_file_can_hold_are_refused_before_memory_is_asked_for(whol
             file.read("nodes/features")
 
 
-@pytest.mark.parametrize("dtype", [">i8", ">i4", "<u4", "<i8"])
-def test_byte_order_and_width_of_numbers_do_not_matter(whole, tmp_path, dtype):
-    (tmp_path / "right.h5").write_bytes(whole["undirected"])
-    path = rewritten(whole, tmp_path, "topology/indices")
-    with h5py.File(path, "r+", libver="latest") as file:
-        old = file["topology/indices"][...]
-        del file["topology/indices"]
-        file["topology/indices"] = old.astype(dtype)
-    assert same(load(path), load(tmp_path / "right.h5"))
-
-
 def test_float64_features_that_overflow_are_refused(whole, tmp_path):
     with pytest.raises(HpcgnnError, match="NaN or infinite"):
         load(rewritten(whole, tmp_path, "nodes/features", data=np.full((N, 5), 1e200)))

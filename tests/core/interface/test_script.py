@@ -71,11 +71,6 @@ def test_an_exception_of_one_rank_ends_the_job(folder):
     assert "rank 1 of 2 failed and ends the job" in done.err and "KeyError: 'mine'" in done.err
 
 
-def test_an_exception_of_all_ranks_is_said_once(folder):
-    done = ended(folder, "graph.no_such_verb\n")
-    assert done.code != 0 and done.err.count("Traceback") == 1 and "rank 1 alike" in done.err
-
-
 def test_a_mistake_that_all_ranks_know_of_is_one_line(folder):
     done = ended(folder, "from hpcgnn.nn import GCNConv\nGCNConv(16, 4)(graph, graph.features)\n")
     assert done.code == 2 and len(done.errors) == 1 and "self_loops='add'" in done.errors[0], done.err

@@ -22,26 +22,9 @@ from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
 
-from ..forked import start, train
+from ..forked import start
 
 README = Path(__file__).parents[3] / "README.md"
-
-
-def test_the_example_of_the_readme(tmp_path):
-    if not README.exists():
-        pytest.skip("there is no README beside the tests")
-    (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    (tmp_path / "edgeconv.py").write_text(example)
-    generate_graph("planted", tmp_path / "g.h5", Spec(nodes=300, degree=6, features=8, classes=3, seed=1))
-    partition_graph(tmp_path / "g.h5", [2], num_clusters=16)
-    options = "--model edgeconv --layers 2 --hidden 16 --dropout 0 --epochs 30 --eval-every 10".split()
-    files = ["--graph", tmp_path / "g.h5", "--plugin", tmp_path / "edgeconv.py", "--run-dir", tmp_path / "run"]
-    done = train(2, *files, *options)
-    assert done.code == 0, done.out + done.err
-    losses = [
-        float(loss) for loss in re.findall(r'"loss": ([0-9.]+)', (tmp_path / "run" / "metrics.jsonl").read_text())
-    ]
-    assert len(losses) == 30 and losses[-1] < 0.9 * losses[0]
 
 
 NEIGHBOURS = """
@@ -169,23 +152,6 @@ def test_code_of_a_configuration_does_not_run_unasked(run_of_code, monkeypatch, 
     assert main(["train", *f"--graph g.h5 {given} {asked}".replace("RUN", str(run)).split()]) == 2
     assert ran.exists() == bool(asked)
     assert f"{refused} is code of another owner" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("fault", ["import", "build"])
-def test_a_bad_plugin_is_one_traceback(place, fault):
-    """It was one for each rank: 433 lines at eight."""
-    folder, go = place
-    spoiled = {
-        "import": ("import torch", "import torch\nnonsense"),
-        "build": ("(d_in, d_out, dt", "(nonsense, d_out, dt"),
-    }
-    (folder / "largest.py").write_text(NEIGHBOURS.replace(*spoiled[fault]))
-    done = go(4, "train", "--epochs", "1")
-    assert done.code == 1, done.err
-    assert done.err.count("Traceback (most recent call last)") == 1, done.err
-    assert done.err.count("NameError: name 'nonsense'") == 1 and "rank 0" in done.err
-    assert "(ranks 1-3 alike)" in done.err
-    assert not (folder / "run").exists()
 
 
 def test_what_is_no_plugin(tmp_path):

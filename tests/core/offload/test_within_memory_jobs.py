@@ -34,6 +34,7 @@ def told(run, count=RANKS):
     return [json.loads(line)["loss"] for line in lines], read_rank_records(run, count)
 
 
+@pytest.mark.slow
 def test_a_job_takes_what_the_batch_system_gives(graph, tmp_path):
     """Where that is too little for training but not for a layer, the rest is on disk; where it is too little for that,
     the job goes on as without a limit, and says so.
@@ -58,6 +59,7 @@ def test_a_job_takes_what_the_batch_system_gives(graph, tmp_path):
     assert list(scratch.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_too_little_for_two_ranks(graph, tmp_path):
     refused = train(RANKS, "--graph", graph, *OPTIONS, "--run-dir", tmp_path / "r", "--memory", "100M")
     assert refused.code != 0 and "--memory 100M is too little for rank" in refused.errors[0]
@@ -96,6 +98,7 @@ def test_what_cannot_be(graph, tmp_path):
         assert result.code != 0 and message in result.errors[0], result.err
 
 
+@pytest.mark.slow
 def test_features_on_disk(tmp_path):
     """Wide features, which have no room beside a layer at work: the same curve, and the limit is kept."""
     path, free, held = tmp_path / "wide.h5", tmp_path / "free", tmp_path / "held"

@@ -1,13 +1,10 @@
-"""Who owns which node, against looking it up one by one; and the blocks of edges against a dense matrix."""
+"""Who owns which node, against looking it up one by one; and the size of blocks of edges."""
 
 import numpy as np
-import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcgnn.exchange import grouping
-from hpcgnn.graph.blocks import halo_blocks, own_block
+from hpcgnn.graph.blocks import halo_blocks
 from hpcgnn.placement.ownership import Ownership
 
 
@@ -43,33 +40,6 @@ def indptr_of(rows, num_rows):
     return np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=num_rows))]).astype(np.int64)
 
 
-@given(
-    st.integers(0, 2**32 - 1), st.integers(1, 8), st.integers(0, 40), st.booleans(), st.sampled_from([1, 3, 1 << 18])
-)
-def test_blocks_hold_each_edge_once(seed, num_rows, num_edges, weighted, together):
-    random = np.random.default_rng(seed)
-    widths = random.integers(0, 4, 5)  # halo rows of each round, some rounds being empty here
-    starts = np.concatenate([[0], np.cumsum(widths)])
-    rows = np.sort(random.integers(0, num_rows, num_edges)).astype(np.int32)
-    halo = random.integers(0, max(1, starts[-1]), num_edges) if starts[-1] else np.zeros(0, np.int64)
-    rows = rows[: len(halo)]
-    weight = torch.from_numpy(random.random(len(rows))) if weighted else None
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grouping, "_BLOCK", together)
-        blocks = halo_blocks(starts, indptr_of(rows, num_rows), halo, weight)
-    dense = np.zeros((num_rows, starts[-1]))
-    for block, start in zip(blocks, starts):
-        assert (np.diff(block.rows.numpy()) > 0).all() and (np.diff(block.indptr.numpy()) > 0).all(), (
-            "only rows with edges are stored"
-        )
-        at = np.repeat(block.rows.numpy(), np.diff(block.indptr.numpy()))
-        np.add.at(dense, (at, block.indices.numpy() + start), 1.0 if weight is None else block.weight.numpy())
-    expected = np.zeros_like(dense)
-    np.add.at(expected, (rows, halo), 1.0 if weight is None else weight.numpy())
-    np.testing.assert_array_equal(dense, expected)
-    assert len(blocks) == 5 and sum(block.num_edges for block in blocks) == len(rows)
-
-
 def test_the_size_of_halo_blocks_does_not_grow_with_their_number():
     """A row pointer over all own rows in each of P blocks would cost 8 n bytes on every rank, whatever P is."""
     edges = 100
@@ -79,8 +49,3 @@ def test_the_size_of_halo_blocks_does_not_grow_with_their_number():
         for n in (2, 50)
     )
     assert many <= few + 50 * 8 + edges * (8 + 4)
-
-
-def test_own_block_has_all_rows():
-    block = own_block(4, np.array([1, 1, 3], np.int32), np.array([0, 2, 3], np.int32), None)
-    assert block.indptr.tolist() == [0, 0, 2, 2, 3] and block.rows is None and block.num_edges == 3
