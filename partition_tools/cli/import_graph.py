@@ -53,8 +53,8 @@ Formats (guessed from the path where --format is not given):
             heterogeneous ones too (ogbn-mag), whose node types and relations become types of nodes and edges; or of a
             link property prediction one, whose split/<type>/{valid,test}.pt hold edges apart and their negatives
 
-A published data set goes by its name: --dataset ogbn-arxiv --root DIR reads its files where its own download left them
-(--dataset list shows all names). Nothing is downloaded.
+A published data set goes by its name. --dataset ogbn-arxiv --root DIR reads its files from the folder of its download,
+and --dataset list shows all names. Nothing is downloaded.
 
 Peak memory: --memory, and 40 bytes per node; or 40 E + 20 n bytes and the features, if that is less. Edge weights,
 types or features add 40 E, the text parser 32 E; with --add-reverse E counts the reverse edges too. Larger data are
