@@ -179,8 +179,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         ("features", "one row per node"),
         (
             "labels",
-            "one column of classes (numbers from 0, or words, whose names are kept), several of 0/1, or, with "
-            "--task regression, numbers",
+            "one column of classes (numbers from 0, or words), several of 0/1, or, with --task regression, numbers",
         ),
         ("splits", "train, val, test or empty"),
         ("node-types", "numbers from 0, or words under a heading"),
