@@ -98,11 +98,14 @@ PARTS = (
     Part("all-to-all", of_ranks(3, "all-to-all", *tests_of("stream", "stale", "numbers")), COMM),
     Part("oneCCL", of_ranks(3, "oneccl", *ONECCL, "-m", "smoke or processes"), COMM),
     Part("slow of ranks", (*PYTEST, "tests/mpi", "-m", "slow"), ("hpcgnn/nn/", "hpcgnn/ops/")),
+    Part("slow of processes", of_ranks(2, "polite", *PROCESSES, "-m", "slow and (processes or smoke)"), ("hpcgnn/",)),
     Part(
         "slow of jobs", (*PYTEST, "tests/jobs", "tests/core", "tests/faults", "-m", "slow"), ("jobs/", "hpcgnn/comm/")
     ),
     Part(
-        "packages", (*PYTEST, "tests/install", "tests/docs", "-m", "slow"), ("setup.py", "setup.cfg", "env/", "docs/")
+        "packages",
+        (*PYTEST, "tests/install", "tests/docs", "tests/report", "-m", "slow"),
+        ("setup.py", "setup.cfg", "env/", "docs/", "hpcgnn/report/"),
     ),
 )
 

@@ -28,6 +28,7 @@ class Faulty(torch.nn.Linear):
 """
 
 
+@pytest.mark.slow
 def test_the_suite_of_the_page(tmp_path):
     if not PAGE.exists():
         pytest.skip("there is no documentation beside the tests")

@@ -119,7 +119,7 @@ def test_parquet(cli, tmp_path, pandas):
     features = pandas.DataFrame(FEATURES, columns=list("abcde")).iloc[::-1]
     features.insert(0, "id", np.arange(N)[::-1])
     features.to_parquet(tmp_path / "x.parquet", index=False)
-    options = ("-o", tmp_path / "g.h5", "--features", tmp_path / "x.parquet")
+    options = ("-o", tmp_path / "g.h5", "--features", tmp_path / "x.parquet", "--edge-columns", "weight,dst,src,_")
     assert cli("import", tmp_path / "e.parquet", *options)[0] == 0
     seen = view(tmp_path / "g.h5")
     assert seen.edges == edge_list(SRC, DST, weight)
@@ -135,7 +135,7 @@ def test_parquet_with_words_for_ids(cli, fails, tmp_path, pandas):
     assert cli("import", tmp_path / "e.parquet", "-o", tmp_path / "g.h5", *columns, "--relabel")[0] == 0
     assert view(tmp_path / "g.h5").edges == edge_list([0, 1], [1, 2], kind=[0, 1])
     (tmp_path / "f.parquet").write_bytes(b"something")
-    assert "not a readable table" in fails("import", tmp_path / "f.parquet", "-o", tmp_path / "h.h5")
+    assert "not a readable Parquet file" in fails("import", tmp_path / "f.parquet", "-o", tmp_path / "h.h5")
 
 
 def arrays():

@@ -37,6 +37,7 @@ def profiled(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_the_account_explains_what_was_measured(profiled, model):
     for rank, record in enumerate(read_rank_records(profiled / model, RANKS)):
@@ -52,6 +53,7 @@ def test_the_account_explains_what_was_measured(profiled, model):
     assert phases["backward"]["measured"]["max"] >= phases["backward"]["accounted"]["min"] * 0.95
 
 
+@pytest.mark.slow
 def test_the_report_shows_it(profiled, runs):
     """What is resident but not in use has a name of its own, so that it is not taken for activations."""
     found, _ = read_runs([profiled])

@@ -39,7 +39,7 @@ CASES = {
     "tma": {"model": "gcn", "schedule": "tma", "average_steps": 1},
 }
 #: They load the graph and evaluate as the others do.
-SLOW = {"types", "bns", "lazy", "stale", "tma"}
+SLOW = {"types", "links", "bns", "lazy", "stale", "tma"}
 
 
 class LargestTensor(TorchDispatchMode):
