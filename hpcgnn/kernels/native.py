@@ -183,11 +183,6 @@ class Native(NativeProducts):
         )
         return self._library.hg_drop_edges(*self._how(), arguments)
 
-    def probe(self, x: Tensor, indices: Tensor) -> float:
-        """Sums all listed rows into registers, for the speed of the reading alone."""
-        width, stride = (columns * x.element_size() for columns in (x.shape[1], x.stride(0)))
-        return self._library.hg_probe(*self._how(), pointer(x), width, stride, pointer(indices), indices.numel())
-
     def pack(self, out: Tensor, x: Tensor, index: Tensor, scale: Tensor | None) -> None:
         to, source = (*rows_of(out), ELEMENT_CODES[out.dtype]), (*rows_of(x), ELEMENT_CODES[x.dtype])
         self._library.hg_pack(*self._how(), *to, *source, pointer(index), index.numel(), x.shape[1], pointer(scale))

@@ -103,7 +103,6 @@ def test_compiled_and_reference_kernels_take_the_same_arguments():
         "project_backward",
         "factors",
         "has_products",
-        "probe",
         "supported_paths",
         "convolve",
         "attend",

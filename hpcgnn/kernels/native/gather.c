@@ -104,19 +104,3 @@ HG_EXPORT int hg_gather(int path, int num_threads, const hg_gather_args *a)
                       hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, (s + 1) * share));
     return 0;
 }
-
-/* Reads the rows x[indices] and sums them into registers: what gather would cost without row structure and stores.
- * row_bytes and stride_bytes count bytes. */
-HG_EXPORT double hg_probe(int path, int num_threads, const void *x, int64_t row_bytes, int64_t stride_bytes,
-                          const int32_t *indices, int64_t num)
-{
-    const hg_kernels *table = hg_table(path);
-    const int64_t shares = (num + HG_GATHER_SHARE - 1) / HG_GATHER_SHARE;
-    double sum = 0;
-    #pragma omp parallel for schedule(dynamic, 1) num_threads(num_threads) reduction(+ : sum)
-    for (int64_t s = 0; s < shares; s++) {
-        int64_t first = s * HG_GATHER_SHARE, left = num - first;
-        sum += table->probe(x, row_bytes, stride_bytes, indices + first, left < HG_GATHER_SHARE ? left : HG_GATHER_SHARE, left);
-    }
-    return sum;
-}

@@ -296,8 +296,6 @@ HG_EXPORT int64_t hg_least_cover(const int64_t *indptr, int64_t num_left, const 
 
 /* gather.c */
 HG_EXPORT int hg_gather(int path, int num_threads, const hg_gather_args *a);
-HG_EXPORT double hg_probe(int path, int num_threads, const void *x, int64_t row_bytes, int64_t stride_bytes,
-                          const int32_t *indices, int64_t num);
 
 /* edge_dropout.c */
 HG_EXPORT int64_t hg_drop_edges(int path, int num_threads, const hg_edge_dropout_args *a);

@@ -32,7 +32,6 @@
 
 #include "gather_kernels.h"
 #include "philox.h"
-#include "probe.h"
 #include "rowwise.h"
 #include "exp.h"
 #include "between.h"
@@ -134,7 +133,6 @@ const hg_kernels HG_TABLE = {
     .drop = {[HG_F32] = drop_f32, [HG_F64] = drop_f64, [HG_BF16] = drop_bf16},
     .drop_part = {[HG_F32] = drop_part_f32, [HG_F64] = drop_part_f64, [HG_BF16] = drop_part_bf16},
     .relu_gradient = {[HG_F32] = relu_f32, [HG_F64] = relu_f64, [HG_BF16] = relu_bf16},
-    .probe = probe,
     .attention = {[HG_F32] = HG_ATTENTION(f32), [HG_F64] = HG_ATTENTION(f64)},
     .between = {[HG_F32] = HG_BETWEEN_LAYERS(f32), [HG_F64] = HG_BETWEEN_LAYERS(f64)},
     .cross_entropy = {[HG_F32] = cross_entropy_f32, [HG_F64] = cross_entropy_f64},

@@ -131,9 +131,6 @@ struct hg_kernels {
                                 const hg_dropout_rule *rule, const void *part);
     /* out[c] = y[c] <= 0 ? 0 : scale * gradient[c], which may be one of them; gradient is of the accumulation type. */
     void (*relu_gradient[HG_TYPES])(void *out, const void *gradient, const void *y, int64_t width, double scale);
-    /* Sums num edges' whole rows into registers: the reading of gather with nothing else. */
-    float (*probe)(const void *x, int64_t row_bytes, int64_t stride_bytes, const int32_t *indices, int64_t num,
-                   int64_t readable);
     hg_attention_kernels attention[HG_COMPUTED];
     hg_between_kernels between[HG_COMPUTED];
     /* The loss of one row is the result + log *power; gradient: NULL, or that of x, which may be x itself. */
