@@ -102,7 +102,7 @@ def pytest_collection_modifyitems(config, items):
     tests = {}
     for item in items:
         if "comm" not in getattr(item, "fixturenames", ()):
-            tests.setdefault(cover.test_of(item), {})[item.nodeid] = item
+            tests.setdefault(cover.group(item), {})[item.nodeid] = item
     left = set()
     for of_test in tests.values():
         strength = cover.strength(next(iter(of_test.values())))

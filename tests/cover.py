@@ -45,6 +45,13 @@ def test_of(item):
     return item.nodeid.partition("[")[0]
 
 
+def group(item):
+    """(the name of a test, whether the case is slow): such cases are chosen together. A lane leaves those of the other
+    out, and they cover no value for it.
+    """
+    return test_of(item), item.get_closest_marker("slow") is not None
+
+
 def strength(item):
     """2 for a test of a promise, of kernels, and one with the mark `pairs`; else 1."""
     pairs = (

@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(config, items):
         else:
             # Processes are started at 2 and 3 ranks (tests/lanes.py): no case of theirs waits for other numbers.
             sharing = {2, 3} & set(numbers) if item.get_closest_marker("processes") else set()
-            tests.setdefault(cover.test_of(item), (sharing, {}))[1][_without_ranks(item), here] = item
+            tests.setdefault(cover.group(item), (sharing, {}))[1][_without_ranks(item), here] = item
     if not config.getoption("--all"):
         for sharing, of_test in tests.values():
             cases = {(case, here): _axes(item) | {cover.RANKS: here} for (case, here), item in of_test.items()}
