@@ -72,7 +72,7 @@ class TableFile:
         """The rows, some at a time, in columns 0, 1, …: of a text all are text. Raises FormatError."""
         size = min(max(memory // (8 * PARSED), SMALLEST_BLOCK), LARGEST_BLOCK)
         with reporter.bar(self.path.stat().st_size, f"reading {self.path}", "B") as progress:
-            yield from self._texts(size, reporter, progress) if self.separator else self._parquet(size)
+            yield from self._texts(size, reporter, progress) if self.separator else self._parquet(size, progress)
 
     def frame(self, reporter: Reporter) -> "pl.DataFrame":
         """All rows at once."""
@@ -123,13 +123,14 @@ class TableFile:
             raise FormatError(f'{self.path} has a quote behind a blank; expected fields such as "a, b" without one')
         return frame
 
-    def _parquet(self, size: int) -> "Iterator[pl.DataFrame]":
+    def _parquet(self, size: int, progress: Callable[[int], object]) -> "Iterator[pl.DataFrame]":
         pl, rows = polars(), max(size // (8 * max(len(self.fields), 1)), 1)
         try:
             whole = pl.scan_parquet(self.path, glob=False).rename(dict(zip(self.fields, self._schema(), strict=True)))
             count = whole.select(pl.len()).collect().item()
             for start in range(0, count, rows):
                 yield whole.slice(start, rows).collect()
+                progress(self.path.stat().st_size * min(rows, count - start) // count)
         except (pl.exceptions.PolarsError, OSError) as error:
             raise FormatError(f"{self.path} is not a readable Parquet file: {str(error)[:200]}") from error
 
