@@ -61,7 +61,7 @@ class RunConfig:
         "srun or torchrun start the ranks. oneccl: Intel's oneCCL with MPI, after `bash env/build-oneccl.sh`. "
         "ccl: the package oneccl_bindings_for_pytorch.",
         flag=True,
-        choices=("mpi", "torch", "oneccl", "ccl"),
+        choices="transports",
     )
     metric: str = option(
         "auto",

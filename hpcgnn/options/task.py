@@ -17,7 +17,7 @@ class TaskConfig:
         details="auto: by the labels of the graph file. Any other name of a node task is compared with them. links: "
         "some edges are held out, labels are not needed, and each node gets an embedding of --hidden numbers.",
         flag=True,
-        choices=("auto", "classification", "multilabel", "regression", LINKS),
+        choices="tasks",
     )
     features: str = option(
         "file",

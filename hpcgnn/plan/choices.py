@@ -10,15 +10,20 @@ def registry_choices() -> Choices:
     """Return the names in the registries, the options of models, the traits of schedules, and the rules between
     options.
     """
+    from hpcgnn.comm.session import TRANSPORTS
     from hpcgnn.nn.norm import NORM_LAYERS
     from hpcgnn.nn.registry import MODELS
     from hpcgnn.plan.rules import check_options
-    from hpcgnn.schedules.schedule_registry import BUILT_IN, SCHEDULES
+    from hpcgnn.registry import load_extras, names_of_user
+    from hpcgnn.schedules.schedule_registry import SCHEDULES
+    from hpcgnn.tasks.registry import TASKS
 
+    load_extras()
     models = {name: entry.uses for name, entry in MODELS.items()}
     schedules = {name: entry.traits for name, entry in SCHEDULES.items()}
-    names = {"models": models, "norms": tuple(NORM_LAYERS), "schedules": schedules}
-    return {**names, "own_schedules": set(SCHEDULES) - set(BUILT_IN), "check": check_options}
+    tasks, transports = ("auto", *TASKS), tuple(TRANSPORTS)
+    names = {"models": models, "norms": tuple(NORM_LAYERS), "tasks": tasks, "transports": transports}
+    return {**names, "schedules": schedules, "of_user": names_of_user(), "check": check_options}
 
 
 def load_choices(plugin: str, unasked: str, recorded: str = "") -> Choices:

@@ -1,5 +1,7 @@
 """The tasks by name, and the options that fit them."""
 
+from typing import cast
+
 import torch
 
 from hpcgnn.comm.communicator import Communicator
@@ -10,6 +12,7 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.options import TaskConfig
 from hpcgnn.options.link_split import AUTO, GIVEN, USUAL
 from hpcgnn.options.task import LINKS
+from hpcgnn.registry import Registry
 from hpcgnn.tasks.base import LabelTask, Metric, Task
 from hpcgnn.tasks.classification import Classification, balanced_weights
 from hpcgnn.tasks.links import Links, SharedNegatives
@@ -17,8 +20,9 @@ from hpcgnn.tasks.multilabel import MultiLabel
 from hpcgnn.tasks.regression import Regression
 from hpcgnn.traits import TaskTraits
 
-LABEL_TASKS: dict[str, LabelTask] = {task.name: task for task in (Classification(), MultiLabel(), Regression())}
-TASKS: dict[str, Task] = {**LABEL_TASKS, LINKS: Links()}
+TASKS: Registry[Task] = Registry("task")
+for _task in (Classification(), MultiLabel(), Regression(), Links()):
+    TASKS.register(_task.name, _task)
 
 
 def task_traits(name: str) -> TaskTraits:
@@ -105,7 +109,7 @@ def task_to_learn(name: str, options: TaskConfig, labels: torch.Tensor, outputs:
         outputs: number of the model's outputs.
         comm: the communicator.
     """
-    task = LABEL_TASKS[name]
+    task = cast(LabelTask, TASKS[name])
     if not isinstance(task, Classification):
         return task
     weights = balanced_weights(labels, outputs, comm) if options.class_weights == "balanced" else None
