@@ -226,7 +226,7 @@ def graph(tmp_path_factory):
     path = tmp_path_factory.mktemp("graph") / "g.h5"
     for command in (
         ["generate", "planted", "-o", path, "--nodes", 2000, "--degree", 10, "--features", 16, "--classes", 5],
-        ["partition", path, "--ranks", "1,2"],
+        ["partition", "add", path, "--ranks", "1,2"],
     ):
         done = subprocess.run(
             [sys.executable, "-m", "partition_tools", *map(str, command)], cwd=ROOT, capture_output=True, text=True
