@@ -65,7 +65,7 @@ PROCESSES = sorted(
     for path in ROOT.glob("tests/mpi/*/test_*.py")
     if re.search(r"mark\.(processes|smoke)\b", path.read_text(encoding="utf-8"))
 )
-GLOO = tests_of("stream", "operators", "curves", "resume", "tma", "training_traffic")
+GLOO = tests_of("stream", "operators", "curves", "resume", "tma")
 ONECCL = tests_of("communicator", "stream", "curves")
 #: Paths whose change asks for a slow part.
 COMM = ("hpcgnn/comm/", "hpcgnn/exchange/")
