@@ -4,14 +4,12 @@ import os
 import socket
 import stat
 
+import graphs
 import pytest
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.output_files import check_outputs, files_below, files_of_run
 from hpcgnn.records import replaced_by
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
 from .forked import start, train
 
@@ -147,8 +145,7 @@ def run(tmp_path_factory):
     nodes.
     """
     folder = tmp_path_factory.mktemp("outputs")
-    generate_graph("planted", folder / "g.h5", Spec(nodes=200, degree=5, features=6, classes=3, seed=1))
-    partition_graph(folder / "g.h5", [1, 2], num_clusters=8)
+    graphs.planted(folder / "g.h5", [1, 2], clusters=8, nodes=200, degree=5, features=6)
     (folder / "plug.py").write_text("")
     (folder / "nodes.txt").write_text("1\n2\n")
     (folder / "c.toml").write_text('[data]\ngraph = "g.h5"\n')

@@ -1,11 +1,8 @@
 """The process that ranks are forked from, and graphs to train on."""
 
+import graphs
 import pytest
 from core import forked
-
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +14,5 @@ def server():
 def folder(tmp_path_factory):
     """A folder with graph.h5, for 2, 4 and 32 ranks, and the runs that the tests of a file continue."""
     folder = tmp_path_factory.mktemp("faults")
-    generate_graph("planted", folder / "graph.h5", Spec(nodes=600, degree=6, features=16, classes=4, seed=3))
-    partition_graph(folder / "graph.h5", [2, 4, 32], num_clusters=64)
+    graphs.planted(folder / "graph.h5", [2, 4, 32], clusters=64, nodes=600, features=16, classes=4, seed=3)
     return folder

@@ -8,10 +8,8 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+import graphs
 import pytest
-
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.generators.spec import Spec
 
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "jobs" / "bench" / "accuracy" / "time_to_accuracy.py"
@@ -63,7 +61,7 @@ def test_the_rate_with_which_most_seeds_are_there_first(bench):
 @pytest.mark.slow
 def test_a_small_run(tmp_path):
     graph = tmp_path / "small.h5"
-    generate_graph("planted", graph, Spec(nodes=80, degree=6, features=8, classes=3, seed=1))
+    graphs.planted(graph, nodes=80)
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "HYDRA", "MPI", "OMPI", "SLURM"))}
     options = ["--ours", "sar --input-dropout raw", "--peers", "--seeds", "1", "--epochs", "4", "--hidden", "8"]
     command = [sys.executable, BENCH, graph, "--rates", "0.01", "0.1", *options, "--out", tmp_path / "out"]

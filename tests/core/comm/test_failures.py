@@ -3,18 +3,8 @@
 Here through the real launcher; tests/mpi/app/test_bad_input.py has the whole list of mistakes, on all ranks of one job.
 """
 
-import graphs
-import pytest
-
 from .. import forked
 from ..launching import start
-
-
-@pytest.fixture(scope="module")
-def good(tmp_path_factory):
-    """A small graph file with maps for 2 ranks."""
-    graph = graphs.with_task(graphs.random_undirected())
-    return graphs.write_file(tmp_path_factory.mktemp("failures") / "g.h5", graph, graphs.layout(graph, 2), 2)
 
 
 def check_refused(result, words):

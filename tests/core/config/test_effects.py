@@ -4,6 +4,7 @@ file that holds every option, as the config.toml of a run does, is no reason to 
 
 from dataclasses import fields, replace
 
+import graphs
 import pytest
 
 from hpcgnn.__main__ import build_parser, main, registry_choices
@@ -16,8 +17,6 @@ from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.options import SECTIONS
 from hpcgnn.schedules.schedule_registry import SCHEDULES
 from hpcgnn.traits import ScheduleTraits
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.generators.spec import Spec
 
 CHOICES = registry_choices()
 DECLARED = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
@@ -35,9 +34,7 @@ def paths(tmp_path_factory):
     folder, found = tmp_path_factory.mktemp("effects"), {}
     for name, weighted in (("plain", False), ("weighted", True)):
         found[name] = folder / f"{name}.h5"
-        generate_graph(
-            "planted", found[name], Spec(nodes=200, degree=6, features=8, classes=3, seed=1, weighted=weighted)
-        )
+        graphs.planted(found[name], nodes=200, weighted=weighted)
     return found
 
 

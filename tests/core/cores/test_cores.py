@@ -12,9 +12,6 @@ from hpcgnn import cores
 from hpcgnn.cores import domains
 from hpcgnn.listing import every
 from hpcgnn.report.read import read_runs
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
 from ..launching import LAUNCHER, start
 
@@ -50,14 +47,6 @@ def finish(session, before=Session.finish):
 Session.finish = finish
 sys.exit(main(["train", *sys.argv[2:]]))
 """
-
-
-@pytest.fixture(scope="module")
-def graph(tmp_path_factory):
-    path = tmp_path_factory.mktemp("graph") / "g.h5"
-    generate_graph("planted", path, Spec(nodes=300, degree=6, features=8, classes=3, seed=1))
-    partition_graph(path, [1, 2], num_clusters=16)
-    return path
 
 
 def trained(folder, graph, ranks, **environment):

@@ -6,18 +6,6 @@ import pytest
 
 from hpcgnn.__main__ import main
 from hpcgnn.estimate.results import PARTS
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
-
-
-@pytest.fixture(scope="module")
-def graph(tmp_path_factory):
-    path = tmp_path_factory.mktemp("estimate") / "g.h5"
-    generate_graph("planted", path, Spec(nodes=400, degree=6, features=8, classes=4, seed=1))
-    partition_graph(path, [2, 4], num_clusters=16)
-    return path
-
 
 SMALL = ("--model", "sage", "--layers", "2", "--hidden", "8", "--epochs", "100")
 
@@ -134,6 +122,6 @@ def test_more_ranks_than_clusters(capsys, graph):
 
 def test_a_map_that_is_not_there_is_made(capsys, graph):
     """A job is estimated before its map is stored: the first command of the manual once was refused."""
-    shown = estimate(capsys, "--graph", graph, "--ranks", "2,3")
-    assert "no map is stored for 3 ranks: counted with the one that --auto-partition makes" in shown
+    shown = estimate(capsys, "--graph", graph, "--ranks", "2,5")
+    assert "no map is stored for 5 ranks: counted with the one that --auto-partition makes" in shown
     assert "no map 'mtis'" in refused(capsys, "--graph", graph, "--ranks", "2", "--partition", "mtis")

@@ -3,11 +3,8 @@
 import json
 import re
 
+import graphs
 import pytest
-
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
 from .. import launching
 from ..forked import start, train
@@ -20,8 +17,7 @@ PAGE = ROOT / "docs" / "python.md"
 def folder(tmp_path_factory):
     """A folder with graph.h5, for 1 and 2 ranks."""
     folder = tmp_path_factory.mktemp("script")
-    generate_graph("planted", folder / "graph.h5", Spec(nodes=600, degree=8, features=16, classes=4, seed=1))
-    partition_graph(folder / "graph.h5", [1, 2], num_clusters=24)
+    graphs.planted(folder / "graph.h5", [1, 2], clusters=24, nodes=600, degree=8, features=16, classes=4)
     return folder
 
 

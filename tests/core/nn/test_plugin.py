@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+import graphs
 import pytest
 import torch
 
@@ -18,9 +19,6 @@ from hpcgnn.errors import CheckpointError, ConfigError
 from hpcgnn.nn.plugin import load_plugin, plugin_hash, plugin_source
 from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.nn.sage import SAGEConv
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
 from ..forked import start
 
@@ -44,8 +42,7 @@ class Largest(torch.nn.Linear):
 @pytest.fixture
 def place(tmp_path):
     """A directory with a graph and a plugin, in which `hpcgnn` is run by relative names."""
-    generate_graph("planted", tmp_path / "g.h5", Spec(nodes=200, degree=6, features=8, classes=3, seed=1))
-    partition_graph(tmp_path / "g.h5", [2, 4], num_clusters=16)
+    graphs.planted(tmp_path / "g.h5", [2, 4], nodes=200)
     (tmp_path / "largest.py").write_text(NEIGHBOURS)
     options = "--graph g.h5 --model largest --plugin largest.py --run-dir run --hidden 8 --dropout 0".split()
 
