@@ -7,7 +7,6 @@ import re
 import sys
 from pathlib import Path
 
-import graphs
 import pytest
 import torch
 
@@ -39,47 +38,35 @@ class Largest(torch.nn.Linear):
 """
 
 
-@pytest.fixture
-def place(tmp_path):
-    """A directory with a graph and a plugin, in which `hpcgnn` is run by relative names."""
-    graphs.planted(tmp_path / "g.h5", [2, 4], nodes=200)
-    (tmp_path / "largest.py").write_text(NEIGHBOURS)
-    options = "--graph g.h5 --model largest --plugin largest.py --run-dir run --hidden 8 --dropout 0".split()
+def test_the_plugin_is_part_of_the_run(graph, tmp_path):
+    """A run is evaluated from any directory by its copy of the file, and with the file from elsewhere, which has the
+    same code. After `max` had become `min` in the file, `evaluate` and `--resume` went on with another model.
+    """
+    plugin, run = tmp_path / "largest.py", tmp_path / "run"
+    plugin.write_text(NEIGHBOURS)
+    options = f"--graph {graph} --model largest --plugin largest.py --run-dir run --hidden 8 --dropout 0".split()
 
     def go(ranks, command, *more, cwd=tmp_path):
-        given = options if command == "train" else [tmp_path / "run"]
-        return start(ranks, "-m", "hpcgnn", command, *given, *more, cwd=cwd)
+        return start(ranks, "-m", "hpcgnn", command, *(options if command == "train" else [run]), *more, cwd=cwd)
 
-    return tmp_path, go
-
-
-def test_the_plugin_is_part_of_the_run(place):
-    """After `max` had become `min` in the file, `evaluate` and `--resume` went on with another model and exit code
-    0.
-    """
-    folder, go = place
     assert go(2, "train", "--epochs", "3").code == 0
-    assert (folder / "run" / "plugin.py").read_text() == NEIGHBOURS
-    (folder / "largest.py").write_text(NEIGHBOURS.replace('"max"', '"min"'))
-    refused = go(2, "train", "--epochs", "5", "--resume")
-    assert refused.code == 2 and len(refused.errors) == 1 and "run/plugin.py" in refused.errors[0], refused.err
-    refused = go(0, "evaluate", "--plugin", folder / "largest.py")
-    assert refused.code == 2 and len(refused.errors) == 1 and "other code" in refused.errors[0], refused.err
-    done = go(0, "train", "--epochs", "5", "--resume", "--plugin", "run/plugin.py")
-    assert done.code == 0 and "3 epochs are done" in done.err, done.err
-
-
-def test_a_run_with_a_plugin_is_evaluated_from_any_directory(place):
-    """Also when the file is gone, by the copy; and with the file from elsewhere, which has the same code."""
-    folder, go = place
-    assert go(0, "train", "--epochs", "3").code == 0
-    (folder / "largest.py").rename(folder / "moved.py")
-    (folder / "elsewhere").mkdir()
-    by_copy = go(0, "evaluate", cwd=folder / "elsewhere")
-    by_name = go(2, "evaluate", "--plugin", folder / "moved.py")
+    assert (run / "plugin.py").read_text() == NEIGHBOURS
+    plugin.rename(tmp_path / "moved.py")
+    (tmp_path / "elsewhere").mkdir()
+    by_copy = go(0, "evaluate", cwd=tmp_path / "elsewhere")
+    by_name = go(2, "evaluate", "--plugin", tmp_path / "moved.py")
     assert by_copy.code == by_name.code == 0, by_copy.err + by_name.err
     scores = [re.findall(r"(?:val|test) accuracy *│ ([0-9.]+)", done.out) for done in (by_copy, by_name)]
     assert scores[0] == scores[1] and len(scores[0]) == 2
+    plugin.write_text(NEIGHBOURS.replace('"max"', '"min"'))
+    for ranks, command, more, words in (
+        (2, "train", ("--epochs", "5", "--resume"), "run/plugin.py"),
+        (0, "evaluate", ("--plugin", plugin), "other code"),
+    ):
+        refused = go(ranks, command, *more)
+        assert refused.code == 2 and len(refused.errors) == 1 and words in refused.errors[0], refused.err
+    done = go(0, "train", "--epochs", "5", "--resume", "--plugin", "run/plugin.py")
+    assert done.code == 0 and "3 epochs are done" in done.err, done.err
 
 
 def test_an_edit_in_the_same_second_is_seen(tmp_path):
