@@ -18,6 +18,7 @@ from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.plan.choices import registry_choices
 from partition_tools.cli.main import build_parser as build_tools_parser
 
+from .pages import blocks
 from .test_links import PAGES, READMES, of
 
 TEXTS = [*PAGES, *READMES]
@@ -29,7 +30,7 @@ ENDS = {"&&", "||", ";", "|", ">", "2>", "&", ")"}
 def commands(text):
     """[words] of the commands in a page's blocks of shell."""
     found = []
-    for block in re.findall(r"^```bash\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+    for block in blocks(text, "bash"):
         for line in block.replace("\\\n", " ").splitlines():
             words = []
             for word in [*shlex.split(line, comments=True), ";"]:

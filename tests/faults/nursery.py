@@ -2,8 +2,8 @@
 minutes.
 
 It is the fork server of the program (`hpcgnn/fork_server`), for many jobs in place of one, and for programs and faults
-besides `hpcgnn`. To the launcher and to the rest of the job its proxies are the ranks. Their curves.png is empty, for to
-draw it takes longer than all else of a small job. tests/report draws it, and so does each job with a start of its own.
+besides `hpcgnn`. To the launcher and to the rest of the job its proxies are the ranks. Their curves.png is empty:
+drawing takes longer than all else of a small job. tests/report draws it, and so does each job with its own start.
 """
 
 import atexit

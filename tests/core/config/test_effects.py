@@ -15,7 +15,10 @@ from hpcgnn.effects import without_effect
 from hpcgnn.errors import ConfigError
 from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.options import SECTIONS
+from hpcgnn.schedules.base import ScheduleEntry
 from hpcgnn.schedules.schedule_registry import SCHEDULES
+from hpcgnn.schedules.schedule_registry import register as register_schedule
+from hpcgnn.schedules.tma import TmaConfig
 from hpcgnn.traits import ScheduleTraits
 
 CHOICES = registry_choices()
@@ -200,3 +203,13 @@ def test_weights_that_the_model_ignores_are_pointed_out(capsys, paths, options, 
     code, lines = said(capsys, paths["weighted"], *options.split())
     assert code == 0 and len(lines) == bool(words) and all(words in line for line in lines), lines
     assert said(capsys, paths["plain"], *[o for o in options.split() if o not in ("--edge-term", "weight")]) == (0, [])
+
+
+def test_a_name_that_is_taken_is_refused():
+    registry_choices()
+    entry = SCHEDULES["tma"]
+    with pytest.raises(ValueError, match="the schedule 'tma' exists"):
+        register_schedule("tma", entry)
+    with pytest.raises(ValueError, match=r"the option 'average_steps' exists in \[schedule\]"):
+        register_schedule("other", ScheduleEntry(entry.build, entry.traits, options=TmaConfig))
+    assert "other" not in SCHEDULES

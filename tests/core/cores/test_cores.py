@@ -135,10 +135,6 @@ def test_hardware_threads_that_are_numbered_as_ranges(tmp_path):
     assert cores.physical(range(4), root) == 2
 
 
-def test_cores_of_this_machine():
-    assert 1 <= cores.physical(CORES) <= len(CORES)
-
-
 def test_domains_of_cores(tmp_path):
     """Two domains of two cores each, with their hardware threads, and one of memory alone."""
     root = tree(
@@ -177,26 +173,20 @@ def test_one_domain_is_left_alone():
         assert len(domains.domains_of(CORES)) > 1 or reason == "there is one domain"
 
 
-def test_a_policy_of_the_user_stays():
+@pytest.mark.parametrize(
+    "mode, number, said",
+    [
+        (1, domains.domains_of(CORES)[:1], "the process has a memory policy of its own"),  # preferred
+        (2, [0], "memory is bound to one domain"),  # as by srun --mem-bind=local on a rank of one domain
+    ],
+)
+def test_a_policy_of_the_user_stays(mode, number, said):
     policy_or_skip()
-    here = domains.domains_of(CORES)
-    if refusal := domains.set_policy(1, here[:1]):  # preferred
+    if refusal := domains.set_policy(mode, number):
         pytest.skip(f"the kernel takes no memory policy here: {refusal}")
     try:
         with domains.interleaved([0, 1]) as reason:
-            assert reason == "the process has a memory policy of its own" and domains.policy() == (1, here[:1])
-    finally:
-        domains.set_policy(0, [])
-
-
-def test_memory_that_is_bound_to_one_domain_stays_there():
-    """As by srun --mem-bind=local on a rank of one domain."""
-    policy_or_skip()
-    if refusal := domains.set_policy(2, [0]):
-        pytest.skip(f"the kernel takes no memory policy here: {refusal}")
-    try:
-        with domains.interleaved([0, 1]) as reason:
-            assert reason == "memory is bound to one domain" and domains.policy() == (2, [0])
+            assert reason == said and domains.policy() == (mode, number)
     finally:
         domains.set_policy(0, [])
 

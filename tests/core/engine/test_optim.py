@@ -19,13 +19,20 @@ def options(**values):
     return make_config({"graph": "-", "lr": 0.1, "epochs": 100, **values}, CHOICES).optim
 
 
-def test_constant():
-    assert {learning_rate(epoch, options()) for epoch in range(100)} == {0.1}
-
-
-def test_warm_up_rises_to_the_rate_and_stays():
-    rates = [learning_rate(epoch, options(warmup_epochs=4)) for epoch in range(6)]
-    assert rates == pytest.approx([0.025, 0.05, 0.075, 0.1, 0.1, 0.1])
+@pytest.mark.parametrize(
+    "chosen, expected",
+    [
+        ({}, dict.fromkeys(range(100), 0.1)),
+        ({"warmup_epochs": 4}, {0: 0.025, 1: 0.05, 2: 0.075, 3: 0.1, 4: 0.1, 5: 0.1}),
+        (
+            {"lr_schedule": "step", "lr_step_epochs": 10, "lr_step_factor": 0.1},
+            {0: 0.1, 9: 0.1, 10: 0.01, 29: 0.001},
+        ),
+        ({"lr_schedule": "cosine", "warmup_epochs": 200}, {99: 0.05}),  # longer than the run
+    ],
+)
+def test_rates(chosen, expected):
+    assert {epoch: learning_rate(epoch, options(**chosen)) for epoch in expected} == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -39,18 +46,6 @@ def test_schedules_that_end_at_zero(kind, expected):
     assert learning_rate(10, options(lr_schedule=kind, warmup_epochs=10)) == pytest.approx(0.1), (
         "no jump after the warm-up"
     )
-
-
-def test_step():
-    rates = [
-        learning_rate(epoch, options(lr_schedule="step", lr_step_epochs=10, lr_step_factor=0.1))
-        for epoch in (0, 9, 10, 29)
-    ]
-    assert rates == pytest.approx([0.1, 0.1, 0.01, 0.001])
-
-
-def test_a_warm_up_longer_than_the_run():
-    assert learning_rate(99, options(warmup_epochs=200, lr_schedule="cosine")) == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "sgd"])
