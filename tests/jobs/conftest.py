@@ -2,6 +2,7 @@
 
 import os
 
+import graphs
 import pytest
 from slurm_helpers import LOCAL, ROOT, Cluster, call
 
@@ -36,8 +37,4 @@ def cluster(slurm, tmp_path_factory):
 def graph(tmp_path_factory):
     """A graph with maps for 1, 2 and 4 ranks."""
     path = tmp_path_factory.mktemp("graph") / "g.h5"
-    tools = "python -P -m partition_tools"
-    options = "--nodes 600 --degree 8 --features 12 --classes 4 --seed 3"
-    done = call(f"{tools} generate planted -o {path} {options} && {tools} partition {path} --ranks 1,2,4")
-    assert done.returncode == 0, done.stderr
-    return path
+    return graphs.planted(path, [1, 2, 4], clusters=64, nodes=600, degree=8, features=12, classes=4, seed=3)

@@ -2,7 +2,6 @@
 
 import csv
 import math
-import os
 import subprocess
 import sys
 from argparse import Namespace
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import graphs
 import pytest
+from core.launching import clean_environment
 
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "jobs" / "bench" / "accuracy" / "time_to_accuracy.py"
@@ -62,10 +62,11 @@ def test_the_rate_with_which_most_seeds_are_there_first(bench):
 def test_a_small_run(tmp_path):
     graph = tmp_path / "small.h5"
     graphs.planted(graph, nodes=80)
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "HYDRA", "MPI", "OMPI", "SLURM"))}
     options = ["--ours", "sar --input-dropout raw", "--peers", "--seeds", "1", "--epochs", "4", "--hidden", "8"]
     command = [sys.executable, BENCH, graph, "--rates", "0.01", "0.1", *options, "--out", tmp_path / "out"]
-    done = subprocess.run(list(map(str, command)), env=kept, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        list(map(str, command)), env=clean_environment(), cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0 and "hpcgnn sar --input-dropout raw" in done.stdout, done.stderr
     with open(tmp_path / "out" / "time_to_accuracy.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
