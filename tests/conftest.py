@@ -42,10 +42,17 @@ def pytest_addoption(parser):
 
 #: Folders of the tests, whose items and processor time have ceilings (budget.toml).
 ROOMS, SECONDS = pytest.StashKey(), pytest.StashKey()
+#: {name of a test: whether each of its cases is slow}
+SLOW = pytest.StashKey()
 
 
 def pytest_configure(config):
-    config.stash[ROOMS], config.stash[SECONDS] = {}, {}
+    config.stash[ROOMS], config.stash[SECONDS], config.stash[SLOW] = {}, {}, {}
+
+
+def pytest_itemcollected(item):
+    slow = item.get_closest_marker("slow") is not None
+    item.config.stash[SLOW].setdefault(cover.test_of(item), []).append(slow)
 
 
 def _room(path):
@@ -112,8 +119,13 @@ def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if item not in left]
 
 
-def pytest_collection_finish():
-    """Modules stay: the collections of garbage that each training makes need not go through all of torch."""
+def pytest_collection_finish(session):
+    """The quick lane runs a case of each test that proves a promise. Modules stay: the collections of garbage that each
+    training makes need not go through all of torch.
+    """
+    lacking = cover.only_slow(session.config.stash[SLOW]) if os.environ.get("HPCGNN_TEST_BUDGET") else []
+    if lacking:
+        raise pytest.UsageError(f"all cases are slow of tests that prove a promise: {', '.join(lacking)}")
     gc.freeze()
 
 

@@ -1,4 +1,4 @@
-"""A task, a plugin of the training loop, a transport and a schedule of a user's own are one file each for `--plugin`."""
+"""A task, a plugin of the training loop, a transport and a schedule of a user are one file each for `--plugin`."""
 
 import json
 
