@@ -7,13 +7,12 @@ import shlex
 import tarfile
 from pathlib import Path
 
+import pages
 import pytest
 import torch
 from core.forked import start
 
 from partition_tools.cli.main import main as tools
-
-from . import pages
 
 TESTS = Path(__file__).parents[1]
 

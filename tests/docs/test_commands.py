@@ -9,6 +9,7 @@ import shlex
 from functools import cache
 
 import pytest
+from pages import blocks
 
 from hpcgnn.__main__ import build_parser
 from hpcgnn.cli.arguments import given_options
@@ -18,7 +19,6 @@ from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.plan.choices import registry_choices
 from partition_tools.cli.main import build_parser as build_tools_parser
 
-from .pages import blocks
 from .test_links import PAGES, READMES, of
 
 TEXTS = [*PAGES, *READMES]

@@ -5,10 +5,9 @@ import subprocess
 import sys
 
 import pytest
+from pages import blocks, read
 
 from hpcgnn.testing import LayerTests
-
-from .pages import blocks, read
 
 FAULTY = """
 import torch

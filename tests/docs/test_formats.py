@@ -5,10 +5,9 @@ import functools
 import numpy as np
 import pytest
 from core.forked import start
+from pages import run
 
 import partition_tools
-
-from .pages import run
 
 N = 300
 COMMANDS = f"""

@@ -12,11 +12,10 @@ import pytest
 import scipy.io
 import scipy.sparse
 import torch
+from pages import blocks, read, run
 
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.cli.main import main
-
-from .pages import blocks, read, run
 
 PAGE = Path(__file__).parents[2] / "docs" / "importing.md"
 N = 40

@@ -4,11 +4,10 @@ import shlex
 
 import pytest
 from core.forked import start
+from pages import blocks, read
 
 from hpcgnn.__main__ import main
 from partition_tools.cli.main import main as tools
-
-from .pages import blocks, read
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from .pages import ROOT, read
+from pages import ROOT, read
 
 
 def test_the_page_is_of_these_options(tmp_path):

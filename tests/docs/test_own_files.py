@@ -5,8 +5,7 @@ import json
 import graphs
 import pytest
 from core.forked import start
-
-from .pages import example
+from pages import example
 
 
 @pytest.fixture

@@ -6,12 +6,11 @@ import networkx
 import numpy as np
 import pytest
 import scipy.sparse
+from pages import example, read
 
 import partition_tools
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.partitioners import metis_process
-
-from .pages import example, read
 
 N = 40
 

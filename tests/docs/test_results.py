@@ -9,8 +9,8 @@ import h5py
 import numpy as np
 import pytest
 from core.forked import start
+from pages import run
 
-from .pages import run
 from .test_paper import load as load_paper
 
 N = 60

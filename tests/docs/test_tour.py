@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from core import launching
-
-from .pages import ROOT, blocks, read
+from pages import ROOT, blocks, read
 
 
 @pytest.mark.slow

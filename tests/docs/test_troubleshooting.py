@@ -3,7 +3,7 @@
 import ast
 import re
 
-from .pages import ROOT, read
+from pages import ROOT, read
 
 
 def texts_of_the_program():

@@ -1,14 +1,13 @@
 """`hpcgnn export` and `import-weights`: what real layers of PyG's make of the weights, and the way back."""
 
 import json
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 import torch
+from pages import example
 
 from hpcgnn.__main__ import main
 from hpcgnn.app.export_weights import ENTRY, metadata_of
@@ -23,7 +22,6 @@ from partition_tools.cli.partition_graph import partition_graph
 from ..forked import train
 
 safetensors = pytest.importorskip("safetensors.torch", reason="the extra `export` is not installed")
-ROOT = Path(__file__).parents[3]
 NODES, WIDTH, CLASSES = 60, 6, 3
 MODELS = {
     "gcn": {"norm": "batch"},
@@ -114,10 +112,8 @@ def predicted(command, tmp_path):
 
 def networks(path):
     """What the recipe of docs/results.md makes of an exported file: {name: value}."""
-    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    recipe = next(block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "class Net" in block)
     names = {}
-    exec(recipe.replace('"pyg.safetensors"', repr(str(path))), names)
+    exec(example("results.md", "class Net").replace('"pyg.safetensors"', repr(str(path))), names)
     return names
 
 

@@ -79,12 +79,11 @@ def refused(capsys, *arguments):
 
 
 ARGUMENTS = {
-    "too few numbers": (("--stats", "1e6,2e7"), "expected nodes,edges,features,classes"),
-    "words": (("--stats", "a,b,c,d"), "expected nodes,edges,features,classes"),
-    "no nodes": (("--stats", "0,10,4,2"), "expected nodes,edges,features,classes"),
+    **{
+        numbers: (("--stats", numbers), "expected nodes,edges,features,classes")
+        for numbers in ("1e6,2e7", "a,b,c,d", "0,10,4,2", "inf,10,4,2", "nan,10,4,2")
+    },
     "exponent that is none": (("--stats", "100,1000,4,2,nan"), "expected an exponent between 1 and 10"),
-    "endless": (("--stats", "inf,10,4,2"), "expected nodes,edges,features,classes"),
-    "not a number": (("--stats", "nan,10,4,2"), "expected nodes,edges,features,classes"),
     "exponent": (("--stats", "100,1000,4,2,0.5"), "expected an exponent between 1 and 10"),
     "cut share": ((*STATS, "--cut-share", "1.5"), "expected a share from 0 to 1"),
     "cut share in words": ((*STATS, "--cut-share", "most"), "expected a share from 0 to 1"),

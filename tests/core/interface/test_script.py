@@ -5,11 +5,9 @@ import re
 
 import graphs
 import pytest
+from pages import blocks, read
 
 from ..forked import start, train
-from ..launching import ROOT
-
-PAGE = ROOT / "docs" / "python.md"
 
 
 @pytest.fixture(scope="module")
@@ -20,17 +18,10 @@ def folder(tmp_path_factory):
     return folder
 
 
-def blocks(language):
-    """The page's examples in a language."""
-    if not PAGE.exists():
-        pytest.skip("there is no documentation beside the tests")
-    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-
-
 @pytest.fixture(scope="module")
 def trained(folder):
     """The records of `hpcgnn train` with the options that the page names, on one rank."""
-    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    text = " ".join(read("python.md").split())
     options = re.search(r"`hpcgnn train (--model.*?)`", text)[1].split()
     run = train(0, "--graph", folder / "graph.h5", *options, "--run-dir", folder / "run")
     assert run.code == 0, run.err
@@ -39,7 +30,7 @@ def trained(folder):
 
 @pytest.mark.parametrize("ranks", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_the_script_of_the_page_learns_what_hpcgnn_train_learns(folder, tmp_path, trained, ranks):
-    (tmp_path / "script.py").write_text(blocks("python")[0])
+    (tmp_path / "script.py").write_text(blocks(read("python.md"), "python")[0])
     done = start(ranks, tmp_path / "script.py", cwd=folder)
     assert done.code == 0, done.err
     lines = re.findall(r"^(\d+) loss (\S+) val (\S+)$", done.out, re.MULTILINE)
