@@ -71,7 +71,6 @@ GONE = (
         *((key, wrong, f"--{key}: expected") for key, wrong in OF_ANOTHER_TYPE),
         *((key, "nonsense", "expected one of .*got 'nonsense'") for key in CHOSEN),
         *((key, gone, f"got '{gone}' .* is of an earlier version: {remedy}") for key, gone, remedy in GONE),
-        ("graph", "", "--graph is required"),
     ],
 )
 def test_what_is_refused(key, wrong, words):
@@ -89,6 +88,11 @@ def test_numbers_that_no_machine_can_hold():
                 ) as caught:
                     config(**{declared.name: value})
                 assert value != math.inf or " and " in str(caught.value), "the upper end of the range"
+
+
+def test_the_graph_is_required():
+    with pytest.raises(ConfigError, match="--graph is required"):
+        make_config({}, CHOICES)
 
 
 def test_whole_numbers_are_good_floats():

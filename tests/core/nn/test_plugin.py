@@ -151,14 +151,15 @@ def test_what_is_no_plugin(tmp_path):
 
 def test_names_are_taken_once():
     with pytest.raises(ValueError, match="exists"):
-        register("gcn")
+        register("gcn")(type("Own", (), {}))
     with pytest.raises(ValueError, match="self_loops"):
         register("new", self_loops="maybe")
     assert "new" not in MODELS
 
 
 def test_what_was_said_of_another_forward_is_not_inherited(monkeypatch):
-    monkeypatch.setattr("hpcgnn.nn.registry.MODELS", {})
+    monkeypatch.setitem(MODELS, "own", None)  # so that it goes in the end
+    del MODELS["own"]
 
     @register("own")
     class Own(SAGEConv):
