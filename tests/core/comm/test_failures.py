@@ -4,7 +4,6 @@ Here through the real launcher; tests/mpi/app/test_bad_input.py has the whole li
 """
 
 from .. import forked
-from ..launching import start
 
 
 def check_refused(result, words):
@@ -70,5 +69,5 @@ def test_a_mistake_that_only_one_rank_knows_of_ends_the_job():
 
 def test_a_launcher_of_another_mpi_is_noticed():
     """Each rank then believes to be alone, and N copies of the same job would write the same files."""
-    result = start(0, "-c", PROGRAM.format(act="pass"), OMPI_COMM_WORLD_SIZE="4")
+    result = forked.start(0, "-c", PROGRAM.format(act="pass"), OMPI_COMM_WORLD_SIZE="4")
     assert result.code != 0 and len(result.errors) == 1 and "do not match" in result.errors[0]
