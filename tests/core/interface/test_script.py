@@ -7,6 +7,7 @@ import graphs
 import pytest
 from pages import blocks, read
 
+from .. import launching
 from ..forked import start, train
 
 
@@ -31,7 +32,7 @@ def trained(folder):
 @pytest.mark.parametrize("ranks", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_the_script_of_the_page_learns_what_hpcgnn_train_learns(folder, tmp_path, trained, ranks):
     (tmp_path / "script.py").write_text(blocks(read("python.md"), "python")[0])
-    done = start(ranks, tmp_path / "script.py", cwd=folder)
+    done = launching.start(ranks, tmp_path / "script.py", cwd=folder)
     assert done.code == 0, done.err
     lines = re.findall(r"^(\d+) loss (\S+) val (\S+)$", done.out, re.MULTILINE)
     assert [int(epoch) for epoch, _, _ in lines] == list(range(1, 21))
