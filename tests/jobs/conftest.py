@@ -1,10 +1,30 @@
 """One real SLURM for all tests of the job scripts, of their own: others on this machine are left alone."""
 
 import os
+import shlex
+import sys
 
 import graphs
 import pytest
+from core import forked
+from faults.harness import proxy
 from slurm_helpers import LOCAL, ROOT, Cluster, call
+
+# A `python` that forks hpcgnn from a process with torch, and is the real one otherwise.
+PYTHON = """#!/bin/sh
+if [ "$1 $2 $3" = "-P -m hpcgnn" ]; then shift; set -- {forking} "$@"; else set -- {real} "$@"; fi
+exec "$@"
+"""
+
+
+@pytest.fixture(scope="session")
+def forking(tmp_path_factory):
+    """The PATH with that `python`: for commands of the login node, not for jobs."""
+    python = tmp_path_factory.mktemp("bin") / "python"
+    words = (shlex.join(map(str, each)) for each in (proxy(forked.server()), [sys.executable]))
+    python.write_text(PYTHON.format(**dict(zip(("forking", "real"), words, strict=True))))
+    python.chmod(0o755)
+    return os.pathsep.join([str(python.parent), os.path.dirname(sys.executable), os.environ["PATH"]])
 
 
 @pytest.fixture(scope="session")

@@ -47,10 +47,10 @@ def places(graph, tmp_path_factory):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_mistake(cluster, places, case):
+def test_a_mistake(cluster, forking, places, case):
     command, words = CASES[case]
     before, jobs = {path.name for path in cluster.home.iterdir()}, cluster.jobs()
-    done = cluster.run(command.replace("2;4", "'2;4'").format(**places), check=False)
+    done = cluster.run(command.replace("2;4", "'2;4'").format(**places), check=False, PATH=forking)
     lines = done.stderr.strip().splitlines()
     assert done.returncode == 2, done.stdout + done.stderr
     assert len(lines) == 1 and " error: " in lines[0] and words in lines[0], done.stderr

@@ -6,23 +6,13 @@ import collections
 import csv
 import functools
 import json
-import os
-import shlex
-import sys
 
 import pytest
 import slurm_helpers
-from core import forked
-from faults.harness import proxy
 from slurm_helpers import ROOT
 
 OPTIONS = "--model gcn --layers 2 --hidden 8 --epochs 4 --threads 1"
 SWEEP = f"bash {ROOT}/jobs/sweep.sh"
-# A `python` that forks hpcgnn from a process with torch, and is the real one otherwise.
-PYTHON = """#!/bin/sh
-if [ "$1 $2 $3" = "-P -m hpcgnn" ]; then shift; set -- {forking} "$@"; else set -- {real} "$@"; fi
-exec "$@"
-"""
 
 
 @pytest.fixture(scope="module")
@@ -30,15 +20,10 @@ def home(tmp_path_factory):
     return tmp_path_factory.mktemp("sweep")
 
 
-@pytest.fixture(scope="module")
-def call(tmp_path_factory):
+@pytest.fixture
+def call(forking):
     """`slurm_helpers.call`; test_slurm_readme.py has real starts."""
-    python = tmp_path_factory.mktemp("bin") / "python"
-    words = (shlex.join(map(str, each)) for each in (proxy(forked.server()), [sys.executable]))
-    python.write_text(PYTHON.format(**dict(zip(("forking", "real"), words, strict=True))))
-    python.chmod(0o755)
-    path = os.pathsep.join([str(python.parent), os.path.dirname(sys.executable), os.environ["PATH"]])
-    return functools.partial(slurm_helpers.call, PATH=path)
+    return functools.partial(slurm_helpers.call, PATH=forking)
 
 
 def runs_in(folder):

@@ -41,6 +41,12 @@ def test_more_threads_than_cores_are_a_crowd(more, crowded):
     assert describe_affinity(SoloCommunicator(), len(CORES) + more)[1] == [CROWDED] * crowded
 
 
+def test_the_first_rank_speaks():
+    ranks = Ranks(("a", [0]), ("a", [0]))
+    ranks.rank = 1
+    assert describe_affinity(ranks, 1) == ([], [])
+
+
 def test_a_line_for_each_host_in_the_order_of_the_ranks():
     lines, warnings = describe_affinity(Ranks(("b", [0, 1]), ("b", [2, 3]), ("a", [0, 1]), ("b", [0, 1])), 1)
     assert lines == ["b: rank 0,3 on cores 0-1, rank 1 on cores 2-3", "a: rank 2 on cores 0-1"]
