@@ -52,12 +52,6 @@ def test_metrics_by_hand():
     assert np.isnan(oracle.roc_auc(scores[:, 2:], labels[:, 2:]))
 
 
-def test_symmetric_normalisation_of_a_directed_graph():
-    """Out-degrees of sources, in-degrees of destinations: 0 -> 1, 0 -> 2, 1 -> 2."""
-    a = oracle.adjacency(3, np.array([0, 0, 1]), np.array([1, 2, 2]))
-    np.testing.assert_allclose(oracle.operator(a, "sym"), [[0, 0, 0], [2**-0.5, 0, 0], [0.5, 2**-0.5, 0]])
-
-
 def test_messages_by_hand():
     """Three ranks; rank 1 needs 3 rows of rank 0 and 1 of rank 2, the others nothing."""
     rows = [[0, 0], [3, 1], [0, 0]]

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from hpcgnn.__main__ import build_parser, main, registry_choices
+from hpcgnn.__main__ import main, registry_choices
 from hpcgnn.config import SECTIONS, make_config, read_toml
 from hpcgnn.errors import ConfigError
 
@@ -175,25 +175,7 @@ def test_mistakes_on_the_command_line_are_one_line(capsys, argv, words):
     assert words in captured.err
 
 
-def test_the_command_line_of_the_documentation():
-    """These names are used by scripts elsewhere and stay."""
-    line = (
-        "train --graph g.h5 --model gcn --layers 3 --hidden 256 --epochs 200 --lr 0.01 --weight-decay 0 --dropout 0.5 "
-        "--norm none --schedule sar --halo-buffer 0.5 --partition NAME --threads 2 --seed 1 --eval-every 5 "
-        "--run-dir DIR --resume --config F.toml --input-dropout raw --weight-decay-layers first --auto-partition"
-    )
-    arguments = vars(build_parser(CHOICES).parse_args(line.split()))
-    assert (
-        arguments["halo_buffer"] == 0.5 and arguments["resume"] is True and arguments["weight_decay_layers"] == "first"
-    )
-
-
 def test_every_option_has_help_and_one_home():
     names = [field.name for kind in SECTIONS.values() for field in dataclasses.fields(kind)]
     assert len(names) == len(set(names))
     assert all(field.metadata["help"] for kind in SECTIONS.values() for field in dataclasses.fields(kind))
-
-
-def test_products_of_fp64_cannot_be_rounded():
-    with pytest.raises(ConfigError, match="--matmul medium rounds the factors of fp32 products, got --precision fp64"):
-        config(matmul="medium", precision="fp64")
