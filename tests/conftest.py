@@ -7,13 +7,14 @@ import os
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 # Set before torch is loaded, as the program does it: the allocator's policy, and idle threads that sleep instead of
 # spinning.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-from hpcgnn.__main__ import set_process_policies  # noqa: E402
+from hpcgnn.__main__ import main, set_process_policies  # noqa: E402
 
 set_process_policies()
 
@@ -137,3 +138,26 @@ def pytest_runtest_teardown(item, nextitem):
         gc.collect()
         gc.freeze()
     return result
+
+
+@pytest.fixture
+def command(capsys, monkeypatch):
+    """command(words …, cwd=None) runs `hpcgnn` on one rank, in this process and without MPI; its Result."""
+    from core.launching import Result
+
+    from hpcgnn.comm import SoloCommunicator
+
+    here = {"threads": 1, "ranks_on_node": 1, "node": 0, "shares_cores": True, "mpi_bytes": 0}
+    monkeypatch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)  # takes longer than training
+    session = SimpleNamespace(comm=SoloCommunicator(), **here)
+    monkeypatch.setattr("hpcgnn.comm.launch.run.run", lambda work, threads, **more: work(session))
+
+    def run(*words, cwd=None):
+        capsys.readouterr()
+        with monkeypatch.context() as patch:
+            if cwd is not None:
+                patch.chdir(cwd)
+            code = main([str(word) for word in words])
+        return Result(code, *capsys.readouterr(), 0.0)
+
+    return run

@@ -1,5 +1,6 @@
 """Whole jobs over oneCCL, as a user starts them, where its library was built; and what is said where it cannot be."""
 
+import graphs
 import pytest
 
 from hpcgnn.comm.transports import oneccl_library
@@ -11,6 +12,13 @@ from .test_torch_jobs import losses, run_of, traffic, without_times
 pytestmark = pytest.mark.slow
 
 OVER_ONECCL = ("--comm", "oneccl")
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """A small graph file with maps for 2 ranks."""
+    graph = graphs.with_task(graphs.random_undirected())
+    return graphs.write_file(tmp_path_factory.mktemp("oneccl") / "g.h5", graph, graphs.layout(graph, 2), 2)
 
 
 @pytest.fixture
