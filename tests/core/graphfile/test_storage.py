@@ -106,8 +106,9 @@ def test_every_dataset_is_checksummed(tmp_path, name):
     for name, (start, size) in datasets(path).items():
         for position in (start, start + size - 1):
             flip(path, position)
-            with pytest.raises(FormatError, match=str(path)):
-                read_everything(path)
+            if not name.endswith("/type"):  # which models of types read alone
+                with pytest.raises(FormatError, match=str(path)):
+                    read_everything(path)
             with GraphFile(path) as file, pytest.raises(FormatError, match="corrupted"):
                 file.read(name)
             path.write_bytes(whole)
