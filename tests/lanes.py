@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-#: Parts beside each other: two keep two cores busy, a third fills the gaps where tests wait.
-BESIDE = 3
+#: Parts beside each other: two keep two cores busy, others fill the gaps where tests wait.
+BESIDE = 4
 #: Nothing can hang for longer than this, whatever happens inside (seconds).
 LIMIT_SECONDS = 1800
 #: The gate starts no further slow part after so many seconds: it is to end within 30 minutes, and a part may take 18.
