@@ -382,7 +382,7 @@ class GraphFile:
         """
         available = self.partitionings()
         if num_ranks not in available.get(name, ()):
-            command = f"python -m partition_tools partition {shlex.quote(str(self.path))} --ranks {num_ranks}"
+            command = f"python -m partition_tools partition add {shlex.quote(str(self.path))} --ranks {num_ranks}"
             raise GraphError(
                 f"{self.path} has no map {name!r} for {num_ranks} ranks; it has {available or 'none'}; add it with "
                 f"`{command}`, or let training do so with --auto-partition"
