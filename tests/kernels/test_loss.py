@@ -54,7 +54,7 @@ def test_large_logits_stay_finite_and_nan_stays(kernels):
 def test_wrong_arguments_are_refused(kernels):
     x, labels = torch.zeros(4, 3), torch.tensor([0, 2])
     for arguments, word in (
-        ((None, x, None, labels), "labels: expected shape"),
+        ((None, x, None, labels), "labels: expected 4 num_rows, got 2"),
         ((None, x.bfloat16(), None, labels), "logits: expected"),
         ((torch.zeros(4, 2), x, torch.tensor([0, 1]), labels), "gradient: expected shape"),
         ((torch.zeros(4, 3), x, torch.tensor([0, 4]), labels), r"labels\[1\]: expected row 4 in \[0, 4\)"),

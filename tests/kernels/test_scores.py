@@ -149,7 +149,8 @@ def found(case, dtype, pieces=1, moved=None):
     for indptr, indices, rows, places in blocks:
         returns = None if moved is None else moved[indices.long()].contiguous()
         front.score_backward(
-            scores.at(places), gradients, (x, gy, y, top, share), source, indptr, indices, rows, returns
+            *(scores.at(places), gradients, (x, gy, y, top, share), source),
+            **{"indptr": indptr, "indices": indices, "rows": rows, "returns": returns},
         )
     return [y, *(t for t in gradients if t is not None)]
 
