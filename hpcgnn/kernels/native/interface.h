@@ -274,10 +274,8 @@ typedef struct {
     int32_t rounded;
 } hg_convolution_args;
 
-/* Of this library itself: the hash of the sources that it was built from (see hpcgnn/kernels/sources.py), and the value of a
- * constant or the size of a structure of this file, by name; -1: there is none. */
+/* The hash of the sources that this library was built from (see hpcgnn/kernels/sources.py). */
 HG_EXPORT const char *hg_sources(void);
-HG_EXPORT int64_t hg_value(const char *name);
 
 /* 1 if the processor (and the operating system) can run the path, else 0. */
 HG_EXPORT int hg_supports(int path);

@@ -97,9 +97,9 @@ def gradients_of(comm, path, model, change=lambda trainer: None, **options):
 def test_our_own_products_are_those_of_torch(comm, paths, model, precision, matmul, monkeypatch, request):
     """So are layers that are given rows as they are kept, and those for which they are widened."""
     loaded = load()
-    if loaded.reason is not None or "avx2" not in loaded.kernels.supported_paths():
+    if loaded.reason is not None or "avx2" not in loaded.native.supported_paths():
         pytest.skip("no compiled kernels, or no AVX2")
-    if matmul == "medium" and not loaded.kernels._library.hg_multiplies() & 2:
+    if matmul == "medium" and not loaded.native.library.hg_multiplies() & 2:
         pytest.skip("no instructions for products of bfloat16")
     torch.set_float32_matmul_precision(matmul)
     request.addfinalizer(lambda: torch.set_float32_matmul_precision("highest"))
@@ -107,8 +107,8 @@ def test_our_own_products_are_those_of_torch(comm, paths, model, precision, matm
     options = {"precision": precision, "initial_weights": "glorot"}
     found = []
     for own in (True, False):
-        monkeypatch.setattr(loaded.kernels, "own_products_from", 1 if own else None)
-        monkeypatch.setattr(loaded.kernels, "rounds", own)
+        monkeypatch.setattr(loaded.native, "own_products_from", 1 if own else None)
+        monkeypatch.setattr(loaded.native, "rounds", own)
         found.append(gradients_of(comm, paths["undirected"], model, **options))
     for name, mine in found[0].items():
         if (precision, matmul) == ("fp32", "highest"):
