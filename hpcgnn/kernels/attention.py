@@ -199,7 +199,7 @@ def attend_finish(
             wanted = f"shape {tuple(denominator.shape)} and {denominator.dtype}"
             raise ValueError(f"{name}: expected {wanted}, got {tuple(tensor.shape)} and {tensor.dtype}")
     if y is not None:
-        _normalise(y, denominator, bias, heads=denominator.shape[-1])
+        _normalise(y, denominator, bias, heads=checked_heads(denominator.shape[-1]))
     elif bias is not None:
         raise ValueError("bias: expected None without y")
     empty = denominator == 0

@@ -142,7 +142,7 @@ def _of_size(terms: dict[tuple[str, ...], int], length: str) -> list[str]:
     return [
         f"if s_{last} is None:",
         f"    s_{last}, rest = divmod({length} - {more}, {factor})",
-        f"    if rest or {length} < {more}: refuse()",
+        f"    if rest or {length} < {more + bool(others)}: refuse()",
         f"elif {differs}: refuse()",
     ]
 
@@ -177,7 +177,7 @@ def _of_entry(number: int, entry: _Entry, wanted: Mapping[str, Any]) -> list[str
 
 
 class Kernel:
-    """A kernel, to be called with the arguments of its table. Autograd does not know it: call it without recording
+    """A kernel, to be called with the arguments of its `table`. Autograd does not know it: call it without recording
     gradients. What is written counts as a new version of the tensor, so that a stale saved tensor is an error.
     """
 
@@ -192,7 +192,8 @@ class Kernel:
     ) -> None:
         self.name, self._function, self._body = function.removeprefix("hg_"), function, body
         self.__doc__ = None if body is None else body.__doc__
-        self._names, self._memory, self._blank = list(table), memory, {n: _given(e) for n, e in table.items()}
+        self.table, self._names, self._memory = table, list(table), memory
+        self._blank = {each: None if isinstance(entry, str) else entry for each, entry in table.items()}
         arguments = INTERFACE.functions[function].arguments
         self._structure: type[ctypes.Structure] | None = None
         if "a" in arguments:
@@ -264,11 +265,6 @@ class Kernel:
         return None
 
 
-def _given(entry: Any) -> Any:
-    """What an argument is if it is not given."""
-    return None if isinstance(entry, str) else entry
-
-
 def _checker(
     name: str, table: dict[str, Any], without: tuple[tuple[str, str, str, str], ...], wanted: dict[str, Any]
 ) -> Callable[..., list[Any]]:
@@ -313,7 +309,7 @@ def _checker(
         raise TypeError(f"{name}: expected a value for {value}")
 
     def disagree(absent: str, size: str, blamed: str, found: int, expected: int) -> None:
-        raise ValueError(f"{blamed}: expected {expected} {size}, got {found}; or pass {absent}")
+        raise ValueError(f"{blamed}: expected it for {expected} {size}, got {found}; or pass {absent}")
 
     space: dict[str, Any] = {"Tensor": torch.Tensor, "codes": ELEMENT_CODES, "refuse": _refuse}
     space |= {"lacks": lacks, "disagree": disagree} | {f"default_{each}": value for each, value in values.items()}

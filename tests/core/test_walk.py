@@ -1,4 +1,4 @@
-"""The way of a hidden layer from the model to the kernel is short: the frames and the calls between them are counted."""
+"""The way of a hidden layer from the model to the kernel is short: the frames and the calls between are counted."""
 
 import inspect
 import sys

@@ -503,12 +503,8 @@ def test_a_slice_of_a_longer_indptr(kernels):
 def test_wrong_arguments():
     n, options = torch.zeros(3, dtype=torch.int64), {"heads": 2, "slope": SLOPE}
     y, h, s, i = torch.zeros(2, 6), torch.zeros(2, 2), torch.zeros(5, 8), torch.zeros(0, dtype=torch.int32)
-    with pytest.raises(ValueError, match="source: expected shape"):
-        front.attend_forward(y, h, h, h, s[:, :7], n, i, **options)
     with pytest.raises(ValueError, match=r"y: expected shape \(2, 4 \* head_width\), got \(2, 6\)"):
         front.attend_forward(y, h, h, h, s, n, i, heads=4, slope=SLOPE)
-    with pytest.raises(ValueError, match="a_dst: expected torch.float32"):
-        front.attend_forward(y, h, h, h.double(), s, n, i, **options)
     with pytest.raises(ValueError, match="dropout: expected None or"):
         front.attend_forward(y, h, h, h, s, n, i, dropout=0.5, **options)
     with pytest.raises(ValueError, match="column_ids: expected shape"):
@@ -517,8 +513,6 @@ def test_wrong_arguments():
         front.attend_forward(y, h, h, h, s, n, i, complete=True, rows=torch.zeros(2, dtype=torch.int32), **options)
     with pytest.raises(ValueError, match="bias: expected complete with it"):
         front.attend_forward(y, h, h, h, s, n, i, bias=torch.zeros(6), **options)
-    with pytest.raises(ValueError, match="remote: expected shape"):
-        front.attend_backward(y, h, h, s[:2], s, n, i, **options)
     with pytest.raises(ValueError, match="complete: expected no rows with it"):
         front.attend_backward(
             y, h, h, s[:2], torch.zeros(2, 12), n, i, complete=True, rows=torch.zeros(2, dtype=torch.int32), **options

@@ -21,14 +21,10 @@ def test_elu(kernels, dtype, width):
     assert torch.equal(in_place, out[:, 1:-1])
 
 
-def test_nan_stays_and_wrong_arguments_are_refused(kernels):
+def test_nan_stays(kernels):
     x = torch.full((2, 5), torch.nan)
     elu(x, x)
     assert x.isnan().all()
-    with pytest.raises(ValueError, match="out"):
-        elu(torch.zeros(2, 4), x)
-    with pytest.raises(ValueError, match="float32"):
-        elu(x.bfloat16(), x.bfloat16())
 
 
 @pytest.mark.parametrize("width", [1, 3, 8, 31, 64])
@@ -51,12 +47,6 @@ def test_relu_gradient(kernels, threads, dtype, width):
     assert (around[:, [0, -1]] == 7).all(), "nothing beside the columns is touched"
     relu_gradient(y, gradient, y, 1.25)
     assert torch.equal(y, wanted), "over the result"
-    for arguments, word in (
-        ((y, gradient.bfloat16(), y), "gradient: expected"),
-        ((y[:5], gradient, y), "out: expected shape"),
-    ):
-        with pytest.raises(ValueError, match=word):
-            relu_gradient(*arguments)
 
 
 def rows_of(width, dtype, count=4, rows=1300):
@@ -138,12 +128,7 @@ def test_wrong_arguments_of_gradients_are_refused(kernels):
     for call, word in (
         (lambda: elu_gradient(x, x, x, None, torch.empty(2, 2)), "x"),
         (lambda: elu_gradient(x, x, x, x, torch.empty(2, 4)), "divide 6"),
-        (lambda: elu_gradient(x, x, x, x, torch.empty(3, 2)), "dots"),
-        (lambda: elu_gradient(x, x, x.double()), "y"),
-        (lambda: elu_gradient(x, x, x, x, torch.empty(2, 2), bias=torch.zeros(5)), "bias"),
         (lambda: elu_gradient(x, x, x, scaled=True), "scaled: expected dots"),
-        (lambda: elu_gradient(x, x, x, sums=torch.zeros(6, dtype=torch.float64)), "sums"),
-        (lambda: bias_gradient(torch.zeros(5), x), "sums"),
     ):
         with pytest.raises(ValueError, match=word):
             call()

@@ -93,17 +93,7 @@ def test_infinities_and_nan_stay(kernels):
     assert out[4].isnan().all() and out[3].isinf().all() and out[[0, 1, 2, 5]].isfinite().all()
 
 
-@some_products
-def test_wrong_arguments_are_refused(kernels):
+def test_a_bias_is_not_added_to_what_is_there():
     x, out, w, _ = matrices(4, 3, 2)
-    for arguments, word in (
-        ((out, x, w.t()), "weight: expected"),
-        ((out, x, w.double()), "weight: expected"),
-        ((out, x, w.to("meta")), "weight: expected a tensor on the CPU"),
-        ((out[:3], x, w), "out: expected shape"),
-        ((out, x, w, torch.zeros(3)), "bias: expected shape"),
-        ((out, x, w, torch.zeros(2), True), "bias: expected None"),
-        ((out.int(), x.int(), w), "x: expected"),
-    ):
-        with pytest.raises(ValueError, match=word):
-            multiply(*arguments)
+    with pytest.raises(ValueError, match="bias: expected None"):
+        multiply(out, x, w, torch.zeros(2), True)

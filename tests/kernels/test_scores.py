@@ -219,9 +219,8 @@ def test_wrong_arguments_are_refused():
     for changed, source, message in (
         (of_edges, case.source, "places: expected"),
         (replace(of_edges, edge=case.x[:, :4]), case.source, "edge: expected shape"),
-        (replace(scores, attention=case.attention[:4]), case.source, "attention: expected shape"),
+        (replace(scores, heads=4), case.source, "source: expected a positive multiple of 4 heads"),
         (replace(scores, attention=None), case.source, "source: expected shape"),
-        (scores, case.source.float(), "source: expected torch.float64"),
     ):
         with pytest.raises(ValueError, match=message):
             front.score_forward(changed, sums, x, source, *edges)
