@@ -21,7 +21,7 @@ from hpcgnn.options.removed import REMOVED, REMOVED_VALUES
 from hpcgnn.suggestions import suggest
 
 # Names that the registries offer: {"models": {name: the options `by_model` that it uses, None where not known},
-# "norms": names, "schedules": {name: ScheduleTraits}, "own_schedules": names of those of a plugin};
+# "norms": names, "schedules": {name: ScheduleTraits}, "of_user": {kind: names that a plugin registered}};
 # and "check": raises ConfigError for options that do not go together.
 Choices = Mapping[str, Any]
 Number = TypeVar("Number", int, float)
@@ -185,7 +185,7 @@ def per_layer(flag: str, text: str, layers: int, kind: type[Number], least: floa
 
 
 def read_toml(path: str | Path, without: Sequence[str] = ()) -> dict[str, Any]:
-    """Flat values of a TOML file with the sections of `SECTIONS`; an unknown key is an error that names the nearest
+    """Flat values of a TOML file with the sections of `SECTIONS`. An unknown key is an error that names the nearest
     valid one. without: keys that are left out, whatever their values.
     """
     document = _document(path)

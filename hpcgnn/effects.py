@@ -1,6 +1,6 @@
-"""Options that were given and have no effect with what else was chosen: said in one line, or refused.
+"""Options without effect beside the other choices: one line of warning, or a refusal.
 
-An option's declaration says what the option needs (declaring.py). A model's entry says which options the model uses
+An option's declaration has its needs (declaring.py). A model's entry lists the options that the model uses
 (nn/registry.py). An option on the command line always counts as given. An option in a file counts only where its
 value is not the default, since the config.toml of a run holds every option.
 """
@@ -15,10 +15,12 @@ from hpcgnn.options import SECTIONS
 
 # More models than these are not listed.
 _FEW = 4
+# {kind of a registry: the option that chooses an entry by its name}. All entries of other registries act.
+_OPTIONS = {"model": "model", "schedule": "schedule", "task": "task", "transport": "comm"}
 
 
 class Options(Protocol):
-    """What is asked of a Config."""
+    """The part of a Config that this module reads."""
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """{section: {option: value}}, of all options."""
@@ -35,8 +37,8 @@ def without_effect(
 ) -> str | None:
     """One line about the options that were given in vain, or None. Raises ConfigError for a strict option among them.
 
-    config: all options; typed, filed: {option: value} from the command line and from a file; choices: those of
-    `registry_choices` (plan/choices.py).
+    config: all options; typed, filed: {option: value} from the command line and from a file; choices: the result
+    of `registry_choices` (plan/choices.py).
     """
     chosen = {name: value for section in config.to_dict().values() for name, value in section.items()}
     reasons: dict[str, list[str]] = {}
@@ -60,13 +62,17 @@ def without_effect(
 def _in_vain(declared: Field[Any], chosen: Mapping[str, Any], choices: Mapping[str, Any]) -> str | None:
     """Why an option has no effect, or None."""
     name, rules, model, uses = declared.name, declared.metadata, chosen["model"], choices["models"]
+    of_user = choices["of_user"].items()
     used, schedules = uses.get(model), allowed(rules["schedules"], choices["schedules"])
     needs = {other: allowed(values, choices["schedules"]) for other, values in rules["needs"].items()}
     if any(chosen[other] in values for other, values in rules["also"].items()):
         return None
     if name == "plugin":
-        registered = used is None or chosen["schedule"] in choices["own_schedules"]
-        return None if registered else f"--model {model} is not one that it registers"
+        if used is None or any(
+            names and chosen.get(_OPTIONS.get(kind, "")) in (None, *names) for kind, names in of_user
+        ):
+            return None
+        return f"--model {model} is not one that it registers"
     if schedules is not None and chosen["schedule"] not in schedules:
         return f"for --schedule {', '.join(schedules)}, got {chosen['schedule']}"
     if rules["by_model"]:
