@@ -203,32 +203,34 @@ class Kernel:
         self._written = [name for name, each in table.items() if isinstance(each, str) and "written " in each]
         self._checked = _checker(self.name, table, without, arguments)
 
-    def _named(self, positional: tuple[Any, ...], given: dict[str, Any]) -> dict[str, Any]:
-        count = len(given) + len(positional)
-        given.update(zip(self._names, positional, strict=False))
-        if len(given) != count or not given.keys() <= self._blank.keys():
-            raise TypeError(
-                f"{self.name}: expected each of {', '.join(self._names)} at most once, got {', '.join(given)}"
-            )
-        return given
+    def _refuse(self, given: dict[str, Any]) -> None:
+        names = ", ".join(self._names)
+        raise TypeError(f"{self.name}: expected each of {names} at most once, got {', '.join(given)}")
 
-    def check(self, *positional: Any, **given: Any) -> None:
+    def check(self, **given: Any) -> list[Any]:
         """Raise ValueError if arguments have a wrong dtype, shape or layout, TypeError if there are others than the
-        table's.
+        table's. Returns what C gets.
         """
-        self._checked(self._named(positional, given).get, 0, 1)
+        if not given.keys() <= self._blank.keys():
+            self._refuse(given)
+        return self._checked(given.get, 0, 1)
 
     def filled(self, **given: Any) -> Any:
         """A ctypes pointer to the structure of the arguments, for a field of another one. The tensors must stay."""
         assert self._structure is not None, "it has a structure of arguments"
-        return ctypes.pointer(self._structure(*self._checked(self._named((), given).get, 0, 1)))
+        return ctypes.pointer(self._structure(*self.check(**given)))
 
     def __call__(self, *positional: Any, compiled: bool = True, **given: Any) -> Any:
         """Check and compute. compiled: whether the compiled kernel may serve; else it is torch's. Returns the result of
         C, or of the body. Raises MemoryError and the errors of `check`.
         """
-        if positional or not given.keys() <= self._blank.keys():
-            given = self._named(positional, given)
+        if positional:
+            count = len(given) + len(positional)
+            given.update(zip(self._names, positional, strict=False))
+            if len(given) != count:
+                self._refuse(given)
+        if not given.keys() <= self._blank.keys():
+            self._refuse(given)
         native, watch = (library.state.loaded or library.load()).native, library.state.watch
         path, threads = 0 if native is None else native.path, torch.get_num_threads()
         values = self._checked(given.get, path, threads)

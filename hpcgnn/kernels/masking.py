@@ -88,10 +88,12 @@ def dropout(
     """
     threshold, scale = rule(p)
     some = 0 < threshold < 2**32
-    run = _dropout if some else _dropout.check
-    run(out, x, ids, index, part, key=checked_key(key) if some else 0, threshold=threshold, scale=scale)
+    given: dict[str, Any] = {"out": out, "x": x, "ids": ids, "index": index, "part": part}
+    given |= {"key": checked_key(key) if some else 0, "threshold": threshold, "scale": scale}
     if some:
+        _dropout(**given)
         return
+    _dropout.check(**given)
     if threshold and part is None:
         out.zero_()
         return
@@ -143,9 +145,9 @@ def dropout_entries(
     Raises ValueError for a wrong dtype, shape, layout, key or p.
     """
     threshold, scale = rule(p)
-    values: dict[str, Any] = {"key": 0, "threshold": threshold, "scale": scale}
-    tensors = out, data, indptr, ids, columns
-    _dropout_entries.check(*tensors, **values)
+    given: dict[str, Any] = {"out": out, "data": data, "indptr": indptr, "ids": ids, "columns": columns}
+    given |= {"key": checked_key(key), "threshold": threshold, "scale": scale}
+    _dropout_entries.check(**given)
     first, last = int(indptr[0]), int(indptr[-1])
     if first < 0 or last > len(data):
         raise ValueError(f"indptr: expected values in [0, {len(data)}], got {first} to {last}")
@@ -156,4 +158,4 @@ def dropout_entries(
     elif threshold == 2**32:
         out[stored] = 0
     else:
-        _dropout_entries(*tensors, **values | {"key": checked_key(key)})
+        _dropout_entries(**given)
