@@ -142,8 +142,8 @@ def _given(scores: RowScores, source: torch.Tensor) -> dict[str, Any]:
     given |= {"own_width": own_width, "source_width": source_width, **of_dropout(scores.dropout)}
     if weight is None:
         return given
-    if scores.places is None:
-        raise ValueError("places: expected a torch tensor with weight, got None")
+    if scores.edge is None or scores.places is None:
+        raise ValueError("edge, places: expected torch tensors with weight, got None")
     given |= {"weight": weight.contiguous(), "types" if scores.mixed else "edge": scores.edge, "places": scores.places}
     if not scores.mixed:
         given["weight_columns"] = width

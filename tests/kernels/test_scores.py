@@ -217,8 +217,8 @@ def test_wrong_arguments_are_refused():
     edges = block(case, slice(None), False)[:2]
     of_edges = make_case("sum of edges", 2, 3).scores(torch.float64, case.attention)
     for changed, source, message in (
-        (of_edges, case.source, "places: expected"),
-        (replace(of_edges, edge=case.x[:, :4]), case.source, "edge: expected shape"),
+        (of_edges, case.source, "edge, places: expected"),
+        (replace(of_edges, edge=case.x[:, :4], places=case.src), case.source, "edge: expected shape"),
         (replace(scores, heads=4), case.source, "source: expected a positive multiple of 4 heads"),
         (replace(scores, attention=None), case.source, "source: expected shape"),
     ):
