@@ -141,8 +141,8 @@ def _of_size(terms: dict[tuple[str, ...], int], length: str) -> list[str]:
         return [f"if s_{last} is None: s_{last} = {length}", f"elif s_{last} != {length}: refuse()"]
     return [
         f"if s_{last} is None:",
-        f"    s_{last}, rest = divmod({length} - {more}, {factor})",
-        f"    if rest or {length} < {more + bool(others)}: refuse()",
+        f"    if {length} < {more + bool(others)} or ({length} - {more}) % ({factor}): refuse()",
+        f"    s_{last} = ({length} - {more}) // ({factor})",
         f"elif {differs}: refuse()",
     ]
 

@@ -507,7 +507,7 @@ def test_wrong_arguments():
         front.attend_forward(y, h, h, h, s, n, i, heads=4, slope=SLOPE)
     with pytest.raises(ValueError, match="dropout: expected None or"):
         front.attend_forward(y, h, h, h, s, n, i, dropout=0.5, **options)
-    with pytest.raises(ValueError, match="column_ids: expected shape"):
+    with pytest.raises(ValueError, match="source: expected shape"):
         front.attend_forward(y, h, h, h, s, n, i, dropout=(0.5, 1, n[:2], n), **options)
     with pytest.raises(ValueError, match="complete: expected no rows with it"):
         front.attend_forward(y, h, h, h, s, n, i, complete=True, rows=torch.zeros(2, dtype=torch.int32), **options)

@@ -220,7 +220,7 @@ def test_wrong_arguments_are_refused():
         (of_edges, case.source, "edge, places: expected"),
         (replace(of_edges, edge=case.x[:, :4], places=case.src), case.source, "edge: expected shape"),
         (replace(scores, heads=4), case.source, "source: expected a positive multiple of 4 heads"),
-        (replace(scores, attention=None), case.source, "source: expected shape"),
+        (replace(scores, attention=None), case.source, "source: expected a positive multiple of 2 heads"),
     ):
         with pytest.raises(ValueError, match=message):
             front.score_forward(changed, sums, x, source, *edges)
