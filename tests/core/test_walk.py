@@ -18,8 +18,8 @@ from hpcgnn.plan.run_plan import RunPlan
 
 ROOT = Path(hpcgnn.__file__).parent
 FRAMES = 7
-# Python calls of one kernel: of itself, its checks in one pass, and C; a convolution has a kernel within. And calls of a
-# whole step in the room of the kernels, forwards and backwards.
+# Python calls of one kernel: of itself, its checks in one pass, and C; a convolution has a kernel within. And those of
+# a whole step in the room of the kernels.
 OF_A_KERNEL, OF_A_STEP = 4, 140
 
 
