@@ -65,6 +65,7 @@ MAY_IMPORT = {
     },
     "ctypes": {
         "kernels/interface.py",
+        "kernels/kernel.py",
         "kernels/library.py",
         "kernels/native.py",
         "plugins/memory_profile.py",
