@@ -4,12 +4,12 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from core.forked import start
 
 from hpcgnn.__main__ import main
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import partition_graph
 
-from ..forked import start
 from . import dgl_models
 
 
