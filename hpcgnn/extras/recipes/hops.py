@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.errors import GraphError
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
@@ -27,6 +28,19 @@ from hpcgnn.ops.operators import Linear
 from hpcgnn.schedules.full_halo import FullHalo
 
 _TILE = 1 << 20
+
+
+def check_roots(local: LocalGraph, comm: Communicator, who: str) -> None:
+    """Raise GraphError, on all ranks, if the weights of some node sum to less than 0. Collective.
+
+    who: subject of the message that divides by the root of the sum, as in `labels divide`.
+    """
+    below = sum(int((way.degree < 0).sum()) for way in (local.inward, local.outward))
+    if comm.total(torch.tensor([below]), "plan").item():
+        raise GraphError.on_all(
+            f"the edge weights of some nodes sum to less than 0, and {who} by the root of that sum: expected sums "
+            "above 0; make the weights positive"
+        )
 
 
 class Propagator(NamedTuple):
