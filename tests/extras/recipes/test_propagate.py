@@ -183,7 +183,7 @@ def test_a_run_on_any_number_of_ranks(comm, typed, shared_path):
     comm.barrier()
     if comm.rank == 0:
         with h5py.File(file, "r+") as changed:
-            changed.attrs.update(num_feature_parts=4, uuid=str(uuid.uuid4()))
+            changed.attrs.update(num_feature_parts=4, uuid=np.bytes_(str(uuid.uuid4())))
     comm.barrier()
     config = make_config(options_of_run(run_dir, {"graph": str(file)}), CHOICES)
     with pytest.raises(GraphError, match="expected parts of the features 5, got 4"):
