@@ -15,7 +15,7 @@ from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
 
-from ..forked import start, train
+from ..forked import train
 
 safetensors = pytest.importorskip("safetensors.torch", reason="the extra `export` is not installed")
 WIDTH = 6
@@ -44,14 +44,20 @@ def call(*words):
     return main([str(word) for word in words])
 
 
-def predicted(run_dir, path):
-    done = start(0, "-m", "hpcgnn", "predict", run_dir, "--logits", "--weights", "last", "--force", "-o", path)
-    assert done.code == 0, done.err
-    with h5py.File(path) as file:
-        return file["prediction"][:], file["logit"][:]
+@pytest.fixture
+def predicted(command, tmp_path):
+    """predicted(run directory) -> (predictions, logits) of its last epoch."""
+
+    def rows(run_dir):
+        done = command("predict", run_dir, "--logits", "--weights", "last", "--force", "-o", tmp_path / "p.h5")
+        assert done.code == 0, done.err
+        with h5py.File(tmp_path / "p.h5") as file:
+            return file["prediction"][:], file["logit"][:]
+
+    return rows
 
 
-def test_our_own_file_needs_no_options_and_the_run_goes_on(runs, tmp_path):
+def test_our_own_file_needs_no_options_and_the_run_goes_on(runs, command, predicted, tmp_path):
     run_dir, graph, _ = runs["sage"]
     assert call("export", run_dir, "-o", tmp_path / "m.safetensors", "--weights", "last") == 0
     assert call("export", run_dir, "-o", tmp_path / "m.safetensors") == 2, "nothing is overwritten unasked"
@@ -62,29 +68,29 @@ def test_our_own_file_needs_no_options_and_the_run_goes_on(runs, tmp_path):
     assert list(state["convs.0.neighbour.weight"].shape) == [WIDTH, 6]
     made = tmp_path / "in"
     assert call("import-weights", tmp_path / "m.safetensors", "--graph", graph, "--run-dir", made) == 0
-    assert (predicted(made, tmp_path / "a.h5")[1] == predicted(run_dir, tmp_path / "b.h5")[1]).all()
-    done = start(0, "-m", "hpcgnn", "evaluate", made)
+    assert (predicted(made)[1] == predicted(run_dir)[1]).all()
+    done = command("evaluate", made)
     assert done.code == 0, done.err
     assert json.loads((made / "evaluation.json").read_text())["epoch"] == 0
-    done = train(0, "--resume", "--run-dir", made, "--epochs", 2)
-    assert done.code == 0 and "0 epochs are done" in done.err, done.err
+    done = command("train", "--resume", "--run-dir", made, "--epochs", 2)
+    assert done.code == 0 and (made / "metrics.jsonl").read_text().count("\n") == 2, done.err
 
 
-def test_targets_come_with_the_scale_by_which_they_were_learned(runs, tmp_path, capsys):
+def test_targets_come_with_the_scale_by_which_they_were_learned(runs, predicted, tmp_path, capsys):
     run_dir, graph, options = runs["gcn"]
     file, made = tmp_path / "m.safetensors", tmp_path / "in"
     assert call("export", run_dir, "-o", file, "--weights", "last") == 0
     about, state = metadata_of(file), safetensors.load_file(file)
     assert about["graph"]["task"] == "regression" and 40 < about["targets"]["mean"][1] < 60
     assert call("import-weights", file, "--graph", graph, "--run-dir", made) == 0
-    found, expected = (predicted(each, tmp_path / "p.h5")[0] for each in (made, run_dir))
+    found, expected = (predicted(each)[0] for each in (made, run_dir))
     np.testing.assert_array_equal(found, expected)
     assert found.dtype == np.float64 and found.shape == (60, 2) and 40 < found.mean() < 60
     torch.save({name: each for name, each in state.items() if "targets" not in name}, tmp_path / "w.pt")
     words = ("import-weights", tmp_path / "w.pt", "--graph", graph, *options, "--run-dir", tmp_path / "bare")
     assert call(*words) == 2 and "expected the mean and the deviation of 2 targets" in capsys.readouterr().err
     assert call(*words, "--target-scale", "none") == 0
-    assert abs(predicted(tmp_path / "bare", tmp_path / "p.h5")[0].mean()) < 5, "as the weights have them"
+    assert abs(predicted(tmp_path / "bare")[0].mean()) < 5, "as the weights have them"
 
 
 def test_what_does_not_fit_is_listed(runs, tmp_path, capsys):

@@ -1,14 +1,13 @@
 """`hpcgnn export --to` and `import-weights`: what real layers of PyG's make of the weights, and the way back."""
 
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 import torch
-from core.forked import start, train
+from core.forked import train
+from pages import example
 
 from hpcgnn.__main__ import main
 from hpcgnn.app.libraries import LIBRARIES
@@ -21,7 +20,6 @@ from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import partition_graph
 
 safetensors = pytest.importorskip("safetensors.torch", reason="the extra `export` is not installed")
-ROOT = Path(__file__).parents[3]
 NODES, WIDTH, CLASSES = 60, 6, 3
 MODELS = {
     "gcn": {"norm": "batch"},
@@ -95,19 +93,23 @@ def call(*words):
     return main([str(word) for word in words])
 
 
-def logits_of(run_dir, folder, ranks=0):
-    done = start(ranks, "-m", "hpcgnn", "predict", run_dir, "--logits", "--weights", "last", "--force", "-o", folder)
-    assert done.code == 0, done.err
-    with h5py.File(folder) as file:
-        return file["logit"][:]
+@pytest.fixture
+def predicted(command, tmp_path):
+    """predicted(run directory) -> the logits of its last epoch."""
+
+    def logits(run_dir):
+        done = command("predict", run_dir, "--logits", "--weights", "last", "--force", "-o", tmp_path / "p.h5")
+        assert done.code == 0, done.err
+        with h5py.File(tmp_path / "p.h5") as file:
+            return file["logit"][:]
+
+    return logits
 
 
 def networks(path):
     """What the recipe of docs/results.md makes of an exported file: {name: value}."""
-    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    recipe = next(block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "class Net" in block)
     names = {}
-    exec(recipe.replace('"pyg.safetensors"', repr(str(path))), names)
+    exec(example("results.md", "class Net").replace('"pyg.safetensors"', repr(str(path))), names)
     return names
 
 
@@ -119,15 +121,24 @@ def inputs(graph):
 
 
 @of_models
-def test_pyg_computes_the_same(runs, tmp_path, name):
+def test_pyg_computes_the_same_and_its_weights_come_in(runs, predicted, tmp_path, name):
+    """Those of a network that has never been here: other weights, biases before the batch norm, running statistics."""
     pytest.importorskip("torch_geometric", reason="PyG is not installed")
-    run_dir, graph, _ = runs(name)
+    run_dir, graph, options = runs(name)
     assert call("export", run_dir, "-o", tmp_path / "m.safetensors", "--to", "pyg", "--weights", "last") == 0
     network = networks(tmp_path / "m.safetensors")["net"]
     x, edges, more = inputs(graph)
     with torch.no_grad():
         found = network(x, edges, **more).numpy()
-    np.testing.assert_allclose(found, logits_of(run_dir, tmp_path / "p.h5"), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found, predicted(run_dir), rtol=1e-5, atol=1e-5)
+    with torch.no_grad():
+        for key, tensor in network.state_dict().items():
+            if tensor.dtype == torch.float32 and not (name == "transformer" and key.endswith("lin_value.bias")):
+                tensor.copy_(torch.rand_like(tensor) + (0.5 if "running_var" in key else -0.3))
+        expected = network(x, edges, **more).numpy()
+    torch.save({"state_dict": network.state_dict(), "epoch": 3}, tmp_path / "w.pt")
+    assert call("import-weights", tmp_path / "w.pt", "--graph", graph, "--run-dir", tmp_path / "in", *options) == 0
+    np.testing.assert_allclose(predicted(tmp_path / "in"), expected, rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("name", ["gcn", "sage", "gat"])
@@ -148,32 +159,14 @@ def test_weights_of_dgl_come_back(runs, tmp_path, name):
         torch.testing.assert_close(both[1][key], tensor, rtol=1e-6, atol=1e-6)
 
 
-@of_models
-def test_weights_of_pyg_come_in(runs, tmp_path, name):
-    """Of a network that has never been here: other weights, biases before the batch norm, running statistics."""
-    pytest.importorskip("torch_geometric", reason="PyG is not installed")
-    run_dir, graph, options = runs(name)
-    call("export", run_dir, "-o", tmp_path / "m.safetensors", "--to", "pyg", "--weights", "last")
-    network = networks(tmp_path / "m.safetensors")["net"]
-    with torch.no_grad():
-        for key, tensor in network.state_dict().items():
-            if tensor.dtype == torch.float32 and not (name == "transformer" and key.endswith("lin_value.bias")):
-                tensor.copy_(torch.rand_like(tensor) + (0.5 if "running_var" in key else -0.3))
-        x, edges, more = inputs(graph)
-        expected = network(x, edges, **more).numpy()
-    torch.save({"state_dict": network.state_dict(), "epoch": 3}, tmp_path / "w.pt")
-    assert call("import-weights", tmp_path / "w.pt", "--graph", graph, "--run-dir", tmp_path / "in", *options) == 0
-    np.testing.assert_allclose(logits_of(tmp_path / "in", tmp_path / "p.h5", 2), expected, rtol=1e-5, atol=2e-5)
-
-
-def test_targets_are_beside_the_layers(runs, tmp_path):
+def test_targets_are_beside_the_layers(runs, predicted, tmp_path):
     """What layers of PyG's do not know is in the file's metadata, and comes in again."""
     run_dir, graph, _ = runs("gcn targets")
     assert call("export", run_dir, "-o", tmp_path / "m.safetensors", "--to", "pyg", "--weights", "last") == 0
     assert "targets.mean" not in safetensors.load_file(tmp_path / "m.safetensors")
     made = tmp_path / "in"
     assert call("import-weights", tmp_path / "m.safetensors", "--graph", graph, "--run-dir", made) == 0
-    found, expected = (logits_of(each, tmp_path / "p.h5") for each in (made, run_dir))
+    found, expected = (predicted(each) for each in (made, run_dir))
     np.testing.assert_array_equal(found, expected)
 
 
