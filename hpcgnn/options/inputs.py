@@ -1,4 +1,4 @@
-"""The input columns of nodes: those of `--features`, and those that plugins make."""
+"""The input columns of nodes: the words of `--features`, and columns of plugins."""
 
 import re
 from collections.abc import Callable
@@ -18,7 +18,7 @@ class MadeColumns:
     """Input columns that a plugin makes anew in each step (`Plugin.columns` of engine/hooks.py).
 
     Attributes:
-        flag: options of the task -> the option that asks for them, with its value, or ''.
+        flag: options of the task -> the flag with its value, or '' without these columns.
         width: number of classes -> number of columns.
     """
 
@@ -26,7 +26,7 @@ class MadeColumns:
     width: Callable[[int], int]
 
 
-#: By the word for them in the text of all inputs, after those of --features.
+#: By their word in the text of all inputs, after the words of --features.
 MADE_COLUMNS: Registry[MadeColumns] = Registry("kind of input columns")
 
 
@@ -67,12 +67,12 @@ class Inputs:
         return self.fixed(num_features, num_edge_features) + self.changing_columns(classes)
 
     def changing_columns(self, classes: int) -> int:
-        """How many change from step to step. They are the last: learned ones, then made ones."""
+        """Number of columns that change from step to step: the last ones, learned before made."""
         return self.learned + sum(MADE_COLUMNS[name].width(classes) for name in self.made)
 
 
 def made_flags(options: TaskConfig) -> list[str]:
-    """The options that ask for made columns."""
+    """The given flags of made columns."""
     return [flag for each in MADE_COLUMNS.values() if (flag := each.flag(options))]
 
 
