@@ -1,6 +1,6 @@
 """Layers and models of PyG on a graph that is spread over ranks.
 
-PyG's own forward runs here. What it asks of the graph are `propagate`, which makes, sums and updates messages along
+PyG's own forward runs here. It asks two things of the graph: `propagate`, which makes, sums and updates messages along
 edge_index, and `edge_updater`: these two are replaced in every MessagePassing layer, and edge_index by `SpreadEdges`
 (edges.py). Parameters, biases, heads and residuals stay PyG's, and so does the state dict.
 

@@ -1,4 +1,4 @@
-"""What the recipes offer."""
+"""Registers the recipes."""
 
 from hpcgnn.app.corrections import CORRECTIONS
 from hpcgnn.cli.commands import COMMANDS

@@ -87,7 +87,7 @@ class Request:
 
     def widths(self, meta: GraphMeta, sets: int) -> tuple[int, ...]:
         """Columns of each group of columns: the features and all hops along each set of edges, or the last ones, and
-        then those of labels. Raises GraphError, on all ranks, for labels that have no hops.
+        then hops of labels. Raises GraphError, on all ranks, for labels that have no hops.
         """
         if self.label_hops and meta.task == REGRESSION:
             raise GraphError.on_all("--label-hops: expected classes or 0/1 labels, and those of the graph are numbers")
@@ -115,7 +115,7 @@ class Request:
         return [tuple(sorted({known[name] for name in each})) for each in sets]
 
     def record(self, self_loops: str) -> str:
-        """Return the processing of the features, as JSON. What is not used is left out."""
+        """Return the processing of the features, as JSON. Unused options are left out."""
         unused = {"output", "force"} | (set() if self.label_hops else {"label_hops", "label_folds"})
         unused |= set() if self.relations else {"relations"}
         done = asdict(self) | {"self_loops": self_loops}
