@@ -26,8 +26,6 @@ from hpcgnn.cli.arguments import (
 )
 from hpcgnn.cli.commands import COMMANDS
 from hpcgnn.cli.estimate import add_estimates
-from hpcgnn.cli.label_propagation import add_label_propagation
-from hpcgnn.cli.propagate import add_propagate
 from hpcgnn.cli.train import add_train
 from hpcgnn.cli.trained_runs import add_evaluate, add_predict
 from hpcgnn.cli.weights import add_export, add_import_weights
@@ -92,8 +90,6 @@ def build_parser(choices: Choices | None) -> Parser:
     report.set_defaults(process=process_report)
     add_evaluate(commands, choices)
     add_predict(commands, choices)
-    add_label_propagation(commands, choices)
-    add_propagate(commands, choices)
     add_export(commands)
     add_import_weights(commands, choices)
     add_estimates(commands, choices)

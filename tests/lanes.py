@@ -80,6 +80,7 @@ PARTS = (
     quick("tools", *PYTEST, "tests/partition_tools", "tests/extras/readers"),
     quick("faults", *PYTEST, "tests/faults"),
     quick("kernels", *PYTEST, "tests/kernels"),
+    quick("extras", *PYTEST, "tests/extras"),
     quick("pages", *PYTEST, "tests/test_promises.py", "tests/docs", "tests/report", "tests/install"),
     quick("types", "mypy", "--no-error-summary", "hpcgnn", "partition_tools"),
     quick("2 processes", *of_ranks(2, "polite", *PROCESSES, "-m", "processes or smoke")),
@@ -102,6 +103,7 @@ PARTS = (
     Part(
         "slow of jobs", (*PYTEST, "tests/jobs", "tests/core", "tests/faults", "-m", "slow"), ("jobs/", "hpcgnn/comm/")
     ),
+    Part("slow of extras", (*PYTEST, "tests/extras", "-m", "slow"), ("hpcgnn/", "tests/extras/")),
     Part(
         "packages",
         (*PYTEST, "tests/install", "tests/docs", "tests/report", "-m", "slow"),

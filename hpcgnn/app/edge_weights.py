@@ -67,22 +67,6 @@ def _check_signs(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> None
         )
 
 
-def check_roots(local: LocalGraph, comm: Communicator, who: str) -> None:
-    """Raise GraphError, on all ranks, if the weights of some node sum to less than 0. Collective.
-
-    Args:
-        local: the rank's share of the graph.
-        comm: the communicator.
-        who: subject of the message that divides by the root of the sum, as in `labels divide`.
-    """
-    below = sum(int((way.degree < 0).sum()) for way in (local.inward, local.outward))
-    if comm.total(torch.tensor([below]), "plan").item():
-        raise GraphError.on_all(
-            f"the edge weights of some nodes sum to less than 0, and {who} by the root of that sum: expected sums "
-            "above 0; make the weights positive"
-        )
-
-
 def _odd(adjacency: Adjacency) -> tuple[torch.Tensor, torch.Tensor]:
     """(bool (m,): whether the sum of each row's weights is below 0; likewise, whether it is 0 though there are
     edges).

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from hpcgnn.nn.norm import BatchNorm as BatchNorm
     from hpcgnn.nn.norm import LayerNorm as LayerNorm
     from hpcgnn.nn.pna import PNAConv as PNAConv
-    from hpcgnn.nn.pyg import from_pyg_layer as from_pyg_layer
     from hpcgnn.nn.rgat import RGATConv as RGATConv
     from hpcgnn.nn.rgcn import RGCNConv as RGCNConv
     from hpcgnn.nn.sage import SAGEConv as SAGEConv
@@ -36,7 +35,6 @@ _HOMES = {
     "BatchNorm": "hpcgnn.nn.norm",
     "LayerNorm": "hpcgnn.nn.norm",
     "PNAConv": "hpcgnn.nn.pna",
-    "from_pyg_layer": "hpcgnn.nn.pyg",
     "RGATConv": "hpcgnn.nn.rgat",
     "RGCNConv": "hpcgnn.nn.rgcn",
     "SAGEConv": "hpcgnn.nn.sage",

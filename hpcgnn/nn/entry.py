@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from hpcgnn.errors import GraphError
+from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Activation, Model, traits_of
@@ -33,7 +34,7 @@ class ModelEntry:
         layer: spec -> class of the model's layers, which has `traits`.
         uses: names of the `by_model` options that the model uses; None for unknown, as with a plugin.
         stacked: each of `--layers` layers has a map of its own. Else one map comes after all hops (sgc).
-        reads_hops: the model sees the columns of the file alone, in groups that are hops (`hpcgnn propagate`).
+        facts: {name: value} of a graph file that decide about parameters, besides the fields of ModelSpec.
         weights_remedy: options with which the model reads edge weights, if others than the given ones; '' if none do.
     """
 
@@ -41,7 +42,7 @@ class ModelEntry:
     layer: Callable[[ModelSpec], Any]
     uses: tuple[str, ...] | None
     stacked: bool = True
-    reads_hops: bool = False
+    facts: Callable[[GraphMeta], dict[str, Any]] = lambda meta: {}
     weights_remedy: str = ""
 
     def traits(self, spec: ModelSpec = PLAIN) -> LayerTraits:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import torch
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.nn import appnp, gat_edges, gatv2, gcn, gin, gine, pna, rgat, rgcn, sage_max, sgc, sign, transformer
+from hpcgnn.nn import appnp, gat_edges, gatv2, gcn, gin, gine, pna, rgat, rgcn, sage_max, sgc, transformer
 from hpcgnn.nn.entry import ModelEntry, stacked
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.registry import Registry
@@ -21,7 +21,6 @@ for _name, _entry in {  # in the order of `--help`
     "gin": gin.MODEL,
     "sgc": sgc.MODEL,
     "appnp": appnp.MODEL,
-    "sign": sign.MODEL,
     "gat": gat_edges.MODEL,
     "gatv2": gatv2.MODEL,
     "transformer": transformer.MODEL,
@@ -38,14 +37,16 @@ def ignored(spec: ModelSpec, num_edge_features: int) -> list[str]:
 
     num_edge_features: of the graph.
     """
-    entry, lines = MODELS[spec.model], []
+    entry, lines = MODELS[spec.model], list[str]()
     kind = f" --aggregator {spec.aggregator}" if "aggregator" in (entry.uses or ()) else ""
     what = "{} of this graph's edges are ignored by --model " + spec.model + kind + "; {} reads them"
-    if spec.weighted and not entry.reads_weights(spec) and spec.parts == 1:  # or the propagation has read them
+    if entry.traits(spec).local:  # the model ignores all edges
+        return lines
+    if spec.weighted and not entry.reads_weights(spec):
         remedy = entry.weights_remedy or "--model gat --edge-term weight, or gcn, sage, gin or sgc"
         lines.append(what.format("the weights", remedy))
     typed = entry.traits(spec).relational or entry.uses is None or spec.edge_term == "type"
-    if spec.edge_types and not typed and spec.parts == 1:
+    if spec.edge_types and not typed:
         lines.append(what.format(f"the {spec.edge_types} types", "rgcn, rgat, or --model gat --edge-term type,"))
     if num_edge_features and not spec.edge_features:
         reads = entry.reads_edge_features(spec)

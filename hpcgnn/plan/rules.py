@@ -15,7 +15,7 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import PLAIN
-from hpcgnn.options.inputs import inputs_of
+from hpcgnn.options.inputs import inputs_of, made_flags
 from hpcgnn.options.link_split import check_link_split
 from hpcgnn.schedules.schedule_registry import SCHEDULES
 from hpcgnn.tasks.registry import task_traits
@@ -54,6 +54,11 @@ class Selection:
     def learned(self) -> bool:
         """Whether features are learned."""
         return inputs_of(self.config.task.features).learned > 0
+
+    @property
+    def changing(self) -> str:
+        """The option by which the input changes from step to step, or ''."""
+        return next(iter([_features(self)] * self.learned + made_flags(self.config.task)), "")
 
 
 @dataclass(frozen=True)
@@ -108,24 +113,8 @@ def _exact(traits: ScheduleTraits) -> bool:
     return traits.exact_epochs
 
 
-def _label_reuse(of: Selection) -> str:
-    return f"--label-reuse {of.config.task.label_reuse:g}"
-
-
 def _features(of: Selection) -> str:
     return f"--features {of.config.task.features}"
-
-
-def _without_hops(of: Selection) -> str:
-    """The first option that a model of hops has no use for, or ''."""
-    config = of.config
-    given = (
-        (f"--schedule {config.schedule.schedule}", not of.schedule.exact_epochs),
-        (_features(of), config.task.features != "file"),
-        (_label_reuse(of), config.task.label_reuse > 0),
-        ("--inductive", config.data.inductive),
-    )
-    return next((flag for flag, used in given if used), "")
 
 
 def _pairwise(of: Selection) -> str:
@@ -175,27 +164,6 @@ RULES: list[Rule] = [
         ),
     ),
     Rule(
-        lambda of: inputs_of(of.config.task.features).labels,
-        lambda of: (
-            f"{_features(of)}: labels become inputs by --label-reuse, with the share of the training nodes that are "
-            "given theirs in an epoch, such as 0.5"
-        ),
-    ),
-    Rule(
-        lambda of: of.config.task.label_reuse > 0 and not of.schedule.changing_input,
-        lambda of: (
-            f"{_label_reuse(of)} draws other labels in every step, and --schedule {of.config.schedule.schedule} needs "
-            f"an input that does not change; expected {schedules_with(lambda traits: traits.changing_input)}"
-        ),
-    ),
-    Rule(
-        lambda of: of.config.task.label_reuse > 0 and of.config.model.keep_input == "always",
-        lambda of: (
-            f"--keep-input always keeps an aggregate of features that do not change, got {_label_reuse(of)}; leave one "
-            "of them out"
-        ),
-    ),
-    Rule(
         lambda of: of.config.model.edge_dropout > 0 and of.config.model.keep_input == "always",
         lambda of: (
             "--keep-input always keeps an aggregate that does not change, got --edge-dropout "
@@ -203,11 +171,10 @@ RULES: list[Rule] = [
         ),
     ),
     Rule(
-        lambda of: of.config.data.inductive and (of.learned or of.config.task.label_reuse > 0),
+        lambda of: of.config.data.inductive and of.changing != "",
         lambda of: (
-            "--inductive trains on training nodes alone, and "
-            f"{_features(of) if of.learned else _label_reuse(of)} gives each node of the whole graph something of its "
-            "own in training; leave one of them out"
+            f"--inductive trains on training nodes alone, and {of.changing} gives each node of the whole graph "
+            "something of its own in training; leave one of them out"
         ),
     ),
     Rule(
@@ -232,10 +199,10 @@ RULES: list[Rule] = [
         ),
     ),
     Rule(
-        lambda of: of.learned and not of.schedule.changing_input,
+        lambda of: of.changing != "" and not of.schedule.changing_input,
         lambda of: (
-            f"{_features(of)}: learned features change in every step, and --schedule {of.config.schedule.schedule} "
-            f"needs an input that does not; expected {schedules_with(lambda traits: traits.changing_input)}"
+            f"{of.changing} changes the input in every step, and --schedule {of.config.schedule.schedule} "
+            f"needs an input that does not change; expected {schedules_with(lambda traits: traits.changing_input)}"
         ),
     ),
     Rule(
@@ -246,9 +213,9 @@ RULES: list[Rule] = [
         ),
     ),
     Rule(
-        lambda of: of.learned and of.config.model.keep_input == "always",
+        lambda of: of.changing != "" and of.config.model.keep_input == "always",
         lambda of: (
-            f"--keep-input always keeps an aggregate of features that do not change, got {_features(of)}; leave one of "
+            f"--keep-input always keeps an aggregate of features that do not change, got {of.changing}; leave one of "
             "them out"
         ),
     ),
@@ -257,14 +224,6 @@ RULES: list[Rule] = [
         lambda of: (
             f"--task {of.config.task.task} is learned from the rows of both ends of every edge in every step: expected "
             f"--schedule {schedules_with(_exact)}, got {of.config.schedule.schedule}"
-        ),
-    ),
-    Rule(
-        lambda of: of.model.reads_hops and _without_hops(of) != "",
-        lambda of: (
-            f"{_without_hops(of)} is not for --model {of.config.model.model}, which learns from the columns of the "
-            "graph file alone, propagated over the whole graph before, and exchanges nothing but gradients of "
-            "parameters; leave it out"
         ),
     ),
     Rule(

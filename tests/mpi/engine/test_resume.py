@@ -27,7 +27,6 @@ PAUSED = {
     "tma": {"schedule": "tma", "average_steps": 2, "correct_every": 2},
     "historical": {"schedule": "historical", "steps": 4, "extra_rows": 0.3, "history_dtype": "int8", "model": "sage"},
     "inductive": {"model": "sage", "layers": 2, "inductive": True, "prune": "auto"},
-    "label reuse": {"model": "sage", "layers": 2, "label_reuse": 0.5},
     "averages": {"model": "sage", "layers": 2, "ema": 0.7},
     "learned features": {"features": "degree+learned:5", "layers": 2},
     "links": {"task": "links", "scorer": "mlp", "features": "degree+learned:4", "layers": 2, "link_negatives": 50},

@@ -9,12 +9,12 @@ from tabulate import tabulate
 
 from hpcgnn.app.bring_up import make_buffers, opened
 from hpcgnn.app.predict import Source, write_rows
-from hpcgnn.app.spreading import Spreading, as_logits
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.engine.rundir import start_logging
 from hpcgnn.engine.summary import rows_of_metrics
 from hpcgnn.errors import ConfigError
+from hpcgnn.extras.recipes.spreading import Spreading, as_logits
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graphfile.labels import CLASSIFICATION
 from hpcgnn.options.inputs import Inputs
@@ -26,7 +26,7 @@ from hpcgnn.terminal import tell
 
 
 @dataclass(frozen=True)
-class Request:
+class LabelRequest:
     """alpha: the part that comes from the neighbours in a step; output: a file for the classes, or ''."""
 
     alpha: float = 0.9
@@ -41,7 +41,7 @@ class Request:
             raise ConfigError("--probabilities needs --output with the file to write them to, got none")
 
 
-def propagate_labels(config: Config, session: Session, request: Request) -> int:
+def propagate_labels(config: Config, session: Session, request: LabelRequest) -> int:
     """Spread the training nodes' labels of config.data.graph, show the accuracy, and write the requested file.
     Collective.
 

@@ -1,21 +1,16 @@
-"""The command `propagate`: its parser, and the call of its function.
-
-The function imports torch, so that `--help` stays fast.
-"""
+"""The commands `propagate` and `label-propagation`: their parsers, and the calls of their functions."""
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from hpcgnn.app.correction import part, steps
 from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, given_options, means_of, whole
 from hpcgnn.cli.commands import Commands
-from hpcgnn.config import Choices, make_config
-
-if TYPE_CHECKING:
-    from hpcgnn.app.hops import Request
+from hpcgnn.comm.session import Session
+from hpcgnn.config import Choices, Config, make_config
+from hpcgnn.extras.recipes.correct_and_smooth import part, steps
+from hpcgnn.extras.recipes.hops import OPERATORS, Request
 
 _OPTIONS = ("graph", "partition", "auto_partition", "self_loops", "halo_buffer", "threads", "precision", "watchdog")
-_NAMES = ("sym", "mean", "ppr")
 PROPAGATE = """\
 Write a copy of a graph file whose features are hops of propagation side by side: X, A X, A A X … for each operator
 (SIGN: Frasca et al., 2020). `train --model sign` then learns of each node by itself, and sends nothing but gradients of
@@ -37,8 +32,8 @@ nodes alone:
 
 def _operators(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
-    if len(set(names)) < len(names) or set(names) - set(_NAMES):
-        raise argparse.ArgumentTypeError(f"expected some of {', '.join(_NAMES)}, joined by commas, got {text!r}")
+    if len(set(names)) < len(names) or set(names) - set(OPERATORS):
+        raise argparse.ArgumentTypeError(f"expected some of {', '.join(OPERATORS)}, joined by commas, got {text!r}")
     return names
 
 
@@ -56,7 +51,7 @@ def _relations(text: str) -> tuple[str, ...]:
     return names
 
 
-def add_propagate(commands: Commands, choices: Choices | None) -> None:
+def add_propagate(commands: Commands, choices: Choices) -> None:
     """`hpcgnn propagate`."""
     command = commands.add_parser(
         "propagate",
@@ -111,10 +106,8 @@ def add_propagate(commands: Commands, choices: Choices | None) -> None:
     command.set_defaults(process=process_propagate)
 
 
-def request_of(arguments: argparse.Namespace) -> "Request":
+def request_of(arguments: argparse.Namespace) -> Request:
     """The Request of parsed arguments: words of this command alone, for an option of `train` has one of these names."""
-    from hpcgnn.app.hops import Request
-
     last = arguments.hops_kept == "last"
     taken = (arguments.output, arguments.operators, arguments.hops, arguments.teleport, last, arguments.force)
     return Request(*taken, arguments.label_hops, arguments.label_folds, arguments.relations)
@@ -122,14 +115,63 @@ def request_of(arguments: argparse.Namespace) -> "Request":
 
 def process_propagate(arguments: argparse.Namespace, choices: Choices) -> int:
     """Propagate features."""
-    from hpcgnn.app.propagate import propagate_features
-    from hpcgnn.comm.launch.run import run
+    from hpcgnn.extras.recipes.propagate import propagate_features
 
     given = {name: value for name, value in given_options(arguments).items() if name not in ("hops", "teleport")}
     config = make_config(given, choices)
-    return run(
-        lambda session: propagate_features(config, session, request_of(arguments)),
-        config.run.threads or None,
-        watchdog=config.run.watchdog,
-        means=means_of(vars(config.run)),
+    return _on_ranks(lambda session: propagate_features(config, session, request_of(arguments)), config)
+
+
+LABEL_PROPAGATION = """\
+Predict each node's class from the labels of the training nodes alone, a baseline for any graph without features or a
+model. Labels spread along the edges: each of N steps is y <- A S y + (1 - A) y_0 in [0, 1] (Zhou et al., 2004). S is
+the adjacency with symmetric normalisation, y_0 the training nodes' labels. The edges are the file's, unless
+--self-loops add is given. Exact, on any number of ranks:
+
+    mpiexec -n 4 hpcgnn label-propagation --graph graph.h5
+    mpiexec -n 4 hpcgnn label-propagation --graph graph.h5 --alpha 0.7 --steps 20 -o classes.csv"""
+
+
+def add_label_propagation(commands: Commands, choices: Choices) -> None:
+    """`hpcgnn label-propagation`."""
+    command = commands.add_parser(
+        "label-propagation",
+        allow_abbrev=False,
+        help="classes from the labels of training nodes alone: a baseline without a model",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=LABEL_PROPAGATION,
     )
+    command.add_argument(
+        "--alpha", type=part, metavar="A", default=0.9, help="part that comes from the neighbours (default: 0.9)"
+    )
+    # `steps` is a key of the configuration.
+    command.add_argument(
+        "--steps", dest="propagations", type=steps, metavar="N", default=50, help="number of steps (default: 50)"
+    )
+    command.add_argument(
+        "-o", "--output", metavar="FILE", default="", help="also write the classes: .h5, .csv, .parquet or .npy"
+    )
+    command.add_argument("--probabilities", action="store_true", help="also the share of each class, with --output")
+    command.add_argument("--force", action="store_true", help="replace the file if it exists")
+    add_declared(command, (*_OPTIONS, *RANK_OPTIONS), choices)
+    command.set_defaults(process=process_label_propagation)
+
+
+def process_label_propagation(arguments: argparse.Namespace, choices: Choices) -> int:
+    """Propagate labels."""
+    from hpcgnn.extras.recipes.label_propagation import LabelRequest, propagate_labels
+    from hpcgnn.outputs.files import check_name
+
+    alpha, steps = arguments.alpha, arguments.propagations
+    request = LabelRequest(alpha, steps, arguments.output, arguments.probabilities, arguments.force)
+    request.check()
+    if request.output:
+        check_name("--output", request.output, int(request.probabilities))
+    config = make_config(given_options(arguments), choices)
+    return _on_ranks(lambda session: propagate_labels(config, session, request), config)
+
+
+def _on_ranks(main: Callable[[Session], int], config: Config) -> int:
+    from hpcgnn.comm.launch.run import run
+
+    return run(main, config.run.threads or None, watchdog=config.run.watchdog, means=means_of(vars(config.run)))

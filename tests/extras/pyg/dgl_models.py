@@ -1,6 +1,6 @@
 """Makes dgl-models.npz: small models that DGL 2.1.0 itself trained, their graph, weights and outputs.
 
-    python tests/core/nn/dgl_models.py    # where DGL can be imported (jobs/bench/comparison/peers/dgl_peer.py)
+    python tests/extras/pyg/dgl_models.py    # where DGL can be imported (jobs/bench/comparison/peers/dgl_peer.py)
 
 Arrays: `edge_index`, `x`, `y`; `NAME/out` has a model's outputs, and `NAME/weights/…` its state dict.
 """

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from hpcgnn.errors import ConfigError
+from hpcgnn.extras.pyg.rules import matrix
 from hpcgnn.nn.graph import Graph
-from hpcgnn.nn.pyg_rules import matrix
 
 #: Every number of a source: larger than any row, so that no function can take it for one.
 _NOWHERE = 2**62

@@ -17,18 +17,17 @@ import torch
 from tabulate import tabulate
 
 from hpcgnn.app.bring_up import make_buffers, opened
-from hpcgnn.app.edge_weights import check_roots
-from hpcgnn.app.hops import OPERATORS, Request, features_of, hops_of, label_hops_of
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.engine.rundir import start_logging
 from hpcgnn.errors import GraphError
+from hpcgnn.extras.recipes.hops import OPERATORS, Request, check_roots, features_of, hops_of, label_hops_of
+from hpcgnn.extras.recipes.other_features import with_other_features
 from hpcgnn.graph.load import load_local_graph, read_original_id
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.opening import read_clusters
 from hpcgnn.graphfile.original_order import OriginalOrder
-from hpcgnn.graphfile.other_features import with_other_features
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.outputs.files import check_results, files_read
 from hpcgnn.placement.ownership import Ownership

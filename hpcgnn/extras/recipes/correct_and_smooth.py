@@ -1,21 +1,24 @@
-"""Correct & Smooth as options of `hpcgnn evaluate` and `predict`: their parsing and their settings.
-
-Only the code behind them imports torch (app/spreading.py).
-"""
+"""Correct & Smooth (Huang et al., ICLR'21) of the outputs of `hpcgnn evaluate` and `predict`."""
 
 import argparse
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import torch
+
+from hpcgnn.app.corrections import Correction, CorrectionEntry
+from hpcgnn.engine.trainer import Trainer
 from hpcgnn.errors import ConfigError
+from hpcgnn.extras.recipes.spreading import Spreading, as_logits
 from hpcgnn.graphfile.labels import CLASSIFICATION
+from hpcgnn.nn.spec import ModelSpec
 
 # Larger factors of an error are of rows that hardly any error has reached.
-LARGEST = 1000.0
+_LARGEST = 1000.0
 
 
 @dataclass(frozen=True)
-class CorrectAndSmooth:
+class CorrectAndSmooth(Correction):
     """Settings of Correct & Smooth.
 
     Attributes:
@@ -24,25 +27,53 @@ class CorrectAndSmooth:
         scale: factor of the added error, 0 for a factor per node (autoscale).
     """
 
+    name = "correct_and_smooth"
     steps: int = 50
     correct_alpha: float = 0.8
     smooth_alpha: float = 0.8
     scale: float = 0.0
 
     def check(self, task: str) -> None:
-        """Raise ConfigError if a run's task is not one class per node."""
         if task != CLASSIFICATION:
             raise ConfigError.on_all(
                 f"--correct-and-smooth spreads one class per node, and the run is of {task}; leave it out"
             )
 
+    def row_bytes(self, spec: ModelSpec) -> int:
+        return spec.classes * spec.dtype.itemsize
+
+    def correct(self, outputs: torch.Tensor, trainer: Trainer) -> torch.Tensor:
+        dtype = trainer.plan.spec.dtype
+        spreading = Spreading(trainer.local, trainer.comm, trainer.buffers, dtype)
+        return as_logits(self.corrected(outputs.to(dtype).softmax(1), spreading))
+
+    def corrected(self, probabilities: torch.Tensor, spreading: Spreading) -> torch.Tensor:
+        """Return scores (n_p, C) in [0, 1] for the model's probabilities (n_p, C). Collective.
+
+        The model's errors on the training nodes spread and are added. Then the labels of these nodes spread with the
+        scores of all others.
+        """
+        known, error = spreading.known, torch.zeros_like(probabilities)
+        error[known] = spreading.hot - probabilities[known]
+        if self.scale:
+            fixed = error[known]
+            spread = spreading.spread(error, self.correct_alpha, self.steps, lambda y: y.index_copy_(0, known, fixed))
+            scores = probabilities + self.scale * spread
+        else:
+            total = error.abs().sum(dtype=torch.float64).reshape(1)
+            mean = float(spreading.total(total)) / spreading.num_known
+            spread = spreading.spread(error, self.correct_alpha, self.steps, lambda y: y.clamp_(-1, 1))
+            factor = mean / spread.abs().sum(1, keepdim=True)
+            scores = probabilities + torch.where(factor <= _LARGEST, factor, 1.0) * spread
+        scores[known] = spreading.hot
+        return spreading.spread(scores, self.smooth_alpha, self.steps, lambda y: y.clamp_(0, 1))
+
     def record(self) -> dict[str, Any]:
-        """For files of results."""
         return asdict(self) | {"scale": self.scale or "auto"}
 
 
-def add_correction(command: argparse.ArgumentParser) -> None:
-    """The options of Correct & Smooth."""
+def _add(command: argparse.ArgumentParser) -> None:
+    usual = CorrectAndSmooth()
     group = command.add_argument_group(
         "Correct & Smooth (Huang et al., 2021; one class per node)",
         "Spread the model's errors on the training nodes along edges and add them, then spread the training nodes' "
@@ -51,24 +82,12 @@ def add_correction(command: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--correct-and-smooth", action="store_true", help="correct and smooth the outputs first")
     for flag, kind, metavar, default, text in (
-        ("--spread-steps", steps, "N", CorrectAndSmooth.steps, "steps of each of the two"),
-        (
-            "--correct-alpha",
-            part,
-            "A",
-            CorrectAndSmooth.correct_alpha,
-            "part of the error that comes from the neighbours",
-        ),
-        (
-            "--smooth-alpha",
-            part,
-            "A",
-            CorrectAndSmooth.smooth_alpha,
-            "part of the scores that comes from the neighbours",
-        ),
+        ("--spread-steps", steps, "N", usual.steps, "steps of each of the two"),
+        ("--correct-alpha", part, "A", usual.correct_alpha, "part of the error that comes from the neighbours"),
+        ("--smooth-alpha", part, "A", usual.smooth_alpha, "part of the scores that comes from the neighbours"),
         (
             "--correct-scale",
-            scale,
+            _scale,
             "X",
             "auto",
             "factor of the error that is added; auto gives each node's the mean size of the training nodes' errors",
@@ -77,7 +96,7 @@ def add_correction(command: argparse.ArgumentParser) -> None:
         group.add_argument(flag, type=kind, metavar=metavar, help=f"{text} (default: {default})")
 
 
-def correction_of(arguments: argparse.Namespace) -> CorrectAndSmooth | None:
+def _of(arguments: argparse.Namespace) -> CorrectAndSmooth | None:
     """Return the requested settings, or None. Raises ConfigError for a number without its main option."""
     names = {"spread_steps": "steps", "correct_alpha": "correct_alpha", "smooth_alpha": "smooth_alpha"}
     names["correct_scale"] = "scale"
@@ -88,6 +107,9 @@ def correction_of(arguments: argparse.Namespace) -> CorrectAndSmooth | None:
         flag = next(flag for flag, name in names.items() if name in given)
         raise ConfigError(f"--{flag.replace('_', '-')} belongs to --correct-and-smooth; give that too, or leave it out")
     return None
+
+
+ENTRY = CorrectionEntry(_add, _of)
 
 
 def part(text: str) -> float:
@@ -101,14 +123,14 @@ def part(text: str) -> float:
     return value
 
 
-def scale(text: str) -> float:
+def _scale(text: str) -> float:
     """Parse a number above 0, or `auto` as 0. Raises ArgumentTypeError."""
     try:
         value = 0.0 if text == "auto" else float(text)
     except ValueError:
         value = -1.0
-    if text != "auto" and not 0 < value <= LARGEST:
-        raise argparse.ArgumentTypeError(f"expected auto, or a number above 0 and at most {LARGEST:g}, got {text!r}")
+    if text != "auto" and not 0 < value <= _LARGEST:
+        raise argparse.ArgumentTypeError(f"expected auto, or a number above 0 and at most {_LARGEST:g}, got {text!r}")
     return value
 
 

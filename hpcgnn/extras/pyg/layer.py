@@ -1,11 +1,11 @@
 """Layers and models of PyG on a graph that is spread over ranks.
 
-PyG's own forward runs here. What it asks of the graph are `propagate`, which makes, sums and updates messages along
+PyG's own forward runs here. It asks two things of the graph: `propagate`, which makes, sums and updates messages along
 edge_index, and `edge_updater`: these two are replaced in every MessagePassing layer, and edge_index by `SpreadEdges`
-(pyg_edges.py). Parameters, biases, heads and residuals stay PyG's, and so does the state dict.
+(edges.py). Parameters, biases, heads and residuals stay PyG's, and so does the state dict.
 
 A layer is served in one of three ways. Four layers with a softmax or a norm of their own are known by name
-(pyg_rules.py). If messages are made edge by edge, and reduced by a sum or the like, they stream: `Graph.propagate`
+(rules.py). If messages are made edge by edge, and reduced by a sum or the like, they stream: `Graph.propagate`
 makes them from rows that stream past, and again for the gradient. All others see the messages of all in-edges of a rank
 at once, as in PyG, if `keep_messages` allows this memory. What depends on the rows of all nodes is refused.
 """
@@ -21,11 +21,11 @@ import torch
 from torch import nn
 
 from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.extras.pyg.edges import SpreadEdges, refuse
+from hpcgnn.extras.pyg.messages import OF_EDGES, Values, called, kept_messages, streamed_messages, under_way
+from hpcgnn.extras.pyg.rules import RULES
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.norm import BatchNorm
-from hpcgnn.nn.pyg_edges import SpreadEdges, refuse
-from hpcgnn.nn.pyg_messages import OF_EDGES, Values, called, kept_messages, streamed_messages, under_way
-from hpcgnn.nn.pyg_rules import RULES
 from hpcgnn.traits import LayerTraits
 
 _REDUCE = {"SumAggregation": "sum", "MeanAggregation": "mean", "MaxAggregation": "max", "MinAggregation": "min"}
@@ -150,7 +150,7 @@ class _Part:
 
     Attributes:
         layer: the layer.
-        rule: of pyg_rules.py, or None.
+        rule: of rules.py, or None.
         reason: why messages cannot stream, or ''.
         reduce: the aggregation of streamed messages.
     """

@@ -9,17 +9,19 @@ no graph data. σ is relu; Z Ω is a layer like appnp's, and more such layers ma
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import nn
 
+from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.appnp import OwnLayer
 from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.plan.rules import Rule, Selection
 from hpcgnn.traits import LayerTraits
 
 
@@ -46,12 +48,41 @@ class HopsLayer(nn.Module):
 
 
 def _build(spec: ModelSpec) -> Model:
-    widths = spec.widths
-    layers: list[OwnLayer | HopsLayer] = [OwnLayer(a, b, spec.dtype) for a, b in itertools.pairwise(widths)]
+    widths, facts = list(spec.widths), dict(spec.facts)
+    parts = facts["part_widths"] or (spec.d_in // facts["parts"],) * facts["parts"]
     if spec.layers > 1:  # a single one is a linear map of all columns
-        parts = spec.part_widths or (widths[0] // spec.parts,) * spec.parts
+        widths[1] *= len(parts)
+    layers: list[OwnLayer | HopsLayer] = [OwnLayer(a, b, spec.dtype) for a, b in itertools.pairwise(widths)]
+    if spec.layers > 1:
         layers[0] = HopsLayer(parts, widths[1], spec.dtype)
     return Model(replace(spec, residual=False), layers, widths[1:-1])
 
 
-MODEL = ModelEntry(_build, lambda spec: HopsLayer, ("hidden", "norm"), reads_hops=True)
+def _facts(meta: GraphMeta) -> dict[str, Any]:
+    """The number of groups of columns, and their widths where these differ."""
+    return {"parts": meta.num_feature_parts, "part_widths": meta.part_widths if meta.num_label_parts else ()}
+
+
+MODEL = ModelEntry(_build, lambda spec: HopsLayer, ("hidden", "norm"), facts=_facts)
+
+
+def _without_hops(of: Selection) -> str:
+    """The first option that the model has no use for, or ''."""
+    config = of.config
+    given = (
+        (f"--schedule {config.schedule.schedule}", not of.schedule.exact_epochs),
+        (f"--features {config.task.features}", config.task.features != "file"),
+        (of.changing, of.changing != ""),
+        ("--inductive", config.data.inductive),
+    )
+    return next((flag for flag, used in given if used), "")
+
+
+RULE = Rule(
+    lambda of: of.model is MODEL and _without_hops(of) != "",
+    lambda of: (
+        f"{_without_hops(of)} is not for --model {of.config.model.model}, which learns from the columns of the graph "
+        "file alone, propagated over the whole graph before, and exchanges nothing but gradients of parameters; leave "
+        "it out"
+    ),
+)

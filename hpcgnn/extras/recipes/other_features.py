@@ -47,7 +47,7 @@ def with_other_features(
                 if not name.startswith(_FEATURES) and hasattr(file.file[name], "shape"):
                     file.shape(name)  # refuses data in other files
                     file.file.copy(file.file[name], copy, name=name)
-        except (KeyError, OSError, RuntimeError) as error:  # writing raises nothing: see writing.py
+        except (KeyError, OSError, RuntimeError) as error:  # writing raises nothing: see graphfile/writing.py
             raise FormatError(f"{file.path} cannot be copied ({error}); the file is corrupted") from error
         check()
         ends = list(itertools.accumulate(widths))

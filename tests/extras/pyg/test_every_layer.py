@@ -9,35 +9,28 @@ import pytest
 import torch
 
 pytest.importorskip("torch_geometric", reason="PyG is not installed: pip install torch_geometric")
-import pyg_layers  # noqa: E402
+from mpi.ops.test_propagate import local_edges  # noqa: E402
+from mpi.small import written  # noqa: E402
+from mpi.training import CHOICES  # noqa: E402
 
 from hpcgnn.config import make_config  # noqa: E402
 from hpcgnn.interface.load import load_graph  # noqa: E402
 
-from ..gathering import whole  # noqa: E402
-from ..ops.test_propagate import local_edges  # noqa: E402
-from ..training import CHOICES  # noqa: E402
+from . import pyg_layers  # noqa: E402
 
 pytestmark = [pytest.mark.ranks(1, 2, 3), pytest.mark.slow]
 
 PAGE = Path(__file__).parents[3] / "docs" / "pyg.md"
 
 
-def small():
-    """30 nodes, directed, with self loops, nodes without in-edges and without any; no edge twice."""
-    graph = graphs.random_directed(30)
-    src, dst = np.unique(np.stack([graph.src, graph.dst]), axis=1)
-    return graphs.with_task(replace(graph, src=src, dst=dst))
-
-
 @pytest.fixture(scope="module")
 def share(comm, session_path):
-    """(the graph, its Layout, the TrainingGraph of this rank)."""
-    graph = small()
-    where, file = graphs.layout(graph, comm.size), session_path / "every-layer.h5"
-    if comm.rank == 0:
-        graphs.write_file(file, graph, where, comm.size)
-    comm.barrier()
+    """(the graph, its Layout, the TrainingGraph of this rank): 30 nodes, directed, with self loops, nodes without
+    in-edges and without any; no edge twice.
+    """
+    graph = graphs.random_directed(30)
+    src, dst = np.unique(np.stack([graph.src, graph.dst]), axis=1)
+    graph, where, file = written(comm, session_path, graphs.with_task(replace(graph, src=src, dst=dst)), "every-layer")
     options = {"graph": str(file), "partition": "one empty", "precision": "fp64", "halo_buffer": 0.1}
     return graph, where, load_graph(comm, make_config(options, CHOICES), True, 64, True)
 
@@ -67,25 +60,11 @@ def test_equals_pyg_or_is_refused(comm, share, rows_of_page, name):
         used = []
         way, why, found = pyg_layers.tried(name, conv, lambda each: (used.append(each), each(mine, own, **given))[1])
         reason = why or reason
-        conv = used[-1]
     assert rows_of_page.get(name) == (way, reason), "run `python docs/pyg.py`"
-    if way not in ("streams", "keeps messages"):
-        return
-    layer, inputs = pyg_layers.make(name), x.clone().requires_grad_()
-    expected = layer(inputs, edge_index=torch.from_numpy(np.stack([src, dst])), **nodes, **edges)
-    gy = torch.from_numpy(np.random.default_rng(4).standard_normal(expected.shape))
-    expected.backward(gy)
-    found.backward(gy[mine.ids])
-    mine.sync_gradients(conv)
-    close = {"rtol": 0, "atol": 1e-9}
-    np.testing.assert_allclose(whole(comm, mine._local, found), expected.detach().numpy(), **close)
-    np.testing.assert_allclose(whole(comm, mine._local, own.grad), inputs.grad, **close)
-    for (key, one), other in zip(layer.named_parameters(), conv.layer.parameters(), strict=True):
-        np.testing.assert_allclose(
-            0 if other.grad is None else other.grad, 0 if one.grad is None else one.grad, err_msg=key, **close
-        )
-    for (key, one), other in zip(layer.named_buffers(), conv.layer.buffers(), strict=True):
-        np.testing.assert_allclose(other, one, err_msg=key, **close)
+    if way in ("streams", "keeps messages"):
+        layer, inputs = pyg_layers.make(name), x.clone().requires_grad_()
+        expected = layer(inputs, edge_index=torch.from_numpy(np.stack([src, dst])), **nodes, **edges)
+        pyg_layers.assert_same(comm, mine, (layer, inputs, expected), (used[-1], own, found))
 
 
 def test_no_class_is_left_out():

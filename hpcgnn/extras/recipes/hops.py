@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.errors import GraphError
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
@@ -27,6 +28,19 @@ from hpcgnn.ops.operators import Linear
 from hpcgnn.schedules.full_halo import FullHalo
 
 _TILE = 1 << 20
+
+
+def check_roots(local: LocalGraph, comm: Communicator, who: str) -> None:
+    """Raise GraphError, on all ranks, if the weights of some node sum to less than 0. Collective.
+
+    who: subject of the message that divides by the root of the sum, as in `labels divide`.
+    """
+    below = sum(int((way.degree < 0).sum()) for way in (local.inward, local.outward))
+    if comm.total(torch.tensor([below]), "plan").item():
+        raise GraphError.on_all(
+            f"the edge weights of some nodes sum to less than 0, and {who} by the root of that sum: expected sums "
+            "above 0; make the weights positive"
+        )
 
 
 class Propagator(NamedTuple):
@@ -73,7 +87,7 @@ class Request:
 
     def widths(self, meta: GraphMeta, sets: int) -> tuple[int, ...]:
         """Columns of each group of columns: the features and all hops along each set of edges, or the last ones, and
-        then those of labels. Raises GraphError, on all ranks, for labels that have no hops.
+        then hops of labels. Raises GraphError, on all ranks, for labels that have no hops.
         """
         if self.label_hops and meta.task == REGRESSION:
             raise GraphError.on_all("--label-hops: expected classes or 0/1 labels, and those of the graph are numbers")
@@ -101,7 +115,7 @@ class Request:
         return [tuple(sorted({known[name] for name in each})) for each in sets]
 
     def record(self, self_loops: str) -> str:
-        """Return the processing of the features, as JSON. What is not used is left out."""
+        """Return the processing of the features, as JSON. Unused options are left out."""
         unused = {"output", "force"} | (set() if self.label_hops else {"label_hops", "label_folds"})
         unused |= set() if self.relations else {"relations"}
         done = asdict(self) | {"self_loops": self_loops}

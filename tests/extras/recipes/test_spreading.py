@@ -1,5 +1,5 @@
-"""Correct & Smooth and label propagation on every number of ranks, element by element beside SciPy's sparse matrices in
-one process, and beside PyG's where it is installed; and as users ask for them.
+"""Correct & Smooth and label propagation on every number of ranks, beside SciPy's sparse matrices in one process, and
+beside PyG's where it is installed; and as users ask for them.
 """
 
 import csv
@@ -12,26 +12,25 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
+from mpi.small import GRAPHS, stored
+from mpi.training import CHOICES, configure, make_graphs
 
 from hpcgnn.__main__ import build_parser
-from hpcgnn.app.correction import CorrectAndSmooth, correction_of
+from hpcgnn.app.corrections import corrections_of
 from hpcgnn.app.evaluate import evaluate
-from hpcgnn.app.label_propagation import Request as Propagation
-from hpcgnn.app.label_propagation import propagate_labels
 from hpcgnn.app.predict import Request, predict
 from hpcgnn.app.resuming import options_of_run
-from hpcgnn.app.spreading import Spreading
 from hpcgnn.app.train import train
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.extras.recipes.correct_and_smooth import CorrectAndSmooth
+from hpcgnn.extras.recipes.label_propagation import LabelRequest, propagate_labels
+from hpcgnn.extras.recipes.spreading import Spreading
 
-from ..small import GRAPHS, stored
-from ..training import CHOICES, configure, make_graphs
+pytestmark = [pytest.mark.ranks(2, 3), pytest.mark.slow]
 
-pytestmark = pytest.mark.ranks(2, 3)
-
-CLASSES, OPTIONS = 3, CorrectAndSmooth(7, 0.9, 0.6, 0.0)
+CLASSES = 3
 KINDS = ["random undirected weighted", "random directed", "two cliques", "no edges", "star"]
 
 
@@ -82,18 +81,15 @@ def drawn(graph):
 @pytest.mark.parametrize("name", KINDS)
 def test_element_by_element(comm, session_path, name, scale):
     graph, where, path = stored(comm, session_path, name)
-    options = CorrectAndSmooth(OPTIONS.steps, OPTIONS.correct_alpha, OPTIONS.smooth_alpha, scale)
+    options = CorrectAndSmooth(7, 0.9, 0.6, scale)
     probabilities = drawn(graph)
     expected = serial(graph, probabilities, options)
-    assert not np.allclose(expected[1], serial(graph, probabilities, CorrectAndSmooth(6, 0.9, 0.6, scale))[1]) or (
-        name == "no edges"
-    )
     for map_name in ("random", "one empty", "all on last"):
         local = graphs.load(path, where.maps[map_name], comm, cap=5)
         spreading = Spreading(local, comm, HaloBuffers(3 * 5 * CLASSES * 8), torch.float64)
         own = local.original_id.numpy()
         propagated = spreading.labels(options.smooth_alpha, options.steps)
-        corrected = spreading.corrected(torch.from_numpy(probabilities)[own], options)
+        corrected = options.corrected(torch.from_numpy(probabilities)[own], spreading)
         np.testing.assert_allclose(propagated, expected[0][own], rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(corrected, expected[1][own], rtol=1e-11, atol=1e-13)
 
@@ -101,28 +97,23 @@ def test_element_by_element(comm, session_path, name, scale):
 @pytest.mark.parametrize("scale", [0.0, 1.5])
 def test_they_are_those_of_pyg(scale):
     models = pytest.importorskip("torch_geometric.nn.models", reason="PyG is not installed")
-    graph = GRAPHS["random undirected"]
-    probabilities = torch.from_numpy(drawn(graph))
-    edges = torch.from_numpy(np.stack([graph.src, graph.dst]))
-    known = torch.from_numpy((graph.split == graphs.TRAIN) & (graph.labels >= 0))
-    labels = torch.from_numpy(graph.labels)
-    theirs = models.CorrectAndSmooth(7, 0.9, 7, 0.6, autoscale=scale == 0, scale=scale)
-    # An edge weight of a wider type makes PyG compute in it.
-    weight = gcn_norm(edges, graph.num_nodes)
-    right = theirs.correct(probabilities, labels[known], known, edges, weight)
-    right = theirs.smooth(right, labels[known], known, edges, weight)
-    found = serial(graph, probabilities.numpy(), CorrectAndSmooth(7, 0.9, 0.6, scale))
-    np.testing.assert_allclose(found[1], right, rtol=1e-10, atol=1e-12)
-    hot = torch.nn.functional.one_hot(labels.clamp_min(0), CLASSES).double()
-    np.testing.assert_allclose(
-        found[0], models.LabelPropagation(7, 0.6)(hot, edges, known, weight), rtol=1e-10, atol=1e-12
-    )
-
-
-def gcn_norm(edges, n):
     from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-    return gcn_norm(edges, torch.ones(edges.shape[1], dtype=torch.float64), n, add_self_loops=False)[1]
+    graph = GRAPHS["random undirected"]
+    probabilities, labels = torch.from_numpy(drawn(graph)), torch.from_numpy(graph.labels)
+    edges = torch.from_numpy(np.stack([graph.src, graph.dst]))
+    known = torch.from_numpy((graph.split == graphs.TRAIN) & (graph.labels >= 0))
+    # An edge weight of a wider type makes PyG compute in it.
+    ones = torch.ones(edges.shape[1], dtype=torch.float64)
+    weight = gcn_norm(edges, ones, graph.num_nodes, add_self_loops=False)[1]
+    theirs = models.CorrectAndSmooth(7, 0.9, 7, 0.6, autoscale=scale == 0, scale=scale)
+    right = theirs.correct(probabilities, labels[known], known, edges, weight)
+    right = theirs.smooth(right, labels[known], known, edges, weight)
+    hot = torch.nn.functional.one_hot(labels.clamp_min(0), CLASSES).double()
+    spread_labels = models.LabelPropagation(7, 0.6)(hot, edges, known, weight)
+    found = serial(graph, probabilities.numpy(), CorrectAndSmooth(7, 0.9, 0.6, scale))
+    np.testing.assert_allclose(found[0], spread_labels, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(found[1], right, rtol=1e-10, atol=1e-12)
 
 
 @pytest.fixture(scope="module")
@@ -145,26 +136,25 @@ def plain(path):
 def test_a_run_is_corrected_and_its_predictions_are(comm, planted, shared_path):
     """The classes of a run that had only just begun to learn, which its neighbours' labels make better."""
     path, session, run_dir = planted["undirected"], SimpleNamespace(comm=comm, threads=1), shared_path / "run"
-    config = configure(
-        path, run_dir=str(run_dir), model="sage", layers=2, epochs=2, precision="fp64", partition="metis", hidden=4
-    )
-    assert train(config, session) == 0
+    usual = {"model": "sage", "layers": 2, "epochs": 2, "precision": "fp64", "partition": "metis", "hidden": 4}
+    assert train(configure(path, run_dir=str(run_dir), **usual), session) == 0
     comm.barrier()
     config, options = make_config(options_of_run(run_dir, {}), CHOICES), CorrectAndSmooth(20, 0.8, 0.7)
-    found, probabilities = [], {}
-    for correction in (None, options):
-        assert evaluate(config, session, "last", correction=correction) == 0
+    found, probabilities = [], []
+    for corrections in ([], [options]):
+        assert evaluate(config, session, "last", corrections=corrections) == 0
         comm.barrier()
         found.append(json.loads((run_dir / "evaluation.json").read_text()))
-        request = Request(str(shared_path / f"{bool(correction)}.h5"), probabilities=True, correction=correction)
+        output = str(shared_path / f"{len(corrections)}.h5")
+        request = Request(output, probabilities=True, corrections=corrections)
         assert predict(config, session, "last", request) == 0
         comm.barrier()
-        with h5py.File(request.output) as file:
-            probabilities[bool(correction)] = file["probability"][:]
-            assert ("correct_and_smooth" in file.attrs) == bool(correction)
+        with h5py.File(output) as file:
+            probabilities.append(file["probability"][:])
+            assert ("correct_and_smooth" in file.attrs) == bool(corrections)
     graph = plain(path)
-    _, expected = serial(graph, probabilities[False], options)
-    np.testing.assert_allclose(probabilities[True], expected / expected.sum(1, keepdims=True), rtol=1e-6, atol=1e-9)
+    _, expected = serial(graph, probabilities[0], options)
+    np.testing.assert_allclose(probabilities[1], expected / expected.sum(1, keepdims=True), rtol=1e-6, atol=1e-9)
     right = expected.argmax(1) == graph.labels
     for split, number in (("val", graphs.VAL), ("test", graphs.TEST)):
         assert found[1][split] == pytest.approx(right[graph.split == number].mean())
@@ -173,29 +163,31 @@ def test_a_run_is_corrected_and_its_predictions_are(comm, planted, shared_path):
     assert found[1]["correct_and_smooth"] == {"steps": 20, "correct_alpha": 0.8, "smooth_alpha": 0.7, "scale": "auto"}
 
 
-@pytest.mark.processes
 def test_the_command_label_propagation(comm, planted, shared_path, capsys):
-    path, session = planted["undirected"], SimpleNamespace(comm=comm, threads=1)
-    out = shared_path / "classes.csv"
-    config = configure(path, partition="metis", precision="fp64")
-    assert propagate_labels(config, session, Propagation(0.7, 20, str(out), probabilities=True)) == 0
+    path, out = planted["undirected"], shared_path / "classes.csv"
+    config, session = configure(path, partition="metis", precision="fp64"), SimpleNamespace(comm=comm, threads=1)
+    assert propagate_labels(config, session, LabelRequest(0.7, 20, str(out), probabilities=True)) == 0
     comm.barrier()
     graph = plain(path)
     expected, _ = serial(graph, np.zeros((graph.num_nodes, graph.num_classes)), CorrectAndSmooth(20, 0.5, 0.7))
     with open(out) as file:
         rows = list(csv.DictReader(file))
     assert [int(row["class"]) for row in rows] == expected.argmax(1).tolist()
-    shown = capsys.readouterr().out
     right = (expected.argmax(1) == graph.labels)[graph.split == graphs.TEST].mean()
-    assert comm.rank != 0 or f"test accuracy     │ {right:.4f}" in shown, shown
+    shown = comm.broadcast_object(capsys.readouterr().out if comm.rank == 0 else None)
+    assert f"test accuracy     │ {right:.4f}" in shown, shown
 
 
 def test_what_cannot_spread_is_refused(comm, planted, session_path, shared_path):
     session = SimpleNamespace(comm=comm, threads=1)
     with pytest.raises(ConfigError, match="one class per node.*multilabel"):
-        propagate_labels(configure(planted["directed multi-label"]), session, Propagation())
+        propagate_labels(configure(planted["directed multi-label"]), session, LabelRequest())
     with pytest.raises(ConfigError, match="one class per node.*multilabel"):
         CorrectAndSmooth().check("multilabel")
+    for force in (False, True):
+        path = planted["undirected"]
+        with pytest.raises(ConfigError, match="is the input itself"):
+            propagate_labels(configure(path), session, LabelRequest(output=str(path), force=force))
     graph, where, path = stored(comm, session_path, "path")
     local = graphs.load(path, where.maps["dealt"], comm)
     bare = graphs.replace(local, split=local.split * 0)
@@ -204,22 +196,17 @@ def test_what_cannot_spread_is_refused(comm, planted, session_path, shared_path)
 
 
 def test_words_of_the_options():
-    parser = build_parser(None)
+    parser = build_parser(CHOICES)
 
     def parsed(*words):
-        return correction_of(parser.parse_args(["evaluate", "run", *words]))
+        return corrections_of(parser.parse_args(["evaluate", "run", *words]))
 
-    assert parsed() is None
-    assert parsed("--correct-and-smooth") == CorrectAndSmooth()
+    assert parsed() == []
+    assert parsed("--correct-and-smooth") == [CorrectAndSmooth()]
     words = "--correct-and-smooth --spread-steps 9 --correct-alpha 0.5 --smooth-alpha 1 --correct-scale 2".split()
-    assert parsed(*words) == CorrectAndSmooth(9, 0.5, 1.0, 2.0)
+    assert parsed(*words) == [CorrectAndSmooth(9, 0.5, 1.0, 2.0)]
     with pytest.raises(ConfigError, match="--smooth-alpha belongs to --correct-and-smooth"):
         parsed("--smooth-alpha", "0.5")
-    for wrong in (
-        ["--smooth-alpha", "1.1"],
-        ["--spread-steps", "0"],
-        ["--correct-scale", "-1"],
-        ["--correct-alpha", "nan"],
-    ):
-        with pytest.raises(ConfigError, match=f"{wrong[0]}: expected"):
-            parsed("--correct-and-smooth", *wrong)
+    for wrong in ("--smooth-alpha 1.1", "--spread-steps 0", "--correct-scale -1", "--correct-alpha nan"):
+        with pytest.raises(ConfigError, match=f"{wrong.split()[0]}: expected"):
+            parsed("--correct-and-smooth", *wrong.split())

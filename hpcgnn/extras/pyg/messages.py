@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from hpcgnn.nn.pyg_edges import Sources, SpreadEdges, edge_count, refuse
-from hpcgnn.nn.pyg_rules import matrix, streamed
+from hpcgnn.extras.pyg.edges import Sources, SpreadEdges, edge_count, refuse
+from hpcgnn.extras.pyg.rules import matrix, streamed
 
 #: Arguments that PyG makes of edge_index.
 OF_EDGES = {

@@ -7,12 +7,14 @@ class of PyG that cannot be made from its signature fails the tests until it has
 import inspect
 import warnings
 
+import numpy as np
 import torch
 import torch_geometric.nn as pyg
 import torch_geometric.nn.conv as convs
+from mpi.gathering import whole
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.nn.pyg import from_pyg_layer
+from hpcgnn.extras.pyg import from_pyg_layer
 
 WIDTH, EDGE, TYPES = 6, 3, 2
 COMMON = {
@@ -187,3 +189,20 @@ def reason(error):
     """Why a layer is refused or keeps messages, from the message."""
     text = str(error).removeprefix("from_pyg_layer: ").split("; ")[0]
     return text.split(" does not fit: ")[-1].removeprefix("this layer ")
+
+
+def assert_same(comm, share, theirs, ours):
+    """Outputs, gradients of the input and of all parameters, and buffers. theirs, ours: (layer, input, output)."""
+    (layer, inputs, expected), (conv, own, found) = theirs, ours
+    gy = torch.from_numpy(np.random.default_rng(4).standard_normal(expected.shape))
+    expected.backward(gy)
+    found.backward(gy[share.ids])
+    share.sync_gradients(conv)
+    pairs = {"output": (whole(comm, share._local, found), expected.detach())}
+    pairs["input"] = whole(comm, share._local, own.grad), inputs.grad
+    for (name, one), other in zip(layer.named_parameters(), conv.layer.parameters(), strict=True):
+        pairs[name] = [0 if each.grad is None else each.grad for each in (other, one)]
+    for (name, one), other in zip(layer.named_buffers(), conv.layer.buffers(), strict=True):
+        pairs[name] = other, one
+    for name, (mine, right) in pairs.items():
+        np.testing.assert_allclose(mine, right, rtol=0, atol=1e-9, err_msg=name)

@@ -7,19 +7,43 @@ original node id, and so equal on every number of ranks.
 
 import contextlib
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.declaring import option
 from hpcgnn.engine.hooks import Plugin
+from hpcgnn.errors import ConfigError
 from hpcgnn.ops.draws import Purpose, Randomness
+from hpcgnn.options.inputs import MadeColumns, inputs_of
+from hpcgnn.options.task import TaskConfig
+from hpcgnn.plan.rules import Rule
+from hpcgnn.tasks.links import Links
 from hpcgnn.tasks.objective import Objective
+from hpcgnn.tasks.registry import TASKS
+from hpcgnn.tasks.regression import Regression
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
 
 _TILE = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelReuseConfig(TaskConfig):
+    """The option `label_reuse`."""
+
+    label_reuse: float = option(
+        0.0,
+        "share of training nodes with labels as inputs; 0: none",
+        details="Classification and multilabel. In each epoch this share, drawn anew, has labels among its features, "
+        "and the loss is taken on the others. Evaluation uses the labels of all training nodes. 0.5 is usual.",
+        least=0.0,
+        below=1.0,
+        on_resume="same",
+    )
 
 
 class ReusedLabels(Plugin):
@@ -76,6 +100,33 @@ class ReusedLabels(Plugin):
 
 
 def make(trainer: "Trainer", learns: bool) -> ReusedLabels | None:
-    """The plugin of a Trainer, if it has `--label-reuse`."""
-    share = trainer.plan.config.task.label_reuse
-    return ReusedLabels(trainer, share) if share else None
+    """The plugin of a Trainer, if it has `--label-reuse`. Raises ConfigError, on all ranks, where labels are no
+    classes.
+    """
+    config = trainer.plan.config
+    if not flag(config.task):
+        return None
+    task = TASKS[config.task.task]
+    if isinstance(task, (Regression, Links)):
+        raise ConfigError.on_all(
+            f"{flag(config.task)} gives classes as inputs, and the labels of the graph are for {task.name} "
+            f"({task.said}); leave it out"
+        )
+    return ReusedLabels(trainer, cast(LabelReuseConfig, config.task).label_reuse)
+
+
+def flag(options: TaskConfig) -> str:
+    """The option as it was given, or ''."""
+    share = cast(LabelReuseConfig, options).label_reuse
+    return f"--label-reuse {share:g}" if share else ""
+
+
+#: A column for each class.
+COLUMNS = MadeColumns(flag, lambda classes: classes)
+RULE = Rule(
+    lambda of: inputs_of(of.config.task.features).made != (),
+    lambda of: (
+        f"--features {of.config.task.features}: labels become inputs by --label-reuse, with the share of the training "
+        "nodes that are given theirs in an epoch, such as 0.5"
+    ),
+)
