@@ -118,10 +118,7 @@ class LinearConv(Conv):
     """
 
     traits = LayerTraits(
-        fixed_sums=True,
-        constant_aggregate=True,
-        input_rows="narrower",
-        mixed_precision=True,
+        neighbours="sums",
         prunable=True,
         reads_self=False,
         input="tiles",

@@ -29,10 +29,8 @@ class EdgeGATConv(GATConv):
 
     traits = replace(
         GATConv.traits,
-        edge_data="all",
-        weights=False,
+        edges=("features",),
         prunable=False,
-        worthwhile=None,
         activation=None,
     )
 

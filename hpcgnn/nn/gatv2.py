@@ -30,9 +30,8 @@ class GATv2Conv(nn.Module):
 
     traits = LayerTraits(
         self_loops="add",
-        input_rows="never",
-        edge_data="features",
-        weights=False,
+        neighbours="products",
+        edges=("features",),
         codes=True,
         input="product",
     )

@@ -19,9 +19,7 @@ from hpcgnn.traits import LayerTraits
 class GINConv(Conv):
     norm = "sum"
     traits = LayerTraits(
-        fixed_sums=True,
-        constant_aggregate=True,
-        input_rows="narrower",
+        neighbours="sums",
         prunable=True,
         input="product",
         codes=True,

@@ -134,7 +134,7 @@ class Model(nn.Module):
     @property
     def is_local(self) -> bool:
         """Whether the model sees each node alone: no neighbours, and no statistics of all nodes."""
-        return self.spec.norm != "batch" and all(traits_of(conv).local for conv in self.convs)
+        return self.spec.norm != "batch" and all(traits_of(conv).neighbours == "none" for conv in self.convs)
 
     def _input_layer(self, graph: Graph) -> torch.Tensor | Handover:
         """The first convolution, whose input never changes: nothing is exchanged for it after the first step if it

@@ -28,7 +28,7 @@ class RGATConv(nn.Module):
     number, which keys that dropout.
     """
 
-    traits = LayerTraits(input_rows="never", edge_data="all", weights=False, relational=True)
+    traits = LayerTraits(neighbours="products", edges=("types",))
 
     def __init__(self, d_in: int, width: int, heads: int, average: bool, spec: ModelSpec, layer: int = 0) -> None:
         super().__init__()

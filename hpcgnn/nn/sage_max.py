@@ -16,7 +16,7 @@ from hpcgnn.traits import LayerTraits
 
 
 class SAGEMaxConv(Conv):
-    traits = LayerTraits(constant_aggregate=True, input_rows="unkept", weights=False)
+    traits = LayerTraits(neighbours="fixed", edges=())
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)
@@ -41,7 +41,7 @@ class SAGEMaxConv(Conv):
 
 
 class SAGEPoolConv(SAGEMaxConv):
-    traits = LayerTraits(input_rows="never", weights=False, input="product")
+    traits = LayerTraits(neighbours="products", edges=(), input="product")
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out, dtype)

@@ -20,10 +20,7 @@ class SGCConv(Conv):
     norm = "sym"
     traits = LayerTraits(
         self_loops="add",
-        fixed_sums=True,
-        constant_aggregate=True,
-        input_rows="narrower",
-        normalisation="sym",
+        neighbours="sums",
         reads_self=False,
         input="product",
     )

@@ -26,7 +26,7 @@ from hpcgnn.traits import LayerTraits
 class HopsLayer(nn.Module):
     """The first layer: a linear map of each of the groups of columns, joined. widths: of the groups."""
 
-    traits = LayerTraits(self_loops="add", input_rows="never", weights=False, local=True)
+    traits = LayerTraits(self_loops="add", neighbours="none", edges=())
 
     def __init__(self, widths: Sequence[int], d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()

@@ -28,7 +28,7 @@ class TransformerConv(nn.Module):
     is made by itself needs neither.
     """
 
-    traits = LayerTraits(input_rows="never", edge_data="features", weights=False, codes=True, input="product")
+    traits = LayerTraits(neighbours="products", edges=("features",), codes=True, input="product")
 
     def __init__(
         self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
