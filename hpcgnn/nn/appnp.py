@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 from hpcgnn.nn.entry import ModelEntry
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.ops.constants import ConstantRows
+from hpcgnn.ops.inputs import Input
 from hpcgnn.traits import LayerTraits
 
 
@@ -34,7 +34,7 @@ class OwnLayer(nn.Module):
         """As of any layer."""
         self.linear.bias = None
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
+    def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         """Own rows x (n_p, d_in) -> (n_p, d_out)."""
         return self.linear(x)
 
@@ -51,7 +51,7 @@ class PropagatedLayer(OwnLayer):
         if hops == 0:
             self.traits = OwnLayer.traits
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
+    def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         """Own rows x (n_p, d_in) -> (n_p, d_out). Collective."""
         h = z = super().forward(graph, x)
         for _ in range(self.hops):

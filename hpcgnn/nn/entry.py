@@ -9,11 +9,12 @@ from typing import Any
 import torch
 
 from hpcgnn.errors import GraphError
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Activation, Model, traits_of
 from hpcgnn.nn.spec import PLAIN, ModelSpec
 from hpcgnn.nn.typed_projection import TypedProjection
+from hpcgnn.ops.inputs import Input
 from hpcgnn.traits import LayerTraits
 
 #: The activation of attention layers, where no gradient needs their output.
@@ -146,7 +147,7 @@ def with_residual(conv_class: Any) -> Any:
             with torch.no_grad():
                 self.own.weight.zero_()
 
-        def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
+        def forward(self, graph: Graph, x: Input) -> torch.Tensor:
             y: torch.Tensor = super().forward(graph, x)
             if isinstance(x, torch.Tensor):
                 return torch.addmm(y, graph.own(x), self.own.weight)

@@ -18,7 +18,7 @@ from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.ops.row_messages import MOMENTS
+from hpcgnn.ops.edge_rules import MOMENTS
 from hpcgnn.traits import LayerTraits
 
 

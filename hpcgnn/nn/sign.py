@@ -16,10 +16,11 @@ from torch import nn
 
 from hpcgnn.nn.appnp import OwnLayer
 from hpcgnn.nn.entry import ModelEntry
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.ops.inputs import Input
 from hpcgnn.traits import LayerTraits
 
 
@@ -38,7 +39,7 @@ class HopsLayer(nn.Module):
         for linear in self.linears:
             cast(Linear, linear).bias = None
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
+    def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         """Own rows x (n_p, d_in) -> (n_p, d_out)."""
         if not isinstance(x, torch.Tensor):  # sparse features come in one part
             return self.linears[0](x)
