@@ -24,6 +24,7 @@ from hpcgnn.cli.arguments import (
     means_of,
     means_wanted,
 )
+from hpcgnn.cli.commands import COMMANDS
 from hpcgnn.cli.estimate import add_estimates
 from hpcgnn.cli.label_propagation import add_label_propagation
 from hpcgnn.cli.propagate import add_propagate
@@ -33,6 +34,7 @@ from hpcgnn.cli.weights import add_export, add_import_weights
 from hpcgnn.config import Choices, filed_value
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.plan.choices import registry_choices
+from hpcgnn.registry import load_extras
 from hpcgnn.report import command as report_command
 from hpcgnn.terminal import check_directory, prepare_streams, tell
 
@@ -95,6 +97,9 @@ def build_parser(choices: Choices | None) -> Parser:
     add_export(commands)
     add_import_weights(commands, choices)
     add_estimates(commands, choices)
+    if choices is not None:
+        for add in COMMANDS.values():
+            add(commands, choices)
     doctor = commands.add_parser(
         "doctor",
         help="check this installation and machine; say what is wrong and how to mend it",
@@ -170,6 +175,7 @@ def load(argv: list[str] | None) -> Choices:
 
     try:
         import_torch_without_meta_kernels()
+        load_extras()
         load_wanted_plugin(argv)
         return registry_choices()
     except SystemExit as error:  # or this rank would leave, and the others wait for it

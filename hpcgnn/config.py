@@ -21,7 +21,7 @@ from hpcgnn.options.removed import REMOVED, REMOVED_VALUES
 from hpcgnn.suggestions import suggest
 
 # Names that the registries offer: {"models": {name: the options `by_model` that it uses, None where not known},
-# "norms": names, "schedules": {name: ScheduleTraits}, "own_schedules": names of those of a plugin};
+# "norms": names, "schedules": {name: ScheduleTraits}, "of_user": {kind: names that a plugin registered}};
 # and "check": raises ConfigError for options that do not go together.
 Choices = Mapping[str, Any]
 Number = TypeVar("Number", int, float)

@@ -110,7 +110,7 @@ def _software() -> Iterator[Finding]:
 
 def _transport(session: Session) -> Finding:
     """What carries messages: the MPI library, or torch."""
-    subject = "messages" if session.means.backend else "MPI"
+    subject = "MPI" if session.means.transport.over_mpi else "messages"
     return Finding(subject, f"{session.describe()}, {session.ranks_on_node} ranks on the first node")
 
 

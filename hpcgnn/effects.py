@@ -15,6 +15,8 @@ from hpcgnn.options import SECTIONS
 
 # More models than these are not listed.
 _FEW = 4
+# {kind of a registry: the option that chooses an entry by its name}. All entries of other registries act.
+_OPTIONS = {"model": "model", "schedule": "schedule", "task": "task", "transport": "comm"}
 
 
 class Options(Protocol):
@@ -60,13 +62,17 @@ def without_effect(
 def _in_vain(declared: Field[Any], chosen: Mapping[str, Any], choices: Mapping[str, Any]) -> str | None:
     """Why an option has no effect, or None."""
     name, rules, model, uses = declared.name, declared.metadata, chosen["model"], choices["models"]
+    of_user = choices["of_user"].items()
     used, schedules = uses.get(model), allowed(rules["schedules"], choices["schedules"])
     needs = {other: allowed(values, choices["schedules"]) for other, values in rules["needs"].items()}
     if any(chosen[other] in values for other, values in rules["also"].items()):
         return None
     if name == "plugin":
-        registered = used is None or chosen["schedule"] in choices["own_schedules"]
-        return None if registered else f"--model {model} is not one that it registers"
+        if used is None or any(
+            names and chosen.get(_OPTIONS.get(kind, "")) in (None, *names) for kind, names in of_user
+        ):
+            return None
+        return f"--model {model} is not one that it registers"
     if schedules is not None and chosen["schedule"] not in schedules:
         return f"for --schedule {', '.join(schedules)}, got {chosen['schedule']}"
     if rules["by_model"]:

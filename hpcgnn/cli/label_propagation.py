@@ -7,7 +7,7 @@ import argparse
 
 from hpcgnn.app.correction import part, steps
 from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, given_options, means_of
-from hpcgnn.cli.trained_runs import Commands
+from hpcgnn.cli.commands import Commands
 from hpcgnn.config import Choices, make_config
 
 _OPTIONS = ("graph", "partition", "auto_partition", "self_loops", "halo_buffer", "threads", "precision", "watchdog")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hpcgnn.app.correction import part, steps
 from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, given_options, means_of, whole
-from hpcgnn.cli.trained_runs import Commands
+from hpcgnn.cli.commands import Commands
 from hpcgnn.config import Choices, make_config
 
 if TYPE_CHECKING:

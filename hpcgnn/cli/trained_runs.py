@@ -4,10 +4,10 @@ The called functions import torch, so that `--help` stays fast.
 """
 
 import argparse
-from typing import Any
 
 from hpcgnn.app.correction import add_correction, correction_of
 from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, add_dry_run, add_trust, dry_run, given_options, means_of
+from hpcgnn.cli.commands import Commands
 from hpcgnn.config import Choices, Config, make_config
 from hpcgnn.plan.choices import load_choices
 
@@ -17,7 +17,6 @@ OPTIONS = (
     *("memory", "scratch"),
     *RANK_OPTIONS,
 )
-Commands = Any  # argparse._SubParsersAction of our Parser, which is generic in stubs alone
 
 PREDICT = """\
 Write the predictions of a run's newest checkpoint for each node: classes or numbers, and by option probabilities,

@@ -6,7 +6,8 @@ The called functions import torch, so that `--help` stays fast.
 import argparse
 
 from hpcgnn.cli.arguments import add_sections, add_trust, given_options
-from hpcgnn.cli.trained_runs import Commands, add_run, config_of_run
+from hpcgnn.cli.commands import Commands
+from hpcgnn.cli.trained_runs import add_run, config_of_run
 from hpcgnn.config import Choices, make_config, read_toml
 
 EXPORT = """\

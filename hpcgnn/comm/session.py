@@ -1,11 +1,14 @@
 """A job that has started: its transport, its watchdog, and how the cores of a node are shared."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Union
 
 from hpcgnn import cores
 from hpcgnn.comm.health.heartbeat import Heartbeat
 from hpcgnn.comm.health.watchdog import Watchdog
 from hpcgnn.comm.launch.launcher import check_shell, threads_per_rank
+from hpcgnn.registry import Registry
 from hpcgnn.traits import TransportTraits
 
 if TYPE_CHECKING:
@@ -15,20 +18,35 @@ if TYPE_CHECKING:
 WATCHDOG_SECONDS = 300.0
 
 
+@dataclass(frozen=True)
+class Transport:
+    """A transport on offer, a value of --comm.
+
+    Attributes:
+        start: start(limit, failure) starts its library, and no other: see `start`.
+        traits: its abilities.
+        over_mpi: ranks find each other by MPI.
+    """
+
+    start: Callable[[float, tuple[str, str] | None], Union["StartedMpi", "StartedTorch"]]
+    traits: TransportTraits
+    over_mpi: bool = True
+
+
 class Means(NamedTuple):
     """The transport of a job: a value of --comm."""
 
     comm: str = "mpi"
 
     @property
-    def backend(self) -> str:
-        """The backend of torch.distributed; '' for other transports."""
-        return {"torch": "gloo", "ccl": "ccl"}.get(self.comm, "")
+    def transport(self) -> Transport:
+        """The transport of this name."""
+        return TRANSPORTS[self.comm]
 
     @property
     def traits(self) -> TransportTraits:
-        """The abilities of the transport. oneCCL and ccl have collective calls only."""
-        return TransportTraits(pairwise=self.comm in ("mpi", "torch"), node_memory=self.comm == "mpi")
+        """The abilities of the transport."""
+        return self.transport.traits
 
 
 OVER_MPI = Means()
@@ -44,17 +62,40 @@ def start(means: Means, limit: float, failure: tuple[str, str] | None = None) ->
             does not return.
     """
     check_shell()
-    if means.backend:
-        from hpcgnn.comm.launch.start_torch import StartedTorch
+    return means.transport.start(limit, failure)
 
-        return StartedTorch(means.backend, limit, failure)
-    if means.comm == "oneccl":
-        from hpcgnn.comm.launch.start_oneccl import StartedOneCcl
 
-        return StartedOneCcl(limit, failure)
+def _start_mpi(limit: float, failure: tuple[str, str] | None) -> "StartedMpi":
     from hpcgnn.comm.launch.start_mpi import StartedMpi
 
     return StartedMpi(limit, failure)
+
+
+def _start_gloo(limit: float, failure: tuple[str, str] | None) -> "StartedTorch":
+    from hpcgnn.comm.launch.start_torch import StartedTorch
+
+    return StartedTorch("gloo", limit, failure)
+
+
+TRANSPORTS: Registry[Transport] = Registry("transport")
+TRANSPORTS.register("mpi", Transport(_start_mpi, TransportTraits(pairwise=True, node_memory=True)))
+TRANSPORTS.register("torch", Transport(_start_gloo, TransportTraits(pairwise=True), over_mpi=False))
+
+
+def _start_oneccl(limit: float, failure: tuple[str, str] | None) -> "StartedMpi":
+    from hpcgnn.comm.launch.start_oneccl import StartedOneCcl
+
+    return StartedOneCcl(limit, failure)
+
+
+def _start_ccl(limit: float, failure: tuple[str, str] | None) -> "StartedTorch":
+    from hpcgnn.comm.launch.start_torch import StartedTorch
+
+    return StartedTorch("ccl", limit, failure)
+
+
+TRANSPORTS.register("oneccl", Transport(_start_oneccl, TransportTraits(pairwise=False)))
+TRANSPORTS.register("ccl", Transport(_start_ccl, TransportTraits(pairwise=False), over_mpi=False))
 
 
 class Session:

@@ -10,10 +10,12 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.nn import appnp, gat_edges, gatv2, gcn, gin, gine, pna, rgat, rgcn, sage_max, sgc, sign, transformer
 from hpcgnn.nn.entry import ModelEntry, stacked
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.registry import Registry
 from hpcgnn.traits import LayerTraits
 
 ConvClass = TypeVar("ConvClass", bound=torch.nn.Module)
-MODELS: dict[str, ModelEntry] = {
+MODELS: Registry[ModelEntry] = Registry("model")
+for _name, _entry in {  # in the order of `--help`
     "gcn": gcn.MODEL,
     "sage": sage_max.MODEL,
     "gin": gin.MODEL,
@@ -27,7 +29,8 @@ MODELS: dict[str, ModelEntry] = {
     "rgat": rgat.MODEL,
     "pna": pna.MODEL,
     "gine": gine.MODEL,
-}
+}.items():
+    MODELS.register(_name, _entry)
 
 
 def ignored(spec: ModelSpec, num_edge_features: int) -> list[str]:
@@ -66,8 +69,6 @@ def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]],
     Raises:
         ValueError: the name is taken.
     """
-    if name in MODELS:
-        raise ValueError(f"register: the model {name!r} exists; choose another name than {', '.join(MODELS)}")
     if self_loops not in ("keep", "add"):
         raise ValueError(f"register: expected self_loops to be 'keep' or 'add', got {self_loops!r}")
 
@@ -78,7 +79,7 @@ def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]],
         conv_class.begin_as = vars(conv_class).get("begin_as")
         # Not in place: a layer's gradient may need its output.
         build = stacked(conv_class, torch.relu, hand_over=False)
-        MODELS[name] = ModelEntry(build, lambda spec: conv_class, None)
+        MODELS.register(name, ModelEntry(build, lambda spec: conv_class, None))
         return conv_class
 
     return add

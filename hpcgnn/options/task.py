@@ -17,7 +17,7 @@ class TaskConfig:
         details="auto: by the labels of the graph file. Any other name of a node task is compared with them. links: "
         "some edges are held out, labels are not needed, and each node gets an embedding of --hidden numbers.",
         flag=True,
-        choices=("auto", "classification", "multilabel", "regression", LINKS),
+        choices="tasks",
     )
     features: str = option(
         "file",
@@ -37,7 +37,7 @@ class TaskConfig:
         "loss",
         details="auto: the first of each task. Classification, multilabel and links: cross-entropy. Regression: mse, "
         "mae, or huber (absolute beyond an error of 1), of targets on their --target-scale.",
-        choices=("auto", "cross-entropy", "mse", "mae", "huber"),
+        choices="losses",
     )
     target_scale: str = option(
         "standard",

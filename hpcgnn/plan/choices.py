@@ -10,15 +10,22 @@ def registry_choices() -> Choices:
     """Return the names in the registries, the options of models, the traits of schedules, and the rules between
     options.
     """
+    from hpcgnn.comm.session import TRANSPORTS
     from hpcgnn.nn.norm import NORM_LAYERS
     from hpcgnn.nn.registry import MODELS
     from hpcgnn.plan.rules import check_options
-    from hpcgnn.schedules.schedule_registry import BUILT_IN, SCHEDULES
+    from hpcgnn.registry import load_extras, names_of_user
+    from hpcgnn.schedules.schedule_registry import SCHEDULES
+    from hpcgnn.tasks.registry import TASKS
 
+    load_extras()
     models = {name: entry.uses for name, entry in MODELS.items()}
     schedules = {name: entry.traits for name, entry in SCHEDULES.items()}
-    names = {"models": models, "norms": tuple(NORM_LAYERS), "schedules": schedules}
-    return {**names, "own_schedules": set(SCHEDULES) - set(BUILT_IN), "check": check_options}
+    names = {"models": models, "norms": tuple(NORM_LAYERS), "transports": tuple(TRANSPORTS)}
+    names["tasks"] = ("auto", *TASKS)
+    names["losses"] = tuple(dict.fromkeys(["auto", *(loss for task in TASKS.values() for loss in task.losses)]))
+    names["metrics"] = tuple(dict.fromkeys(["auto", *(name for task in TASKS.values() for name in task.metrics)]))
+    return {**names, "schedules": schedules, "of_user": names_of_user(), "check": check_options}
 
 
 def load_choices(plugin: str, unasked: str, recorded: str = "") -> Choices:

@@ -135,8 +135,8 @@ def _pairwise(of: Selection) -> str:
     return "--trace" if of.config.run.trace else ""
 
 
-#: In the order in which they are checked.
-RULES: tuple[Rule, ...] = (
+#: In the order in which they are checked. Packages of `hpcgnn.extras` append theirs.
+RULES: list[Rule] = [
     Rule(
         lambda of: of.schedule.layer_by_layer and of.layers.neighbours == "hops",
         lambda of: (
@@ -313,4 +313,4 @@ RULES: tuple[Rule, ...] = (
             "expected --comm mpi or torch"
         ),
     ),
-)
+]

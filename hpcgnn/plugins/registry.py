@@ -16,31 +16,31 @@ from hpcgnn.plugins import (
     trace,
     watching,
 )
+from hpcgnn.registry import Registry
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
 
 #: make(trainer, learns) -> Plugin, or None. In the order in which hooks are called.
-MAKERS: tuple[Callable[["Trainer", bool], Plugin | None], ...] = (
-    learned_features.make,
-    label_reuse.make,
-    averages.make,
-    coded_keeping.make,
-)
+TRAINER_PLUGINS: Registry[Callable[["Trainer", bool], Plugin | None]] = Registry("plugin")
 #: make(config, session, buffers) -> Plugin, or None. A training job makes them before it reads the graph; their hooks
 #: come last.
-OF_JOB: tuple[Callable[[Config, Session, HaloBuffers], Plugin | None], ...] = (
-    memory_use.make,
-    trace.make,
-    watching.make,
-)
+JOB_PLUGINS: Registry[Callable[[Config, Session, HaloBuffers], Plugin | None]] = Registry("plugin of a job")
+
+TRAINER_PLUGINS.register("learned_features", learned_features.make)
+TRAINER_PLUGINS.register("label_reuse", label_reuse.make)
+TRAINER_PLUGINS.register("averages", averages.make)
+TRAINER_PLUGINS.register("coded_keeping", coded_keeping.make)
+JOB_PLUGINS.register("memory_use", memory_use.make)
+JOB_PLUGINS.register("trace", trace.make)
+JOB_PLUGINS.register("watching", watching.make)
 
 
 def make_plugins(trainer: "Trainer", learns: bool) -> Plugins:
     """The plugins of a trainer. learns: whether anything is trained. Collective."""
-    return Plugins(plugin for make in MAKERS if (plugin := make(trainer, learns)) is not None)
+    return Plugins(plugin for make in TRAINER_PLUGINS.values() if (plugin := make(trainer, learns)) is not None)
 
 
 def plugins_of_job(config: Config, session: Session, buffers: HaloBuffers) -> Plugins:
     """The plugins of a training job in addition to its trainer's. Raises ConfigError on single ranks."""
-    return Plugins(plugin for make in OF_JOB if (plugin := make(config, session, buffers)) is not None)
+    return Plugins(plugin for make in JOB_PLUGINS.values() if (plugin := make(config, session, buffers)) is not None)

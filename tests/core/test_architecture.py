@@ -15,7 +15,7 @@ TOOLS = ROOT.parent / "partition_tools"
 TOOL_FILES = sorted(TOOLS.rglob("*.py"))
 # From the ground up. The floor of a room follows from its imports: one above the highest room that it imports from.
 FLOORS = [
-    ["cores", "declaring", "errors", "listing", "memory", "offering", "traits"],
+    ["cores", "declaring", "errors", "listing", "memory", "offering", "registry", "traits"],
     ["comm", "kernels", "options", "records", "terminal"],
     ["effects", "exchange", "fork_server", "graphfile", "interruption", "output_files", "suggestions"],
     ["config", "placement", "report"],
@@ -143,6 +143,8 @@ def rooms_below():
     for path in FILES:
         parts = path.relative_to(ROOT).parts
         own = parts[0].removesuffix(".py")
+        if own == "extras":  # above all rooms, and imported by none: see below
+            continue
         if own == "__init__":  # names its modules, and loads one when it is asked for: tests/core/test_offering.py
             assert {name for name, top in imports(path) if top} <= OF_THE_PACKAGE, (
                 "importing the package starts nothing"
@@ -182,6 +184,19 @@ def test_imports_go_strictly_downwards(rooms, floors):
     for name in sorted(below):
         found.setdefault(floor_of(name, below), []).append(name)
     assert [found[floor] for floor in sorted(found)] == floors
+
+
+def test_the_core_does_not_know_its_extras():
+    """No room imports the folder or a package of it; `load_extras` alone names the folder."""
+    core = [path for path in FILES if path.relative_to(ROOT).parts[0] != "extras"]
+    assert not [path for path in core if any(room(name) == "extras" for name, _ in imports(path))]
+    named = [
+        str(path.relative_to(ROOT))
+        for path in core
+        for node in nodes_of(path)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("hpcgnn.extras")
+    ]
+    assert set(named) == {"registry.py"}
 
 
 def test_the_package_does_not_need_the_tools():
