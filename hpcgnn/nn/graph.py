@@ -17,11 +17,11 @@ from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.split import EdgeList
 from hpcgnn.kernels import RowMessages, RowScores
 from hpcgnn.memory.arena import Arena
-from hpcgnn.ops.additive_attention import AttentionShape
+from hpcgnn.ops.additive_attention import Attending, AttentionShape
 from hpcgnn.ops.attention_layer import attend, attention_layer
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.dropout import Drop, EluDropout, ReluDropout, dropout, dropped_means, dropped_rows
-from hpcgnn.ops.edge_rules import RowReduction, ScoredAttention
+from hpcgnn.ops.edge_rules import attend_by_scores, reduce_messages
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.inputs import ConstantRows, DroppedRows, Input, Matrix, combine
 from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Made, Messages, Operator, Relational
@@ -232,7 +232,7 @@ class Graph:
         ops/attention_layer.py.
         """
         key = self._random.key(Purpose.DROPOUT_ATTENTION, layer)
-        return attend(projected, terms, self.operator(Attention(shape)), shape, key, p)
+        return attend(projected, self.operator(Attention(shape)), Attending(shape, key, p, terms))
 
     def attention_layer(
         self,
@@ -249,9 +249,8 @@ class Graph:
         """attend(x W) + bias as one operator; see ops/attention_layer.py."""
         key = self._random.key(Purpose.DROPOUT_ATTENTION, layer)
         weight = x.scaled(weight) if isinstance(x, ConstantRows) else weight
-        return attention_layer(
-            x, weight, bias, terms, self.operator(Attention(shape)), shape, key, p, hand_over=hand_over
-        )
+        how = Attending(shape, key, p, terms, bias)
+        return attention_layer(x, weight, self.operator(Attention(shape)), how, hand_over=hand_over)
 
     def largest(self, x: SparseRows | Input) -> torch.Tensor:
         """The largest of the in-neighbours' rows x (n_p, F), by column; zeros where there are none. Collective."""
@@ -307,9 +306,9 @@ class Graph:
             )
         x_src, operator = _dense(x_src), self.operator(Messages())
         if isinstance(scores, RowMessages) and kernels.reduces_messages(x_src):
-            return RowReduction(operator)(rule, scores, x_src)
+            return reduce_messages(operator, rule, scores, x_src)
         if isinstance(scores, RowScores) and x_dst is not None and kernels.scores_rows(x_src, x_dst):
-            return ScoredAttention(operator)(rule, scores, x_src, x_dst)
+            return attend_by_scores(operator, rule, scores, x_src, x_dst)
         return operator(rule, x_src, x_dst, edge)
 
     @overload

@@ -78,7 +78,7 @@ def collected(blocks, halo, num_halo):
     with the round's own block.
     """
     own, found, at = [], [], 0
-    for block, rows, scale, back in blocks:
+    for block, rows, scale, back, *_ in blocks:
         if block.first_column is None:
             own.append((block, rows, scale, back))
             continue
