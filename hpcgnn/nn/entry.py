@@ -11,7 +11,7 @@ from torch import nn
 
 from hpcgnn.errors import GraphError
 from hpcgnn.nn.graph import Graph
-from hpcgnn.nn.linear import Glorot, Linear
+from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
 from hpcgnn.nn.model import Activation, Model, traits_of
 from hpcgnn.nn.spec import PLAIN, ModelSpec
 from hpcgnn.ops.inputs import Input
@@ -126,6 +126,44 @@ def stacked(
         return Model(spec, convs, handed_on(spec, widths), activation, hand_over=hand_over)
 
     return build
+
+
+class Heads(nn.Module):
+    """Base of the attention layers: H heads of `width` columns each, concatenated, or averaged.
+
+    forward(graph, x (n_p, d_in)) -> (m, d_out). Collective. spec: ModelSpec, for attention_dropout, slope and what
+    edges carry; layer: its number, which keys that dropout. A layer that is made by itself needs neither.
+    """
+
+    def __init__(
+        self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
+    ) -> None:
+        super().__init__()
+        self.heads, self.width, self.average, self.layer = heads, width, average, layer
+        self.slope, self.attention_dropout = spec.slope, spec.attention_dropout
+        self.d_in, self.d_out = d_in, width if average else heads * width
+
+    @property
+    def vectors(self) -> list[nn.Parameter]:
+        """Attention vectors (heads, width)."""
+        return []
+
+    def glorot(self) -> list[Glorot]:
+        """The attention vectors, as maps from `width` columns to one."""
+        return [(vector, self.width, 1) for vector in self.vectors]
+
+    def as_pyg(self) -> list[Bounded]:
+        """The attention vectors, as maps from `width` columns to all heads."""
+        return [(vector, glorot_bound(self.heads, self.width)) for vector in self.vectors]
+
+    def joined(self, y: torch.Tensor) -> torch.Tensor:
+        """(n, d_out) from the heads' rows (n, H × width)."""
+        return y.unflatten(1, (self.heads, self.width)).mean(1) if self.average else y
+
+    @property
+    def p(self) -> float:
+        """The rate of dropped coefficients."""
+        return self.attention_dropout if self.training else 0.0
 
 
 def attentive(conv_class: type[Any], activation: Activation) -> Callable[[ModelSpec], Model]:

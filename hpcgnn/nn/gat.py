@@ -17,9 +17,9 @@ from torch import nn
 from torch.nn.functional import elu, leaky_relu
 
 from hpcgnn.errors import GraphError
-from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive, with_residual
+from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, Heads, ModelEntry, attentive, with_residual
 from hpcgnn.nn.graph import Graph
-from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
+from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import PLAIN, ModelSpec
 from hpcgnn.ops.additive_attention import AttentionShape
@@ -29,14 +29,7 @@ from hpcgnn.ops.inputs import ConstantRows, Input
 from hpcgnn.traits import LayerTraits
 
 
-class GATConv(nn.Module):
-    """H heads of `width` columns each, concatenated, or averaged. forward(graph, x (n_p, d_in)) -> (m, d_out).
-    Collective.
-
-    spec: ModelSpec, for slope and attention_dropout; layer: its number, which keys that dropout. A layer that
-    is made by itself needs neither.
-    """
-
+class GATConv(Heads):
     traits = LayerTraits(
         self_loops="add",
         neighbours="products",
@@ -55,11 +48,8 @@ class GATConv(nn.Module):
     def __init__(
         self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
     ) -> None:
-        super().__init__()
-        dtype = spec.dtype
-        self.shape = AttentionShape(heads, width, spec.slope, average)
-        self.d_in, self.d_out = d_in, width if average else heads * width
-        self.attention_dropout, self.layer = spec.attention_dropout, layer
+        super().__init__(d_in, width, heads, average, spec, layer)
+        dtype, self.shape = spec.dtype, AttentionShape(heads, width, spec.slope, average)
         self.linear = Linear(d_in, heads * width, bias=False, dtype=dtype, start="glorot")
         self.att_src = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
         self.att_dst = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
@@ -73,14 +63,9 @@ class GATConv(nn.Module):
         """See `Conv.drop_bias`."""
         self.bias = None
 
-    def glorot(self) -> list[Glorot]:
-        """The attention vectors, as maps from `width` columns to one."""
-        return [(vector, self.shape.width, 1) for vector in (self.att_src, self.att_dst)]
-
-    def as_pyg(self) -> list[Bounded]:
-        """The attention vectors, as maps from `width` columns to all heads."""
-        bound = glorot_bound(self.shape.heads, self.shape.width)
-        return [(self.att_src, bound), (self.att_dst, bound)]
+    @property
+    def vectors(self) -> list[nn.Parameter]:
+        return [self.att_src, self.att_dst]
 
     def begin_as(self, weight: torch.Tensor, bias: torch.Tensor) -> None:
         """Let every head's rows be x W (of concatenated heads: its part of them), and b the bias. Attention stays as it
@@ -105,7 +90,7 @@ class GATConv(nn.Module):
         ops/attention_layer.py.
         """
         weight = self.with_halves()
-        rule = self.shape, self.layer, self.attention_dropout if self.training else 0.0, self.terms
+        rule = self.shape, self.layer, self.p, self.terms
         if isinstance(x, torch.Tensor | ConstantRows | Handover):
             return graph.attention_layer(x, weight, self.bias, *rule, hand_over=self.hands_over)
         y = graph.attend(x @ weight, *rule)
@@ -142,17 +127,8 @@ class EdgeGATConv(GATConv):
         source, target = (x @ self.with_halves()).split(
             [self.linear.weight.shape[1] + self.shape.heads, self.shape.heads], 1
         )
-        p = self.attention_dropout if self.training else 0.0
-        y = graph.propagate(
-            self.message,
-            "softmax",
-            x_src=source,
-            x_dst=target,
-            edge=graph.edge_features,
-            dropout=p,
-            layer=self.layer,
-        )
-        y = y.unflatten(1, (self.shape.heads, self.shape.width)).mean(1) if self.shape.average else y
+        given = {"x_src": source, "x_dst": target, "edge": graph.edge_features}
+        y = self.joined(graph.propagate(self.message, "softmax", **given, dropout=self.p, layer=self.layer))
         return y if self.bias is None else y + self.bias
 
 

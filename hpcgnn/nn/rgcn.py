@@ -24,7 +24,7 @@ from torch import nn
 from torch.nn.functional import leaky_relu
 
 from hpcgnn.kernels import RowScores
-from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, STACK, ModelEntry, attentive, handed_on, typed_projection
+from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, STACK, Heads, ModelEntry, attentive, handed_on, typed_projection
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
 from hpcgnn.nn.model import Model
@@ -78,22 +78,14 @@ def _build(spec: ModelSpec) -> Model:
 MODEL = ModelEntry(_build, lambda spec: RGCNConv, (*(name for name in STACK if name != "edge_dropout"), "bases"))
 
 
-class RGATConv(nn.Module):
-    """H heads of `width` columns each, concatenated, or averaged. forward(graph, x (n_p, d_in)) -> (n_p, d_out).
-    Collective.
-
-    spec: ModelSpec, for the relations (edge_types and loop_relation), bases, slope and attention_dropout; layer: its
-    number, which keys that dropout.
-    """
+class RGATConv(Heads):
+    """spec: ModelSpec, also for the relations (edge_types and loop_relation) and bases."""
 
     traits = LayerTraits(neighbours="products", edges=("types",))
 
     def __init__(self, d_in: int, width: int, heads: int, average: bool, spec: ModelSpec, layer: int = 0) -> None:
-        super().__init__()
+        super().__init__(d_in, width, heads, average, spec, layer)
         relations = spec.edge_types + spec.loop_relation
-        self.heads, self.width, self.average, self.layer = heads, width, average, layer
-        self.slope, self.attention_dropout = spec.slope, spec.attention_dropout
-        self.d_in, self.d_out = d_in, width if average else heads * width
         self.num_bases = min(spec.bases, max(1, relations))
         self.coefficients = nn.Parameter(torch.zeros(relations, self.num_bases, dtype=spec.dtype))
         self.bases = nn.Parameter(torch.zeros(self.num_bases, d_in, heads * width, dtype=spec.dtype))
@@ -106,20 +98,20 @@ class RGATConv(nn.Module):
         self.own.bias = None
 
     def glorot(self) -> list[Glorot]:
-        """Each basis by itself; the coefficients so that W_r varies about as one basis does; the attention vectors as
-        maps from `width` columns to one.
-        """
+        """Each basis by itself, and the coefficients so that W_r varies about as one basis does."""
         each = [(basis, self.d_in, self.heads * self.width) for basis in self.bases.data]
-        vectors = [(vector, self.width, 1) for vector in (self.att_src, self.att_dst)]
-        return [*each, (self.coefficients, self.num_bases, self.num_bases), *vectors]
+        return [*each, (self.coefficients, self.num_bases, self.num_bases), *super().glorot()]
 
     def as_pyg(self) -> list[Bounded]:
         """Each basis by itself, the coefficients as a map from bases to relations, and the attention vectors as those
         of gat. PyG's layer has other vectors, which are matrices.
         """
         each = [(basis, glorot_bound(*basis.shape)) for basis in self.bases.data]
-        vectors = [(vector, glorot_bound(self.heads, self.width)) for vector in (self.att_src, self.att_dst)]
-        return [*each, (self.coefficients, glorot_bound(*self.coefficients.shape)), *vectors]
+        return [*each, (self.coefficients, glorot_bound(*self.coefficients.shape)), *super().as_pyg()]
+
+    @property
+    def vectors(self) -> list[nn.Parameter]:
+        return [self.att_src, self.att_dst]
 
     def message(
         self, source: torch.Tensor, target: torch.Tensor, relation: torch.Tensor
@@ -140,18 +132,17 @@ class RGATConv(nn.Module):
         projected = x @ torch.cat([part.transpose(0, 1).flatten(1) for part in parts], 1)
         halves = self.num_bases * self.heads
         source, target = projected.split([projected.shape[1] - halves, halves], 1)
-        p = self.attention_dropout if self.training else 0.0
         y = graph.propagate(
             self.message,
             "softmax",
             x_src=source,
             x_dst=target,
             edge=relation.unsqueeze(1),
-            dropout=p,
+            dropout=self.p,
             layer=self.layer,
             scores=RowScores(self.heads, slope=self.slope, weight=self.coefficients, edge=relation, mixed=True),
         )
-        return self.own(x) + (y.unflatten(1, (self.heads, self.width)).mean(1) if self.average else y)
+        return self.own(x) + self.joined(y)
 
 
 RGAT = ModelEntry(attentive(RGATConv, ELU_IN_PLACE), lambda spec: RGATConv, (*ATTENTION, "negative_slope", "bases"))
