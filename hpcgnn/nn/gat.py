@@ -22,7 +22,7 @@ from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import PLAIN, ModelSpec
-from hpcgnn.ops.additive_attention import AttentionShape
+from hpcgnn.ops.additive_attention import Attending, AttentionShape
 from hpcgnn.ops.dropout import EluDropout
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.inputs import ConstantRows, Input
@@ -90,10 +90,10 @@ class GATConv(Heads):
         ops/attention_layer.py.
         """
         weight = self.with_halves()
-        rule = self.shape, self.layer, self.p, self.terms
         if isinstance(x, torch.Tensor | ConstantRows | Handover):
-            return graph.attention_layer(x, weight, self.bias, *rule, hand_over=self.hands_over)
-        y = graph.attend(x @ weight, *rule)
+            how = Attending(self.shape, p=self.p, terms=self.terms, bias=self.bias)
+            return graph.attention_layer(x, weight, how, self.layer, hand_over=self.hands_over)
+        y = graph.attend(x @ weight, self.shape, self.layer, self.p, self.terms)
         return y if self.bias is None else y + self.bias
 
 

@@ -5,6 +5,7 @@ A schedule makes this object, and decides how `aggregate` gets remote rows (stre
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar, overload
 
@@ -238,19 +239,15 @@ class Graph:
         self,
         x: torch.Tensor | ConstantRows | Handover,
         weight: torch.Tensor,
-        bias: torch.Tensor | None,
-        shape: AttentionShape,
+        how: Attending,
         layer: int,
-        p: float,
-        terms: torch.Tensor | None = None,
         *,
         hand_over: bool = False,
     ) -> torch.Tensor | Handover:
-        """attend(x W) + bias as one operator; see ops/attention_layer.py."""
-        key = self._random.key(Purpose.DROPOUT_ATTENTION, layer)
+        """attend(x W) + bias as one operator; see ops/attention_layer.py. how: its key is that of the layer."""
+        how = replace(how, key=self._random.key(Purpose.DROPOUT_ATTENTION, layer))
         weight = x.scaled(weight) if isinstance(x, ConstantRows) else weight
-        how = Attending(shape, key, p, terms, bias)
-        return attention_layer(x, weight, self.operator(Attention(shape)), how, hand_over=hand_over)
+        return attention_layer(x, weight, self.operator(Attention(how.shape)), how, hand_over=hand_over)
 
     def largest(self, x: SparseRows | Input) -> torch.Tensor:
         """The largest of the in-neighbours' rows x (n_p, F), by column; zeros where there are none. Collective."""

@@ -55,18 +55,18 @@ def project_backward(
     weight: torch.Tensor,
     activation: EluDropout | None,
     wanted: bool,
-    dots: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    sums: torch.Tensor | None,
-    scaled: bool,
+    below: Loan | None,
     arena: Arena,
 ) -> tuple[torch.Tensor | None, torch.Tensor]:
     """(gx or None, g_weight) from the gradient (n, d_out) of the result of `project`, in parts of consecutive rows.
 
-    wanted: whether gx is. With an activation it is written over x. dots, bias, sums, scaled: see
-    kernels.project_backward.
+    wanted: whether gx is. With an activation it is written over x. below: the Loan that came with x, which goes back
+    with it, or None.
     """
-    g_weight = weight.new_zeros(weight.shape)
+    g_weight, dots, bias, sums, scaled = weight.new_zeros(weight.shape), None, None, None, False
+    if wanted and below is not None:
+        dots, bias, scaled = below.dots.tensor(), below.bias, below.scaled
+        sums = torch.zeros_like(bias)
     if isinstance(x, ConstantRows):
         _add_of_constants(g_weight, parts, x, weight)
         return None, g_weight
@@ -90,6 +90,8 @@ def project_backward(
                 scaled=scaled,
             )
         first += len(part)
+    if below is not None and sums is not None:
+        below.give_back(sums)
     return gx, g_weight
 
 
@@ -219,12 +221,8 @@ class _Layer(torch.autograd.Function):
         parts, g_terms = operator.from_bundle(sent, projected, settings.with_tensors(terms, bias), overwrite=True)
         del projected, sent
         x, wanted = kept.tensor() if isinstance(kept, Kept) else kept, ctx.needs_input_grad[0]
-        asked: tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, bool] = None, None, None, False
-        if wanted and below is not None:
-            asked = below.dots.tensor(), below.bias, torch.zeros_like(below.bias), below.scaled
-        gx, g_weight = project_backward(parts, x, weight, activation, wanted, *asked, arena)
-        if wanted and below is not None:
-            below.give_back(asked[2])
+        gx, g_weight = project_backward(parts, x, weight, activation, wanted, below, arena)
+        if wanted:
             settings.below = None  # its memory is the layer's that lent it
         return gx, g_weight, g_bias, g_terms, None
 
@@ -306,13 +304,10 @@ class _Attend:
         wanted: Sequence[bool],
         projected: torch.Tensor,
         terms: torch.Tensor | None,
-        y: torch.Tensor,
-        a_dst: torch.Tensor,
-        top: torch.Tensor,
-        share: torch.Tensor | None,
+        *made: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """See `differentiable`."""
-        shape = self.how.shape
+        (y, a_dst, top, share), shape = made, self.how.shape
         gy = gy / shape.heads if shape.average else gy.contiguous()
         width, h = gy.shape[1], shape.heads
         sent = torch.cat([gy, a_dst, top, torch.empty_like(top) if share is None else share], 1)

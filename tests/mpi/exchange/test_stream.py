@@ -257,7 +257,7 @@ def test_add_message(name, memory_rows):
     index = torch.tensor([7, 0, 3, 3, 5, 7, 1, 0, 2, 7], dtype=torch.int32)
     message = torch.empty(rows * form.row_bytes, dtype=torch.uint8)
     wire = Wire(name, torch.arange(rows), lambda number: number)
-    wire.encode(message, form, values, None, None, kernels.stream_key(1))
+    wire.encode(message, form, values, kernels.stream_key(1))
     sizes = [0] * 8 + [memory_rows * form.widened_bytes]
     total = torch.ones(9, form.width, dtype=torch.float64)
     add_message(total, index, message, form, HaloBuffers(sum(sizes)).lease(sizes[:-1], sizes[-1]))
