@@ -19,7 +19,7 @@ Neighbours = Literal["any", "sums", "fixed", "products", "hops", "none"]
 #:   rows: anything;
 #:   product: only `x @ weight`, or only that where it narrows the input and keeps no aggregate;
 #:   tiles: it reads a constant one some rows at a time (ConstantRows).
-Input = Literal["rows", "product", "tiles"]
+InputUse = Literal["rows", "product", "tiles"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class LayerTraits:
     edges: tuple[str, ...] = ("weights",)
     prunable: bool = False
     reads_self: bool = True
-    input: Input = "rows"
+    input: InputUse = "rows"
     activation: Any = None
     codes: bool = False
 

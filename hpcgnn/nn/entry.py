@@ -14,7 +14,7 @@ from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
 from hpcgnn.nn.model import Activation, Model, traits_of
 from hpcgnn.nn.spec import PLAIN, ModelSpec
-from hpcgnn.ops.inputs import Input
+from hpcgnn.ops.layer_input import Input
 from hpcgnn.traits import LayerTraits
 
 

@@ -25,7 +25,7 @@ from hpcgnn.nn.spec import PLAIN, ModelSpec
 from hpcgnn.ops.additive_attention import Attending, AttentionShape
 from hpcgnn.ops.dropout import EluDropout
 from hpcgnn.ops.handover import Handover
-from hpcgnn.ops.inputs import ConstantRows, Input
+from hpcgnn.ops.layer_input import ConstantRows, Input
 from hpcgnn.traits import LayerTraits
 
 

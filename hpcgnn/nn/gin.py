@@ -23,7 +23,7 @@ from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Purpose
-from hpcgnn.ops.inputs import Input, Matrix
+from hpcgnn.ops.layer_input import Input, Matrix
 from hpcgnn.traits import LayerTraits
 
 

@@ -24,7 +24,7 @@ from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.dropout import Drop, EluDropout, ReluDropout, dropout, dropped_means, dropped_rows
 from hpcgnn.ops.edge_rules import attend_by_scores, reduce_messages
 from hpcgnn.ops.handover import Handover
-from hpcgnn.ops.inputs import ConstantRows, DroppedRows, Input, Matrix, combine
+from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input, Matrix, combine
 from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Made, Messages, Operator, Relational
 from hpcgnn.ops.propagate import Rule
 from hpcgnn.ops.row_tiles import sum_type
@@ -203,7 +203,7 @@ class Graph:
         *,
         scaled: bool = False,
     ) -> torch.Tensor:
-        """Σ dropout_p(x) W + b of constants; see ops/inputs.py. scaled: whether dropout of an aggregate has the
+        """Σ dropout_p(x) W + b of constants; see ops/layer_input.py. scaled: whether dropout of an aggregate has the
         noise of a mean of rows.
         """
         scales = self._local.feature_scales

@@ -14,7 +14,7 @@ from hpcgnn.nn.conv import Conv, LinearConv, Weights, begin_as
 from hpcgnn.nn.entry import LINEAR, ModelEntry, stacked
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
-from hpcgnn.ops.inputs import Input
+from hpcgnn.ops.layer_input import Input
 from hpcgnn.traits import LayerTraits
 
 

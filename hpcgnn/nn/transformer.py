@@ -15,7 +15,7 @@ from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, Heads, ModelEntry, attentiv
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.spec import PLAIN, ModelSpec
-from hpcgnn.ops.inputs import Input
+from hpcgnn.ops.layer_input import Input
 from hpcgnn.traits import LayerTraits
 
 

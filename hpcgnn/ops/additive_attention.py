@@ -23,9 +23,9 @@ summed into the gradient of the coefficients at the same place: nothing more tra
 So a halo row costs F + H numbers forwards and F + 4H backwards (F = heads × width; averaged heads: F/H + 4H). SAR
 (Mostafa, MLSys'22, section 3.2) fetches z again and pushes gradients of z back: F + H and 2(F + H).
 
-`PushedAttention` computes gradients where the rows were used, and pushes them to their owners: see linear.py for the
-reason. A row that is used costs F + H numbers forwards; backwards it is fetched again (F + H), unless the stream has
-kept it, and F + H go back.
+`PushedAttention` computes gradients where the rows were used, and pushes them to their owners: linear_aggregation.py
+gives the reason. A row that is used costs F + H numbers forwards; backwards it is fetched again (F + H), unless the
+stream has kept it, and F + H go back.
 """
 
 from collections.abc import Iterator

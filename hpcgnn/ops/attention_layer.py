@@ -25,7 +25,7 @@ from hpcgnn.memory.keeping import Kept
 from hpcgnn.ops.additive_attention import AdditiveAttention, Attending, AttentionShape
 from hpcgnn.ops.dropout import EluDropout
 from hpcgnn.ops.handover import Handover, Loan
-from hpcgnn.ops.inputs import ConstantRows
+from hpcgnn.ops.layer_input import ConstantRows
 from hpcgnn.ops.row_tiles import in_rows, row_tiles, tile_rows
 from hpcgnn.ops.site import differentiable
 

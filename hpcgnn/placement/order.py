@@ -1,7 +1,7 @@
 """The order of a rank's own nodes: first those that have an edge from or to another rank, then the interior.
 
 Interior rows need no other rank. An operator can therefore finish them, some rows at a time, while messages are on
-their way (ops/linear.py). Boundary rows are together at the front: the rows that are sent, and the sums
+their way (ops/linear_aggregation.py). Boundary rows are together at the front: the rows that are sent, and the sums
 that wait for the last message. Both parts keep the order of the file, in which neighbours are near each other.
 """
 

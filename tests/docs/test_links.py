@@ -89,7 +89,7 @@ def test_every_page_is_in_the_navigation():
 
 @of(TEXTS)
 def test_files_that_are_named_exist(path):
-    """`jobs/train.sbatch`, `hpcgnn/ops/linear.py`, `tests/mpi`: whatever begins like a folder of ours."""
+    """`jobs/train.sbatch`, `hpcgnn/ops/linear_aggregation.py`, `tests/mpi`: whatever begins like a folder of ours."""
     text = path.read_text(encoding="utf-8")
     names = re.findall(rf"(?<![\w./-])((?:{'|'.join(FOLDERS)})/[\w/.-]*\w/?)(?![\w*{{[])", text)
     dead = sorted({name for name in names if not (ROOT / name).exists() and name not in EXAMPLES})

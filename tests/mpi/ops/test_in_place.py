@@ -9,7 +9,7 @@ from hpcgnn.kernels.library import load
 from hpcgnn.memory.arena import Arena
 from hpcgnn.nn.gat import GATConv
 from hpcgnn.ops.handover import Handover
-from hpcgnn.ops.inputs import combine
+from hpcgnn.ops.layer_input import combine
 
 from ..training import build_trainer, configure, make_graphs
 
