@@ -83,13 +83,14 @@ class _ScoredAttention:
             None if each is None else torch.zeros_like(each, memory_format=torch.contiguous_format)
             for each in (attention, weight)
         )
-        gy, returns = gy.contiguous(), None if g_src is None else Returns(g_src)
+        (y, top, share), gy = made, gy.contiguous()
+        returns = None if g_src is None else Returns(g_src)
         for part in self.general.stream(Rows(x_src, draw=self.general.seed(self.rule)), "halo_backward", returns):
             block = part.block
             kernels.score_backward(
                 self.of_part(scores, part),
                 (g_dst, part.back, g_attention, g_weight),
-                (x_dst, gy, *made),
+                (x_dst, gy, y, top, share),
                 part.rows,
                 block.indptr,
                 block.indices,

@@ -129,6 +129,7 @@ class Propagation:
         differentiably.
         """
         inputs = [None if x is None else x.contiguous() for x in (x_src, x_dst, edge)]
+        example: Any  # whether it is a Message, the reducer says
         example, parameters = captured_parameters(rule.message, [x for x in inputs if x is not None])
         return differentiable(_Call(self, rule, rule.reducer(len(x_src), example)), *inputs, *parameters)
 
