@@ -87,9 +87,10 @@ class Convolve(torch.autograd.Function):
                 ctx.used = part.aggregate
             if at_once and isinstance(x, torch.Tensor):
                 mine = x[part.rows] if outputs is None else x
-                at = None if outputs is None else outputs[part.rows]
-                where = at, tile_rows(), part.memory, of_x.memory
-                kernels.convolve(y[part.rows], mine, part.aggregate, None if first else neighbour, own, bias, *where)
+                tensors = {"neighbour": None if first else neighbour, "own": own, "bias": bias}
+                tensors |= {"outputs": None if outputs is None else outputs[part.rows]}
+                tensors |= {"memory": part.memory, "taken": of_x.memory}
+                kernels.convolve(y[part.rows], mine, part.aggregate, tile_rows(), **tensors)
                 continue
             for rows, aggregate in part.tiles():
 
@@ -139,26 +140,12 @@ class Convolve(torch.autograd.Function):
             kernels.bias_gradient(g_bias, gy)
         if own_products and not constant:
             scale = None if activation is None or gx is None else activation.scale
+            same = {"g_neighbour": g_neighbour, "g_own": g_own, "g_bias": None if g_own is None else g_bias}
+            same |= {"neighbour": neighbour, "own": own, "outputs": operator.outputs}
+            same |= {"spare": spare, "taken": of_x.memory, "apart": apart}
             for part in parts:
-                kernels.convolve_backward(
-                    None if gx is None else gx[part.rows],
-                    g_neighbour,
-                    g_own,
-                    None if g_own is None else g_bias,
-                    x[part.rows],
-                    gy,
-                    part.aggregate,
-                    neighbour,
-                    own,
-                    part.rows.start,
-                    operator.outputs,
-                    tile_rows(),
-                    part.memory,
-                    spare,
-                    of_x.memory,
-                    apart,
-                    scale,
-                )
+                of_rows = {"gx": None if gx is None else gx[part.rows], "first": part.rows.start, "memory": part.memory}
+                kernels.convolve_backward(gy, x[part.rows], part.aggregate, tile_rows(), scale, **of_rows, **same)
             return gx, g_neighbour, g_own, g_bias, None, None, None
         for rows, t in (tile for part in parts for tile in part.tiles()):
             mine, place = operator.outputs_of(rows)

@@ -92,10 +92,10 @@ class _ScoredAttention:
                 (g_dst, part.back, g_attention, g_weight),
                 (x_dst, gy, y, top, share),
                 part.rows,
-                block.indptr,
-                block.indices,
-                block.rows,
-                block.returns,
+                indptr=block.indptr,
+                indices=block.indices,
+                rows=block.rows,
+                returns=block.returns,
             )
         return g_src, g_dst, g_attention, g_weight
 
@@ -156,10 +156,10 @@ class _RowReduction:
                 (part.back, g_map),
                 (y, gradient),
                 part.rows,
-                block.indptr,
-                block.indices,
-                block.rows,
-                block.returns,
+                indptr=block.indptr,
+                indices=block.indices,
+                rows=block.rows,
+                returns=block.returns,
             )
         of_weight = None if g_map is None or weight is None else g_map[:-1]
         return g_x, of_weight, None if g_map is None or bias is None else g_map[-1]
