@@ -6,7 +6,7 @@ The function imports torch, so that `--help` stays fast.
 import argparse
 
 from hpcgnn.app.correction import part, steps
-from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, given_options, means_of
+from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, given_options
 from hpcgnn.cli.commands import Commands
 from hpcgnn.config import Choices, make_config
 
@@ -59,10 +59,9 @@ def process_label_propagation(arguments: argparse.Namespace, choices: Choices) -
     if request.output:
         check_name("--output", request.output, int(request.probabilities))
     config = make_config(given_options(arguments), choices)
-    means = means_of(vars(config.run))
     return run(
         lambda session: propagate_labels(config, session, request),
         config.run.threads or None,
         watchdog=config.run.watchdog,
-        means=means,
+        transport=config.run.comm,
     )

@@ -7,7 +7,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from hpcgnn.app.correction import part, steps
-from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, given_options, means_of, whole
+from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, given_options, whole
 from hpcgnn.cli.commands import Commands
 from hpcgnn.config import Choices, make_config
 
@@ -131,5 +131,5 @@ def process_propagate(arguments: argparse.Namespace, choices: Choices) -> int:
         lambda session: propagate_features(config, session, request_of(arguments)),
         config.run.threads or None,
         watchdog=config.run.watchdog,
-        means=means_of(vars(config.run)),
+        transport=config.run.comm,
     )

@@ -56,10 +56,9 @@ class RunConfig:
     )
     comm: str = option(
         "mpi",
-        "transport of messages: mpi, torch (gloo), oneccl, or ccl",
+        "transport of messages (docs/cluster.md)",
         details="mpi: the MPI library of mpi4py. torch: gloo of torch.distributed, without an MPI library; mpiexec, "
-        "srun or torchrun start the ranks. oneccl: Intel's oneCCL with MPI, after `bash env/build-oneccl.sh`. "
-        "ccl: the package oneccl_bindings_for_pytorch.",
+        "srun or torchrun start the ranks. oneccl, ccl: Intel's oneCCL.",
         flag=True,
         choices="transports",
     )

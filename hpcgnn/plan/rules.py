@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
-from hpcgnn.comm.session import Means
+from hpcgnn.comm.session import TRANSPORTS
 from hpcgnn.config import Config, epochs_to_trace
 from hpcgnn.declaring import allowed
 from hpcgnn.errors import ConfigError
@@ -48,7 +48,7 @@ class Selection:
 
     @cached_property
     def transport(self) -> TransportTraits:
-        return Means(self.config.run.comm).traits
+        return TRANSPORTS[self.config.run.comm].traits
 
     @property
     def learned(self) -> bool:

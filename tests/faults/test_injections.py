@@ -6,7 +6,6 @@ Each test continues what the one before left; the last one compares the curve wi
 
 import pytest
 
-from hpcgnn.comm.transports import oneccl_library
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
@@ -36,11 +35,12 @@ OVER_TORCH = {
     Injection("import", "exit 0", 1, 2): "rank 1 failed before the ranks had met",
     **{each: CASES[each] for each in CASES if each.stage in ("load", "forward", "step", "evaluation", "shutdown")},
 }
-OVER_ONECCL = {each: CASES[each] for each in CASES if each.stage in ("forward", "step", "shutdown")}
 JOBS = [
     *(pytest.param("mpi", each, marks=[pytest.mark.slow] * (each in AGAIN)) for each in CASES),
-    *(pytest.param("torch", each, marks=[pytest.mark.slow] * (each not in OVER_ONECCL)) for each in OVER_TORCH),
-    *(pytest.param("oneccl", each, marks=pytest.mark.slow) for each in OVER_ONECCL),
+    *(
+        pytest.param("torch", each, marks=[pytest.mark.slow] * (each.stage not in ("forward", "step", "shutdown")))
+        for each in OVER_TORCH
+    ),
 ]
 
 
@@ -62,13 +62,11 @@ def server():
 @pytest.mark.parametrize("comm, injection", JOBS, ids=str)
 def test_a_fault(folder, server, comm, injection):
     """The same end over every transport: codes of jobs that a rank ended are as over MPI, too."""
-    if comm == "oneccl" and not oneccl_library.place().exists():
-        pytest.skip("oneCCL's library was not built (env/build-oneccl.sh)")
     run = folder / f"run-{comm}"
     outcome = harness.start(injection, folder / "graph.h5", run, server, "--comm", comm)
     assert outcome.happened, outcome.text
     assert not harness.complaint(injection, outcome, run), outcome.text
-    assert {"mpi": CASES, "torch": OVER_TORCH, "oneccl": OVER_ONECCL}[comm][injection] in outcome.text, outcome.text
+    assert {"mpi": CASES, "torch": OVER_TORCH}[comm][injection] in outcome.text, outcome.text
     if injection.fault == "raise":
         assert outcome.code == 1, outcome.text
 

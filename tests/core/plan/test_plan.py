@@ -2,11 +2,13 @@
 
 import ast
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import hpcgnn
+from hpcgnn.comm.session import TRANSPORTS
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.estimate.arguments import Stats
@@ -17,6 +19,7 @@ from hpcgnn.plan.rules import RULES, Selection, check_options
 from hpcgnn.plan.run_plan import plan
 from hpcgnn.schedules.schedule_registry import SCHEDULES
 from hpcgnn.tasks.registry import TASKS
+from hpcgnn.traits import TransportTraits
 
 META = assumed_meta(Stats(1000, 8000, features=16, classes=4))
 OF_SCHEDULE = {"tma": {"average_steps": 2}}
@@ -45,8 +48,14 @@ BREAKS = (
     {"precision": "mixed", "model": "gat"},
     {"precision": "mixed", "jumping": "cat"},
     {"precision": "mixed", "schedule": "bns"},
-    {"trace": "2", "comm": "oneccl"},
+    {"trace": "2", "comm": "collective"},
 )
+
+
+@pytest.fixture(autouse=True)
+def _collective(monkeypatch):
+    """A transport of collective calls alone."""
+    monkeypatch.setitem(TRANSPORTS, "collective", replace(TRANSPORTS["mpi"], traits=TransportTraits(pairwise=False)))
 
 
 def configuration(**options):

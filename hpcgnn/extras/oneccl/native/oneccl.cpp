@@ -41,7 +41,7 @@ Result guarded(Result otherwise, Call call) {
     return otherwise;
 }
 
-// In the order of TYPES and OPS in hpcgnn/comm/oneccl_library.py.
+// In the order of TYPES and OPS in hpcgnn/extras/oneccl/library.py.
 constexpr ccl::datatype types[] = {ccl::datatype::float32, ccl::datatype::float64, ccl::datatype::int32,
                                    ccl::datatype::int64};
 constexpr ccl::reduction operations[] = {ccl::reduction::sum, ccl::reduction::max, ccl::reduction::min};

@@ -5,8 +5,8 @@ import ctypes
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.health.watchdog import Watchdog
 from hpcgnn.comm.launch.start_mpi import StartedMpi
-from hpcgnn.comm.transports.oneccl_library import check_settings, load, transport_named
 from hpcgnn.errors import ConfigError
+from hpcgnn.extras.oneccl.library import check_settings, load, transport_named
 
 
 class StartedOneCcl(StartedMpi):
@@ -29,7 +29,7 @@ class StartedOneCcl(StartedMpi):
 
     def transport(self, crowding: float, watchdog: Watchdog | None) -> Communicator:
         """The OneCclCommunicator of all ranks. Collective."""
-        from hpcgnn.comm.transports.oneccl import oneccl_communicator
+        from hpcgnn.extras.oneccl.communicator import oneccl_communicator
 
         return oneccl_communicator(
             self._library, self._world, self.ranks_on_node, self.binding.cores, crowding, watchdog

@@ -13,10 +13,10 @@ from mpi4py import MPI
 
 from hpcgnn.comm.communicator import Message
 from hpcgnn.comm.health.watchdog import Watchdog
-from hpcgnn.comm.transports.alltoall import Packed, pack
 from hpcgnn.comm.transports.mpi import MpiCommunicator
-from hpcgnn.comm.transports.oneccl_library import OPS, TYPES, error_of, settle
 from hpcgnn.errors import ConfigError, LostConnection
+from hpcgnn.extras.oneccl.alltoall import Packed, pack
+from hpcgnn.extras.oneccl.library import OPS, TYPES, error_of, settle
 
 
 def oneccl_communicator(
@@ -101,7 +101,7 @@ class _Arrival:
 
 
 class OneCclCommunicator(MpiCommunicator):
-    """The verbs over the ranks of an MPI communicator. Collective. library: of `oneccl_library.load`; the rest is as
+    """The verbs over the ranks of an MPI communicator. Collective. library: of `library.load`; the rest is as
     for MpiCommunicator. Raises ConfigError where oneCCL cannot start.
     """
 

@@ -1,14 +1,51 @@
-"""The operations for a backend of torch.distributed without sends between two ranks (ccl).
+"""`--comm ccl`: torch.distributed with the package oneccl_bindings_for_pytorch, whose backend sends nothing between two
+ranks.
 
 An exchange is one all-to-all of all ranks (`alltoall.py`), and no rank may leave it out. So `pairwise` is False, and
 options that need more are refused before the start.
 """
 
+import importlib
+from typing import Any
+
 import torch
+import torch.distributed as dist
 
 from hpcgnn.comm.communicator import Message
-from hpcgnn.comm.transports.alltoall import Packed, pack
+from hpcgnn.comm.health.watchdog import Watchdog
+from hpcgnn.comm.launch.start_torch import StartedTorch
+from hpcgnn.comm.transports.gloo import FOREVER
 from hpcgnn.comm.transports.torch_verbs import Request, TorchCommunicator
+from hpcgnn.errors import ConfigError
+from hpcgnn.extras.oneccl.alltoall import Packed, pack
+
+
+class StartedCcl(StartedTorch):
+    """torch.distributed with ccl, started."""
+
+    backend = "ccl"
+
+    def check(self) -> None:
+        load_bindings()
+
+    def communicator(self, store: Any, watchdog: Watchdog | None) -> TorchCommunicator:
+        dist.init_process_group("ccl", store=store, rank=self.rank, world_size=self.size, timeout=FOREVER)
+        return AllToAllCommunicator(dist.group.WORLD, self.rank, self.size, watchdog)
+
+
+def load_bindings() -> None:
+    """Register the backend with torch. Raises ConfigError if it is not there."""
+    reason = "this torch or this machine does not have it"
+    try:
+        importlib.import_module("oneccl_bindings_for_pytorch")
+        if "ccl" in dist.Backend.backend_list:
+            return
+    except (ImportError, OSError, RuntimeError) as error:  # built for another torch, or a library of it is missing
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    raise ConfigError(
+        f"--comm ccl cannot be used with torch {torch.__version__} ({reason}): install the oneccl_bindings_for_pytorch "
+        "that belongs to this torch (the last is of torch 2.8; see docs/cluster.md), or use --comm torch"
+    )
 
 
 class AllToAllCommunicator(TorchCommunicator):
