@@ -22,8 +22,8 @@ def check_weights(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> Non
 
     Raises GraphError on all ranks where the model takes the root of a sum below 0.
     """
-    divides = MODELS[spec.model].traits(spec).normalisation if spec.weighted else ""
-    if not divides:
+    divides = getattr(MODELS[spec.model].layer(spec), "norm", "sum")
+    if not spec.weighted or divides not in ("mean", "sym", "relation"):
         return
     if spec.edge_dropout:
         _check_signs(local, spec, comm)

@@ -12,20 +12,19 @@ rows of a step are rounded, too. So what a row is does not depend on who reads i
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic
 
 import torch
 
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.edges import EdgesT, Yielded
+from hpcgnn.exchange.edges import EdgesT, Part
 from hpcgnn.exchange.narrow import Narrow
-from hpcgnn.exchange.stream import Returns, Rows, Use
+from hpcgnn.exchange.stream import Returns, Rows, RowStream, Use
 from hpcgnn.exchange.wire import Form
 
 #: (a rank, int32: numbers of rows).
-Part = tuple[int, torch.Tensor]
+Numbers = tuple[int, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -43,12 +42,12 @@ class Crossing:
     """
 
     rows: torch.Tensor
-    sent: list[Part]
-    received: list[Part]
+    sent: list[Numbers]
+    received: list[Numbers]
     near: torch.Tensor
     own: torch.Tensor
-    returned: list[Part]
-    places: list[Part]
+    returned: list[Numbers]
+    places: list[Numbers]
 
     @property
     def num_halo(self) -> int:
@@ -131,8 +130,8 @@ class History:
         self.factors = tensors.get(" factors", self.factors)
 
 
-class HistoricalRows(Generic[EdgesT]):
-    """A Stream of fresh and historical rows along the in-edges of a share. own: an empty block; edges: all edges;
+class HistoricalRows(RowStream[EdgesT]):
+    """Fresh and historical rows along the in-edges of a share. own: an empty block; edges: all edges;
     plan, uses: the rows that cross, and {use: its count}.
     """
 
@@ -144,23 +143,20 @@ class HistoricalRows(Generic[EdgesT]):
         self.uses: Counter[Use] = Counter()
         buffers.streams.add(self)
 
-    def __call__(
-        self, rows: Rows, kind: str, returns: Returns | None = None, pieces: bool = False
-    ) -> Iterator[Yielded[EdgesT]]:
-        """Yield (block, rows, scale, None) as a Stream does; see there. Historical rows are scaled."""
+    def __call__(self, rows: Rows, kind: str, returns: Returns | None = None) -> Iterator[Part[EdgesT]]:
         x = rows.x if rows.scale is None else rows.x * rows.scale[:, None]
         history = self._history
         history.store(self.plan.rows, x)
         self.uses[Use(kind, history.form, None)] += 1
         come = exchanged(history.packed, history.form, self.plan.sent, self.plan.received, kind, self._comm)
-        yield self.own, rows.x, rows.scale, None
+        yield Part(self.own, rows.x, rows.scale)
         for columns, arrived in come:
             history.take(columns, arrived)
-        yield self._edges, history.rows, history.scale, None
+        yield Part(self._edges, history.rows, history.scale)
 
 
-class HistoricalGradients(Generic[EdgesT]):
-    """A Stream along the transposed edges of a share, with the same rows.
+class HistoricalGradients(RowStream[EdgesT]):
+    """The same rows along the transposed edges of a share. Returns must be given.
 
     own: an empty block; near: the edges from rows of the share, on any rank, with a row for each of Crossing.near;
     edges: all edges, once asked for. A consumer of rows gets all edges, for it may need them for gradients of its own
@@ -177,26 +173,26 @@ class HistoricalGradients(Generic[EdgesT]):
         comm: Communicator,
         buffers: HaloBuffers,
     ) -> None:
-        self.own, self._near, self._edges, self._arena = own, near, edges, buffers.arena
+        self.own, self._near, self._edges, self.buffers = own, near, edges, buffers
         self._history, self.plan, self._comm = history, crossing, comm
         self.uses: Counter[Use] = Counter()
         buffers.streams.add(self)
 
-    def __call__(self, rows: Rows, kind: str, returns: Returns, pieces: bool = False) -> Iterator[Yielded[EdgesT]]:
-        """Yield (transposed block, rows, None, back); afterwards `returns` has all gradients of the share's rows."""
+    def __call__(self, rows: Rows, kind: str, returns: Returns | None = None) -> Iterator[Part[EdgesT]]:
+        assert returns is not None, "gradients are what it sends"
         crossing, values, total = self.plan, self._history.rows, returns.total
         form = Form(total.shape[1], 0, total.dtype)
         self.uses[Use(kind, form, None)] += 1
-        yield self.own, rows.x, None, total
+        yield Part(self.own, rows.x, None, total)
         if rows.x.shape[1]:
-            block, back = self._edges(), self._arena.empty_like(values)
+            block, back = self._edges(), self.buffers.arena.empty_like(values)
             assert block.rows is not None, "it stores the columns that have edges"
             back.index_fill_(0, block.rows.long(), 0.0)
-            yield block, values, None, back
+            yield Part(block, values, None, back)
             back = back[crossing.near]
         else:
-            back = self._arena.empty(len(crossing.near), total.shape[1], dtype=total.dtype).zero_()
-            yield self._near, values, None, back
+            back = self.buffers.arena.empty(len(crossing.near), total.shape[1], dtype=total.dtype).zero_()
+            yield Part(self._near, values, None, back)
         kernels.add_rows(total, crossing.own, back[: len(crossing.own)], distinct=True)
 
         def packed(numbers: torch.Tensor) -> torch.Tensor:
@@ -211,8 +207,8 @@ class HistoricalGradients(Generic[EdgesT]):
 def exchanged(
     packed: Callable[[torch.Tensor], torch.Tensor],
     form: Form,
-    sent: list[Part],
-    received: list[Part],
+    sent: list[Numbers],
+    received: list[Numbers],
     kind: str,
     comm: Communicator,
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:

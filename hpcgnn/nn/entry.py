@@ -9,11 +9,12 @@ from typing import Any
 import torch
 
 from hpcgnn.errors import GraphError
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Activation, Model, traits_of
 from hpcgnn.nn.spec import PLAIN, ModelSpec
 from hpcgnn.nn.typed_projection import TypedProjection
+from hpcgnn.ops.inputs import Input
 from hpcgnn.traits import LayerTraits
 
 #: The activation of attention layers, where no gradient needs their output.
@@ -50,30 +51,29 @@ class ModelEntry:
 
     def reads_edges(self, spec: ModelSpec) -> bool:
         """Return whether layers read edge data: weights as features, types, features."""
-        data = self.traits(spec).edge_data
-        return data == "all" or (data == "features" and spec.edge_features > 0) or (data == "term" and _has_term(spec))
+        read = {"all", "types"}
+        read |= {"features"} if spec.edge_features else set()
+        read |= {"term"} if _has_term(spec) else set()
+        return not read.isdisjoint(self.traits(spec).edges)
 
     def reads_weights(self, spec: ModelSpec) -> bool:
         """Whether layers read the weights of edges."""
-        traits = self.traits(spec)
-        return traits.weights and (traits.edge_data != "term" or spec.edge_term == "weight")
+        edges = self.traits(spec).edges
+        return spec.edge_term == "weight" if "term" in edges else "weights" in edges
 
     def reads_edge_features(self, spec: ModelSpec) -> bool:
         """Whether layers read features of edges where there are any: those with an edge term do not."""
-        traits = self.traits(spec)
-        reads = traits.edge_data != "none" and not traits.relational
-        return reads and not (traits.edge_data == "term" and _has_term(spec))
+        edges = self.traits(spec).edges
+        return "features" in edges or "all" in edges or ("term" in edges and not _has_term(spec))
 
     def sends_input(self, spec: ModelSpec) -> bool:
         """Whether epochs or evaluations send rows of the features, rather than once in a run or as projections."""
-        when, unkept = self.traits(spec).input_rows, not spec.keeps_input
+        traits, unkept = self.traits(spec), not spec.keeps_input
         return {
-            "always": True,
-            "unprojected": not projects_by_type(spec),
-            "narrower": unkept and not spec.sparse_input and spec.first_width >= spec.d_in,
-            "unkept": unkept,
-            "never": False,
-        }[when]
+            "any": not (traits.relational and projects_by_type(spec)),
+            "sums": unkept and not spec.sparse_input and spec.first_width >= spec.d_in,
+            "fixed": unkept,
+        }.get(traits.neighbours, False)
 
 
 def _has_term(spec: ModelSpec) -> bool:
@@ -147,7 +147,7 @@ def with_residual(conv_class: Any) -> Any:
             with torch.no_grad():
                 self.own.weight.zero_()
 
-        def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
+        def forward(self, graph: Graph, x: Input) -> torch.Tensor:
             y: torch.Tensor = super().forward(graph, x)
             if isinstance(x, torch.Tensor):
                 return torch.addmm(y, graph.own(x), self.own.weight)

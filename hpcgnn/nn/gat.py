@@ -6,13 +6,13 @@
 import torch
 from torch import nn
 
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
 from hpcgnn.nn.spec import PLAIN, ModelSpec
-from hpcgnn.ops.activation_dropout import EluDropout
 from hpcgnn.ops.additive_attention import AttentionShape
-from hpcgnn.ops.constants import ConstantRows
+from hpcgnn.ops.dropout import EluDropout
 from hpcgnn.ops.handover import Handover
+from hpcgnn.ops.inputs import ConstantRows, Input
 from hpcgnn.traits import LayerTraits
 
 
@@ -24,18 +24,19 @@ class GATConv(nn.Module):
     is made by itself needs neither.
     """
 
-    # worthwhile: with 0.54 of 169,343 nodes for training one rank takes a tenth less processor time and 2 % less
-    # memory, and 8 ranks 1 % more memory. (SAGE: a twentieth less time, and 3 % and 6 % more memory.)
     traits = LayerTraits(
         self_loops="add",
-        input_rows="never",
-        edge_data="term",
+        neighbours="products",
+        edges=("term",),
         prunable=True,
-        worthwhile=0.6,
         input="tiles",
         activation=EluDropout,
         codes=True,
     )
+    # The share of the rows below which pruning pays: with 0.54 of 169,343 nodes for training one rank takes a tenth
+    # less processor time and 2 % less memory, and 8 ranks 1 % more memory. (SAGE: a twentieth less time, and 3 % and
+    # 6 % more memory.)
+    worthwhile = 0.6
     hands_over = False  # set by the model for layers whose output the next layer takes over
 
     def __init__(
@@ -86,13 +87,13 @@ class GATConv(nn.Module):
         halves = [(per_head * vector).sum(-1) for vector in (self.att_src, self.att_dst)]
         return torch.cat([self.linear.weight, *halves], 1)
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows | Handover) -> torch.Tensor | Handover:
+    def forward(self, graph: Graph, x: Input | Handover) -> torch.Tensor | Handover:
         """Output (m, d_out), as a Handover if the layer `hands_over`. x: also a Handover; see
         ops/attention_layer.py.
         """
         weight = self.with_halves()
         rule = self.shape, self.layer, self.attention_dropout if self.training else 0.0, self.terms
-        if not isinstance(x, DroppedRows):
+        if isinstance(x, torch.Tensor | ConstantRows | Handover):
             return graph.attention_layer(x, weight, self.bias, *rule, hand_over=self.hands_over)
         y = graph.attend(x @ weight, *rule)
         return y if self.bias is None else y + self.bias

@@ -17,11 +17,11 @@ from torch.nn.functional import elu, leaky_relu
 from hpcgnn.errors import GraphError
 from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive, with_residual
 from hpcgnn.nn.gat import GATConv
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import PLAIN, ModelSpec
-from hpcgnn.ops.constants import ConstantRows
 from hpcgnn.ops.handover import Handover
+from hpcgnn.ops.inputs import Input
 
 
 class EdgeGATConv(GATConv):
@@ -29,10 +29,8 @@ class EdgeGATConv(GATConv):
 
     traits = replace(
         GATConv.traits,
-        edge_data="all",
-        weights=False,
+        edges=("features",),
         prunable=False,
-        worthwhile=None,
         activation=None,
     )
 
@@ -51,7 +49,7 @@ class EdgeGATConv(GATConv):
         value, half = source.split([source.shape[1] - self.shape.heads, self.shape.heads], 1)
         return leaky_relu(half + target + edge @ self.terms, self.shape.slope), value
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows | Handover) -> torch.Tensor:
+    def forward(self, graph: Graph, x: Input | Handover) -> torch.Tensor:
         assert not isinstance(x, Handover), "this layer takes no activation over"
         source, target = (x @ self.with_halves()).split(
             [self.linear.weight.shape[1] + self.shape.heads, self.shape.heads], 1

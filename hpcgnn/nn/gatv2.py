@@ -13,10 +13,10 @@ from torch.nn.functional import leaky_relu
 
 from hpcgnn.kernels import RowScores
 from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive, with_residual
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
 from hpcgnn.nn.spec import PLAIN, ModelSpec
-from hpcgnn.ops.constants import ConstantRows
+from hpcgnn.ops.inputs import Input
 from hpcgnn.traits import LayerTraits
 
 
@@ -30,9 +30,8 @@ class GATv2Conv(nn.Module):
 
     traits = LayerTraits(
         self_loops="add",
-        input_rows="never",
-        edge_data="features",
-        weights=False,
+        neighbours="products",
+        edges=("features",),
         codes=True,
         input="product",
     )
@@ -72,7 +71,7 @@ class GATv2Conv(nn.Module):
         score = leaky_relu(total, self.slope, inplace=self.slope > 0).unflatten(1, (self.heads, self.width))
         return (score * self.attention).sum(-1), source
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
+    def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         p = self.attention_dropout if self.training else 0.0
         edge, weight = (None, None) if self.edge is None else (graph.edge_features, self.edge.weight)
         y = graph.propagate(

@@ -12,7 +12,7 @@ from hpcgnn.nn.spec import ModelSpec
 
 class GCNConv(LinearConv):
     norm = "sym"
-    traits = replace(LinearConv.traits, self_loops="add", normalisation="sym")
+    traits = replace(LinearConv.traits, self_loops="add")
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)

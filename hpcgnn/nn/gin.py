@@ -6,22 +6,19 @@ The MLP has two layers. The first is linear and commutes with the sum, so the na
 import torch
 from torch import nn
 
-from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.nn.conv import Conv, Products
 from hpcgnn.nn.entry import LINEAR, ModelEntry, stacked
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
-from hpcgnn.ops.constants import ConstantRows
 from hpcgnn.ops.draws import Purpose
+from hpcgnn.ops.inputs import Input, Matrix
 from hpcgnn.traits import LayerTraits
 
 
 class GINConv(Conv):
     norm = "sum"
     traits = LayerTraits(
-        fixed_sums=True,
-        constant_aggregate=True,
-        input_rows="narrower",
+        neighbours="sums",
         prunable=True,
         input="product",
         codes=True,
@@ -43,13 +40,13 @@ class GINConv(Conv):
     def finish(self, y: torch.Tensor) -> torch.Tensor:
         return self.second(torch.relu_(y))
 
-    def products_of_constants(self, aggregate: torch.Tensor | OnDisk, x: torch.Tensor | OnDisk) -> Products:
+    def products_of_constants(self, aggregate: Matrix, x: Matrix) -> Products:
         """See `Conv`. (a + (1 + ε) x) W is a W + x (1 + ε) W, so ε needs no saved tensor as wide as the input."""
         weight = self.first.weight
         own = (1 + self.eps) * weight
         return [(aggregate, weight, Purpose.DROPOUT_AGGREGATE), (x, own, Purpose.DROPOUT)], self.first.bias
 
-    def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
+    def transform_first(self, graph: Graph, x: Input) -> torch.Tensor:
         z = x @ self.first.weight
         assert self.first.bias is not None, "nobody drops it"
         return self.finish(graph.aggregate(z, self.norm) + (1 + self.eps) * graph.own(z) + self.first.bias)

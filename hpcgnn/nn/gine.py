@@ -23,7 +23,7 @@ from hpcgnn.traits import LayerTraits
 class GINEConv(nn.Module):
     """forward(graph, x (n_p, d_in)) -> (n_p, d_out), of a graph with `edge_features` columns. Collective."""
 
-    traits = LayerTraits(edge_data="features", weights=False)
+    traits = LayerTraits(edges=("features",))
 
     def __init__(self, d_in: int, d_out: int, edge_features: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()

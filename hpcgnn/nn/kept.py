@@ -6,21 +6,21 @@ import math
 import torch
 
 from hpcgnn.errors import GraphError
-from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.nn.graph import Graph
+from hpcgnn.ops.inputs import Matrix
 
 log = logging.getLogger("hpcgnn")
 # Rows that are rounded at a time: copies of them in float64 are small.
 _FEW = 128
 
 
-def kept(graph: Graph, aggregate: torch.Tensor | OnDisk, dtype: torch.dtype) -> torch.Tensor | OnDisk:
+def kept(graph: Graph, aggregate: Matrix, dtype: torch.dtype) -> Matrix:
     """Rows that are kept for the whole run, rounded to a type. The log has the error. Collective.
 
     Raises:
         GraphError: on all ranks, if a number is too large for the type.
     """
-    if aggregate.dtype == dtype or isinstance(aggregate, OnDisk):
+    if aggregate.dtype == dtype or not isinstance(aggregate, torch.Tensor):
         return aggregate.to(dtype)
     out, sums = graph.arena.empty(*aggregate.shape, dtype=dtype), torch.zeros(2, dtype=torch.float64)
     for exact, rounded in zip(aggregate.split(_FEW), out.split(_FEW), strict=True):

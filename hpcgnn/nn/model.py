@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.kept import kept
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.norm import NORM_LAYERS, Identity
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.handover import Handover
+from hpcgnn.ops.inputs import Matrix
 from hpcgnn.traits import LayerTraits
 
 UNKNOWN = LayerTraits()
@@ -134,7 +134,7 @@ class Model(nn.Module):
     @property
     def is_local(self) -> bool:
         """Whether the model sees each node alone: no neighbours, and no statistics of all nodes."""
-        return self.spec.norm != "batch" and all(traits_of(conv).local for conv in self.convs)
+        return self.spec.norm != "batch" and all(traits_of(conv).neighbours == "none" for conv in self.convs)
 
     def _input_layer(self, graph: Graph) -> torch.Tensor | Handover:
         """The first convolution, whose input never changes: nothing is exchanged for it after the first step if it
@@ -149,7 +149,7 @@ class Model(nn.Module):
         aggregate = graph.constant("input aggregate", lambda: self._kept(graph, conv.gather(graph, x)))
         return conv.combine_constants(graph, aggregate, x, p, scaled=self.spec.input_dropout == "scaled")
 
-    def _kept(self, graph: Graph, aggregate: torch.Tensor | OnDisk) -> torch.Tensor | OnDisk:
+    def _kept(self, graph: Graph, aggregate: Matrix) -> Matrix:
         dtype = self.spec.aggregate
         return aggregate.to(dtype) if self.spec.keep_input_dtype == "auto" else kept(graph, aggregate, dtype)
 

@@ -75,7 +75,7 @@ def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]],
     def add(conv_class: type[Any]) -> type[ConvClass]:
         # An inherited `prunable` describes another forward.
         prunable = vars(conv_class).get("prunable", False)
-        conv_class.traits = LayerTraits(self_loops=self_loops, edge_data="all", drops_bias=False, prunable=prunable)
+        conv_class.traits = LayerTraits(self_loops=self_loops, edges=("weights", "all"), prunable=prunable)
         conv_class.begin_as = vars(conv_class).get("begin_as")
         # Not in place: a layer's gradient may need its output.
         build = stacked(conv_class, torch.relu, hand_over=False)
@@ -95,6 +95,6 @@ def complete(spec: ModelSpec) -> ModelSpec:
     edge_features = spec.edge_features if entry.reads_edge_features(spec) else 0
     spec = replace(spec, edge_features=edge_features, stacked=entry.stacked)
     traits, hidden = entry.traits(spec), entry.stacked and (spec.layers > 1 or spec.jumping != "none")
-    bare = hidden and spec.norm == "batch" and traits.drops_bias
+    bare = hidden and spec.norm == "batch" and entry.uses is not None
     constant = traits.constant_aggregate and not spec.changing
     return replace(spec, constant_input=constant, hidden_bias=not bare)

@@ -14,9 +14,10 @@ from torch.nn.functional import leaky_relu
 
 from hpcgnn.kernels import RowScores
 from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.ops.inputs import Input
 from hpcgnn.traits import LayerTraits
 
 
@@ -28,7 +29,7 @@ class RGATConv(nn.Module):
     number, which keys that dropout.
     """
 
-    traits = LayerTraits(input_rows="never", edge_data="all", weights=False, relational=True)
+    traits = LayerTraits(neighbours="products", edges=("types",))
 
     def __init__(self, d_in: int, width: int, heads: int, average: bool, spec: ModelSpec, layer: int = 0) -> None:
         super().__init__()
@@ -73,7 +74,7 @@ class RGATConv(nn.Module):
         value = mixed @ value.unflatten(1, (self.num_bases, self.heads * self.width))
         return leaky_relu(logit.squeeze(1), self.slope), value.squeeze(1)
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
+    def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         relation = graph.stored_edge_type
         assert relation is not None, "refused where the model was built"
         # a·(x V) = x (V a), as in gat.py.

@@ -24,7 +24,8 @@ from hpcgnn.traits import LayerTraits
 class RGCNConv(nn.Module):
     """forward(graph, x (n_p, d_in)) -> (n_p, d_out). Collective. num_types: relations R; num_bases: B, at most R."""
 
-    traits = LayerTraits(input_rows="unprojected", edge_data="all", normalisation="relation", relational=True)
+    norm = "relation"
+    traits = LayerTraits(edges=("weights", "types"))
 
     def __init__(self, d_in: int, d_out: int, num_types: int, num_bases: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ from hpcgnn.nn.linear import Linear
 
 class SAGEConv(LinearConv):
     norm = "mean"
-    traits = replace(LinearConv.traits, normalisation="mean", reads_self=True)
+    traits = replace(LinearConv.traits, reads_self=True)
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)

@@ -8,15 +8,15 @@ import torch
 
 from hpcgnn.nn.conv import Conv, begin_as
 from hpcgnn.nn.entry import LINEAR, ModelEntry, stacked
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.sage import SAGEConv
-from hpcgnn.ops.constants import ConstantRows
+from hpcgnn.ops.inputs import Input
 from hpcgnn.traits import LayerTraits
 
 
 class SAGEMaxConv(Conv):
-    traits = LayerTraits(constant_aggregate=True, input_rows="unkept", weights=False)
+    traits = LayerTraits(neighbours="fixed", edges=())
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)
@@ -30,25 +30,25 @@ class SAGEMaxConv(Conv):
         """See `conv.begin_as`."""
         begin_as(self.neighbour.weight, self.own.weight, self.own.bias, weight, bias)
 
-    def gather(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
+    def gather(self, graph: Graph, x: Input) -> torch.Tensor:
         return graph.largest(x)
 
-    def combine(self, aggregate: torch.Tensor, x: torch.Tensor | DroppedRows | ConstantRows | None) -> torch.Tensor:
+    def combine(self, aggregate: torch.Tensor, x: Input | None) -> torch.Tensor:
         return torch.addmm(self.own(x), aggregate, self.neighbour.weight)
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
+    def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         return self.combine(self.gather(graph, x), x)
 
 
 class SAGEPoolConv(SAGEMaxConv):
-    traits = LayerTraits(input_rows="never", weights=False, input="product")
+    traits = LayerTraits(neighbours="products", edges=(), input="product")
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out, dtype)
         self.pool = Linear(d_in, d_out, dtype=dtype)
         self.neighbour = Linear(d_out, d_out, bias=False, dtype=dtype)
 
-    def gather(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
+    def gather(self, graph: Graph, x: Input) -> torch.Tensor:
         return graph.largest(torch.relu(self.pool(x)))
 
 

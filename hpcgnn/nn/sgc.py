@@ -4,15 +4,14 @@ hops.
 
 import torch
 
-from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.nn.conv import Conv, Products
 from hpcgnn.nn.entry import ModelEntry
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.ops.constants import ConstantRows
 from hpcgnn.ops.draws import Purpose
+from hpcgnn.ops.inputs import Input, Matrix
 from hpcgnn.traits import LayerTraits
 
 
@@ -20,10 +19,7 @@ class SGCConv(Conv):
     norm = "sym"
     traits = LayerTraits(
         self_loops="add",
-        fixed_sums=True,
-        constant_aggregate=True,
-        input_rows="narrower",
-        normalisation="sym",
+        neighbours="sums",
         reads_self=False,
         input="product",
     )
@@ -41,10 +37,10 @@ class SGCConv(Conv):
     def combine(self, aggregate: torch.Tensor, x: torch.Tensor | None) -> torch.Tensor:
         return self.linear(aggregate)
 
-    def products_of_constants(self, aggregate: torch.Tensor | OnDisk, x: torch.Tensor | OnDisk) -> Products:
+    def products_of_constants(self, aggregate: Matrix, x: Matrix) -> Products:
         return [(aggregate, self.linear.weight, Purpose.DROPOUT_AGGREGATE)], self.linear.bias
 
-    def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
+    def transform_first(self, graph: Graph, x: Input) -> torch.Tensor:
         assert self.linear.bias is not None, "nobody drops it"
         return self.gather(graph, x @ self.linear.weight).add_(self.linear.bias)
 

@@ -16,17 +16,18 @@ from torch import nn
 
 from hpcgnn.nn.appnp import OwnLayer
 from hpcgnn.nn.entry import ModelEntry
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.ops.inputs import Input
 from hpcgnn.traits import LayerTraits
 
 
 class HopsLayer(nn.Module):
     """The first layer: a linear map of each of the groups of columns, joined. widths: of the groups."""
 
-    traits = LayerTraits(self_loops="add", input_rows="never", weights=False, local=True)
+    traits = LayerTraits(self_loops="add", neighbours="none", edges=())
 
     def __init__(self, widths: Sequence[int], d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()
@@ -38,7 +39,7 @@ class HopsLayer(nn.Module):
         for linear in self.linears:
             cast(Linear, linear).bias = None
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
+    def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         """Own rows x (n_p, d_in) -> (n_p, d_out)."""
         if not isinstance(x, torch.Tensor):  # sparse features come in one part
             return self.linears[0](x)

@@ -13,10 +13,10 @@ from torch import nn
 
 from hpcgnn.kernels import RowScores
 from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.spec import PLAIN, ModelSpec
-from hpcgnn.ops.constants import ConstantRows
+from hpcgnn.ops.inputs import Input
 from hpcgnn.traits import LayerTraits
 
 
@@ -28,7 +28,7 @@ class TransformerConv(nn.Module):
     is made by itself needs neither.
     """
 
-    traits = LayerTraits(input_rows="never", edge_data="features", weights=False, codes=True, input="product")
+    traits = LayerTraits(neighbours="products", edges=("features",), codes=True, input="product")
 
     def __init__(
         self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
@@ -58,7 +58,7 @@ class TransformerConv(nn.Module):
             key, value = key + more, value + more
         return (key * query).unflatten(1, (self.heads, self.width)).sum(-1), value
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
+    def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         p = self.attention_dropout if self.training else 0.0
         edge, weight = (None, None) if self.edge is None else (graph.edge_features, self.edge.weight)
         y = graph.propagate(

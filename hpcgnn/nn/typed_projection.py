@@ -3,8 +3,9 @@
 import torch
 from torch import nn
 
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Glorot
+from hpcgnn.ops.inputs import Input
 
 
 class TypedProjection(nn.Module):
@@ -21,12 +22,12 @@ class TypedProjection(nn.Module):
         each = [(weight, self.d_in, self.d_out) for weight in self.weights.data]
         return [*each, (self.bias, self.d_out, self.d_out)]
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
+    def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         kinds, parts, order = graph.node_type, [], []
         for kind, weight in enumerate(self.weights):
             rows = torch.nonzero(kinds == kind).flatten()
             order.append(rows)
             # Sparse features have no rows to pick from: all are multiplied, and the type's are taken.
-            parts.append((x @ weight)[rows] if isinstance(x, DroppedRows) else x[rows] @ weight)
+            parts.append(x[rows] @ weight if isinstance(x, torch.Tensor) else (x @ weight)[rows])
         place = torch.cat(order).argsort()
         return torch.relu_(torch.cat(parts)[place] + self.bias[kinds])

@@ -8,20 +8,111 @@ shares stand in its place.
 A layer above that the output is handed over to (handover.py) writes the gradient, times the shares, over the output.
 Sending the gradient then copies nothing. But D_i = <gy_i, y_i> cannot be computed any more once y_i is gone. So the
 layer above makes D while it has both, and the gradient of the bias in the same pass.
+
+The product with the weights, with the activation before it, is one pass if the kernels can. Otherwise it takes some
+rows at a time, which stay in the cache from step to step.
 """
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.keeping import Kept
-from hpcgnn.ops.activation_dropout import EluDropout
-from hpcgnn.ops.additive_attention import AdditiveAttention, AttentionShape, inner_products
-from hpcgnn.ops.attention_projection import project, project_backward
-from hpcgnn.ops.constants import ConstantRows
+from hpcgnn.ops.additive_attention import AdditiveAttention, AttentionShape
+from hpcgnn.ops.dropout import EluDropout
 from hpcgnn.ops.handover import Handover, Loan
-from hpcgnn.ops.row_tiles import in_rows
+from hpcgnn.ops.inputs import ConstantRows
+from hpcgnn.ops.row_tiles import in_rows, row_tiles, tile_rows
+
+
+def project(
+    x: torch.Tensor | ConstantRows,
+    weight: torch.Tensor,
+    activation: EluDropout | None,
+    out: torch.Tensor,
+    arena: Arena,
+) -> torch.Tensor:
+    """out (n, d_out) = activation(x) W. x: (n, d_in); weight: (d_in, d_out); activation: EluDropout, or None, as of
+    ConstantRows; arena: for scratch memory.
+    """
+    if isinstance(x, ConstantRows):
+        for rows, part in x.tiles():
+            kernels.project(out[rows], part, weight)
+        return out
+    for rows, scratch in _tiles(x, activation, 1, arena):
+        kernels.project(out[rows], x[rows], weight, None if activation is None else activation.of(rows), scratch)
+    return out
+
+
+def project_backward(
+    parts: Sequence[torch.Tensor],
+    x: torch.Tensor | ConstantRows,
+    weight: torch.Tensor,
+    activation: EluDropout | None,
+    wanted: bool,
+    dots: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    sums: torch.Tensor | None,
+    scaled: bool,
+    arena: Arena,
+) -> tuple[torch.Tensor | None, torch.Tensor]:
+    """(gx or None, g_weight) from the gradient (n, d_out) of the result of `project`, in parts of consecutive rows.
+
+    wanted: whether gx is. With an activation it is written over x. dots, bias, sums, scaled: see
+    kernels.project_backward.
+    """
+    g_weight = weight.new_zeros(weight.shape)
+    if isinstance(x, ConstantRows):
+        _add_of_constants(g_weight, parts, x, weight)
+        return None, g_weight
+    gx = (x if activation is not None else arena.empty_like(x)) if wanted else None
+    first = 0
+    for part in parts:
+        of_part = x[first : first + len(part)]
+        for rows, scratch in _tiles(of_part, activation, 2, arena):
+            at = slice(first + rows.start, first + rows.stop)
+            kernels.project_backward(
+                gx if gx is None else gx[at],
+                g_weight,
+                x[at],
+                part[rows],
+                weight,
+                None if activation is None else activation.of(at),
+                dots if dots is None else dots[at],
+                bias,
+                sums,
+                scratch,
+                scaled=scaled,
+            )
+        first += len(part)
+    return gx, g_weight
+
+
+def _add_of_constants(
+    g_weight: torch.Tensor, parts: Sequence[torch.Tensor], x: ConstantRows, weight: torch.Tensor
+) -> None:
+    """g_weight += x^T gradient, the gradient being in parts of consecutive rows, which end within tiles of x."""
+    for rows, tile in x.tiles():
+        first = 0
+        for part in parts:
+            start, stop = max(rows.start, first), min(rows.stop, first + len(part))
+            if start < stop:
+                of_part = part[start - first : stop - first]
+                kernels.project_backward(None, g_weight, tile[start - rows.start : stop - rows.start], of_part, weight)
+            first += len(part)
+
+
+def _tiles(
+    x: torch.Tensor, activation: EluDropout | None, count: int, arena: Arena
+) -> list[tuple[slice, torch.Tensor | None]]:
+    """(rows, memory to work in): all rows at once, or as many as stay in the cache."""
+    if kernels.one_pass(x.dtype):
+        return [(slice(0, len(x)), None)] if len(x) else []
+    scratch = None if activation is None else arena.empty(count, min(tile_rows(), len(x)), x.shape[1], dtype=x.dtype)
+    return [(rows, scratch) for rows in row_tiles(len(x))]
 
 
 def attention_layer(
@@ -180,3 +271,60 @@ def _bundle(
     torch.div(gy, h, out=sent[:, :width])
     inner_products(product, sent[:, :width], bundle[:, :f], shape, False)
     return sent, g_bias
+
+
+def inner_products(out: torch.Tensor, gy: torch.Tensor, y: torch.Tensor, shape: AttentionShape, scaled: bool) -> None:
+    """D (n, H) = <gy, y> per head, into `out`. scaled: that holds the shares, and gy becomes times these."""
+    if not shape.average:
+        kernels.elu_gradient(gy, gy, None, y, out, scaled=scaled)
+        return
+    for rows in row_tiles(len(gy)):  # which stay in the cache from head to head
+        for head in range(shape.heads):
+            columns = y[rows, head * shape.width : (head + 1) * shape.width]
+            kernels.elu_gradient(gy[rows], gy[rows], None, columns, out[rows, head : head + 1])
+
+
+def attend(
+    projected: torch.Tensor,
+    terms: torch.Tensor | None,
+    operator: AdditiveAttention,
+    shape: AttentionShape,
+    key: int = 0,
+    p: float = 0.0,
+) -> torch.Tensor:
+    """y (m, F), or (m, width) for averaged heads, from projected = [z | a_src | a_dst] (n_p, F + 2H).
+
+    α_ij = softmax over the in-edges of i of LeakyReLU(a_dst_i + a_src_j); rows without in-edges give zeros. p:
+    dropout of α, drawn per edge and head from the stream `key`, after the softmax's denominator. terms: None, or
+    coefficients of the edges' terms: (1, H) times the edge's weight, or (types, H) by its type.
+    """
+    return _Attend.apply(projected, terms, operator, shape, key, p)
+
+
+class _Attend(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        projected: torch.Tensor,
+        terms: torch.Tensor | None,
+        operator: AdditiveAttention,
+        shape: AttentionShape,
+        key: int,
+        p: float,
+    ) -> torch.Tensor:
+        projected = projected.contiguous()
+        y, a_dst, top, share = operator.forward(projected, shape, key, p, terms)
+        ctx.save_for_backward(projected, y, a_dst, top, share, terms)
+        ctx.settings = operator, shape, key, p
+        return y.view(len(y), shape.heads, shape.width).mean(1) if shape.average else y
+
+    @staticmethod
+    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        projected, y, a_dst, top, share, terms = ctx.saved_tensors
+        operator, shape, key, p = ctx.settings
+        gy = gy / shape.heads if shape.average else gy.contiguous()
+        width, h = gy.shape[1], shape.heads
+        sent = torch.cat([gy, a_dst, top, torch.empty_like(top) if share is None else share], 1)
+        inner_products(sent[:, width + 2 * h :], sent[:, :width], y, shape, share is not None)
+        (gradient,), g_terms = operator.from_bundle(sent, projected, shape, key, p, terms)
+        return gradient, g_terms, None, None, None, None

@@ -34,14 +34,14 @@ class LargestNeighbour:
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(y, c), both (n_p, F), without autograd."""
         y, count = torch.full_like(x, -torch.inf), torch.zeros_like(x)
-        for block, rows, _, _ in self.forward_stream(Rows(x), "halo_forward"):
+        for block, rows, *_ in self.forward_stream(Rows(x), "halo_forward"):
             kernels.gather_largest(y, count, rows, block.indptr, block.indices, rows=block.rows)
         return y.masked_fill_(count == 0, 0), count
 
     def backward(self, gy: torch.Tensor, x: torch.Tensor, y: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
         """The gradient of x (n_p, F)."""
         sent, gradient = torch.cat([gy / count.clamp(min=1), y], 1), torch.zeros_like(x)
-        for block, rows, _, _ in self.backward_stream(Rows(sent), "halo_backward"):
+        for block, rows, *_ in self.backward_stream(Rows(sent), "halo_backward"):
             kernels.gather_matching(gradient, x, rows, block.indptr, block.indices, rows=block.rows)
         return gradient
 

@@ -20,11 +20,48 @@ from hpcgnn import kernels
 from hpcgnn.exchange.stream import Returns, Rows, Stream
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import EdgeTile, edge_tiles
-from hpcgnn.ops.reducers import REDUCERS, Message, Reducer, Several
-from hpcgnn.ops.row_tiles import edge_tile_bytes
-from hpcgnn.ops.softmax import Softmax
-from hpcgnn.ops.tile_rows import add_by_row, add_by_source, picked
-from hpcgnn.ops.used_parameters import captured_parameters
+from hpcgnn.ops.reducers import REDUCERS, Message, Reducer, Several, Softmax
+from hpcgnn.ops.row_tiles import add_by_row, add_by_source, edge_tile_bytes, picked
+
+
+def captured_parameters(
+    function: Callable[..., Any], inputs: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor | tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
+    """(the result of `function` for no rows, the leaf tensors with requires_grad that it uses and that are no inputs).
+
+    inputs: tensors (n, …); only their widths and dtypes matter. Raises ValueError if the function uses a tensor that
+    was computed from parameters outside of it: its gradient would have to be carried on once for every tile.
+    """
+    leaves = [x.detach()[:0].requires_grad_(x.is_floating_point()) for x in inputs]
+    with torch.enable_grad():
+        first = torch.ones((), requires_grad=True).clone().grad_fn
+        assert first is not None, "the clone of a leaf has a node"
+        before = first._sequence_nr()
+        with torch.random.fork_rng(devices=[]):
+            result = function(*leaves)
+    outputs = result if isinstance(result, tuple) else (result,)
+    if not all(isinstance(x, torch.Tensor) for x in outputs):
+        raise ValueError(f"propagate: expected tensors from the message function, got {type(result).__name__}")
+    found, seen, todo = {}, set(), [x.grad_fn for x in outputs if x.grad_fn is not None]
+    known = {id(x) for x in leaves}
+    while todo:
+        node = todo.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            if id(node.variable) not in known:
+                found[id(node.variable)] = node.variable
+            continue
+        if node._sequence_nr() < before:
+            raise ValueError(
+                f"propagate: the message function uses a tensor that was computed outside of it (by {node.name()}); "
+                "compute it inside from the parameters, or give it as x_src, x_dst or edge"
+            )
+        todo += [following for following, _ in node.next_functions if following is not None]
+    detached = tuple(x.detach() for x in outputs)
+    return detached if isinstance(result, tuple) else detached[0], tuple(found.values())
+
 
 #: Own rows x_src, and x_dst and edge or None.
 Inputs = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
@@ -103,7 +140,7 @@ class Propagation:
         reducer = rule.reducer(len(inputs[0]), example)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(rule.seed)  # torch.manual_seed takes ms to tell all devices
-            for block, rows, _, _ in self.stream(Rows(inputs[0], draw=rule.seed), "halo_forward"):
+            for block, rows, *_ in self.stream(Rows(inputs[0], draw=rule.seed), "halo_forward"):
                 for tile in self._tiles(block, rows, inputs):
                     reducer.add(tile, rule.message(*_take(tile, block, rows, *inputs)))
         return reducer.finish(), reducer
@@ -128,7 +165,7 @@ class Propagation:
         returns = None if g_src is None else Returns(g_src)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(rule.seed)
-            for block, rows, _, back in self.stream(Rows(inputs[0], draw=rule.seed), "halo_backward", returns):
+            for block, rows, _, back, *_ in self.stream(Rows(inputs[0], draw=rule.seed), "halo_backward", returns):
                 for tile in self._tiles(block, rows, inputs):
                     self._add_gradients(rule, reducer, tile, block, rows, back, inputs, parameters, wanted, sums)
         return sums

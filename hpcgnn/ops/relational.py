@@ -88,7 +88,7 @@ def _sums(
     size = TILE_EDGES if products is None else max(1, edge_tile_bytes() // (products[0].shape[1] * x.element_size()))
     types = edges.type
     assert types is not None, "models with relations have the types of edges"
-    for block, rows, _, _ in stream(Rows(x.contiguous()), kind):
+    for block, rows, *_ in stream(Rows(x.contiguous()), kind):
         for tile in edge_tiles(block, size, None, None):
             # Memory of the arena: tiles are large enough to be had from the system, page by page.
             edge, count = block.edge[tile.first : tile.last], tile.last - tile.first

@@ -11,12 +11,12 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.compact import CompactStream
 from hpcgnn.exchange.plan import gather_halo
-from hpcgnn.exchange.stream import Stream
+from hpcgnn.exchange.stream import RowStream, Stream
 from hpcgnn.exchange.wire import Wire
+from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.relations import relation_weights
 from hpcgnn.memory.resident import give_back_heap
-from hpcgnn.ops.streams import BufferedStream, ReturningStream
 
 
 class Facts:
@@ -81,8 +81,8 @@ class PushedSite:
     """
 
     local: LocalGraph
-    used: BufferedStream
-    push: ReturningStream
+    used: RowStream[Block]
+    push: RowStream[Block]
     facts: Facts
     ids: torch.Tensor | None = None
     factor: float = 1.0

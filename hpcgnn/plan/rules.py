@@ -138,7 +138,7 @@ def _pairwise(of: Selection) -> str:
 #: In the order in which they are checked. Packages of `hpcgnn.extras` append theirs.
 RULES: list[Rule] = [
     Rule(
-        lambda of: of.schedule.layer_by_layer and not of.layers.layerwise,
+        lambda of: of.schedule.layer_by_layer and of.layers.neighbours == "hops",
         lambda of: (
             f"--schedule {of.config.schedule.schedule} trains layers one by one on what their neighbours have sent "
             f"once, and the hops of --model {of.config.model.model} change in every step: expected --schedule "

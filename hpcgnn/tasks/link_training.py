@@ -22,8 +22,8 @@ from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.scorers import SCORERS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Purpose, Randomness
-from hpcgnn.ops.node_pool import NodePool
 from hpcgnn.ops.operators import Pairs
+from hpcgnn.ops.pairs import NodePool
 from hpcgnn.options import TaskConfig
 from hpcgnn.options.link_split import GIVEN, link_shares
 from hpcgnn.tasks.evaluator import Judge

@@ -6,7 +6,7 @@ A profile's code counts memory (plugins/account.py), streams and the ledger coun
 import contextlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
@@ -25,7 +25,6 @@ from hpcgnn.exchange.node_rows import NodeRows
 from hpcgnn.exchange.stream import Use
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.memory.resident import resident_bytes
-from hpcgnn.nn.model import traits_of
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.offload.toy import Toy, toy_of
 from hpcgnn.ops.row_tiles import tile_rows, tiles_of
@@ -235,8 +234,7 @@ class _PartOfCopy(TrainingPart):
     def shares(self, local: LocalGraph, model: Any, comm: Communicator) -> list[LocalGraph | None]:
         if self._number is not None:
             for back, conv in enumerate(reversed(model.convs)):
-                share = 1.0 if back < self._number else -1.0
-                conv.traits = replace(traits_of(conv), worthwhile=share)
+                conv.worthwhile = 1.0 if back < self._number else -1.0
         return super().shares(local, model, comm)
 
     def read_in_place(self, views: Views, plan: RunPlan, comm: Communicator, buffers: HaloBuffers) -> None:

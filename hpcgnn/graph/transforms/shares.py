@@ -16,7 +16,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
-from hpcgnn.exchange.historical import Crossing, Part
+from hpcgnn.exchange.historical import Crossing, Numbers
 from hpcgnn.exchange.plan import gather_halo, parts
 from hpcgnn.graph.blocks import Block, sampled, transposed
 from hpcgnn.graph.local import Adjacency, LocalGraph
@@ -119,20 +119,20 @@ def split_in_shares(
 
 
 def _both(
-    columns: list[Part], wanted: list[torch.Tensor], sent: list[Part], comm: Communicator
-) -> tuple[list[Part], list[Part]]:
+    columns: list[Numbers], wanted: list[torch.Tensor], sent: list[Numbers], comm: Communicator
+) -> tuple[list[Numbers], list[Numbers]]:
     """(columns, sent), of which the receiving rank wants some alone: bool, for each of `columns`. Collective."""
     chosen = [(rank, kept) for (rank, _), kept in zip(columns, wanted, strict=True)]
     asked = [(rank, torch.empty(len(to), dtype=torch.bool)) for rank, to in sent]
     comm.exchange(chosen, asked, "plan").finish()
 
-    def of(parts: list[Part], kept: list[Part]) -> list[Part]:
+    def of(parts: list[Numbers], kept: list[Numbers]) -> list[Numbers]:
         return [(rank, each[which]) for (rank, each), (_, which) in zip(parts, kept, strict=True)]
 
     return of(columns, chosen), of(sent, asked)
 
 
-def _nonempty(found: Iterable[Part]) -> list[Part]:
+def _nonempty(found: Iterable[Numbers]) -> list[Numbers]:
     return [part for part in found if len(part[1])]
 
 

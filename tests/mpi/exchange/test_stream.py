@@ -114,7 +114,7 @@ def test_what_is_added_returns_to_the_owners(comm, session_path, name, fine_rows
             table, total = case.table(width), case.mine(start)
             mine, halo = added[comm.rank], halos[comm.rank]
             comm.ledger.take()
-            for block, rows, _, back in stream(Rows(case.mine(table)), "both", Returns(total)):
+            for block, rows, _, back, *_ in stream(Rows(case.mine(table)), "both", Returns(total)):
                 assert back.shape == (len(rows), returned)
                 if block.first_column is None:
                     assert back is total
@@ -162,7 +162,7 @@ def test_narrow_columns(comm, session_path, dtype, fine_rows, cap):
         rows = Rows(case.mine(table), case.mine(factors), narrow=narrow)
         total, found = torch.zeros(len(case.ids), returned, dtype=torch.float64), []
         comm.ledger.take()
-        for block, given, _, back in stream(rows, "both", Returns(total, narrow_back)):
+        for block, given, _, back, *_ in stream(rows, "both", Returns(total, narrow_back)):
             if block.first_column is None:
                 assert given is rows.x, "own rows are not rounded"
                 continue

@@ -19,10 +19,10 @@ from hpcgnn.nn.linear import initialise
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.sage import SAGEConv
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.ops.activation_dropout import EluDropout, ReluDropout
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.attention_layer import attention_layer
 from hpcgnn.ops.draws import Randomness
+from hpcgnn.ops.dropout import EluDropout, ReluDropout
 from hpcgnn.ops.handover import Handover, Loan
 from hpcgnn.ops.operators import Attention
 from hpcgnn.schedules.full_halo import FullHalo

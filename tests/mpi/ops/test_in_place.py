@@ -8,8 +8,8 @@ import torch
 from hpcgnn.kernels.library import load
 from hpcgnn.memory.arena import Arena
 from hpcgnn.nn.gat import GATConv
-from hpcgnn.ops.constants import combine
 from hpcgnn.ops.handover import Handover
+from hpcgnn.ops.inputs import combine
 
 from ..training import build_trainer, configure, make_graphs
 

@@ -17,7 +17,7 @@ import hpcgnn.kernels as kernel_modules
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.errors import TrainingError
 from hpcgnn.kernels import reference
-from hpcgnn.ops.softmax import Softmax
+from hpcgnn.ops.reducers import Softmax
 
 from ..nn import formulas
 from ..training import build_trainer, configure, curve, make_graphs

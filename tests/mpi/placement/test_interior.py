@@ -11,7 +11,7 @@ import hpcgnn.memory.arena as arena
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Stream
 from hpcgnn.memory.scratch import GRAIN
-from hpcgnn.ops.linear_aggregation import LinearAggregation
+from hpcgnn.ops.linear import LinearAggregation
 from hpcgnn.ops.row_tiles import tile_rows
 
 from ..exchange.test_overlap import Noting

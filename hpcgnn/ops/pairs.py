@@ -5,22 +5,85 @@ of the sources j stream by as in every layer; nothing per edge outlives a tile. 
 gradient is known with it up to a factor. Both are made together, under autograd tile by tile. Gradients of others' rows
 go back to them in the same pass. So a halo row costs F + F numbers in all. It would be F + F + F if messages were made
 anew for the gradient (propagate.py).
+
+A pool is some nodes of the whole graph, the same on every rank. Nodes drawn for every edge by itself would need a plan
+of their own in every epoch, and a row for each edge. Edges share the nodes of a pool instead. Its rows are put together
+once, in a matrix whose size depends on neither the graph nor the number of ranks. Their returns are summed once.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch.autograd.graph import saved_tensors_hooks
 
 from hpcgnn import kernels
+from hpcgnn.comm import Communicator
 from hpcgnn.exchange.stream import Returns, Rows, Stream
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import EdgeTile, edge_tiles
-from hpcgnn.ops.node_pool import NodePool
-from hpcgnn.ops.row_tiles import edge_tile_bytes, in_rows
-from hpcgnn.ops.tile_rows import add_by_row, add_by_source, picked
+from hpcgnn.ops.row_tiles import add_by_row, add_by_source, edge_tile_bytes, in_rows, picked
+
+
+@dataclass(frozen=True)
+class NodePool:
+    """ids: int64 (M,), different original ids, increasing. rows, places: int64 (m,), the own nodes among them and where
+    these stand in the pool.
+    """
+
+    ids: torch.Tensor
+    rows: torch.Tensor
+    places: torch.Tensor
+
+    @classmethod
+    def drawn(cls, key: int, count: int, own: torch.Tensor, num_nodes: int) -> "NodePool":
+        """`count` different nodes of num_nodes, all where there are no more, by draws of this key. own: int64 (n_p,),
+        the original ids of own nodes.
+        """
+        return cls.of(torch.from_numpy(draw_nodes(key, count, num_nodes)), own)
+
+    @classmethod
+    def of(cls, ids: torch.Tensor, own: torch.Tensor) -> "NodePool":
+        """These nodes, int64 (M,), increasing. own: see `drawn`."""
+        places = places_in(ids, own)
+        rows = torch.nonzero(places >= 0).squeeze(1)
+        return cls(ids, rows, places[rows])
+
+    def gathered(self, x: torch.Tensor, comm: Communicator, kind: str) -> torch.Tensor:
+        """The pool's rows (M, F) of all ranks' own rows x (n_p, F). Collective."""
+        found = x.new_zeros(len(self.ids), x.shape[1])
+        found[self.places] = x[self.rows]
+        return comm.allreduce_(found, kind)
+
+    def returned(self, gradient: torch.Tensor, total: torch.Tensor, comm: Communicator, kind: str) -> None:
+        """The adjoint of `gathered`: add the sums over ranks of the rows `gradient` (M, F), which are overwritten, to
+        the own rows total (n_p, F). Collective.
+        """
+        comm.allreduce_(gradient, kind)
+        total[self.rows] += gradient[self.places]
+
+
+def draw_nodes(key: int, count: int, num_nodes: int) -> np.ndarray:
+    """int64, increasing: `count` different ones of num_nodes, all where there are no more; by draws of this key."""
+    if count >= num_nodes:
+        return np.arange(num_nodes, dtype=np.int64)
+    found, begin = np.zeros(0, np.int64), 0
+    while len(found) < count:
+        words = kernels.random_words(key, torch.arange(begin, begin + count), 2).numpy()
+        drawn = np.concatenate([found, (words[:, 0] << 31 | words[:, 1] >> 1) % num_nodes])
+        _, firsts = np.unique(drawn, return_index=True)
+        found, begin = drawn[np.sort(firsts)], begin + count
+    return np.sort(found[:count])
+
+
+def places_in(ids: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """int64 (m,): where each of the wanted ids (m,) stands among `ids`, which increase, -1 where it does not."""
+    places = torch.searchsorted(ids, wanted).clamp_(max=len(ids) - 1)
+    return torch.where(ids[places] == wanted, places, -1)
+
 
 #: From rows (m, F) of sources and of targets to scores (m,).
 Score = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -60,7 +123,7 @@ class PairLoss:
         gradients = [torch.zeros_like(x) for x in (rows_of_pool, h, *parameters)] if wanted else []
         returns = Returns(gradients[1]) if wanted else None
         edges = max(1, edge_tile_bytes() // ((2 + negatives) * max(1, h.shape[1]) * h.element_size()))
-        for block, rows, _, back in self.stream(Rows(h), "halo_forward", returns):
+        for block, rows, _, back, *_ in self.stream(Rows(h), "halo_forward", returns):
             for tile in self._tiles(block, edges):
                 source, target = picked(rows, tile.sources), picked(h, tile.owner.int())
                 drawn = kernels.random_words(key, tile.edge_ids, negatives).flatten() % len(rows_of_pool)

@@ -1,14 +1,44 @@
-"""Cross-entropy with smoothed labels and weights of classes, as torch defines it, some rows at a time.
+"""Cross-entropy over some rows of the logits. Its gradient is made with the loss, so that nothing else is kept.
 
-The plain loss is a kernel (ops/cross_entropy.py). This one needs all logarithms of a row, not only its label's.
+The plain loss is a kernel. With smoothed labels and weights of classes, as torch defines it, it needs all logarithms of
+a row, not only its label's.
 """
 
 from typing import Any
 
 import torch
 
+from hpcgnn import kernels
 from hpcgnn.memory.arena import Arena
-from hpcgnn.ops.row_tiles import row_tiles
+from hpcgnn.ops.row_tiles import in_rows, row_tiles
+
+
+def cross_entropy(logits: torch.Tensor, rows: torch.Tensor | None, labels: torch.Tensor, arena: Arena) -> torch.Tensor:
+    """Σ over `rows` of −log softmax(logits)[label]: a scalar, differentiable in logits (n, C).
+
+    rows: int64 (m,), increasing, or None for all; labels: int64 (m,).
+    """
+    wide = logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
+    return _CrossEntropy.apply(wide, rows, labels, arena).to(logits.dtype)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, logits: torch.Tensor, rows: torch.Tensor | None, labels: torch.Tensor, arena: Arena
+    ) -> torch.Tensor:
+        logits, ctx.gradient = in_rows(logits), None
+        if not ctx.needs_input_grad[0]:
+            return logits.new_tensor(kernels.cross_entropy(None, logits, rows, labels))
+        ctx.gradient = arena.empty_streamed(len(logits), logits.shape[1], logits.dtype)
+        if rows is not None:
+            ctx.gradient.zero_()
+        return logits.new_tensor(kernels.cross_entropy(ctx.gradient, logits, rows, labels))
+
+    @staticmethod
+    def backward(ctx: Any, g_loss: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        gradient, ctx.gradient = ctx.gradient, None
+        return gradient.mul_(g_loss), None, None, None
 
 
 def soft_cross_entropy(
