@@ -11,12 +11,9 @@ from hpcgnn.cli.commands import Commands
 from hpcgnn.config import Choices, Config, make_config
 from hpcgnn.plan.choices import load_choices
 
-# Options of the configuration that the use of a run may choose anew; all others are the run's.
-OPTIONS = (
-    *("graph", "plugin", "partition", "auto_partition", "halo_buffer", "threads", "metric", "watchdog"),
-    *("memory", "scratch"),
-    *RANK_OPTIONS,
-)
+#: Options of the configuration that the use of a run may choose anew; all others are the run's.
+OPTIONS = ["graph", "plugin", "partition", "auto_partition", "halo_buffer", "threads", "metric", "watchdog"]
+OPTIONS += RANK_OPTIONS
 
 PREDICT = """\
 Write the predictions of a run's newest checkpoint for each node: classes or numbers, and by option probabilities,

@@ -16,7 +16,6 @@ from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import PLAIN
 from hpcgnn.options.inputs import inputs_of
-from hpcgnn.options.link_split import check_link_split
 from hpcgnn.schedules.schedule_registry import SCHEDULES
 from hpcgnn.tasks.registry import task_traits
 from hpcgnn.traits import LayerTraits, ScheduleTraits, TaskTraits, TransportTraits
@@ -77,7 +76,6 @@ def check_options(config: Config) -> None:
         if rule.broken(selection):
             raise ConfigError(rule.refusal(selection))
     SCHEDULES[config.schedule.schedule].check(config, config.model.layers if selection.model.stacked else 1)
-    check_link_split(config.task.link_split)
     epochs_to_trace(config.run.trace)
 
 

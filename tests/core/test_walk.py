@@ -8,11 +8,12 @@ import pytest
 import hpcgnn
 from hpcgnn import kernels
 from hpcgnn.config import make_config
+from hpcgnn.engine.probe import probe_step
 from hpcgnn.kernels import native
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.offload.toy import toy_step
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.run_plan import RunPlan
+from hpcgnn.plugins.registry import make_plugins
 
 ROOT = Path(hpcgnn.__file__).parent
 FRAMES = 7
@@ -36,7 +37,7 @@ def test_frames_of_a_hidden_layer(monkeypatch, model, kernel):
         monkeypatch.setattr(kernels, "convolves", lambda *matrices: False)
     values = {"graph": "g.h5", "model": model, "layers": 3, "hidden": 8, "task": "classification", "metric": "accuracy"}
     config = make_config({**values, "loss": "cross-entropy"}, registry_choices())
-    toy_step(RunPlan.of(config, ModelSpec(model, 4, 8, 3, 3)))
+    probe_step(RunPlan.of(config, ModelSpec(model, 4, 8, 3, 3)), make_plugins)
     assert seen
     for frames in seen:
         assert len(frames) <= FRAMES, " -> ".join(frames)

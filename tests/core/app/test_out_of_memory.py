@@ -43,7 +43,7 @@ def graph(tmp_path_factory):
 
 
 # Before the graph is read the ranks agree, so it matters whether the first one fails; later a rank ends the job itself.
-TOGETHER, ALONE = ("bring_up", "toy_of"), ("train", "Trainer")
+TOGETHER, ALONE = ("bring_up", "StepProbe.of"), ("train", "Trainer")
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_limit(graph, tmp_path, ranks, limited, module, where):
     assert "Traceback" not in done.err and "Error" not in done.err, done.err
     told = done.err.count("hpcgnn: error")
     # Ranks that fail together before the graph is read are told of once; later each ends the job by itself.
-    assert told == 1 if where == "toy_of" or limited != "01" else 1 <= told <= 2
+    assert told == 1 if where == "StepProbe.of" or limited != "01" else 1 <= told <= 2
     assert "out of memory: 98.9 MiB more were asked for" in done.err and "what helps: more ranks" in done.err
     if ranks == 2 and limited != "01":
         assert f"rank {limited} of 2" in done.err

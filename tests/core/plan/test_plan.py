@@ -105,9 +105,8 @@ def test_pairs(model, schedule):
 def test_ranks_of_a_node():
     """--intra-node auto, the default, is left to counts where rows could be read in place, and messages elsewhere."""
     for options, expected in (
-        ({"model": "gcn"}, "auto"),  # with --memory auto, the default
-        ({"model": "gat", "memory": "none"}, "auto"),
-        ({"model": "gcn", "memory": "1G"}, "messages"),
+        ({"model": "gcn"}, "auto"),
+        ({"model": "gat"}, "auto"),
         ({"model": "gatv2"}, "auto"),
         ({"model": "gcn", "schedule": "lazy"}, "auto"),
         ({"model": "gat", "schedule": "lazy"}, "messages"),

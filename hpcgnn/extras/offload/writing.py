@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from hpcgnn.extras.offload.on_disk import OnDisk
 from hpcgnn.graph.dense_rows import read_dense
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.placement.order import LocalOrder
 
 # Bytes of rows that are read at a time: some chunks.

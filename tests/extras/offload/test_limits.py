@@ -6,26 +6,16 @@ import pytest
 from hypothesis import given, strategies
 
 from hpcgnn.config import make_config
-from hpcgnn.memory import available
-from hpcgnn.offload import limits as memory_limit
+from hpcgnn.errors import ConfigError
+from hpcgnn.estimate.arguments import Stats
+from hpcgnn.estimate.counts.assumed import assumed_meta
+from hpcgnn.extras.offload import limits as memory_limit
+from hpcgnn.extras.offload.options import said_memory
 from hpcgnn.plan.choices import registry_choices
+from hpcgnn.plan.run_plan import plan
 
 GIB = 1 << 30
-
-
-@pytest.mark.parametrize("old", (False, True))
-def test_limits_of_groups(tmp_path, monkeypatch, old):
-    """Those of the own group and of all above it count, in both versions; a group without a limit says no number."""
-    table, file = tmp_path / "cgroup", "memory.limit_in_bytes" if old else "memory.max"
-    table.write_text("4:memory:/job/step\n3:cpu,cpuacct:/job\n" if old else "0::/job/step\n")
-    for name, text in (("", str(9 << 40)), ("job", str(3 * GIB)), ("job/step", "max"), ("other", "1")):
-        (tmp_path / "groups" / name).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "groups" / name / file).write_text(text + "\n")
-    monkeypatch.setattr(available, "_TABLE", table)
-    monkeypatch.setattr(available, "_OLD_GROUPS" if old else "_GROUPS", tmp_path / "groups")
-    assert available.group_limits() == [3 * GIB, 9 << 40]
-    monkeypatch.setattr(available, "_TABLE", tmp_path / "absent")
-    assert available.group_limits() == []
+META = assumed_meta(Stats(1000, 8000, features=16, classes=4))
 
 
 def test_the_least_counts(monkeypatch):
@@ -80,10 +70,20 @@ def test_shares_of_a_large_and_a_small_rank():
     assert memory_limit.divided(30, [50, 10], [60, 20]) == [25, 5]
 
 
-@pytest.mark.parametrize(
-    "text, expected", [("always within_size advise [never] deny force", False), ("always [advise] never", True)]
-)
-def test_huge_pages_of_shared_memory(tmp_path, text, expected):
-    (tmp_path / "shmem_enabled").write_text(text)
-    assert available.huge_pages(tmp_path / "shmem_enabled") is expected
-    assert not available.huge_pages(tmp_path / "none")
+def test_sizes():
+    assert said_memory("48G") == 48 << 30 and said_memory("1.5 TiB") == 3 << 39 and said_memory("800m") == 800 << 20
+    assert said_memory("auto") is said_memory("none") is said_memory("") is None
+    for text in ("48", "G", "-1G", "0G", "1e3M", "4X"):
+        with pytest.raises(ConfigError, match="expected a size such as 48G"):
+            make_config({"graph": "g.h5", "memory": text}, registry_choices())
+
+
+def test_what_cannot_be():
+    for schedule in ("stale", "bns"):
+        config = make_config({"graph": "g.h5", "schedule": schedule, "memory": "1G"}, registry_choices())
+        with pytest.raises(ConfigError, match="--memory is for --schedule sar and lazy"):
+            plan(config, META, 2)
+        plan(config, META, 2, learns=False)
+    config = make_config({"graph": "g.h5", "intra_node": "shared", "memory": "1G"}, registry_choices())
+    with pytest.raises(ConfigError, match="no --memory"):
+        plan(config, META, 2)

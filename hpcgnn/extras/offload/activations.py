@@ -6,28 +6,25 @@ space is checked before the first epoch. The first epoch already writes tensors 
 
 import contextlib
 import logging
-import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from hpcgnn import cores
+from hpcgnn.engine.probe import StepProbe
 from hpcgnn.engine.saved_tensors import SavedTensors
 from hpcgnn.engine.trainer import Trainer
-from hpcgnn.errors import ScratchError
-from hpcgnn.memory.on_disk import OnDisk
+from hpcgnn.extras.offload.features import Placing, bytes_of_constants
+from hpcgnn.extras.offload.folders import check_folder, check_space, folder_of
+from hpcgnn.extras.offload.keeping import DiskKeeper
+from hpcgnn.extras.offload.limits import Limit, portion
+from hpcgnn.extras.offload.on_disk import OnDisk
+from hpcgnn.extras.offload.options import READ, WRITTEN
+from hpcgnn.extras.offload.scratch import Scratch
 from hpcgnn.memory.resident import resident_bytes
-from hpcgnn.memory.scratch import Scratch
-from hpcgnn.offload.features import Placing, bytes_of_constants
-from hpcgnn.offload.folders import check_folder, check_space
-from hpcgnn.offload.limits import Limit, portion, without_limit_if_it_must
-from hpcgnn.offload.toy import Toy
 from hpcgnn.ops.row_tiles import tile_rows
 
 log = logging.getLogger("hpcgnn")
-#: Kinds of the ledger: bytes written to and read from the scratch file.
-WRITTEN, READ = "scratch_written", "scratch_read"
 
 
 class Within(SavedTensors):
@@ -37,10 +34,8 @@ class Within(SavedTensors):
         """folder: of the scratch file; features on disk may have made it already. kept: bytes that a step saves."""
         super().__init__(trainer)
         features, self._folder = trainer.local.features, folder
-        self._scratch = (
-            features.scratch if isinstance(features, OnDisk) else Scratch(folder, ScratchError, cores.use_all)
-        )
-        self.keeper = trainer.buffers.arena.keep_within(budget, self._scratch)
+        self._scratch = features.scratch if isinstance(features, OnDisk) else Scratch(folder)
+        self.keeper = trainer.buffers.arena.keeper = DiskKeeper(trainer.buffers.arena, budget, self._scratch)
         self.keeper.most = kept
         self._told = 0, 0
 
@@ -72,19 +67,10 @@ class Within(SavedTensors):
         return {"scratch": scratch}
 
 
-def hold_within(trainer: Trainer, toy: Toy, limit: Limit | None) -> None:
-    """Let a Trainer stay within its Limit, if there is one. Collective. Raises ConfigError or ScratchError where that
-    cannot be, unless nobody has asked for it: then it is as without a limit.
-    """
-    if limit is None:
-        return
-    with without_limit_if_it_must(limit, trainer.comm):
-        _hold_within(trainer, toy, limit)
-
-
-def _hold_within(trainer: Trainer, toy: Toy, limit: Limit) -> None:
-    comm, features, kept = trainer.comm, trainer.local.features, toy.per_node * trainer.local.num_owned
-    lasting, at_work = needs(trainer, toy, limit)
+def hold_within(trainer: Trainer, probe: StepProbe, limit: Limit) -> None:
+    """Let a Trainer stay within its Limit. Collective. Raises ConfigError or ScratchError where that cannot be."""
+    comm, features, kept = trainer.comm, trainer.local.features, probe.per_node * trainer.local.num_owned
+    lasting, at_work = needs(trainer, probe, limit)
     lasting += trainer.schedule.halo.kept_bytes  # their pages are not resident yet
     given = portion(limit, comm, lasting + at_work, kept)
     budget = given.nbytes - lasting
@@ -100,7 +86,7 @@ def _hold_within(trainer: Trainer, toy: Toy, limit: Limit) -> None:
             over_node / 2**30,
         )
         return
-    folder = trainer.plan.config.run.scratch or tempfile.gettempdir()
+    folder = folder_of(trainer.plan.config)
     pruned = sum(
         share.inward.structure_nbytes + share.outward.structure_nbytes
         for share in trainer.views.shares
@@ -125,24 +111,24 @@ def _hold_within(trainer: Trainer, toy: Toy, limit: Limit) -> None:
     )
 
 
-def check_room(trainer: Trainer, toy: Toy, limit: Limit | None) -> None:
+def check_room(trainer: Trainer, probe: StepProbe, limit: Limit) -> None:
     """Raise ConfigError, on all ranks, if --memory is too small for a Trainer that only evaluates. Collective."""
-    if limit is None or not limit.said:
+    if not limit.said:
         return
-    lasting, at_work = needs(trainer, toy, limit)
+    lasting, at_work = needs(trainer, probe, limit)
     given = portion(limit, trainer.comm, lasting + at_work)
     with trainer.comm.together("looking for room for a layer at work"):
         if given.refused:
             raise limit.too_little(trainer.comm, given, lasting, at_work)
 
 
-def needs(trainer: Trainer, toy: Toy, limit: Limit) -> tuple[int, int]:
+def needs(trainer: Trainer, probe: StepProbe, limit: Limit) -> tuple[int, int]:
     """Return (lasting bytes, additional bytes of a layer at work). Collective.
 
     The kept aggregate of features on disk goes to disk as well if it does not fit.
     """
-    features, layer = trainer.local.features, toy.at_work(trainer.local.num_owned)
-    lasting = resident_bytes() + toy.beside + int(trainer.plan.config.schedule.halo_buffer * 2**20)
+    features, layer = trainer.local.features, probe.peak_working_set(trainer.local.num_owned)
+    lasting = resident_bytes() + probe.beside + int(trainer.plan.config.schedule.halo_buffer * 2**20)
     at_work = layer + _constants_in_arena(trainer)
     on_disk = isinstance(features, OnDisk) and not features.results
     if isinstance(features, OnDisk) and on_disk and not portion(limit, trainer.comm, lasting + at_work).fits:

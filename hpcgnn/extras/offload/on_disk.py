@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 
 import torch
 
+from hpcgnn.extras.offload.scratch import REQUEST, Scratch
 from hpcgnn.memory.arena import Arena
-from hpcgnn.memory.scratch import REQUEST, Scratch, rounded
+from hpcgnn.memory.lent import rounded
+from hpcgnn.memory.stored import StoredRows
 
 
 def _block(width: int, dtype: torch.dtype, tile: int) -> int:
@@ -39,7 +41,7 @@ class _Block:
     sums: list[int] = field(default_factory=list)
 
 
-class OnDisk:
+class OnDisk(StoredRows):
     """A matrix (n, F) in a scratch file.
 
     Attributes:
@@ -69,9 +71,6 @@ class OnDisk:
     def _like(self, dtype: torch.dtype) -> "OnDisk":
         """An empty matrix of this shape."""
         return OnDisk(self.scratch, self.arena, self.shape, dtype, self.tile, self.columns, self.results)
-
-    def __len__(self) -> int:
-        return self.shape[0]
 
     def bytes_read(self, stop: int | None = None) -> int:
         """Of the file, by who reads rows 0 … stop - 1 (None: all)."""

@@ -1,24 +1,27 @@
 """Training in less memory than it takes: the same bits, whatever goes to the scratch file meanwhile."""
 
-import gc
-import weakref
+from threading import get_ident
+from types import SimpleNamespace
 
 import pytest
 import torch
+from mpi.training import build_trainer, configure, make_graphs
 
+from hpcgnn.engine.probe import StepProbe
 from hpcgnn.errors import ConfigError, RemoteError
-from hpcgnn.memory import arena, keeping
-from hpcgnn.offload.activations import READ, WRITTEN, Within, hold_within, needs
-from hpcgnn.offload.limits import Limit, portion
-from hpcgnn.offload.toy import toy_of, toy_step
-from hpcgnn.options.memory_size import said_memory
-from hpcgnn.plan.run_plan import check_memory
+from hpcgnn.extras.offload import keeping
+from hpcgnn.extras.offload.activations import Within, hold_within, needs
+from hpcgnn.extras.offload.limits import Limit, portion
+from hpcgnn.extras.offload.options import READ, WRITTEN
+from hpcgnn.extras.offload.policy import WithinLimit
+from hpcgnn.memory import arena
+from hpcgnn.plugins.registry import make_plugins
 
-from ..training import build_trainer, configure, make_graphs
-
-pytestmark = pytest.mark.ranks(2)
+pytestmark = [pytest.mark.ranks(2), pytest.mark.slow]
 
 STEPS = 3
+#: {thread of a rank: bytes}.
+RESIDENT = {}
 CASES = {
     "gcn": {"model": "gcn", "layers": 4},
     "sage": {"model": "sage", "layers": 4, "dropout": 0.5},
@@ -95,37 +98,6 @@ def test_what_is_over_goes_and_no_more(comm, session_path, tmp_path, all_are_lar
         assert trainer.buffers.arena.nbytes <= budget
 
 
-def test_a_toy_foretells_what_is_kept(comm, session_path):
-    """A hidden layer of sage keeps its input alone."""
-    config = configure(make_graphs(comm, session_path)["undirected"], model="sage", layers=5, hidden=32)
-    trainer = build_trainer(comm, config, "metis")
-    toy = toy_of(trainer.plan)
-    assert (toy.per_node, toy.largest) == (4 * 32 * 4, 32 * 4)
-
-
-@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
-def test_nothing_of_a_toy_stays(comm, session_path, monkeypatch, model):
-    """Its tensors were kept for the whole run: by the graph of their gradients, which is out of sight of the
-    collector.
-    """
-    config = configure(make_graphs(comm, session_path)["undirected"], model=model, layers=3)
-    trainer, found = build_trainer(comm, config, "metis"), []
-
-    def step(*arguments):
-        *others, prepare = arguments
-
-        def also(toy):
-            prepare(toy)
-            found.extend(weakref.ref(each) for each in (toy, toy.model, toy.buffers.arena.keeper))
-
-        return toy_step(*others, also)
-
-    monkeypatch.setattr("hpcgnn.offload.toy.toy_step", step)
-    toy_of(trainer.plan)
-    gc.collect()
-    assert [each() for each in found] == [None] * 3
-
-
 def test_nodes_are_divided_each_by_itself(comm):
     """Rank r cannot do without 100 (r + 1) bytes; two ranks are on a node, which has 1000 (or the last one 900)."""
     rank, node = comm.rank, comm.rank // 2
@@ -145,42 +117,30 @@ def test_nodes_are_divided_each_by_itself(comm):
     )
 
 
-@pytest.mark.processes
 def test_what_fits_together_has_no_limit(comm, session_path, tmp_path, all_are_large, monkeypatch):
     """The last rank holds far more than its equal share of the node, and all together what there is."""
     config = configure(make_graphs(comm, session_path)["undirected"], model="sage", scratch=str(tmp_path))
     trainer = build_trainer(comm, config, "metis")
-    toy, held = toy_of(trainer.plan), 1 << 20
+    probe, held = StepProbe.of(trainer.plan, make_plugins), 1 << 20
     held = held << 10 if comm.rank == comm.size - 1 else held
-    monkeypatch.setattr("hpcgnn.offload.activations.resident_bytes", lambda: held)
-    lasting, at_work = needs(trainer, toy, Limit(0, 0, comm.size, ""))
-    kept = toy.per_node * trainer.local.num_owned
+    RESIDENT[get_ident()] = held
+    monkeypatch.setattr("hpcgnn.extras.offload.activations.resident_bytes", lambda: RESIDENT[get_ident()])
+    lasting, at_work = needs(trainer, probe, Limit(0, 0, comm.size, ""))
+    kept = probe.per_node * trainer.local.num_owned
     least, all_of_it = (sum(comm.allgather_object(each)) for each in (lasting + at_work, lasting + at_work + kept))
-    hold_within(trainer, toy, Limit(all_of_it, 0, comm.size, ""))
+    hold_within(trainer, probe, Limit(all_of_it, 0, comm.size, ""))
     assert trainer.plugins.find(Within) is None
     with pytest.raises(ConfigError if comm.rank == comm.size - 1 else RemoteError, match="at least") as refused:
-        hold_within(trainer, toy, Limit(least - 1, 0, comm.size, "1G"))
+        hold_within(trainer, probe, Limit(least - 1, 0, comm.size, "1G"))
     largest = f", the largest of {comm.size} on its node" if comm.size > 1 else ""
     assert f"too little for rank {comm.size - 1}{largest}, whose graph" in str(refused.value)
-    hold_within(trainer, toy, Limit(least - 1, 0, comm.size, ""))  # nobody has asked for it
+    session = SimpleNamespace(comm=comm)
+    unasked = Limit(least - 1, 0, comm.size, "")  # nobody has asked for it
+    WithinLimit(trainer.plan, session, trainer.buffers, probe, True, unasked).begin(trainer)
     assert trainer.plugins.find(Within) is None
-    hold_within(trainer, toy, Limit(least + (all_of_it - least) // 2, 0, comm.size, "1G"))
+    hold_within(trainer, probe, Limit(least + (all_of_it - least) // 2, 0, comm.size, "1G"))
     assert trainer.plugins.find(Within).keeper.budget >= at_work
     assert (
         sum(comm.allgather_object(trainer.plugins.find(Within).keeper.budget + lasting))
         <= least + (all_of_it - least) // 2
     )
-
-
-def test_sizes():
-    assert said_memory("48G") == 48 << 30 and said_memory("1.5 TiB") == 3 << 39 and said_memory("800m") == 800 << 20
-    assert said_memory("auto") is said_memory("none") is said_memory("") is None
-    for text in ("48", "G", "-1G", "0G", "1e3M", "4X"):
-        with pytest.raises(ConfigError, match="expected a size such as 48G"):
-            said_memory(text)
-
-
-def test_refused_schedules(session_path):
-    for schedule in ("stale", "bns"):
-        with pytest.raises(ConfigError, match="--memory is for --schedule sar and lazy"):
-            check_memory(configure("none", schedule=schedule, memory="1G"))

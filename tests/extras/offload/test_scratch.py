@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.errors import ScratchError
+from hpcgnn.extras.offload.folders import _file_system, check_folder, check_space
+from hpcgnn.extras.offload.keeping import DiskKeeper
+from hpcgnn.extras.offload.limits import Limit
+from hpcgnn.extras.offload.scratch import REQUEST, Scratch, ScratchError
 from hpcgnn.memory.arena import SMALL, Arena
-from hpcgnn.memory.scratch import GRAIN, REQUEST, Scratch, rounded
-from hpcgnn.offload.folders import _file_system, check_folder, check_space
-from hpcgnn.offload.limits import Limit
+from hpcgnn.memory.lent import GRAIN, rounded
 
 SIZES = GRAIN, REQUEST - GRAIN, REQUEST, 2 * REQUEST + 3 * GRAIN
 SAID = Limit(1 << 30, 0, 1, "1G")
@@ -32,7 +33,7 @@ def aligned(size):
 
 @pytest.fixture(params=[True, False])
 def scratch(request, tmp_path):
-    found = Scratch(str(tmp_path), ScratchError)
+    found = Scratch(str(tmp_path))
     if not request.param:  # as on a file system that cannot be written past the page cache
         import fcntl
 
@@ -126,7 +127,7 @@ def test_it_has_no_name(tmp_path):
 
 def test_where_none_can_be(tmp_path):
     with pytest.raises(ScratchError, match="cannot make a scratch file"):
-        Scratch(str(tmp_path / "absent"), ScratchError)
+        Scratch(str(tmp_path / "absent"))
     with pytest.raises(ScratchError, match="there is no such directory"):
         check_folder(str(tmp_path / "absent"), SAID)
     with pytest.raises(ScratchError, match=r"GiB free; expected 1073741824\.00 GiB for the 1 ranks"):
@@ -142,17 +143,17 @@ def test_memory_is_no_place_for_it():
 def test_kept_tensors_share_their_memory(tmp_path):
     """Two views of one tensor come back as two views of one tensor, wherever it was meanwhile."""
     arena = Arena()
-    arena.keep_within(0, Scratch(str(tmp_path)))
+    keeper = arena.keeper = DiskKeeper(arena, 0, Scratch(str(tmp_path)))
     x = arena.empty(64, SMALL // 64).copy_(torch.arange(SMALL, dtype=torch.float32).view(64, -1))
     whole, columns, expected = arena.keep(x), arena.keep(x[:, 5:9]), x.clone()
-    while arena.keeper.make_room():
+    while keeper.free_some():
         pass
     later = arena.keep(x[3])  # by somebody who still holds it
     del x
-    assert arena.taken == 0 and arena.keeper.away > 0
+    assert arena.taken == 0 and keeper.away > 0
     back, part = whole.tensor(), columns.tensor()
     assert torch.equal(back, expected) and torch.equal(part, expected[:, 5:9]) and part.stride() == (SMALL // 64, 1)
     part.fill_(7)
     assert bool((back[:, 5:9] == 7).all()) and bool((later.tensor()[5:9] == 7).all())
     del back, part, whole, columns, later
-    assert arena.taken == 0 and arena.keeper.away == 0
+    assert arena.taken == 0 and keeper.away == 0

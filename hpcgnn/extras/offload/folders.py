@@ -3,14 +3,21 @@
 import logging
 import os
 import socket
+import tempfile
 
-from hpcgnn.errors import ScratchError
-from hpcgnn.memory.scratch import free_bytes
-from hpcgnn.offload.limits import Limit
+from hpcgnn.config import Config
+from hpcgnn.extras.offload.limits import Limit
+from hpcgnn.extras.offload.options import options_of
+from hpcgnn.extras.offload.scratch import ScratchError, free_bytes
 
 log = logging.getLogger("hpcgnn")
 _IN_MEMORY = "tmpfs", "ramfs"
 _SHARED = "nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "afs", "glusterfs", "panfs"
+
+
+def folder_of(config: Config) -> str:
+    """The directory of --scratch, or the system's for temporary files."""
+    return options_of(config).scratch or tempfile.gettempdir()
 
 
 def check_folder(folder: str, limit: Limit) -> None:

@@ -19,8 +19,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-# The alignment of memory, file offsets and sizes for transfers that bypass the page cache.
-GRAIN = 4096
+from hpcgnn import cores
+from hpcgnn.errors import HpcgnnError
+from hpcgnn.memory.lent import rounded
+
 # Bytes of a request, and threads that make requests: enough to keep a disk busy.
 REQUEST, THREADS = 8 << 20, 2
 
@@ -38,9 +40,8 @@ Flights = dict["Future[Any]", Memory]
 _LEFT: deque[Flights] = deque()
 
 
-def rounded(nbytes: int) -> int:
-    """The next multiple of GRAIN."""
-    return -(-nbytes // GRAIN) * GRAIN
+class ScratchError(HpcgnnError):
+    """A scratch file that cannot be made, written or read."""
 
 
 class Scratch:
@@ -48,25 +49,24 @@ class Scratch:
 
     Attributes:
         written, read: bytes so far.
-        error: error(text) is raised if the file cannot be made, written or read.
-        begin: each helper thread calls this first.
+
+    Raises:
+        ScratchError: the file cannot be made; other methods raise it if it cannot be written or read.
     """
 
-    def __init__(
-        self, folder: str, error: Callable[[str], Exception] = OSError, begin: Callable[[], None] | None = None
-    ) -> None:
-        self.folder, self.written, self.read, self._error = folder, 0, 0, error
+    def __init__(self, folder: str) -> None:
+        self.folder, self.written, self.read = folder, 0, 0
         try:
             descriptor, self.direct = _nameless(folder)
         except OSError as found:
-            raise error(
+            raise ScratchError(
                 f"cannot make a scratch file in {folder}: {found.strerror}; expected a writable directory on a local "
                 "disk: choose another --scratch"
             ) from found
         self._file = _File(descriptor)
         self._free: dict[int, list[int]] = {}  # {size: places that are free again}
         self._end, self._flights = 0, Flights()
-        self._helpers = ThreadPoolExecutor(THREADS, "hpcgnn-scratch", begin)  # ends its threads once it is gone
+        self._helpers = ThreadPoolExecutor(THREADS, "hpcgnn-scratch", cores.use_all)  # ends its threads once it is gone
         for flights in [_LEFT.popleft() for _ in range(len(_LEFT))]:
             if not all(flight.done() for flight in flights):
                 _LEFT.append(flights)
@@ -135,7 +135,7 @@ class Scratch:
         except OSError as error:
             reason = "other bytes came back than were written" if error.errno == errno.EBADMSG else error.strerror
             free = free_bytes(self.folder)
-            raise self._error(
+            raise ScratchError(
                 f"the scratch file in {self.folder}, of {self._end / 2**30:.2f} GiB, failed: {reason} "
                 f"({free / 2**30:.2f} GiB are free there); expected a local disk that works and has room: choose "
                 "another --scratch, give more --memory, or take more ranks; the last checkpoint is kept"

@@ -1,4 +1,4 @@
-"""A training step on a graph of 256 nodes in this process alone.
+"""A probe: a training step on a graph of 256 nodes in this process alone.
 
 It finds mistakes in a model before the real graph is read. It also gives the width of the exchanged rows, which decides
 how the halo is cut into rounds. And with it, the memory baseline includes the needs of every process.
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from hpcgnn.comm import SoloCommunicator
+from hpcgnn.engine.hooks import Plugins
 from hpcgnn.engine.saved_tensors import SavedTensors
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.engine.views import layers_to_prune
@@ -27,10 +28,11 @@ from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.placement.order import LocalOrder, find_ends
 from hpcgnn.placement.ownership import Ownership
 from hpcgnn.plan.run_plan import RunPlan
-from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.tasks.registry import TASKS
 from hpcgnn.terminal import logged_from
 
+#: make_plugins(trainer, learns), as of a Trainer.
+MakePlugins = Callable[[Trainer, bool], Plugins]
 NODES = 256
 # Bytes of a rank outside of the arena, without the optimizer's state and the best parameters so far.
 _BESIDE = 24 << 20
@@ -39,7 +41,7 @@ _BESIDE = 24 << 20
 _AT_WORK = 3
 
 
-def toy_graph(spec: ModelSpec, task: str) -> LocalGraph:
+def small_graph(spec: ModelSpec, task: str) -> LocalGraph:
     """A ring of 256 nodes with the widths and kinds of `spec` and labels for a task, owned by one rank."""
     indptr = np.arange(0, 2 * NODES + 1, 2)
     around = np.stack([np.arange(NODES) - 1, np.arange(NODES) + 1], 1) % NODES
@@ -80,15 +82,19 @@ def toy_graph(spec: ModelSpec, task: str) -> LocalGraph:
     )
 
 
-def toy_step(plan: RunPlan, prepare: Callable[[Trainer], None] = lambda trainer: None) -> int:
+def probe_step(
+    plan: RunPlan, make_plugins: MakePlugins, prepare: Callable[[Trainer], None] = lambda trainer: None
+) -> int:
     """Run one step and one evaluation of every stage. Returns the bytes of the widest row that its streams declare, as
-    HaloBuffers counts them (`widest_row`). prepare: called with the trainer before each stage.
+    HaloBuffers counts them (`widest_row`). make_plugins: as of a Trainer. prepare: called with the trainer before each
+    stage.
     """
     buffers = HaloBuffers(0)
     # One step of a round.
     plan = plan.changed(average_steps=1, average_seconds=0.0, correct_every=0)
     with logged_from(logging.WARNING):
-        trainer = Trainer(toy_graph(plan.spec, plan.config.task.task), plan, SoloCommunicator(), buffers, make_plugins)
+        graph = small_graph(plan.spec, plan.config.task.task)
+        trainer = Trainer(graph, plan, SoloCommunicator(), buffers, make_plugins)
         for stage in range(len(trainer.stages)):
             trainer.begin_stage(stage, 0)
             prepare(trainer)
@@ -101,11 +107,10 @@ class _Counter(Keeper):
     """Counts saved tensors, and leaves them unchanged."""
 
     def __init__(self) -> None:
-        super().__init__(0, None, lambda size: True, None)  # type: ignore[arg-type] # it writes nothing
         self.sizes: dict[int, int] = {}
         self._alive: list[Kept] = []
 
-    def keep(self, tensor: torch.Tensor, held: object) -> Kept:
+    def keep(self, tensor: torch.Tensor) -> Kept:
         kept = Kept(tensor)
         storage = tensor.untyped_storage()
         self.sizes[storage.data_ptr()] = storage.nbytes()
@@ -118,23 +123,17 @@ class _Counter(Keeper):
         """
         self._alive.clear()
 
-    def make_room(self) -> bool:
-        return False
-
-    def note(self, taken: int) -> None:
-        pass
-
 
 @dataclass(frozen=True)
-class Toy:
-    """The result of a step on a small graph.
+class StepProbe:
+    """What a step on a small graph shows.
 
     Attributes:
         per_node: bytes that a step saves per node.
         largest: bytes per node of the largest saved tensor.
         beside: bytes of a rank that depend on no node, without parameters and gradients.
         parameters: bytes of the parameters, and as many again for their gradients.
-        row_bytes: see `toy_step`.
+        row_bytes: see `probe_step`.
         pruning: see `layers_to_prune`.
     """
 
@@ -145,33 +144,33 @@ class Toy:
     row_bytes: int
     pruning: tuple[list[float], int]
 
-    def at_work(self, nodes: int) -> int:
+    def peak_working_set(self, nodes: int) -> int:
         """Bytes of a layer at work. nodes: of this rank."""
         return _AT_WORK * self.largest * nodes
 
+    @classmethod
+    def of(cls, plan: RunPlan, make_plugins: MakePlugins) -> "StepProbe":
+        """By a step of every stage."""
+        counters: list[_Counter] = []
+        models: list[Any] = []
 
-def toy_of(plan: RunPlan) -> Toy:
-    """By a step of every stage."""
-    counters: list[_Counter] = []
-    models: list[Any] = []
+        def count(trainer: Trainer) -> None:
+            counters.append(_Counter())
+            models.append(trainer.model)
+            trainer.buffers.arena.keeper = counters[-1]
+            trainer.plugins.add(SavedTensors(trainer))
 
-    def count(toy: Trainer) -> None:
-        counters.append(_Counter())
-        models.append(toy.model)
-        toy.buffers.arena.keeper = counters[-1]
-        toy.plugins.add(SavedTensors(toy))
-
-    row_bytes = toy_step(plan, count)
-    for counter in counters:
-        counter.let_go()
-    # Of stages that follow each other, the one that keeps most.
-    sizes = max(([size for size in each.sizes.values() if size >= NODES] for each in counters), key=sum, default=[])
-    parameters = sum(p.nbytes for p in models[0].parameters())
-    return Toy(
-        per_node=-(-sum(sizes) // NODES),
-        largest=-(-max(sizes, default=0) // NODES) * (1 if plan.spec.keep == "exact" else plan.spec.dtype.itemsize),
-        beside=_BESIDE + 3 * parameters,
-        parameters=parameters,
-        row_bytes=row_bytes,
-        pruning=layers_to_prune(models[0]),
-    )
+        row_bytes = probe_step(plan, make_plugins, count)
+        for counter in counters:
+            counter.let_go()
+        # Of stages that follow each other, the one that keeps most.
+        sizes = max(([size for size in each.sizes.values() if size >= NODES] for each in counters), key=sum, default=[])
+        parameters = sum(p.nbytes for p in models[0].parameters())
+        return cls(
+            per_node=-(-sum(sizes) // NODES),
+            largest=-(-max(sizes, default=0) // NODES) * (1 if plan.spec.keep == "exact" else plan.spec.dtype.itemsize),
+            beside=_BESIDE + 3 * parameters,
+            parameters=parameters,
+            row_bytes=row_bytes,
+            pruning=layers_to_prune(models[0]),
+        )

@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from mpi.training import CHOICES, FEATURES, configure, make_graphs, trained
 
 from hpcgnn.app.evaluate import evaluate
 from hpcgnn.app.predict import Request, predict
@@ -14,16 +15,15 @@ from hpcgnn.app.train import train
 from hpcgnn.app.trained import load_trained
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, RemoteError
-from hpcgnn.memory import on_disk
-from hpcgnn.memory.on_disk import OnDisk
-from hpcgnn.memory.scratch import Scratch
-from hpcgnn.offload.features import Placing, place, reads_of_epoch
+from hpcgnn.extras.offload import on_disk
+from hpcgnn.extras.offload.features import Placing, place, reads_of_epoch
+from hpcgnn.extras.offload.on_disk import OnDisk
+from hpcgnn.extras.offload.scratch import Scratch
+from hpcgnn.extras.offload.writing import write_features
 from hpcgnn.ops.row_tiles import tiles_of
 from hpcgnn.report.read import read_rank_records
 
-from ..training import CHOICES, FEATURES, configure, make_graphs, trained
-
-pytestmark = pytest.mark.ranks(2)
+pytestmark = [pytest.mark.ranks(2), pytest.mark.slow]
 
 TILE = 64
 ALL_KEEP = {"hidden": 16, "layers": 2, "keep_input": "always"}
@@ -44,19 +44,26 @@ CASES = {
 def small_blocks(monkeypatch):
     """Features of a small graph are many blocks."""
     monkeypatch.setattr(on_disk, "REQUEST", 2 * TILE * FEATURES * 4)
-    with tiles_of(TILE):
-        yield
 
 
-@pytest.mark.processes
+def stored(folder, columns, results):
+    """Writes the features of a share to a file in a folder. columns, results: as of OnDisk."""
+
+    def store(arena, local, source):
+        shape = local.num_owned, source.columns
+        matrix = OnDisk(Scratch(str(folder)), arena, shape, source.dtype, TILE, columns, results)
+        return write_features(matrix, source.file, source.ranges, source.order)
+
+    return store
+
+
 @pytest.mark.parametrize("name", CASES)
+@tiles_of(TILE)
 def test_the_same_bits(comm, session_path, tmp_path, small_blocks, name):
     config = configure(make_graphs(comm, session_path)["undirected"], **{**ALL_KEEP, **CASES[name]})
     losses, metrics, parameters, _ = trained(comm, config)
     for columns, results in ((FEATURES, False), (16, True)):  # at once, and in two groups of columns
-        again, found, others, trainer = trained(
-            comm, config, lambda *matrix: OnDisk(Scratch(str(tmp_path)), *matrix, TILE, columns, results)
-        )
+        again, found, others, trainer = trained(comm, config, stored(tmp_path, columns, results))
         features = trainer.local.features
         assert isinstance(features, OnDisk)
         assert again == losses and found == metrics
@@ -85,6 +92,7 @@ def _as_foretold(trainer, results):
     assert scratch.written == before[1]
 
 
+@tiles_of(TILE)
 def test_a_trained_run_with_features_on_disk(comm, session_path, shared_path, job_session, small_blocks, monkeypatch):
     """Evaluations and predictions have the same bits; too little memory is refused, with the least that would do."""
     folder = shared_path / "scratch"
@@ -102,7 +110,7 @@ def test_a_trained_run_with_features_on_disk(comm, session_path, shared_path, jo
     comm.barrier()
     found = []
     for given in ({}, {"memory": "100G", "scratch": str(folder)}):
-        monkeypatch.setattr("hpcgnn.offload.features.place", lambda *_: Placing(True, True, 0.7))
+        monkeypatch.setattr("hpcgnn.extras.offload.features.place", lambda *_: Placing(True, True, 0.7))
         used = make_config(options_of_run(config.run.run_dir, given), CHOICES)
         output = shared_path / f"p{len(found)}.h5"
         assert predict(used, job_session, "last", Request(str(output), logits=True, layer=1)) == 0
@@ -124,13 +132,14 @@ def test_a_trained_run_with_features_on_disk(comm, session_path, shared_path, jo
         load_trained(used, job_session, "last")
 
 
+@tiles_of(TILE)
 def test_a_profile_of_memory(comm, session_path, shared_path, job_session, small_blocks, monkeypatch):
     """What is on disk is not in its account."""
     more = {"model": "sage", "epochs": 1, "memory": "100G", "profile_memory": True, "scratch": str(shared_path)}
     graph = make_graphs(comm, session_path)["undirected"]
     config = configure(graph, run_dir=str(shared_path / "run"), **{**ALL_KEEP, **more})
     monkeypatch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)
-    monkeypatch.setattr("hpcgnn.offload.features.place", lambda *_: Placing(True, True, 0.7))
+    monkeypatch.setattr("hpcgnn.extras.offload.features.place", lambda *_: Placing(True, True, 0.7))
     assert train(config, job_session) == 0
     comm.barrier()
     for record in read_rank_records(shared_path / "run", comm.size):

@@ -1,14 +1,15 @@
-"""A job within a memory limit (`--memory`): its data on disk, by the job's own rules."""
+"""What an estimate says of a memory limit (`--memory`): the data on disk, by the job's own rules."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tabulate import tabulate
 
+from hpcgnn.app.shortage import advice
 from hpcgnn.config import Config
 from hpcgnn.estimate.forecast import Forecast
 from hpcgnn.estimate.results import Place, size_in_words
-from hpcgnn.offload.features import (
+from hpcgnn.extras.offload.features import (
     Placing,
     bytes_of_constants,
     bytes_on_disk,
@@ -18,9 +19,29 @@ from hpcgnn.offload.features import (
     reads_input,
     reads_of_epoch,
 )
+from hpcgnn.extras.offload.options import options_of, said_memory
 
 
-def within(forecast: Forecast, place_: Place, config: Config, memory: int) -> dict[str, Any]:
+class Within:
+    """The second table of an estimate, of a configuration with a limit."""
+
+    name = "within"
+
+    def __init__(self, config: Config) -> None:
+        self._config, self._said = config, options_of(config).memory
+        self._bytes = said_memory(self._said) or 0
+
+    def values(self, forecast: Forecast, place: Place) -> dict[str, Any]:
+        return within(forecast, place, self._bytes)
+
+    def lines(self, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+        yield f"\nwithin --memory {self._said} of a node:\n{within_table(rows)}"
+        yield "the upper table is without --memory; the lower one takes all ranks for as large as the largest"
+        fitting = [row["ranks"] for row in rows if row["within"]["fits"]]
+        yield f"fewest ranks that fit: {min(fitting)}" if fitting else f"none fits; {advice(self._config)}"
+
+
+def within(forecast: Forecast, place_: Place, memory: int) -> dict[str, Any]:
     """Return the bytes in memory and on disk of a node with a limit, and the disk traffic of a training epoch.
 
     All ranks count as large as the largest.
@@ -28,16 +49,15 @@ def within(forecast: Forecast, place_: Place, config: Config, memory: int) -> di
     Args:
         forecast: the forecast of the job.
         place_: the node.
-        config: the configuration.
         memory: bytes that the ranks of the node may take together.
     """
     experiment, rank = forecast.experiment, forecast.largest
-    spec, toy = experiment.spec, experiment.toy
+    spec, probe = experiment.spec, experiment.probe
     rows, columns = int(forecast.shares.nodes.max()), spec.d_in - spec.changing
     per_node = min(forecast.shares.ranks, place_.ranks_per_node or forecast.shares.ranks)
-    kept, at_work = toy.per_node * rows, toy.at_work(rows)
+    kept, at_work = probe.per_node * rows, probe.peak_working_set(rows)
     libraries = place_.libraries + experiment.code
-    lasting = libraries + rank.parts["structure"] + toy.beside + 2 * toy.parameters + experiment.limit
+    lasting = libraries + rank.parts["structure"] + probe.beside + 2 * probe.parameters + experiment.limit
     sizes = bytes_on_disk(spec, rows, columns)
     found, room = Placing(False, False, 1.0), memory // per_node - lasting - at_work
     if can_lie_on_disk(experiment.plan):

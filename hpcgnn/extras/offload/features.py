@@ -9,35 +9,29 @@ Features that no layer reads leave first: a model that uses only their aggregate
 """
 
 import logging
-import tempfile
 from dataclasses import dataclass
 
 import torch
 
-from hpcgnn import cores
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.errors import ScratchError
-from hpcgnn.graph.load import ToDisk
+from hpcgnn.engine.probe import StepProbe
+from hpcgnn.extras.offload.folders import check_folder, check_space, folder_of
+from hpcgnn.extras.offload.limits import Limit, portion
+from hpcgnn.extras.offload.on_disk import bytes_at_work
+from hpcgnn.extras.offload.scratch import REQUEST, THREADS, Scratch
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.transforms.filtering import FilteredSize
 from hpcgnn.graph.transforms.pruning import pruned_size
-from hpcgnn.memory.arena import Arena
-from hpcgnn.memory.on_disk import OnDisk, bytes_at_work
 from hpcgnn.memory.resident import resident_bytes
-from hpcgnn.memory.scratch import REQUEST, THREADS, Scratch
+from hpcgnn.memory.stored import StoredRows
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.offload.folders import check_folder, check_space
-from hpcgnn.offload.limits import Limit, portion, without_limit_if_it_must
-from hpcgnn.offload.toy import Toy
 from hpcgnn.ops.row_tiles import tile_rows
 from hpcgnn.plan.held import reads_in_tiles
 from hpcgnn.plan.run_plan import RunPlan
 
 log = logging.getLogger("hpcgnn")
 
-# Columns that are aggregated together are a multiple of these, a line of the cache.
-_COLUMNS = 16
 # Bytes of each node that are allocated after its features: masks, and the node numbers of the splits.
 _OF_NODE = 24
 
@@ -116,59 +110,41 @@ def bytes_on_disk(spec: ModelSpec, rows: int, columns: int) -> tuple[int, int]:
     return sizes[0], sum(sizes[1:])
 
 
-def to_disk(
-    plan: RunPlan, comm: Communicator, toy: Toy, limit: Limit | None, arena: Arena, learns: bool = True
-) -> ToDisk:
-    """Return the function that load_local_graph asks for the place of features. It is collective, with the same result
-    on all ranks.
+def placed(
+    plan: RunPlan, probe: StepProbe, limit: Limit, learns: bool, comm: Communicator, local: LocalGraph, columns: int
+) -> tuple[Scratch | None, Placing]:
+    """(the scratch file, or None where nothing goes to disk; the Placing). Collective, with the same Placing on all
+    ranks.
 
     Args:
         plan: the run's decisions.
-        comm: the communicator.
-        toy: the result of a step on a small graph.
-        limit: the node's limit, or None.
-        arena: source of the memory for reading.
+        probe: of a step on a small graph.
+        limit: the node's limit.
         learns: whether the run trains, and so saves tensors for a backward pass.
+        comm: the communicator.
+        local: the share without its features.
+        columns: of the features; 0 where they cannot lie on disk.
 
     Raises:
-        ConfigError: the returned function raises it if an explicit limit is too small for the parts of pruned layers.
+        ConfigError: the limit is too small for the parts of pruned layers.
     """
-
-    def ask(local: LocalGraph, columns: int, dtype: torch.dtype) -> OnDisk | None:
-        if limit is None:
-            return None
-        with without_limit_if_it_must(limit, comm):
-            scratch, placing = _placed(plan, toy, limit, learns, comm, local, columns)
-            if scratch is None:
-                return None
-            width = min(columns, max(_COLUMNS, int(placing.share * columns) // _COLUMNS * _COLUMNS))
-            return OnDisk(scratch, arena, (local.num_owned, columns), dtype, tile_rows(), width, placing.aggregate)
-        return None
-
-    return ask
-
-
-def _placed(
-    plan: RunPlan, toy: Toy, limit: Limit, learns: bool, comm: Communicator, local: LocalGraph, columns: int
-) -> tuple[Scratch | None, Placing]:
-    """(the scratch file, or None where nothing goes to disk; the Placing)."""
     config, spec, rows = plan.config, plan.spec, local.num_owned
     sees, memory = _sees_shares(plan, learns), (None, Placing(False, False, 1.0))
-    sizes, kept = bytes_on_disk(spec, rows, columns), toy.per_node * rows if learns else 0
-    lasting, at_work = _lasting(plan, toy, rows), toy.at_work(rows)
+    sizes, kept = bytes_on_disk(spec, rows, columns), probe.per_node * rows if learns else 0
+    lasting, at_work = _lasting(plan, probe, rows), probe.peak_working_set(rows)
     if not limit.said:
-        most = lasting + at_work + kept + sum(sizes) + _most_pruned(sees, toy, local)
+        most = lasting + at_work + kept + sum(sizes) + _most_pruned(sees, probe, local)
         if portion(limit, comm, most).fits:
             return memory
-    pruned = pruned_size(local, *toy.pruning, spec.keeps_input, comm) if sees else FilteredSize(0, 0)
+    pruned = pruned_size(local, *probe.pruning, spec.keeps_input, comm) if sees else FilteredSize(0, 0)
     lasting, at_work = lasting + pruned.held, max(at_work, pruned.making)
     if columns == 0 or not can_lie_on_disk(plan):
         _check_pruned(limit, comm, lasting + sizes[0], at_work, pruned)
         return memory
-    folder = config.run.scratch or tempfile.gettempdir()
+    folder = folder_of(config)
     with comm.together("making a scratch file"):
         check_folder(folder, limit)
-        scratch = Scratch(folder, ScratchError, cores.use_all)
+        scratch = Scratch(folder)
     read = bytes_read_at_a_time(spec, rows, columns, tile_rows())
     _check_pruned(limit, comm, lasting, at_work + read, pruned)
     given = portion(limit, comm, lasting + at_work, kept + sum(sizes))
@@ -184,23 +160,22 @@ def _placed(
     return scratch, Placing(True, bool(aggregate), share)
 
 
-def fits(plan: RunPlan, toy: Toy, limit: Limit, learns: bool, comm: Communicator, local: LocalGraph) -> bool:
-    """Whether a run surely stays within its limit without scratch files. Collective. local: the share, loaded.
-
-    Other arguments as of `to_disk`.
+def fits(plan: RunPlan, probe: StepProbe, limit: Limit, learns: bool, comm: Communicator, local: LocalGraph) -> bool:
+    """Whether a run surely stays within its limit without scratch files. Collective. local: the share, loaded; others
+    as of `placed`.
     """
-    if isinstance(local.features, OnDisk):
+    if isinstance(local.features, StoredRows):
         return False
-    rows, kept = local.num_owned, toy.per_node * local.num_owned if learns else 0
+    rows, kept = local.num_owned, probe.per_node * local.num_owned if learns else 0
     aggregate = bytes_on_disk(plan.spec, rows, plan.spec.d_in)[1]
-    most = _lasting(plan, toy, rows) + toy.at_work(rows) + kept + aggregate
-    return portion(limit, comm, most + _most_pruned(_sees_shares(plan, learns), toy, local)).fits
+    most = _lasting(plan, probe, rows) + probe.peak_working_set(rows) + kept + aggregate
+    return portion(limit, comm, most + _most_pruned(_sees_shares(plan, learns), probe, local)).fits
 
 
-def _lasting(plan: RunPlan, toy: Toy, rows: int) -> int:
+def _lasting(plan: RunPlan, probe: StepProbe, rows: int) -> int:
     """Bytes of a rank from step to step: what is there now, and what is not allocated yet but for its features."""
     buffers = int(plan.config.schedule.halo_buffer * 2**20)
-    return resident_bytes() + toy.beside + rows * _OF_NODE + buffers + 2 * toy.parameters  # and their gradients
+    return resident_bytes() + probe.beside + rows * _OF_NODE + buffers + 2 * probe.parameters  # and their gradients
 
 
 def _sees_shares(plan: RunPlan, learns: bool) -> bool:
@@ -208,9 +183,9 @@ def _sees_shares(plan: RunPlan, learns: bool) -> bool:
     return learns and plan.prunes and not plan.config.data.inductive
 
 
-def _most_pruned(sees: bool, toy: Toy, local: LocalGraph) -> int:
+def _most_pruned(sees: bool, probe: StepProbe, local: LocalGraph) -> int:
     """The most bytes of these parts: they have each edge at most once in each direction."""
-    return sees * 4 * toy.pruning[1] * local.inward.structure_nbytes
+    return sees * 4 * probe.pruning[1] * local.inward.structure_nbytes
 
 
 def _check_pruned(limit: Limit, comm: Communicator, lasting: int, at_work: int, pruned: FilteredSize) -> None:

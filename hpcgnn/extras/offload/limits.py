@@ -9,10 +9,11 @@ from hpcgnn.comm import Communicator
 from hpcgnn.comm.launch.launcher import node_of_job
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
-from hpcgnn.errors import ConfigError, RemoteError, ScratchError
+from hpcgnn.errors import ConfigError, RemoteError
+from hpcgnn.extras.offload.options import AUTO, options_of, said_memory
+from hpcgnn.extras.offload.scratch import ScratchError
 from hpcgnn.memory.available import group_limits, machine_available
 from hpcgnn.memory.resident import resident_bytes
-from hpcgnn.options.memory_size import AUTO, said_memory
 from hpcgnn.plan.rules import Selection
 
 log = logging.getLogger("hpcgnn")
@@ -124,7 +125,7 @@ def divided(total: int, least: Sequence[int], wanted: Sequence[int]) -> list[int
 
 def memory_limit(config: Config, session: Session) -> Limit | None:
     """The Limit of a run, None for none; to be asked before a graph is read."""
-    text = config.run.memory
+    text = options_of(config).memory
     said = said_memory(text)
     if said is None and (text != AUTO or not Selection(config).schedule.within_memory):
         return None
