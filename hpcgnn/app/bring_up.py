@@ -162,9 +162,7 @@ def _may_read_in_place(decided: RunPlan, comm: Communicator) -> bool:
     if max(on_nodes) in (1, comm.size):
         return False
     if not decided.may_read_in_place:
-        log.info(
-            "--intra-node auto: messages; --schedule, --task, --keep, --edge-dropout or a limit of memory needs them"
-        )
+        log.info("--intra-node auto: messages; --schedule, --task, --memory, --keep or --edge-dropout needs them")
     elif not rows_in_place_pay(max(on_nodes), all(huge)):
         log.info(
             "--intra-node auto: messages; shared memory has no huge pages, and nodes have fewer than %d ranks: rows in "
