@@ -1,9 +1,10 @@
 """How nodes see each other's heartbeats, and the message of a job that stands still.
 
 Each node has a file in `heartbeats/` of the run directory. One rank writes for its node, and one reads for it, and only
-while its own node makes no progress. So the shared file system has little load. The node of rank 0 reads the files of all nodes, and the others read its file. So the number of
-opened files grows with the number of nodes, not with its square. The first 64 bytes of a file are compared. The lines
-after them describe each rank, for the message that ends a job and for people.
+while its own node makes no progress. So the shared file system has little load. The node of rank 0 reads the files of
+all nodes, and the others read its file. So the number of opened files grows with the number of nodes, not with its
+square. The first 64 bytes of a file are compared. The lines after them describe each rank, for the message that ends a
+job and for people.
 """
 
 import contextlib
