@@ -19,6 +19,7 @@ from hpcgnn.exchange.buffers import HaloBuffers, Lease
 from hpcgnn.exchange.edges import EdgesT, Part
 from hpcgnn.exchange.mailbox import Mailbox
 from hpcgnn.exchange.plan import HaloPlan
+from hpcgnn.exchange.sending import Scaled
 from hpcgnn.exchange.stream import Returns, Rows, RowStream
 from hpcgnn.exchange.wire import Wire
 
@@ -64,8 +65,9 @@ class UsedRows(RowStream[EdgesT]):
         stale, x, wire = self.exchange, rows.x, self.exchange.wire
         form = wire.form(x.shape[1], x.shape[1] if rows.narrow is None else rows.narrow, x.dtype)
         draw, scale = wire.next_draw(), rows.scale if rows.sent_scale is None else rows.sent_scale
+        own = Scaled(x, scale, scale)
         for number, ((message, _), sent) in enumerate(zip(stale.ahead.prepare(form), stale.sent, strict=True)):
-            wire.encode_sent(message, form, x, sent, scale, scale, draw, stale.plan.rank, number)
+            wire.encode_sent(message, form, own, sent, draw, stale.plan.rank, number)
         stale.ahead.post()
         lease = stale.lease(form.widened_bytes, 0)
         yield Part(self.own, x, rows.scale)
@@ -99,7 +101,7 @@ class PushedGradients(RowStream[EdgesT]):
                 if first < last:
                     part = back[first - start : last - start]
                     key = kernels.stream_key(draw, before)
-                    wire.encode(message, form, part, None, None, key, count, first - before)
+                    wire.encode(message, form, part, key, place=(count, first - before))
                 before += count
         stale.home.post()
         stale.home.open()

@@ -24,6 +24,7 @@ from hpcgnn.exchange.narrow import rounds_at_random
 from hpcgnn.exchange.own_edges import OwnEdges
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import coalesce, merge
+from hpcgnn.exchange.sending import Scaled
 from hpcgnn.exchange.transfer import Transfer, Turn
 from hpcgnn.exchange.wire import Form, Wire
 
@@ -142,9 +143,9 @@ class Stream(RowStream[EdgesT]):
         of_own = self._open(rows, returns)
         x, scale, _ = of_own
         sent_scale = scale if rows.sent_scale is None else self.of_columns(rows.sent_scale)
-        within = sent_scale if rows.summed_scale is None else rows.summed_scale
+        sent = Scaled(x, sent_scale, sent_scale if rows.summed_scale is None else rows.summed_scale)
         if transfers:
-            transfers[0].begin(x, sent_scale, within, draw, kind)
+            transfers[0].begin(sent, draw, kind)
         own, tape = self.edges.pieces(max(1, len(transfers)) if rows.pieces else 1), self.comm.tape
         number = 0 if tape is None else tape.begin_stream()
         with _UNSEEN if tape is None else tape.span("own edges", "turn", {"kind": kind, "stream": number}):
@@ -154,7 +155,7 @@ class Stream(RowStream[EdgesT]):
             with _UNSEEN if tape is None else tape.span("turn", "turn", about):
                 transfer.finish()
                 if turn + 1 < len(transfers):
-                    transfers[turn + 1].begin(x, sent_scale, within, draw, kind)
+                    transfers[turn + 1].begin(sent, draw, kind)
                 if returns is not None:
                     transfer.open_returns()
                 for index, start, stop in transfer.turn.places:

@@ -26,7 +26,7 @@ from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import initialise
 from hpcgnn.nn.model import traits_of
 from hpcgnn.ops.draws import Randomness
-from hpcgnn.ops.inputs import Input
+from hpcgnn.ops.layer_input import Input
 from hpcgnn.ops.operators import Attention, Linear, Made, Operator
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.schedules.full_halo import FullHalo

@@ -15,7 +15,7 @@ from hpcgnn.ops.convolution import Convolve
 from hpcgnn.ops.draws import Purpose
 from hpcgnn.ops.dropout import ReluDropout
 from hpcgnn.ops.handover import Handover
-from hpcgnn.ops.inputs import ConstantRows, DroppedRows, Input, Matrix
+from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input, Matrix
 from hpcgnn.ops.operators import Linear
 from hpcgnn.traits import LayerTraits
 

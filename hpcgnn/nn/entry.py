@@ -7,15 +7,41 @@ from functools import cache, partial
 from typing import Any
 
 import torch
+from torch import nn
 
 from hpcgnn.errors import GraphError
 from hpcgnn.nn.graph import Graph
-from hpcgnn.nn.linear import Linear
+from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
 from hpcgnn.nn.model import Activation, Model, traits_of
 from hpcgnn.nn.spec import PLAIN, ModelSpec
-from hpcgnn.nn.typed_projection import TypedProjection
-from hpcgnn.ops.inputs import Input
+from hpcgnn.ops.layer_input import Input
 from hpcgnn.traits import LayerTraits
+
+
+class TypedProjection(nn.Module):
+    """x_i W_t(i) + b_t(i) by the node's type, then ReLU: forward(graph, x (n_p, d_in)) -> (n_p, d_out). Local."""
+
+    def __init__(self, d_in: int, d_out: int, num_types: int, dtype: torch.dtype | None = None) -> None:
+        super().__init__()
+        self.d_in, self.d_out = d_in, d_out
+        self.weights = nn.Parameter(torch.zeros(num_types, d_in, d_out, dtype=dtype))
+        self.bias = nn.Parameter(torch.zeros(num_types, d_out, dtype=dtype))
+
+    def glorot(self) -> list[Glorot]:
+        """Each type's weights by themselves, and its bias, which may be all that the type has, likewise."""
+        each = [(weight, self.d_in, self.d_out) for weight in self.weights.data]
+        return [*each, (self.bias, self.d_out, self.d_out)]
+
+    def forward(self, graph: Graph, x: Input) -> torch.Tensor:
+        kinds, parts, order = graph.node_type, [], []
+        for kind, weight in enumerate(self.weights):
+            rows = torch.nonzero(kinds == kind).flatten()
+            order.append(rows)
+            # Sparse features have no rows to pick from: all are multiplied, and the type's are taken.
+            parts.append(x[rows] @ weight if isinstance(x, torch.Tensor) else (x @ weight)[rows])
+        place = torch.cat(order).argsort()
+        return torch.relu_(torch.cat(parts)[place] + self.bias[kinds])
+
 
 #: The activation of attention layers, where no gradient needs their output.
 ELU_IN_PLACE = partial(torch.nn.functional.elu, inplace=True)
@@ -100,6 +126,44 @@ def stacked(
         return Model(spec, convs, handed_on(spec, widths), activation, hand_over=hand_over)
 
     return build
+
+
+class Heads(nn.Module):
+    """Base of the attention layers: H heads of `width` columns each, concatenated, or averaged.
+
+    forward(graph, x (n_p, d_in)) -> (m, d_out). Collective. spec: ModelSpec, for attention_dropout, slope and what
+    edges carry; layer: its number, which keys that dropout. A layer that is made by itself needs neither.
+    """
+
+    def __init__(
+        self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
+    ) -> None:
+        super().__init__()
+        self.heads, self.width, self.average, self.layer = heads, width, average, layer
+        self.slope, self.attention_dropout = spec.slope, spec.attention_dropout
+        self.d_in, self.d_out = d_in, width if average else heads * width
+
+    @property
+    def vectors(self) -> list[nn.Parameter]:
+        """Attention vectors (heads, width)."""
+        return []
+
+    def glorot(self) -> list[Glorot]:
+        """The attention vectors, as maps from `width` columns to one."""
+        return [(vector, self.width, 1) for vector in self.vectors]
+
+    def as_pyg(self) -> list[Bounded]:
+        """The attention vectors, as maps from `width` columns to all heads."""
+        return [(vector, glorot_bound(self.heads, self.width)) for vector in self.vectors]
+
+    def joined(self, y: torch.Tensor) -> torch.Tensor:
+        """(n, d_out) from the heads' rows (n, H × width)."""
+        return y.unflatten(1, (self.heads, self.width)).mean(1) if self.average else y
+
+    @property
+    def p(self) -> float:
+        """The rate of dropped coefficients."""
+        return self.attention_dropout if self.training else 0.0
 
 
 def attentive(conv_class: type[Any], activation: Activation) -> Callable[[ModelSpec], Model]:

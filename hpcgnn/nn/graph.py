@@ -5,6 +5,7 @@ A schedule makes this object, and decides how `aggregate` gets remote rows (stre
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar, overload
 
@@ -17,13 +18,13 @@ from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.split import EdgeList
 from hpcgnn.kernels import RowMessages, RowScores
 from hpcgnn.memory.arena import Arena
-from hpcgnn.ops.additive_attention import AttentionShape
+from hpcgnn.ops.additive_attention import Attending, AttentionShape
 from hpcgnn.ops.attention_layer import attend, attention_layer
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.dropout import Drop, EluDropout, ReluDropout, dropout, dropped_means, dropped_rows
-from hpcgnn.ops.edge_rules import RowReduction, ScoredAttention
+from hpcgnn.ops.edge_rules import attend_by_scores, reduce_messages
 from hpcgnn.ops.handover import Handover
-from hpcgnn.ops.inputs import ConstantRows, DroppedRows, Input, Matrix, combine
+from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input, Matrix, combine
 from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Made, Messages, Operator, Relational
 from hpcgnn.ops.propagate import Rule
 from hpcgnn.ops.row_tiles import sum_type
@@ -202,7 +203,7 @@ class Graph:
         *,
         scaled: bool = False,
     ) -> torch.Tensor:
-        """Σ dropout_p(x) W + b of constants; see ops/inputs.py. scaled: whether dropout of an aggregate has the
+        """Σ dropout_p(x) W + b of constants; see ops/layer_input.py. scaled: whether dropout of an aggregate has the
         noise of a mean of rows.
         """
         scales = self._local.feature_scales
@@ -232,26 +233,21 @@ class Graph:
         ops/attention_layer.py.
         """
         key = self._random.key(Purpose.DROPOUT_ATTENTION, layer)
-        return attend(projected, terms, self.operator(Attention(shape)), shape, key, p)
+        return attend(projected, self.operator(Attention(shape)), Attending(shape, key, p, terms))
 
     def attention_layer(
         self,
         x: torch.Tensor | ConstantRows | Handover,
         weight: torch.Tensor,
-        bias: torch.Tensor | None,
-        shape: AttentionShape,
+        how: Attending,
         layer: int,
-        p: float,
-        terms: torch.Tensor | None = None,
         *,
         hand_over: bool = False,
     ) -> torch.Tensor | Handover:
-        """attend(x W) + bias as one operator; see ops/attention_layer.py."""
-        key = self._random.key(Purpose.DROPOUT_ATTENTION, layer)
+        """attend(x W) + bias as one operator; see ops/attention_layer.py. how: its key is that of the layer."""
+        how = replace(how, key=self._random.key(Purpose.DROPOUT_ATTENTION, layer))
         weight = x.scaled(weight) if isinstance(x, ConstantRows) else weight
-        return attention_layer(
-            x, weight, bias, terms, self.operator(Attention(shape)), shape, key, p, hand_over=hand_over
-        )
+        return attention_layer(x, weight, self.operator(Attention(how.shape)), how, hand_over=hand_over)
 
     def largest(self, x: SparseRows | Input) -> torch.Tensor:
         """The largest of the in-neighbours' rows x (n_p, F), by column; zeros where there are none. Collective."""
@@ -307,9 +303,9 @@ class Graph:
             )
         x_src, operator = _dense(x_src), self.operator(Messages())
         if isinstance(scores, RowMessages) and kernels.reduces_messages(x_src):
-            return RowReduction(operator)(rule, scores, x_src)
+            return reduce_messages(operator, rule, scores, x_src)
         if isinstance(scores, RowScores) and x_dst is not None and kernels.scores_rows(x_src, x_dst):
-            return ScoredAttention(operator)(rule, scores, x_src, x_dst)
+            return attend_by_scores(operator, rule, scores, x_src, x_dst)
         return operator(rule, x_src, x_dst, edge)
 
     @overload

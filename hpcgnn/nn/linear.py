@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from hpcgnn.ops.draws import Randomness
-from hpcgnn.ops.inputs import Input
+from hpcgnn.ops.layer_input import Input
 
 #: (parameter of two dimensions, fan in, fan out).
 Glorot = tuple[torch.Tensor, int, int]

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import torch
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.nn import appnp, gat_edges, gatv2, gcn, gin, gine, pna, rgat, rgcn, sage_max, sgc, sign, transformer
+from hpcgnn.nn import appnp, gat, gatv2, gcn, gin, pna, rgcn, sage, sign, transformer
 from hpcgnn.nn.entry import ModelEntry, stacked
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.registry import Registry
@@ -17,18 +17,18 @@ ConvClass = TypeVar("ConvClass", bound=torch.nn.Module)
 MODELS: Registry[ModelEntry] = Registry("model")
 for _name, _entry in {  # in the order of `--help`
     "gcn": gcn.MODEL,
-    "sage": sage_max.MODEL,
+    "sage": sage.MODEL,
     "gin": gin.MODEL,
-    "sgc": sgc.MODEL,
+    "sgc": gcn.SGC,
     "appnp": appnp.MODEL,
     "sign": sign.MODEL,
-    "gat": gat_edges.MODEL,
+    "gat": gat.MODEL,
     "gatv2": gatv2.MODEL,
     "transformer": transformer.MODEL,
     "rgcn": rgcn.MODEL,
-    "rgat": rgat.MODEL,
+    "rgat": rgcn.RGAT,
     "pna": pna.MODEL,
-    "gine": gine.MODEL,
+    "gine": gin.GINE,
 }.items():
     MODELS.register(_name, _entry)
 

@@ -20,7 +20,7 @@ from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.ops.inputs import Input
+from hpcgnn.ops.layer_input import Input
 from hpcgnn.traits import LayerTraits
 
 

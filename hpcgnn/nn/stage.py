@@ -18,7 +18,7 @@ from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.ops.handover import kept
-from hpcgnn.ops.inputs import Matrix
+from hpcgnn.ops.layer_input import Matrix
 
 
 class Frozen(Protocol):

@@ -23,9 +23,9 @@ summed into the gradient of the coefficients at the same place: nothing more tra
 So a halo row costs F + H numbers forwards and F + 4H backwards (F = heads × width; averaged heads: F/H + 4H). SAR
 (Mostafa, MLSys'22, section 3.2) fetches z again and pushes gradients of z back: F + H and 2(F + H).
 
-`PushedAttention` computes gradients where the rows were used, and pushes them to their owners: see linear.py for the
-reason. A row that is used costs F + H numbers forwards; backwards it is fetched again (F + H), unless the stream has
-kept it, and F + H go back.
+`PushedAttention` computes gradients where the rows were used, and pushes them to their owners: linear_aggregation.py
+gives the reason. A row that is used costs F + H numbers forwards; backwards it is fetched again (F + H), unless the
+stream has kept it, and F + H go back.
 """
 
 from collections.abc import Iterator
@@ -44,28 +44,23 @@ from hpcgnn.ops.site import PushedSite
 
 @dataclass(frozen=True)
 class Carried:
-    """Data of some edges, weight (E,) or type int32 (E,). With the coefficients it makes their terms."""
+    """Weights of some edges (E,), or their types int64 (E,). With the coefficients they make the edges' terms."""
 
     coefficients: torch.Tensor
-    weight: torch.Tensor | None
-    type: torch.Tensor | None
+    data: torch.Tensor
 
     def term(self) -> torch.Tensor:
         """(E, H)."""
-        if self.weight is None:
-            return self.coefficients[self._types]
-        return self.weight.unsqueeze(1) * self.coefficients
+        if self.data.is_floating_point():
+            return self.data.unsqueeze(1) * self.coefficients
+        return self.coefficients[self.data]
 
     def add_gradient(self, total: torch.Tensor, gradient: torch.Tensor) -> None:
         """Add the gradient of the terms (E, H) to the gradient of the coefficients."""
-        if self.weight is None:
-            total.index_add_(0, self._types, gradient)
+        if self.data.is_floating_point():
+            total += self.data @ gradient
         else:
-            total += self.weight @ gradient
-
-    @property
-    def _types(self) -> torch.Tensor:
-        return self.type.long()  # type: ignore[union-attr] # where there is no weight there is a type
+            total.index_add_(0, self.data, gradient)
 
 
 # Edges whose terms exist at a time, where edges have terms.
@@ -87,6 +82,30 @@ class AttentionShape:
     def columns(self) -> int:
         """F = H × width."""
         return self.heads * self.width
+
+
+@dataclass(frozen=True)
+class Attending:
+    """How rows attend to each other in a call.
+
+    α_ij = softmax over the in-edges of i of LeakyReLU(a_dst_i + a_src_j); rows without in-edges give zeros.
+
+    Attributes:
+        shape: AttentionShape.
+        key, p: dropout of α, drawn per edge and head from the stream `key`, after the softmax's denominator.
+        terms: None, or coefficients of the edges' terms: (1, H) times the edge's weight, or (types, H) by its type.
+        bias: (F,), added to y, and taken off where D is made; or None.
+    """
+
+    shape: AttentionShape
+    key: int = 0
+    p: float = 0.0
+    terms: torch.Tensor | None = None
+    bias: torch.Tensor | None = None
+
+    def dropout(self, row_ids: torch.Tensor, column_ids: torch.Tensor) -> Dropout | None:
+        """As the kernels take it, of edges between these ids."""
+        return (self.p, self.key, row_ids, column_ids) if self.p else None
 
 
 class AdditiveAttention:
@@ -129,19 +148,15 @@ class AdditiveAttention:
     def forward(
         self,
         projected: torch.Tensor,
-        shape: AttentionShape,
-        key: int,
-        p: float,
-        terms: torch.Tensor | None = None,
+        how: Attending,
         into: list[torch.Tensor] | None = None,
-        bias: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """(y (m, F), a_dst (m, H), top (m, H), share (m, H)) without autograd. into: where to write them, or None;
-        bias: (F,), added to y, or None.
+        """(y (m, F), a_dst (m, H), top (m, H), share (m, H)) without autograd. into: where to write them, or None.
 
-        top, share: the maximum and the inverse of the denominator, or, unless `shares(shape)`, the log-sum-exp and
-        None.
+        projected: [z | a_src | a_dst] (n_p, F + 2H). top, share: the maximum and the inverse of the denominator, or,
+        unless `shares(shape)`, the log-sum-exp and None.
         """
+        shape, terms, bias = how.shape, how.terms, how.bias
         n, f, h = self.num_outputs, shape.columns, shape.heads
         widths = (f, h, h, h) if self.shares(shape) else (f, h, h)
         y, a_dst, top, *share = into or [projected.new_empty(n, columns) for columns in widths]
@@ -163,7 +178,7 @@ class AdditiveAttention:
                 # The own block comes first: with its logits lowered instead, the softmax is the same.
                 maximum -= self.remote_logit
                 shifted = True
-            dropout = (p, key, self.output_ids[at], columns) if p else None
+            dropout = how.dropout(self.output_ids[at], columns)
             for indptr, indices, stored, what, _ in self._parts(each.block, self.forward_edges, terms):
                 kernels.attend_forward(
                     y[at],
@@ -194,22 +209,18 @@ class AdditiveAttention:
         self,
         sent: torch.Tensor,
         projected: torch.Tensor,
-        shape: AttentionShape,
-        key: int,
-        p: float,
-        terms: torch.Tensor | None = None,
+        how: Attending,
         overwrite: bool = False,
-        bias: torch.Tensor | None = None,
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor | None]:
         """(the gradient of `projected` in parts of consecutive rows, the gradient of terms).
 
         sent: [gy | a_dst | top | D] of own rows; gy is times the share if there is one. overwrite: whether the gradient
-        may replace `projected`; otherwise it is one part. bias: (F,), added to the y of D, and taken off; or None.
+        may replace `projected`; otherwise it is one part.
 
         The gradient of a row needs no row of `projected` but its own. So the gradients of interior rows, made in one
         pass, replace these rows. The other gradients are sums until the last message has come.
         """
-        f, h, stream = shape.columns, shape.heads, self.backward_stream
+        terms, stream, f, h = how.terms, self.backward_stream, how.shape.columns, how.shape.heads
         inner, own = self._first_interior(stream, terms), projected[:, : f + h]
         if overwrite and terms is None:
             gradient, outer = projected, cast(Stream, stream).empty_outer(f + 2 * h, projected.dtype)
@@ -223,14 +234,12 @@ class AdditiveAttention:
         narrow, interior = sent.shape[1] - 3 * h, self._takes_interior(terms)
         rows_of = Rows(sent, narrow=narrow, pieces=terms is None, interior=interior)
         for each in stream(rows_of, "halo_backward", Returns(ga_dst)):
-            at, complete, edges = each.at, each.complete, self.backward_edges
             columns = column_ids(each.block, self._destination_ids, self.backward_ids, len(each.rows))
-            dropout = (p, key, columns, self.ids[at]) if p else None
+            dropout = how.dropout(columns, self.ids[each.at])
             assert each.back is not None, "Returns were given"
-            to = gradient[at, : f + h] if complete else sums[at]
-            self._spread(
-                to, each.back, own[at], each.rows, each.block, edges, shape, dropout, terms, g_terms, complete, bias
-            )
+            to = gradient[each.at, : f + h] if each.complete else sums[each.at]
+            sums_of, given = (to, each.back, g_terms), (own[each.at], each.rows)
+            self._spread(sums_of, given, each.block, self.backward_edges, how, dropout, each.complete)
         for part, of_part in zip(
             parts, self._placed(ga_dst, len(projected)).split([len(part) for part in parts]), strict=True
         ):
@@ -274,29 +283,26 @@ class AdditiveAttention:
 
     def _spread(
         self,
-        gradient: torch.Tensor,
-        ga_dst: torch.Tensor,
-        own: torch.Tensor,
-        sent: torch.Tensor,
+        sums: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None],
+        given: tuple[torch.Tensor, torch.Tensor],
         block: Block,
         edges: EdgeList | None,
-        shape: AttentionShape,
+        how: Attending,
         dropout: Dropout | None,
-        terms: torch.Tensor | None = None,
-        g_terms: torch.Tensor | None = None,
         complete: bool = False,
-        bias: torch.Tensor | None = None,
     ) -> None:
-        """Add the part of a block's edges to the gradients of [z | a_src], of a_dst, and of terms.
+        """Add the part of a block's edges to `sums`, which `complete` makes the first of anew.
 
-        `complete` makes the first anew.
-
-        gradient, own: (rows of the block, F + H) of the sources; ga_dst, sent: (columns, H) and [gy | a_dst | top | D]
-        of the destinations. complete: the block has all edges of its rows, and `gradient`, which may be `own`, is
-        theirs alone.
+        Args:
+            sums: the gradients of [z | a_src] of the sources (rows of the block, F + H), of a_dst of the destinations
+                (columns, H), and of terms.
+            given: the first as they are, and [gy | a_dst | top | D] of the destinations.
+            block: the edges; edges: what they carry.
+            how: the call; dropout: of these edges.
+            complete: the block has all edges of its rows. Their gradients may then stand in the place of the rows.
         """
-        f = shape.columns
-        for indptr, indices, stored, what, returns in self._parts(block, edges, terms):
+        (gradient, ga_dst, g_terms), (own, sent), shape, f = sums, given, how.shape, how.shape.columns
+        for indptr, indices, stored, what, returns in self._parts(block, edges, how.terms):
             g_term = None if what is None else own.new_empty(len(indices), shape.heads)
             kernels.attend_backward(
                 gradient[:, :f],
@@ -314,7 +320,7 @@ class AdditiveAttention:
                 g_edge_term=g_term,
                 dropout=dropout,
                 complete=complete,
-                bias=bias,
+                bias=how.bias,
                 returns=returns,
             )
             if what is not None:
@@ -330,15 +336,11 @@ class AdditiveAttention:
         assert edges is not None and block.edge is not None, "models with terms have their edges kept"
         for tile in edge_tiles(block, TILE_EDGES, None, None):
             edge = block.edge[tile.first : tile.last].long()
-            carried = edges.weight[edge] if len(terms) == 1 and edges.weight is not None else None
-            yield (
-                tile.indptr,
-                tile.sources,
-                tile.rows,
-                # Without weights to read, the edges have types.
-                Carried(terms, carried, None if carried is not None else edges.type[edge]),  # type: ignore[index]
-                None if block.returns is None else block.returns[tile.first : tile.last],
-            )
+            # Without weights to read, the edges have types.
+            by_weight = len(terms) == 1 and edges.weight is not None
+            data = edges.weight[edge] if by_weight else edges.type[edge].long()  # type: ignore[index]
+            returns = None if block.returns is None else block.returns[tile.first : tile.last]
+            yield tile.indptr, tile.sources, tile.rows, Carried(terms, data), returns
 
 
 def column_ids(block: Block, own_ids: torch.Tensor, halo_ids: torch.Tensor, count: int) -> torch.Tensor:
@@ -367,17 +369,13 @@ class PushedAttention(AdditiveAttention):
         self,
         sent: torch.Tensor,
         projected: torch.Tensor,
-        shape: AttentionShape,
-        key: int,
-        p: float,
-        terms: torch.Tensor | None = None,
+        how: Attending,
         overwrite: bool = False,
-        bias: torch.Tensor | None = None,
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor | None]:
         """The gradients of `projected` (n_p, F + 2H), in one part, and of terms from sent = [gy | a_dst | top | D] of
         own rows, which is used up.
         """
-        n, f, h = len(projected), shape.columns, shape.heads
+        n, f, h, terms = len(projected), how.shape.columns, how.shape.heads, how.terms
         top, lowered = sent[:, -2 * h : -h], False
         gradient = torch.zeros_like(projected)
         total, ga_dst = projected.new_zeros(n, f + h), projected.new_zeros(len(sent), h)
@@ -389,9 +387,9 @@ class PushedAttention(AdditiveAttention):
                 top -= self.remote_logit
                 lowered = True
             columns = column_ids(block, self.ids, self.backward_ids, len(rows))
-            dropout = (p, key, self.output_ids, columns) if p else None
+            dropout = how.dropout(self.output_ids, columns)
             edges = self.forward_edges if remote else self.backward_edges
             assert back is not None, "Returns were given"
-            self._spread(back, ga_dst, rows, sent, block, edges, shape, dropout, terms, g_terms, bias=bias)
+            self._spread((back, ga_dst, g_terms), (rows, sent), block, edges, how, dropout)
         gradient[:, : f + h], gradient[:, f + h :] = total, self._placed(ga_dst, n)
         return (gradient,), g_terms

@@ -14,6 +14,7 @@ rows at a time, which stay in the cache from step to step.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -21,11 +22,12 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.keeping import Kept
-from hpcgnn.ops.additive_attention import AdditiveAttention, AttentionShape
+from hpcgnn.ops.additive_attention import AdditiveAttention, Attending, AttentionShape
 from hpcgnn.ops.dropout import EluDropout
 from hpcgnn.ops.handover import Handover, Loan
-from hpcgnn.ops.inputs import ConstantRows
+from hpcgnn.ops.layer_input import ConstantRows
 from hpcgnn.ops.row_tiles import in_rows, row_tiles, tile_rows
+from hpcgnn.ops.site import differentiable
 
 
 def project(
@@ -53,18 +55,18 @@ def project_backward(
     weight: torch.Tensor,
     activation: EluDropout | None,
     wanted: bool,
-    dots: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    sums: torch.Tensor | None,
-    scaled: bool,
+    below: Loan | None,
     arena: Arena,
 ) -> tuple[torch.Tensor | None, torch.Tensor]:
     """(gx or None, g_weight) from the gradient (n, d_out) of the result of `project`, in parts of consecutive rows.
 
-    wanted: whether gx is. With an activation it is written over x. dots, bias, sums, scaled: see
-    kernels.project_backward.
+    wanted: whether gx is. With an activation it is written over x. below: the Loan that came with x, which goes back
+    with it, or None.
     """
-    g_weight = weight.new_zeros(weight.shape)
+    g_weight, dots, bias, sums, scaled = weight.new_zeros(weight.shape), None, None, None, False
+    if wanted and below is not None:
+        dots, bias, scaled = below.dots.tensor(), below.bias, below.scaled
+        sums = torch.zeros_like(bias)
     if isinstance(x, ConstantRows):
         _add_of_constants(g_weight, parts, x, weight)
         return None, g_weight
@@ -88,6 +90,8 @@ def project_backward(
                 scaled=scaled,
             )
         first += len(part)
+    if below is not None and sums is not None:
+        below.give_back(sums)
     return gx, g_weight
 
 
@@ -118,50 +122,44 @@ def _tiles(
 def attention_layer(
     x: torch.Tensor | ConstantRows | Handover,
     weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    terms: torch.Tensor | None,
     operator: AdditiveAttention,
-    shape: AttentionShape,
-    key: int,
-    p: float,
+    how: Attending,
     *,
     hand_over: bool = False,
 ) -> torch.Tensor | Handover:
     """y (m, F) + bias, or (m, width) for averaged heads, from own rows x (n_p, d_in), differentiable. Collective.
 
     x: a tensor, ConstantRows, or a Handover. Its activation (EluDropout) comes first, and its gradient is written over
-    its rows. weight: (d_in, F + 2H), to [z | a_src | a_dst]. bias: (F,), or (width,) for averaged heads, or None.
-    operator: AdditiveAttention; terms, shape, key, p: see there. hand_over: return y as a Handover.
+    its rows. weight: (d_in, F + 2H), to [z | a_src | a_dst]. how: its bias is (width,) for averaged heads. hand_over:
+    return y as a Handover.
     """
     activation, (x, below) = (x.activation, x.take(returns_loan=True)) if isinstance(x, Handover) else (None, (x, None))
-    lends = hand_over and not shape.average
+    lends, bias = hand_over and not how.shape.average, how.bias
     if lends and bias is None:
-        bias = weight.new_zeros(shape.columns)  # the layer above takes it off again when it makes D
+        bias = weight.new_zeros(how.shape.columns)  # the layer above takes it off again when it makes D
     # What hands rows over to a layer of attention gives them the activation that the layer names.
     elu = cast(EluDropout | None, activation)
-    settings = _Settings(operator, shape, key, p, elu, below, lends)
-    y = _Layer.apply(x, weight, bias, terms, settings)
+    settings = _Settings(operator, replace(how, terms=None, bias=None), elu, below, lends)
+    y = _Layer.apply(x, weight, bias, how.terms, settings)
     return Handover(y, settings.loan) if hand_over else y
 
 
+@dataclass
 class _Settings:
     """Arguments of a layer other than tensors. below: the Loan that came with its input, or None. loan: its own Loan,
     made by its forward pass where `lends`.
     """
 
-    def __init__(
-        self,
-        operator: AdditiveAttention,
-        shape: AttentionShape,
-        key: int,
-        p: float,
-        activation: EluDropout | None,
-        below: Loan | None,
-        lends: bool,
-    ) -> None:
-        self.operator, self.shape, self.key, self.p = operator, shape, key, p
-        self.activation, self.below, self.lends = activation, below, lends
-        self.loan: Loan | None = None
+    operator: AdditiveAttention
+    how: Attending
+    activation: EluDropout | None
+    below: Loan | None
+    lends: bool
+    loan: Loan | None = None
+
+    def with_tensors(self, terms: torch.Tensor | None, bias: torch.Tensor | None) -> Attending:
+        """Averaged heads have the bias behind their mean."""
+        return replace(self.how, terms=terms, bias=None if self.how.shape.average else bias)
 
 
 def _kept(tensor: torch.Tensor, exact: int | None = None) -> Kept:
@@ -179,7 +177,7 @@ class _Layer(torch.autograd.Function):
         terms: torch.Tensor | None,
         settings: _Settings,
     ) -> torch.Tensor:
-        operator, shape, key, p = settings.operator, settings.shape, settings.key, settings.p
+        operator, shape = settings.operator, settings.how.shape
         n, f, h, arena = operator.num_outputs, shape.columns, shape.heads, operator.arena
         keep = arena.keep if any(ctx.needs_input_grad) else _kept
         projected = _projected(x, weight, settings.activation, operator)
@@ -188,7 +186,7 @@ class _Layer(torch.autograd.Function):
         # Not as a view of the bundle: autograd forbids to write to those that an operator has returned.
         rows = bundle.new_empty(0).set_(bundle.untyped_storage(), bundle.storage_offset(), (n, f), bundle.stride())
         into = [rows, *(bundle[:, f + k * h : f + (k + 1) * h] for k in range(3 if shares else 2))]
-        y, *_ = operator.forward(projected, shape, key, p, terms, into, None if shape.average else bias)
+        y, *_ = operator.forward(projected, settings.with_tensors(terms, bias), into)
         if shape.average:
             out = arena.empty(n, shape.width, dtype=x.dtype)
             torch.mean(y.view(n, h, shape.width), 1, out=out)
@@ -208,7 +206,7 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         settings, (weight, bias, terms, bundle) = ctx.settings, ctx.rest
-        operator, shape, key, p, below = settings.operator, settings.shape, settings.key, settings.p, settings.below
+        operator, below = settings.operator, settings.below
         arena, activation, kept, bundle = operator.arena, settings.activation, ctx.x, bundle.tensor()
         constant = ctx.projected is None
         projected = _projected(kept, weight, activation, operator) if constant else ctx.projected.tensor()
@@ -218,18 +216,13 @@ class _Layer(torch.autograd.Function):
             loan.check_return(gy)
             sent, g_bias = bundle, loan.sums
         else:
-            sent, g_bias = _bundle(in_rows(gy), bundle, bias, shape, operator)
+            sent, g_bias = _bundle(in_rows(gy), bundle, bias, settings.how.shape, operator)
         del bundle, loan
-        own_bias = None if shape.average else bias
-        parts, g_terms = operator.from_bundle(sent, projected, shape, key, p, terms, overwrite=True, bias=own_bias)
+        parts, g_terms = operator.from_bundle(sent, projected, settings.with_tensors(terms, bias), overwrite=True)
         del projected, sent
         x, wanted = kept.tensor() if isinstance(kept, Kept) else kept, ctx.needs_input_grad[0]
-        asked: tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, bool] = None, None, None, False
-        if wanted and below is not None:
-            asked = below.dots.tensor(), below.bias, torch.zeros_like(below.bias), below.scaled
-        gx, g_weight = project_backward(parts, x, weight, activation, wanted, *asked, arena)
-        if wanted and below is not None:
-            below.give_back(asked[2])
+        gx, g_weight = project_backward(parts, x, weight, activation, wanted, below, arena)
+        if wanted:
             settings.below = None  # its memory is the layer's that lent it
         return gx, g_weight, g_bias, g_terms, None
 
@@ -284,47 +277,40 @@ def inner_products(out: torch.Tensor, gy: torch.Tensor, y: torch.Tensor, shape: 
             kernels.elu_gradient(gy[rows], gy[rows], None, columns, out[rows, head : head + 1])
 
 
-def attend(
-    projected: torch.Tensor,
-    terms: torch.Tensor | None,
-    operator: AdditiveAttention,
-    shape: AttentionShape,
-    key: int = 0,
-    p: float = 0.0,
-) -> torch.Tensor:
-    """y (m, F), or (m, width) for averaged heads, from projected = [z | a_src | a_dst] (n_p, F + 2H).
-
-    α_ij = softmax over the in-edges of i of LeakyReLU(a_dst_i + a_src_j); rows without in-edges give zeros. p:
-    dropout of α, drawn per edge and head from the stream `key`, after the softmax's denominator. terms: None, or
-    coefficients of the edges' terms: (1, H) times the edge's weight, or (types, H) by its type.
+def attend(projected: torch.Tensor, operator: AdditiveAttention, how: Attending) -> torch.Tensor:
+    """y (m, F), or (m, width) for averaged heads, from projected = [z | a_src | a_dst] (n_p, F + 2H), differentiable.
+    Collective. how: without a bias.
     """
-    return _Attend.apply(projected, terms, operator, shape, key, p)
+    return differentiable(_Attend(operator, replace(how, terms=None)), projected.contiguous(), how.terms)
 
 
-class _Attend(torch.autograd.Function):
-    @staticmethod
+@dataclass(frozen=True)
+class _Attend:
+    operator: AdditiveAttention
+    how: Attending
+
     def forward(
-        ctx: Any,
+        self, projected: torch.Tensor, terms: torch.Tensor | None
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor | None, ...]]:
+        """See `differentiable`."""
+        how, shape = replace(self.how, terms=terms), self.how.shape
+        y, a_dst, top, share = self.operator.forward(projected, how)
+        kept = projected, terms, y, a_dst, top, share
+        return y.view(len(y), shape.heads, shape.width).mean(1) if shape.average else y, kept
+
+    def backward(
+        self,
+        gy: torch.Tensor,
+        wanted: Sequence[bool],
         projected: torch.Tensor,
         terms: torch.Tensor | None,
-        operator: AdditiveAttention,
-        shape: AttentionShape,
-        key: int,
-        p: float,
-    ) -> torch.Tensor:
-        projected = projected.contiguous()
-        y, a_dst, top, share = operator.forward(projected, shape, key, p, terms)
-        ctx.save_for_backward(projected, y, a_dst, top, share, terms)
-        ctx.settings = operator, shape, key, p
-        return y.view(len(y), shape.heads, shape.width).mean(1) if shape.average else y
-
-    @staticmethod
-    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        projected, y, a_dst, top, share, terms = ctx.saved_tensors
-        operator, shape, key, p = ctx.settings
+        *made: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """See `differentiable`."""
+        (y, a_dst, top, share), shape = made, self.how.shape
         gy = gy / shape.heads if shape.average else gy.contiguous()
         width, h = gy.shape[1], shape.heads
         sent = torch.cat([gy, a_dst, top, torch.empty_like(top) if share is None else share], 1)
         inner_products(sent[:, width + 2 * h :], sent[:, :width], y, shape, share is not None)
-        (gradient,), g_terms = operator.from_bundle(sent, projected, shape, key, p, terms)
-        return gradient, g_terms, None, None, None, None
+        (gradient,), g_terms = self.operator.from_bundle(sent, projected, replace(self.how, terms=terms))
+        return gradient, g_terms

@@ -33,8 +33,8 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.memory.keeping import Kept
 from hpcgnn.ops.dropout import ReluDropout
-from hpcgnn.ops.inputs import ConstantRows
-from hpcgnn.ops.linear import LinearOperator
+from hpcgnn.ops.layer_input import ConstantRows
+from hpcgnn.ops.linear_aggregation import LinearOperator
 from hpcgnn.ops.row_tiles import Cast, read_type, row_tiles, tile_rows, tiles_or_all
 
 

@@ -9,170 +9,163 @@ The same rows travel, and the same rows return. But a block's edges are one call
 for each tile, and nothing per edge is kept but for a wave of edges. The data of edges are read where they are.
 """
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.exchange.edges import Part
 from hpcgnn.exchange.stream import Returns, Rows
 from hpcgnn.graph.blocks import Block
 from hpcgnn.kernels import RowMessages, RowScores
 from hpcgnn.ops.propagate import Propagation, Rule
 from hpcgnn.ops.reducers import Std
+from hpcgnn.ops.site import differentiable
+
+#: What moments are, in the order of their columns.
+MOMENTS = ("mean", "max", "min", "std")
+#: Gradients, of those that are wanted.
+Gradients = tuple[torch.Tensor | None, ...]
 
 
-class ScoredAttention:
-    """The operator of a rank, on what a Propagation has. Collective in both directions."""
+def attend_by_scores(
+    general: Propagation, rule: Rule, scores: RowScores, x_src: torch.Tensor, x_dst: torch.Tensor
+) -> torch.Tensor:
+    """y (n_p, F), differentiably, from own rows x_dst and x_src, whose widths `RowScores` tells. rule: its message
+    function is not called. Collective in both directions.
+    """
+    attention = None if scores.attention is None else scores.attention.reshape(-1)
+    operator = _ScoredAttention(general, rule, replace(scores, attention=None, weight=None))
+    return differentiable(operator, x_src.contiguous(), x_dst.contiguous(), attention, scores.weight)
 
-    def __init__(self, general: Propagation) -> None:
-        self.stream, self._column_ids, self._ids = general.stream, general.column_ids, general.ids
 
-    def __call__(self, rule: Rule, scores: RowScores, x_src: torch.Tensor, x_dst: torch.Tensor) -> torch.Tensor:
-        """y (n_p, F), differentiably, from own rows x_dst and x_src, whose widths `RowScores` tells. rule: its message
-        function is not called.
-        """
-        rule = replace(rule, seed=kernels.stream_key(rule.seed, self.stream.comm.rank))  # as of Propagation
-        attention = None if scores.attention is None else scores.attention.reshape(-1)
-        return _Scored.apply(self, rule, scores, x_src.contiguous(), x_dst.contiguous(), attention, scores.weight)
+@dataclass(frozen=True)
+class _ScoredAttention:
+    general: Propagation
+    rule: Rule
+    scores: RowScores
 
-    def of_block(self, rule: Rule, scores: RowScores, block: Block, columns: int) -> RowScores:
-        """The scores of a block with so many columns."""
-        dropout = (rule.p, rule.key, self._ids, self._column_ids(block, columns)) if rule.p else None
-        return replace(scores.at(block.edge), dropout=dropout)
+    def of_part(self, scores: RowScores, part: Part[Block]) -> RowScores:
+        """The scores of a part's edges."""
+        ids = self.general.ids, self.general.column_ids(part.block, len(part.rows))
+        dropout = (self.rule.p, self.rule.key, *ids) if self.rule.p else None
+        return replace(scores.at(part.block.edge), dropout=dropout)
 
     def forward(
-        self, rule: Rule, scores: RowScores, x_src: torch.Tensor, x_dst: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """(y (n_p, F), the maximum and the inverse of the denominator (n_p, H))."""
-        n = len(x_dst)
+        self, x_src: torch.Tensor, x_dst: torch.Tensor, attention: torch.Tensor | None, weight: torch.Tensor | None
+    ) -> tuple[torch.Tensor, Gradients]:
+        """See `differentiable`. Kept are all, y, and the maximum and the inverse of the denominator (n_p, H)."""
+        n, scores = len(x_dst), replace(self.scores, attention=attention, weight=weight)
         y = x_dst.new_zeros(n, scores.width(x_src))
         top, total = y.new_full((n, scores.heads), -torch.inf), y.new_zeros(n, scores.heads)
-        for block, rows, *_ in self.stream(Rows(x_src, draw=rule.seed), "halo_forward"):
-            of_block = self.of_block(rule, scores, block, len(rows))
-            kernels.score_forward(of_block, (y, top, total), x_dst, rows, block.indptr, block.indices, block.rows)
+        for part in self.general.stream(Rows(x_src, draw=self.general.seed(self.rule)), "halo_forward"):
+            block, of_part = part.block, self.of_part(scores, part)
+            kernels.score_forward(of_part, (y, top, total), x_dst, part.rows, block.indptr, block.indices, block.rows)
         share = torch.empty_like(total)
         kernels.attend_finish(y, top, total, top, None, share)
-        return y, top, share
+        return y, (x_src, x_dst, attention, weight, y, top, share)
 
     def backward(
-        self, rule: Rule, scores: RowScores, gy: torch.Tensor, saved: tuple[Any, ...], returning: bool
-    ) -> list[torch.Tensor | None]:
-        """Gradients of x_src, if it is `returning`, x_dst, attention and weight. saved: the first two, and what
-        `forward` gives.
-        """
-        x_src, x_dst, *made = saved
-        g_src, g_dst = torch.zeros_like(x_src) if returning else None, torch.zeros_like(x_dst)
+        self,
+        gy: torch.Tensor,
+        wanted: Sequence[bool],
+        x_src: torch.Tensor,
+        x_dst: torch.Tensor,
+        attention: torch.Tensor | None,
+        weight: torch.Tensor | None,
+        *made: torch.Tensor,
+    ) -> Gradients:
+        """See `differentiable`."""
+        scores = replace(self.scores, attention=attention, weight=weight)
+        g_src, g_dst = torch.zeros_like(x_src) if wanted[0] else None, torch.zeros_like(x_dst)
         g_attention, g_weight = (
             None if each is None else torch.zeros_like(each, memory_format=torch.contiguous_format)
-            for each in (scores.attention, scores.weight)
+            for each in (attention, weight)
         )
+        (y, top, share), gy = made, gy.contiguous()
         returns = None if g_src is None else Returns(g_src)
-        for block, rows, _, back, *_ in self.stream(Rows(x_src, draw=rule.seed), "halo_backward", returns):
+        for part in self.general.stream(Rows(x_src, draw=self.general.seed(self.rule)), "halo_backward", returns):
+            block = part.block
             kernels.score_backward(
-                self.of_block(rule, scores, block, len(rows)),
-                (g_dst, back, g_attention, g_weight),
-                (x_dst, gy, *made),
-                rows,
+                self.of_part(scores, part),
+                (g_dst, part.back, g_attention, g_weight),
+                (x_dst, gy, y, top, share),
+                part.rows,
                 block.indptr,
                 block.indices,
                 block.rows,
                 block.returns,
             )
-        return [g_src, g_dst, g_attention, g_weight]
+        return g_src, g_dst, g_attention, g_weight
 
 
-class _Scored(torch.autograd.Function):
-    @staticmethod
+def reduce_messages(general: Propagation, rule: Rule, messages: RowMessages, x: torch.Tensor) -> torch.Tensor:
+    """y (n_p, F), or of moments (n_p, 4 F), differentiably, from own rows x (n_p, F). rule: its message function is
+    not called. Collective in both directions.
+    """
+    return differentiable(_RowReduction(general, rule, messages), x.contiguous(), messages.weight, messages.bias)
+
+
+@dataclass(frozen=True)
+class _RowReduction:
+    general: Propagation
+    rule: Rule
+    messages: RowMessages
+
     def forward(
-        ctx: Any,
-        operator: ScoredAttention,
-        rule: Rule,
-        scores: RowScores,
-        x_src: torch.Tensor,
-        x_dst: torch.Tensor,
-        attention: torch.Tensor | None,
-        weight: torch.Tensor | None,
-    ) -> torch.Tensor:
-        scores = replace(scores, attention=attention, weight=weight)
-        y, top, share = operator.forward(rule, scores, x_src, x_dst)
-        ctx.save_for_backward(x_src, x_dst, attention, weight, y, top, share)
-        ctx.settings = operator, rule, replace(scores, attention=None, weight=None)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        operator, rule, scores = ctx.settings
-        x_src, x_dst, attention, weight, *made = ctx.saved_tensors
-        scores = replace(scores, attention=attention, weight=weight)
-        found = operator.backward(rule, scores, gy.contiguous(), (x_src, x_dst, *made), ctx.needs_input_grad[3])
-        return None, None, None, *found
-
-
-#: What moments are, in the order of their columns.
-MOMENTS = ("mean", "max", "min", "std")
-#: (n, 2 F) how many messages are the largest and the least, (n,) how many there are.
-Numbers = tuple[torch.Tensor, torch.Tensor]
-
-
-class RowReduction:
-    """The operator of a rank, on what a Propagation has. Collective in both directions."""
-
-    def __init__(self, general: Propagation) -> None:
-        self.general = general
-
-    def __call__(self, rule: Rule, messages: RowMessages, x: torch.Tensor) -> torch.Tensor:
-        """y (n_p, F), or of moments (n_p, 4 F), differentiably, from own rows x (n_p, F). rule: its message function is
-        not called.
+        self, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None
+    ) -> tuple[torch.Tensor, Gradients]:
+        """See `differentiable`. Kept are all, y, and of moments (n, 2 F) how many messages are the largest and the
+        least, (n,) how many there are.
         """
-        draw = kernels.stream_key(rule.seed, self.general.stream.comm.rank)  # as of Propagation
-        return _Reduced.apply(self, messages, draw, x.contiguous(), messages.weight, messages.bias)
-
-    def forward(self, messages: RowMessages, x: torch.Tensor, draw: int) -> tuple[torch.Tensor, Numbers | None]:
-        """y, and of moments what their gradient needs."""
-        n, width = x.shape
+        (n, width), messages = x.shape, self.messages
         y, numbers = x.new_zeros(n, messages.columns * width), None
         if messages.moments:
             numbers = x.new_zeros(n, 2 * width), torch.zeros(n, dtype=torch.int64)
             y[:, width : 2 * width], y[:, 2 * width : 3 * width] = -torch.inf, torch.inf
-        for block, rows, *_ in self.general.stream(Rows(x, draw=draw), "halo_forward"):
+        for block, rows, *_ in self.general.stream(Rows(x, draw=self.general.seed(self.rule)), "halo_forward"):
             kernels.message_forward(messages.at(block.edge), y, numbers, rows, block.indptr, block.indices, block.rows)
         if numbers is not None:
             empty = (numbers[1] == 0).unsqueeze(1)
             y[:, width : 3 * width].masked_fill_(empty, 0)
             spread = y[:, 3 * width :].div_(numbers[1].clamp(min=1).unsqueeze(1)).add_(Std.epsilon).sqrt_()
             spread.masked_fill_(empty, 0)
-        return y, numbers
+        return y, (x, weight, bias, y, *(numbers or ()))
 
     def backward(
         self,
-        messages: RowMessages,
-        draw: int,
-        gradient: torch.Tensor,
-        saved: tuple[torch.Tensor, torch.Tensor],
-        wanted: tuple[bool, bool],
-    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """Gradients of x, and of the edges' map (K + 1, F), if they are wanted. saved: x and y."""
-        x, y = saved
+        gy: torch.Tensor,
+        wanted: Sequence[bool],
+        x: torch.Tensor,
+        weight: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        y: torch.Tensor,
+        *numbers: torch.Tensor,
+    ) -> Gradients:
+        """See `differentiable`."""
+        gradient = _of_messages(gy, y, numbers) if numbers else gy.contiguous()
         g_x = torch.zeros_like(x) if wanted[0] else None
-        depth = 0 if messages.weight is None else len(messages.weight)
-        g_map = x.new_zeros(depth + 1, x.shape[1]) if wanted[1] else None
+        # Of the edges' map and, in the last row, its bias.
+        g_map = x.new_zeros((0 if weight is None else len(weight)) + 1, x.shape[1]) if any(wanted[1:]) else None
         returns = None if g_x is None else Returns(g_x)
-        for block, rows, _, back, *_ in self.general.stream(Rows(x, draw=draw), "halo_backward", returns):
+        for part in self.general.stream(Rows(x, draw=self.general.seed(self.rule)), "halo_backward", returns):
+            block = part.block
             kernels.message_backward(
-                messages.at(block.edge),
-                (back, g_map),
+                self.messages.at(block.edge),
+                (part.back, g_map),
                 (y, gradient),
-                rows,
+                part.rows,
                 block.indptr,
                 block.indices,
                 block.rows,
                 block.returns,
             )
-        return g_x, g_map
+        of_weight = None if g_map is None or weight is None else g_map[:-1]
+        return g_x, of_weight, None if g_map is None or bias is None else g_map[-1]
 
 
-def _of_messages(gy: torch.Tensor, y: torch.Tensor, numbers: Numbers) -> torch.Tensor:
+def _of_messages(gy: torch.Tensor, y: torch.Tensor, numbers: Sequence[torch.Tensor]) -> torch.Tensor:
     """What gives moments' messages their gradient (kernels/messages.py), from the gradient of y (n, 4 F)."""
     counts, edges = numbers
     width = counts.shape[1] // 2
@@ -185,30 +178,3 @@ def _of_messages(gy: torch.Tensor, y: torch.Tensor, numbers: Numbers) -> torch.T
     spread.masked_fill_((edges == 0).unsqueeze(1), torch.inf)
     torch.div(gy[:, 3 * width :], spread, out=spread)
     return out
-
-
-class _Reduced(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        operator: RowReduction,
-        messages: RowMessages,
-        draw: int,
-        x: torch.Tensor,
-        weight: torch.Tensor | None,
-        bias: torch.Tensor | None,
-    ) -> torch.Tensor:
-        y, numbers = operator.forward(messages, x, draw)
-        ctx.save_for_backward(x, y, weight, bias, *(numbers or ()))
-        ctx.settings = operator, messages, draw
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        operator, messages, draw = ctx.settings
-        x, y, weight, bias, *numbers = ctx.saved_tensors
-        gradient = _of_messages(gy, y, (numbers[0], numbers[1])) if numbers else gy.contiguous()
-        wanted = ctx.needs_input_grad[3], any(ctx.needs_input_grad[4:])
-        g_x, g_map = operator.backward(messages, draw, gradient, (x, y), wanted)
-        of_weight = None if g_map is None or weight is None else g_map[:-1]
-        return None, None, None, g_x, of_weight, None if g_map is None or bias is None else g_map[-1]

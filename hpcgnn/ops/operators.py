@@ -14,7 +14,7 @@ from hpcgnn.exchange.narrow import rounds_at_random
 from hpcgnn.graph.norms import scales
 from hpcgnn.ops.additive_attention import AdditiveAttention, AttentionShape, PushedAttention
 from hpcgnn.ops.largest_neighbour import LargestNeighbour
-from hpcgnn.ops.linear import LinearAggregation, LinearOperator, PushedAggregation
+from hpcgnn.ops.linear_aggregation import LinearAggregation, LinearOperator, PushedAggregation
 from hpcgnn.ops.pairs import PairLoss
 from hpcgnn.ops.propagate import Propagation
 from hpcgnn.ops.relational import RelationalAggregation

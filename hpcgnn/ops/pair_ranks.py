@@ -39,7 +39,7 @@ from hpcgnn.ops.row_tiles import edge_tile_bytes, in_rows, picked
 
 
 class Scorer(Protocol):
-    """Scores of pairs: see nn/scorers.py."""
+    """Scores of pairs: see tasks/link_scorers.py."""
 
     def __call__(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor: ...
 

@@ -7,6 +7,7 @@ import shlex
 import tarfile
 from pathlib import Path
 
+import pages
 import pytest
 import torch
 from core.forked import start
@@ -14,12 +15,8 @@ from core.forked import start
 from partition_tools.cli.main import main as tools
 
 TESTS = Path(__file__).parents[1]
-PAGE = TESTS.parent / "docs" / "coming-from.md"
 
-pytestmark = [
-    pytest.mark.skipif(not PAGE.exists(), reason="there is no documentation beside the tests"),
-    pytest.mark.slow,
-]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
@@ -40,8 +37,7 @@ def folder(tmp_path, monkeypatch):
 
 def blocks(section, language):
     """The blocks of a section in a language."""
-    text = PAGE.read_text(encoding="utf-8").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return pages.blocks(pages.read("coming-from.md").partition(f"\n## {section}\n")[2].partition("\n## ")[0], language)
 
 
 def launch(line):

@@ -12,6 +12,7 @@ import pytest
 import scipy.io
 import scipy.sparse
 import torch
+from pages import blocks, read, run
 
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.cli.main import main
@@ -22,10 +23,8 @@ N = 40
 
 def recipes():
     """The imports among the recipes, without published data sets and partitions (test_distdgl.py)."""
-    if not PAGE.exists():
-        return []
-    text = PAGE.read_text(encoding="utf-8").partition("\n## Formats")[0]
-    lines = "".join(re.findall(r"^```bash\n(.*?)^```", text, re.S | re.M)).replace("\\\n", " ").splitlines()
+    text = PAGE.read_text(encoding="utf-8").partition("\n## Formats")[0] if PAGE.exists() else ""
+    lines = "".join(blocks(text, "bash")).replace("\\\n", " ").splitlines()
     return [line for line in lines if " import " in line and not re.search("~/dataset|partitioned/", line)]
 
 
@@ -78,19 +77,14 @@ def test_a_recipe(inputs, tmp_path, monkeypatch, line):
 
 
 def test_held_out_edges(tmp_path, monkeypatch):
-    if not PAGE.exists():
-        pytest.skip("there is no documentation beside the tests")
-    examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
-    (example,) = (code for code in examples if "links.h5" in code)
     monkeypatch.chdir(tmp_path)
-    exec(example, {})
+    run("importing.md", "links.h5")
     with GraphFile(tmp_path / "links.h5") as file:
         assert file.shape("links/val/edges") == (2, 2) and file.shape("links/test/negatives") == (3, 2)
         assert file.partitionings() == {"metis": [1, 2]}
 
 
 def test_there_is_a_recipe_for_each_kind():
-    if not PAGE.exists():
-        pytest.skip("there is no documentation beside the tests")
+    read("importing.md")
     named = {line.split(" import ")[1].split()[0].rpartition(".")[2] for line in recipes()}
     assert named == {"csv", "parquet", "pt", "npz", "mtx", "graph"}

@@ -92,7 +92,7 @@ def test_each_type_has_its_own_weights():
     """The projection by type of filled rows is that of each type's own columns."""
     from types import SimpleNamespace
 
-    from hpcgnn.nn.typed_projection import TypedProjection
+    from hpcgnn.nn.entry import TypedProjection
 
     arrays = joined("a graph", *whole(), Reporter())
     projection = TypedProjection(3, 4, 3)

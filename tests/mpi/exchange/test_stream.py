@@ -78,7 +78,7 @@ def collected(blocks, halo, num_halo):
     with the round's own block.
     """
     own, found, at = [], [], 0
-    for block, rows, scale, back in blocks:
+    for block, rows, scale, back, *_ in blocks:
         if block.first_column is None:
             own.append((block, rows, scale, back))
             continue
@@ -226,21 +226,6 @@ def test_a_buffer_that_holds_no_row_is_an_error_before_anything_is_sent(comm, se
     assert not comm.ledger.take() and buffers.nbytes <= buffers.limit
 
 
-# --- the order of edges -----------------------------------------------------------------------------------------------
-
-
-def edges_of(block, at, first_own):
-    """[(own row, column)] of a block whose rows are counted within `at`; remote columns are negative: -1 - place in the
-    halo.
-    """
-    stored = torch.arange(block.num_rows) if block.rows is None else block.rows
-    rows = torch.repeat_interleave(stored.long(), torch.diff(block.indptr)) + at.start
-    columns = block.indices[int(block.indptr[0]) : int(block.indptr[-1])].long()
-    if block.first_column is not None:
-        columns = -1 - (columns + block.first_column)
-    return list(zip(rows.tolist(), columns.tolist()))
-
-
 FORMS = {
     name: Form(width, narrow, torch.float64, NARROW.get(name))
     for name, width, narrow in (("fp32", 3, 0), ("bf16", 11, 9), ("int8", 11, 7))
@@ -257,7 +242,7 @@ def test_add_message(name, memory_rows):
     index = torch.tensor([7, 0, 3, 3, 5, 7, 1, 0, 2, 7], dtype=torch.int32)
     message = torch.empty(rows * form.row_bytes, dtype=torch.uint8)
     wire = Wire(name, torch.arange(rows), lambda number: number)
-    wire.encode(message, form, values, None, None, kernels.stream_key(1))
+    wire.encode(message, form, values, kernels.stream_key(1))
     sizes = [0] * 8 + [memory_rows * form.widened_bytes]
     total = torch.ones(9, form.width, dtype=torch.float64)
     add_message(total, index, message, form, HaloBuffers(sum(sizes)).lease(sizes[:-1], sizes[-1]))
