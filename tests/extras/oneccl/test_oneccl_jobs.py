@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import graphs
 import pytest
 from core.comm.test_torch_jobs import BLOCKED, losses, run_of, traffic, without_mpi, without_times
 from core.forked import start
@@ -16,13 +15,6 @@ from hpcgnn.extras.oneccl.ccl import load_bindings
 pytestmark = pytest.mark.slow
 
 OVER_ONECCL = ("--comm", "oneccl")
-
-
-@pytest.fixture(scope="module")
-def good(tmp_path_factory):
-    """A small graph file with maps for 2 ranks."""
-    graph = graphs.with_task(graphs.random_undirected())
-    return graphs.write_file(tmp_path_factory.mktemp("oneccl") / "g.h5", graph, graphs.layout(graph, 2), 2)
 
 
 @pytest.fixture
