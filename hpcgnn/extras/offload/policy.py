@@ -38,17 +38,16 @@ class WithinLimit(MemoryPolicy):
     def features(self, local: LocalGraph, source: FileFeatures) -> OnDisk | None:
         if self._plan.in_place:  # what the node shares is never on disk
             return None
-        comm, columns = self._comm, source.columns
+        comm, columns, scratch = self._comm, source.columns, None
         with without_limit_if_it_must(self._limit, comm):
             scratch, placing = placed(self._plan, self._probe, self._limit, self._learns, comm, local, columns)
-            if scratch is None:
-                return None
-            width = min(columns, max(_COLUMNS, int(placing.share * columns) // _COLUMNS * _COLUMNS))
-            shape = local.num_owned, columns
-            matrix = OnDisk(scratch, self._arena, shape, source.dtype, tile_rows(), width, placing.aggregate)
-            with comm.together("reading the graph"):
-                return write_features(matrix, source.file, source.ranges, source.order)
-        return None
+        if scratch is None:
+            return None
+        width = min(columns, max(_COLUMNS, int(placing.share * columns) // _COLUMNS * _COLUMNS))
+        shape = local.num_owned, columns
+        matrix = OnDisk(scratch, self._arena, shape, source.dtype, tile_rows(), width, placing.aggregate)
+        with comm.together("reading the graph"):
+            return write_features(matrix, source.file, source.ranges, source.order)
 
     def reads_in_place(self, local: LocalGraph) -> bool:
         if fits(self._plan, self._probe, self._limit, self._learns, self._comm, local):
