@@ -156,5 +156,5 @@ def check_steps(config: Config, meta: GraphMeta, spec: ModelSpec) -> None:
         raise ConfigError(
             f"--steps {options.steps}: each step computes whole clusters of {config.data.graph}, and it has "
             f"{meta.num_clusters:,}: expected at most {meta.num_clusters:,}, or a file that is partitioned into more "
-            "(python -m partition_tools partition --clusters)"
+            "(python -m partition_tools partition add --clusters)"
         )

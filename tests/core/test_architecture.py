@@ -39,9 +39,9 @@ FLOORS_OF_TOOLS = [
     ["canonical", "generators"],
     ["checks", "partitioners", "readers.arrays"],
     ["readers.formats"],
-    ["readers.datasets"],
     ["cli"],
     ["__main__", "interface"],
+    ["readers.foreign"],
 ]
 MAY_IMPORT = {
     "mpi4py": {

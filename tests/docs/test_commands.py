@@ -103,7 +103,7 @@ def test_the_readers_see_mistakes():
         ("hpcgnn", ["train", "--lr", "-1"]),
         ("hpcgnn", ["train", "--model", "gnc"]),
         ("hpcgnn", ["predict", "runs/first", "--epochs", "3"]),
-        ("partition_tools", ["partition", "graph.h5", "--ranks"]),
+        ("partition_tools", ["partition", "add", "graph.h5", "--ranks"]),
     ):
         with pytest.raises((HpcgnnError, SystemExit)):
             read(program, arguments)

@@ -12,7 +12,7 @@ import partition_tools
 N = 300
 COMMANDS = f"""
 partition_tools generate planted -o graph.h5 --nodes {N} --degree 6 --features 8 --classes 3 --seed 1
-partition_tools partition graph.h5 --ranks 1,2
+partition_tools partition add graph.h5 --ranks 1,2
 hpcgnn train --graph graph.h5 --model sage --layers 2 --hidden 8 --epochs 6 --trace 2-3 --run-dir runs/first
 hpcgnn predict runs/first --probabilities -o predictions.h5
 """

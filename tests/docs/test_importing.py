@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 import scipy.io
 import scipy.sparse
-import torch
 from pages import blocks, read, run
 
 from hpcgnn.graphfile.storage import GraphFile
@@ -55,10 +54,6 @@ def inputs(tmp_path_factory):
     (folder / "mesh.graph").write_text("\n".join([f"{N} {graph.number_of_edges()}", *near]) + "\n")
     masks = {f"{name}_mask": np.arange(N) % 3 == k for k, name in enumerate(("train", "val", "test"))}
     np.savez(folder / "g.npz", edge_index=both, x=features, y=labels, **masks)
-    data = {"edge_index": both, "x": features, "y": labels, **masks}
-    torch.save(
-        {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in data.items()}, folder / "data.pt"
-    )
     return folder
 
 
@@ -71,7 +66,7 @@ def test_a_recipe(inputs, tmp_path, monkeypatch, line):
     with GraphFile(output) as file:
         assert file.meta.num_nodes == N and file.meta.num_edges == 240 and file.meta.undirected
         assert file.meta.num_classes == 2
-        assert file.meta.num_features == (3 if any(name in line for name in ("--features", "g.npz", "data.pt")) else 0)
+        assert file.meta.num_features == (3 if any(name in line for name in ("--features", "g.npz")) else 0)
     with h5py.File(output) as file:
         assert {1, 2, 3} == set(np.unique(file["nodes/split"][:]))
 
@@ -87,4 +82,4 @@ def test_held_out_edges(tmp_path, monkeypatch):
 def test_there_is_a_recipe_for_each_kind():
     read("importing.md")
     named = {line.split(" import ")[1].split()[0].rpartition(".")[2] for line in recipes()}
-    assert named == {"csv", "parquet", "pt", "npz", "mtx", "graph"}
+    assert named == {"csv", "parquet", "npz", "mtx", "graph"}

@@ -21,6 +21,8 @@ def test_the_page_from_its_first_script_to_its_last(tmp_path, monkeypatch):
         if words[0] == "mpiexec":
             done = start(int(words[2]), "-m", "hpcgnn", *words[4:], cwd=tmp_path)
             assert done.code == 0, f"{line}: {done.out}{done.err}"
+        elif words[1] == "-c":
+            exec(words[2], {})
         else:
             assert (main(words[1:]) if words[0] == "hpcgnn" else tools(words[3:])) == 0, line
     compared = {}

@@ -18,7 +18,7 @@ IDS = ["NA", "None", "null", "007", "1e1", *(f"n{k:03d}" for k in range(N - 5))]
 CLASSES = ["True", "cat", "null-like"]
 COMMANDS = """
 partition_tools import edges.csv --features features.csv --labels labels.csv --relabel --train 0.5 --val 0.2 -o graph.h5
-partition_tools partition graph.h5 --ranks 1,2
+partition_tools partition add graph.h5 --ranks 1,2
 hpcgnn train --graph graph.h5 --model sage --layers 2 --hidden 8 --epochs 6 --run-dir runs/first
 hpcgnn predict runs/first -o predictions.csv
 hpcgnn predict runs/first --probabilities -o predictions.h5
