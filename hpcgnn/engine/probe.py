@@ -126,7 +126,7 @@ class _Counter(Keeper):
 
 @dataclass(frozen=True)
 class StepProbe:
-    """What a step on a small graph shows.
+    """The results of a step on a small graph.
 
     Attributes:
         per_node: bytes that a step saves per node.

@@ -39,7 +39,7 @@ class Arena:
     """
 
     def __init__(self, new_piece: Callable[[int], mmap.mmap] | None = None) -> None:
-        """new_piece: returns memory of at least so many bytes; None: private memory."""
+        """new_piece: returns memory of at least the given bytes; None: private memory."""
         self.nbytes = self._taken = self.most = 0
         self._new_piece = new_piece or _new_piece
         self._pieces: list[mmap.mmap | None] = []
@@ -149,7 +149,7 @@ class Arena:
         return [(free, index) for index, (_, _, free) in enumerate(self._free) if free >= size]
 
     def fits(self, size: int) -> bool:
-        """Whether a free space has so many bytes."""
+        """Whether a free space has this size."""
         return bool(self._fitting(size))
 
     @property

@@ -36,5 +36,5 @@ class Keeper:
         """Memory of the arena at this address is free again."""
 
     def make_room(self, size: int) -> bool:
-        """Whether memory was freed because the arena may not grow by so many bytes."""
+        """Whether memory was freed because the arena may not grow by `size` bytes."""
         return False

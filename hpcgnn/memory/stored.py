@@ -19,8 +19,8 @@ class StoredRows(ABC):
 
     @abstractmethod
     def reading(self, stop: int | None = None) -> AbstractContextManager[Any]:
-        """Read rows 0 … stop - 1 (None: all) in the body, in their order. What it gives is indexed by a slice of rows;
-        its select(ids, out) picks increasing rows, int32, to `out`.
+        """Read rows 0 … stop - 1 (None: all) in the body, in their order. The reader is indexed by a slice of
+        rows; its select(ids, out) picks increasing rows, int32, to `out`.
         """
 
     @abstractmethod

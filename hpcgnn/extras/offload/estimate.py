@@ -1,4 +1,4 @@
-"""What an estimate says of a memory limit (`--memory`): the data on disk, by the job's own rules."""
+"""The part of an estimate on a memory limit (`--memory`): the data on disk, by the job's own rules."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

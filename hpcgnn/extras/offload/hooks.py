@@ -28,7 +28,7 @@ def check_schedule(config: Config, spec: ModelSpec) -> None:
 
 
 def make_addition(config: Config) -> Addition | None:
-    """What an estimate says of a limit."""
+    """The part of an estimate on a limit."""
     from hpcgnn.extras.offload.estimate import Within
 
     return Within(config) if has_limit(config) else None

@@ -27,7 +27,7 @@ _COLUMNS = 16
 
 
 class WithinLimit(MemoryPolicy):
-    """Keeps a rank within a Limit: what does not fit goes to a scratch file."""
+    """Keeps a rank within a Limit: a scratch file takes the rest."""
 
     def __init__(
         self, plan: RunPlan, session: Session, buffers: HaloBuffers, probe: StepProbe, learns: bool, limit: Limit
