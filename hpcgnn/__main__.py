@@ -21,8 +21,7 @@ from hpcgnn.cli.arguments import (
     about_unknown,
     add_declared,
     add_trust,
-    means_of,
-    means_wanted,
+    transport_wanted,
 )
 from hpcgnn.cli.commands import COMMANDS
 from hpcgnn.cli.estimate import add_estimates
@@ -133,7 +132,7 @@ def process_doctor(arguments: argparse.Namespace, choices: Choices) -> int:
     from hpcgnn.comm.launch.run import run
     from hpcgnn.doctor import examine, examine_without_mpi
 
-    return run(examine, without_mpi=examine_without_mpi, means=means_of(vars(arguments)))
+    return run(examine, without_mpi=examine_without_mpi, transport=arguments.comm or "mpi")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -161,7 +160,7 @@ def main(argv: list[str] | None = None) -> int:
     except Exception:  # a broken installation on one node, a file system that fails
         from hpcgnn.comm.launch.run import fail_before_start
 
-        fail_before_start(means_wanted(argv))
+        fail_before_start(transport_wanted(argv))
         raise
 
 

@@ -84,7 +84,7 @@ class ScheduleTraits:
         layer_by_layer: layers are trained one by one, on input that is sent once.
         partial_sums: ranks may send sums of rows: 'always', 'never', or 'dense': of dense features, dropped after the
             sum.
-        within_memory: the schedule keeps no rows of other ranks from step to step, so `--memory` can hold.
+        within_memory: the schedule keeps no rows of other ranks from step to step, so a limit of memory can hold.
         pairwise: two ranks exchange messages while the others do something else.
         keeps_halo: a rank keeps copies of the halo of all layers from epoch to epoch (`--stale-epochs` + 1).
         by_shares: an epoch has `--steps` steps, each of which computes some of the rows.

@@ -29,7 +29,6 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.offload.activations import check_room
 from hpcgnn.ops.handover import Handover
 from hpcgnn.options.inputs import inputs_of, inputs_text
 from hpcgnn.options.link_split import GIVEN, NOTHING
@@ -150,7 +149,7 @@ def load_trained(
             check_identity(path, identity, present)
         local = ready.load(labelled=has_labels and ready.plan.task.labels)
     trainer = Trainer(local, ready.plan_on(local), comm, ready.buffers, make_plugins, learns=False)
-    check_room(trainer, ready.probe, ready.limit)
+    ready.memory.begin(trainer)
     with comm.together("loading the weights"):
         if progress.get("stage", 0) < trainer.schedule.sync.first_whole:
             raise CheckpointError(

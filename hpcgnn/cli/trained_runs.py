@@ -6,17 +6,14 @@ The called functions import torch, so that `--help` stays fast.
 import argparse
 
 from hpcgnn.app.corrections import add_corrections, corrections_of
-from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, add_dry_run, add_trust, dry_run, given_options, means_of
+from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, add_dry_run, add_trust, dry_run, given_options
 from hpcgnn.cli.commands import Commands
 from hpcgnn.config import Choices, Config, make_config
 from hpcgnn.plan.choices import load_choices
 
-# Options of the configuration that the use of a run may choose anew; all others are the run's.
-OPTIONS = (
-    *("graph", "plugin", "partition", "auto_partition", "halo_buffer", "threads", "metric", "watchdog"),
-    *("memory", "scratch"),
-    *RANK_OPTIONS,
-)
+#: Options of the configuration that the use of a run may choose anew; all others are the run's.
+OPTIONS = ["graph", "plugin", "partition", "auto_partition", "halo_buffer", "threads", "metric", "watchdog"]
+OPTIONS += RANK_OPTIONS
 
 PREDICT = """\
 Write the predictions of a run's newest checkpoint for each node: classes or numbers, and by option probabilities,
@@ -161,7 +158,7 @@ def process_evaluate(arguments: argparse.Namespace, choices: Choices) -> int:
     with_advice = advising(
         lambda session: evaluate(config, session, arguments.weights, *predictions, corrections), config
     )
-    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog, means=means_of(vars(config.run)))
+    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog, transport=config.run.comm)
 
 
 def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
@@ -193,4 +190,4 @@ def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
         about = ("--output", request.output, request.force, not request.other_graph, [request.nodes, request.pairs])
         return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run, *about))
     with_advice = advising(lambda session: predict(config, session, arguments.weights, request), config)
-    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog, means=means_of(vars(config.run)))
+    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog, transport=config.run.comm)

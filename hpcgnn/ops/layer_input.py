@@ -1,7 +1,7 @@
 """A layer's input that is no tensor: constant rows, which layers read some at a time, and sparse features.
 
-Rows that never change lie in memory or on disk, and are read in order. Dropout is drawn anew each time they are read,
-so its result never exists as a whole.
+Rows that never change lie in memory or elsewhere (memory/stored.py), and are read in order. Dropout is drawn anew each
+time they are read, so its result never exists as a whole.
 """
 
 import contextlib
@@ -14,14 +14,14 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.memory.arena import Arena
-from hpcgnn.memory.on_disk import OnDisk
+from hpcgnn.memory.stored import StoredRows
 from hpcgnn.ops.dropout import Drop
 from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, sum_type, tile_rows, tiles_or_all
 
 #: read(rows) -> rows to compute with, a tile at most; valid until the next call.
 Read = Callable[[slice], torch.Tensor]
 #: A matrix (n, F) that never changes, in memory or not.
-Matrix = torch.Tensor | OnDisk
+Matrix = torch.Tensor | StoredRows
 
 
 class LayerInput:
@@ -115,15 +115,15 @@ class _Constant:
         return plain and self.x.dtype == self.read_type
 
     def reader(self, most: int, arena: Arena, files: contextlib.ExitStack) -> Read:
-        """Rows on disk are read in order. most: rows of a call, at most. files: closes what is opened."""
+        """Rows outside of memory are read in order. most: rows of a call, at most. files: closes what is opened."""
         x, drop, outputs = self.x, self.drop, self.outputs
         # One call picks rows, widens them and drops their entries, if they are in memory.
         at_once = drop and isinstance(x, torch.Tensor) and self.dtype in (x.dtype, torch.float32)
         cast = Cast(arena, x, x.dtype if at_once else self.read_type)
         apart = at_once or outputs is not None or (drop and x.dtype == self.read_type)
         spare = arena.empty(most, x.shape[1], dtype=self.read_type if at_once else x.dtype) if apart else None
-        source: Any = x  # a tensor, or the reader of a matrix on disk
-        if isinstance(x, OnDisk):
+        source: Any = x  # a tensor, or the reader of stored rows
+        if isinstance(x, StoredRows):
             last = 0 if len(self) == 0 else len(self) if outputs is None else int(outputs[-1]) + 1
             source = files.enter_context(x.reading(last))
 
@@ -226,7 +226,7 @@ def combine(
 
     parts: [(x_k (n_p, d_k), W_k (d_k, d_out), drop_k)]; drop_k(x, rows, out): writes these rows after
     dropout to `out`, or None. outputs: int32 (m,), the rows to compute; None: all. kept: dtype of the result
-    (None: the weights'). Nothing is kept for the gradient: masks are drawn again. A matrix on disk is read in order,
+    (None: the weights'). Nothing is kept for the gradient: masks are drawn again. Stored rows are read in order,
     once in each direction.
     """
     dtype = parts[0][1].dtype

@@ -131,7 +131,7 @@ class PairLoss:
                 leaves = [source, target, against]
                 for leaf in leaves if wanted else ():
                     leaf.requires_grad_()
-                # What a tile keeps for its gradient goes with it: nothing for offload/activations.py to put aside.
+                # What a tile keeps for its gradient goes with it: nothing for a Keeper to put aside.
                 with torch.set_grad_enabled(wanted), saved_tensors_hooks(_same, _same):
                     value = _loss(score, source, target, against, self._counts(tile))
                 loss += float(value.detach())

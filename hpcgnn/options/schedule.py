@@ -82,8 +82,8 @@ class ScheduleConfig:
     reduce_bucket: float = option(
         1.0,
         "MiB of gradients in each sum over ranks; 0: one sum",
-        details="Parts of whole layers are summed during the backward pass of earlier layers. --comm oneccl and "
-        "--comm ccl sum all gradients at the end.",
+        details="Parts of whole layers are summed during the backward pass of earlier layers. A "
+        "transport of collective calls alone sums all gradients at the end.",
         least=0.0,
         most=1e6,
         needs={"schedule": Having("sums_by_layer"), "correct_every": AtLeast(1)},

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from hpcgnn.declaring import option
-from hpcgnn.options.link_split import AUTO
+from hpcgnn.options.link_split import AUTO, check_link_split
 
 #: The task that is learned from edges, and from no labels.
 LINKS = "links"
@@ -62,6 +62,7 @@ class TaskConfig:
         details="given: the held-out edges of the graph file; its own edges are then all for training. Shares: "
         "training, validation and test edges, drawn by --seed and the ids of both ends. auto: given if the "
         "file has held-out edges, else 0.9/0.05/0.05. Messages use training edges alone.",
+        check=check_link_split,
         on_resume="same",
         needs={"task": (LINKS,)},
     )

@@ -1,14 +1,17 @@
 """The form of the halo exchange: rows or sums of rows, in place or as messages, all rows or some."""
 
+from collections.abc import Callable
+
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.narrow import rounds_at_random
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.options.memory_size import said_memory
 from hpcgnn.plan.rules import Selection
 
 MANY_RANKS = 8  # of a node: see `rows_in_place_pay`
+#: needs(config) of extras: whether ranks of a node cannot read each other's rows in place.
+NEEDS_MESSAGES: list[Callable[[Config], bool]] = []
 
 
 def prunes(config: Config) -> bool:
@@ -51,8 +54,8 @@ def reads_in_place(config: Config, spec: ModelSpec) -> bool:
     selection, options = Selection(config), config.schedule
     frozen = takes_sums(config, spec) or options.frozen_halo == "refetch"
     serves = selection.schedule.exact_epochs or (selection.schedule.layer_by_layer and frozen)
-    plain = not selection.task.all_rows and not config.model.edge_dropout and said_memory(config.run.memory) is None
-    plain = plain and config.model.keep == "exact"
+    plain = not selection.task.all_rows and not config.model.edge_dropout and config.model.keep == "exact"
+    plain = plain and not any(needs(config) for needs in NEEDS_MESSAGES)
     return serves and plain and selection.transport.node_memory
 
 

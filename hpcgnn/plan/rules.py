@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
-from hpcgnn.comm.session import Means
+from hpcgnn.comm.session import TRANSPORTS
 from hpcgnn.config import Config, epochs_to_trace
 from hpcgnn.declaring import allowed
 from hpcgnn.errors import ConfigError
@@ -16,7 +16,6 @@ from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import PLAIN
 from hpcgnn.options.inputs import inputs_of, made_flags
-from hpcgnn.options.link_split import check_link_split
 from hpcgnn.schedules.schedule_registry import SCHEDULES
 from hpcgnn.tasks.registry import task_traits
 from hpcgnn.traits import LayerTraits, ScheduleTraits, TaskTraits, TransportTraits
@@ -48,7 +47,7 @@ class Selection:
 
     @cached_property
     def transport(self) -> TransportTraits:
-        return Means(self.config.run.comm).traits
+        return TRANSPORTS[self.config.run.comm].traits
 
     @property
     def learned(self) -> bool:
@@ -82,7 +81,6 @@ def check_options(config: Config) -> None:
         if rule.broken(selection):
             raise ConfigError(rule.refusal(selection))
     SCHEDULES[config.schedule.schedule].check(config, config.model.layers if selection.model.stacked else 1)
-    check_link_split(config.task.link_split)
     epochs_to_trace(config.run.trace)
 
 

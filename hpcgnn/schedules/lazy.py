@@ -29,7 +29,7 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.transforms.kept_halo import halo_rows, sparse_with_halo
 from hpcgnn.graph.transforms.subgraphs import with_halo
-from hpcgnn.memory.on_disk import OnDisk
+from hpcgnn.memory.stored import StoredRows
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.stage import Frozen, KeptAggregate, KeptRows, LayerStage, add_heads, begin_where_ended
@@ -138,7 +138,7 @@ class LayerByLayer(AllreduceEveryStep):
     def _booked(self, kind: str) -> AbstractContextManager[None]:
         return self._comm.ledger.booked_as("resume" if self._resumed else kind)
 
-    def _exchange(self, layer: int, x: torch.Tensor | SparseRows | OnDisk, model: Model, graph: Graph) -> Frozen:
+    def _exchange(self, layer: int, x: torch.Tensor | SparseRows | StoredRows, model: Model, graph: Graph) -> Frozen:
         """Send the layer's input to all who need it, once. Collective."""
         conv: Any = model.convs[layer]  # a Conv or alike
         spec = model.spec
@@ -149,7 +149,7 @@ class LayerByLayer(AllreduceEveryStep):
                 if layer == 0 and self._options.finetune and spec.keeps_input:  # the fine-tuning needs the very same
                     return KeptAggregate(graph.constant("input aggregate", lambda: conv.gather(graph, x)), x)
                 return KeptAggregate(conv.gather(graph, x), x)
-        assert not isinstance(x, OnDisk), "only kept aggregates are on disk"
+        assert not isinstance(x, StoredRows), "only kept aggregates lie outside of memory"
         if self._options.frozen_halo == "refetch":
             return KeptRows(graph, x, self._local.num_owned)
         with_its_halo = self._graph_with_halo(graph)

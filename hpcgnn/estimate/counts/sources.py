@@ -146,7 +146,7 @@ class AssumedGraph:
 
 
 class _Forecasters:
-    """The Forecaster of a configuration: the last one is kept, for it has tried the model on a toy graph."""
+    """The Forecaster of a configuration: the last one is kept, for it has tried the model on a small graph."""
 
     def __init__(self) -> None:
         self._last: tuple[Config, Forecaster] | None = None

@@ -14,6 +14,7 @@ import numpy as np
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.engine.epochs import costs_of_epoch
+from hpcgnn.engine.probe import StepProbe
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.engine.views import TrainingPart, Views, layers_to_prune
 from hpcgnn.estimate.trial.places import Place, place_of, plans
@@ -26,7 +27,6 @@ from hpcgnn.exchange.stream import Use
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.offload.toy import Toy, toy_of
 from hpcgnn.ops.row_tiles import tile_rows, tiles_of
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.plugins.account import MADE, held_bytes, make_account
@@ -84,13 +84,13 @@ class Experiment:
     """The subject of a trial: the plan of a run. Tiles and memory depend on the configured threads (one by default).
 
     Attributes:
-        toy: result of a step on a small graph.
+        probe: of a step on a small graph.
         compared_with: see LocalGraph.
         code: bytes of libraries that this process loaded for the model.
     """
 
     plan: RunPlan
-    toy: Toy
+    probe: StepProbe
     compared_with: str = ""
     code: int = 0
 
@@ -107,7 +107,7 @@ class Experiment:
     @property
     def row_bytes(self) -> int:
         """Of the widest row that is exchanged."""
-        return self.toy.row_bytes
+        return self.probe.row_bytes
 
     @classmethod
     def of(cls, plan: RunPlan, compared_with: str = "") -> "Experiment":
@@ -123,10 +123,10 @@ class Experiment:
         if cast(TmaConfig, plan.config.schedule).average_seconds:
             plan = plan.changed(average_steps=1, average_seconds=0.0)
         trim_heap()
-        before, toy = resident_bytes(), toy_of(plan)
+        before, probe = resident_bytes(), StepProbe.of(plan, make_plugins)
         trim_heap()
         code = CODE.setdefault(spec.model, max(0, resident_bytes() - before))
-        return cls(plan, toy, compared_with, code)
+        return cls(plan, probe, compared_with, code)
 
     @property
     def limit(self) -> int:

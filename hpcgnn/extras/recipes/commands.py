@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable
 
-from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, given_options, means_of, whole
+from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, given_options, whole
 from hpcgnn.cli.commands import Commands
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Choices, Config, make_config
@@ -174,4 +174,4 @@ def process_label_propagation(arguments: argparse.Namespace, choices: Choices) -
 def _on_ranks(main: Callable[[Session], int], config: Config) -> int:
     from hpcgnn.comm.launch.run import run
 
-    return run(main, config.run.threads or None, watchdog=config.run.watchdog, means=means_of(vars(config.run)))
+    return run(main, config.run.threads or None, watchdog=config.run.watchdog, transport=config.run.comm)

@@ -22,7 +22,7 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.memory.on_disk import OnDisk
+from hpcgnn.memory.stored import StoredRows
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.operators import Linear
 from hpcgnn.schedules.full_halo import FullHalo
@@ -125,7 +125,7 @@ class Request:
 def features_of(local: LocalGraph) -> torch.Tensor:
     """The dense features of own nodes (n_p, F), which the caller must not change."""
     features = local.features
-    assert not isinstance(features, OnDisk), "they are read into memory"
+    assert not isinstance(features, StoredRows), "they are read into memory"
     return _dense(features) if isinstance(features, SparseRows) else features
 
 

@@ -23,7 +23,7 @@ from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.transforms.inductive import rows_of
 from hpcgnn.graph.transforms.subgraphs import edges_of
 from hpcgnn.graphfile.ranges import segments
-from hpcgnn.memory.on_disk import OnDisk
+from hpcgnn.memory.stored import StoredRows
 
 # As in pruning.py.
 _NOT_NEEDED: Any = None
@@ -171,7 +171,7 @@ def _local(local: LocalGraph, rows: torch.Tensor, computed: torch.Tensor, block:
         outward = replace(local.outward, own=_nothing(block, len(rows)), halo=[], degree=degree)
     taken = torch.zeros(local.num_owned, dtype=torch.bool)
     taken[rows] = True
-    assert not isinstance(local.features, OnDisk), "they stay in memory under a schedule without --memory"
+    assert not isinstance(local.features, StoredRows), "they stay in memory under such a schedule"
     return replace(
         local,
         inward=inward,

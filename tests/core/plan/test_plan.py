@@ -2,11 +2,13 @@
 
 import ast
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import hpcgnn
+from hpcgnn.comm.session import TRANSPORTS
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.estimate.arguments import Stats
@@ -18,6 +20,7 @@ from hpcgnn.plan.rules import Selection, check_options
 from hpcgnn.plan.run_plan import plan
 from hpcgnn.schedules.schedule_registry import SCHEDULES
 from hpcgnn.tasks.registry import TASKS
+from hpcgnn.traits import TransportTraits
 
 #: Those of extras have tests of their own.
 RULES = [rule for rule in rules.RULES if rule.broken.__module__ == rules.__name__]
@@ -44,8 +47,14 @@ BREAKS = (
     {"precision": "mixed", "model": "gat"},
     {"precision": "mixed", "jumping": "cat"},
     {"precision": "mixed", "schedule": "bns"},
-    {"trace": "2", "comm": "oneccl"},
+    {"trace": "2", "comm": "collective"},
 )
+
+
+@pytest.fixture(autouse=True)
+def _collective(monkeypatch):
+    """A transport of collective calls alone."""
+    monkeypatch.setitem(TRANSPORTS, "collective", replace(TRANSPORTS["mpi"], traits=TransportTraits(pairwise=False)))
 
 
 def configuration(**options):
@@ -95,9 +104,8 @@ def test_pairs(model, schedule):
 def test_ranks_of_a_node():
     """--intra-node auto, the default, is left to counts where rows could be read in place, and messages elsewhere."""
     for options, expected in (
-        ({"model": "gcn"}, "auto"),  # with --memory auto, the default
-        ({"model": "gat", "memory": "none"}, "auto"),
-        ({"model": "gcn", "memory": "1G"}, "messages"),
+        ({"model": "gcn"}, "auto"),
+        ({"model": "gat"}, "auto"),
         ({"model": "gatv2"}, "auto"),
         ({"model": "gcn", "schedule": "lazy"}, "auto"),
         ({"model": "gat", "schedule": "lazy"}, "messages"),
