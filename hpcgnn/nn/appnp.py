@@ -70,4 +70,4 @@ def _build(spec: ModelSpec) -> Model:
     return Model(spec, layers, widths[1:-1])
 
 
-MODEL = ModelEntry(_build, lambda spec: OwnLayer, ("hidden", "norm", "residual", "hops", "teleport", "edge_dropout"))
+MODEL = ModelEntry(_build, lambda spec: OwnLayer, ("hidden", "norm", "residual", "hops", "teleport"))

@@ -19,7 +19,7 @@ from hpcgnn.traits import LayerTraits
 #: The activation of attention layers, where no gradient needs their output.
 ELU_IN_PLACE = partial(torch.nn.functional.elu, inplace=True)
 #: Options that models of a kind use, of those declared `by_model`.
-STACK = ("hidden", "norm", "residual", "jumping", "edge_dropout")
+STACK = ("hidden", "norm", "residual", "jumping")
 LINEAR = (*STACK, "keep_input", "keep_input_dtype")
 ATTENTION = (*STACK, "heads", "out_heads", "attention_dropout")
 

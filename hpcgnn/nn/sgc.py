@@ -53,4 +53,4 @@ def _build(spec: ModelSpec) -> Model:
     return Model(spec, [SGCConv(spec.d_in, spec.classes, spec.layers, dtype=spec.dtype)], [])
 
 
-MODEL = ModelEntry(_build, lambda spec: SGCConv, ("keep_input", "keep_input_dtype", "edge_dropout"), stacked=False)
+MODEL = ModelEntry(_build, lambda spec: SGCConv, ("keep_input", "keep_input_dtype"), stacked=False)

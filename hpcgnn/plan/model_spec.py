@@ -8,6 +8,7 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.inputs import Inputs, inputs_of, inputs_text
+from hpcgnn.schedules.base import changing_edges
 from hpcgnn.tasks.registry import task_traits
 
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "mixed": torch.float32}
@@ -53,7 +54,7 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         edge_features=_edge_features(config, meta),
         parts=meta.num_feature_parts if reads_hops else 1,
         part_widths=meta.part_widths if reads_hops and meta.num_label_parts else (),
-        edge_dropout=options.edge_dropout,
+        same_edges=changing_edges(config) is None,
         linear_residual=options.linear_residual,
     )
     return complete(spec)

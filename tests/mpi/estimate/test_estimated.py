@@ -10,13 +10,13 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from hpcgnn.estimate.counts.steps import Steps
 
 from hpcgnn.engine.epochs import costs_of_epoch
 from hpcgnn.errors import FormatError
 from hpcgnn.estimate.counts.between_nodes import Nodes
 from hpcgnn.estimate.counts.shares import Counter
 from hpcgnn.estimate.counts.sources import count
-from hpcgnn.estimate.counts.steps import Steps
 from hpcgnn.estimate.counts.traffic import Traffic
 from hpcgnn.estimate.forecast import Forecaster
 from hpcgnn.estimate.trial.trial import Experiment
