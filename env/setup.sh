@@ -29,6 +29,17 @@ choose_python() {
     echo "$python"
 }
 
+# The packages that setup.cfg names for the project and for some extras (joined by commas), one in a line.
+requirements() {
+    "$project/.venv/bin/python" - "$project/setup.cfg" "$1" <<'END'
+import configparser, sys
+setup = configparser.ConfigParser()
+setup.read(sys.argv[1], encoding="utf-8")
+extras = [setup["options.extras_require"][name] for name in sys.argv[2].split(",")]
+print("\n".join([setup["options"]["install_requires"], *extras]))
+END
+}
+
 setup_environment() {
     local extras=$1 python stamp paths=${HPCGNN_VECTOR_PATHS:-all}
     python=$(choose_python)
@@ -48,9 +59,14 @@ setup_environment() {
     [ "$paths" != native ] || serves+=(-e "$stamp $extras runnable")
     if ! grep -qxF "${serves[@]}" "$project/.venv/installed"; then
         echo "setup: installing hpcgnn[$extras] into .venv, and compiling its kernels ($paths vector paths): one to three minutes the first time" >&2
-        # pip would compile ten thousand files, one after another, for longer than all else takes. What is used is compiled here.
-        "$project/.venv/bin/pip" install --quiet --disable-pip-version-check --constraint "$project/env/constraints.txt" \
-            --no-compile --editable "${project}[$extras]" || fail "installation failed; the lines above say why"
+        # The kernels compile while other packages are fetched. pip would compile ten thousand files of Python, one after another, for
+        # longer than all else takes: what is used is compiled below.
+        local pip=("$project/.venv/bin/pip" install --quiet --disable-pip-version-check --no-compile)
+        "${pip[@]}" --no-deps --editable "$project" &
+        requirements "$extras" > "$project/.venv/requirements.txt"
+        "${pip[@]}" --constraint "$project/env/constraints.txt" --requirement "$project/.venv/requirements.txt" ||
+            fail "installation failed; the lines above say why"
+        wait $! || fail "hpcgnn itself could not be installed; the lines above say why"
         env -u PYTHONDONTWRITEBYTECODE "$project/.venv/bin/python" -c "import hpcgnn.app.train, partition_tools.cli" ||
             fail "what was installed cannot be loaded; the lines above say why"
         # A wheel in the environment would be loaded before the site's library, and its mpiexec found before the site's.

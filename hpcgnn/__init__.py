@@ -1,7 +1,7 @@
 """Full-batch graph neural networks on MPI ranks, with memory that falls linearly with their number.
 
-Importing the package starts nothing: no MPI, no thread. `python -m hpcgnn` (or the command `hpcgnn`) is the way in, and
-from Python the names below, each of which loads what it needs when it is asked for (docs/python.md).
+Run `hpcgnn` or `python -m hpcgnn`, or import the names below (docs/python.md). Each loads its modules at first use.
+Importing the package starts neither MPI nor a thread.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
 """The command line: `hpcgnn train`, `evaluate`, `predict`, `export`, `report`, `estimate`, `doctor` …
 
 Sub-commands name one function each. torch is imported only after the cores of the process are read, and the allocator
-and the waiting policy of OpenMP are set: its libraries bind the main thread, and read both, when they load.
+and the waiting policy of OpenMP are set. Its libraries bind the main thread, and read both, when they load.
 """
 
 import argparse
@@ -43,7 +43,7 @@ FILES_ONLY = ("report",)
 
 
 def set_process_policies() -> None:
-    """What must be read and decided before torch is loaded: the cores, how the allocators keep memory, and how idle
+    """Read and decide all that torch reads when it is loaded: the cores, how the allocators keep memory, and how idle
     threads wait.
     """
     from hpcgnn import cores
@@ -183,7 +183,7 @@ def load(argv: list[str] | None) -> Choices:
 
 
 def load_all() -> None:
-    """Import what a rank that trains imports, and start nothing."""
+    """Import all modules of a rank that trains, and start nothing."""
     set_process_policies()
     load([])
     import hpcgnn.app.train

@@ -185,7 +185,7 @@ def per_layer(flag: str, text: str, layers: int, kind: type[Number], least: floa
 
 
 def read_toml(path: str | Path, without: Sequence[str] = ()) -> dict[str, Any]:
-    """Flat values of a TOML file with the sections of `SECTIONS`; an unknown key is an error that names the nearest
+    """Flat values of a TOML file with the sections of `SECTIONS`. An unknown key is an error that names the nearest
     valid one. without: keys that are left out, whatever their values.
     """
     document = _document(path)

@@ -1,4 +1,4 @@
-"""How an option is declared: its default, its help, its range, and what it needs to have an effect.
+"""How an option is declared: its default, its help, its range, and the options that it needs for an effect.
 
 options/ declares all options with it; config.py, effects.py and the command line read the declarations.
 """
@@ -63,7 +63,7 @@ class Having:
 
 
 def allowed(values: Any, schedules: Mapping[str, Any]) -> Any:
-    """The values of a need; those of `Having` are the names of schedules."""
+    """The values of a need; for `Having`, names of schedules."""
     return values.among(schedules) if isinstance(values, Having) else values
 
 

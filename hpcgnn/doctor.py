@@ -1,4 +1,4 @@
-"""`hpcgnn doctor`: what a support request would need, checked on the ranks it is started on, with a remedy for each
+"""`hpcgnn doctor`: the facts that a support request needs, checked on the ranks of the command, with a remedy for each
 fault.
 """
 
@@ -56,7 +56,7 @@ def examine(session: Session) -> int:
 
 
 def examine_without_mpi(error: HpcgnnError) -> int:
-    """Print what can be said where MPI cannot be started, `error` being why. Returns 1."""
+    """Print the findings that need no MPI. error: why MPI cannot be started. Returns 1."""
     findings = [
         Finding("MPI", "cannot be used", str(error)),
         *_software(),
@@ -109,13 +109,13 @@ def _software() -> Iterator[Finding]:
 
 
 def _transport(session: Session) -> Finding:
-    """What carries messages: the MPI library, or torch."""
+    """The transport of messages: the MPI library, or torch."""
     subject = "MPI" if session.means.transport.over_mpi else "messages"
     return Finding(subject, f"{session.describe()}, {session.ranks_on_node} ranks on the first node")
 
 
 def _ring(comm: Communicator) -> Finding:
-    """Each rank passes a message of 1 MiB around; every rank checks what came."""
+    """Each rank passes a message of 1 MiB around; every rank checks the bytes."""
     after, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
     if comm.size == 1:
         return Finding("ring", "one rank, no neighbour; start it as `mpiexec -n 4 hpcgnn doctor` to test messages")

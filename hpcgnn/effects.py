@@ -1,6 +1,6 @@
-"""Options that were given and have no effect with what else was chosen: said in one line, or refused.
+"""Options without effect beside the other choices: one line of warning, or a refusal.
 
-An option's declaration says what the option needs (declaring.py). A model's entry says which options the model uses
+An option's declaration has its needs (declaring.py). A model's entry lists the options that the model uses
 (nn/registry.py). An option on the command line always counts as given. An option in a file counts only where its
 value is not the default, since the config.toml of a run holds every option.
 """
@@ -20,7 +20,7 @@ _OPTIONS = {"model": "model", "schedule": "schedule", "task": "task", "transport
 
 
 class Options(Protocol):
-    """What is asked of a Config."""
+    """The part of a Config that this module reads."""
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """{section: {option: value}}, of all options."""
@@ -37,8 +37,8 @@ def without_effect(
 ) -> str | None:
     """One line about the options that were given in vain, or None. Raises ConfigError for a strict option among them.
 
-    config: all options; typed, filed: {option: value} from the command line and from a file; choices: those of
-    `registry_choices` (plan/choices.py).
+    config: all options; typed, filed: {option: value} from the command line and from a file; choices: the result
+    of `registry_choices` (plan/choices.py).
     """
     chosen = {name: value for section in config.to_dict().values() for name, value in section.items()}
     reasons: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""What can go wrong, in the words a user needs: what was expected, what came, what to do.
+"""Errors with the facts that a user needs: the expected value, the value found, and the remedy.
 
 Every error that a user can cause derives from `HpcgnnError` and is shown as one line without a traceback.
 Anything else that escapes is a fault of this program and keeps its traceback.
@@ -10,7 +10,7 @@ from typing import Self
 
 
 class HpcgnnError(ValueError):
-    """A mistake in what was asked for or given; the message says what was expected, what came and the remedy.
+    """A mistake in options or data; the message has the expected value, the value found and the remedy.
 
     everywhere: whether all ranks raise it, so that the job can end in order.
     """
@@ -30,7 +30,7 @@ class ConfigError(HpcgnnError):
 
 
 class FormatError(HpcgnnError):
-    """A file that is not what it should be: foreign, truncated, corrupted, or of an unknown version."""
+    """A file of a wrong kind or state: foreign, truncated, corrupted, or of an unknown version."""
 
 
 class AccessError(HpcgnnError):
@@ -82,9 +82,9 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def memory_shortage(error: BaseException) -> MemoryShortage | None:
-    """A MemoryShortage that says how much was asked for, if `error` is one of memory, else None.
+    """A MemoryShortage with the bytes of the request if `error` is one of memory, else None.
 
-    Python, numpy, torch and the system each say in another way that there is no memory.
+    Python, numpy, torch and the system have different errors for this.
     """
     text = " ".join(str(error).split())
     short = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)

@@ -5,7 +5,7 @@ from itertools import groupby
 
 
 def ranges(numbers: Iterable[int], separator: str = ", ", most: int | None = 6, joined: bool = True) -> str:
-    """'0-2, 5' of 0, 1, 2, 5: increasing numbers, those that follow one another as a range.
+    """'0-2, 5' of 0, 1, 2, 5: increasing numbers, with neighbours joined to ranges.
 
     most: ranges that are written, the rest is counted (' and 2 more ranges'); None: all. joined: False writes every
     number by itself (' and 2 more').
@@ -27,6 +27,6 @@ def every(numbers: Iterable[int]) -> str:
 
 
 def in_turn(numbers: Iterable[int]) -> str:
-    """'9,000, 12 (3 times)' of 9000, 12, 12, 12: numbers in their order, those that come again and again once."""
+    """'9,000, 12 (3 times)' of 9000, 12, 12, 12: numbers in their order, with repetitions counted."""
     runs = ((number, sum(1 for _ in same)) for number, same in groupby(numbers))
     return ", ".join(f"{number:,}" + f" ({times} times)" * (times > 1) for number, times in runs)

@@ -2,7 +2,7 @@
 
 A file that was named by mistake is lost the moment another one takes its name. So an output is never a file that the
 same command reads, never a file of a run, and never anything but a plain file or a new name, with --force or without.
-What exists besides is replaced with --force alone, and not where it is write-protected. A link stays a link: the file
+Any other file is replaced with --force alone, and not if it is write-protected. A link stays a link: the file
 that it leads to is replaced.
 """
 
@@ -38,8 +38,8 @@ def check_outputs(outputs: Mapping[str, Name], inputs: Iterable[Name] = (), forc
     """Raise ConfigError unless a command may write all its outputs.
 
     outputs: {option that names it, or '': its path}; inputs: all files that the command reads, whether they exist or
-    not, looked at only where an output exists; both may have None and '' for what is not given. force: existing files
-    are to be replaced.
+    not. They are looked at only where an output exists. None and '' stand for a path that is not given. force:
+    existing files are to be replaced.
     """
     given = {option: os.fspath(path) for option, path in outputs.items() if path}
     inputs = list(inputs) if any(os.path.lexists(path) for path in given.values()) else []
@@ -78,7 +78,7 @@ def _check(what: str, path: str, target: str, inputs: Iterable[Name], force: boo
 
 
 def _stat(what: str, path: str) -> os.stat_result | None:
-    """What is at a path, None if nothing is. Raises ConfigError for links in a circle and names that cannot be."""
+    """The status of the file at a path, or None. Raises ConfigError for links in a circle and names that cannot be."""
     try:
         return os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -23,8 +23,8 @@ _ACCESS_LIST = "system.posix_acl_access"
 
 @contextlib.contextmanager
 def replaced_by(path: str | Path) -> Iterator[str]:
-    """Yield a temporary path beside `path`; when the body succeeds flush it to disk and rename it to `path`, else
-    remove it. Of a link the file that it leads to is replaced. A replaced file keeps its mode, owner and group.
+    """Yield a temporary path in the folder of `path`; when the body succeeds flush it to disk and rename it to `path`,
+    else remove it. Of a link the file that it leads to is replaced. A replaced file keeps its mode, owner and group.
 
     Raises OSError where `path` is no plain file, or is write-protected.
     """
@@ -50,7 +50,7 @@ def replaced_by(path: str | Path) -> Iterator[str]:
 
 
 def hidden_name(path: Path) -> str:
-    """`.NAME.`, with which the names of hidden files beside `path` begin.
+    """`.NAME.`, the prefix of hidden files in the folder of `path`.
 
     A file system has 255 bytes for a name. Of one that fits barely, the first 230 count; one that does not fit stays.
     """
@@ -110,7 +110,7 @@ def to_json(value: Any, indent: int | None = None) -> str:
 
 
 def shown_number(value: float | None) -> str:
-    """A loss or a metric as people read it; a dash for what there is none of (None or NaN)."""
+    """A loss or a metric as people read it; a dash for None and NaN."""
     return "–" if value is None or math.isnan(value) else f"{value:.4f}"
 
 

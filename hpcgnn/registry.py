@@ -1,4 +1,4 @@
-"""What the package offers by name, and how a file adds to it: `--plugin FILE`, and the packages of `hpcgnn.extras`.
+"""Registries of names that options choose from. `--plugin FILE` and the packages of `hpcgnn.extras` add to them.
 
 Both use the same registries: MODELS, SCHEDULES, TASKS, TRANSPORTS, TRAINER_PLUGINS, JOB_PLUGINS, COMMANDS and RULES.
 """

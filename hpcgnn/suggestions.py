@@ -1,4 +1,4 @@
-"""What was probably meant by an option that does not exist: first by meaning, then by spelling, else nothing.
+"""The option that a user probably meant by a name that does not exist: first by meaning, then by spelling, else none.
 
 People bring the names of other libraries along. A guess by letters alone led from --batch-size to --eval-every.
 """

@@ -1,7 +1,7 @@
-"""What a program prints: a terminal or a pipe that takes less than it should never costs a finished job its exit code.
+"""Printing: a terminal or a pipe that fails never costs a finished job its exit code.
 
 A terminal may know no box characters (Latin-1, ASCII). Whoever reads the pipe may have gone, and the disk under a log
-may be full. What is printed is shown as well as can be, and what is left to be written to files is written.
+may be full. Text is shown as well as the terminal allows, and files are written all the same.
 """
 
 import codecs
@@ -37,7 +37,7 @@ codecs.register_error(ERRORS, _in_plain_letters)
 
 
 def prepare_streams() -> None:
-    """Have standard output and standard error show what they can of every text, in the encoding that they have.
+    """Make standard output and standard error show every text as well as their encoding allows.
 
     An error handler that the user has chosen stays. File descriptors that were closed are taken, so that no file of
     ours is opened under their number and written to by a library that prints.
@@ -86,7 +86,7 @@ def tell(text: str, stream: TextIO | None = None, needed: bool = False) -> None:
 
 
 def _leave(stream: TextIO) -> None:
-    """Write nothing more to what a stream leads to: what is in its buffer would fail again at the end of Python."""
+    """Write nothing more to a stream: the rest of its buffer would fail again at the end of Python."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         number, null = stream.fileno(), os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, number)

@@ -39,7 +39,7 @@ class LayerTests:
     _cache: ClassVar[dict[Any, Any]] = {}
 
     def test_numbers_do_not_depend_on_the_ranks(self, tmp_path_factory: Any) -> None:
-        """Losses of three epochs, and so the gradients, are those of the first number of ranks."""
+        """Losses of three epochs, and so the gradients, do not depend on the number of ranks."""
         runs = self._runs(tmp_path_factory)
         losses = {ranks: [row["loss"] for row in run["epochs"]] for ranks, run in runs.items()}
         expected = losses[self.ranks[0]]
@@ -49,7 +49,7 @@ class LayerTests:
         assert len(set(expected)) == len(expected), f"the model does not learn: its losses are {expected}"
 
     def test_bytes_are_those_of_the_estimate(self, tmp_path_factory: Any) -> None:
-        """Ranks send what `hpcgnn estimate` predicts, to the byte."""
+        """Ranks send as many bytes as `hpcgnn estimate` predicts."""
         runs = self._runs(tmp_path_factory)
         for predicted in self._estimates(tmp_path_factory):
             sent = runs[predicted["ranks"]]["summary"]

@@ -1,6 +1,6 @@
-"""What layers, models, schedules, transports and tasks declare about themselves.
+"""Traits: the needs and abilities of layers, schedules, transports and tasks.
 
-Each class or module declares its traits beside its code. plan/ reads them and decides what goes with what; no other
+Each class or module declares its traits beside its code. plan/ reads them and decides which go together. No other
 file compares names of models, schedules or tasks.
 """
 
@@ -26,7 +26,7 @@ Input = Literal["rows", "product", "tiles"]
 
 @dataclass(frozen=True)
 class LayerTraits:
-    """What a layer needs and allows. The defaults are those of a layer about which nothing is known.
+    """Needs and abilities of a layer. The defaults are for a layer about which nothing is known.
 
     Attributes:
         self_loops: 'add' or 'keep', what `--self-loops auto` does.
@@ -77,7 +77,7 @@ class LayerTraits:
 
 @dataclass(frozen=True)
 class ScheduleTraits:
-    """What a schedule allows. The defaults allow least.
+    """Abilities of a schedule. The defaults allow least.
 
     Attributes:
         exact_epochs: every step sees all rows of all neighbours, as they are now.
@@ -108,7 +108,7 @@ class ScheduleTraits:
 
 @dataclass(frozen=True)
 class TransportTraits:
-    """What a transport allows.
+    """Abilities of a transport.
 
     Attributes:
         pairwise: one rank can send to another while the others do something else.
@@ -121,7 +121,7 @@ class TransportTraits:
 
 @dataclass(frozen=True)
 class TaskTraits:
-    """What a task needs.
+    """Needs of a task.
 
     Attributes:
         labels: the task is learned from labels of nodes.

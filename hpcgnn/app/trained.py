@@ -213,9 +213,11 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
     if not labels:
         return meta
     task = TASKS[config.task.task]
-    if meta.num_classes and meta.task != task.name:
+    if meta.num_classes and not task.learns(meta.task):
         raise GraphError(f"{path} does not fit the model of {config.run.run_dir}, which was trained on {task.said}")
-    return replace(meta, task=task.name, num_classes=int(identity["classes"]), num_edge_features=num_edge_features)
+    return replace(
+        meta, task=task.labels or task.name, num_classes=int(identity["classes"]), num_edge_features=num_edge_features
+    )
 
 
 def _weights(

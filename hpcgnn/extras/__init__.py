@@ -1,7 +1,5 @@
-"""What few runs need, outside of the core: each folder has its options, code and registration, and no other room
-imports it.
+"""Packages outside of the core, each with its own options, code and registration. No room of the core imports them.
 
-`hpcgnn.extras.NAME.hooks` registers what the package NAME offers in the registries of the core, as a user's file does
-that is given as `--plugin FILE`; `hpcgnn.extras.NAME.formats` registers formats of `partition_tools`. Without the
-folder the core is the same program with less on offer.
+The module `hooks` of a package registers its entries in the registries of the core. A user's `--plugin FILE` uses the
+same registries. The module `formats` registers formats of `partition_tools`.
 """

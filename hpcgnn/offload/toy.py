@@ -74,7 +74,7 @@ def toy_graph(spec: ModelSpec, task: str) -> LocalGraph:
         original_id=torch.arange(NODES),
         num_nodes=NODES,
         num_classes=spec.classes,
-        task=task,
+        task=TASKS[task].labels or task,
         held=dict.fromkeys(HELD, edges) if TASKS[task].traits.splits_edges else {},
         node_type=(torch.arange(NODES) % spec.node_types).int() if spec.node_types else None,
     )

@@ -69,11 +69,7 @@ class RunConfig:
         details="auto: the first of each task. Classification: accuracy, macro-f1, balanced-accuracy; of two classes "
         "roc-auc, average-precision. Multilabel: micro-f1, macro-f1, roc-auc, average-precision. Regression: "
         "rmse, mae (lower is better), r2. Links: mrr, hits@K; hits@50 if all edges share their negatives.",
-        choices=(
-            *("auto", "accuracy", "macro-f1", "balanced-accuracy", "micro-f1", "roc-auc", "average-precision"),
-            *("rmse", "mae", "r2"),
-            *("mrr", "hits@1", "hits@3", "hits@10", "hits@20", "hits@50", "hits@100"),
-        ),
+        choices="metrics",
         on_resume="same",
     )
     eval_every: int = option(1, "epochs between evaluations, the last included; 0: never", least=0)

@@ -37,7 +37,7 @@ class TaskConfig:
         "loss",
         details="auto: the first of each task. Classification, multilabel and links: cross-entropy. Regression: mse, "
         "mae, or huber (absolute beyond an error of 1), of targets on their --target-scale.",
-        choices=("auto", "cross-entropy", "mse", "mae", "huber"),
+        choices="losses",
     )
     target_scale: str = option(
         "standard",

@@ -21,8 +21,10 @@ def registry_choices() -> Choices:
     load_extras()
     models = {name: entry.uses for name, entry in MODELS.items()}
     schedules = {name: entry.traits for name, entry in SCHEDULES.items()}
-    tasks, transports = ("auto", *TASKS), tuple(TRANSPORTS)
-    names = {"models": models, "norms": tuple(NORM_LAYERS), "tasks": tasks, "transports": transports}
+    names = {"models": models, "norms": tuple(NORM_LAYERS), "transports": tuple(TRANSPORTS)}
+    names["tasks"] = ("auto", *TASKS)
+    names["losses"] = tuple(dict.fromkeys(["auto", *(loss for task in TASKS.values() for loss in task.losses)]))
+    names["metrics"] = tuple(dict.fromkeys(["auto", *(name for task in TASKS.values() for name in task.metrics)]))
     return {**names, "schedules": schedules, "of_user": names_of_user(), "check": check_options}
 
 

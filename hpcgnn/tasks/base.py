@@ -11,7 +11,9 @@ from typing import Any, ClassVar, Protocol
 import torch
 
 from hpcgnn.comm.communicator import Communicator
+from hpcgnn.errors import ConfigError
 from hpcgnn.memory.arena import Arena
+from hpcgnn.options import TaskConfig
 from hpcgnn.traits import TaskTraits
 
 # (outputs (n_p, C), labels, mask bool (n_p,), comm) -> the value over the nodes of the mask on all ranks; NaN where it
@@ -52,6 +54,7 @@ class Task(Protocol):
         probabilities: probabilities (n, C) from outputs (n, C); None if there are none.
         rows: name of the rows of `predict` in files.
         traits: the needs of the task.
+        labels: the kind of labels that the task learns (graphfile/labels.py); '' for the kind of its name.
     """
 
     name: str
@@ -63,6 +66,25 @@ class Task(Protocol):
     judged: str = "nodes"
     rows: str = "prediction"
     traits: TaskTraits = TaskTraits()
+    labels: str = ""
+
+    def check(self, options: TaskConfig) -> None:
+        """Raise ConfigError, to be raised on all ranks, for options of the loss that the task does not have: here those
+        of classes.
+        """
+        for flag, given in (
+            (f"--label-smoothing {options.label_smoothing:g}", options.label_smoothing > 0),
+            (f"--class-weights {options.class_weights}", options.class_weights != "none"),
+        ):
+            if given:
+                raise ConfigError.on_all(
+                    f"{flag} is of the cross-entropy between classes, and the labels of the graph are for {self.name} "
+                    f"({self.said}); leave it out"
+                )
+
+    def learns(self, kind: str) -> bool:
+        """Whether the task learns a kind of labels."""
+        return kind == (self.labels or self.name)
 
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
         """Return the predictions in a file, (n_p, K): integers, or floating-point for real numbers."""
@@ -86,6 +108,12 @@ class LabelTask(Task, Protocol):
         classes, or empty. Collective.
         """
         return {}
+
+    def configured(self, options: TaskConfig, labels: torch.Tensor, outputs: int, comm: Communicator) -> "LabelTask":
+        """Return the task with its options of the loss. Collective. labels: of this rank's training nodes; outputs: of
+        the model.
+        """
+        return self
 
     def weight(self, labels: torch.Tensor) -> float:
         """Return the divisor that, summed over ranks, turns the sum of these labels' losses into a mean."""

@@ -10,6 +10,7 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.memory.arena import Arena
 from hpcgnn.ops.cross_entropy import cross_entropy
 from hpcgnn.ops.soft_cross_entropy import soft_cross_entropy
+from hpcgnn.options import TaskConfig
 from hpcgnn.tasks.base import LabelTask, Metric, Scale
 from hpcgnn.tasks.counting import macro_f1_of, mean_ratio, ratio, rows_by_class
 from hpcgnn.tasks.curves import Area, average_precision, roc_auc
@@ -85,6 +86,14 @@ class Classification(LabelTask):
 
     def __init__(self, smoothing: float = 0.0, class_weights: torch.Tensor | None = None) -> None:
         self._smoothing, self._class_weights = smoothing, class_weights
+
+    def check(self, options: TaskConfig) -> None: ...
+
+    def configured(
+        self, options: TaskConfig, labels: torch.Tensor, outputs: int, comm: Communicator
+    ) -> "Classification":
+        weights = balanced_weights(labels, outputs, comm) if options.class_weights == "balanced" else None
+        return type(self)(options.label_smoothing, weights)
 
     def by_class(
         self, outputs: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator, names: Sequence[str]

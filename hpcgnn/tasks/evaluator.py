@@ -47,6 +47,7 @@ class Evaluator(Judge):
     Args:
         metric: name of a metric of the graph's task, or `auto`.
         scale: standardisation of the model's targets, or None.
+        task: its name; '' for that of the kind of labels.
 
     Attributes:
         counts: {split: nodes with a label, over all ranks}.
@@ -56,9 +57,11 @@ class Evaluator(Judge):
         ConfigError: on all ranks, for a metric that does not fit.
     """
 
-    def __init__(self, local: LocalGraph, metric: str, comm: Communicator, scale: Scale | None = None) -> None:
+    def __init__(
+        self, local: LocalGraph, metric: str, comm: Communicator, scale: Scale | None = None, task: str = ""
+    ) -> None:
         self._labels, self._comm, self._scale = local.labels, comm, scale
-        self.task, outputs = cast(LabelTask, TASKS[local.task]), local.num_classes
+        self.task, outputs = cast(LabelTask, TASKS[task or local.task]), local.num_classes
         self._masks = {split: local.mask(split) for split in SPLITS}
         counts = comm.total(torch.tensor([int(mask.sum()) for mask in self._masks.values()]), "plan").tolist()
         self.counts: dict[str, int] = dict(zip(self._masks, counts, strict=True))

@@ -1,6 +1,7 @@
 """The loss: a mean over the training nodes of the whole graph, so that no rank's share changes its meaning."""
 
 from functools import cached_property
+from typing import cast
 
 import torch
 
@@ -9,8 +10,8 @@ from hpcgnn.errors import GraphError
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.memory.arena import Arena
 from hpcgnn.options import TaskConfig
-from hpcgnn.tasks.base import Scale
-from hpcgnn.tasks.registry import fitting_loss, task_to_learn
+from hpcgnn.tasks.base import LabelTask, Scale
+from hpcgnn.tasks.registry import TASKS, fitting_loss
 
 
 class Objective:
@@ -31,7 +32,9 @@ class Objective:
     ) -> None:
         self._rows, self._num_owned = torch.nonzero(local.mask("train")).squeeze(1), local.num_owned
         self._arena, self._scale, self._labels = arena, scale, local.labels[self._rows]
-        self._task = task_to_learn(local.task, options, self._labels, local.num_classes, comm)
+        self._task = cast(LabelTask, TASKS[local.task if options.task == "auto" else options.task]).configured(
+            options, self._labels, local.num_classes, comm
+        )
         self._loss, self._comm = fitting_loss(options.loss, self._task), comm
         self._counted: torch.Tensor | None = None
         # By the tensors themselves: a schedule gives the same few in every epoch.

@@ -1,10 +1,5 @@
 """The tasks by name, and the options that fit them."""
 
-from typing import cast
-
-import torch
-
-from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.given_links import SHARED
@@ -13,8 +8,8 @@ from hpcgnn.options import TaskConfig
 from hpcgnn.options.link_split import AUTO, GIVEN, USUAL
 from hpcgnn.options.task import LINKS
 from hpcgnn.registry import Registry
-from hpcgnn.tasks.base import LabelTask, Metric, Task
-from hpcgnn.tasks.classification import Classification, balanced_weights
+from hpcgnn.tasks.base import Metric, Task
+from hpcgnn.tasks.classification import Classification
 from hpcgnn.tasks.links import Links, SharedNegatives
 from hpcgnn.tasks.multilabel import MultiLabel
 from hpcgnn.tasks.regression import Regression
@@ -39,18 +34,19 @@ def resolve_task(config: Config, meta: GraphMeta) -> Config:
     Raises:
         ConfigError: an option does not fit the task. The caller raises it on all ranks.
     """
-    task = TASKS[meta.task]
-    if config.task.task == LINKS:
+    task = TASKS[meta.task if config.task.task == "auto" else config.task.task]
+    if task.name == LINKS:
         config = config.replace(link_split=_link_split(config, meta))
         task = links_task(meta.negatives if config.task.link_split == GIVEN else "")
-    if config.task.task not in ("auto", task.name):
+    elif not task.learns(meta.task):
+        task = TASKS[meta.task]
         raise ConfigError.on_all(
             f"--task {config.task.task}: the labels of {config.data.graph} are for {task.name} ({task.said}); leave "
             f"--task out, or import the graph with --task {config.task.task}"
         )
     metric = fitting_metric(config.run.metric, task, meta.num_classes)
     loss = fitting_loss(config.task.loss, task)
-    _check_softening(config.task, task)
+    task.check(config.task)
     _check_reuse(config.task, task)
     return config.replace(task=task.name, metric=metric, loss=loss)
 
@@ -77,19 +73,6 @@ def links_task(negatives: str) -> Task:
     return SharedNegatives() if negatives == SHARED else TASKS[LINKS]
 
 
-def _check_softening(options: TaskConfig, task: Task) -> None:
-    """Raise ConfigError for options of the loss that only classes have."""
-    for flag, given in (
-        (f"--label-smoothing {options.label_smoothing:g}", options.label_smoothing > 0),
-        (f"--class-weights {options.class_weights}", options.class_weights != "none"),
-    ):
-        if given and not isinstance(task, Classification):
-            raise ConfigError.on_all(
-                f"{flag} is of the cross-entropy between classes, and the labels of the graph are for {task.name} "
-                f"({task.said}); leave it out"
-            )
-
-
 def _check_reuse(options: TaskConfig, task: Task) -> None:
     """Raise ConfigError where labels are no classes that could be inputs."""
     if options.label_reuse and isinstance(task, (Regression, Links)):
@@ -97,23 +80,6 @@ def _check_reuse(options: TaskConfig, task: Task) -> None:
             f"--label-reuse {options.label_reuse:g} gives classes as inputs, and the labels of the graph are for "
             f"{task.name} ({task.said}); leave it out"
         )
-
-
-def task_to_learn(name: str, options: TaskConfig, labels: torch.Tensor, outputs: int, comm: Communicator) -> LabelTask:
-    """Return the task with its loss options. Collective with --class-weights.
-
-    Args:
-        name: name of the task.
-        options: its options.
-        labels: labels of this rank's training nodes.
-        outputs: number of the model's outputs.
-        comm: the communicator.
-    """
-    task = cast(LabelTask, TASKS[name])
-    if not isinstance(task, Classification):
-        return task
-    weights = balanced_weights(labels, outputs, comm) if options.class_weights == "balanced" else None
-    return Classification(options.label_smoothing, weights)
 
 
 def metrics_of(task: Task, outputs: int) -> dict[str, Metric]:

@@ -49,18 +49,22 @@ class Training(Protocol):
         """(the evaluator, the objective or None if nothing is learned). Collective."""
 
 
-class _Labels(Training):
+class LabelTraining(Training):
+    """The mean loss over training nodes, and metrics of the nodes of each split."""
+
     def prepare_model(self, model: torch.nn.Module, spec: ModelSpec, config: Config) -> None: ...
 
     def judges(self, on: Setting, learns: bool) -> Judges:
         config, scale = on.config, _scale(on, learns)
-        evaluator = Evaluator(on.local, config.run.metric, on.comm, scale)
+        evaluator = Evaluator(on.local, config.run.metric, on.comm, scale, config.task.task)
         if not learns:
             return evaluator, None
         return evaluator, Objective(on.trained_on, on.comm, on.buffers.arena, config.task, scale)
 
 
-class _Links(Training):
+class LinkTraining(Training):
+    """Losses and ranks of edges against drawn pairs."""
+
     def prepare_model(self, model: torch.nn.Module, spec: ModelSpec, config: Config) -> None:
         add_scorer(model, spec, config)
 
@@ -73,10 +77,10 @@ class _Links(Training):
 #: How each task of TASKS is learned.
 TRAINING: Registry[Training] = Registry("task")
 for _name, _task in TASKS.items():
-    TRAINING.register(_name, _Labels() if _task.traits.labels else _Links())
+    TRAINING.register(_name, LabelTraining() if _task.traits.labels else LinkTraining())
 
 
-def register(task: Task, training: Training) -> None:
+def register(task: Task, training: Training = LabelTraining()) -> None:
     """Offer a task as `--task NAME`. Raises ValueError for a name that is taken."""
     TASKS.register(task.name, task)
     TRAINING.register(task.name, training)

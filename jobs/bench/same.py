@@ -1,12 +1,12 @@
 """Whether two checkouts compute the same: curves and parameters bit for bit, messages and bytes to the last one.
 
-    python jobs/bench/same.py --before ../before                          this checkout beside another one
+    python jobs/bench/same.py --before ../before                          this checkout and another one
     python jobs/bench/same.py --before ../before --ranks 1,2 --only gat   some cases on some numbers of ranks
 
 For changes that are to change nothing. Each checkout's own package runs, in its environment (.venv, which may be a link
-to the other's): all cases of a number of ranks in one MPI job, every kind of layer, schedule, precision and way of
-sending rows, on a small directed graph with hubs, weights, types and isolated nodes, and on an undirected one with
-sparse entries. What is compared is all of metrics.jsonl but seconds and memory, and the last checkpoint. Exit code 0:
+to the other's). All cases of a number of ranks are one MPI job: every kind of layer, schedule, precision and way of
+sending rows. One graph is small and directed, with hubs, weights, types and isolated nodes. The other is undirected
+with sparse entries. Compared is all of metrics.jsonl but seconds and memory, and the last checkpoint. Exit code 0:
 the same; 1: not.
 """
 
@@ -127,7 +127,7 @@ def environment(checkout):
 
 
 def measure(checkout, ranks, names, folder):
-    """Run the cases with a checkout, and return {case: what counts of it}."""
+    """Run the cases with a checkout, and return {case: its results}."""
     python = checkout / ".venv" / "bin" / "python"
     for path in folder.parent.glob("*.h5"):
         (folder / path.name).symlink_to(path)
@@ -162,7 +162,7 @@ def of_dataset(file, name, item):
 
 
 def without_times(record):
-    """A record of an epoch without what differs from run to run: times, and what is said about the ranks
+    """A record of an epoch without times and facts of the ranks, which differ from run to run
     (`control`).
     """
     kept = {key: value for key, value in record.items() if key not in ("seconds", "cpu")}

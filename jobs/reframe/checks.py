@@ -1,4 +1,4 @@
-"""What the program costs on a site, compared with what it cost there before: a suite of ReFrame.
+"""The costs of the program on a site, compared with earlier ones: a suite of ReFrame.
 
 Each system of a site file (sites/) has a table in references.toml: the graph, the margins, and the figures to compare
 with. A figure without a reference is recorded and not judged. `bash jobs/reframe/run.sh` runs the suite.
@@ -43,7 +43,7 @@ class Measurement(rfm.RunOnlyRegressionTest):
 
     @property
     def system_table(self):
-        """That of this system in references.toml."""
+        """The reference of this system in references.toml."""
         return REFERENCES.get(self.current_system.name, REFERENCES["default"])
 
     @property
@@ -62,7 +62,7 @@ class Measurement(rfm.RunOnlyRegressionTest):
 
     @run_before("run")
     def start_without_launcher(self):
-        """What is one process, or starts its own ranks."""
+        """A command of one process, or one that starts its own ranks."""
         if not self.launched:
             self.job.launcher = getlauncher("local")()
 
@@ -123,12 +123,12 @@ class Training(Measurement):
         ]
 
     def summary(self):
-        """What the run says of itself."""
+        """The summary of the run."""
         return json.loads(Path(self.stagedir, "run", "summary.json").read_text(encoding="utf-8"))
 
     @sanity_function
     def has_trained_and_sent_what_it_must(self):
-        """All epochs, on all ranks; bytes of the halo that are those of the reference, to the byte."""
+        """All epochs, on all ranks; as many bytes of the halo as the reference."""
         said = self.summary()
         wanted = {"ranks": self.ranks, "epochs": self.system_table["epochs"]}
         if "halo_bytes_per_epoch" in self.figures:
@@ -144,7 +144,7 @@ class Training(Measurement):
 
     @performance_function("B")
     def training_growth_bytes(self):
-        """What training adds to the largest rank."""
+        """The memory that training adds to the largest rank."""
         return self.summary()["training_growth_bytes"]["max"]
 
     @performance_function("B")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints what runs of the suite have found as tables of references.toml: the medians over the reports, the lower
+"""Prints the results of runs of the suite as tables of references.toml: the medians over the reports, the lower
 one of two.
 
 Every test must have passed. Where exact bytes have changed on purpose, take the old figures out of references.toml

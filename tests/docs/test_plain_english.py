@@ -50,10 +50,10 @@ def index(text):
     return 1000 * len(HIDDEN.findall(text)) / max(1, len(re.findall(r"[A-Za-z][\w'-]*", text)))
 
 
-def docstrings(folder):
-    """The docstrings of a folder's modules, classes and functions, joined."""
+def docstrings(paths):
+    """The docstrings of the modules, classes and functions of some files, joined."""
     found = []
-    for path in sorted((ROOT / folder).rglob("*.py")):
+    for path in sorted(paths):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
                 found.append(text)
@@ -81,14 +81,16 @@ def texts():
     ]
     found = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in pages}
     del found["docs/options.md"]  # made of the help
-    (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")
+    for part in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")[1:]:
+        found[f"changelog of {part.split()[0]}"] = part
     for program, parser in (("hpcgnn", build_parser(registry_choices())), ("partition_tools", build_tools_parser())):
         found[f"help of {program}"] = "\n\n".join(sorted(help_of(parser)))
     keys = [declared.metadata for kind in SECTIONS.values() for declared in fields(kind)]
     found["keys of hpcgnn"] = "\n\n".join(f"{key['help']}.\n\n{key['details']}" for key in keys)
     rooms = sorted(path.parent for path in (ROOT / "hpcgnn").glob("*/__init__.py"))
-    for room in [*(str(room.relative_to(ROOT)) for room in rooms), "partition_tools"]:
-        found[room] = docstrings(room)
+    for room in [*rooms, ROOT / "partition_tools", ROOT / "jobs"]:
+        found[str(room.relative_to(ROOT))] = docstrings(room.rglob("*.py"))
+    found["files of hpcgnn"] = docstrings((ROOT / "hpcgnn").glob("*.py"))
     return found
 
 

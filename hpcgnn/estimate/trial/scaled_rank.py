@@ -169,7 +169,7 @@ def make_copy(
         original_id=torch.arange(n),
         num_nodes=size.all_nodes if task_traits(task).all_rows else n,
         num_classes=spec.classes,
-        task=task,
+        task=TASKS[task].labels or task,
         node_type=(torch.arange(n) % spec.node_types).int() if spec.node_types else None,
         held={split: held[split] for split in HELD} if held else {},
         negatives={split: held[NEGATIVE.format(split)] for split in HELD if NEGATIVE.format(split) in held},

@@ -1,9 +1,9 @@
 """Graphs of the benches of accuracy, the same for all systems.
 
-A graph is a graph file of the project (.h5), or an .npz archive: edge_index (2, E), y (n,), train_mask, val_mask,
-test_mask (n,), and features x (n, F), or in CSR form x_indptr, x_indices, x_data, x_shape. Edges of an archive are
-taken both ways, once each. Features in CSR form become dense columns by a truncated singular value decomposition, of
-mean square 1; dense ones stay as they are.
+A graph is a graph file of the project (.h5), or an .npz archive. The archive has edge_index (2, E), y (n,), train_mask,
+val_mask, test_mask (n,), and features x (n, F), or in CSR form x_indptr, x_indices, x_data, x_shape. Edges of an
+archive are taken both ways, once each. Features in CSR form become dense columns by a truncated singular value
+decomposition, of mean square 1; dense ones stay as they are.
 """
 
 import sys

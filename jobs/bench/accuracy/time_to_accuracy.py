@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Seconds and epochs to an accuracy: hpcgnn's schedules beside PyG and DGL, full-batch and with sampled neighbours.
+"""Seconds and epochs to an accuracy: hpcgnn's schedules against PyG and DGL, full-batch and with sampled neighbours.
 
     python jobs/bench/accuracy/time_to_accuracy.py cora.npz planted.h5 --ours sar "sar --precision bf16"
     python jobs/bench/accuracy/time_to_accuracy.py debian.npz --peers pyg "pyg-sampled --fanout 5" --ours
@@ -13,12 +13,12 @@ The clocks (wall, and processor time of all ranks) run in training alone. Evalua
 epoch, and outside of them, as are loading, hpcgnn's clusters and the peers' formats. A target's row has the rate with
 which most seeds reach it, and of these the one with the least processor time: medians, and least to most.
 
-With --at, a second table has the test accuracy at the best validation of the first so many epochs, in %, and the
-first loss: mean and standard deviation over seeds, for each rate.
+With --at, a second table has the test accuracy at the best validation of the first N epochs, in %, and the
+first loss. Each is the mean and standard deviation over seeds, for each rate.
 
-OUT/time_to_accuracy.csv has a row for each rate, OUT/GRAPH-MODEL.svg the curves, OUT/GRAPH/ what runs left. Runs that
-are there are not repeated. PyG's sampler needs torch-sparse or pyg-lib in its environment; a system that cannot run is
-listed with the reason.
+OUT/time_to_accuracy.csv has a row for each rate, OUT/GRAPH-MODEL.svg the curves, OUT/GRAPH/ the files of the runs. Runs
+that are there are not repeated. PyG's sampler needs torch-sparse or pyg-lib in its environment; a system that cannot
+run is listed with the reason.
 """
 
 import argparse
@@ -200,7 +200,7 @@ def _order(row):
 
 
 def table(rows, options):
-    """Markdown: a line for each graph, model and system, with the targets beside each other."""
+    """Markdown: a line for each graph, model and system, with a column for each target."""
     systems, lines = {}, []
     for row in chosen(rows):
         systems.setdefault(row["system"], []).append(row)

@@ -1,4 +1,4 @@
-"""What is compared with what, and in which order. Pure: no process is started here."""
+"""The cases of a comparison, and their order. Pure: no process is started here."""
 
 import shlex
 from dataclasses import dataclass

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Seconds, processor time and memory of one epoch: hpcgnn and its peers, on the same graph file, in the same run.
 
-Figures from different days or machines cannot be compared, and on shared machines not even those of different hours. So
+Figures from different days or machines cannot be compared, and on shared machines not even different hours. So
 all systems are measured in turn, round after round, each time in a fresh process, and the ratios are taken within a
 round. All systems train the same network on all nodes (Adam, fp32, cross-entropy of the training nodes) with the same
-number of threads in all; an epoch is forward, backward, reduction and step. Peers run in virtual environments that are
+number of threads in all. An epoch is forward, backward, reduction and step. Peers run in virtual environments that are
 made on first use; one that cannot be installed, or fails, is listed with the reason.
 
-OUT/compare.json has every raw sample, compare.md the tables, logs/ and runs/ what the processes left.
+OUT/compare.json has every raw sample, compare.md the tables, logs/ and runs/ the files of the processes.
 """
 
 import dataclasses
@@ -121,7 +121,7 @@ def measure_all(document, cases, pythons, small, options):
 
 
 def show(document, out):
-    """Print the tables, and leave them beside the numbers."""
+    """Print the tables, and write them to the folder of the numbers."""
     text = render(document)
     write_atomically(out / "compare.md", text)
     print(text)

@@ -1,7 +1,8 @@
 """Virtual environments of the peers, one each, because their versions of common packages need not agree with ours.
 
 They are made on first use and kept. torch is the version that the project itself pins, so that all systems compute with
-the same library. What cannot be installed or imported is absent, with the reason; that is a result and no error.
+the same library. A package that cannot be installed or imported is absent, with the reason; that is a result and no
+error.
 """
 
 import hashlib
@@ -27,7 +28,7 @@ class Absent(Exception):
 
 @dataclass(frozen=True)
 class Peer:
-    """requirements: what pip installs, nothing for what runs in the project's own environment; module: of peers/, which
+    """requirements: arguments of pip, none for the project's own environment; module: of peers/, which
     does the measurement."""
 
     requirements: tuple

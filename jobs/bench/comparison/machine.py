@@ -1,4 +1,4 @@
-"""Where and with what a comparison ran: a figure without these cannot be compared with another."""
+"""The machine and the packages of a comparison: a figure without these cannot be compared with another."""
 
 import os
 import platform
@@ -26,8 +26,8 @@ def describe_machine():
 
 
 def describe_allocator():
-    """The policy of hpcgnn, which peers get too unless the comparison says `default`, and what the environment adds for
-    all.
+    """The policy of hpcgnn, which peers get too unless the comparison says `default`, with the additions of the
+    environment for all.
     """
     return {
         "mmap_threshold_bytes": MMAP_THRESHOLD,
@@ -36,7 +36,7 @@ def describe_allocator():
 
 
 def use_cores(number):
-    """Bind this process, and with it all that it starts, to so many cores. Returns how many it got."""
+    """Bind this process, and with it all that it starts, to some cores. Returns their number."""
     chosen = sorted(os.sched_getaffinity(0))[:number]
     os.sched_setaffinity(0, chosen)
     return len(chosen)

@@ -1,7 +1,7 @@
-"""One measurement of one case: the command, and what its process left behind, in one form for all systems.
+"""One measurement of one case: the command, and the results of its process, in one form for all systems.
 
 A sample is {"epochs": [{loss, seconds, user_seconds, system_seconds, minor_faults}], "growth_bytes": {max, sum}, …};
-seconds are the slowest rank's, processor time and faults the sum over ranks. startup_seconds, of ours: reading the
+Seconds are the slowest rank's. Processor time and faults are the sum over ranks. startup_seconds, of ours: reading the
 graph and planning.
 """
 
@@ -21,7 +21,7 @@ COSTS = ("user_seconds", "system_seconds", "minor_faults")
 
 @dataclass(frozen=True)
 class Work:
-    """What every system trains. hidden: of sage and gcn; width: of one head of gat."""
+    """The model that every system trains. hidden: of sage and gcn; width: of one head of gat."""
 
     graph: str
     layers: int

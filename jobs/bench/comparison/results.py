@@ -57,7 +57,7 @@ def measured_cases(document, model):
 
 
 def reference_of(document, model):
-    """What ratios are taken to: the case that was asked for, else the first peer, else the first case; None without
+    """The base of the ratios: the case that was asked for, else the first peer, else the first case; None without
     any.
     """
     names, wanted = measured_cases(document, model), document["settings"]["reference"]
@@ -66,7 +66,7 @@ def reference_of(document, model):
 
 
 def own_part(document, model, case):
-    """The growth of all ranks less that on the small graph, the constant of so many processes: bytes, or None."""
+    """The growth of all ranks less that on the small graph, the constant of the processes: bytes, or None."""
     total, constant = growth(document, model, case, "sum"), growth(document, model, case, "sum", constant=True)
     return total["median"] - constant["median"] if total and constant else None
 

@@ -1,4 +1,4 @@
-"""The comparison as text: a table for each model, and what is absent or failed, from the document alone."""
+"""The comparison as text: a table for each model, with the absent and failed ones, from the document alone."""
 
 from tabulate import tabulate
 

@@ -3,8 +3,9 @@
 
     python jobs/bench/memory/fork_server.py GRAPH.h5 --ranks 4,16
 
-Starts a training of many epochs under mpiexec, waits for its first epoch, and prints a line: MiB of all processes of
-the job by /proc/*/smaps_rollup (pages that several share count once), and their processor seconds until then.
+Starts a training of many epochs under mpiexec, waits for its first epoch, and prints a line. It has the MiB of all
+processes of the job by /proc/*/smaps_rollup (pages that several share count once), and their processor seconds until
+then.
 """
 
 import argparse
@@ -35,7 +36,7 @@ def processes(mark: str) -> dict[Path, str]:
 
 
 def show(label: str, mark: str) -> None:
-    """Print what the processes of a job take now."""
+    """Print the memory of the processes of a job."""
     total = private = seconds = 0.0
     proxies = []
     for folder, command in processes(mark).items():

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Training in a fraction of the memory that it takes, under a limit of the kernel: the same curve, at what price?
 
-The job runs twice: as it is, and with --memory at a fraction of what all its ranks took together, inside a control
+The job runs twice. The second run has --memory at a fraction of the memory of all its ranks, inside a control
 group with that limit (page cache included, no swap). Both learning curves must agree to the bit. The table has the
 memory of both, seconds of an epoch, and bytes written to and read from the scratch files in an epoch, measured and
-foretold. A line tells whether the last epochs are as the first ones.
+foretold. A line shows whether the last epochs are as the first ones.
 
 Needs root, for the control group (version 1 or 2); --no-limit goes without one.
 """
@@ -76,7 +76,7 @@ def row(run, name):
 
 
 def from_to(run):
-    """Whether a run stays as it begins; without the first epoch, which also makes what is kept."""
+    """Whether a run stays as it begins; without the first epoch, which also makes the kept tensors."""
     each = [json.loads(line) for line in open(f"{run}/metrics.jsonl")][1:]
     some = max(1, len(each) // 5)
 

@@ -1,12 +1,12 @@
-"""A graph of any size from raw edges to training, within a memory limit: what each step takes.
+"""A graph of any size from raw edges to training, within a memory limit: the costs of each step.
 
     python jobs/bench/preparation/large_graph.py --folder /scratch/large --edges 1e7,1e8,1e9 --memory-limit 16G
 
 For each number of edges a raw R-MAT graph is written as arrays in a folder (edges in random order, with duplicates and
-self loops, as a download would be), imported, made symmetric, partitioned, and trained for an epoch. Each step runs in
-a control group with the memory limit, where one can be made. The table has seconds, processor seconds, the memory of
-all processes of a step together (without page cache), bytes of it per edge, and disk. With more than one size, lines
-through the origin and the largest size say what --predict edges would take.
+self loops, as a download would be). It is imported, made symmetric, partitioned, and trained for an epoch. Each step
+runs in a control group with the memory limit, where one can be made. The table has seconds, processor seconds, the
+memory of all processes of a step together (without page cache), bytes of it per edge, and disk. With more than one
+size, lines through the origin and the largest size predict the costs of --predict edges.
 
 R-MAT: Chakrabarti, Zhan, Faloutsos, SDM 2004, with Graph500's probabilities.
 """
@@ -66,7 +66,7 @@ def parse():
 
 
 def spec_of(options, edges):
-    """The Spec of a graph with so many directed edges."""
+    """The Spec of a graph with this number of directed edges."""
     nodes = max(64, round(edges / options.degree))
     return Spec(nodes, options.degree, options.features, options.classes, seed=options.seed)
 
@@ -179,7 +179,7 @@ def table(rows):
 
 
 def prediction(rows, edges):
-    """What a graph of so many edges would take, at what the largest one measured took for each edge."""
+    """The costs of a graph of this size, at the costs of an edge of the largest one measured."""
     largest = max(row["edges"] for row in rows)
     scales = [(row, edges / row["edges"]) for row in rows if row["edges"] == largest]
     lines = [(row["step"], f"{row['seconds'] * x / 3600:.1f}", f"{row['disk'] * x / 1e9:.0f}") for row, x in scales]

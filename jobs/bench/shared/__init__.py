@@ -1,1 +1,1 @@
-"""What several benches share: jobs that are launched, memory that is watched, configurations."""
+"""Parts that several benches share: jobs that are launched, memory that is watched, configurations."""

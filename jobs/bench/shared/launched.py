@@ -1,4 +1,4 @@
-"""Parallel jobs as a user starts them: the command line, a run that must succeed, and what its directory tells."""
+"""Parallel jobs as a user starts them: the command line, a run that must succeed, and the results in its directory."""
 
 import json
 import statistics
@@ -12,7 +12,7 @@ from pathlib import Path
 class Measured:
     """A run directory. summary: of summary.json; last: the record of its last epoch; processor, wall: processor seconds
     of an epoch on all ranks together, and seconds of an epoch: the least of the epochs after the first. seconds:
-    {phase: seconds of the slowest rank}, the median of those epochs. losses: those of these epochs.
+    {phase: seconds of the slowest rank}, the median of those epochs. losses: of these epochs.
     """
 
     summary: dict
@@ -30,7 +30,7 @@ def parallel(ranks, *command):
 
 
 def quietly(command, enter=None):
-    """The output of a command (of anything that `str` takes), or SystemExit with what it said. enter: see
+    """The output of a command (of anything that `str` takes), or SystemExit with its output. enter: see
     `limited.Group`.
     """
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, preexec_fn=enter)

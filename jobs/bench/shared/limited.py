@@ -1,6 +1,6 @@
 """Commands that run in a control group with a memory limit, watched: seconds, memory of all their processes, disk.
 
-The limit is real where control groups can be made (as root, version 1 or 2): page cache counts in it, nothing is
+The limit is real where control groups can be made (as root, version 1 or 2). Page cache counts in it, nothing is
 swapped, and who needs more is killed. Elsewhere the memory is measured and nothing is limited.
 """
 
@@ -25,7 +25,7 @@ INTERVAL = 0.5  # seconds between two looks
 
 @dataclass
 class Measured:
-    """What a command took. anonymous: bytes of all its processes together that no file backs, at the most."""
+    """The costs of a command. anonymous: bytes of all its processes together that no file backs, at the most."""
 
     seconds: float
     processor_seconds: float
@@ -35,7 +35,7 @@ class Measured:
 
 
 class Group:
-    """A control group for memory. limit: bytes, None for none. `limited` says whether there is one."""
+    """A control group for memory. limit: bytes, None for none. `limited` is False without one."""
 
     def __init__(self, limit, name=None):
         self.path = None

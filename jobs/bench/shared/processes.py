@@ -1,4 +1,4 @@
-"""Measurements are fresh processes with a limit on their time, and what a failed one said last is its reason."""
+"""Measurements are fresh processes with a limit on their time, and the last line of a failed one is its reason."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ class Failed(Exception):
 
 
 def clean_environment(threads, **more):
-    """The environment without what a launcher or batch system left in it, and with the threads of one process."""
+    """The environment without the variables of a launcher or batch system, and with the threads of one process."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_LAUNCHER_PREFIXES)}
     return {**kept, "OMP_NUM_THREADS": str(threads), **more}
 
@@ -45,7 +45,7 @@ def run(command, log, limit_seconds, environment):
 
 @contextlib.contextmanager
 def _signals_deferred():
-    """Signals that end this program take effect afterwards: between its start and its name in a variable a process
+    """Signals that end this program take effect afterwards. Between its start and its name in a variable a process
     would be left behind, and likewise half way through the ending of several.
     """
     noted = []
@@ -100,7 +100,7 @@ def _state(number):
 
 
 def last_words(text, most=300):
-    """The line of an output that most likely says why it ended: the last that is fatal or names an error, else the
+    """The line of an output with the likeliest reason of its end: the last that is fatal or names an error, else the
     last.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith(_NOT_REASONS)]

@@ -1,6 +1,7 @@
-"""ReFrame's settings for a cluster: copy this file, edit what is marked, and name the copy with `run.sh --site`.
+"""ReFrame's settings for a cluster: copy this file, edit the marked lines, and name the copy with `run.sh --site`.
 
-`name` is that of the system's table in references.toml; without one the table `default` is used, which has no figures.
+`name` is the name of the system's table in references.toml; without one the table `default` is used, which has no
+figures.
 """
 
 site_configuration = {

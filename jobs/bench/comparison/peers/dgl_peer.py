@@ -1,7 +1,7 @@
 """DGL, full-batch, as its documentation does it: message passing on a graph whose sparse formats exist beforehand.
 
 DGL 2.1.0 is the last wheel that is published. Its graphbolt part is a native library for older releases of torch and
-does not load with a current one; full-batch training does not use it, so an empty module stands in its place.
+does not load with a current one. Full-batch training does not use it, so an empty module stands in its place.
 """
 
 import itertools

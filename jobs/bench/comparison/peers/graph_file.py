@@ -27,7 +27,7 @@ class Graph:
 
 def read_graph(path, self_loops=False):
     """The graph of a file, with a self loop added to every node without one if `self_loops`. Raises ValueError if peers
-    have no counterpart for what the file holds.
+    have no counterpart for the data of the file.
     """
     with h5py.File(path, "r") as file:
         for attribute in ("multi_label", "weighted", "typed", "sparse_features"):

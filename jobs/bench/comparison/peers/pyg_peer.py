@@ -1,7 +1,7 @@
-"""PyG, full-batch. It takes the adjacency in several forms, of which each model gets the fastest.
+"""PyG, full-batch. It takes the adjacency in several forms; each model gets its fastest.
 
-Processor seconds per epoch, two threads, PyG 2.8.1: sage on 169,343 nodes: CSR 11, EdgeIndex 23, edge_index 23; gcn on
-20,000 nodes: CSR 1.6, edge_index 4, EdgeIndex 4; gat on 20,000 nodes: all three 6. torch_sparse has no wheel for
+Processor seconds per epoch, two threads, PyG 2.8.1: sage on 169,343 nodes: CSR 11, EdgeIndex 23, edge_index 23. gcn on
+20,000 nodes: CSR 1.6, edge_index 4, EdgeIndex 4. gat on 20,000 nodes: all three 6. torch_sparse has no wheel for
 current torch, and compiling it takes longer than a comparison.
 """
 

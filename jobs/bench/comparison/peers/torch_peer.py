@@ -1,5 +1,5 @@
-"""Bare torch: its own sparse products and nothing else. What a peer adds to torch, in speed and memory, shows against
-it.
+"""Bare torch: its own sparse products and nothing else. The difference of a peer to torch, in speed and memory, shows
+against it.
 
 Runs in the project's own environment. Attention has no counterpart here.
 """

@@ -1,6 +1,6 @@
-"""One measurement of one peer: a fresh process that trains a few epochs and writes what they cost as JSON.
+"""One measurement of one peer: a fresh process that trains a few epochs and writes their costs as JSON.
 
-Runs in the peer's own environment, with hpcgnn's source on the path for one reason: memory is measured, and the
+Runs in the peer's own environment, with hpcgnn's source on the path for one reason. Memory is measured, and the
 allocator is set, by the very code that does it for hpcgnn (hpcgnn/plugins/memory_profile.py). Nothing else of hpcgnn is
 imported.
 """
