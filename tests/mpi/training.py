@@ -17,6 +17,7 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.offload.toy import toy_step
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.choices import registry_choices
+from hpcgnn.plan.rules import Selection
 from hpcgnn.plan.run_plan import plan
 from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.tasks.link_training import link_split
@@ -101,7 +102,7 @@ def build_trainer(comm, config, map_name=None, rows=None, to_disk=None):
             edge_features=spec.edge_features > 0,
             to_disk=lambda local, width, dtype: to_disk and to_disk(buffers.arena, (local.num_owned, width), dtype),
             feature_type=spec.held,
-            clusters=decided.schedule.by_shares,
+            clusters=Selection(config).entry.reads_clusters,
         )
     return Trainer(local, decided, comm, buffers, make_plugins)
 

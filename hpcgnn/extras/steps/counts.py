@@ -40,14 +40,14 @@ class AtOnce(HaloCounts):
 
 
 class Steps:
-    """The steps of an epoch under a plan: an OwnSteps. counter: of the graph file and the map."""
+    """The steps of an epoch under a plan, as OwnSteps. exact: see `check_graph`; counter: of the file and the map."""
 
-    def __init__(self, counter: Counter, plan: RunPlan) -> None:
+    def __init__(self, exact: bool, counter: Counter, plan: RunPlan) -> None:
         self._counter, self._plan, self._solo = counter, plan, SoloCommunicator()
         self._random, options = Randomness(plan.config.run.seed), options_of(plan.config)
         sizes = np.diff(counter.file.read("clusters/offsets", dtype=np.int64))
         self._cluster = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-        self._train, self._exact = counter.trained_on(), options.schedule == "batches"
+        self._train, self._exact = counter.trained_on(), exact
         counted = torch.from_numpy(self._train) if self._exact else None
         key = self._random.key(Purpose.SHARE, 0)
         share, self.least = deal(torch.from_numpy(self._cluster), options.steps, key, self._solo, counted)

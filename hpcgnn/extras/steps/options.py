@@ -65,14 +65,14 @@ def check_options(config: Config, layers: int) -> None:
         )
 
 
-def check_graph(config: Config, meta: GraphMeta, spec: ModelSpec) -> None:
-    """See ScheduleEntry."""
+def check_graph(exact: bool, config: Config, meta: GraphMeta, spec: ModelSpec) -> None:
+    """See ScheduleEntry. exact: whether a step computes training nodes of its share alone, as `batches` does."""
     options, layers, precision = options_of(config), MODELS[spec.model].traits(spec), config.run.precision
     alone = layers.prunable or (spec.layers == 1 and spec.keeps_input)
-    if options.schedule == "batches" and options.steps > 1 and not alone:
+    if exact and options.steps > 1 and not alone:
         raise ConfigError(
-            f"--schedule batches computes the training nodes of a share alone, and the last layer of --model "
-            f"{spec.model} computes all nodes: expected another model, or --schedule sar"
+            f"--schedule {options.schedule} computes the training nodes of a share alone, and the last layer of "
+            f"--model {spec.model} computes all nodes: expected another model, or --schedule sar"
         )
     if options.history_dtype != "fp32" and options.steps > 1 and not (layers.fixed_sums and precision == "fp32"):
         raise ConfigError(

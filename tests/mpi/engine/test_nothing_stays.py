@@ -20,7 +20,6 @@ OTHERS = {
     "batch norm": {"model": "sage", "norm": "batch"},
     "jumping": {"model": "gcn", "jumping": "max", "residual": True, "norm": "layer"},
     "mixed": {"model": "gcn", "precision": "mixed"},
-    "edge dropout": {"model": "sage", "edge_dropout": 0.5},
     "links": {"model": "sage", "task": "links", "scorer": "mlp"},
     "inductive": {"model": "gat", "inductive": True},
     "label reuse": {"model": "gat", "label_reuse": 0.5},

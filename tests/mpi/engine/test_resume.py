@@ -29,7 +29,6 @@ PAUSED = {
     "bns": {"schedule": "bns", "boundary_rate": 0.5},
     "stale": {"schedule": "stale", "stale_epochs": 2, "model": "gat", "hidden": 4, "heads": 2},
     "tma": {"schedule": "tma", "average_steps": 2, "correct_every": 2},
-    "historical": {"schedule": "historical", "steps": 4, "extra_rows": 0.3, "history_dtype": "int8", "model": "sage"},
     "inductive": {"model": "sage", "layers": 2, "inductive": True, "prune": "auto"},
     "label reuse": {"model": "sage", "layers": 2, "label_reuse": 0.5},
     "averages": {"model": "sage", "layers": 2, "ema": 0.7},

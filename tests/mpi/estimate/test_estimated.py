@@ -10,7 +10,6 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from hpcgnn.estimate.counts.steps import Steps
 
 from hpcgnn.engine.epochs import costs_of_epoch
 from hpcgnn.errors import FormatError
@@ -23,6 +22,7 @@ from hpcgnn.estimate.trial.trial import Experiment
 from hpcgnn.graphfile.given_links import EACH, SHARED
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.options.link_split import GIVEN
+from hpcgnn.plan.rules import Selection
 from hpcgnn.plan.run_plan import plan
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
@@ -54,10 +54,9 @@ def _foretold(config, map_name, ranks, per_node=1):
         between = Nodes(ranks, per_node, decided.returns, decided.narrows) if per_node > 1 else None
         counter = Counter(file, file.cluster_map(map_name, ranks)[0], ranks, decided.halo, between)
         counter, shares = count(config, counter)
-        if decided.on_shares:
-            steps = Steps(counter, decided)
-            shares = replace(shares, steps=config.schedule.steps, inside=steps.inside())
-            return Forecaster(Experiment.of(decided)).forecast(shares, lambda all_, some: steps.halos(len(all_), some))
+        steps = Selection(config).entry.count_steps(decided, counter)
+        if steps is not None:
+            return Forecaster(Experiment.of(decided)).forecast(replace(shares, steps=steps), steps.halos)
         against = file.meta.negatives if config.task.link_split == GIVEN else ""
         return Forecaster(Experiment.of(decided, against)).forecast(
             shares, lambda worthwhile, prunable: counter.layers(shares, keeps_input, worthwhile, prunable)
@@ -218,7 +217,6 @@ def test_ways_to_send(comm, paths, wire):
 PRUNED = {
     "sage": {"model": "sage"},
     "gat": {"model": "gat", "heads": 2, "hidden": 8, "dropout": 0.0},
-    "edge dropout": {"model": "gcn", "edge_dropout": 0.5},
     "fewest rows": {"model": "sage", "halo": "least"},
 }
 
@@ -332,27 +330,6 @@ SCHEDULES = {
 )
 def test_a_delayed_halo(comm, paths, schedule, graph):
     check(comm, configure(paths[graph], layers=2, **SCHEDULES[schedule]), MAP)
-
-
-STEPS = {
-    "historical, sage, nearest rows": {"schedule": "historical", "model": "sage", "layers": 3, "extra_rows": 0.4},
-    "historical, int8": {"schedule": "historical", "history_dtype": "int8"},
-    "historical, gat": {"schedule": "historical", "model": "gat", "heads": 2, "hidden": 8},
-    "batches, sage, tiny buffer": {"schedule": "batches", "model": "sage", "layers": 3, "halo_buffer": 0.01},
-    "batches, gat": {"schedule": "batches", "model": "gat", "heads": 2, "hidden": 8},
-}
-
-
-@pytest.mark.ranks(2, 3)
-@pytest.mark.parametrize(
-    "graph, steps",
-    [("few train", each) for each in STEPS]
-    + [("directed multi-label", each) for each in ("historical, gat", "batches, gat")],
-)
-def test_steps_on_shares(comm, paths, steps, graph):
-    """Rows of a step are counted from the file, and every step sums the gradients."""
-    forecast, trainer = check(comm, configure(paths[graph], **{"layers": 2, "steps": 3, **STEPS[steps]}), MAP)
-    assert forecast.counted and {step for (_, step), _, _ in trainer.schedule.sync.plans()} == {0, 1, 2}
 
 
 APPROXIMATE = {
