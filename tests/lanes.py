@@ -80,6 +80,7 @@ PARTS = (
     quick("tools", *PYTEST, "tests/partition_tools"),
     quick("faults", *PYTEST, "tests/faults"),
     quick("kernels", *PYTEST, "tests/kernels"),
+    quick("extras", *PYTEST, "tests/extras"),
     quick("pages", *PYTEST, "tests/test_promises.py", "tests/docs", "tests/report", "tests/install"),
     quick("types", "mypy", "--no-error-summary", "hpcgnn", "partition_tools"),
     quick("2 processes", *of_ranks(2, "polite", *PROCESSES, "-m", "processes or smoke")),
@@ -98,6 +99,7 @@ PARTS = (
     Part("all-to-all", of_ranks(3, "all-to-all", *tests_of("stream", "stale", "numbers")), COMM),
     Part("oneCCL", of_ranks(3, "oneccl", *ONECCL, "-m", "smoke or processes"), COMM),
     Part("slow of ranks", (*PYTEST, "tests/mpi", "-m", "slow"), ("hpcgnn/nn/", "hpcgnn/ops/")),
+    Part("slow of extras", (*PYTEST, "tests/extras", "-m", "slow"), ("hpcgnn/", "tests/extras/")),
     Part("slow of processes", of_ranks(2, "polite", *PROCESSES, "-m", "slow and (processes or smoke)"), ("hpcgnn/",)),
     Part(
         "slow of jobs", (*PYTEST, "tests/jobs", "tests/core", "tests/faults", "-m", "slow"), ("jobs/", "hpcgnn/comm/")

@@ -11,6 +11,7 @@ import pytest
 
 from hpcgnn.__main__ import build_parser
 from hpcgnn.nn.registry import MODELS
+from hpcgnn.plan.choices import registry_choices
 from hpcgnn.schedules.schedule_registry import SCHEDULES
 from partition_tools.cli.main import build_parser as build_tools_parser
 
@@ -99,8 +100,7 @@ def test_files_that_are_named_exist(path):
 @cache
 def our_options():
     """Every option that a program of ours takes: {'hpcgnn': {...}, 'partition_tools': {...}}, and of the scripts."""
-    registries = {"models": tuple(MODELS), "norms": ("none", "batch"), "schedules": tuple(SCHEDULES)}
-    found = {"hpcgnn": flags_of(build_parser(registries)), "partition_tools": flags_of(build_tools_parser())}
+    found = {"hpcgnn": flags_of(build_parser(registry_choices())), "partition_tools": flags_of(build_tools_parser())}
     scripts = [path for kind in ("*.sh", "*.sbatch", "*.py") for path in (ROOT / "jobs").rglob(kind)]
     scripts += [*(ROOT / "tests").rglob("*.py"), *(ROOT / "env").glob("*.sh"), *(ROOT / "docs").glob("*.py")]
     texts = "\n".join(path.read_text(encoding="utf-8") for path in scripts)
