@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from mpi.engine.test_resume import check_same, graph, run  # noqa: F401
+from mpi.engine.test_resume import check_same, run
 from mpi.estimate.test_estimated import MAP, check, foretold, paths  # noqa: F401
 from mpi.small import stored
 from mpi.training import build_trainer, configure
@@ -86,11 +86,12 @@ def test_one_step_is_full_batch(comm, paths, schedule):  # noqa: F811
     assert losses(build_trainer(comm, one, MAP)) == losses(build_trainer(comm, full, MAP))
 
 
-def test_a_pause_changes_no_bit(comm, graph, shared_path):  # noqa: F811
+def test_a_pause_changes_no_bit(comm, paths, shared_path):  # noqa: F811
     options = {"schedule": "historical", "steps": 4, "extra_rows": 0.3, "history_dtype": "int8", "model": "sage"}
-    run(comm, graph, shared_path / "whole", **options)
-    run(comm, graph, shared_path / "run", **options, epochs=6)
-    run(comm, graph, shared_path / "run", **options, resume=True)
+    options |= {"partition": MAP, "epochs": 6}
+    run(comm, paths["undirected"], shared_path / "whole", **options)
+    run(comm, paths["undirected"], shared_path / "run", **{**options, "epochs": 3})
+    run(comm, paths["undirected"], shared_path / "run", **options, resume=True)
     check_same(shared_path / "run", shared_path / "whole")
 
 
