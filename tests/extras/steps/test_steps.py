@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from mpi.engine.test_resume import check_same, run
-from mpi.estimate.test_estimated import MAP, check, foretold, paths  # noqa: F401
+from mpi.estimate.test_estimated import MAP, _foretold, check, paths  # noqa: F401
 from mpi.small import stored
 from mpi.training import build_trainer, configure
 
@@ -88,9 +88,9 @@ def test_one_step_is_full_batch(comm, paths, schedule):  # noqa: F811
 
 def test_a_pause_changes_no_bit(comm, paths, shared_path):  # noqa: F811
     options = {"schedule": "historical", "steps": 4, "extra_rows": 0.3, "history_dtype": "int8", "model": "sage"}
-    options |= {"partition": MAP, "epochs": 6}
+    options |= {"partition": MAP, "epochs": 8}
     run(comm, paths["undirected"], shared_path / "whole", **options)
-    run(comm, paths["undirected"], shared_path / "run", **{**options, "epochs": 3})
+    run(comm, paths["undirected"], shared_path / "run", **{**options, "epochs": 4})
     run(comm, paths["undirected"], shared_path / "run", **options, resume=True)
     check_same(shared_path / "run", shared_path / "whole")
 
@@ -129,12 +129,13 @@ def test_what_does_not_go_together_is_refused(comm, paths, options, message):  #
         build_trainer(comm, configure(paths["undirected"], schedule="historical", **options))
 
 
+@pytest.mark.ranks(2)
 def test_what_an_estimate_refuses(comm, paths):  # noqa: F811
     """Steps without clusters, more than shares with training nodes, and the seconds of another run."""
     options = {"schedule": "batches", "layers": 2}
     with pytest.raises(ConfigError, match="--stats has no clusters; expected --graph"):
         AssumedGraph(Stats(1000, 8000, features=16, classes=4), 0.3, 0.5).forecast(configure("g.h5", **options), 2)
     with pytest.raises(ConfigError, match="shares alone, and estimate counts --steps"):
-        foretold(comm, configure(paths["few train"], steps=32, **options), MAP)
+        _foretold(configure(paths["few train"], steps=32, **options), MAP, comm.size)
     with pytest.raises(ConfigError, match="--like counts no work of --schedule batches"):
-        Counts.of(foretold(comm, configure(paths["undirected"], steps=2, **options), MAP))
+        Counts.of(_foretold(configure(paths["undirected"], steps=2, **options), MAP, comm.size))

@@ -44,6 +44,7 @@ def foretold(comm, config, map_name, per_node=1):
     with comm.together("estimating", on_one=True):
         if comm.rank == 0:
             made = _foretold(config, map_name, comm.size, per_node)
+            made = replace(made, shares=replace(made.shares, steps=None))  # they hold the open file
     return comm.broadcast_object(made)
 
 
