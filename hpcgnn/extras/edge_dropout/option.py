@@ -1,4 +1,4 @@
-"""The option `--edge-dropout`: what it goes with, and the halo policy that it asks for."""
+"""The option `--edge-dropout`, its rules, and the halo policy that it asks for."""
 
 from dataclasses import dataclass
 from typing import cast

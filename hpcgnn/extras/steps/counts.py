@@ -32,7 +32,7 @@ CLUSTERS = 4
 
 
 class AtOnce(HaloCounts):
-    """Counts of rows of which each pair of ranks sends one message, whatever the buffers are."""
+    """Counts of rows that each pair of ranks sends in one message, whatever the buffers are."""
 
     def rounds(self, cap: int) -> Rounds:
         """See HaloCounts."""
@@ -196,7 +196,7 @@ class Clusters:
         self.cluster = torch.from_numpy(cluster)
 
     def draw_near(self, ends: np.ndarray, other: np.ndarray, draw: np.random.Generator) -> np.ndarray:
-        """The nodes `other`, of which the share inside comes from the cluster of the row at the other end."""
+        """The nodes `other`; the share inside comes from the cluster of the row at the other end."""
         cluster = self.cluster.numpy()[ends]
         sizes = -(-(len(self.training_first) - cluster) // self._count)
         near = self.training_first[cluster + self._count * (draw.random(len(ends)) * sizes).astype(np.int64)]

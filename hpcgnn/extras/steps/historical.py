@@ -6,7 +6,7 @@ row is computed once in an epoch. The activations of a step are those of 1/K of 
 
 A share computes no row that the loss never sees: the last layer computes its training nodes alone, the layer before
 also its rows that training nodes of any share depend on, and so on. GAS and LMC compute all rows of a share in every
-layer. What training reads is the same.
+layer. Training reads the same rows.
 
 `--set schedule.extra_rows=X` computes rows of other shares as well, those with most edges to the rows of the step, X
 times as many as its own. Then gradients reach most edges with few more rows, for graphs have hubs.
@@ -116,7 +116,7 @@ class HistoricalHalo(FullHalo):
         self.begin()
 
     def begin(self) -> None:
-        """Called before each forward pass: aggregations are told apart by their number in it."""
+        """Called before each forward pass: aggregations are known by their number in it."""
         self._call = 0
 
     def next_history(self) -> tuple[int, History]:
@@ -213,7 +213,7 @@ class StepsOfShares(StepsInTurn):
             yield Step(self._graphs[number], self.as_whole, nodes=halo.computed[number])
 
     def _fill(self, stage: Stage) -> None:
-        """Compute the rows of all histories without gradients. Those of an aggregation need those before it."""
+        """Compute the rows of all histories without gradients. An aggregation needs the rows of those before it."""
         halo, passes = self._halo, 1
         while passes:
             with torch.no_grad(), self._comm.ledger.booked_as("input"):

@@ -1,4 +1,4 @@
-"""What both schedules of several steps have in common: the order of the steps, and their gradients."""
+"""The common part of both schedules of several steps: the order of the steps, and their gradients."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,8 +15,8 @@ from hpcgnn.schedules.sync import AllreduceEveryStep
 class StepsInTurn(AllreduceEveryStep):
     """One stage with several steps in every epoch, in an order that is drawn anew.
 
-    comm, dtype: see AllreduceEveryStep; random: Randomness, for the order. A schedule says how many steps there are:
-    `count`, known when they are made.
+    comm, dtype: see AllreduceEveryStep; random: Randomness, for the order. count: the number of
+    steps, known when they are made.
     """
 
     count = 0
@@ -31,7 +31,7 @@ class StepsInTurn(AllreduceEveryStep):
         self._model = model
 
     def plans(self) -> Iterator[tuple[tuple[int, int], Any, Any]]:
-        """Those of the rows that a step depends on."""
+        """The plans of the rows that a step depends on."""
         yield from self._plans
 
     def in_turn(self) -> list[int]:

@@ -98,14 +98,11 @@ class Serial:
         """The loss of an epoch."""
         self.now = epoch
         if epoch == 0:
-            with torch.no_grad():
-                for _, number in itertools.product(self.model.convs, range(self.count)):
-                    self.forward(self.rows[number])
+            self.fill()
         total = 0.0
         for number in order_of(epoch, self.count):
-            rows = self.rows[number]
             self.model.zero_grad()
-            loss = self.loss(self.forward(rows), rows[-1])
+            loss = self.step(number)
             loss.backward()
             with torch.no_grad():
                 for each in self.model.parameters():
@@ -113,6 +110,16 @@ class Serial:
                         each -= RATE * self.count * each.grad
             total += loss.item()
         return total
+
+    def fill(self):
+        """Make the histories."""
+        with torch.no_grad():
+            for _, number in itertools.product(self.model.convs, range(self.count)):
+                self.forward(self.rows[number])
+
+    def step(self, number):
+        """The loss of a step."""
+        return self.loss(self.forward(self.rows[number]), self.rows[number][-1])
 
     def loss(self, logits, rows):
         kept, count = self.train[rows], int(self.train.sum())
@@ -178,15 +185,9 @@ class Exact(Serial):
         super().__init__(trainer, path, steps)
         self.share, self.count = shares_of(path, steps, self.train.numpy())
 
-    def epoch(self, epoch):
-        total = 0.0
-        for number in order_of(epoch, self.count):
-            rows = torch.from_numpy(np.flatnonzero((self.share == number) & self.train.numpy()))
-            self.model.zero_grad()
-            loss = self.loss(self.forward([self.ids] * (len(self.model.convs) + 1))[rows], rows)
-            loss.backward()
-            with torch.no_grad():
-                for each in self.model.parameters():
-                    each -= RATE * self.count * each.grad
-            total += loss.item()
-        return total
+    def fill(self):
+        """There are none."""
+
+    def step(self, number):
+        rows = torch.from_numpy(np.flatnonzero((self.share == number) & self.train.numpy()))
+        return self.loss(self.forward([self.ids] * (len(self.model.convs) + 1))[rows], rows)
