@@ -143,7 +143,7 @@ def measure(path=MEASURED):
         graph = f"{folder}/graph.h5"
         size = ["--nodes", str(NODES), "--degree", "15", "--features", "64", "--classes", "40", "--seed", "1"]
         assert tools(["generate", "planted", "-o", graph, *size]) == 0
-        assert tools(["partition", graph, "--ranks", "1"]) == 0
+        assert tools(["partition", "add", graph, "--ranks", "1"]) == 0
         ours = _ours(Arena, main, graph, f"{folder}/run")
         theirs = _theirs(torch, graph)
     with open(path, "w", newline="", encoding="utf-8") as file:

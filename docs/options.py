@@ -19,12 +19,15 @@ from hpcgnn.effects import flag
 from hpcgnn.options import SECTIONS
 from hpcgnn.options.presets import PRESETS
 from hpcgnn.plan.choices import registry_choices
+from partition_tools.cli import import_graph, partition_graph
 from partition_tools.cli.main import build_parser as build_tools_parser
 
 PAGE = Path(__file__).resolve().parent / "options.md"
 CHOICES = registry_choices()  # with the options that schedules declare
 DECLARED = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
 # These commands take all options of another one, which has the table of them.
+# Of commands of partition_tools, {key: its field}.
+KEYS = {"import": import_graph.KEYS, "partition add": partition_graph.KEYS}
 LIKE = {"estimate": "train", "import-weights": "train"}
 SECTION_TITLES = {
     "data": "The graph",
@@ -56,6 +59,7 @@ def main(path: Path = PAGE) -> None:
         commands = _commands(parser)
         for name, command, about in commands:
             lines += _command(f"{program} {name}", name, command, about, dict(c[:2] for c in commands), choices)
+            lines += _keys(KEYS.get(name, {}))
     path.write_text(HEAD + "\n".join(lines).rstrip() + "\n", encoding="utf-8")
 
 
@@ -89,6 +93,18 @@ def _command(title, name, command, about, commands, choices):
             groups += _group(group.title, actions, choices)
     lines += _table(["option", "meaning"], [[_written(action), _help(action)] for action in plain])
     return [*lines, *(_presets() if name == "train" else []), *groups]
+
+
+def _keys(known):
+    """A table of the keys of --set. known: {key: its field}."""
+    rows = []
+    for name, declared in sorted(known.items()):
+        words = declared.metadata["choices"]
+        meaning = declared.metadata["help"] + (f": {', '.join(words)}" if words else "")
+        kept = declared.default
+        default = ("yes" if kept else "no") if isinstance(kept, bool) else f"`{kept}`" if kept not in (None, ()) else ""
+        rows.append([f"`{name}`", default, meaning])
+    return ["Keys of `--set`:", "", *_table(["key", "default", "meaning"], rows)] if rows else []
 
 
 def _presets():

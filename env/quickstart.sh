@@ -15,7 +15,7 @@ say() { printf '\n== %s\n' "$*"; }
 say "1. generate a graph of 20,000 nodes in 10 classes"
 python -m partition_tools generate planted -o "$out/graph.h5" --nodes 20000 --degree 15 --features 64 --classes 10 --seed 1
 say "2. split it into clusters with METIS, and map the clusters to 1, 2 and 4 ranks"
-python -m partition_tools partition "$out/graph.h5" --ranks 1,2,4
+python -m partition_tools partition add "$out/graph.h5" --ranks 1,2,4
 say "3. train GraphSAGE on 4 MPI ranks, full-batch, with sequential aggregation"
 mpiexec -n 4 hpcgnn train --graph "$out/graph.h5" --model sage --layers 3 --hidden 64 --dropout 0.3 --lr 0.01 --epochs 60 \
     --run-dir "$out/run"

@@ -136,7 +136,7 @@ def _run(*command: Any, cwd: Path | None = None) -> str:
 def _graphs(folder: Path, ranks: Sequence[int]) -> Path:
     """graph.h5, with maps for these ranks, and dense.h5, with four times the edges."""
     words = [["generate", "planted", "-o", f"{name}.h5", *_SIZE, "--degree", degree] for name, degree in _DEGREES]
-    words.append(["partition", "graph.h5", "--ranks", ",".join(map(str, ranks)), "--clusters", "16"])
+    words.append(["partition", "add", "graph.h5", "--ranks", ",".join(map(str, ranks)), "--clusters", "16"])
     program = f"from partition_tools.cli.main import main\nfor words in {words}: assert main(words) == 0"
     _run(sys.executable, "-c", program, cwd=folder)
     return folder

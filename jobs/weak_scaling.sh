@@ -35,7 +35,7 @@ trial=$(mktemp -d) && trap 'rm -rf "$trial"' EXIT
 largest=$(printf '%s\n' "${rank_counts[@]}" | sort -n | tail -n 1)
 # shellcheck disable=SC2086
 said=$(partition_tools generate $generate --nodes $((1000 + 16 * largest)) -o "$trial/g.h5" 2>&1) || fail "--generate '$generate': $(echo "$said" | tail -n 1)"
-partition_tools partition "$trial/g.h5" --ranks "$numbers" > /dev/null 2>&1
+partition_tools partition add "$trial/g.h5" --ranks "$numbers" > /dev/null 2>&1
 check_study "$numbers" "$trial/g.h5" "${options[@]}"
 [ -n "$dry" ] || check_idle
 for ranks in "${rank_counts[@]}"; do

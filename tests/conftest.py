@@ -7,13 +7,14 @@ import os
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 # Set before torch is loaded, as the program does it: the allocator's policy, and idle threads that sleep instead of
 # spinning.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-from hpcgnn.__main__ import set_process_policies  # noqa: E402
+from hpcgnn.__main__ import main, set_process_policies  # noqa: E402
 
 set_process_policies()
 
@@ -42,10 +43,17 @@ def pytest_addoption(parser):
 
 #: Folders of the tests, whose items and processor time have ceilings (budget.toml).
 ROOMS, SECONDS = pytest.StashKey(), pytest.StashKey()
+#: {name of a test: whether each of its cases is slow}
+SLOW = pytest.StashKey()
 
 
 def pytest_configure(config):
-    config.stash[ROOMS], config.stash[SECONDS] = {}, {}
+    config.stash[ROOMS], config.stash[SECONDS], config.stash[SLOW] = {}, {}, {}
+
+
+def pytest_itemcollected(item):
+    slow = item.get_closest_marker("slow") is not None
+    item.config.stash[SLOW].setdefault(cover.test_of(item), []).append(slow)
 
 
 def _room(path):
@@ -112,8 +120,13 @@ def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if item not in left]
 
 
-def pytest_collection_finish():
-    """Modules stay: the collections of garbage that each training makes need not go through all of torch."""
+def pytest_collection_finish(session):
+    """The quick lane runs a case of each test that proves a promise. Modules stay: the collections of garbage that each
+    training makes need not go through all of torch.
+    """
+    lacking = cover.only_slow(session.config.stash[SLOW]) if os.environ.get("HPCGNN_TEST_BUDGET") else []
+    if lacking:
+        raise pytest.UsageError(f"all cases are slow of tests that prove a promise: {', '.join(lacking)}")
     gc.freeze()
 
 
@@ -125,3 +138,26 @@ def pytest_runtest_teardown(item, nextitem):
         gc.collect()
         gc.freeze()
     return result
+
+
+@pytest.fixture
+def command(capsys, monkeypatch):
+    """command(words …, cwd=None) runs `hpcgnn` on one rank, in this process and without MPI; its Result."""
+    from core.launching import Result
+
+    from hpcgnn.comm import SoloCommunicator
+
+    here = {"threads": 1, "ranks_on_node": 1, "node": 0, "shares_cores": True, "mpi_bytes": 0}
+    monkeypatch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)  # takes longer than training
+    session = SimpleNamespace(comm=SoloCommunicator(), **here)
+    monkeypatch.setattr("hpcgnn.comm.launch.run.run", lambda work, threads, **more: work(session))
+
+    def run(*words, cwd=None):
+        capsys.readouterr()
+        with monkeypatch.context() as patch:
+            if cwd is not None:
+                patch.chdir(cwd)
+            code = main([str(word) for word in words])
+        return Result(code, *capsys.readouterr(), 0.0)
+
+    return run

@@ -60,6 +60,11 @@ def strength(item):
     return 2 if pairs else 1
 
 
+def only_slow(collected):
+    """Names of tests of a promise of which all cases are slow. collected: {name: [whether each case is slow]}."""
+    return sorted(name for name in collected if all(collected[name]) and name in _promised())
+
+
 @functools.cache
 def _promised():
     """Names of the tests that prove a promise."""

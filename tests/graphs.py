@@ -9,6 +9,9 @@ import torch
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graphfile.storage import Csr, Edges, GraphData, GraphFile, write_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.generators.spec import Spec
 
 TRAIN, VAL, TEST = 1, 2, 3
 
@@ -234,6 +237,15 @@ def write_file(file_path, graph, where, ranks, sparse=False):
         graph_data(graph, where.order, where.offsets, sparse),
         [(name, ranks, cluster_to_rank, {}) for name, cluster_to_rank in where.maps.items()],
     )
+    return file_path
+
+
+def planted(file_path, ranks=(), clusters=16, **spec):
+    """Write a generated graph with maps for these numbers of ranks; returns its path. spec: what is not usual."""
+    usual = {"nodes": 300, "degree": 6, "features": 8, "classes": 3, "seed": 1}
+    generate_graph("planted", file_path, Spec(**{**usual, **spec}))
+    if ranks:
+        partition_graph(file_path, ranks, num_clusters=clusters)
     return file_path
 
 

@@ -4,30 +4,24 @@ import ast
 import tomllib
 from pathlib import Path
 
+import cover
 import pytest
 
 ROOT = Path(__file__).parents[1]
 PROMISES = tomllib.loads((ROOT / "tests" / "promises.toml").read_text())["promise"]
+TESTS = [test for promise in PROMISES for test in promise["tests"]]
 
 
-def is_slow(tree, name):
-    """Whether a test, or its file, has the mark of the slow lane. Raises StopIteration where there is no such test."""
-    test = next(each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == name)
-    marks = [
-        each.value
-        for each in tree.body
-        if isinstance(each, ast.Assign) and getattr(each.targets[0], "id", "") == "pytestmark"
-    ]
-    words = [ast.unparse(each) for each in (*marks, *test.decorator_list)]
-    return any("mark.slow" in each and "parametrize" not in each for each in words)  # single cases may be slow
-
-
-@pytest.mark.parametrize("test", [test for promise in PROMISES for test in promise["tests"]])
-def test_it_is_proven_in_the_quick_lane(test):
+@pytest.mark.parametrize("test", TESTS)
+def test_it_is_there(test):
     path, _, name = test.partition("::")
     tree = ast.parse((ROOT / path).read_text())
     assert name in {each.name for each in tree.body if isinstance(each, ast.FunctionDef)}, "no such test"
-    assert not is_slow(tree, name)
+
+
+def test_a_test_with_slow_cases_alone_is_found():
+    """The run of the quick lane holds it, when it has collected the cases (conftest.py)."""
+    assert cover.only_slow({TESTS[0]: [True, True], TESTS[1]: [True, False], "tests/any.py::test": [True]}) == TESTS[:1]
 
 
 def test_each_promise_stands_once():

@@ -38,8 +38,7 @@ def check_weights(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> Non
     if divides == "sym" and below:
         error = GraphError(
             f"the edge weights of {below:,} nodes sum to less than 0, and {spec.model} divides by the root of that "
-            "sum: expected sums above 0; make the weights positive, or use --model sage or gin (python -m "
-            "partition_tools verify names such graphs)"
+            "sum: expected sums above 0; make the weights positive, or use --model sage or gin"
         )
         error.everywhere = True
         raise error

@@ -12,8 +12,8 @@ unknown versions.
 
 import contextlib
 import json
-import os
 import shlex
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -64,10 +64,7 @@ def _version(data: GraphData) -> int:
 
 
 def write_graph(
-    path: str | Path,
-    data: GraphData,
-    partitionings: Iterable[Partitioning] = (),
-    progress: Progress | None = None,
+    path: str | Path, data: GraphData, partitionings: Iterable[Partitioning] = (), progress: Progress | None = None
 ) -> None:
     """Write a whole graph file under a temporary name and rename it when complete. Raises FormatError.
 
@@ -154,16 +151,17 @@ def _write_partitionings(file: Any, partitionings: Iterable[Partitioning], check
 
 
 def add_partitionings(
-    path: str | Path, partitionings: Iterable[Partitioning], output: str | Path | None = None
+    path: str | Path,
+    partitionings: Iterable[Partitioning],
+    output: str | Path | None = None,
+    removed: Iterable[str] = (),
 ) -> None:
-    """Add (or replace) cluster -> rank maps of an existing file, or of a copy `output`. The file is copied first, so a
-    crash loses nothing.
-    """
-    with replacing(output or path) as temporary:
-        with open(path, "rb") as source, open(temporary, "wb") as target:
-            while os.sendfile(target.fileno(), source.fileno(), None, 1 << 30):
-                pass
+    """Add or replace maps of an existing file, or of a copy `output`, and remove those NAME/P that `removed` names."""
+    with replacing(output or path) as temporary:  # a copy: a crash loses nothing
+        shutil.copyfile(path, temporary)
         with written_file(temporary, change=True) as (file, check):
+            for name in removed:
+                del file[f"partitionings/{name}"]
             _write_partitionings(file, partitionings, check)
 
 
@@ -384,7 +382,7 @@ class GraphFile:
         """
         available = self.partitionings()
         if num_ranks not in available.get(name, ()):
-            command = f"python -m partition_tools partition {shlex.quote(str(self.path))} --ranks {num_ranks}"
+            command = f"python -m partition_tools partition add {shlex.quote(str(self.path))} --ranks {num_ranks}"
             raise GraphError(
                 f"{self.path} has no map {name!r} for {num_ranks} ranks; it has {available or 'none'}; add it with "
                 f"`{command}`, or let training do so with --auto-partition"

@@ -50,7 +50,7 @@ class GINEConv(nn.Module):
 def _build(spec: ModelSpec) -> Model:
     if spec.edge_features == 0:
         raise GraphError(
-            "gine needs edges with features, and there are none; import the graph with them (--edge-features), train "
+            "gine needs edges with features, and there are none; import the graph with them (edges.features), train "
             "with --edge-features file, or use gin"
         )
     return stacked(partial(GINEConv, edge_features=spec.edge_features))(spec)

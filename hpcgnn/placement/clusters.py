@@ -191,7 +191,7 @@ def _check_count(clusters: int, num_ranks: int) -> None:
     if num_ranks > clusters:
         raise GraphError(
             f"{num_ranks} ranks are more than the {clusters} clusters of the graph; partition it again "
-            f"into more clusters (`python -m partition_tools partition ... --clusters {64 * num_ranks} -o "
+            f"into more clusters (`python -m partition_tools partition add ... --clusters {64 * num_ranks} -o "
             f"NEW`) or use fewer ranks"
         )
 

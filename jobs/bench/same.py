@@ -110,13 +110,14 @@ def train_cases(names, folder):
 def prepare(checkout, folder):
     """The graph files, by the tools of a checkout."""
     python = str(checkout / ".venv" / "bin" / "python")
+    add = ["add"] if (checkout / "partition_tools" / "workspace" / "settings.py").exists() else []  # later than 0.4
     write_raw_graphs(folder)
     for name, more in (("directed", []), ("undirected", ["--undirected"])):
         path = str(folder / f"{name}.h5")
         tool = [python, "-m", "partition_tools"]
         for command in (
             ["import", str(folder / f"{name}.npz"), "-o", path, *more],
-            ["partition", path, "--ranks", "2,3,4"],
+            ["partition", *add, path, "--ranks", "2,3,4"],
         ):
             subprocess.run([*tool, *command], check=True, capture_output=True, env=environment(checkout))
 

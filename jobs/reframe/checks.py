@@ -88,7 +88,7 @@ class GeneratedGraph(Measurement):
         graph = self.system_table["graph"]
         options = [word for key, value in graph.items() for word in (f"--{key}", str(value))]
         self.executable_opts = ["-P -m partition_tools generate planted -o graph.h5", *options]
-        self.postrun_cmds = ["python -P -m partition_tools partition graph.h5 --ranks 1,2,4"]
+        self.postrun_cmds = ["python -P -m partition_tools partition add graph.h5 --ranks 1,2,4"]
 
     @sanity_function
     def has_its_maps(self):

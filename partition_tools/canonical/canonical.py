@@ -23,15 +23,16 @@ from partition_tools.canonical.codes import Codes
 from partition_tools.canonical.edge_features import GatheredRows, canonical_edge_features
 from partition_tools.canonical.features import DTYPES, canonical_features
 from partition_tools.canonical.imported_edges import imported_edges
-from partition_tools.canonical.labels import canonical_labels, label_warnings
+from partition_tools.canonical.labels import canonical_labels
 from partition_tools.canonical.links import canonical_links, link_counts
 from partition_tools.canonical.rows import RowMap, slabs
 from partition_tools.canonical.splits import canonical_split
 from partition_tools.canonical.targets import canonical_targets
-from partition_tools.canonical.typed import canonical_names, canonical_types, numbered_types, type_warnings
+from partition_tools.canonical.typed import canonical_names, canonical_types, numbered_types
 from partition_tools.graph.counts import check_count
 from partition_tools.graph.raw import DataError, RawGraph
 from partition_tools.workspace.scratch import Scratch
+from partition_tools.workspace.settings import check_choices, key, truth
 
 
 @dataclass(frozen=True)
@@ -50,29 +51,33 @@ class ImportOptions:
         ConfigError: an unknown value.
     """
 
-    undirected: bool = False
-    self_loops: str = "keep"
-    drop_duplicates: bool = False
-    drop_weights: bool = False
-    row_normalize: bool = False
-    standardize: bool = False
-    feature_dtype: str = "fp32"
-    num_classes: int | None = None
-    name: str | None = None
+    undirected: bool = key("edges.undirected", False, "add missing reverse edges, and merge parallel ones", truth)
+    self_loops: str = key(
+        "edges.self_loops", "keep", "keep, remove, or add one to each node without", choices=("keep", "add", "remove")
+    )
+    drop_duplicates: bool = key(
+        "edges.drop_duplicates", False, "keep one of the edges with equal ends and type, the lightest", truth
+    )
+    drop_weights: bool = key("edges.drop_weights", False, "ignore the weights of edges", truth)
+    row_normalize: bool = key(
+        "features.row_normalize", False, "divide the features of a node by the sum of their absolute values", truth
+    )
+    standardize: bool = key(
+        "features.standardize", False, "scale columns by the training nodes' mean and deviation", truth
+    )
+    feature_dtype: str = key("features.dtype", "fp32", "type of dense features", choices=tuple(DTYPES))
+    num_classes: int | None = key("labels.classes", None, "number of classes (default: the largest label + 1)", int)
+    name: str | None = key("graph.name", None, "name of the graph in the file (default: of the input)")
     fractions: Sequence[float] | None = None
-    seed: int = 0
-    add_reverse: bool = False
-    resplit: bool = False
-    task: str = "auto"
+    seed: int = key("split.seed", 0, "seed of the random split", int)
+    add_reverse: bool = key("edges.add_reverse", False, "give each edge type a reverse, of a type of its own", truth)
+    resplit: bool = key("split.resplit", False, "let the random split replace the input's own", truth)
+    task: str = key("labels.task", "auto", "task of the labels", choices=("auto", *LABELS))
 
     def __post_init__(self) -> None:
-        for what, value, known in (
-            ("self_loops", self.self_loops, ("keep", "add", "remove")),
-            ("feature_dtype", self.feature_dtype, tuple(DTYPES)),
-            ("task", self.task, ("auto", *LABELS)),
-        ):
-            if value not in known:
-                raise ConfigError(f"{what} must be one of {', '.join(known)}, got {value!r}")
+        check_choices(self)
+        if not 0 <= self.seed < 2**63:
+            raise ConfigError(f"the seed must be from 0 to 2^63 - 1, got {self.seed}")
 
 
 def canonical(raw: RawGraph, options: ImportOptions, scratch: Scratch) -> GraphData:
@@ -131,7 +136,7 @@ def _canonical(raw: RawGraph, options: ImportOptions, scratch: Scratch) -> Graph
     if not np.any(split == SPLITS["train"]) and not links:
         reporter.warn(
             "the training split is empty; training will refuse this graph (--train 0.5 makes a random split, with "
-            "--resplit in place of the input's own)"
+            "split.resplit=true in place of the input's own)"
         )
     data = GraphData(
         edges=edges,
@@ -155,8 +160,6 @@ def _canonical(raw: RawGraph, options: ImportOptions, scratch: Scratch) -> Graph
         bfloat16=options.feature_dtype == "bf16" and isinstance(features, RowMap),
         feature_scales=features.scales if isinstance(features, Codes) else None,
     )
-    for text in (*label_warnings(data), *type_warnings(data)):
-        reporter.warn(text)
     reporter.stage("naming the graph by its content (SHA-256)")
     data.uuid = content_uuid(data, raw.identity)
     return data
@@ -171,11 +174,13 @@ def _check_targets(names: Mapping[str, Sequence[str]], targets: int, num_classes
         raise GraphError(f"the labels have {targets} columns and {len(words)} names; expected a name for each")
     if words and targets <= 1:
         raise GraphError(
-            f"--task regression: expected numbers, and the labels are words ({', '.join(words[:3])}"
-            f"{', ...' if len(words) > 3 else ''}); give numbers, or leave --task out"
+            f"labels.task=regression: expected numbers, and the labels are words ({', '.join(words[:3])}"
+            f"{', ...' if len(words) > 3 else ''}); give numbers, or leave the task out"
         )
     if num_classes is not None:
-        raise GraphError(f"--task regression has no classes, got --classes {num_classes}; leave one of them out")
+        raise GraphError(
+            f"labels.task=regression has no classes, got labels.classes={num_classes}; leave one of them out"
+        )
 
 
 def content_uuid(data: GraphData, identity: bytes | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Scales of feature columns: standardising by the training nodes, and a warning where columns differ too much."""
+"""Standardising feature columns by the training nodes."""
 
 from dataclasses import dataclass
 
@@ -6,16 +6,11 @@ import numpy as np
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Rows
-from hpcgnn.listing import ranges
-from partition_tools.canonical.rows import numbered, slabs
+from partition_tools.canonical.rows import numbered
 from partition_tools.graph.raw import DataError
 
 # A deviation below this share of the mean's size is rounding: the column counts as constant.
 CONSTANT = 1e-9
-# Rows that the warning looks at, evenly spread over the graph.
-SAMPLED = 1 << 16
-# Columns this many times larger than the median one are reported.
-FAR_APART = 100.0
 
 
 @dataclass(frozen=True)
@@ -42,8 +37,8 @@ def standard_of(features: Rows, train: np.ndarray) -> Standard:
     """
     if not train.any():
         raise GraphError(
-            "--standardize: expected training nodes, whose mean and deviation are taken, and the graph has none; give "
-            "it a split (--train 0.5), or leave --standardize out"
+            "features.standardize: expected training nodes, for their mean and deviation, and there are none; give "
+            "the graph a split (--train 0.5), or leave it out"
         )
     count, mean, squares = 0, np.zeros(features.shape[1]), np.zeros(features.shape[1])
     for start, slab in numbered(features):
@@ -64,28 +59,3 @@ def standard_of(features: Rows, train: np.ndarray) -> Standard:
     deviation = np.sqrt(squares / count)
     constant = deviation <= CONSTANT * np.abs(mean)
     return Standard(mean, np.where(constant, 1.0, deviation))
-
-
-def scale_warning(features: Rows) -> str:
-    """A warning about columns that are far larger than others, or ''. features: array-like (n, F) of finite numbers.
-
-    The size of a column is the root mean square of its entries that are not 0. So rare categories are as large as
-    frequent ones.
-    """
-    step = max(1, features.shape[0] // SAMPLED)
-    squares, counts = np.zeros(features.shape[1]), np.zeros(features.shape[1])
-    for slab in slabs(features):
-        rows = np.asarray(slab)[::step].astype(np.float64)
-        squares += (rows**2).sum(axis=0)
-        counts += (rows != 0).sum(axis=0)
-    sizes = np.sqrt(squares / np.maximum(counts, 1))
-    usual = float(np.median(sizes[counts > 0])) if counts.any() else 0.0
-    large = np.flatnonzero(sizes > FAR_APART * usual) if usual else np.zeros(0, np.int64)
-    if not len(large):
-        return ""
-    factor = float(sizes.max()) / usual
-    return (
-        f"{len(large)} of {len(sizes)} feature columns are over {FAR_APART:g} times as large as the median column, up "
-        f"to {factor:,.0f} times (from 0: {ranges(large.tolist())}); models learn slowly from such features: "
-        "--standardize scales columns by the training nodes' mean and deviation"
-    )

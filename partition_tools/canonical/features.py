@@ -4,8 +4,6 @@ Features are most of the bytes of a graph. They may be generated or memory-mappe
 time. Wide sparse ones (bags of words) stay sparse.
 """
 
-from collections.abc import Iterable
-
 import numpy as np
 import scipy.sparse
 
@@ -14,7 +12,7 @@ from hpcgnn.graphfile.bfloat16 import rounded
 from hpcgnn.graphfile.schema import Rows
 from hpcgnn.graphfile.storage import Csr
 from partition_tools.canonical.codes import in_bytes
-from partition_tools.canonical.column_scales import scale_warning, standard_of
+from partition_tools.canonical.column_scales import standard_of
 from partition_tools.canonical.precision import PrecisionLoss
 from partition_tools.canonical.rows import RowMap, numbered
 from partition_tools.graph.raw import DataError
@@ -22,28 +20,6 @@ from partition_tools.workspace.progress import Reporter
 
 #: As arrays have them: numbers for bfloat16 are float32 that bfloat16 has.
 DTYPES = {"fp32": np.float32, "fp16": np.float16, "bf16": np.float32, "int8": np.int8}
-
-
-def check_turned(features: Rows | Csr | None, others: Iterable[np.ndarray | None], what: str = "features") -> None:
-    """Raise GraphError for dense features with another number of rows than labels or masks, such as (F, n).
-
-    others: arrays with a value for each node, or None.
-    """
-    if features is None or isinstance(features, Csr) or len(features.shape) != 2:
-        return
-    rows, columns = features.shape
-    others = list(others)
-    for other in others:
-        if other is not None and other.ndim and rows != len(other) == columns:
-            raise GraphError(
-                f"{what} of shape ({rows}, {columns}): expected a row for each of the {columns} nodes that labels and "
-                "masks have; turn them: features.T"
-            )
-    lengths = {len(other) for other in others if other is not None and other.ndim}
-    if len(lengths) == 1 and (nodes := lengths.pop()) != rows:
-        raise GraphError(
-            f"{what} have {rows} rows, expected one for each of the {nodes} nodes that labels and masks have"
-        )
 
 
 def canonical_features(
@@ -64,15 +40,15 @@ def canonical_features(
     if features is None:
         return None
     if row_normalize and standardize is not None:
-        raise ConfigError("--row-normalize and --standardize undo each other; expected one of them, got both")
+        raise ConfigError("features.row_normalize and features.standardize undo each other; expected one of them")
     if isinstance(features, Csr):
         if standardize is not None:
             raise GraphError(
-                "--standardize: sparse features would have no zeros any more, and many times their size; expected "
-                "dense ones; use --row-normalize, or leave it out"
+                "features.standardize: sparse features would have no zeros, and many times their size; expected "
+                "dense ones; use features.row_normalize, or leave it out"
             )
         if dtype != "fp32":
-            reporter.warn(f"sparse features are stored as fp32; --feature-dtype {dtype} is for dense ones")
+            reporter.warn(f"sparse features are stored as fp32; features.dtype={dtype} is for dense ones")
         return _sparse(features, num_nodes, row_normalize, reporter)
     if len(features.shape) != 2 or features.shape[0] != num_nodes:
         raise GraphError(
@@ -97,9 +73,6 @@ def canonical_features(
     _check_finite(source, features, loss)
     if loss is not None:
         loss.tell(reporter)
-        warning = scale_warning(features)
-        if warning:
-            reporter.warn(warning)
     return features
 
 

@@ -1,8 +1,4 @@
-"""The edges of a raw graph on their way into the file: checked, then brought into canonical order.
-
-They are sorted in memory if they fit, and otherwise in files of a scratch directory. The result is the same, bit for
-bit.
-"""
+"""The edges of a raw graph on their way into the file: checked, then brought into canonical order."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,18 +8,15 @@ import numpy as np
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.schema import Edges, Rows, count_types
 from partition_tools.canonical.precision import PrecisionLoss
-from partition_tools.canonical.typed import REVERSED, canonical_types, with_reverse
-from partition_tools.graph.edges import BLOCK, canonical_edges, check_endpoints
+from partition_tools.canonical.typed import REVERSED, canonical_types
+from partition_tools.graph.edges import BLOCK
 from partition_tools.graph.raw import DataError, RawGraph
-from partition_tools.out_of_core.edges import EdgeChunks, external_edges
+from partition_tools.out_of_core.edges import EdgeChunks, sorted_edges
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 if TYPE_CHECKING:
     from partition_tools.canonical.canonical import ImportOptions
-
-#: Bytes that `canonical_edges` takes for an edge at its height, with 64-bit ids, and more for each attribute.
-EDGE_BYTES, ATTRIBUTE_BYTES = 32, 16
 
 
 def imported_edges(
@@ -31,31 +24,16 @@ def imported_edges(
 ) -> tuple[Edges, Edges | None, int, list[str]]:
     """(edges, edges_out or None, number of self loops, names of the types of edges), of the edges taken out of `raw`.
 
-    names: names of the source's types, or empty. scratch: for edges that do not fit in its memory; the arrays are then
-    mapped files of it. Raises GraphError naming the first faulty edge.
+    names: names of the source's types, or empty. The arrays are mapped files of `scratch`. Raises GraphError that names
+    the first faulty edge.
     """
     if options.add_reverse and options.undirected:
-        raise ConfigError("--undirected gives an edge and its reverse one type, --add-reverse two; choose one")
+        raise ConfigError("--undirected gives an edge and its reverse one type, edges.add_reverse two; choose one")
     source = _chunks(raw, options, names, scratch.reporter)
-    given = source.num_types
-    wanted = options.undirected, options.self_loops, options.drop_duplicates
-    if needed_bytes(source) * (2 if options.undirected else 1) > scratch.memory:
-        edges, edges_out, loops = external_edges(source, scratch, *wanted)
-        raw.drop_edges()
-    else:
-        scratch.reporter.stage(f"sorting {source.count:,} edges")
-        src, dst, kind, weight = source.chunk(0, source.count)
-        row = np.arange(source.count) if source.featured else None
-        del source
-        raw.drop_edges()
-        check_endpoints(src, dst, raw.num_nodes)  # of the edges given: those added would hide that one end is missing
-        if options.add_reverse:
-            src, dst, weight, kind = with_reverse(src, dst, weight, kind, given)
-            row = None if row is None else np.concatenate([row, row])
-        num_types = given * (2 if options.add_reverse else 1)
-        edges, edges_out, loops = canonical_edges(
-            src, dst, raw.num_nodes, weight, kind, *wanted, num_types=num_types, row=row
-        )
+    edges, edges_out, loops = sorted_edges(
+        source, scratch, options.undirected, options.self_loops, options.drop_duplicates
+    )
+    raw.drop_edges()
     if names and options.add_reverse:
         names = [*names, *map(REVERSED.format, names)]
     if names and count_types(edges.type) > len(names):
@@ -72,12 +50,6 @@ def of_edges(values: Rows | None, count: int, what: str) -> Rows | None:
     raise GraphError(f"expected one {what} for each of {count} edges, got shape {tuple(values.shape)}")
 
 
-def needed_bytes(source: EdgeChunks) -> int:
-    """Bytes that these edges take to be sorted in memory."""
-    attributes = source.typed + source.weighted + 2 * source.featured
-    return source.count * (EDGE_BYTES + ATTRIBUTE_BYTES * attributes) * (2 if source.add_reverse else 1)
-
-
 def _chunks(raw: RawGraph, options: "ImportOptions", names: Sequence[str], reporter: Reporter) -> EdgeChunks:
     """The edges of `raw` as many at a time as are asked for, checked but for their ends."""
     src, dst, weight, kind, featured = raw.src, raw.dst, raw.weight, raw.type, raw.edge_features is not None
@@ -92,10 +64,10 @@ def _chunks(raw: RawGraph, options: "ImportOptions", names: Sequence[str], repor
     if kind is None and names:
         raise GraphError("there are names of edge types but no edge types")
     if kind is None and options.add_reverse:
-        raise GraphError("--add-reverse is for graphs with edge types; for others use --undirected")
+        raise GraphError("edges.add_reverse is for graphs with edge types; for others use --undirected")
     if featured and options.self_loops == "add":
         raise GraphError(
-            "--self-loops add: the loops would have no edge features; leave it out, and training adds loops with the "
+            "edges.self_loops=add: the loops would have no edge features; leave it out; training adds loops with the "
             "mean of the node's other edges (hpcgnn train --self-loops add)"
         )
     if options.drop_weights:

@@ -10,7 +10,7 @@ import numpy as np
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.labels import CLASSIFICATION, MULTILABEL, REGRESSION
-from hpcgnn.graphfile.schema import SPLITS, GraphData
+from hpcgnn.graphfile.schema import SPLITS
 from partition_tools.graph.raw import DataError
 
 MOST_LABEL = 2**31 - 2
@@ -46,7 +46,7 @@ def canonical_labels(
     several = labels.ndim == 2
     if (task == MULTILABEL and not several) or (task == CLASSIFICATION and several):
         wanted = "several columns of 0 and 1" if task == MULTILABEL else "one column of classes"
-        raise GraphError(f"--task {task}: expected {wanted}, got labels of shape {labels.shape}")
+        raise GraphError(f"labels.task={task}: expected {wanted}, got labels of shape {labels.shape}")
     if several:
         return _multi_label(labels, missing, split, num_classes or len(names) or None)
     whole = np.where(missing, -1, labels)
@@ -74,7 +74,7 @@ def canonical_labels(
 def _regression(labels: np.ndarray) -> str:
     """A remark on real numbers, which are targets of another kind of task."""
     if labels.dtype.kind == "f" and (np.isfinite(labels) & (labels != np.rint(labels))).any():
-        return "; real numbers to predict are imported with --task regression"
+        return "; real numbers to predict are imported with --set labels.task=regression"
     return ""
 
 
@@ -86,39 +86,10 @@ def _check_class_count(labels: np.ndarray, classes: int) -> None:
     if classes > 2 * len(members):
         raise GraphError(
             f"labels up to {classes - 1} would make {classes:,} classes, of which {len(members):,} have a "
-            f"member (the smallest is {members[0]}); if they are classes, say --classes {classes}; if they "
+            f"member (the smallest is {members[0]}); if they are classes, say --set labels.classes={classes}; if they "
             "are names of classes, number these from 0 or write them as words; if they are numbers to "
-            "predict, say --task regression"
+            "predict, say --set labels.task=regression"
         )
-
-
-def label_warnings(data: GraphData) -> list[str]:
-    """Warn of valid labels that are probably a mistake: almost as many classes as labels, and one-hot rows."""
-    labels = data.labels
-    if data.task == REGRESSION:
-        return []
-    if labels.ndim == 2:
-        rows = labels.sum(axis=1, dtype=np.int64)
-        if labels.shape[1] > 1 and (rows == 1).all():
-            return [
-                f"each node has exactly one of {labels.shape[1]} labels, which are taken for a multi-label task; if "
-                "they encode classes (one-hot), give the number of the class instead: y.argmax(1)"
-            ]
-        return []
-    known = labels[labels >= 0] if labels.ndim == 1 else labels[:0]
-    if len(known) and known.min() == known.max() and data.num_classes <= 2:
-        return [f"all {len(known):,} labelled nodes have class {known[0]}; a model has nothing to tell apart"]
-    if len(known) and known.min() == 1 and "classes" not in data.type_names:
-        return [
-            "no node has class 0, and the smallest label is 1: labels that count from 1 make "
-            f"{data.num_classes} classes with an empty one; subtract 1 if they do"
-        ]
-    if data.num_classes > FEW_CLASSES and 2 * data.num_classes > np.count_nonzero(labels >= 0) > 0:
-        return [
-            f"there are {data.num_classes:,} classes for {np.count_nonzero(labels >= 0):,} labelled nodes; are the "
-            "labels classes?"
-        ]
-    return []
 
 
 def _missing(labels: np.ndarray) -> np.ndarray:

@@ -1,13 +1,34 @@
 """Splits on their way into the file: masks, lists of node ids, or a random draw, as one number per node."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from hpcgnn.errors import GraphError
+from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.schema import SPLITS
 from partition_tools.canonical.labels import labelled_nodes
 from partition_tools.graph.raw import DataError
+from partition_tools.workspace.settings import key
+
+
+@dataclass(frozen=True)
+class Fractions:
+    """Fractions of the labelled nodes for a random split."""
+
+    train: float | None = key("split.train", None, "fraction of the labelled nodes for a random training split", float)
+    val: float | None = key("split.val", None, "fraction for validation", float)
+    test: float | None = key("split.test", None, "fraction for testing (default: the rest)", float)
+
+    def of_splits(self) -> tuple[float, float, float] | None:
+        """The fractions, nothing for those left out and the rest for test; None for no random split."""
+        if self.train is None and self.val is None and self.test is None:
+            return None
+        train, val = self.train or 0.0, self.val or 0.0
+        found = (train, val, 1 - train - val if self.test is None else self.test)
+        if min(found) < 0 or sum(found) > 1 + 1e-9:
+            raise ConfigError(f"the fractions of splits must be from 0 to 1 and sum to at most 1, got {found}")
+        return found
 
 
 def canonical_split(
@@ -30,7 +51,7 @@ def canonical_split(
         if present and not resplit:
             raise GraphError(
                 f"the input has a split of its own ({', '.join(present)}), and a random one was asked for as well; "
-                "--resplit replaces it, and without --train, --val and --test it is kept"
+                "split.resplit=true replaces it, and without --train, --val and --test it is kept"
             )
         _random_split(result, fractions, seed, labelled_nodes(labels, n, task))
         return result

@@ -11,9 +11,6 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graphfile.schema import Edges, GraphData
-from partition_tools.canonical.rows import slabs
-from partition_tools.graph.edges import BLOCK
 from partition_tools.graph.raw import DataError
 
 MAX_TYPES = 1 << 16
@@ -42,7 +39,7 @@ def numbered_types(types: Any, what: str, names: Sequence[str]) -> tuple[Any, Se
     if what == "edge" and {word.lower() for word in words} <= DIRECTIONS:
         raise GraphError(
             f"the edge types are {', '.join(words)}, as Gephi writes the direction of edges; expected types: leave the "
-            "column out (`_` in --edge-columns ignores it), and give --undirected for edges that go both ways"
+            "column out (`_` in edges.columns ignores it), and give --undirected for edges that go both ways"
         )
     if len(words) > MAX_TYPES:
         raise GraphError(f"there are {len(words):,} {what} types, expected at most {MAX_TYPES:,}; is this the column?")
@@ -104,69 +101,3 @@ def canonical_names(names: Mapping[str, Iterable[object]]) -> dict[str, list[str
         if texts:
             checked[what] = texts
     return checked
-
-
-def with_reverse(
-    src: np.ndarray, dst: np.ndarray, weight: np.ndarray | None, types: np.ndarray | None, num_types: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray]:
-    """(src, dst, weight, types) with each edge's reverse next to it, as type `num_types` + its type.
-
-    Messages then flow both ways and a network can weigh the two ways differently. Self loops get a reverse as well.
-    """
-    assert types is not None, "reverses have types of their own"
-    return (
-        np.concatenate([src, dst]),
-        np.concatenate([dst, src]),
-        None if weight is None else np.concatenate([weight, weight]),
-        np.concatenate([types, types + np.int32(num_types)]),
-    )
-
-
-def type_warnings(data: GraphData) -> list[str]:
-    """Warn of valid types that are probably a mistake: types without members, and node types without in-edges."""
-    found = []
-    if parallel := _parallel_of_other_types(data.edges):
-        found.append(
-            f"{parallel:,} of {len(data.edges.indices):,} edges are parallel to one of another type: models without "
-            "edge types count each"
-        )
-    for what, types, count in (
-        ("edge", data.edges.type, data.num_edge_types),
-        ("node", data.node_type, data.num_node_types),
-    ):
-        if types is not None and len(types):
-            members = sum(np.bincount(part, minlength=count) for part in slabs(types))
-            empty = np.flatnonzero(members == 0)
-            if len(empty):
-                found.append(f"no {what} has {_named(empty, data, what)}, for which a model has weights all the same")
-    if data.node_type is not None and len(data.edges.indices):
-        present = np.bincount(data.node_type, minlength=data.num_node_types) > 0
-        reached = np.bincount(data.node_type[np.diff(data.edges.indptr) > 0], minlength=data.num_node_types) > 0
-        alone = np.flatnonzero(present & ~reached)
-        if len(alone):
-            found.append(
-                f"no edge leads to nodes of {_named(alone, data, 'node')}, which learn nothing from others; "
-                "--add-reverse gives each edge type its reverse"
-            )
-    return found
-
-
-def _parallel_of_other_types(edges: Edges) -> int:
-    """How many edges are parallel to the one before them and of another type."""
-    count = 0
-    if edges.type is None:
-        return 0
-    for start in range(0, len(edges.indices), BLOCK):
-        stop = min(start + BLOCK + 1, len(edges.indices))
-        source, kind = edges.indices[start:stop], edges.type[start:stop]
-        found = (source[1:] == source[:-1]) & (kind[1:] != kind[:-1])
-        firsts = edges.indptr[slice(*np.searchsorted(edges.indptr, [start + 1, stop]))]
-        found[firsts - start - 1] = False
-        count += int(np.count_nonzero(found))
-    return count
-
-
-def _named(types: np.ndarray, data: GraphData, what: str) -> str:
-    names = data.type_names.get(f"{what}s")
-    shown = ", ".join(names[number] if names else str(number) for number in types[:5])
-    return f"type{'s' if len(types) > 1 else ''} {shown}{', ...' if len(types) > 5 else ''}"

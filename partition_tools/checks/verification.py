@@ -19,7 +19,6 @@ from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
 from partition_tools.canonical.rows import numbered
 from partition_tools.checks.verify_links import check_links
-from partition_tools.checks.verify_weights import odd_weight_sums
 from partition_tools.graph.compute_nodes import node_attributes
 from partition_tools.graph.edges import count_self_loops, rows, transpose
 from partition_tools.graph.loading import StoredRows, load_edges
@@ -84,38 +83,34 @@ class Verification:
     def _expected(self) -> dict[str, tuple[int, ...] | None]:
         """{dataset: shape, None for a length that another dataset decides}."""
         meta = self.meta
-        n, edges = meta.num_nodes, meta.num_edges
+        n, edges, dense = meta.num_nodes, meta.num_edges, meta.num_features and not meta.sparse_features
         expected: dict[str, tuple[int, ...] | None] = {}
         for suffix in ("", "_out")[: 1 if meta.undirected else 2]:
             expected |= {f"topology{suffix}/indptr": (n + 1,), f"topology{suffix}/indices": (edges,)}
             expected |= {f"edges{suffix}/weight": (edges,)} if meta.weighted else {}
             expected |= {f"edges{suffix}/type": (edges,)} if meta.typed else {}
-        if meta.num_edge_features or "edges/features" in self.file:
-            expected["edges/features"] = (edges, meta.num_edge_features)
-        if meta.sparse_features:
-            base = "nodes/features_csr"
-            expected |= {f"{base}/indptr": (n + 1,), f"{base}/indices": None, f"{base}/data": None}
-        elif meta.num_features or "nodes/features" in self.file:
-            expected["nodes/features"] = (n, meta.num_features)
-            if SCALES in self.file:
-                expected[SCALES] = (meta.num_features,)
-        if meta.num_node_types or "nodes/type" in self.file:
-            expected["nodes/type"] = (n,)
-        expected |= {
-            "nodes/labels": LABELS[meta.task].shape(n, meta.num_classes),
-            "nodes/split": (n,),
-            "nodes/original_id": (n,),
-            "clusters/offsets": (meta.num_clusters + 1,),
+        # {dataset: (its shape, whether the attributes of the file say that it is there)}
+        others: dict[str, tuple[tuple[int, ...] | None, object]] = {
+            "edges/features": ((edges, meta.num_edge_features), meta.num_edge_features),
+            "nodes/features": ((n, meta.num_features), dense),
+            SCALES: ((meta.num_features,), False),
+            "nodes/features_csr/indptr": ((n + 1,), meta.sparse_features),
+            "nodes/features_csr/indices": (None, meta.sparse_features),
+            "nodes/features_csr/data": (None, meta.sparse_features),
+            "nodes/type": ((n,), meta.num_node_types),
+            "nodes/labels": (LABELS[meta.task].shape(n, meta.num_classes), True),
+            "nodes/split": ((n,), True),
+            "nodes/original_id": ((n,), True),
+            "clusters/offsets": ((meta.num_clusters + 1,), True),
+            NUMBERS: ((n,), False),
+            OFFSETS: ((n + 1,), False),
+            TEXT: (None, OFFSETS in self.file),
         }
-        expected |= {NUMBERS: (n,)} if NUMBERS in self.file else {}
-        expected |= {OFFSETS: (n + 1,), TEXT: None} if OFFSETS in self.file else {}
+        expected |= {name: shape for name, (shape, stated) in others.items() if stated or name in self.file}
         expected |= given_shapes(self.file)
         if "clusters/graph" in self.file:
-            expected |= {
-                "clusters/graph/indptr": (meta.num_clusters + 1,),
-                "clusters/graph/indices": None,
-                "clusters/graph/weight": None,
-            }
+            parts = [f"clusters/graph/{part}" for part in ("indptr", "indices", "weight")]
+            expected |= dict(zip(parts, ((meta.num_clusters + 1,), None, None), strict=True))
         for name, counts in self.file.partitionings().items():
             expected |= {f"partitionings/{name}/{count}": (meta.num_clusters,) for count in counts}
         return expected
@@ -141,8 +136,6 @@ class Verification:
                 (f"edges{suffix}/weight",),
                 lambda: _first(~np.isfinite(read(f"edges{suffix}/weight")), "edge {} has a weight that is not finite"),
             )
-            if not self.bad & {indptr, indices, pointers, ends, f"edges{suffix}/weight", f"finite weights{suffix}"}:
-                self._weight_sums(suffix)
         if self.meta.typed:
             self.check(
                 f"edge types{suffix}",
@@ -158,14 +151,6 @@ class Verification:
                 return "" if found == self.meta.num_self_loops else f"found {found}, stated {self.meta.num_self_loops}"
 
             self.check("self loops", (indices, indptr, pointers), loops)
-
-    def _weight_sums(self, suffix: str) -> None:
-        """A remark on nodes whose weights sum to 0 or less. No fault: some models take such graphs."""
-        found = odd_weight_sums(load_edges(self.file, suffix), self.meta, suffix)
-        if found:
-            ends = "out-edges" if suffix else "in-edges"
-            said = f"weights of {ends} sum to " + "; to ".join(found)
-            self._remark(f"sums of weights{suffix}", said)
 
     def _transposes(self) -> None:
         needs = [

@@ -16,7 +16,7 @@ from partition_tools.generators.spec import Spec
 from partition_tools.graph.writing import summary, write_with_bar
 from partition_tools.workspace.claim import claimed
 from partition_tools.workspace.progress import Reporter
-from partition_tools.workspace.working import add_memory_options, working
+from partition_tools.workspace.working import Resources, add_memory_options, working
 
 HELP = "make a synthetic graph: communities (planted) or Graph500's R-MAT"
 DESCRIPTION = """Write a graph drawn from a random model, with features and labels that a network can learn.
@@ -80,10 +80,8 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
         arguments.output,
         spec,
         force=arguments.force,
-        reporter=reporter,
-        memory=arguments.memory,
-        scratch=arguments.scratch,
         options=ImportOptions(self_loops=arguments.self_loops, feature_dtype=arguments.feature_dtype),
+        resources=Resources(arguments.memory, arguments.scratch, reporter),
     )
     tell(summary(arguments.output, data))
     return 0
@@ -96,21 +94,15 @@ def generate_graph(
     *,
     options: ImportOptions = ImportOptions(),
     force: bool = False,
-    reporter: Reporter | None = None,
-    memory: int | None = None,
-    scratch: str | Path | None = None,
+    resources: Resources | None = None,
 ) -> GraphData:
-    """Draw a graph from GENERATORS[model] and write it to `output`; returns its `GraphData`.
-
-    memory, scratch: as for `import_graph`.
-    """
-    reporter = reporter or Reporter()
+    """Draw a graph from GENERATORS[model] and write it to `output`; returns its `GraphData`."""
     check_outputs({"": output}, force=force)
     identity = [model, asdict(spec), asdict(options), versions()]
-    with claimed(output), working(output, scratch, identity, memory, reporter) as work:
-        reporter.stage(f"drawing {spec.num_edges:,} edges between {spec.nodes:,} nodes")
+    with claimed(output), working(output, identity, resources or Resources()) as work:
+        work.reporter.stage(f"drawing {spec.num_edges:,} edges between {spec.nodes:,} nodes")
         if spec.targets:
             options = dataclasses.replace(options, task=REGRESSION)
         data = canonical(GENERATORS[model].generate(spec, work), options, work)
-        write_with_bar(output, data, reporter=reporter)
+        write_with_bar(output, data, reporter=work.reporter)
     return data

@@ -11,7 +11,7 @@ import numpy as np
 from tabulate import tabulate
 
 from hpcgnn.errors import FormatError
-from hpcgnn.graphfile.given_links import EACH, HELD, SHARED, name_of, summary
+from hpcgnn.graphfile.given_links import HELD, name_of, summary
 from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.own_ids import ids_of
 from hpcgnn.graphfile.scales import read_scales
@@ -20,7 +20,7 @@ from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile, replacing
 from hpcgnn.output_files import check_outputs
 from hpcgnn.terminal import tell
 from partition_tools.canonical.rows import numbered
-from partition_tools.graph.compute_nodes import check_grouping, node_attributes, node_table
+from partition_tools.graph.compute_nodes import check_grouping, node_attributes
 from partition_tools.graph.loading import StoredRows, load_edges
 from partition_tools.graph.quality import partition_quality
 from partition_tools.workspace.progress import Reporter
@@ -51,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="R",
         help="show the maps on compute nodes of R consecutive ranks, counted from the edges (default: maps that "
-        "`partition --per-node` made, as they were made)",
+        "`partition add --per-node` made, as they were made)",
     )
 
 
@@ -244,117 +244,45 @@ def _balance(values: np.ndarray) -> dict[str, float]:
 
 
 def describe(info: dict[str, Any]) -> str:
-    """The dictionary of `inspect_graph` as text for people."""
-    degree, clusters = info["in_degree"], info["clusters"]
-    kinds = [word for word, there in (("weighted", info["weighted"]), ("typed", info["typed"])) if there]
-    classes, names = info["class_sizes"], info["class_names"]
-    facts = [
-        ("file", f"{info['file']} ({_bytes(info['file_bytes'])})"),
-        ("uuid", info["uuid"]),
-        ("source", info["source"]),
-        ("nodes", f"{info['nodes']:,}"),
+    """The dictionary of `inspect_graph` as text for people: its facts, and a table of the maps."""
+    facts = [(name.replace("_", " "), _shown(value)) for name, value in info.items() if name != "partitionings"]
+    text = tabulate([fact for fact in facts if fact[1]], tablefmt="plain", disable_numparse=True)
+    maps = [
         (
-            "directed edges",
-            f"{info['directed_edges']:,}, {'un' if info['undirected'] else ''}directed graph, "
-            f"{info['self_loops']:,} self loops{''.join(', ' + kind for kind in kinds)}",
-        ),
-        (
-            "in-degree",
-            f"min {degree['min']}, median {degree['median']:g}, mean {degree['mean']:.2f}, "
-            f"max {degree['max']:,}, {degree['isolated']:,} isolated nodes",
-        ),
-        *((("edge features", str(info["edge_features"])),) if info["edge_features"] else ()),
-        ("features", f"{info['features']} {'sparse ' if info['sparse_features'] else ''}{info['feature_dtype'] or ''}"),
-        *(
-            (f"target {name}", _shown_target(target))
-            for name, target in zip(names or range(SHOWN_TYPES), info["targets"][:SHOWN_TYPES], strict=False)
-        ),
-        (
-            "targets" if info["task"] == REGRESSION else "classes",
-            f"{info['classes']}{TASKS.get(info['task'], '')}"
-            + (f", {min(classes):,} to {max(classes):,} nodes each" if classes else "")
-            + (f": {_shown(dict(zip(names, classes, strict=False)))}" if names and classes else ""),
-        ),
-        *(
-            (f"{what} types", f"{len(sizes)}: " + _shown(sizes))
-            for what, sizes in (("node", info["node_types"]), ("edge", info["edge_types"]))
-            if sizes
-        ),
-        *((f"held out for {split}", _shown_links(held)) for split, held in info["held_out_edges"].items()),
-        ("splits", ", ".join(f"{name} {count:,}" for name, count in info["splits"].items())),
-        (
-            "clusters",
-            f"{clusters['count']:,}; nodes {clusters['nodes']['min']:,} to {clusters['nodes']['max']:,}, "
-            f"in-edges {clusters['edges']['min']:,} to {clusters['edges']['max']:,}"
-            + (
-                ""
-                if clusters["internal_edge_fraction"] is None
-                else f"; {100 * clusters['internal_edge_fraction']:.1f} % of the edges within clusters"
-            ),
-        ),
-    ]
-    text = tabulate(facts, tablefmt="plain", disable_numparse=True)
-    rows = [
-        (
-            name,
-            int(count),
-            *(m["balance"][what]["imbalance"] for what in ("nodes", "edges", "halo_rows_received", "halo_rows_sent")),
+            *(name, int(count), m["balance"]["nodes"]["imbalance"], m["balance"]["edges"]["imbalance"]),
             f"{m['balance']['edges']['largest']:,.0f} (rank {m['busiest_rank']})",
             f"{m['ranks_without_edges']:,}",
             f"{100 * m['edge_cut'] / max(info['directed_edges'], 1):.1f} %",
-            f"{m['halo_rows_total']:,}",
-            f"{m['halo_rows_max']:,}",
-            _bytes(m["halo_bytes_per_layer"]),
-            _bytes(m["halo_bytes_per_layer_max_rank"]),
+            *(f"{m[total]:,} ({m[largest]:,})" for total, largest in (*_ROWS, *_BYTES)),
+            *((f"{m[total]:,} ({m[largest]:,})" for total, largest in _NODES) if "ranks_per_node" in m else ()),
         )
-        for name, maps in info["partitionings"].items()
-        for count, m in sorted(maps.items(), key=lambda item: int(item[0]))
+        for name, of_name in info["partitionings"].items()
+        for count, m in sorted(of_name.items(), key=lambda item: int(item[0]))
     ]
-    if not rows:
+    if not maps:
         path = shlex.quote(str(info["file"]))
-        return f"{text}\n\nno partitionings; add some with `partition_tools partition {path} --ranks 1,2,4`"
-    nodes = node_table(
-        {(name, int(count)): each for name, maps in info["partitionings"].items() for count, each in maps.items()}
-    )
-    width = next(iter(next(iter(info["partitionings"].values())).values()))["width"]
-    heading = ["partitioning", "ranks", "imbalance (nodes)", "(in-edges)", "(received)", "(sent)"]
-    heading += ["most in-edges", "ranks without", "edges cut", "halo rows", "largest rank's"]
-    heading += ["bytes per exchange", "largest rank's"]
-    return (
-        f"{text}\n\n{tabulate(rows, heading, floatfmt='.3f', stralign='right')}\nimbalance: largest rank / mean; "
-        f"received, sent: halo rows; bytes per exchange: of {width} fp32 numbers a row, once per layer and direction"
-        + (f"\n\n{nodes}" if nodes else "")
-    )
+        return f"{text}\n\nno maps; make some with `partition_tools partition add {path} --ranks 1,2,4`"
+    heading = ["map", "ranks", "imbalance (nodes)", "(in-edges)", "most in-edges", "ranks without", "edges cut"]
+    heading += ["halo rows (largest)", "bytes per exchange (largest)"]
+    heading += ["rows of nodes (largest)"] * any(len(row) > len(heading) for row in maps)
+    return f"{text}\n\n{tabulate(maps, heading, floatfmt='.3f', stralign='right')}"
 
 
-def _shown_target(target: dict[str, float]) -> str:
-    """Statistics of a column of targets."""
-    if not target["known"]:
-        return "none known"
-    return (
-        f"{target['known']:,} known, min {target['min']:g}, mean {target['mean']:g}, deviation {target['std']:g}, "
-        f"max {target['max']:g}"
-    )
+_ROWS = (("halo_rows_total", "halo_rows_max"),)
+_BYTES = (("halo_bytes_per_layer", "halo_bytes_per_layer_max_rank"),)
+_NODES = (("compute_node_halo_rows_total", "compute_node_halo_rows_max"),)
 
 
-def _shown_links(held: dict[str, Any]) -> str:
-    """Held-out edges of a split, and their negatives."""
-    against = {
-        SHARED: f"{held['negatives']:,} negatives for all",
-        EACH: f"{held['negatives']:,} negatives for each",
-    }.get(held["of"], "negatives are drawn")
-    return "; ".join([f"{held['pairs']:,} edges", against, *held["faults"]])
-
-
-def _shown(sizes: dict[str, int]) -> str:
-    """Types or classes and how many they have; of many the largest."""
-    few = sorted(sizes.items(), key=lambda item: -item[1])[:SHOWN_TYPES] if len(sizes) > SHOWN_TYPES else sizes.items()
-    return ", ".join(f"{name} {count:,}" for name, count in few) + (", ..." if len(sizes) > SHOWN_TYPES else "")
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
+def _shown(value: Any) -> str:
+    """A fact as text, '' for none; of many types or classes the largest."""
+    if isinstance(value, dict):
+        items = list(value.items())
+        if len(items) > SHOWN_TYPES and all(isinstance(number, int) for number in value.values()):
+            items = [*sorted(items, key=lambda item: -item[1])[:SHOWN_TYPES], ("...", "")]
+        parts = [(name, _shown(each)) for name, each in items]
+        return ", ".join(f"{name} {each}".strip() for name, each in parts if each or name == "...")
+    if isinstance(value, list):
+        return "; ".join(_shown(each) for each in value[:SHOWN_TYPES]) + ("; ..." if len(value) > SHOWN_TYPES else "")
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: ""}[value]
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -8,7 +8,7 @@ interrupted.
 import argparse
 import sys
 
-from hpcgnn.errors import HpcgnnError
+from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.terminal import check_directory, prepare_streams, tell
 from partition_tools.cli import generate_graph, import_graph, inspect_graph, partition_graph, verify_graph
 from partition_tools.workspace.progress import Reporter
@@ -23,7 +23,7 @@ COMMANDS = {
 
 EPILOG = """A graph usually goes through: import (or generate) -> partition -> inspect -> training.
   python -m partition_tools generate planted -o g.h5 --nodes 20000 --degree 15 --features 64 --classes 10 --seed 1
-  python -m partition_tools partition g.h5 --ranks 1,2,4
+  python -m partition_tools partition add g.h5 --ranks 1,2,4
   python -m partition_tools inspect g.h5
 About memory: n is the number of nodes, F of features, E of directed edges (an undirected edge counts twice)."""
 
@@ -39,18 +39,37 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, module in COMMANDS.items():
         sub = commands.add_parser(
-            name, help=module.HELP, description=module.DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+            name,
+            help=module.HELP,
+            description=module.DESCRIPTION,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
         )
         module.configure(sub)
         sub.set_defaults(run=module.run)
     return parser
 
 
+def check_flags(words: list[str]) -> None:
+    """Raise ConfigError for flags of earlier versions, with their present spelling."""
+    if words[:1] == ["partition"] and len(words) > 1 and words[1] not in ("add", "list", "remove", "-h", "--help"):
+        raise ConfigError("partition has actions: partition add GRAPH --ranks 1,2,4 makes maps; see partition --help")
+    for word in (word.split("=")[0] for word in words if words[:1] == ["import"]):
+        if word in import_graph.REMOVED:
+            raise ConfigError(f"{word} is now --set {import_graph.REMOVED[word]}")
+        if word in ("--dataset", "--root"):
+            raise ConfigError(f"{word} is gone; give the folder of the data set: import ~/dataset/ogbn_arxiv -o FILE")
+        if word == "--from":
+            raise ConfigError("--from is now --format")
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one sub-command; returns the exit code. argv: list of words without the program's name."""
     prepare_streams()
-    arguments = build_parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
     try:
+        check_flags(words)
+        arguments = build_parser().parse_args(words)
         check_directory()
         return arguments.run(arguments, Reporter(sys.stderr))
     except HpcgnnError as error:

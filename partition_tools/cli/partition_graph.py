@@ -1,9 +1,12 @@
-"""The sub-command `partition`: cluster a graph once, then store as many maps of its clusters to ranks as are wanted."""
+"""The sub-command `partition`: maps of a graph's clusters to ranks, which one file may have many of.
+
+`add` clusters a graph once, and stores as many maps as are wanted; `list` and `remove` manage them.
+"""
 
 import argparse
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,55 +23,87 @@ from hpcgnn.placement.nested import nested_map
 from hpcgnn.placement.skew import is_skewed
 from hpcgnn.terminal import tell
 from partition_tools.canonical.canonical import versions
-from partition_tools.graph.compute_nodes import check_grouping, node_attributes, node_table
+from partition_tools.graph.compute_nodes import check_grouping, node_attributes
 from partition_tools.graph.loading import hold_neighbours, load_graph
 from partition_tools.graph.quality import cluster_graph, cluster_sizes, hub_warning, hubs, partition_quality, rank_of
 from partition_tools.graph.writing import write_with_bar
 from partition_tools.partitioners.choice import choose
 from partition_tools.partitioners.clustering import clustered
 from partition_tools.partitioners.given import Given
-from partition_tools.partitioners.methods import METHODS, REMOVED
+from partition_tools.partitioners.methods import AUTO, KEYS, METHODS, method_of
 from partition_tools.workspace.budget import memory_budget
 from partition_tools.workspace.claim import claimed
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import fingerprint
-from partition_tools.workspace.working import add_memory_options, working
+from partition_tools.workspace.settings import check_choices, values_of
+from partition_tools.workspace.working import Resources, add_memory_options, working
 
-HELP = "cluster the graph and map its clusters to ranks"
-AUTO = "auto"
+HELP = "cluster the graph and map its clusters to ranks; list and remove maps"
 BALANCES = (AUTO, "both", "nodes", "edges", "train")
 WARN_IMBALANCE = {"nodes": 1.05, "in-edges": 1.10}
 HELD_BYTES = 32  # of memory for each edge that is read at once; otherwise each map reads the edges rank by rank
 CLUSTERS_PER_RANK, NODES_PER_CLUSTER, SMALLEST_CLUSTER = 64, 1000, 4
 MOST_CLUSTERS = 8192  # unless the ranks need more: the cluster graph of a skewed graph grows with their square
-DESCRIPTION = (
-    f"""Split a graph into K clusters with METIS or KaMinPar, and put its nodes in cluster order. For each number of
-ranks P store a map of clusters to ranks under /partitionings/NAME/P. The first call on an imported file rewrites
-it; later calls only add maps, so one file serves a whole scaling study.
-
-K defaults to the larger of {CLUSTERS_PER_RANK} x the largest P and n / {NODES_PER_CLUSTER}, the latter at most
-{MOST_CLUSTERS}: the graph of the clusters of a skewed graph grows with their square. Clusters get at least
-{SMALLEST_CLUSTER} nodes as long as there are as many clusters as ranks. More clusters balance better; fewer are faster.
+DESCRIPTION = "A graph file has maps of its clusters to ranks, one for each name and number of ranks."
+ADD = (
+    f"""Split a graph into K clusters, and put its nodes in cluster order. For each number of ranks P store a map of
+clusters to ranks under /partitionings/NAME/P. The first call on an imported file rewrites it; later calls only add
+maps, so one file serves a whole scaling study. K defaults to the larger of {CLUSTERS_PER_RANK} x the largest P and
+n / {NODES_PER_CLUSTER}, the latter at most {MOST_CLUSTERS}.
 
 methods:
   auto             metis, or kaminpar where METIS would not fit the memory or take much longer; the default
 """
-    + "\n".join(f"  {name:16} {module.HELP}" for name, module in METHODS.items())
+    + "\n".join(f"  {name:16} {method.HELP}" for name, method in METHODS.items())
     + """
 
-Peak memory, first call: 12 E + 60 n bytes, and in METIS 45 to 150 E (64-bit ids, all levels of its multigrid; less
-for skewed degrees) or in KaMinPar about 10 E. While the file is rewritten: 12 E + 60 n bytes and the features (4 n F
-bytes, at most half of --memory). Weights and types add 8 E, twice that for directed graphs. If --memory is less, the
-edges stay on disk (methods kaminpar, random-nodes), in up to 20 bytes an edge, and KaMinPar's memory
-comes on top. Later calls: about 60 n bytes."""
+Peak memory, first call: 12 E + 60 n bytes, and in METIS 45 to 150 E or in KaMinPar about 10 E; with less --memory the
+edges stay on disk (kaminpar, random-nodes). Later calls: about 60 n bytes."""
 )
 
 
+@dataclass(frozen=True)
+class PartitionOptions:
+    """Options of making maps.
+
+    Attributes:
+        per_node: consecutive ranks on a node, for maps of both (`hpcgnn.placement.nested`).
+        balance: the things that ranks get equal shares of.
+        force: replace an existing output.
+        settings: {key: value} of the method's own options.
+
+    Raises:
+        ConfigError: an unknown value.
+    """
+
+    per_node: int = 1
+    seed: int = 0
+    balance: str = field(default=AUTO, metadata={"choices": BALANCES})
+    force: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    resources: Resources = field(default_factory=Resources)
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if not 0 <= self.seed < 2**31:
+            raise ConfigError(f"the seed must be from 0 to 2^31 - 1, got {self.seed}")
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the sub-command's options."""
-    parser.add_argument("graph", type=Path, metavar="GRAPH", help="graph file, changed in place unless -o is given")
-    parser.add_argument("--ranks", required=True, metavar="LIST", help="numbers of ranks, such as 1,2,4,8")
-    parser.add_argument(
+    """Add the actions and their options."""
+    actions = parser.add_subparsers(required=True, dest="action", metavar="add|list|remove")
+    add = actions.add_parser(
+        "add", help="make maps", description=ADD, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    shown = actions.add_parser("list", help="show the maps of a file", description="Show the maps of a file.")
+    shown.add_argument("graph", type=Path, metavar="GRAPH")
+    remove = actions.add_parser("remove", help="remove maps", description="Remove maps of a file, in place.")
+    remove.add_argument("graph", type=Path, metavar="GRAPH")
+    remove.add_argument("name", metavar="NAME")
+    remove.add_argument("--ranks", metavar="LIST", help="numbers of ranks (default: all of the name)")
+    add.add_argument("graph", type=Path, metavar="GRAPH", help="graph file, changed in place unless -o is given")
+    add.add_argument("--ranks", required=True, metavar="LIST", help="numbers of ranks, such as 1,2,4,8")
+    add.add_argument(
         "--per-node",
         type=int,
         default=1,
@@ -76,33 +111,68 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="make the maps for nodes of R consecutive ranks: few edges between nodes, then few between ranks "
         "(default 1). Each number of --ranks is at most R or a multiple of it",
     )
-    parser.add_argument("--clusters", dest="num_clusters", type=int, metavar="K", help="number of clusters")
-    parser.add_argument("--method", metavar="{" + ",".join((AUTO, *METHODS)) + "}", default=AUTO)
-    parser.add_argument(
-        "--name", help="name of the partitioning in the file (default: the method; for auto, the one that was taken)"
-    )
-    parser.add_argument("--seed", type=int, default=0, metavar="S")
-    parser.add_argument(
+    add.add_argument("--clusters", dest="num_clusters", type=int, metavar="K", help="number of clusters")
+    add.add_argument("--method", metavar="{" + ",".join((AUTO, *METHODS)) + "}", default=AUTO)
+    add.add_argument("--name", help="name of the maps in the file (default: the method)")
+    add.add_argument("--seed", type=int, default=0, metavar="S")
+    add.add_argument(
         "--balance",
         choices=BALANCES,
         default=AUTO,
         help="balance of ranks: nodes and in-edges (both), one of them, or training nodes. Default auto: both, unless "
         "equal in-edges would cost many halo rows and save little time",
     )
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="write the result here and leave GRAPH as it is"
-    )
-    parser.add_argument("--force", action="store_true", help="overwrite an existing -o FILE")
-    add_memory_options(parser)
+    add.add_argument("-o", "--output", type=Path, metavar="FILE", help="write here and leave GRAPH as it is")
+    add.add_argument("--force", action="store_true", help="overwrite an existing -o FILE")
+    add.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="an option of the method")
+    add_memory_options(add)
 
 
 def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
     """The sub-command itself; returns the exit code."""
-    options = {name: value for name, value in vars(arguments).items() if name not in ("graph", "ranks", "run")}
-    results = partition_graph(arguments.graph, parse_ranks(arguments.ranks), reporter=reporter, **options)
-    nodes = node_table({(arguments.name or each["method"], count): each for count, each in results.items()})
-    tell("\n\n".join(filter(None, (quality_table(results), nodes))))
+    if arguments.action == "remove":
+        remove_maps(arguments.graph, arguments.name, parse_ranks(arguments.ranks) if arguments.ranks else None)
+        return 0
+    if arguments.action == "list":
+        tell(_shown_maps(arguments.graph), needed=True)
+        return 0
+    options = PartitionOptions(
+        arguments.per_node,
+        arguments.seed,
+        arguments.balance,
+        arguments.force,
+        values_of(arguments.set, KEYS),
+        Resources(arguments.memory, arguments.scratch, reporter),
+    )
+    given = {name: getattr(arguments, name) for name in ("method", "num_clusters", "name", "output")}
+    results = partition_graph(arguments.graph, parse_ranks(arguments.ranks), **given, options=options)
+    maps = {(arguments.name or each["method"], count): each for count, each in results.items()}
+    tell(quality_table(maps))
     return 0
+
+
+def _shown_maps(path: Path) -> str:
+    """A table of the maps of a graph file."""
+    with GraphFile(path) as file:
+        found = {
+            (name, count): file.cluster_map(name, count)[1]
+            for name, counts in file.partitionings().items()
+            for count in counts
+        }
+    return quality_table(found) if found else f"{path} has no maps; partition add makes them"
+
+
+def remove_maps(path: str | Path, name: str, ranks: list[int] | None = None) -> None:
+    """Remove maps of a graph file, in place. ranks: None for all of the name. Raises ConfigError for missing ones."""
+    check_outputs({"": path}, (), True)
+    with claimed(path):
+        with GraphFile(path) as file:
+            there = file.partitionings().get(name, [])
+        gone = there if ranks is None else ranks
+        if not gone or set(gone) - set(there):
+            have = f"it has {name} for {', '.join(map(str, there))}" if there else f"it has no {name} for any"
+            raise ConfigError(f"{path} has no such map to remove; {have} ranks")
+        add_partitionings(path, (), None, [name] if len(gone) == len(there) else [f"{name}/{count}" for count in gone])
 
 
 def parse_ranks(text: str) -> list[int]:
@@ -122,95 +192,87 @@ def default_clusters(num_nodes: int, max_ranks: int) -> int:
     return max(min(wanted, num_nodes // SMALLEST_CLUSTER), max_ranks)
 
 
-def partition_graph(  # noqa: PLR0913 - callers name them
+def partition_graph(
     path: str | Path,
     ranks: list[int],
     *,
-    per_node: int = 1,
-    num_clusters: int | None = None,
     method: str = AUTO,
+    num_clusters: int | None = None,
     name: str | None = None,
-    seed: int = 0,
-    balance: str = AUTO,
     output: str | Path | None = None,
-    force: bool = False,
-    reporter: Reporter | None = None,
-    memory: int | None = None,
-    scratch: str | Path | None = None,
+    options: PartitionOptions | None = None,
 ) -> dict[int, dict[str, Any]]:
     """Store maps for each number of ranks; returns {P: dict of attributes} and writes `output`, or `path` in place.
 
-    per_node: consecutive ranks on a node, for maps of both (`hpcgnn.placement.nested`).
-    memory, scratch: as for `import_graph`. Raises ConfigError for options and GraphError for graphs that do not allow
-    it; then no file is changed.
+    Raises ConfigError for options and GraphError for graphs that do not allow it; then no file is changed.
     """
-    reporter = reporter or Reporter()
-    _check_options(method, balance, seed, num_clusters)
-    maker = None if method == AUTO else METHODS[method]
-    _check_per_node(per_node, ranks, maker)
+    options = options or PartitionOptions()
+    maker = method_of(method, options.settings)
+    if num_clusters is not None and num_clusters < 1:
+        raise ConfigError(f"--clusters must be at least 1, got {num_clusters}")
+    check_grouping(options.per_node, ranks)
+    if options.per_node > 1 and maker is not None and not maker.NESTED:
+        nested = ", ".join(name for name, each in METHODS.items() if each.NESTED)
+        raise ConfigError(f"--per-node {options.per_node} needs a method that cuts few edges: {nested}; got {method}")
     if name is not None and ("/" in name or name in (".", "..")):
         raise ConfigError(f"the name of a partitioning must not contain a slash, got {name!r}")
     if maker is not None and maker.NEW_FILE and output is None:
         raise ConfigError(f"{method} reorders the nodes, so it needs a new file: say -o FILE")
+    if isinstance(maker, Given):
+        if ranks != [maker.count] or num_clusters not in (None, maker.count):
+            raise ConfigError(f"--method file has {maker.count} parts, one for each rank: say --ranks {maker.count}")
+        num_clusters = maker.count
     GraphFile(path).file.close()  # what is no graph is not claimed
-    check_outputs({"-o": output} if output else {"": path}, [path] if output else (), force or not output)
+    check_outputs({"-o": output} if output else {"": path}, [path] if output else (), options.force or not output)
     with claimed(output or path):
-        wanted = _Wanted(path, ranks, maker, name, num_clusters, per_node, seed, balance)
-        return _partition(replace(wanted, output=output, memory=memory, scratch=scratch), reporter)
+        return _partition(path, ranks, maker, num_clusters, name, output, options)
 
 
 def given_map(path: Path, parts: np.ndarray, name: str, reporter: Reporter) -> None:
     """Store an assignment of nodes to parts as the map `name`, in place. parts: int (n,) by original id."""
-    count = int(parts.max(initial=0)) + 1
-    _partition(_Wanted(path, [count], Given(name, parts), name, count, balance="nodes"), reporter)
+    maker = Given(parts=parts, NAME=name)
+    options = PartitionOptions(balance="nodes", resources=Resources(reporter=reporter))
+    _partition(path, [maker.count], maker, maker.count, name, None, options)
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """The arguments of `partition_graph`, checked. maker: the method, None for `auto`."""
-
-    path: str | Path
-    ranks: list[int]
-    maker: Any
-    name: str | None
-    num_clusters: int | None
-    per_node: int = 1
-    seed: int = 0
-    balance: str = AUTO
-    output: str | Path | None = None
-    memory: int | None = None
-    scratch: str | Path | None = None
-
-
-def _partition(wanted: _Wanted, reporter: Reporter) -> dict[int, dict[str, Any]]:
-    path, output, ranks, maker, seed = wanted.path, wanted.output, wanted.ranks, wanted.maker, wanted.seed
-    num_clusters = wanted.num_clusters
+def _partition(
+    path: str | Path,
+    ranks: list[int],
+    maker: Any,
+    num_clusters: int | None,
+    name: str | None,
+    output: str | Path | None,
+    options: PartitionOptions,
+) -> dict[int, dict[str, Any]]:
+    reporter, memory, seed = options.resources.reporter, options.resources.memory, options.seed
     with GraphFile(path) as file:
         stored = file.meta.num_clusters
         n = file.meta.num_nodes
         if ranks[-1] > n:
             raise GraphError(f"{ranks[-1]} ranks are more than the {n} nodes of the graph; use fewer ranks")
-        always = maker is not None and maker.NEW_FILE
+        always = isinstance(maker, Given) or (maker is not None and maker.NEW_FILE)
+        if isinstance(maker, Given) and stored > 1 and output is None:
+            raise GraphError(f"{path} has clusters already, which parts may cut; write a new file with -o")
         fresh = always or stored == 1 or (output is not None and num_clusters not in (None, stored))
         if fresh and num_clusters is None:
             num_clusters = default_clusters(n, ranks[-1])
-        _check_clusters(path, n, stored, num_clusters, ranks, fresh)
+        _check_clusters(file, num_clusters, ranks, fresh)
         reporter.stage(f"reading {path}")
-        maker = maker or _automatic(file, fresh, wanted.memory, reporter)
-        name = wanted.name or maker.NAME
+        maker = maker or _automatic(file, fresh, memory, reporter)
+        name = name or maker.NAME
         if fresh and num_clusters is not None and (num_clusters != stored or always):
             tools = {**file.meta.versions, **_tool_versions()}
             identity = [fingerprint(path), maker.NAME, num_clusters, seed, versions(**_tool_versions())]
-            with working(output or path, wanted.scratch, identity, wanted.memory, reporter) as work:
+            with working(output or path, identity, options.resources) as work:
                 data = clustered(file, maker, num_clusters, seed, work, tools)
-                maps = _maps(data, maker, wanted, reporter)
+                maps = _maps(data, maker, ranks, options)
                 write_with_bar(output or path, data, [(name, p, *maps[p]) for p in maps], reporter)
         else:
             fresh = False
             data = load_graph(file, stored_edges=True)
-            if len(data.edges.indices) * HELD_BYTES <= memory_budget(wanted.memory):
+            if len(data.edges.indices) * HELD_BYTES <= memory_budget(memory):
                 hold_neighbours(data)
-            maps = _maps(data, maker, wanted, reporter)
+            maps = _maps(data, maker, ranks, options)
     if not fresh:
         add_partitionings(path, [(name, p, *maps[p]) for p in maps], output)
     return {p: attributes for p, (_, attributes) in maps.items()}
@@ -227,34 +289,13 @@ def _automatic(file: GraphFile, fresh: bool, memory: int | None, reporter: Repor
     return choose(total, degrees, memory_budget(memory), reporter)
 
 
-def _check_options(method: str, balance: str, seed: int, num_clusters: int | None) -> None:
-    if method in REMOVED:
-        raise ConfigError(f"--method {method} is gone: {REMOVED[method]}")
-    if method != AUTO and method not in METHODS:
-        raise ConfigError(f"unknown method {method!r}; expected one of {AUTO}, {', '.join(METHODS)}")
-    if balance not in BALANCES:
-        raise ConfigError(f"unknown balance {balance!r}; expected one of {', '.join(BALANCES)}")
-    if not 0 <= seed < 2**31:
-        raise ConfigError(f"the seed must be from 0 to 2^31 - 1, got {seed}")
-    if num_clusters is not None and num_clusters < 1:
-        raise ConfigError(f"--clusters must be at least 1, got {num_clusters}")
-
-
-def _check_per_node(per_node: int, ranks: list[int], maker: Any) -> None:
-    check_grouping(per_node, ranks)
-    if per_node > 1 and maker is not None and not maker.NESTED:
-        nested = ", ".join(name for name, module in METHODS.items() if module.NESTED)
-        raise ConfigError(f"--per-node {per_node} needs a method that cuts few edges: {nested}; got {maker.NAME}")
-
-
-def _check_clusters(
-    path: str | Path, n: int, stored: int, num_clusters: int | None, ranks: list[int], fresh: bool
-) -> None:
+def _check_clusters(file: GraphFile, num_clusters: int | None, ranks: list[int], fresh: bool) -> None:
+    n, stored = file.meta.num_nodes, file.meta.num_clusters
     if num_clusters is not None and num_clusters > n:
         raise GraphError(f"{num_clusters} clusters are more than the {n} nodes of the graph")
     if not fresh and num_clusters not in (None, stored):
         raise GraphError(
-            f"{path} already has {stored} clusters, not {num_clusters}; write a new file with -o, or "
+            f"{file.path} already has {stored} clusters, not {num_clusters}; write a new file with -o, or "
             f"leave --clusters out"
         )
     have = num_clusters if fresh and num_clusters is not None else stored
@@ -266,65 +307,61 @@ def _check_clusters(
 
 
 def _maps(
-    data: GraphData, maker: Any, wanted: _Wanted, reporter: Reporter
+    data: GraphData, maker: Any, ranks: list[int], options: PartitionOptions
 ) -> dict[int, tuple[np.ndarray, dict[str, Any]]]:
     """{P: (map int32 (K,), attributes)}."""
-    balance, per_node = wanted.balance, wanted.per_node
-    sizes = cluster_sizes(balance, data.cluster_offsets, data.edges.indptr, data.split)
+    balance, per_node, seed = options.balance, options.per_node, options.seed
+    offsets, indptr = data.cluster_offsets, data.edges.indptr
+    sizes = cluster_sizes(balance, offsets, indptr, data.split)
     graph = data.cluster_graph
     if graph is None:
-        parts = np.repeat(np.arange(len(sizes)), np.diff(data.cluster_offsets))
+        parts = np.repeat(np.arange(len(sizes)), np.diff(offsets))
         graph = data.cluster_graph = cluster_graph(parts, len(sizes), data.edges, data.edges_out is not None)
-    if balance == AUTO and is_skewed(np.diff(data.edges.indptr)):
+    if balance == AUTO and is_skewed(np.diff(indptr)):
         balance = "both"
     graph = Csr(*without_diagonal(graph), len(sizes))
     maps = {}
-    for count in wanted.ranks:
-        reporter.stage(f"mapping {len(sizes):,} clusters to {count} ranks")
-        cluster_to_rank = _map(data, maker, replace(wanted, balance=balance), sizes, graph, count)
-        quality = partition_quality(cluster_to_rank, count, data.cluster_offsets, data.edges, data.edges_out)
-        nested: dict[str, Any] = {}
-        if per_node > 1:
-            nested = node_attributes(cluster_to_rank, count, per_node, data.cluster_offsets, data.edges)
+    for count in ranks:
+        options.resources.reporter.stage(f"mapping {len(sizes):,} clusters to {count} ranks")
+
+        def rows(parts: np.ndarray, count: int = count) -> int:
+            return partition_quality(parts // per_node, count // per_node, offsets, data.edges).halo_rows_total
+
+        def make(each: np.ndarray, count: int = count) -> np.ndarray:
+            if per_node > 1:
+                return nested_map(each, graph, count, per_node, seed, rows)
+            return maker.ranks(each, graph, count, seed)
+
+        found = economical_map(make, sizes, graph, count) if balance == AUTO else make(sizes)
+        quality = partition_quality(found, count, offsets, data.edges, data.edges_out)
         attributes = {
             "method": maker.NAME,
-            "seed": wanted.seed,
+            "seed": seed,
             "balance": balance,
             **quality.attributes(),
             "halo_rows_per_node": quality.halo_rows_total / data.num_nodes,
             "cut_fraction": quality.edge_cut / max(len(data.edges.indices), 1),
-            **nested,
+            **(node_attributes(found, count, per_node, offsets, data.edges) if per_node > 1 else {}),
             "versions": " ".join(map(" ".join, versions(**_tool_versions()).items())),
         }
-        offsets, indptr = data.cluster_offsets, data.edges.indptr
-        found, loads = hubs(indptr, count), np.bincount(cluster_to_rank, np.diff(indptr[offsets]), count)
-        if len(found):
-            reporter.warn(hub_warning(found, cluster_to_rank, offsets, data.edges, data.original_id))
-            loads = np.delete(loads, rank_of(found, cluster_to_rank, offsets))
-        balanced = {"both": ("nodes", "edges"), AUTO: ("nodes",)}.get(balance, (balance,))
-        for what, worst in (("nodes", quality.imbalance_nodes), ("in-edges", imbalance(loads))):
-            if worst > WARN_IMBALANCE[what] and (what == "nodes" or "edges" in balanced):
-                advice = "more clusters balance better" if what[-5:] in balanced else f"the map balances {balance}"
-                reporter.warn(
-                    f"with {count} ranks the fullest has {worst:.3f} times the mean number of {what}; {advice}"
-                )
-        maps[count] = cluster_to_rank, attributes
+        maps[count] = found, attributes
+        _warn(data, found, count, balance, options.resources.reporter)
     return maps
 
 
-def _map(data: GraphData, maker: Any, wanted: _Wanted, sizes: np.ndarray, graph: Csr, num_ranks: int) -> np.ndarray:
-    per_node, seed = wanted.per_node, wanted.seed
-
-    def rows(parts: np.ndarray) -> int:
-        quality = partition_quality(parts // per_node, num_ranks // per_node, data.cluster_offsets, data.edges)
-        return quality.halo_rows_total
-
-    def make(each: np.ndarray) -> np.ndarray:
-        if per_node > 1:
-            return nested_map(each, graph, num_ranks, per_node, seed, rows)
-        return maker.ranks(each, graph, num_ranks, seed)
-
-    return economical_map(make, sizes, graph, num_ranks) if wanted.balance == AUTO else make(sizes)
+def _warn(data: GraphData, cluster_to_rank: np.ndarray, count: int, balance: str, reporter: Reporter) -> None:
+    """Warn of hubs, and of ranks that are far from the mean."""
+    offsets, indptr = data.cluster_offsets, data.edges.indptr
+    nodes, edges = (np.bincount(cluster_to_rank, np.diff(each), count) for each in (offsets, indptr[offsets]))
+    found = hubs(indptr, count)
+    if len(found):
+        reporter.warn(hub_warning(found, cluster_to_rank, offsets, data.edges, data.original_id))
+        edges = np.delete(edges, rank_of(found, cluster_to_rank, offsets))
+    balanced = {"both": ("nodes", "edges"), AUTO: ("nodes",)}.get(balance, (balance,))
+    for what, worst in (("nodes", imbalance(nodes)), ("in-edges", imbalance(edges))):
+        if worst > WARN_IMBALANCE[what] and (what == "nodes" or "edges" in balanced):
+            advice = "more clusters balance better" if what[-5:] in balanced else f"the map balances {balance}"
+            reporter.warn(f"with {count} ranks the fullest has {worst:.3f} times the mean number of {what}; {advice}")
 
 
 def _tool_versions() -> dict[str, str]:
@@ -335,23 +372,23 @@ def _tool_versions() -> dict[str, str]:
     return found
 
 
-def quality_table(results: Mapping[int, Mapping[str, Any]]) -> str:
-    """A table of {P: attributes} for people."""
+def quality_table(maps: Mapping[tuple[str, int], Mapping[str, Any]]) -> str:
+    """A table of {(name, P): attributes} for people."""
     rows = [
         (
-            p,
-            a["imbalance_nodes"],
-            a["imbalance_edges"],
-            f"{100 * a['cut_fraction']:.1f} %",
-            f"{a['halo_rows_total']:,}",
-            f"{a['halo_rows_max']:,}",
-            a["halo_rows_per_node"],
+            *(name, ranks, a["imbalance_nodes"], a["imbalance_edges"], f"{100 * a['cut_fraction']:.1f} %"),
+            *(f"{a['halo_rows_total']:,}", f"{a['halo_rows_max']:,}", a["halo_rows_per_node"]),
         )
-        for p, a in sorted(results.items())
+        for (name, ranks), a in sorted(maps.items())
     ]
-    return tabulate(
-        rows,
-        ("ranks", "imbalance (nodes)", "(edges)", "edges cut", "halo rows", "largest rank's", "halo rows per node"),
-        floatfmt=".3f",
-        stralign="right",
+    heading = (
+        "map",
+        "ranks",
+        "imbalance (nodes)",
+        "(edges)",
+        "edges cut",
+        "halo rows",
+        "largest rank's",
+        "rows per node",
     )
+    return tabulate(rows, heading, floatfmt=".3f", stralign="right")

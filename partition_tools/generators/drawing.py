@@ -4,17 +4,17 @@ Models of random graphs draw the same pair many times when degrees are skewed. D
 drawn again, which ends close to the number asked for and never above it.
 """
 
-import functools
 from collections.abc import Callable
 
 import numpy as np
 
 from hpcgnn.graphfile.schema import Rows
 from partition_tools.generators.spec import Spec
+from partition_tools.generators.tasks import random_split
 from partition_tools.graph.edges import index_dtype
 from partition_tools.graph.raw import RawGraph
 from partition_tools.out_of_core.records import Records
-from partition_tools.out_of_core.sorting import Runs, in_order
+from partition_tools.out_of_core.sorting import Runs
 from partition_tools.workspace.scratch import Scratch
 
 # Draws so many edges: (sources, destinations) int64, at most as many as asked for.
@@ -25,19 +25,13 @@ BLOCK = 1 << 20
 ROUNDS = 12
 
 
-#: Bytes that `distinct_edges` takes in memory for each edge: the keys, new ones, and both while they are merged.
-EDGE_BYTES = 24
-
-
 def distinct_edges(spec: Spec, draw: Draw, scratch: Scratch) -> np.ndarray:
     """Sorted int64 keys low * n + high (src * n + dst where directed) of distinct edges, at most spec.num_edges.
 
     draw: (random generator, count) -> (src, dst) int64, any pairs; self loops are dropped; called by several threads.
-    scratch: for keys that do not fit in its memory, which are then a mapped file; the same keys.
+    They are a mapped file of `scratch`.
     """
     wanted = spec.num_edges
-    outside = wanted * EDGE_BYTES > scratch.memory
-    merge = functools.partial(_merge_in_files, scratch) if outside else _merge_in_memory
     keys: np.ndarray = np.zeros(0, np.int64)
     block = 0
     done = [turn for turn in range(ROUNDS) if scratch.done(f"drawn.{turn}.next")]
@@ -52,11 +46,10 @@ def distinct_edges(spec: Spec, draw: Draw, scratch: Scratch) -> np.ndarray:
         def drawn(index: int, first: int = block, counts: list[int] = counts) -> np.ndarray:
             return _keys(spec, draw, first + index, counts[index])
 
-        keys = merge(turn, keys, drawn, counts)
+        keys = _merged(scratch, turn, keys, drawn, counts)
         block += len(counts)
-        if outside:
-            scratch.once(f"drawn.{turn}.next", block)
-            scratch.forget(f"drawn.{turn - 1}")
+        scratch.once(f"drawn.{turn}.next", block)
+        scratch.forget(f"drawn.{turn - 1}")
     return keys
 
 
@@ -75,12 +68,7 @@ def _distinct(keys: np.ndarray) -> np.ndarray:
     return keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
 
 
-def _merge_in_memory(turn: int, keys: np.ndarray, drawn: Drawn, counts: list[int]) -> np.ndarray:
-    fresh = np.sort(np.concatenate(list(in_order(drawn, range(len(counts))))))
-    return _distinct(np.sort(np.concatenate([keys, fresh]), kind="stable") if len(keys) else fresh)  # of sorted runs
-
-
-def _merge_in_files(scratch: Scratch, turn: int, keys: np.ndarray, drawn: Drawn, counts: list[int]) -> np.ndarray:
+def _merged(scratch: Scratch, turn: int, keys: np.ndarray, drawn: Drawn, counts: list[int]) -> np.ndarray:
     name = f"drawn.{turn}"
     if not scratch.done(name):
         runs = Runs(scratch, f"draws.{turn}")
@@ -132,7 +120,6 @@ def raw_graph(
     keys: np.ndarray,
     features: Rows,
     labels: np.ndarray,
-    split: dict[str, np.ndarray],
     draw_types: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None,
     node_type: np.ndarray | None = None,
 ) -> RawGraph:
@@ -165,7 +152,7 @@ def raw_graph(
         num_nodes=spec.nodes,
         features=features if spec.features else None,
         labels=labels,
-        split=split,
+        split=random_split(spec),
         num_classes=spec.classes,
         weight=EdgeColumn(count, np.float32, both, weights) if spec.weighted else None,
         type=EdgeColumn(count, np.int32, both, types) if spec.edge_types else None,

@@ -14,7 +14,7 @@ import numpy as np
 
 from partition_tools.generators.drawing import Draw, distinct_edges, raw_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.generators.tasks import ClassFeatures, class_targets, random_split
+from partition_tools.generators.tasks import ClassFeatures, class_targets
 from partition_tools.graph.raw import RawGraph
 from partition_tools.workspace.scratch import Scratch
 
@@ -41,7 +41,7 @@ def generate(spec: Spec, scratch: Scratch) -> RawGraph:
         labels = ((labels[:, None] == np.arange(spec.classes)) ^ flips).astype(np.uint8)
     given = class_targets(spec, labels) if spec.targets else labels
     keys = distinct_edges(spec, draw, scratch)
-    return raw_graph(spec, NAME, keys, ClassFeatures(spec, labels), given, random_split(spec))
+    return raw_graph(spec, NAME, keys, ClassFeatures(spec, labels), given)
 
 
 def edge_drawer(spec: Spec) -> tuple[Draw, np.ndarray]:

@@ -1,31 +1,17 @@
-"""Maps on compute nodes of several ranks: their figures, as attributes of a map in the file and as a table.
+"""Maps on compute nodes of several ranks: their figures, as attributes of a map in the file.
 
 Consecutive ranks are on a compute node, and the last one may have fewer. A row that several ranks of a compute node
 need counts once for it. Counted for each rank, it crosses the network once for each of them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from tabulate import tabulate
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.schema import Edges
-from hpcgnn.placement.clusters import imbalance
 from partition_tools.graph.quality import crossing_rows, partition_quality
-
-HEADINGS = (
-    "on compute nodes",
-    "ranks",
-    "per node",
-    "imbalance (nodes)",
-    "(edges)",
-    "rows between nodes, by rank",
-    "by node",
-    "largest node's",
-    "sent, largest / mean",
-)
 
 
 def node_attributes(
@@ -58,26 +44,3 @@ def check_grouping(per_node: int, ranks: Iterable[int]) -> None:
                 f"{count} ranks do not fill nodes of {per_node} ranks; expected --ranks of at most {per_node} or a "
                 f"multiple of it, such as {fitting} or {fitting + per_node}, or another --per-node"
             )
-
-
-def node_table(maps: Mapping[tuple[str, int], Mapping[str, Any]]) -> str:
-    """A table of {(name, P): attributes} for people, "" where no map has figures on compute nodes."""
-    rows = [
-        (
-            name,
-            ranks,
-            int(figures["ranks_per_node"]),
-            figures["compute_node_imbalance_nodes"],
-            figures["compute_node_imbalance_edges"],
-            f"{figures['halo_rows_between_compute_nodes']:,}",
-            f"{figures['compute_node_halo_rows_total']:,}",
-            f"{figures['compute_node_halo_rows_max']:,}",
-            imbalance(np.atleast_1d(figures["sent_rows_by_compute_node"])),
-        )
-        for (name, ranks), figures in maps.items()
-        if "ranks_per_node" in figures
-    ]
-    if not rows:
-        return ""
-    table = tabulate(rows, HEADINGS, floatfmt=".3f", stralign="right")
-    return f"{table}\nby rank: a row counts for each rank that needs it; by node: once for each node that needs it"

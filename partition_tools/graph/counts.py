@@ -2,21 +2,16 @@
 trusted.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
 from hpcgnn.errors import FormatError, GraphError
-from hpcgnn.graphfile.schema import Rows
 from partition_tools.workspace.progress import Reporter
 
 #: The square root of 2^63: edges are sorted by the number destination * nodes + source.
 MOST_NODES = 3_037_000_499
 BLOCK = 1 << 20
-TWO_KINDS = (
-    "If nodes are of two kinds, such as users and movies, equal ids become one node: give each kind a prefix (u1, m1), "
-    "and use --relabel"
-)
 #: So many ids are named in a message.
 FEW = 5
 
@@ -64,19 +59,6 @@ def check_count(num_nodes: int) -> None:
             f"the graph would have {num_nodes:,} nodes, more than {MOST_NODES:,}; node ids must be contiguous from 0 "
             "(edge lists: --relabel)"
         )
-
-
-def warn_of_two_kinds(src: Rows, dst: Rows, num_nodes: int, names: Sequence[str], reporter: Reporter) -> None:
-    """Warn of nodes that stand in both columns of an edge list whose names may be of two kinds of nodes.
-
-    src, dst: ints in 0..num_nodes-1.
-    """
-    seen = np.zeros((2, num_nodes), bool)
-    for marks, ends in zip(seen, (src, dst), strict=True):
-        for start in range(0, ends.shape[0], BLOCK):
-            marks[ends[start : start + BLOCK]] = True
-    if shared := int(np.count_nonzero(seen.all(0))):
-        reporter.warn(f"{shared:,} ids are both {' and '.join(names)}. {TWO_KINDS}")
 
 
 def warn_of_gaps(ids: Collection[np.ndarray], num_nodes: int, remedy: str, reporter: Reporter) -> None:

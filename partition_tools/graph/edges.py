@@ -1,12 +1,10 @@
-"""Edges in their one canonical order, and the operations that keep it.
+"""Edges in their one canonical order, and the operations that keep it (`out_of_core` sorts them).
 
 Canonical: grouped by destination, sources ascending within a group. Parallel edges are ordered by type and then by
 weight, edges with features then in the order of the input. With that order the transpose by counting sort is canonical
 too. So "is this graph its own transpose?" (pattern, multiplicity, weights and types at once) is a comparison of arrays.
 The k-th of several parallel edges is the same edge seen from both ends.
 """
-
-from collections.abc import Sequence
 
 import numpy as np
 import scipy.sparse
@@ -52,30 +50,6 @@ def rows(edges: Edges) -> np.ndarray:
     return np.repeat(np.arange(n, dtype=index_dtype(n)), np.diff(edges.indptr))
 
 
-def group(
-    dst: np.ndarray,
-    src: np.ndarray,
-    num_nodes: int,
-    weight: np.ndarray | None = None,
-    kind: np.ndarray | None = None,
-    row: np.ndarray | None = None,
-) -> Edges:
-    """Canonical `Edges` of any list of edges. O(E log E); 8 bytes per edge beyond the input and the result."""
-    n = num_nodes
-    key = dst.astype(np.int64)
-    key *= n
-    key += src if src.dtype.kind == "i" else src.astype(np.int64)
-    if weight is None and kind is None and row is None:
-        key.sort()
-    else:
-        order = sorted_order(key, kind, weight, row)
-        key = key[order]
-        row = None if row is None else row[order]
-        weight = None if weight is None else np.asarray(weight, np.float32)[order]
-        kind = None if kind is None else np.asarray(kind, np.int32)[order]
-    return _from_keys(key, n, weight, kind, row)
-
-
 def sorted_order(key: np.ndarray, *then: np.ndarray | None) -> np.ndarray:
     """int64 (m,): the order of keys, of equal ones by the other arrays (None: left out), then as they stand.
 
@@ -94,27 +68,6 @@ def sorted_order(key: np.ndarray, *then: np.ndarray | None) -> np.ndarray:
     return order
 
 
-def _from_keys(key: np.ndarray, n: int, *carried: np.ndarray | None) -> Edges:
-    """`Edges` of sorted keys dst * n + src."""
-    indptr = np.searchsorted(key, np.arange(n + 1, dtype=np.int64) * n).astype(np.int64)
-    indices = np.empty(len(key), index_dtype(n))
-    for start in range(0, len(key), BLOCK):
-        indices[start : start + BLOCK] = key[start : start + BLOCK] % n
-    return Edges(indptr, indices, *carried)
-
-
-def without_duplicates(edges: Edges) -> Edges:
-    """Only the first of the edges with one source, destination and type: with weights, the one of least weight."""
-    row = rows(edges)
-    keep = np.ones(len(row), bool)
-    keep[1:] = (edges.indices[1:] != edges.indices[:-1]) | (row[1:] != row[:-1])
-    if edges.type is not None:
-        keep[1:] |= edges.type[1:] != edges.type[:-1]
-    indptr = np.concatenate([[0], np.cumsum(keep)])[edges.indptr]
-    carried = edges.weight, edges.type, edges.row
-    return Edges(indptr, edges.indices[keep], *(None if a is None else a[keep] for a in carried))
-
-
 def transpose(edges: Edges) -> Edges:
     """The same edges grouped by their other end, canonical again, without rows of features. O(E), a stable counting
     sort.
@@ -128,47 +81,6 @@ def transpose(edges: Edges) -> Edges:
         turned.indptr.astype(np.int64),
         turned.indices.astype(edges.indices.dtype, copy=False),
         *(None if a is None else a[turned.data] for a in (edges.weight, edges.type)),
-    )
-
-
-def same(one: Edges, other: Edges) -> bool:
-    """Whether two canonical `Edges` are equal in pattern, multiplicity, weights and types."""
-    return all(
-        b is None if a is None else b is not None and np.array_equal(a, b)
-        for a, b in (
-            (one.indptr, other.indptr),
-            (one.indices, other.indices),
-            (one.weight, other.weight),
-            (one.type, other.type),
-        )
-    )
-
-
-def symmetrized(edges: Edges) -> Edges:
-    """The union of the edges and their reverses, parallel edges (same ends, same type) merged.
-
-    A merged edge has the mean weight of its edges in either direction, computed once for both of its directions. So the
-    result is its own transpose, bit for bit. It has the features of the first of its edges in the input. Self loops
-    stay single.
-    """
-    n = len(edges.indptr) - 1
-    row = rows(edges).astype(np.int64)
-    low, high = np.minimum(row, edges.indices), np.maximum(row, edges.indices)
-    key = low * n + high
-    carried: Sequence[np.ndarray | None] = (edges.type, edges.weight, edges.row)
-    if all(a is None for a in carried):
-        key.sort()
-    else:
-        order = sorted_order(key, edges.type, edges.row)
-        key, *carried = key[order], *(None if a is None else a[order] for a in carried)
-    key, kind, weight, of = merged_parallel(key, *carried)
-    low, high = key // n, key % n
-    both = low != high
-    return group(
-        np.concatenate([low, high[both]]),
-        np.concatenate([high, low[both]]),
-        n,
-        *(None if a is None else np.concatenate([a, a[both]]) for a in (weight, kind, of)),
     )
 
 
@@ -193,59 +105,6 @@ def merged_parallel(
     if row is not None:
         row = np.minimum.reduceat(row, starts) if len(starts) else np.zeros(0, np.int64)
     return key[starts], None if kind is None else kind[starts], weight, row
-
-
-def canonical_edges(  # noqa: PLR0913 - callers name them
-    src: np.ndarray,
-    dst: np.ndarray,
-    num_nodes: int,
-    weight: np.ndarray | None = None,
-    kind: np.ndarray | None = None,
-    undirected: bool = False,
-    self_loops: str = "keep",
-    drop_duplicates: bool = False,
-    *,
-    num_types: int = 0,
-    row: np.ndarray | None = None,
-) -> tuple[Edges, Edges | None, int]:
-    """(edges, edges_out or None, number of self loops) of a list of edges; None where the graph is its own transpose.
-
-    Args:
-        row: int64 (E,), each edge's row of features, or None; with rows self loops cannot be added.
-        self_loops: "keep", "remove", or "add" (one for each node without, of weight 1 and type `num_types`).
-        undirected: an input that is not symmetric becomes `symmetrized`; a symmetric one stays, duplicates included.
-
-    Raises:
-        GraphError: ends outside the nodes.
-
-    Memory: 24 bytes per edge in all, with 64-bit ids in the input.
-    """
-    check_endpoints(src, dst, num_nodes)
-    if self_loops != "keep":
-        loops = src == dst
-        if self_loops == "remove":
-            src, dst = src[~loops], dst[~loops]
-            weight, kind, row = (None if a is None else a[~loops] for a in (weight, kind, row))
-        else:
-            has = np.zeros(num_nodes, bool)
-            has[src[loops]] = True
-            new = np.flatnonzero(~has).astype(src.dtype)
-            src, dst = np.concatenate([src, new]), np.concatenate([dst, new])
-            weight = None if weight is None else np.concatenate([weight, np.ones(len(new), weight.dtype)])
-            if kind is not None:
-                kind = np.concatenate([kind, np.full(len(new), num_types, kind.dtype)])
-    edges = group(dst, src, num_nodes, weight, kind, row)
-    del src, dst, weight, kind, row
-    if drop_duplicates:
-        edges = without_duplicates(edges)
-    out = transpose(edges)
-    if same(edges, out):
-        return edges, None, count_self_loops(edges)
-    if undirected:
-        del out
-        edges = symmetrized(edges)
-        return edges, None, count_self_loops(edges)
-    return edges, out, count_self_loops(edges)
 
 
 def count_self_loops(edges: Edges) -> int:

@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.errors import ConfigError, FormatError, GraphError
-from hpcgnn.graphfile.schema import Csr, GraphData
+from hpcgnn.graphfile.schema import GraphData
 from hpcgnn.output_files import check_outputs
 from partition_tools.canonical.canonical import ImportOptions, canonical
-from partition_tools.canonical.features import check_turned
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.graph.counts import largest, warn_of_gaps
+from partition_tools.cli.partition_graph import PartitionOptions, partition_graph
 from partition_tools.graph.raw import RawGraph
 from partition_tools.graph.writing import write_with_bar
 from partition_tools.readers.arrays.in_memory import (
@@ -25,26 +23,32 @@ from partition_tools.readers.arrays.in_memory import (
     as_links,
     as_rows,
     as_split,
-    by_node,
     mapped_files,
     places,
     plain_ids,
 )
+from partition_tools.readers.arrays.named_arrays import count_nodes
 from partition_tools.readers.tables.node_tables import column_names, label_numbers
-from partition_tools.workspace.budget import memory_budget
 from partition_tools.workspace.claim import claimed
 from partition_tools.workspace.progress import Reporter, ScriptReporter
-from partition_tools.workspace.scratch import Scratch
-from partition_tools.workspace.working import scratch_directory
-
-RENUMBER = "say num_nodes=N if they are meant, or give the ids of the nodes as node_ids"
+from partition_tools.workspace.working import Resources, working
 
 
 @dataclass(frozen=True)
 class Saving(ImportOptions):
-    """Options of writing a graph: the options of `import` by their names, and these.
+    """Options of writing a graph: the options of `import` by their names, further arrays of the graph, and these.
 
     Attributes:
+        edge_weight, edge_type: (E,); types are numbers from 0, or words, which become names in their sorted order.
+        edge_features: numbers (E, F_e) or (E,). An edge added by undirected=True has the features of its reverse.
+        node_type: (n,), as edge_type.
+        node_ids: (n,), the numbers or words of nodes in edge_index, in the order of the rows. The file keeps them, and
+            results have them (docs/results.md).
+        num_nodes: n, if neither features nor labels have n rows.
+        edge_type_names, node_type_names, class_names: names of the numbers.
+        links: {'val': …, 'test': …} of held-out edges for `--task links`, none of them in edge_index. Each is pairs
+            (m, 2) or a mapping with OGB's names: edge (m, 2), with edge_neg (k, 2) as negatives of all edges; or
+            source_node (m,), target_node (m,) and target_node_neg (m, N).
         fractions: (train, val) or (train, val, test) of a random split of the labelled nodes.
         ranks: numbers of ranks to partition the graph for, or none.
         force: replace an existing file.
@@ -55,6 +59,16 @@ class Saving(ImportOptions):
         ConfigError: an unknown value.
     """
 
+    edge_weight: Any = None
+    edge_features: Any = None
+    edge_type: Any = None
+    node_type: Any = None
+    node_ids: Any = None
+    num_nodes: int | None = None
+    edge_type_names: Sequence[str] = ()
+    node_type_names: Sequence[str] = ()
+    class_names: Sequence[str] = ()
+    links: Mapping[str, Any] | None = None
     ranks: int | Iterable[int] | None = None
     force: bool = False
     memory: int | None = None
@@ -71,24 +85,8 @@ class Saving(ImportOptions):
         super().__post_init__()
 
 
-def save_graph(  # noqa: PLR0913 - callers name them
-    path: str | Path,
-    edge_index: Any,
-    features: Any = None,
-    labels: Any = None,
-    split: Any = None,
-    *,
-    edge_weight: Any = None,
-    edge_features: Any = None,
-    edge_type: Any = None,
-    node_type: Any = None,
-    node_ids: Any = None,
-    num_nodes: int | None = None,
-    edge_type_names: Sequence[str] = (),
-    node_type_names: Sequence[str] = (),
-    class_names: Sequence[str] = (),
-    links: Mapping[str, Any] | None = None,
-    **saving: Any,
+def save_graph(
+    path: str | Path, edge_index: Any, features: Any = None, labels: Any = None, split: Any = None, **saving: Any
 ) -> GraphData:
     """Write a graph in memory as a graph file, and with ranks=[1, 2, 4] partition it. Returns its `GraphData`.
 
@@ -101,16 +99,7 @@ def save_graph(  # noqa: PLR0913 - callers name them
             task='regression' (n,) or (n, T) of real numbers (NaN: unknown). A DataFrame names its columns; class_names
             names those of an array.
         split: {'train': …, 'val': …, 'test': …} of masks bool (n,) or node numbers, or one word for each node.
-        edge_weight, edge_type: (E,); types are numbers from 0, or words, which become names in their sorted order.
-        edge_features: numbers (E, F_e) or (E,). An edge added by undirected=True has the features of its reverse.
-        node_type: (n,), as edge_type.
-        node_ids: (n,), the numbers or words of nodes in edge_index, in the order of the rows. The file keeps them, and
-            results have them (docs/results.md).
-        num_nodes: n, if neither features nor labels have n rows.
-        links: {'val': …, 'test': …} of held-out edges for `--task links`, none of them in edge_index. Each is pairs
-            (m, 2) or a mapping with OGB's names: edge (m, 2), with edge_neg (k, 2) as negatives of all edges; or
-            source_node (m,), target_node (m,) and target_node_neg (m, N).
-        saving: fields of `Saving`, such as undirected=True, fractions=(0.6, 0.2), ranks=4, force=True.
+        saving: fields of `Saving`, such as edge_weight, node_ids, undirected=True, fractions=(0.6, 0.2), ranks=4.
 
     Raises:
         GraphError, FormatError, ConfigError: a graph that is not sound, unfit arrays, unfit options. No file changes.
@@ -120,59 +109,59 @@ def save_graph(  # noqa: PLR0913 - callers name them
     if ends.ndim != 2 or ends.shape[0] != 2:
         turn = "; turn it: edge_index.T" if ends.ndim == 2 and ends.shape[1] == 2 else ""
         raise FormatError(f"edge_index must have shape (2, E), got {tuple(ends.shape)}{turn}")
-    src, dst = ends
-    held = as_links(links)
-    ids = None if node_ids is None else as_array(node_ids, "node_ids")
-    given = {"features": features, "labels": labels, "node_type": node_type}
-    given = {name: by_node(values, name, ids) for name, values in given.items()}
-    per_node: dict[str, Any] = {"features": as_rows(given["features"])}
-    for name in ("labels", "node_type"):
-        per_node[name] = None if given[name] is None else as_array(given[name], name)
-    own_ids: np.ndarray | None = None
+    per_edge = {name: _given(getattr(how, name), name) for name in ("edge_weight", "edge_type", "edge_features")}
+    rows, classes, kinds = as_rows(features), _given(labels, "labels"), _given(how.node_type, "node_type")
+    held, num_nodes, ids = as_links(how.links), how.num_nodes, _given(how.node_ids, "node_ids")
     if ids is not None:
         held = {
             split: {part: places(array, ids, f"{split}_{part}") for part, array in parts.items()}
             for split, parts in held.items()
         }
-        src, dst = places(ends, ids, "edge_index")
+        ends = places(ends, ids, "edge_index")
         if num_nodes not in (None, len(ids)):
             raise GraphError(f"there are {len(ids)} node_ids, but num_nodes={num_nodes}")
-        num_nodes, own_ids = len(ids), plain_ids(ids)
+        num_nodes = len(ids)
+    elif ends.dtype.kind not in "iu":
+        raise FormatError(f"edge_index must hold integers, got {ends.dtype}; ids that are words need node_ids")
+    for values in (rows, classes, kinds):
+        if isinstance(values, np.ndarray) and values.ndim == 0:
+            raise FormatError("features, labels and node_type have a value for each node, got a single value")
     if num_nodes is None:
-        num_nodes = _count(src, dst, per_node, how.reporter)
-    values: np.ndarray | None = None
+        num_nodes = count_nodes(ends[0], ends[1], [rows, classes, kinds], how.reporter)
     words: list[str] = []
-    if per_node["labels"] is not None:
-        values, words = label_numbers(per_node["labels"], "labels")
-    if words and class_names:
+    if classes is not None:
+        classes, words = label_numbers(classes, "labels")
+    if words and len(how.class_names):
         raise FormatError("class_names are for labels that are numbers, and these are words; leave class_names out")
-    classes = words or (class_names if len(class_names) else column_names(getattr(labels, "columns", ())))
-    names = {"nodes": node_type_names, "edges": edge_type_names, "classes": classes}
+    of_classes = words or list(how.class_names) or column_names(getattr(labels, "columns", ()))
+    names = {"nodes": how.node_type_names, "edges": how.edge_type_names, "classes": of_classes}
     raw = RawGraph(
-        src=src,
-        dst=dst,
+        src=ends[0],
+        dst=ends[1],
         num_nodes=num_nodes,
-        features=per_node["features"],
-        labels=values,
+        features=rows,
+        labels=classes,
         split=as_split(split, ids),
-        num_classes=None,
-        weight=None if edge_weight is None else as_array(edge_weight, "edge_weight"),
-        type=None if edge_type is None else as_array(edge_type, "edge_type"),
+        weight=per_edge["edge_weight"],
+        type=per_edge["edge_type"],
         source=Path(path).stem,
-        node_type=per_node["node_type"],
+        node_type=kinds,
         type_names={what: list(given) for what, given in names.items() if len(given)},
-        ids=own_ids,
-        edge_features=None if edge_features is None else as_array(edge_features, "edge_features"),
+        ids=None if ids is None else plain_ids(ids),
+        edge_features=per_edge["edge_features"],
         links=held,
     )
     return write_raw(path, raw, how)
 
 
+def _given(values: Any, what: str) -> np.ndarray | None:
+    return None if values is None else as_array(values, what)
+
+
 def saving_of(given: Mapping[str, Any]) -> Saving:
     """The `Saving` of fields that a caller gave. Raises ConfigError."""
     known = Saving.__dataclass_fields__
-    unknown = [name for name in given if name not in known]
-    if unknown:
+    if unknown := [name for name in given if name not in known]:
         raise ConfigError(f"unknown argument {unknown[0]!r}; expected of: {', '.join(known)}")
     return Saving(**{name: value for name, value in given.items() if name != "reporter" or value is not None})
 
@@ -183,18 +172,13 @@ def write_raw(path: str | Path, raw: RawGraph, how: Saving) -> GraphData:
     if counts is not None and counts[-1] > raw.num_nodes:
         raise GraphError(f"{counts[-1]} ranks are more than the {raw.num_nodes} nodes of the graph; use fewer ranks")
     check_outputs({"": path}, mapped_files(vars(raw).values()), how.force)
-    with claimed(path), claimed(scratch_directory(path, None)):
-        # No other call has the same arrays, so that nothing of the directory is of use to one that goes on.
-        scratch = Scratch(
-            scratch_directory(path, None), ["arrays in memory", id(raw)], memory_budget(how.memory), how.reporter
-        )
-        try:
-            data = canonical(raw, how, scratch)
-            write_with_bar(path, data, reporter=how.reporter)
-        finally:
-            scratch.remove()
+    resources = Resources(how.memory, None, how.reporter)
+    # No other call has the same arrays, so that nothing of the directory is of use to one that goes on.
+    with claimed(path), working(path, ["arrays in memory", id(raw)], resources, keep=False) as scratch:
+        data = canonical(raw, how, scratch)
+        write_with_bar(path, data, reporter=how.reporter)
     if counts is not None:
-        partition_graph(path, counts, reporter=how.reporter, memory=how.memory)
+        partition_graph(path, counts, options=PartitionOptions(resources=resources))
     return data
 
 
@@ -203,11 +187,14 @@ def partition(
 ) -> dict[int, dict[str, Any]]:
     """Cluster a graph file, once, and store in it a map of the clusters for each number of ranks.
 
-    clusters: their number (None: by the size of the graph). options: of `partition_graph`, such as method, balance,
-    seed, output. Returns {ranks: measures of the map: imbalance, cut, halo rows}. One process calls it. Raises
-    ConfigError or GraphError.
+    clusters: their number (None: by the size of the graph). options: arguments of `partition_graph` (method, name,
+    output) and fields of `PartitionOptions` (balance, seed, per_node). Returns {ranks: measures of the map: imbalance,
+    cut, halo rows}. One process calls it. Raises ConfigError or GraphError.
     """
-    return partition_graph(path, rank_counts(ranks), num_clusters=clusters, **options)
+    own = {name: options.pop(name) for name in ("method", "name", "output") if name in options}
+    if unknown := [name for name in options if name not in PartitionOptions.__dataclass_fields__]:
+        raise ConfigError(f"unknown argument {unknown[0]!r} of partition")
+    return partition_graph(path, rank_counts(ranks), num_clusters=clusters, options=PartitionOptions(**options), **own)
 
 
 def rank_counts(ranks: int | Iterable[int]) -> list[int]:
@@ -216,20 +203,3 @@ def rank_counts(ranks: int | Iterable[int]) -> list[int]:
     if not counts or not all(isinstance(count, (int, np.integer)) and count > 0 for count in counts):
         raise ConfigError(f"ranks must be a number of ranks from 1, or several such as [1, 2, 4], got {ranks!r}")
     return sorted({int(count) for count in counts})
-
-
-def _count(src: np.ndarray, dst: np.ndarray, per_node: Mapping[str, Any], reporter: Reporter) -> int:
-    """As many nodes as the first array of nodes that is there has rows, or one more than the largest id."""
-    labels = per_node["labels"]
-    check_turned(per_node.get("features"), (labels, per_node.get("node_type")))
-    if labels is not None and labels.ndim == 2 and len(labels) == 1 < labels.shape[1] and largest(src, dst) > 0:
-        raise FormatError(f"expected one label for each node, got labels of shape {labels.shape}; turn them: labels.T")
-    for values in per_node.values():
-        if values is not None and not isinstance(values, Csr) and values.ndim == 0:
-            raise FormatError("features, labels and node_type have a value for each node, got a single value")
-        if values is not None:
-            return len(values.indptr) - 1 if isinstance(values, Csr) else len(values)
-    if src.dtype.kind not in "iu":
-        raise FormatError(f"edge_index must hold integers, got {src.dtype}; ids that are words need node_ids")
-    warn_of_gaps((src, dst), largest(src, dst) + 1, RENUMBER, reporter)
-    return largest(src, dst) + 1

@@ -1,7 +1,7 @@
-"""Graph files from the graph objects of other libraries: PyG's, DGL's, SciPy's and NetworkX's.
+"""Graph files from the graph objects of other libraries: PyG's, SciPy's and NetworkX's.
 
-The named arrays of PyG and DGL go through the reader of archives (`named_arrays.py`). So both refuse arrays that
-would be lost, in the same words. None of the libraries is imported: the caller's object brings its library.
+The named arrays of PyG go through the reader of archives (`named_arrays.py`). So both refuse arrays that would be lost,
+in the same words. None of the libraries is imported: the caller's object brings its library.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,8 @@ import numpy as np
 from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.graphfile.schema import GraphData
 from partition_tools.interface.arrays import Saving, save_graph, saving_of, write_raw
-from partition_tools.readers.arrays.graph_objects import (
-    arrays_of_networkx,
-    entries_of,
-    named_of_dgl,
-    named_of_pyg,
-    unread_attributes,
-    warn_of_sums,
-)
-from partition_tools.readers.arrays.in_memory import InMemory
-from partition_tools.readers.arrays.named_arrays import graph_of
-from partition_tools.readers.tables.tables import TableOptions
+from partition_tools.readers.arrays.graph_objects import arrays_of_networkx, entries_of, named_of_pyg
+from partition_tools.readers.arrays.named_arrays import ArrayOptions, InMemory, graph_of
 from partition_tools.workspace.progress import ScriptReporter
 
 
@@ -46,22 +37,10 @@ def from_pyg(
     if not hasattr(data, "to_dict"):
         raise FormatError(f"expected a Data object of PyG, got {type(data).__name__}; of a data set give dataset[0]")
     how = saving_of(saving)
-    return _save_named("PyG data", named_of_pyg(data, how.reporter), path, how, ignore, split_column)
+    return save_named("PyG data", named_of_pyg(data, how.reporter), path, how, ignore, split_column)
 
 
-def from_dgl(graph: Any, path: str | Path, *, ignore: Sequence[str] = (), **saving: Any) -> GraphData:
-    """Write a `DGLGraph` as a graph file.
-
-    The file gets the edges; feat, label and the masks of ndata; the weight (w, weight), the features (feat) and the
-    type (etype, type) of edata. Several types are joined, see `from_pyg`. A DGLGraph stores directed edges: an
-    undirected graph has both directions. Errors: see `save_graph`; other data are an error too, unless `ignore` names
-    them (edge data as edge_NAME). saving: see `save_graph`.
-    """
-    how = saving_of(saving)
-    return _save_named("DGL graph", named_of_dgl(graph, how.reporter), path, how, ignore)
-
-
-def _save_named(
+def save_named(
     what: str,
     arrays: Mapping[str, Any],
     path: str | Path,
@@ -70,8 +49,8 @@ def _save_named(
     split_column: int | None = None,
 ) -> GraphData:
     """Write a graph of named arrays as a graph file. what: its name in errors."""
-    tables = TableOptions(ignore=(ignore,) if isinstance(ignore, str) else tuple(ignore), split_column=split_column)
-    raw = graph_of(InMemory(what, arrays), tables, how.reporter)
+    options = ArrayOptions((ignore,) if isinstance(ignore, str) else tuple(ignore), split_column)
+    raw = graph_of(InMemory(what, arrays), options, how.reporter)
     raw.source = Path(path).stem
     return write_raw(path, raw, how)
 
@@ -84,29 +63,24 @@ def from_scipy(
     split: Any = None,
     *,
     weighted: bool | None = None,
-    transposed: bool = False,
     **more: Any,
 ) -> GraphData:
     """Write a sparse square matrix as a graph file: the entry in row i and column j is an edge from i to j.
 
-    transposed: it is an edge from j to i. weighted: whether entries are weights (None: unless all of them are 1). The
-    rest is as of `save_graph`.
+    weighted: whether entries are weights (None: unless all of them are 1). The rest is as of `save_graph`.
     """
     if not hasattr(matrix, "tocoo"):
         raise FormatError(f"expected a sparse matrix of SciPy, got {type(matrix).__name__}")
     rows, columns = matrix.shape
-    if rows != columns:
-        raise FormatError(f"expected a square matrix, with a row and a column for each node, got {rows} x {columns}")
-    entries = entries_of(matrix)
-    if entries.data.dtype.kind == "c":
-        raise FormatError("the matrix is complex; expected real numbers")
-    ends = (entries.col, entries.row) if transposed else (entries.row, entries.col)
+    if rows != columns or matrix.dtype.kind == "c":
+        raise FormatError(f"expected a square matrix of real numbers, got {rows} x {columns} of {matrix.dtype}")
+    _refuse_arguments(more, ("edge_index", "edge_weight", "num_nodes"))
+    entries = entries_of(matrix, more.get("reporter") or ScriptReporter())
     if weighted is None:
         weighted = bool((entries.data != 1).any())
     weight = entries.data if weighted else None
-    _refuse_arguments(more, ("edge_index", "edge_weight", "num_nodes"))
-    warn_of_sums(matrix, entries, more.get("reporter") or ScriptReporter())
-    return save_graph(path, np.stack(ends), features, labels, split, edge_weight=weight, num_nodes=rows, **more)
+    ends = np.stack([entries.row, entries.col])
+    return save_graph(path, ends, features, labels, split, edge_weight=weight, num_nodes=rows, **more)
 
 
 def _refuse_arguments(given: Mapping[str, Any], known: Sequence[str]) -> None:
@@ -136,10 +110,4 @@ def from_networkx(
     """
     arrays = arrays_of_networkx(graph, features, label, split, weight)
     _refuse_arguments(more, ("edge_index", "labels", "edge_weight", "num_nodes", "node_ids"))
-    known = {label, split, *([features] if isinstance(features, str) else features)}
-    if unread := unread_attributes(graph, known, {weight}):
-        reporter = more.get("reporter") or ScriptReporter()
-        reporter.warn(
-            f"not read: the attributes {', '.join(unread)}; label, split, features and weight name attributes"
-        )
     return save_graph(path, **arrays, **more)

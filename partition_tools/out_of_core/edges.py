@@ -1,4 +1,4 @@
-"""The canonical edges of a graph whose edges do not fit memory; same bits as `edges.canonical_edges`.
+"""The canonical edges of a graph, whether they fit in memory or not.
 
 Edges are sorted by (destination, source, type, weight, row of features) in runs that are merged (sorting.py).
 Fingerprints of the edges and of their reverses show whether the graph is its own transpose. So only graphs that need it
@@ -40,17 +40,24 @@ class EdgeChunks:
     featured: bool = False
 
 
-def external_edges(
+def sorted_edges(
     source: EdgeChunks,
     scratch: Scratch,
     undirected: bool = False,
     self_loops: str = "keep",
     drop_duplicates: bool = False,
 ) -> tuple[Edges, Edges | None, int]:
-    """(edges, edges_out or None, number of self loops), as `edges.canonical_edges` with the same options.
+    """(edges, edges_out or None, number of self loops); None where the graph is its own transpose.
 
-    The indices, weights and types are mapped files of the scratch directory. Raises GraphError for ends outside the
-    nodes.
+    The indices, weights and types are mapped files of the scratch directory.
+
+    Args:
+        self_loops: "keep", "remove", or "add" (one for each node without, of weight 1 and a type after all others).
+        undirected: an input that is not symmetric becomes the union of its edges and their reverses, and parallel
+            edges are merged; a symmetric one stays, duplicates included.
+
+    Raises:
+        GraphError: ends outside the nodes.
     """
     n = source.num_nodes
 
@@ -164,47 +171,36 @@ def resorted(
 
 
 def _symmetrized(edges: Edges, scratch: Scratch) -> WrittenCsr:
-    """The union of the edges and their reverses, parallel edges merged, as `edges.symmetrized` has it."""
+    """The union of the edges and their reverses, parallel edges (same ends, same type) merged.
+
+    A merged edge has the mean weight of its edges in either direction, computed once for both of its directions. So the
+    result is its own transpose, bit for bit. It has the features of the first of its edges in the input. Self loops
+    stay single.
+    """
     n = len(edges.indptr) - 1
     if scratch.done("symmetrized.facts"):
         return write_csr(scratch, "symmetrized", lambda: iter(()), n)
-    if not scratch.done("pairs.key"):
-        runs = Runs(scratch, "ends")
+    runs = Runs(scratch, "ends")
+    if not scratch.done("pairs.facts"):
         _by_chunks(runs, edges, lambda a, b: np.minimum(a, b) * n + np.maximum(a, b), "pairing")
-        with (
-            scratch.appending("pairs.key", np.int64) as add_keys,
-            scratch.appending("pairs.kind", np.int32) as add_kinds,
-            scratch.appending("pairs.weight", np.float32) as add_weights,
-            scratch.appending("pairs.row", np.int64) as add_rows,
-        ):
-            for pairs in runs.merged(
-                lambda records: Records(*merged_parallel(records.key, records.kind, records.weight, records.row))
-            ):
-                add_keys(pairs.key)
-                if pairs.kind is not None:
-                    add_kinds(pairs.kind)
-                if pairs.weight is not None:
-                    add_weights(pairs.weight)
-                if pairs.row is not None:
-                    add_rows(pairs.row)
-        runs.remove()
-    key = scratch.load("pairs.key")
-    kind = scratch.load("pairs.kind") if edges.type is not None else None
-    weight = scratch.load("pairs.weight") if edges.weight is not None else None
-    rows = scratch.load("pairs.row") if edges.row is not None else None
+    pairs = _write("pairs", runs, lambda records: csr_piece(_one_of_each(records), n), n).edges
     runs = Runs(scratch, "both")
-    size = max(1, runs.size // 2)
+    total, size = len(pairs.indices), max(1, runs.size // 2)
 
     def both(index: int) -> Records:
-        one = Records(key, kind, weight, rows).take(slice(index * size, (index + 1) * size))
-        low, high = np.divmod(np.asarray(one.key), n)
-        apart = low != high
-        back = one.take(apart)
-        back.key = high[apart] * n + low[apart]
+        one = edge_slice(pairs, index * size, min((index + 1) * size, total), lambda low, high: low * n + high)
+        low, high = np.divmod(one.key, n)
+        back = one.take(low != high)
+        back.key = high[low != high] * n + low[low != high]
         return joined([one, back])
 
-    with scratch.reporter.bar(len(key), f"sorting {len(key):,} undirected edges", "edges") as advance:
-        runs.form(both, max(1, -(-len(key) // size)), lambda records: advance(records // 2))
+    with scratch.reporter.bar(total, f"sorting {total:,} undirected edges", "edges") as advance:
+        runs.form(both, max(1, -(-total // size)), lambda records: advance(records // 2))
     written = _write("symmetrized", runs, lambda records: csr_piece(records, n), n)
-    scratch.forget("pairs.key")
+    for part in ("indices", "indptr", "weight", "kind", "row", "facts"):
+        scratch.forget(f"pairs.{part}")
     return written
+
+
+def _one_of_each(records: Records) -> Records:
+    return Records(*merged_parallel(records.key, records.kind, records.weight, records.row))

@@ -1,7 +1,6 @@
-"""A graph file's first clusters: found and brought into their order in memory where that fits, on disk where not."""
+"""A graph file's first clusters: found, and the graph brought into their order."""
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,9 @@ from hpcgnn.graphfile.schema import GraphData, GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.graph.loading import load_graph
 from partition_tools.graph.quality import cluster_graph
-from partition_tools.partitioners import kaminpar, random_nodes
-from partition_tools.partitioners.external_dissection import external_clusters
 from partition_tools.partitioners.metis_process import end as end_metis
 from partition_tools.partitioners.reorder import reordered
-from partition_tools.partitioners.request import ClusterRequest, Clusters
+from partition_tools.partitioners.request import ClusterRequest
 from partition_tools.workspace.scratch import Scratch
 
 #: Bytes for an edge of one direction in memory: as read, as a pattern, and in the new order; more for each attribute.
@@ -41,33 +38,21 @@ def clustered(
     maker: a module of `partitioners`. work: for edges and features that do not fit in its memory; the arrays are then
     mapped files of it.
     """
-    outside = needed_bytes(file.meta) > work.memory and maker.NAME in OUTSIDE
-    if needed_bytes(file.meta) > work.memory and not outside:
+    needed = needed_bytes(file.meta)
+    if needed > work.memory and not maker.ON_DISK:
         work.reporter.warn(
-            f"--method {maker.NAME} keeps all edges in memory, about {needed_bytes(file.meta) / 2**30:.1f} GiB and "
-            f"what it works with, more than --memory; the methods {', '.join(OUTSIDE)} leave edges on disk"
+            f"--method {maker.NAME} keeps all edges in memory, about {needed / 2**30:.1f} GiB, more than --memory; "
+            "the methods kaminpar and random-nodes leave edges on disk"
         )
-    data = load_graph(file, stored_edges=outside)
+    data = load_graph(file, stored_edges=needed > work.memory and maker.ON_DISK)
     title = f"splitting {data.num_nodes:,} nodes into {num_clusters:,} clusters ({maker.NAME})"
     with work.reporter.bar(num_clusters, title, "clusters") as progress, contextlib.ExitStack() as stack:
         stack.callback(end_metis)  # it gives its memory back
         asked = ClusterRequest(data.edges, data.edges_out, data.original_id, num_clusters, seed, progress)
-        order, offsets = OUTSIDE[maker.NAME](asked, work) if outside else maker.clusters(asked)
+        order, offsets = maker.clusters(asked, work)
     work.reporter.stage("reordering")
-    data = reordered(data, order, offsets, work, versions, on_disk=outside)
+    data = reordered(data, order, offsets, work, versions)
     parts = np.repeat(np.arange(num_clusters, dtype=np.int32), np.diff(offsets))
     work.reporter.stage("counting edges between clusters")
     data.cluster_graph = cluster_graph(parts, num_clusters, data.edges, data.edges_out is not None)
     return data
-
-
-def _kaminpar(asked: ClusterRequest, work: Scratch) -> Clusters:
-    kaminpar.check_installed()
-    return external_clusters(asked, kaminpar.split, work)
-
-
-#: Method -> how it finds clusters of a graph whose edges stay on disk.
-OUTSIDE: dict[str, Callable[[ClusterRequest, Scratch], Clusters]] = {
-    kaminpar.NAME: _kaminpar,
-    random_nodes.NAME: lambda asked, work: random_nodes.clusters(asked),
-}

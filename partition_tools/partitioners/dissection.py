@@ -4,89 +4,98 @@ Clusters are numbered in that order. Maps of the clusters to a few ranks have fe
 all K clusters: as few as a split into that many parts alone. The reason: the large cuts are chosen on the whole graph,
 not among the borders of small clusters. Consecutive clusters are neighbours at every scale, an order that suits caches.
 
-A function splits a graph: METIS's or KaMinPar's. `weights` has the weights of nodes and edges.
+A function splits a graph in memory: METIS's or KaMinPar's. `weights` has the weights of nodes and edges. A graph that
+does not fit is first cut on disk into a few parts, and the edges within each part are written apart. So the large cuts
+are chosen on the whole graph, and the largest part decides the memory.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse
 
-from hpcgnn.graphfile.schema import Edges
-from partition_tools.graph.counts import blocks
-from partition_tools.graph.edges import index_dtype
+from partition_tools.partitioners.pattern import Pattern, parts_of, whole_pattern
 from partition_tools.partitioners.request import ClusterRequest, Clusters
-from partition_tools.partitioners.weights import (
-    BRANCHES,
-    at_most_a_part,
-    clusters_of_connected,
-    edge_weights,
-    weigh_graph,
-    with_isolated,
-)
+from partition_tools.partitioners.weights import BRANCHES, at_most_a_part, clusters_of_connected, with_isolated
+from partition_tools.workspace.scratch import Scratch
 
-BLOCK = 1 << 24
+#: Bytes for an edge of a part while it is dissected in memory: the part, its parts, and the process that splits it.
+PART_BYTES = 40
 Split = Callable[[scipy.sparse.csr_matrix, np.ndarray, np.ndarray, int], np.ndarray]
 """split(graph, vertex weights int64 (n,), shares int (parts,), seed) -> the part of each node, int (n,).
 
 The data of the graph are weights of the edges; shares are the relative weights of the parts. Parts may come out empty.
 """
+Cut = Callable[[Pattern, np.ndarray, int], np.ndarray]
+"""cut(a graph on disk, shares, seed) -> the same."""
 
 
-@dataclass
-class Part:
-    """A part to split. nodes: int64 (m,), ids in the whole graph. weights: int64 (m,), of the nodes.
+def dissected(asked: ClusterRequest, split: Split, scratch: Scratch, cut: Cut | None = None) -> Clusters:
+    """The clusters of a graph whose indices may be anything that slices.
 
-    graph: scipy CSR (m, m) of edge weights uint8, symmetric, without self loops and parallel edges.
+    split: dissects parts that fit in memory. cut: cuts those that do not fit; None: all are dissected in memory.
+    Memory: that of `cut` for the whole graph, else the scratch directory's limit, and 40 bytes per node.
     """
-
-    nodes: np.ndarray
-    graph: scipy.sparse.csr_matrix
-    weights: np.ndarray
-
-
-def whole_graph(edges: Edges, edges_out: Edges | None) -> Part:
-    """The part of a graph that takes part in a split (`weights`). edges, edges_out: as in `GraphData`."""
-    weighed = weigh_graph(edges, edges_out)
-    matrix = _directed(edges, weighed.hubs, weighed.nodes)
-    matrix = matrix if edges_out is None else (matrix + matrix.T.tocsr()).tocsr()
-    matrix.data = matrix.data.astype(np.uint8)
-    if weighed.pull is not None:
-        for start, weights in edge_weights(weighed.pull, matrix.indptr, blocks(matrix.indices, BLOCK)):
-            matrix.data[start : start + len(weights)] = weights
-    return Part(weighed.nodes, matrix, weighed.weights)
-
-
-def _directed(edges: Edges, hubs: np.ndarray | None, nodes: np.ndarray) -> scipy.sparse.csr_matrix:
-    """The pattern of in-edges between `nodes`, bool, without self loops, parallel edges and those between hubs."""
-    row = np.repeat(np.arange(len(edges.indptr) - 1, dtype=edges.indices.dtype), np.diff(edges.indptr))
-    keep = edges.indices != row
-    keep[1:] &= (edges.indices[1:] != edges.indices[:-1]) | (row[1:] != row[:-1])
-    if hubs is not None:
-        keep &= ~(hubs[row] & hubs[edges.indices])
-    del row
-    indptr = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])[edges.indptr]
-    indices = edges.indices[keep]
-    if hubs is not None:
-        indptr, indices = np.concatenate([[0], indptr[nodes + 1]]), numbers(nodes, len(hubs))[indices]
-    return scipy.sparse.csr_matrix((np.ones(len(indices), bool), indices, indptr), shape=(len(nodes),) * 2)
+    num_clusters, progress = asked.num_clusters, asked.progress
+    if not scratch.done("order"):
+        whole, num_nodes = whole_pattern(asked.edges, asked.edges_out, scratch), len(asked.edges.indptr) - 1
+        connected = clusters_of_connected(num_nodes, len(whole.nodes), num_clusters)
+        progress(num_clusters - connected)
+        pending, leaves = [(whole, connected)], []
+        while pending:
+            part, count = pending.pop()
+            begun = scratch.done(f"{part.name}.clusters.offsets"), scratch.done(f"{part.name}.side")
+            fits = begun[0] or (not begun[1] and part.num_entries * PART_BYTES <= scratch.memory)
+            if count == 1 or fits or cut is None:
+                leaves += _in_memory(part, count, split, asked)
+                continue
+            shares = shares_of(count)
+            parts = parts_of(part, _side(part, shares, asked.seed, cut), len(shares))
+            part.forget()
+            pending += reversed(list(zip(parts, shares.tolist(), strict=True)))
+        order, offsets = with_isolated(leaves, whole.nodes, num_nodes, num_clusters)
+        scratch.save("offsets", offsets)
+        scratch.save("order", order)
+    return np.array(scratch.load("order")), np.array(scratch.load("offsets"))
 
 
-def numbers(nodes: np.ndarray, num_nodes: int) -> np.ndarray:
-    """The place of each node among `nodes`, int (n,); anything for others. nodes: int64 (m,), rising."""
-    number = np.zeros(num_nodes, index_dtype(num_nodes))
-    number[nodes] = np.arange(len(nodes))
-    return number
+def shares_of(count: int) -> np.ndarray:
+    """The numbers of clusters of the parts that a part of `count` clusters is split into."""
+    shares = np.full(min(BRANCHES, count), count // min(BRANCHES, count))
+    shares[: count % len(shares)] += 1
+    return shares
 
 
-def dissected(asked: ClusterRequest, split: Split) -> Clusters:
-    """The clusters of a graph in memory. split: as for `dissect`."""
-    part, num_nodes = whole_graph(asked.edges, asked.edges_out), len(asked.edges.indptr) - 1
-    count = clusters_of_connected(num_nodes, len(part.nodes), asked.num_clusters)
-    order, offsets = dissect(part.graph, count, split, asked.seed, asked.progress, part.weights)
-    asked.progress(asked.num_clusters - count)
-    return with_isolated(np.split(part.nodes[order], offsets[1:-1]), part.nodes, num_nodes, asked.num_clusters)
+def _side(part: Pattern, shares: np.ndarray, seed: int, cut: Cut) -> np.ndarray:
+    """The part of each node; kept in the scratch directory."""
+    name, scratch = f"{part.name}.side", part.scratch
+    if not scratch.done(name):
+        size = f"{len(part.nodes):,} nodes, {part.num_entries:,} edges"
+        scratch.reporter.stage(f"splitting {size} into {len(shares)} parts")
+        side = cut(part, shares, seed)
+        enough(side, shares)
+        scratch.save(name, side.astype(np.uint8))
+    return np.array(scratch.load(name))
+
+
+def _in_memory(part: Pattern, count: int, split: Split, asked: ClusterRequest) -> list[np.ndarray]:
+    """The nodes of each of `count` clusters of a part."""
+    name, scratch = f"{part.name}.clusters", part.scratch
+    if count == 1:
+        asked.progress(1)
+        return [part.nodes]
+    if not scratch.done(f"{name}.offsets"):
+        indices, heavy = np.array(part.indices), part.edge_weights()
+        values = np.ones(len(indices), np.uint8) if heavy is None else np.concatenate([np.zeros(0, np.uint8), *heavy])
+        graph = scipy.sparse.csr_matrix((values, indices, part.indptr), shape=(len(part.nodes),) * 2)
+        order, offsets = dissect(graph, count, split, asked.seed, asked.progress, part.weights)
+        scratch.save(f"{name}.order", order)
+        scratch.save(f"{name}.offsets", offsets)
+    else:
+        asked.progress(count)
+    part.forget()
+    order, offsets = np.array(scratch.load(f"{name}.order")), scratch.load(f"{name}.offsets")
+    return np.split(part.nodes[order], offsets[1:-1])
 
 
 def dissect(
@@ -100,8 +109,9 @@ def dissect(
     """(order int64 (n,) of old node ids, offsets int64 (K + 1,)) of exactly `num_clusters` clusters, none of them
     empty.
 
-    graph: as in `Part`. Nodes of a cluster stay in their old order. progress: called with the number of clusters just
-    finished. weights: of the nodes, int64 (n,). Needs n >= K. Deterministic where `split` is.
+    graph: symmetric, of edge weights, without self loops and parallel edges. Nodes of a cluster stay in their old
+    order. progress: called with the number of clusters just finished. weights: of the nodes, int64 (n,). Needs n >= K.
+    Deterministic where `split` is.
     """
     leaves = []
     pending = [(np.arange(graph.shape[0]), graph, weights, num_clusters)]
@@ -112,8 +122,7 @@ def dissect(
             leaves.append(nodes)
             progress(1)
             continue
-        shares = np.full(min(BRANCHES, count), count // min(BRANCHES, count))
-        shares[: count % len(shares)] += 1
+        shares = shares_of(count)
         side = np.asarray(split(part_of_graph, at_most_a_part(weights, shares), shares, seed))
         enough(side, shares)
         for part in reversed(range(len(shares))):

@@ -23,12 +23,14 @@ from hpcgnn.placement.clusters import map_clusters
 from partition_tools.partitioners import metis
 from partition_tools.partitioners.dissection import dissected
 from partition_tools.partitioners.parhip import whole_nodes, write_parhip
+from partition_tools.partitioners.pattern import Pattern
 from partition_tools.partitioners.request import ClusterRequest, Clusters
+from partition_tools.partitioners.weights import at_most_a_part
+from partition_tools.workspace.scratch import Scratch
 
 NAME = "kaminpar"
 HELP = "the same by KaMinPar: in less memory, on all cores; needs the extra `kaminpar`"
-NEW_FILE = False
-NESTED = True
+NEW_FILE, ON_DISK, NESTED = False, True, True
 ranks = map_clusters
 MISSING = "KaMinPar is not installed; pip install 'hpcgnn[kaminpar]', or use --method metis"
 MANY_PARTS = 64  # from here on the context for many parts
@@ -51,12 +53,23 @@ def check_installed() -> None:
         raise GraphError(MISSING)
 
 
-def clusters(asked: ClusterRequest) -> Clusters:
+def clusters(asked: ClusterRequest, scratch: Scratch) -> Clusters:
     """(order int64 (n,), offsets int64 (K + 1,)), see `dissection.dissected`. Raises GraphError where KaMinPar is not
     installed.
     """
     check_installed()
-    return dissected(asked, split)
+    return dissected(asked, split, scratch, _cut)
+
+
+def _cut(part: Pattern, shares: np.ndarray, seed: int) -> np.ndarray:
+    """KaMinPar as a `dissection.Cut`."""
+    path = part.scratch.directory / f"{part.name}.parhip"
+    try:
+        weights = at_most_a_part(part.weights, shares)
+        write_parhip(path, len(part.nodes), part.degrees, part.blocks(), weights, part.edge_weights())
+        return kaminpar_split(path, len(shares), seed, shares=shares)
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def split(graph: scipy.sparse.csr_matrix, weights: np.ndarray, shares: np.ndarray, seed: int) -> np.ndarray:
@@ -82,12 +95,11 @@ def kaminpar_split(
     seed: int = 0,
     threads: int | None = None,
     shares: np.ndarray | None = None,
-    epsilon: float = EPSILON,
 ) -> np.ndarray:
     """The part of each node of a ParHIP file, int32 (n,), values 0..num_parts-1; parts may come out empty.
 
     threads: None for as many as this process may use. shares: relative weights of the parts (num_parts,), None for
-    equal ones. A part is at most `epsilon` above its share where the weights of the nodes allow it. The answer lies
+    equal ones. A part is at most EPSILON above its share where the weights of the nodes allow it. The answer lies
     next to the graph for a moment, in a file of 4 n bytes. Raises GraphError for more than MOST_PARTS parts, where
     KaMinPar is not installed, where the file is not a whole one, and where it fails.
     """
@@ -101,7 +113,7 @@ def kaminpar_split(
     program = Path(__file__).with_name("kaminpar_process.py")
     command = [sys.executable, "-P", str(program), str(path), str(answer)]  # nothing comes from the current folder
     command += ["--seed", str(seed), "--threads", str(threads or len(cores.usable()))]
-    command += ["--context", "terapart" if num_parts < MANY_PARTS else "terapart-largek", "--epsilon", repr(epsilon)]
+    command += ["--context", "terapart" if num_parts < MANY_PARTS else "terapart-largek", "--epsilon", repr(EPSILON)]
     command += ["--shares", *map(repr, (given / given.sum()).tolist())]
     try:
         with cores.all_used():  # it inherits them

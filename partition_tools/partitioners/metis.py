@@ -7,17 +7,18 @@ from hpcgnn.placement.clusters import map_clusters
 from partition_tools.partitioners.dissection import dissected
 from partition_tools.partitioners.metis_process import metis_apart
 from partition_tools.partitioners.request import ClusterRequest, Clusters
+from partition_tools.workspace.scratch import Scratch
 
 NAME = "metis"
 HELP = "few edges between ranks; for graphs that fit memory"
-NEW_FILE = False
+NEW_FILE = ON_DISK = False
 NESTED = True
 ranks = map_clusters
 
 
-def clusters(asked: ClusterRequest) -> Clusters:
+def clusters(asked: ClusterRequest, scratch: Scratch) -> Clusters:
     """(order int64 (n,), offsets int64 (K + 1,)), see `dissection.dissected`. Memory and time: `choice.forecast`."""
-    return dissected(asked, split)
+    return dissected(asked, split, scratch)
 
 
 def split(graph: scipy.sparse.csr_matrix, weights: np.ndarray, shares: np.ndarray, seed: int) -> np.ndarray:

@@ -15,7 +15,6 @@ from hpcgnn.graphfile.schema import Edges
 from partition_tools.graph.counts import blocks
 from partition_tools.graph.edges import index_dtype
 from partition_tools.out_of_core.sorting import chunk_records, in_order
-from partition_tools.partitioners.dissection import numbers
 from partition_tools.partitioners.weights import edge_weights, weigh_graph
 from partition_tools.workspace.scratch import Scratch
 
@@ -66,6 +65,13 @@ class Pattern:
     def forget(self) -> None:
         """Give the space of the edges back."""
         self.scratch.forget(f"{self.name}.indices")
+
+
+def numbers(nodes: np.ndarray, num_nodes: int) -> np.ndarray:
+    """The place of each node among `nodes`, int (n,); anything for others. nodes: int64 (m,), rising."""
+    number = np.zeros(num_nodes, index_dtype(num_nodes))
+    number[nodes] = np.arange(len(nodes))
+    return number
 
 
 def _entries(edges: Edges, first: int, end: int) -> tuple[np.ndarray, np.ndarray]:

@@ -7,14 +7,15 @@ import numpy as np
 
 from hpcgnn.graphfile.schema import Csr
 from partition_tools.partitioners.request import ClusterRequest, Clusters
+from partition_tools.workspace.scratch import Scratch
 
 NAME = "random-nodes"
 HELP = "nodes in random order, equal runs of them to ranks (writes a new file)"
-NEW_FILE = True
+NEW_FILE = ON_DISK = True
 NESTED = False
 
 
-def clusters(asked: ClusterRequest) -> Clusters:
+def clusters(asked: ClusterRequest, scratch: Scratch) -> Clusters:
     """(order, offsets): a random permutation cut into equal chunks."""
     n = len(asked.original_id)
     position = np.empty(n, np.int64)

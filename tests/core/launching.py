@@ -26,17 +26,17 @@ class Result:
         return [line for line in self.err.splitlines() if line.startswith("hpcgnn: error")]
 
 
+def clean_environment(**more):
+    """The tests themselves may have been started by a launcher, or by a batch system."""
+    foreign = ("PMI", "HYDRA", "MPI", "OMPI", "SLURM", "SBATCH")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    return kept | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more}
+
+
 def command_and_environment(ranks, *arguments, python=(sys.executable,), options=(), **environment):
     """(words, variables) that run `python ARGUMENTS` on so many ranks (0: without launcher, which has `options`)."""
     launcher = [str(LAUNCHER if LAUNCHER.exists() else "mpiexec"), "-n", str(ranks), *options] if ranks else []
-    # The tests themselves may have been started by a launcher, or by a batch system.
-    clean = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("PMI", "HYDRA", "MPI", "OMPI", "SLURM"))
-    }
-    clean |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
-    return [*launcher, *map(str, (*python, *arguments))], clean
+    return [*launcher, *map(str, (*python, *arguments))], clean_environment(**environment)
 
 
 def start(ranks, *arguments, cwd=ROOT, limit=LIMIT_SECONDS, **environment):

@@ -26,10 +26,6 @@ def test_the_printed_form(case):
     assert ranges(numbers, **form) == text
 
 
-def test_every_number_however_many():
-    assert every(range(0, 30, 2)) == ",".join(map(str, range(0, 30, 2)))
-
-
 def test_numbers_that_come_again_and_again():
     assert in_turn([40_000] * 39 + [7, 40_000]) == "40,000 (39 times), 7, 40,000" and in_turn([]) == ""
 

@@ -3,7 +3,6 @@
 import numpy as np
 import oracle
 import pytest
-import torch
 
 
 @pytest.mark.parametrize(
@@ -41,13 +40,6 @@ def test_words_are_those_of_their_counters():
         assert words[row].tolist() == [int(word) for word in whole[:6]]
 
 
-def test_dropout_keeps_its_share_and_the_mean():
-    mask = oracle.dropout_mask(1, 2, 3, oracle.DROPOUT, 2000, 10, 0.25)
-    assert sorted(mask.unique().tolist()) == [0.0, pytest.approx(4 / 3)]
-    assert float(mask.mean()) == pytest.approx(1, abs=5 * (1 / 3 / 20_000) ** 0.5)
-    assert (oracle.dropout_mask(1, 2, 3, oracle.DROPOUT, 5, 2, 0.0) == 1).all()
-
-
 def test_metrics_by_hand():
     logits = np.array([[1.0, 1.0, 0.0], [0.0, 2.0, 3.0], [0.0, 1.0, 0.0]])
     assert oracle.accuracy(logits, np.array([0, 2, 0])) == pytest.approx(2 / 3), "the first of equal ones counts"
@@ -58,32 +50,6 @@ def test_metrics_by_hand():
     # 3 of 4 pairs; of 3 pairs two are ties and one is wrong; the last label has no pair
     assert oracle.roc_auc(scores, labels) == pytest.approx((3 / 4 + 1 / 3) / 2)
     assert np.isnan(oracle.roc_auc(scores[:, 2:], labels[:, 2:]))
-
-
-def test_symmetric_normalisation_of_a_directed_graph():
-    """Out-degrees of sources, in-degrees of destinations: 0 -> 1, 0 -> 2, 1 -> 2."""
-    a = oracle.adjacency(3, np.array([0, 0, 1]), np.array([1, 2, 2]))
-    np.testing.assert_allclose(oracle.operator(a, "sym"), [[0, 0, 0], [2**-0.5, 0, 0], [0.5, 2**-0.5, 0]])
-
-
-def test_mean_and_isolated_nodes():
-    a = oracle.adjacency(3, np.array([0, 1, 1]), np.array([1, 1, 1]))
-    np.testing.assert_allclose(oracle.operator(a, "mean"), [[0, 0, 0], [1 / 3, 2 / 3, 0], [0, 0, 0]])
-    assert oracle.adjacency(3, np.array([1]), np.array([1]), self_loops="add").tolist() == np.eye(3).tolist()
-
-
-def test_losses():
-    random = torch.Generator().manual_seed(0)
-    logits, train = torch.randn(20, 4, generator=random), torch.rand(20, generator=random) < 0.5
-    labels = torch.randint(0, 4, (20,), generator=random)
-    torch.testing.assert_close(
-        oracle.loss(logits, labels, train), torch.nn.functional.cross_entropy(logits[train], labels[train])
-    )
-    several = torch.randint(0, 2, (20, 4), generator=random)
-    torch.testing.assert_close(
-        oracle.loss(logits, several, train),
-        torch.nn.functional.binary_cross_entropy_with_logits(logits[train], several[train].float()),
-    )
 
 
 def test_messages_by_hand():

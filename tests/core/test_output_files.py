@@ -4,14 +4,12 @@ import os
 import socket
 import stat
 
+import graphs
 import pytest
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.output_files import check_outputs, files_below, files_of_run
 from hpcgnn.records import replaced_by
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
 from .forked import start, train
 
@@ -81,13 +79,6 @@ def test_what_is_no_plain_file(there):
 
 
 def test_the_file_that_standard_output_goes_to(there, capfd):
-    done = start(
-        0,
-        "-c",
-        "from hpcgnn.output_files import check_outputs; check_outputs({'-o': 'out.txt'}, force=True)",
-        cwd=there,
-    )
-    assert done.code == 0, done.err
     with open("out.txt", "w") as file:
         saved = os.dup(1)
         os.dup2(file.fileno(), 1)
@@ -147,8 +138,7 @@ def run(tmp_path_factory):
     nodes.
     """
     folder = tmp_path_factory.mktemp("outputs")
-    generate_graph("planted", folder / "g.h5", Spec(nodes=200, degree=5, features=6, classes=3, seed=1))
-    partition_graph(folder / "g.h5", [1, 2], num_clusters=8)
+    graphs.planted(folder / "g.h5", [1, 2], clusters=8, nodes=200, degree=5, features=6)
     (folder / "plug.py").write_text("")
     (folder / "nodes.txt").write_text("1\n2\n")
     (folder / "c.toml").write_text('[data]\ngraph = "g.h5"\n')
@@ -200,15 +190,15 @@ SUFFIXES = {
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_does_not_replace_what_it_reads(run, command):
-    words, option, inputs = COMMANDS[command]
-    clash = run / f"clash{SUFFIXES.get(command, '.png' if command == 'plot' else '.json')}"
+@pytest.mark.parametrize("case", COMMANDS)
+def test_a_command_does_not_replace_what_it_reads(run, command, case):
+    words, option, inputs = COMMANDS[case]
+    clash = run / f"clash{SUFFIXES.get(case, '.png' if case == 'plot' else '.json')}"
     for number, name in enumerate(inputs):
         (os.symlink if number else os.link)(run / name, clash)
         before = contents(run)
         try:
-            done = start(0, "-m", "hpcgnn", *words, option, clash.name, "--force", cwd=run)
+            done = command(*words, option, clash.name, "--force", cwd=run)
             assert done.code == 2 and len(done.errors) == 1, done.err
             assert "is the input" in done.err or "is a file of the run" in done.err, done.err
             assert contents(run) == before
@@ -217,50 +207,50 @@ def test_a_command_does_not_replace_what_it_reads(run, command):
 
 
 @pytest.mark.parametrize("dry", [(), ("--dry-run", "1,2")], ids=["run", "dry run"])
-def test_the_name_says_what_a_file_of_predictions_is(run, dry):
+def test_the_name_says_what_a_file_of_predictions_is(run, command, dry):
     before = contents(run)
     for name, words in (
         ("p.txt", "ends with .h5 or .hdf5 (arrays), .csv or .parquet (a table), or .npy (one array), got '.txt'"),
         ("p", "got 'none of them'"),
         ("absent/p.h5", "there is no directory"),
     ):
-        done = start(0 if dry else 2, "-m", "hpcgnn", "evaluate", "r", "--predictions", name, *dry, cwd=run)
+        done = command("evaluate", "r", "--predictions", name, *dry, cwd=run)
         assert done.code == 2 and len(done.errors) == 1 and words in done.errors[0], done.err
     assert contents(run) == before
 
 
-@pytest.mark.parametrize("command", ["json", "export"])
-def test_what_exists_is_replaced_with_force_alone(run, command):
-    words, option, _ = COMMANDS[command]
-    old = run / f"old{SUFFIXES.get(command, '.json')}"
+@pytest.mark.parametrize("case", ["json", "export"])
+def test_what_exists_is_replaced_with_force_alone(run, command, case):
+    words, option, _ = COMMANDS[case]
+    old = run / f"old{SUFFIXES.get(case, '.json')}"
     old.write_text("mine")
-    done = start(0, "-m", "hpcgnn", *words, option, old.name, cwd=run)
+    done = command(*words, option, old.name, cwd=run)
     wanted = "choose another name or overwrite it with --force"
     assert done.code == 2 and "expected a new name" in done.err and wanted in done.err
     assert old.read_text() == "mine"
-    done = start(0, "-m", "hpcgnn", *words, option, old.name, "--force", cwd=run)
+    done = command(*words, option, old.name, "--force", cwd=run)
     assert done.code == 0 and old.read_bytes() != b"mine", done.err
     old.unlink()
 
 
-def test_a_report_replaces_a_report_and_nothing_else(run):
+def test_a_report_replaces_a_report_and_nothing_else(run, command):
     out = run / "out"
     out.mkdir()
     for name in ("learning.png", "study.csv", "memory.png"):  # the second is one that it writes
         (out / name).write_text("mine")
-    words = ("-m", "hpcgnn", "report", "r", "--out", "out")
-    done = start(0, *words, cwd=run)
+    words = ("report", "r", "--out", "out")
+    done = command(*words, cwd=run)
     assert done.code == 2 and "--out out/learning.png exists" in done.err, done.err
     assert {path.name for path in out.iterdir()} == {"learning.png", "study.csv", "memory.png"}
-    assert start(0, *words, "--force", cwd=run).code == 0
+    assert command(*words, "--force", cwd=run).code == 0
     assert (out / "memory.png").read_text() == "mine", "which this report does not have"
-    assert start(0, *words, cwd=run).code == 0, "files of a report are replaced"
+    assert command(*words, cwd=run).code == 0, "files of a report are replaced"
     (out / "report.md").unlink()
     os.link(run / "r" / "summary.json", out / "report.md")
     before = contents(run / "r")
-    done = start(0, *words, "--force", cwd=run)
+    done = command(*words, "--force", cwd=run)
     assert done.code == 2 and "is the input" in done.err, done.err
     assert contents(run / "r") == before
     for name in ("r", "r/ranks", "g.h5"):
-        assert start(0, *words[:-1], name, "--force", cwd=run).code == 2
+        assert command(*words[:-1], name, "--force", cwd=run).code == 2
     assert contents(run / "r") == before

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from pages import blocks, read
 
 from .forked import start
 
@@ -21,9 +22,7 @@ def commands():
     """The lines of the README's shell examples, in order."""
     if not README.exists():
         pytest.skip("there is no README beside the tests")
-    return [
-        line for block in re.findall(r"```bash\n(.*?)```", README.read_text(), re.DOTALL) for line in block.splitlines()
-    ]
+    return "".join(blocks(README.read_text(), "bash")).splitlines()
 
 
 def fresh_shell(command):
@@ -107,10 +106,7 @@ def run_one(line, folder):
 
 def test_the_quick_start_has_the_same_commands(commands):
     """docs/quickstart.md explains the six commands, and docs/extending.md the example of a layer."""
-    docs = ROOT / "docs"
-    if not docs.is_dir():
-        pytest.skip("there is no documentation beside the tests")
     begin = next(number for number, line in enumerate(commands) if " import edges.csv " in line)
-    assert "\n".join(commands[begin : begin + 6]) in (docs / "quickstart.md").read_text(encoding="utf-8")
-    (layer,) = re.findall(r"```python\n.*?```", README.read_text(encoding="utf-8"), re.DOTALL)
-    assert layer in (docs / "extending.md").read_text(encoding="utf-8")
+    assert "\n".join(commands[begin : begin + 6]) in read("quickstart.md")
+    (layer,) = blocks(README.read_text(encoding="utf-8"), "python")
+    assert layer in blocks(read("extending.md"), "python")

@@ -12,9 +12,6 @@ import pytest
 from hpcgnn.engine import summary
 from hpcgnn.errors import ConfigError
 from hpcgnn.terminal import ERRORS, prepare_streams, tell
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
 from .engine.test_result_table import RESULT
 from .launching import LIMIT_SECONDS, command_and_environment
@@ -81,14 +78,6 @@ def test_nothing_to_print_to(monkeypatch):
     closed = stream("utf-8")
     closed.close()
     tell("text", closed)
-
-
-@pytest.fixture(scope="module")
-def graph(tmp_path_factory):
-    path = tmp_path_factory.mktemp("terminal") / "g.h5"
-    generate_graph("planted", path, Spec(nodes=60, degree=4, features=4, classes=3))
-    partition_graph(path, [1], num_clusters=4)
-    return path
 
 
 def words(graph, run_dir):

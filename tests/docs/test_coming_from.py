@@ -7,6 +7,7 @@ import shlex
 import tarfile
 from pathlib import Path
 
+import pages
 import pytest
 import torch
 from core.forked import start
@@ -14,12 +15,8 @@ from core.forked import start
 from partition_tools.cli.main import main as tools
 
 TESTS = Path(__file__).parents[1]
-PAGE = TESTS.parent / "docs" / "coming-from.md"
 
-pytestmark = [
-    pytest.mark.skipif(not PAGE.exists(), reason="there is no documentation beside the tests"),
-    pytest.mark.slow,
-]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
@@ -40,8 +37,7 @@ def folder(tmp_path, monkeypatch):
 
 def blocks(section, language):
     """The blocks of a section in a language."""
-    text = PAGE.read_text(encoding="utf-8").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return pages.blocks(pages.read("coming-from.md").partition(f"\n## {section}\n")[2].partition("\n## ")[0], language)
 
 
 def launch(line):
@@ -72,7 +68,8 @@ def test_pyg_beside_ours(folder):
     with contextlib.redirect_stdout(io.StringIO()) as losses:
         exec(before, {})
     importing, partitioning, training = commands("PyG")
-    assert tools(shlex.split(importing)[3:]) == tools(shlex.split(partitioning)[3:]) == 0
+    exec(shlex.split(importing)[2], {})
+    assert tools(shlex.split(partitioning)[3:]) == 0
     assert launch(training).splitlines()[-20:] == losses.getvalue().splitlines()
 
 
@@ -93,6 +90,6 @@ def test_the_folders_of_distdgl_and_graphstorm():
     assert tools(shlex.split(importing)[3:]) == 0
     launch(training.replace("--epochs 100", "--epochs 1").replace("256", "8"))
     importing, partitioning, training = commands("GraphStorm")
-    assert tools([*shlex.split(importing)[3:], "--ignore", "edge_train_mask"]) == 0
+    assert tools([*shlex.split(importing)[3:], "--set", "arrays.ignore=edge_train_mask"]) == 0
     assert tools(shlex.split(partitioning.replace("--ranks 8 --clusters 512", "--ranks 2 --clusters 4"))[3:]) == 0
     launch(f"{training} --epochs 1")

@@ -9,6 +9,7 @@ import shlex
 from functools import cache
 
 import pytest
+from pages import blocks
 
 from hpcgnn.__main__ import build_parser
 from hpcgnn.cli.arguments import given_options
@@ -29,7 +30,7 @@ ENDS = {"&&", "||", ";", "|", ">", "2>", "&", ")"}
 def commands(text):
     """[words] of the commands in a page's blocks of shell."""
     found = []
-    for block in re.findall(r"^```bash\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+    for block in blocks(text, "bash"):
         for line in block.replace("\\\n", " ").splitlines():
             words = []
             for word in [*shlex.split(line, comments=True), ";"]:
@@ -102,7 +103,7 @@ def test_the_readers_see_mistakes():
         ("hpcgnn", ["train", "--lr", "-1"]),
         ("hpcgnn", ["train", "--model", "gnc"]),
         ("hpcgnn", ["predict", "runs/first", "--epochs", "3"]),
-        ("partition_tools", ["partition", "graph.h5", "--ranks"]),
+        ("partition_tools", ["partition", "add", "graph.h5", "--ranks"]),
     ):
         with pytest.raises((HpcgnnError, SystemExit)):
             read(program, arguments)

@@ -3,13 +3,11 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from pages import blocks, read
 
 from hpcgnn.testing import LayerTests
-
-PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 
 FAULTY = """
 import torch
@@ -30,9 +28,7 @@ class Faulty(torch.nn.Linear):
 
 @pytest.mark.slow
 def test_the_suite_of_the_page(tmp_path):
-    if not PAGE.exists():
-        pytest.skip("there is no documentation beside the tests")
-    plugin, tests = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[:2]
+    plugin, tests = blocks(read("extending.md"), "python")[:2]
     (tmp_path / "edgeconv.py").write_text(plugin)
     (tmp_path / "test_edgeconv.py").write_text(tests.rstrip() + "\n    ranks = (1, 2)\n")
     command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path]

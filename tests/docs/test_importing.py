@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import scipy.io
 import scipy.sparse
-import torch
+from pages import blocks, read, run
 
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.cli.main import main
@@ -22,10 +22,8 @@ N = 40
 
 def recipes():
     """The imports among the recipes, without published data sets and partitions (test_distdgl.py)."""
-    if not PAGE.exists():
-        return []
-    text = PAGE.read_text(encoding="utf-8").partition("\n## Formats")[0]
-    lines = "".join(re.findall(r"^```bash\n(.*?)^```", text, re.S | re.M)).replace("\\\n", " ").splitlines()
+    text = PAGE.read_text(encoding="utf-8").partition("\n## Formats")[0] if PAGE.exists() else ""
+    lines = "".join(blocks(text, "bash")).replace("\\\n", " ").splitlines()
     return [line for line in lines if " import " in line and not re.search("~/dataset|partitioned/", line)]
 
 
@@ -56,10 +54,6 @@ def inputs(tmp_path_factory):
     (folder / "mesh.graph").write_text("\n".join([f"{N} {graph.number_of_edges()}", *near]) + "\n")
     masks = {f"{name}_mask": np.arange(N) % 3 == k for k, name in enumerate(("train", "val", "test"))}
     np.savez(folder / "g.npz", edge_index=both, x=features, y=labels, **masks)
-    data = {"edge_index": both, "x": features, "y": labels, **masks}
-    torch.save(
-        {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in data.items()}, folder / "data.pt"
-    )
     return folder
 
 
@@ -72,25 +66,20 @@ def test_a_recipe(inputs, tmp_path, monkeypatch, line):
     with GraphFile(output) as file:
         assert file.meta.num_nodes == N and file.meta.num_edges == 240 and file.meta.undirected
         assert file.meta.num_classes == 2
-        assert file.meta.num_features == (3 if any(name in line for name in ("--features", "g.npz", "data.pt")) else 0)
+        assert file.meta.num_features == (3 if any(name in line for name in ("--features", "g.npz")) else 0)
     with h5py.File(output) as file:
         assert {1, 2, 3} == set(np.unique(file["nodes/split"][:]))
 
 
 def test_held_out_edges(tmp_path, monkeypatch):
-    if not PAGE.exists():
-        pytest.skip("there is no documentation beside the tests")
-    examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
-    (example,) = (code for code in examples if "links.h5" in code)
     monkeypatch.chdir(tmp_path)
-    exec(example, {})
+    run("importing.md", "links.h5")
     with GraphFile(tmp_path / "links.h5") as file:
         assert file.shape("links/val/edges") == (2, 2) and file.shape("links/test/negatives") == (3, 2)
         assert file.partitionings() == {"metis": [1, 2]}
 
 
 def test_there_is_a_recipe_for_each_kind():
-    if not PAGE.exists():
-        pytest.skip("there is no documentation beside the tests")
+    read("importing.md")
     named = {line.split(" import ")[1].split()[0].rpartition(".")[2] for line in recipes()}
-    assert named == {"csv", "parquet", "pt", "npz", "mtx", "graph"}
+    assert named == {"csv", "parquet", "npz", "mtx", "graph"}

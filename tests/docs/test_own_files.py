@@ -1,22 +1,24 @@
-"""A task, a plugin of the training loop and a transport of a user's own are one file each for `--plugin`."""
+"""A task, a plugin of the training loop, a transport and a schedule of a user are one file each for `--plugin`."""
 
 import json
-import re
-import subprocess
-import sys
-from pathlib import Path
 
+import graphs
 import pytest
-
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.generators.spec import Spec
-
-PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+from core.forked import start
+from pages import example
 
 
-def hpcgnn(*words):
-    command = [sys.executable, "-m", "hpcgnn", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100)
+@pytest.fixture
+def hpcgnn(tmp_path):
+    """hpcgnn(file, command, options …) runs it with this file of the page as a plugin."""
+    graphs.planted(tmp_path / "g.h5", nodes=60, degree=4, features=4)
+
+    def run(file, command, *options):
+        (tmp_path / file).write_text(example("extending.md", f"# {file}\n"))
+        job = {"train": ["--plugin", file, "--graph", "g.h5", "--hidden", 8], "evaluate": ["run"]}[command]
+        return start(0, "-m", "hpcgnn", command, *job, *options, cwd=tmp_path)
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -27,14 +29,22 @@ def hpcgnn(*words):
         ("site.py", ["--comm", "site"], '"comm": "site"'),
     ],
 )
-def test_one_file_is_enough(file, options, said, tmp_path):
-    (text,) = re.findall(rf"```python\n(# {file}\n.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    (tmp_path / file).write_text(text)
-    generate_graph("planted", tmp_path / "g.h5", Spec(nodes=60, degree=4, features=4, classes=3, seed=1))
-    job = ["--graph", tmp_path / "g.h5", "--epochs", 2, "--hidden", 8, "--run-dir", tmp_path / "run"]
-    done = hpcgnn("train", "--plugin", tmp_path / file, *job, *options)
-    assert done.returncode == 0 and "without effect" not in done.stderr, done.stderr
+def test_one_file_is_enough(hpcgnn, file, options, said, tmp_path):
+    done = hpcgnn(file, "train", "--epochs", 2, "--run-dir", "run", *options)
+    assert done.code == 0 and "without effect" not in done.err, done.err
     result = (tmp_path / "run" / "summary.json").read_text()
-    assert said in done.stdout + result and (json.loads(result)["task"] == "ordinal") == (file == "ordinal.py")
-    done = hpcgnn("evaluate", tmp_path / "run")
-    assert done.returncode == 0, done.stderr
+    assert said in done.out + result and (json.loads(result)["task"] == "ordinal") == (file == "ordinal.py")
+    done = hpcgnn(file, "evaluate")
+    assert done.code == 0, done.err
+
+
+def test_one_file_is_a_schedule_with_options(hpcgnn, tmp_path):
+    (tmp_path / "c.toml").write_text("[schedule]\npauses = 3\n")
+    run = ["--schedule", "slow", "--run-dir", "run", "--reduce-dtype", "bf16", "--ema", "0.5", "--epochs", 1]
+    done = hpcgnn("slow.py", "train", *run, "--config", "c.toml")
+    assert done.code == 0 and "pauses: 3" in done.out and "without effect" not in done.err, done.err
+    assert "pauses = 3" in (tmp_path / "run" / "config.toml").read_text()
+    done = hpcgnn("slow.py", "evaluate")
+    assert done.code == 0, done.err
+    done = hpcgnn("slow.py", "train", "--epochs", 1, "--dry-run", "1", "--set", "schedule.pauses=5")
+    assert done.code == 2 and "--pauses belongs to --schedule slow, got --schedule sar" in done.err

@@ -1,5 +1,6 @@
 """The lines of Python on docs/results.md read predictions back, also of ids and classes that pandas may change."""
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -8,16 +9,16 @@ import h5py
 import numpy as np
 import pytest
 from core.forked import start
+from pages import run
 
 from .test_paper import load as load_paper
 
-PAGE = Path(__file__).parents[2] / "docs" / "results.md"
 N = 60
 IDS = ["NA", "None", "null", "007", "1e1", *(f"n{k:03d}" for k in range(N - 5))]
 CLASSES = ["True", "cat", "null-like"]
 COMMANDS = """
 partition_tools import edges.csv --features features.csv --labels labels.csv --relabel --train 0.5 --val 0.2 -o graph.h5
-partition_tools partition graph.h5 --ranks 1,2
+partition_tools partition add graph.h5 --ranks 1,2
 hpcgnn train --graph graph.h5 --model sage --layers 2 --hidden 8 --epochs 6 --run-dir runs/first
 hpcgnn predict runs/first -o predictions.csv
 hpcgnn predict runs/first --probabilities -o predictions.h5
@@ -28,8 +29,6 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    if not PAGE.exists():
-        pytest.skip("there is no documentation beside the tests")
     folder, draw = tmp_path_factory.mktemp("results"), np.random.default_rng(1)
     pairs = draw.choice(IDS, (4 * N, 2))
     (folder / "edges.csv").write_text("src,dst\n" + "".join(f"{a},{b}\n" for a, b in pairs))
@@ -42,29 +41,27 @@ def folder(tmp_path_factory):
     return folder
 
 
-def run(words, folder, monkeypatch):
-    """The names that the one example of the page with these words leaves."""
-    (example,) = (code for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if words in code)
+@pytest.fixture
+def of_page(folder, monkeypatch):
+    """of_page(words) -> the names that the one example of the page with these words leaves, run in the folder."""
     monkeypatch.chdir(folder)
-    names = {}
-    exec(example, names)
-    return names
+    return functools.partial(run, "results.md")
 
 
-def test_a_table_is_joined_by_words_as_they_are_written(folder, monkeypatch):
-    joined = run("read_csv", folder, monkeypatch)["joined"]
+def test_a_table_is_joined_by_words_as_they_are_written(of_page):
+    joined = of_page("read_csv")["joined"]
     assert sorted(joined["id"]) == sorted(IDS) and set(joined["class_name"]) <= set(CLASSES)
     np.testing.assert_array_equal(joined["class"], [CLASSES.index(name) for name in joined["class_name"]])
 
 
-def test_the_arrays(folder, monkeypatch):
-    names = run('"class_names" in file', folder, monkeypatch)
+def test_the_arrays(of_page):
+    names = of_page('"class_names" in file')
     assert names["ids"].tolist() == sorted(IDS) and names["names"].tolist() == CLASSES
     np.testing.assert_array_equal(names["classes"], names["probability"].argmax(1))
 
 
-def test_predictions_are_compared_with_labels(folder, monkeypatch):
-    names = run("row_of", folder, monkeypatch)
+def test_predictions_are_compared_with_labels(folder, of_page):
+    names = of_page("row_of")
     with h5py.File(folder / "graph.h5") as file:
         original = file["nodes/original_id"][:].tolist()
         labels, split = file["nodes/labels"][:].tolist(), file["nodes/split"][:].tolist()
@@ -86,9 +83,7 @@ def test_figures_of_a_run_for_the_performance_page(folder):
 def test_metrics_of_pop(folder, monkeypatch):
     """One rank has nobody to wait for: a page's example finds it in the records of the run."""
     monkeypatch.chdir(folder)
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE.with_name("measuring.md").read_text(), re.DOTALL)
-    names = {}
-    exec(example, names)
+    names = run("measuring.md", "pop_metrics")
     found = names["pop_metrics"]("runs/first")
     assert found["load balance"] == 1 and 0.5 < found["parallel efficiency"] <= 1 and found["useful"] > 0
     (rank,) = [json.loads(line) for line in Path("runs/first/ranks.jsonl").read_text().splitlines()]

@@ -11,6 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "docs" / "site" / "mkdocs.yml"
 
+pytestmark = pytest.mark.slow  # test_links.py holds the links in the quick lane
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):

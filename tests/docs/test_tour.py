@@ -2,31 +2,26 @@
 
 import csv
 import os
-import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "quickstart.md"
+from core import launching
+from pages import ROOT, blocks, read
 
 
 @pytest.mark.slow
 def test_the_tour(tmp_path):
-    if not PAGE.exists():
-        pytest.skip("there is no documentation beside the tests")
     for library in ("matplotlib", "pandas", "networkx"):
         pytest.importorskip(library)
-    text = PAGE.read_text(encoding="utf-8")
-    (block,) = (block for block in re.findall(r"^```bash\n(.*?)^```", text, re.S | re.M) if "docs/tour" in block)
+    text = read("quickstart.md")
+    (block,) = (block for block in blocks(text, "bash") if "docs/tour" in block)
     shutil.copytree(ROOT / "docs" / "tour", tmp_path / "docs" / "tour")
     assert (tmp_path / "docs" / "tour" / "plot.py").read_text().partition("\n\n")[2] in text
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "HYDRA", "MPI", "OMPI", "SLURM"))}
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = kept | {"PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
+    environment = launching.clean_environment(PATH=path, MPLBACKEND="Agg")
     done = subprocess.run(
         ["bash", "-e", "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
     )

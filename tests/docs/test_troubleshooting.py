@@ -2,12 +2,8 @@
 
 import ast
 import re
-from pathlib import Path
 
-import pytest
-
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "troubleshooting.md"
+from pages import ROOT, read
 
 
 def texts_of_the_program():
@@ -19,9 +15,7 @@ def texts_of_the_program():
 
 
 def test_quoted_messages_are_those_of_the_program():
-    if not PAGE.exists():
-        pytest.skip("there is no documentation beside the tests")
-    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    rows = [line for line in read("troubleshooting.md").splitlines() if line.startswith("|")]
     quoted = {words for line in rows for words in re.findall(r'"([^"]+)"', line.split("|")[1])}
     said = texts_of_the_program()
     assert len(quoted) > 20

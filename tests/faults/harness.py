@@ -21,7 +21,7 @@ from hpcgnn.errors import CheckpointError
 ROOT = Path(__file__).parents[2]
 LAUNCHER = Path(sys.prefix) / "bin" / "mpiexec"
 HERE = Path(__file__).parent
-WATCHDOG = int(os.environ.get("FAULT_WATCHDOG", "10"))
+WATCHDOG = int(os.environ.get("FAULT_WATCHDOG", "6"))
 # What is asked: 30 s after a death, the watchdog's limit and as much after a standstill; loading torch takes its time
 # too, and everything does on a machine that is busy with other things.
 LIMIT_SECONDS = 30 + WATCHDOG + int(os.environ.get("FAULT_PATIENCE", "80"))

@@ -16,10 +16,9 @@ import random
 import shutil
 import sys
 import tempfile
-from collections import Counter
 from pathlib import Path
 
-from tabulate import tabulate
+import pandas
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -104,28 +103,19 @@ def record(out, number, injection, outcome, wrong):
 
 
 def table(*paths):
-    """Markdown: faults by stages; in each cell how many happened, and the complaints."""
-    lines = [json.loads(line) for path in paths for line in Path(path).read_text().splitlines()]
-    happened = Counter((line["fault"], line["stage"]) for line in lines if line["happened"])
-    wrong = Counter((line["fault"], line["stage"]) for line in lines if line["wrong"])
-    rows = []
-    for fault in FAULTS:
-        cells = [happened[fault, stage] for stage in STAGES]
-        bad = sum(wrong[fault, stage] for stage in STAGES)
-        mine = [line for line in lines if line["fault"] == fault and line["happened"]]
-        codes = ", ".join(f"{code}: {times}" for code, times in sorted(Counter(str(x["code"]) for x in mine).items()))
-        longest = max((line["seconds"] for line in mine), default=0)
-        rows.append([fault, *cells, sum(cells), codes, longest, bad])
-    head = ["fault", *STAGES, "all", "exit codes", "longest, s", "complaints"]
-    resumed = [line for line in lines if line["fault"] == "none"]
-    ranks = sorted({line["ranks"] for line in lines})
-    tried = [line for line in lines if line["fault"] != "none"]
+    """Markdown: how many faults of each kind happened at each stage, and how jobs ended."""
+    lines = pandas.concat([pandas.read_json(path, lines=True) for path in paths])
+    met = lines[lines["happened"]]
+    counts = pandas.crosstab(met["fault"], met["stage"], margins=True, margins_name="all")
+    ends = met.groupby("fault").agg(
+        codes=("code", lambda codes: codes.value_counts().to_dict()),
+        longest=("seconds", "max"),
+        complaints=("wrong", lambda wrong: wrong.ne("").sum()),
+    )
+    whole = lines[lines["fault"] == "none"]
     return (
-        tabulate(rows, head, tablefmt="pipe")
-        + f"\n\n{len(tried)} jobs at {ranks[0]} to {ranks[-1]} ranks, {sum(x['happened'] for x in tried)} faults "
-        "happened (the "
-        f"others came after the run was done); {len(resumed)} chains finished without fault, "
-        f"{sum(bool(x['wrong']) for x in resumed)} of them wrong; {sum(x['code'] is None for x in lines)} hung."
+        f"{counts.join(ends).to_markdown()}\n\n{len(whole)} chains finished without fault, "
+        f"{whole['wrong'].ne('').sum()} of them wrong; {lines['code'].isna().sum()} jobs hung."
     )
 
 

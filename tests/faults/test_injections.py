@@ -7,9 +7,6 @@ Each test continues what the one before left; the last one compares the curve wi
 import pytest
 
 from hpcgnn.comm.transports import oneccl_library
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
 from . import harness
 from .harness import Injection
@@ -29,56 +26,63 @@ CASES = {
     Injection("backward", "pause", 1, 2, 1): "",
     Injection("shutdown", "segfault", 0, 2): "",
 }
-# Of a kind that has another stage here.
-AGAIN = {each for each in CASES if (each.stage, each.fault) in (("plan", "exit 0"), ("evaluation", "_exit 0"))}
 # What a transport has a part in.
 OVER_TORCH = {
     Injection("import", "exit 0", 1, 2): "rank 1 failed before the ranks had met",
     **{each: CASES[each] for each in CASES if each.stage in ("load", "forward", "step", "evaluation", "shutdown")},
 }
 OVER_ONECCL = {each: CASES[each] for each in CASES if each.stage in ("forward", "step", "shutdown")}
+# Two nodes of two ranks, of which one fails in the middle of an exchange between nodes.
+BETWEEN_NODES = {
+    Injection("forward", "kill", 1, 4, 9): "",
+    Injection("meeting", "kill", 2, 4, 120): "",
+    Injection("meeting", "stop", 3, 4, 130): "",
+    Injection("backward", "raise", 2, 4, 3): "",
+    Injection("meeting", "pause", 0, 4, 140): "",  # the run goes on to its end
+}
+KINDS = {"mpi": CASES, "torch": OVER_TORCH, "oneccl": OVER_ONECCL, "nodes": BETWEEN_NODES}
+# Attention returns rows, and small buffers make many turns, so that ranks of a node wait for each other's lanes.
+OF_NODES = ("--comm", "mpi", "--model", "gat", "--intra-node", "shared", "--halo-buffer", "0.02")
+
+
+def is_slow(kind, injection):
+    """Whether another kind, or another stage, has the fault in the quick lane."""
+    return {
+        "mpi": (injection.stage, injection.fault) in (("plan", "exit 0"), ("evaluation", "_exit 0")),
+        "torch": injection not in OVER_ONECCL,
+        "oneccl": True,
+        "nodes": injection.stage != "meeting",
+    }[kind]
+
+
 JOBS = [
-    *(pytest.param("mpi", each, marks=[pytest.mark.slow] * (each in AGAIN)) for each in CASES),
-    *(pytest.param("torch", each, marks=[pytest.mark.slow] * (each not in OVER_ONECCL)) for each in OVER_TORCH),
-    *(pytest.param("oneccl", each, marks=pytest.mark.slow) for each in OVER_ONECCL),
+    pytest.param(kind, each, marks=[pytest.mark.slow] * is_slow(kind, each)) for kind in KINDS for each in KINDS[kind]
 ]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """With a graph, and the run that all tests continue."""
-    path = tmp_path_factory.mktemp("faults")
-    generate_graph("planted", path / "graph.h5", Spec(nodes=600, degree=6, features=16, classes=4, seed=3))
-    partition_graph(path / "graph.h5", [2], num_clusters=64)
-    return path
+def start(kind, folder, server, injection, name):
+    """The Outcome of a job of a kind, in the run directory of that name."""
+    options, per_node = (OF_NODES, 2) if kind == "nodes" else (("--comm", kind), None)
+    return harness.start(injection, folder / "graph.h5", folder / name, server, *options, per_node=per_node)
 
 
-@pytest.fixture(scope="module")
-def server():
-    with harness.nursery() as path:
-        yield path
-
-
-@pytest.mark.parametrize("comm, injection", JOBS, ids=str)
-def test_a_fault(folder, server, comm, injection):
+@pytest.mark.parametrize("kind, injection", JOBS, ids=str)
+def test_a_fault(folder, server, kind, injection):
     """The same end over every transport: codes of jobs that a rank ended are as over MPI, too."""
-    if comm == "oneccl" and not oneccl_library.place().exists():
+    if kind == "oneccl" and not oneccl_library.place().exists():
         pytest.skip("oneCCL's library was not built (env/build-oneccl.sh)")
-    run = folder / f"run-{comm}"
-    outcome = harness.start(injection, folder / "graph.h5", run, server, "--comm", comm)
+    outcome = start(kind, folder, server, injection, f"run-{kind}")
     assert outcome.happened, outcome.text
-    assert not harness.complaint(injection, outcome, run), outcome.text
-    assert {"mpi": CASES, "torch": OVER_TORCH, "oneccl": OVER_ONECCL}[comm][injection] in outcome.text, outcome.text
+    assert not harness.complaint(injection, outcome, folder / f"run-{kind}"), outcome.text
+    assert KINDS[kind][injection] in outcome.text, outcome.text
     if injection.fault == "raise":
         assert outcome.code == 1, outcome.text
 
 
-def test_after_all_of_it_the_curve_is_that_of_a_run_without_faults(folder, server):
-    runs = {"run-mpi": "mpi", "run-torch": "torch", "clean": "mpi"}
-    for name, comm in runs.items():
-        calm = Injection("import", "none", 0, 2)
-        outcome = harness.start(calm, folder / "graph.h5", folder / name, server, "--comm", comm)
+@pytest.mark.parametrize("clean, kinds, ranks", [("mpi", ["mpi", "torch"], 2), ("nodes", ["nodes"], 4)])
+def test_after_all_of_it_the_curve_is_that_of_a_run_without_faults(folder, server, clean, kinds, ranks):
+    for name, kind in {f"clean-{clean}": clean, **{f"run-{kind}": kind for kind in kinds}}.items():
+        outcome = start(kind, folder, server, Injection("import", "none", 0, ranks), name)
         assert outcome.code == 0, outcome.text
-    for name in runs:
-        assert harness.losses(folder / name) == pytest.approx(harness.losses(folder / "clean"), rel=1e-6)
+        assert harness.losses(folder / name) == pytest.approx(harness.losses(folder / f"clean-{clean}"), rel=1e-6)
         assert not list((folder / name).rglob("*.part")), "nothing half-written stays"

@@ -37,7 +37,7 @@ pip install --quiet --no-index --no-deps "$2"
 hpcgnn --version
 python -c "import hpcgnn, partition_tools; print(hpcgnn.__file__, partition_tools.__file__)"
 python -m partition_tools generate planted -o graph.h5 --nodes 300 --degree 6 --features 8 --classes 3 --seed 1
-python -m partition_tools partition graph.h5 --ranks 2
+python -m partition_tools partition add graph.h5 --ranks 2
 "$MPIEXEC" -n 2 hpcgnn train --graph graph.h5 --model sage --layers 2 --hidden 8 --epochs 5 --run-dir run
 """
 

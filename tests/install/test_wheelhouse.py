@@ -23,7 +23,7 @@ pip install --quiet --no-index --find-links wheels --no-deps "${{@:2}}"
 {BORROW}
 hpcgnn doctor
 python -m partition_tools generate planted -o graph.h5 --nodes 300 --degree 6 --features 8 --classes 3 --seed 1
-python -m partition_tools partition graph.h5 --ranks 2
+python -m partition_tools partition add graph.h5 --ranks 2
 mpiexec -n 2 hpcgnn train --graph graph.h5 --model gcn --layers 2 --hidden 8 --epochs 2 --run-dir run
 """
 

@@ -1,9 +1,30 @@
 """One real SLURM for all tests of the job scripts, of their own: others on this machine are left alone."""
 
 import os
+import shlex
+import sys
 
+import graphs
 import pytest
+from core import forked
+from faults.harness import proxy
 from slurm_helpers import LOCAL, ROOT, Cluster, call
+
+# A `python` that forks hpcgnn from a process with torch, and is the real one otherwise.
+PYTHON = """#!/bin/sh
+if [ "$1 $2 $3" = "-P -m hpcgnn" ]; then shift; set -- {forking} "$@"; else set -- {real} "$@"; fi
+exec "$@"
+"""
+
+
+@pytest.fixture(scope="session")
+def forking(tmp_path_factory):
+    """The PATH with that `python`: for commands of the login node, not for jobs."""
+    python = tmp_path_factory.mktemp("bin") / "python"
+    words = (shlex.join(map(str, each)) for each in (proxy(forked.server()), [sys.executable]))
+    python.write_text(PYTHON.format(**dict(zip(("forking", "real"), words, strict=True))))
+    python.chmod(0o755)
+    return os.pathsep.join([str(python.parent), os.path.dirname(sys.executable), os.environ["PATH"]])
 
 
 @pytest.fixture(scope="session")
@@ -36,8 +57,4 @@ def cluster(slurm, tmp_path_factory):
 def graph(tmp_path_factory):
     """A graph with maps for 1, 2 and 4 ranks."""
     path = tmp_path_factory.mktemp("graph") / "g.h5"
-    tools = "python -P -m partition_tools"
-    options = "--nodes 600 --degree 8 --features 12 --classes 4 --seed 3"
-    done = call(f"{tools} generate planted -o {path} {options} && {tools} partition {path} --ranks 1,2,4")
-    assert done.returncode == 0, done.stderr
-    return path
+    return graphs.planted(path, [1, 2, 4], clusters=64, nodes=600, degree=8, features=12, classes=4, seed=3)

@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+from core import launching
+
 ROOT = Path(__file__).parents[2]
 # A job takes some seconds, most of them for loading torch; on a busy machine ten times that.
 LIMIT_SECONDS = 240
@@ -15,12 +17,9 @@ LOCAL = ROOT / "env" / "slurm-local.sh"
 
 
 def clean_environment(**more):
-    """The environment without what a launcher or another job may have put there; python is the one that runs the
-    tests.
-    """
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "HYDRA", "MPI", "OMPI", "SLURM", "SBATCH"))}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
-    return {**kept, "PATH": path, "PYTHONPATH": str(ROOT), "OMP_WAIT_POLICY": "passive", **more}
+    """That of `launching`; python is the one that runs the tests."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return launching.clean_environment(**{"PATH": path, "OMP_WAIT_POLICY": "passive", **more})
 
 
 def call(command, cwd=ROOT, limit=LIMIT_SECONDS, **environment):

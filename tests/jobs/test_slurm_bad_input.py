@@ -47,10 +47,10 @@ def places(graph, tmp_path_factory):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_mistake(cluster, places, case):
+def test_a_mistake(cluster, forking, places, case):
     command, words = CASES[case]
     before, jobs = {path.name for path in cluster.home.iterdir()}, cluster.jobs()
-    done = cluster.run(command.replace("2;4", "'2;4'").format(**places), check=False)
+    done = cluster.run(command.replace("2;4", "'2;4'").format(**places), check=False, PATH=forking)
     lines = done.stderr.strip().splitlines()
     assert done.returncode == 2, done.stdout + done.stderr
     assert len(lines) == 1 and " error: " in lines[0] and words in lines[0], done.stderr
@@ -106,35 +106,6 @@ def test_mpiexec_inside_the_allocation(cluster, graph):
     assert json.loads((cluster.home / "m" / "summary.json").read_text())["ranks"] == 2
 
 
-# What MPICH's UCX sends as its address reaches beyond it: here, into memory that holds no two like bytes in a row.
-FULL_OF_NOISE = """
-import ctypes, os
-libc = ctypes.CDLL(None)
-libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
-blocks = []
-for size in range(512, 6144, 16):
-    for _ in range(8):
-        blocks.append(libc.malloc(size))
-        ctypes.memmove(blocks[-1], os.urandom(size), size)
-for block in blocks[::2]:
-    libc.free(block)
-from hpcgnn.__main__ import main
-raise SystemExit(main(["doctor"]))
-"""
-
-
-@pytest.mark.slow
-def test_a_start_does_not_depend_on_what_lies_in_memory(cluster):
-    """SLURM 22.05 loses the pieces of a long address (comm/launch/launcher.py). With UCX this start hung
-    or failed every time.
-    """
-    (cluster.home / "noise.py").write_text(FULL_OF_NOISE)
-    found = cluster.run(
-        "timeout 120 srun --mpi=pmi2 --nodes=2 --ntasks=4 --cpus-per-task=1 python -P noise.py", check=False
-    )
-    assert "4 ranks passed 1 MiB around" in found.stdout and "network module ofi" in found.stdout, found
-
-
 @pytest.mark.slow
 def test_a_study_survives_a_failed_point_and_fills_what_is_missing(cluster, graph):
     """The directory of one point is occupied by a file: its job fails, the other runs and the report come all the
@@ -161,10 +132,3 @@ def test_a_study_survives_a_failed_point_and_fills_what_is_missing(cluster, grap
     cluster.wait()
     assert (out / "sar-p2-r1" / "summary.json").exists()
     assert (out / "sar-p1-r1" / "summary.json").stat().st_mtime_ns == first, "what was complete is not repeated"
-
-
-@pytest.mark.slow
-def test_nothing_is_left_to_do(cluster, graph):
-    """After the study above: only the report is made again."""
-    options = f"--graph {graph} --out study --ranks 1,2 --repeat 1 --dry-run -- --hidden 8 --epochs 2"
-    assert "2 complete, 0 to do" in cluster.run(f"bash jobs/strong_scaling.sh {options}").stdout

@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-import statistics
 
 import h5py
 import pytest
@@ -67,13 +66,6 @@ def test_what_they_left(cluster):
     with open(trial / "sweep" / "report" / "study.csv") as file:
         table = {row["label"]: row for row in csv.DictReader(file)}
     assert table.keys() == {"lr-0.01", "lr-0.03"}
-    for label, row in table.items():
-        tests = [
-            json.loads((trial / "sweep" / label / f"p2-s{seed}" / "summary.json").read_text())["test_at_best_val"]
-            for seed in (0, 1)
-        ]
-        assert float(row["test_at_best_val_mean"]) == pytest.approx(statistics.fmean(tests))
-        assert float(row["test_at_best_val_deviation"]) == pytest.approx(statistics.stdev(tests), abs=1e-12)
     provenance, _ = sorted((trial / "first" / "jobs").iterdir())  # of the training, and of the evaluation
     assert {path.name for path in provenance.iterdir()} == {
         *("script", "site", "job.txt", "hosts.txt", "versions.txt", "environment.txt")

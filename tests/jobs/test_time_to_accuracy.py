@@ -2,16 +2,14 @@
 
 import csv
 import math
-import os
 import subprocess
 import sys
 from argparse import Namespace
 from pathlib import Path
 
+import graphs
 import pytest
-
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.generators.spec import Spec
+from core.launching import clean_environment
 
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "jobs" / "bench" / "accuracy" / "time_to_accuracy.py"
@@ -63,11 +61,12 @@ def test_the_rate_with_which_most_seeds_are_there_first(bench):
 @pytest.mark.slow
 def test_a_small_run(tmp_path):
     graph = tmp_path / "small.h5"
-    generate_graph("planted", graph, Spec(nodes=80, degree=6, features=8, classes=3, seed=1))
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "HYDRA", "MPI", "OMPI", "SLURM"))}
+    graphs.planted(graph, nodes=80)
     options = ["--ours", "sar --input-dropout raw", "--peers", "--seeds", "1", "--epochs", "4", "--hidden", "8"]
     command = [sys.executable, BENCH, graph, "--rates", "0.01", "0.1", *options, "--out", tmp_path / "out"]
-    done = subprocess.run(list(map(str, command)), env=kept, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        list(map(str, command)), env=clean_environment(), cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0 and "hpcgnn sar --input-dropout raw" in done.stdout, done.stderr
     with open(tmp_path / "out" / "time_to_accuracy.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

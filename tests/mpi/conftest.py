@@ -7,7 +7,6 @@ Over MPI and other transports they are processes: `mpiexec -n 3 python -m pytest
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import cover
 import mpi4py
@@ -16,7 +15,9 @@ import pytest
 mpi4py.rc.initialize = False
 mpi4py.rc.finalize = False
 from .nodes import NODES, of_ranks  # noqa: E402
+from .runs import session_of  # noqa: E402
 from .thread_ranks import ThreadRanks  # noqa: E402
+from .training import make_graphs  # noqa: E402
 
 RANKS = pytest.StashKey()
 
@@ -130,7 +131,7 @@ def _shared(comm, factory, name):
     return Path(comm.broadcast_object(str(factory.mktemp(name)) if comm.rank == 0 else None))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session", autouse=True)
 def no_pictures():
     """Drawing the curves of a run takes longer than training here."""
     with pytest.MonkeyPatch.context() as patch:
@@ -140,5 +141,16 @@ def no_pictures():
 
 @pytest.fixture
 def job_session(comm):
-    """A stand-in for the session that the launcher makes."""
-    return SimpleNamespace(comm=comm, threads=1, ranks_on_node=comm.size, node=0, shares_cores=True, mpi_bytes=0)
+    return session_of(comm)
+
+
+@pytest.fixture(scope="session")
+def paths(comm, session_path):
+    """{name: file} of generated graphs of 300 nodes; see make_graphs."""
+    return make_graphs(comm, session_path)
+
+
+@pytest.fixture(scope="session")
+def graph(paths):
+    """The undirected one."""
+    return paths["undirected"]

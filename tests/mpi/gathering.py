@@ -1,6 +1,7 @@
 """Own rows of all ranks put together in the order of original node ids, so that tests compare whole matrices."""
 
 import numpy as np
+import torch
 
 
 def whole(comm, local, rows):
@@ -13,3 +14,22 @@ def whole(comm, local, rows):
         seen[ids] += 1
     assert (seen == 1).all(), "every node must be owned by exactly one rank"
     return result
+
+
+def check_rows(comm, local, found, expected, tolerance=1e-9):
+    """That own rows of all ranks are the whole matrix (n, …) of an oracle."""
+    np.testing.assert_allclose(whole(comm, local, found), np.asarray(expected), rtol=0, atol=tolerance)
+
+
+def both_ways(comm, local, function, x, gy):
+    """(own rows of function(x), own rows of the gradient of x, what this rank sent); x, gy: matrices of all nodes."""
+    mine = torch.as_tensor(x)[local.original_id].detach().requires_grad_()
+    comm.ledger.take()
+    y = function(mine)
+    y.backward(torch.as_tensor(gy)[local.original_id])
+    return y, mine.grad, comm.ledger.take()
+
+
+def sent_both_ways(traffic):
+    """Bytes that this rank sent [forwards, backwards], of what a ledger took."""
+    return [traffic[kind].bytes_sent if kind in traffic else 0 for kind in ("halo_forward", "halo_backward")]

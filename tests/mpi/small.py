@@ -1,7 +1,10 @@
 """The small graphs with their files and their lists of edges, for tests of operators against a list of all edges."""
 
 import graphs
+import h5py
 import numpy as np
+import oracle
+import torch
 
 GRAPHS = {graph.name: graphs.with_task(graph) for graph in graphs.all_graphs()}
 #: {kind of graph, of `make_graphs` or `small_graphs`: where its nodes are}: on all ranks, or one has none.
@@ -23,12 +26,12 @@ def stored(comm, folder, name):
     return written(comm, folder, GRAPHS[name], "operator")
 
 
-def written(comm, folder, graph, kind):
-    """The same of any graph. kind: how the names of such files begin."""
-    where = graphs.layout(graph, comm.size)
-    file = folder / f"{kind}-{graph.name.replace(' ', '-')}.h5"
+def written(comm, folder, graph, kind, sparse=False, where=None):
+    """The same of any graph. kind: how the names of such files begin; where: its layout, unless it is the usual one."""
+    where = where or graphs.layout(graph, comm.size)
+    file = folder / f"{kind}-{graph.name.replace(' ', '-')}-{sparse}.h5"
     if comm.rank == 0 and not file.exists():
-        graphs.write_file(file, graph, where, comm.size)
+        graphs.write_file(file, graph, where, comm.size, sparse)
     comm.barrier()
     return graph, where, file
 
@@ -37,3 +40,19 @@ def small_graphs(comm, folder):
     """{kind: graph file}: a star, and a random graph with directed and weighted edges. Collective."""
     names = {"star": "star", "random": "random directed weighted"}
     return {kind: stored(comm, folder, name)[2] for kind, name in names.items()}
+
+
+def dense(graph, kind):
+    """(adjacency with the self loops that a model wants, features, labels, bool (n,) of the training nodes)."""
+    labels = torch.from_numpy(graph.labels.astype(np.int64))
+    a = oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight, "add" if kind == "gcn" else "keep")
+    train = (labels >= 0) & torch.from_numpy(graph.split == graphs.TRAIN)
+    return a, torch.from_numpy(graph.features).double(), labels, train
+
+
+def edges_and_features(path):
+    """((2, E) ends by original ids, features in their order) of a graph file."""
+    with h5py.File(path) as file:
+        ids, indptr = file["nodes/original_id"][:], file["topology/indptr"][:]
+        ends = np.stack([ids[file["topology/indices"][:]], np.repeat(ids, np.diff(indptr))])
+        return ends, file["nodes/features"][:][np.argsort(ids)]

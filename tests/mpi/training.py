@@ -26,7 +26,7 @@ from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
 
 CHOICES = registry_choices()
-NODES, FEATURES, CLASSES = 900, 24, 5
+NODES, FEATURES, CLASSES = 300, 24, 5
 GRAPHS = {"undirected": {}, "directed multi-label": {"directed": True, "multi_label": True, "weighted": True}}
 
 
@@ -58,6 +58,22 @@ def _copy_or_make(path, spec):
             made.rename(common)
     if common != path:
         shutil.copyfile(common, path)
+
+
+def generated(comm, path, clusters=16, methods=("metis",), **spec):
+    """The path of a planted graph with maps for these ranks and for one, made unless it is there. Collective."""
+    if comm.rank == 0 and not path.exists():
+        usual = {"nodes": 200, "degree": 6, "features": 4, "classes": 3, "seed": 1}
+        generate_graph("planted", path, Spec(**{**usual, **spec}))
+        for method in methods:
+            partition_graph(path, sorted({1, comm.size}), method=method, num_clusters=clusters)
+    comm.barrier()
+    return path
+
+
+def few_train(comm, folder):
+    """{name: path} of graphs of which one node in forty trains, and few are within two steps of those."""
+    return make_graphs(comm, folder, nodes=600, train=1 / 40, degree=3)
 
 
 def configure(path, **options):

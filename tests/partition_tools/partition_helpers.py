@@ -1,5 +1,6 @@
 """Small odd graphs, and a graph file seen through plain Python: the oracle shares no code with what it judges."""
 
+import tempfile
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,29 +8,38 @@ import numpy as np
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical.canonical import ImportOptions, canonical
 from partition_tools.generators import GENERATORS
+from partition_tools.out_of_core.edges import EdgeChunks, sorted_edges
 from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
 
 
-class Plenty:
-    """In place of a `Scratch`: memory for everything, so that no file is made."""
+def plenty(reporter=None):
+    """A `Scratch` with memory for everything, in a folder that goes with the process."""
+    return Scratch(tempfile.mkdtemp(dir=_FOLDER.name), "", 1 << 30, reporter or Reporter())
 
-    memory = 1 << 40
 
-    def __init__(self, reporter=None):
-        self.reporter = reporter or Reporter()
-
-    def done(self, name):
-        return False
+_FOLDER = tempfile.TemporaryDirectory(prefix="hpcgnn-tests-")
 
 
 def graph_data(raw, reporter=None, **options):
-    """`GraphData` of a `RawGraph`, made in memory."""
-    return canonical(raw, ImportOptions(**options), Plenty(reporter))
+    """`GraphData` of a `RawGraph`."""
+    return canonical(raw, ImportOptions(**options), plenty(reporter))
 
 
 def drawn(model, spec):
     """The `RawGraph` of a generator."""
-    return GENERATORS[model].generate(spec, Plenty())
+    return GENERATORS[model].generate(spec, plenty())
+
+
+def sorted_list(src, dst, n, weight=None, kind=None):
+    """Canonical `Edges` of a list of edges."""
+
+    def chunk(start, stop):
+        there = slice(start, stop)
+        return src[there], dst[there], None if kind is None else kind[there], None if weight is None else weight[there]
+
+    source = EdgeChunks(len(src), n, chunk, kind is not None, weight is not None)
+    return sorted_edges(source, plenty())[0]
 
 
 def odd_graph(n=60, edges=240, seed=0, symmetric=False):

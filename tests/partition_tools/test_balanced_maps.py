@@ -14,7 +14,7 @@ from hpcgnn.placement.nested import nested_map
 from hpcgnn.placement.refinement import LOOSE_IMBALANCE, MAX_IMBALANCE, Assignment
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.import_graph import import_graph
-from partition_tools.cli.partition_graph import default_clusters, partition_graph
+from partition_tools.cli.partition_graph import PartitionOptions, default_clusters, partition_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.graph.quality import hubs
 
@@ -68,17 +68,6 @@ def test_two_weights_that_disagree(ranks):
     np.testing.assert_array_equal(parts, map_clusters(sizes, graph, ranks, seed=2))
 
 
-def test_three_weights_and_one_of_nothing():
-    random = np.random.default_rng(3)
-    _, graph = ring(600)
-    sizes = np.stack([*random.integers(1, 9, (3, 600)), np.zeros(600, int)], axis=1)
-    assert max(loads(map_clusters(sizes, graph, 4), sizes, 4)) <= 1.10
-    np.testing.assert_array_equal(map_clusters(sizes, graph, 4), map_clusters(sizes[:, :3], graph, 4))
-    one = map_clusters(sizes[:, 0], graph, 4)
-    np.testing.assert_array_equal(one, map_clusters(sizes[:, :1], graph, 4))
-    assert imbalance(np.bincount(one, sizes[:, 0])) <= 1.035
-
-
 @pytest.mark.parametrize("ranks, per_node", [(8, 1), (8, 4)])
 def test_a_cluster_heavier_than_a_share(ranks, per_node):
     """Its rank gets no further edges, and the others stay in order. Once all of them could be as heavy as it is."""
@@ -100,21 +89,12 @@ def test_a_rank_that_no_move_mends_does_not_end_the_balancing():
     np.testing.assert_allclose(state.loads[:2, 0], [1.2, 1.0])
 
 
-def test_clusters_without_edges_and_as_many_ranks_as_clusters():
-    empty = Csr(np.zeros(33, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), 32)
-    sizes = np.stack([np.full(32, 7), np.zeros(32, int)], axis=1)
-    assert loads(map_clusters(sizes, empty, 4), sizes[:, :1], 4) == [1.0]
-    sizes[:8, 1] = 9
-    assert loads(map_clusters(sizes, empty, 4), sizes, 4) == [1.0, 1.0]
-    np.testing.assert_array_equal(map_clusters(sizes, empty, 32), np.arange(32))
-
-
 def test_a_skewed_graph(tmp_path):
     """The maps of before had all hubs on one rank, or several times the mean number of nodes."""
     path = tmp_path / "g.h5"
     generate_graph("rmat", path, Spec(nodes=6000, degree=16, features=4, classes=4, seed=1))
-    found = partition_graph(path, [4, 8], method="metis", name="both", balance="both")
-    nodes = partition_graph(path, [8], method="metis", name="nodes", balance="nodes")
+    found = partition_graph(path, [4, 8], method="metis", name="both", options=PartitionOptions(balance="both"))
+    nodes = partition_graph(path, [8], method="metis", name="nodes", options=PartitionOptions(balance="nodes"))
     for figures in found.values():
         assert figures["imbalance_nodes"] <= 1.05 and figures["imbalance_edges"] <= 1.10
         assert figures["balance"] == "both"
@@ -165,7 +145,7 @@ def test_edges_stay_in_balance_where_the_busiest_rank_saves_nothing(tmp_path):
     generate_graph("planted", path, Spec(nodes=4000, degree=16, features=4, classes=16, seed=1))
     found = partition_graph(path, [32], num_clusters=512, method="metis")[32]
     assert found["balance"] == "auto" and found["imbalance_edges"] <= 1.10 and found["imbalance_nodes"] <= 1.05
-    few = partition_graph(path, [32], method="metis", balance="nodes", name="nodes")[32]
+    few = partition_graph(path, [32], method="metis", name="nodes", options=PartitionOptions(balance="nodes"))[32]
     assert few["imbalance_edges"] > 1.4 and few["edge_cut"] < 0.95 * found["edge_cut"], "the graph still shows the case"
 
 
@@ -175,7 +155,7 @@ def test_a_hub_is_told_of(cli, tmp_path):
     dst = np.concatenate([np.full(150, 5), random.integers(0, 200, 300)])
     src = np.concatenate([np.arange(20, 170), random.integers(0, 200, 300)])
     import_graph(save_npz(tmp_path / "g.npz", src, dst, 200), tmp_path / "g.h5")
-    err = cli("partition", tmp_path / "g.h5", "--ranks", "2,8", "--clusters", "20")[2]
+    err = cli("partition", "add", tmp_path / "g.h5", "--ranks", "2,8", "--clusters", "20")[2]
     told = [line for line in err.splitlines() if "fair share" in line]
     with GraphFile(tmp_path / "g.h5") as file:
         rank = np.repeat(file.cluster_map("metis", 8)[0], np.diff(file.read("clusters/offsets")))

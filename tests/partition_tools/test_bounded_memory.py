@@ -15,12 +15,14 @@ from hpcgnn.errors import FormatError
 from partition_tools.cli import import_graph as module
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.readers.arrays.archives import open_arrays
+from partition_tools.readers.arrays.named_arrays import ArrayOptions
 from partition_tools.readers.formats import SOURCES
-from partition_tools.readers.tables import row_tables
+from partition_tools.readers.tables import node_tables
 from partition_tools.readers.tables.frames import TableFile
 from partition_tools.readers.tables.tables import TableOptions
-from partition_tools.readers.tables.text import Comments, blocks
+from partition_tools.readers.tables.text import blocks
 from partition_tools.workspace.scratch import Scratch
+from partition_tools.workspace.working import Resources
 
 N = 60
 # So little that the larger arrays of these graphs are large; and that the texts are.
@@ -48,8 +50,8 @@ def assert_same_file(one, other):
 
 def both_ways(path, folder, memory=TINY, **options):
     """Import in plenty of memory and in little; the files must be equal."""
-    one = import_graph(path, folder / "plenty.h5", memory=1 << 30, force=True, **options)
-    other = import_graph(path, folder / "little.h5", memory=memory, force=True, **options)
+    one = import_graph(path, folder / "plenty.h5", resources=Resources(memory=1 << 30), force=True, **options)
+    other = import_graph(path, folder / "little.h5", resources=Resources(memory=memory), force=True, **options)
     assert one.uuid == other.uuid
     assert_same_file(folder / "plenty.h5", folder / "little.h5")
     assert not list(folder.glob(".*.work"))
@@ -140,7 +142,7 @@ def test_a_folder_with_a_short_file(fails, tmp_path):
     (folder / "x.npy").write_bytes(data[:-8])
     assert "x.npy is not a readable .npy array" in fails("import", folder, "-o", tmp_path / "g.h5")
     with pytest.raises(FormatError, match=r"x\.npy is not a readable \.npy array"):
-        import_graph(folder, tmp_path / "g.h5", memory=TINY)
+        import_graph(folder, tmp_path / "g.h5", resources=Resources(memory=TINY))
 
 
 def test_an_unpacked_array_is_not_unpacked_again(tmp_path):
@@ -164,7 +166,7 @@ def write_text(path, text):
 
 @pytest.mark.parametrize("name, weight", [("e.txt", "real"), ("e.txt.gz", "whole")])
 def test_edge_list(tmp_path, monkeypatch, name, weight):
-    monkeypatch.setattr(row_tables, "MAPPED", 0)
+    monkeypatch.setattr(node_tables, "MAPPED", 0)
     src, dst = odd_graph(edges=2000)
     random = np.random.default_rng(5)
     weights = random.integers(1, 9, len(src)) if weight == "whole" else random.random(len(src)).round(4)
@@ -208,23 +210,8 @@ def test_flaws_of_a_large_edge_list(tmp_path, flaw):
         file.write(line + "1\t2\n" * 1000)
     for memory in (TINY, 1 << 30):
         with pytest.raises(FormatError, match=message):
-            import_graph(tmp_path / "e.txt", tmp_path / "g.h5", memory=memory)
+            import_graph(tmp_path / "e.txt", tmp_path / "g.h5", resources=Resources(memory=memory))
         assert [path.name for path in tmp_path.iterdir()] == ["e.txt"]
-
-
-def test_comments_between_edges(tmp_path):
-    """Many enough to fill blocks of their own."""
-    edges = "".join(f"{s}\t{d}\n" for s, d in zip(*odd_graph(edges=2000)))
-    (tmp_path / "e.txt").write_text(edges + "# nothing\n" * 3000 + "\n" * 3000 + edges)
-    both_ways(tmp_path / "e.txt", tmp_path, LITTLE)
-
-
-def test_a_large_file_that_is_cut_short(tmp_path):
-    write_edges(tmp_path / "e.txt.gz", odd_graph(edges=2000))
-    data = (tmp_path / "e.txt.gz").read_bytes()
-    (tmp_path / "e.txt.gz").write_bytes(data[: len(data) // 2])
-    with pytest.raises(FormatError, match="is not a readable table: .*ended before the end-of-stream"):
-        import_graph(tmp_path / "e.txt.gz", tmp_path / "g.h5", memory=TINY)
 
 
 def test_a_parsed_list_is_not_parsed_again(tmp_path, monkeypatch):
@@ -232,10 +219,10 @@ def test_a_parsed_list_is_not_parsed_again(tmp_path, monkeypatch):
     write_edges(tmp_path / "e.txt", odd_graph(edges=2000))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(module, "canonical", interrupt)
-        import_graph(tmp_path / "e.txt", tmp_path / "g.h5", memory=LITTLE)
+        import_graph(tmp_path / "e.txt", tmp_path / "g.h5", resources=Resources(memory=LITTLE))
     with monkeypatch.context() as patch:
         patch.setattr(TableFile, "blocks", interrupt)
-        import_graph(tmp_path / "e.txt", tmp_path / "g.h5", memory=LITTLE)
+        import_graph(tmp_path / "e.txt", tmp_path / "g.h5", resources=Resources(memory=LITTLE))
     import_graph(tmp_path / "e.txt", tmp_path / "plain.h5")
     assert_same_file(tmp_path / "plain.h5", tmp_path / "g.h5")
     assert not list(tmp_path.glob(".*"))
@@ -251,12 +238,11 @@ def interrupt(*arguments, **options):
 def test_blocks_are_whole_lines(tmp_path, size, name, end):
     rows = "1 2\n\n33 4#4\n5 6" + end
     for ends in ("\n", "\r\n"):
-        text = "\ufeff# one\n# two\n" + rows.replace("33", "  %not a row\n33")
-        write_text(tmp_path / name, text.replace("\n", ends))
-        read, comments = [], Comments()
-        found = list(blocks(tmp_path / name, size, comments, read.append))
-        assert b"".join(found).decode() == rows and comments.below == 1
-        assert all(block.endswith(b"\n") for block in found[:-1])
+        write_text(tmp_path / name, ("\ufeff# one\n  %not a row\n" + rows).replace("\n", ends))
+        read = []
+        found = list(blocks(tmp_path / name, size, read.append))
+        assert b"".join(found).decode() == rows.removesuffix("\n") + "\n"
+        assert all(block.endswith(b"\n") for block in found)
         assert sum(read) == (tmp_path / name).stat().st_size
 
 
@@ -272,7 +258,9 @@ def test_little_memory_is_enough(tmp_path, relabel, spread):
         work = scratch(tmp_path, 1 << 19)
         tracemalloc.start()
         path = tmp_path / ("e.txt" if source == "edgelist" else "g.npz")
-        raw = SOURCES[source].read(path, TableOptions(relabel=relabel), work)
+        raw = SOURCES[source].read(
+            path, TableOptions(relabel=relabel) if source == "edgelist" else ArrayOptions(), work
+        )
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert len(raw.src) == 150_000 and peak < 1 << 20 < src.nbytes, peak

@@ -52,23 +52,6 @@ def test_every_rank_has_a_cluster():
             assert sorted(set(parts)) == list(range(num_ranks))
 
 
-def test_weights_may_be_zero():
-    """Training nodes of a cluster: often none."""
-    sizes, graph = ring(64)
-    sizes[::2] = 0
-    assert imbalance(np.bincount(map_clusters(sizes, graph, 4), sizes)) <= 1.07
-    assert sorted(set(map_clusters(np.zeros(64), graph, 4))) == [0, 1, 2, 3]
-    assert sorted(set(deal_clusters(np.zeros(5), 5))) == [0, 1, 2, 3, 4]
-
-
-def test_no_edges_and_diagonal():
-    empty = Csr(np.zeros(33, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), 32)
-    parts = map_clusters(np.full(32, 7), empty, 4)
-    assert imbalance(np.bincount(parts)) == 1.0
-    loops = Csr(np.arange(33), np.arange(32), np.full(32, 9), 32)
-    np.testing.assert_array_equal(parts, map_clusters(np.full(32, 7), loops, 4))
-
-
 def test_deal_is_random_and_balanced():
     sizes, _ = ring(256)
     parts = [deal_clusters(sizes, 4, seed) for seed in (1, 1, 2)]
@@ -181,11 +164,3 @@ def calls_of(function):
     profile = cProfile.Profile()
     profile.runcall(function)
     return pstats.Stats(profile).total_calls
-
-
-def test_a_map_takes_few_calls_for_each_cluster():
-    """Each pass once called numpy a dozen times for every cluster, which took five times as long as METIS."""
-    sizes, graph = ring(8192)
-    sizes = np.stack([sizes, sizes[::-1]], axis=1)
-    calls_of(lambda: map_clusters(sizes[:256], ring(256)[1], 16))  # imports
-    assert calls_of(lambda: map_clusters(sizes, graph, 16)) < 100 * 8192

@@ -32,7 +32,7 @@ def test_from_import_to_verify(tmp_path):
     save_npz(tmp_path / "g.npz", *odd_graph(symmetric=True), 60)
     for words in (
         ("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5"),
-        ("partition", tmp_path / "g.h5", "--ranks", "1,2,4"),
+        ("partition", "add", tmp_path / "g.h5", "--ranks", "1,2,4"),
         ("verify", tmp_path / "g.h5"),
     ):
         done = call(*words)
@@ -42,7 +42,7 @@ def test_from_import_to_verify(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words", [("import",), ("generate",), ("generate", "planted"), ("partition",), ("inspect",), ("verify",), ()]
+    "words", [("import",), ("generate",), ("generate", "planted"), ("partition", "add"), ("inspect",), ("verify",), ()]
 )
 def test_help(capsys, words):
     with pytest.raises(SystemExit) as stop:
@@ -100,8 +100,8 @@ def test_real_data(cli, tmp_path, name, nodes, edges, splits):
     if not (DATA / f"{name}.npz").is_file():
         pytest.skip(f"{DATA / name}.npz is not there")
     path = tmp_path / "g.h5"
-    assert cli("import", DATA / f"{name}.npz", "-o", path, "--row-normalize")[0] == 0
-    assert cli("partition", path, "--ranks", "1,4")[0] == 0
+    assert cli("import", DATA / f"{name}.npz", "-o", path, "--set", "features.row_normalize=true")[0] == 0
+    assert cli("partition", "add", path, "--ranks", "1,4")[0] == 0
     assert cli("verify", path)[0] == 0
     info = inspect_graph(path)
     assert (info["nodes"], info["directed_edges"], info["undirected"]) == (nodes, edges, True)

@@ -4,7 +4,6 @@ import copy
 import json
 import re
 import tarfile
-from dataclasses import replace
 
 import dgl_parts
 import numpy as np
@@ -13,10 +12,10 @@ import torch
 
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.__main__ import main
 from partition_tools.cli.import_graph import import_graph
-from partition_tools.readers.tables.tables import TableOptions
+from partition_tools.readers.foreign.distdgl import Options
 from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.working import Resources
 
 STRUCTURE = ("topology/indptr", "topology/indices", "edges/weight")
 
@@ -89,7 +88,7 @@ def test_names_of_graphstorm(folder):
     book, config = folder / "graphstorm", folder / "graphstorm" / "data_transform_new.json"
     with pytest.raises(FormatError, match=r"acm\.json holds edge_train_mask, which is not read"):
         import_graph(book, folder / "graph.h5")
-    tables = TableOptions(ignore=("edge_train_mask",))
+    tables = Options(ignore=("edge_train_mask",))
     data = import_graph(book, folder / "graph.h5", tables=tables)
     of_papers = data.node_type == data.type_names["nodes"].index("paper")
     number = data.features[:, 0].astype(int)
@@ -102,19 +101,20 @@ def test_names_of_graphstorm(folder):
     config.write_text(json.dumps(two))
     told = Reporter()
     with pytest.raises(FormatError, match="train_m"):
-        import_graph(book, folder / "graph2.h5", tables=tables, reporter=told)
-    (remedy,) = re.findall(r"2 tasks \(venue, size\).* --rename (\S+)", " ".join(told.warnings))
+        import_graph(book, folder / "graph2.h5", tables=tables, resources=Resources(reporter=told))
+    (remedy,) = re.findall(r"2 tasks \(venue, size\).* arrays.rename=(\S+)", " ".join(told.warnings))
     assert remedy == "venue=label,train_m=train_mask,val_m=val_mask,test_m=test_mask"
     pairs = tuple(tuple(pair.split("=")) for pair in remedy.split(","))
-    again = import_graph(book, folder / "graph3.h5", tables=replace(tables, rename=pairs), reporter=Reporter())
+    tables = Options(ignore=("edge_train_mask", "size"), rename=pairs)
+    again = import_graph(book, folder / "graph3.h5", tables=tables)
     np.testing.assert_array_equal((again.labels, again.split), (data.labels, data.split))
     assert again.features.shape[1] == 1
     config.write_text("[]")
     with pytest.raises(FormatError, match="as GraphStorm writes it"):
         import_graph(book, folder / "graph4.h5")
     config.unlink()
-    with pytest.raises(FormatError, match=r"no array nothing to --rename; it has .*label"):
-        import_graph(folder / "one", folder / "graph4.h5", tables=TableOptions(rename=(("nothing", "label"),)))
+    with pytest.raises(FormatError, match=r"no array nothing to rename; it has .*label"):
+        import_graph(folder / "one", folder / "graph4.h5", tables=Options(rename=(("nothing", "label"),)))
 
 
 @pytest.mark.parametrize("ends", [False, True])
@@ -168,13 +168,3 @@ def test_damage_is_one_line(folder):
     book.write_text(json.dumps(told))
     with pytest.raises(FormatError, match="part 0 has no part_graph, such as part0/graph.dgl"):
         import_graph(folder / "one", folder / "graph.h5")
-
-
-def test_arrays_of_an_archive_are_renamed(tmp_path):
-    arrays = {"edge_index": np.array([[0, 1], [1, 2]]), "x": np.eye(3), "venue": np.arange(3), "y": np.zeros(3)}
-    np.savez(tmp_path / "g.npz", **arrays)
-    words = ["import", str(tmp_path / "g.npz"), "-o", str(tmp_path / "g.h5"), "--ignore", "old", "--rename"]
-    assert main([*words, "venue=y"]) == 2
-    assert main([*words, "y=old,venue=y"]) == 0
-    with GraphFile(tmp_path / "g.h5") as file:
-        np.testing.assert_array_equal(file.read("nodes/labels"), [0, 1, 2])

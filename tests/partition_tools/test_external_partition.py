@@ -1,10 +1,9 @@
-"""Clusters and order of graphs that stay on disk, against what the same functions give for graphs in memory."""
-
-from pathlib import Path
+"""Clusters and order of graphs that stay on disk, against plain matrices and lists."""
 
 import numpy as np
 import pytest
-from partition_helpers import drawn, graph_data
+import scipy.sparse
+from partition_helpers import drawn, graph_data, view
 
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
@@ -13,11 +12,8 @@ from partition_tools.graph.loading import load_graph
 from partition_tools.graph.raw import RawGraph
 from partition_tools.graph.writing import write_with_bar
 from partition_tools.out_of_core import sorting
-from partition_tools.out_of_core.scattered import Scattered
-from partition_tools.partitioners import external_dissection as dissection
-from partition_tools.partitioners import kaminpar, metis, pattern
-from partition_tools.partitioners.dissection import dissected, whole_graph
-from partition_tools.partitioners.external_dissection import external_clusters
+from partition_tools.partitioners import dissection, kaminpar, metis, pattern
+from partition_tools.partitioners.dissection import dissected
 from partition_tools.partitioners.pattern import parts_of, whole_pattern
 from partition_tools.partitioners.reorder import reordered
 from partition_tools.partitioners.request import ClusterRequest
@@ -50,11 +46,22 @@ def scratch_of(tmp_path, memory=1 << 20):
     return Scratch(tmp_path / "work", 0, memory)
 
 
+def plain_pattern(data):
+    """The symmetric pattern of the edges as a matrix of SciPy, without self loops."""
+    edges, shape = data.edges, (data.num_nodes, data.num_nodes)
+    matrix = scipy.sparse.csr_matrix((np.ones(len(edges.indices)), edges.indices, edges.indptr), shape=shape)
+    matrix = ((matrix + matrix.T) > 0).tolil()
+    matrix.setdiag(False)
+    matrix = matrix.tocsr()
+    matrix.eliminate_zeros()
+    matrix.sort_indices()
+    return matrix
+
+
 @pytest.mark.parametrize("directed", [False, True])
 def test_the_pattern_is_that_of_memory(tmp_path, directed):
     data = odd_graph(directed)
-    expected = whole_graph(data.edges, data.edges_out).graph
-    expected.sort_indices()
+    expected = plain_pattern(data)
     found = whole_pattern(data.edges, data.edges_out, scratch_of(tmp_path))
     assert np.array_equal(found.indptr, expected.indptr) and np.array_equal(found.indices, expected.indices)
     assert np.array_equal(np.concatenate(list(found.blocks())), expected.indices)
@@ -66,7 +73,7 @@ def test_parts_are_the_submatrices(tmp_path, num_parts):
     scratch = scratch_of(tmp_path)
     whole = whole_pattern(data.edges, None, scratch)
     side = np.random.default_rng(1).integers(0, num_parts, data.num_nodes)
-    matrix = whole_graph(data.edges, None).graph
+    matrix = plain_pattern(data)
     parts = parts_of(whole, side, num_parts)
     for index, part in enumerate(parts):
         inside = np.flatnonzero(side == index)
@@ -81,30 +88,17 @@ def test_parts_are_the_submatrices(tmp_path, num_parts):
 
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("memory", [1 << 20, 20_000])
-def test_the_order_of_a_graph_file_is_changed_as_in_memory(tmp_path, directed, memory):
-    """Written by the same writer: the files are the same, bit for bit."""
+def test_a_graph_in_another_order_is_the_same_graph(tmp_path, directed, memory):
     data = odd_graph(directed)
     order = np.random.default_rng(2).permutation(data.num_nodes)
-    offsets, tools = np.array([0, 30, data.num_nodes]), {"numpy": np.__version__}
     write_with_bar(tmp_path / "g.h5", data)
     with GraphFile(tmp_path / "g.h5") as file:
-        roomy = Scratch(tmp_path / "roomy", 0, 1 << 30)
-        write_with_bar(tmp_path / "a.h5", reordered(load_graph(file), order, offsets, roomy, tools))
-        assert not any(roomy.directory.rglob("*.npy")), "all of it fits"
-        stored = load_graph(file, stored_edges=True)
-        found = reordered(stored, order, offsets, scratch_of(tmp_path, memory), tools, on_disk=True)
-        write_with_bar(tmp_path / "b.h5", found)
-    assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
-
-
-@pytest.mark.parametrize("window, slab", [(1, 1), (4, 3), (100, 7)])
-def test_rows_are_scattered_to_their_places(tmp_path, window, slab):
-    rows = np.random.default_rng(3).standard_normal((40, 2)).astype(np.float16)
-    place = np.random.default_rng(4).permutation(40)
-    found = Scattered(rows, place, window, slab, scratch_of(tmp_path))
-    expected = np.empty_like(rows)
-    expected[place] = rows
-    assert np.array_equal(np.concatenate([found[start : start + 9] for start in range(0, 40, 9)]), expected)
+        stored, offsets = load_graph(file, stored_edges=True), np.array([0, 30, data.num_nodes])
+        write_with_bar(tmp_path / "b.h5", reordered(stored, order, offsets, scratch_of(tmp_path, memory), {}))
+    before, after = view(tmp_path / "g.h5"), view(tmp_path / "b.h5")
+    assert before.edges == after.edges and before.out == after.out
+    np.testing.assert_array_equal(before.features, after.features)
+    np.testing.assert_array_equal(before.labels, after.labels)
 
 
 def generated(n=6000, kind="planted"):
@@ -123,41 +117,28 @@ def asked(edges, clusters, seed=0, progress=lambda count: None):
 
 
 @pytest.mark.parametrize("kind", ["planted", "rmat"])
-def test_a_graph_that_fits_has_the_clusters_of_memory(tmp_path, kind):
-    data = generated(2000, kind)
-    expected = dissected(asked(data.edges, 40, 5), metis.split)
-    seen = []
-    found = external_clusters(asked(data.edges, 40, 5, seen.append), metis.split, scratch_of(tmp_path, 1 << 30))
-    assert all(np.array_equal(one, other) for one, other in zip(expected, found))
-    assert sum(seen) == 40
-
-
-@pytest.mark.parametrize("kind", ["planted", "rmat"])
 def test_one_that_does_not_fit_is_split_on_disk_first(tmp_path, monkeypatch, kind):
     """With one thread KaMinPar repeats itself: the clusters are those of a dissection that starts with KaMinPar."""
     pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
     monkeypatch.setattr("hpcgnn.cores.usable", lambda: frozenset({0}))
     monkeypatch.setattr(kaminpar, "SMALL", 0)
-    data = generated(kind=kind)
-    whole = whole_graph(data.edges, None).graph
-    first = []
+    data, first, seen = generated(kind=kind), [], []
 
     def split(graph, weights, shares, seed):
         first.append(graph.nnz)
         return (kaminpar.split if len(first) == 1 else metis.split)(graph, weights, shares, seed)
 
-    expected = dissected(asked(data.edges, 40, 5), split)
-    memory = whole.nnz * dissection.PART_BYTES // 2
-    found = external_clusters(asked(data.edges, 40, 5), metis.split, scratch_of(tmp_path, memory))
+    expected = dissected(asked(data.edges, 40, 5, seen.append), split, Scratch(tmp_path / "roomy", 0, 1 << 30))
+    found = dissected(asked(data.edges, 40, 5), metis.split, scratch_of(tmp_path, first[0] * 20), kaminpar._cut)
     check_clusters(*found, data.num_nodes, 40)
-    assert all(np.array_equal(one, other) for one, other in zip(expected, found))
+    assert all(np.array_equal(one, other) for one, other in zip(expected, found)) and sum(seen) == 40
 
 
 def test_parts_of_a_star_have_no_edges(tmp_path):
     pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
     indptr = np.concatenate([[0], 200 + np.arange(201)])
     star = Edges(indptr, np.concatenate([np.arange(1, 201), np.zeros(200, int)]).astype(np.int32))
-    found = external_clusters(asked(star, 16), kaminpar.split, scratch_of(tmp_path, 100))
+    found = dissected(asked(star, 16), kaminpar.split, scratch_of(tmp_path, 100), kaminpar._cut)
     check_clusters(*found, 201, 16)
 
 
@@ -181,14 +162,14 @@ def test_a_dissection_that_was_killed_goes_on(tmp_path, monkeypatch, after):
     arguments = asked(data.edges, 40, 5), metis.split
     monkeypatch.setattr(Scratch, "save", save_some)
     with pytest.raises(Stopped):
-        external_clusters(*arguments, scratch_of(tmp_path, memory))
+        dissected(*arguments, scratch_of(tmp_path, memory), kaminpar._cut)
     saved.clear()
     after = 10**9
     monkeypatch.setattr(Scratch, "save", save)
     side = (
         (tmp_path / "work" / "whole.side.npy").read_bytes() if (tmp_path / "work" / "whole.side.npy").exists() else None
     )
-    found = external_clusters(*arguments, scratch_of(tmp_path, 1 << 40))  # more memory: a split one stays so
+    found = dissected(*arguments, scratch_of(tmp_path, 1 << 40), kaminpar._cut)  # more memory: a split one stays so
     check_clusters(*found, data.num_nodes, 40)
     assert side is None or (tmp_path / "work" / "whole.side.npy").read_bytes() == side
 
@@ -197,30 +178,7 @@ def test_a_part_that_was_clustered_stays_so_with_less_memory(tmp_path):
     data = generated(2000)
     arguments = asked(data.edges, 40, 5), metis.split
     scratch = scratch_of(tmp_path, 1 << 30)
-    expected = external_clusters(*arguments, scratch)
+    expected = dissected(*arguments, scratch)
     scratch.forget("order")  # killed before it was written
-    found = external_clusters(*arguments, scratch_of(tmp_path, 1 << 10))
+    found = dissected(*arguments, scratch_of(tmp_path, 1 << 10), kaminpar._cut)
     assert all(np.array_equal(one, other) for one, other in zip(expected, found))
-
-
-@pytest.mark.parametrize("after", [1, 3, 6])
-def test_scattering_that_was_killed_is_done_again(tmp_path, monkeypatch, after):
-    rows = np.random.default_rng(3).standard_normal((40, 2)).astype(np.float16)
-    place = np.random.default_rng(4).permutation(40)
-    replace, renamed = Path.replace, []
-
-    def replace_some(self, target):
-        if str(target).endswith((".data.npy", ".place.npy")):
-            if len(renamed) >= after:
-                raise Stopped
-            renamed.append(target)
-        return replace(self, target)
-
-    monkeypatch.setattr(Path, "replace", replace_some)
-    with pytest.raises(Stopped):
-        Scattered(rows, place, 10, 7, scratch_of(tmp_path))[0:9]
-    monkeypatch.setattr(Path, "replace", replace)
-    found = Scattered(rows, place, 7, 7, scratch_of(tmp_path))  # with less memory than before
-    expected = np.empty_like(rows)
-    expected[place] = rows
-    assert np.array_equal(np.concatenate([found[start : start + 9] for start in range(0, 40, 9)]), expected)

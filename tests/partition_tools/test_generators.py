@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from partition_helpers import Plenty, drawn, graph_data, view
+from partition_helpers import drawn, graph_data, plenty, view
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.storage import GraphFile
@@ -54,14 +54,6 @@ def test_statistics(model, directed):
     assert abs(features.std() - 1) < 0.05
     agree = np.mean(data.labels[row] == data.labels[data.edges.indices])
     assert agree > (0.5 if model == "planted" else 0.2)
-
-
-def test_features_do_not_depend_on_the_slab():
-    spec = Spec(nodes=150_000, degree=0, features=3, classes=5)
-    features = drawn("planted", spec).features
-    whole = features[0:150_000]
-    for start, stop in ((0, 10), (65_530, 65_540), (100_000, 150_000), (149_999, 150_001), (20, 20)):
-        np.testing.assert_array_equal(features[start:stop], whole[start:stop])
 
 
 def test_averaging_neighbours_helps():
@@ -135,15 +127,6 @@ def test_every_number_of_types_is_used(count):
         assert sorted(set(types)) == list(range(count))
 
 
-def test_types_on_the_command_line(cli, tmp_path):
-    words = ("--nodes", 400, "--degree", 8, "--features", 3, "--classes", 2, "--edge-types", 3, "--node-types", 2)
-    code, out, err = cli("generate", "planted", "-o", tmp_path / "g.h5", *words, "--self-loops", "add")
-    assert code == 0 and "2 node types, 4 edge types" in out, err
-    assert cli("verify", tmp_path / "g.h5")[0] == 0
-    seen = view(tmp_path / "g.h5")
-    assert seen.meta.undirected and {kind for d, s, kind, _ in seen.edges if d == s} == {3}
-
-
 def test_graphs_without_node_types_keep_their_name():
     """Checkpoints know a graph by its name, so a new parameter must not rename graphs that do not use it."""
     spec = Spec(nodes=5000, degree=12, features=16, classes=5, seed=7)
@@ -162,7 +145,7 @@ def test_options(tmp_path, model):
 def test_tiny():
     for model in GENERATORS.values():
         assert (
-            len(graph_data(model.generate(Spec(nodes=1, degree=0, features=2, classes=1), Plenty())).edges.indices) == 0
+            len(graph_data(model.generate(Spec(nodes=1, degree=0, features=2, classes=1), plenty())).edges.indices) == 0
         )
 
 
@@ -182,22 +165,3 @@ def test_tiny():
 def test_bad_parameters(words, message):
     with pytest.raises(ConfigError, match=message):
         Spec(**{"nodes": 5000, "degree": 12, "features": 16, "classes": 5, **words})
-
-
-def test_bad_parameters_on_the_command_line(fails, tmp_path):
-    assert "degree" in fails(
-        "generate",
-        "planted",
-        "-o",
-        tmp_path / "g.h5",
-        "--nodes",
-        10,
-        "--degree",
-        20,
-        "--features",
-        4,
-        "--classes",
-        2,
-        "--seed",
-        1,
-    )

@@ -139,8 +139,8 @@ TEXTS = {
     "x.csv": ("edges.csv", "--features", "x.csv"),
     "y.tsv": ("edges.csv", "--features", "x.csv", "--labels", "y.tsv"),
     "split.csv": ("edges.csv", "--labels", "y.tsv", "--splits", "split.csv"),
-    "words.csv": ("words.csv", "--features", "x.csv", "--node-ids", "ids.txt"),
-    "ids.txt": ("words.csv", "--features", "x.csv", "--node-ids", "ids.txt"),
+    "words.csv": ("words.csv", "--features", "x.csv", "--set", "tables.node_ids=ids.txt"),
+    "ids.txt": ("words.csv", "--features", "x.csv", "--set", "tables.node_ids=ids.txt"),
     "classes.csv": ("words.csv", "--labels", "classes.csv", "--relabel"),
     "g.mtx": ("g.mtx",),
     "ogb/raw/edge.csv.gz": ("ogb",),
@@ -241,18 +241,6 @@ def test_headers_that_promise_more_than_there_is(capsys, tmp_path):
         assert not imported(capsys, path, target)
 
 
-def test_members_with_paths_go_nowhere(capsys, tmp_path):
-    """Arrays are read by their names, and nothing is unpacked."""
-    inner, path = tmp_path / "inner", tmp_path / "inner" / "g.npz"
-    inner.mkdir()
-    save_npz(path, SRC, DST, N)
-    with zipfile.ZipFile(path, "a") as archive:
-        for name in ("../evil.npy", "/evil.npy", "../../evil"):
-            archive.writestr(name, b"0")
-    assert imported(capsys, path, inner / "g.h5")
-    assert [file.name for file in tmp_path.iterdir()] == ["inner"]
-
-
 @pytest.mark.parametrize("name", TEXTS)
 def test_tables_with_damaged_lines(capsys, texts, tmp_path, name):
     path, target = texts / name, tmp_path / "g.h5"
@@ -320,26 +308,6 @@ def test_tables_with_damaged_lines(capsys, texts, tmp_path, name):
         path.write_bytes(original)
 
 
-def test_binary_tables(capsys, texts, tmp_path):
-    """A .npy array for features; one that is pickled is refused with what to do."""
-    path, target = tmp_path / "x.npy", tmp_path / "g.h5"
-    np.save(path, FEATURES)
-    data = path.read_bytes()
-    assert imported(capsys, texts / "edges.csv", target, "--features", path)
-    np.save(path, np.array([{}] * N, object))
-    target.unlink()
-    assert main(["import", str(texts / "edges.csv"), "-o", str(target), "--features", str(path)]) == 2
-    assert "save it again as a plain array" in capsys.readouterr().err
-
-    @MANY
-    @given(*damages(len(data)))
-    def check(bit, end):
-        path.write_bytes(damaged(data, bit, end))
-        imported(capsys, texts / "edges.csv", target, "--features", path)
-
-    check()
-
-
 @pytest.mark.parametrize(
     "ends, options, outcome",
     {
@@ -380,8 +348,8 @@ def test_ids_that_need_64_bits(capsys, tmp_path, monkeypatch):
         monkeypatch.setattr(edges, "MOST_INT32", limit)
         path = tmp_path / f"{limit}.h5"
         save_npz(tmp_path / "g.npz", SRC, DST, N, edge_weight=np.linspace(0.5, 1, len(SRC)))
-        assert imported(capsys, tmp_path / "g.npz", path, "--self-loops", "add")
-        assert main(["partition", str(path), "--ranks", "2", "--clusters", "4"]) == 0
+        assert imported(capsys, tmp_path / "g.npz", path, "--set", "edges.self_loops=add")
+        assert main(["partition", "add", str(path), "--ranks", "2", "--clusters", "4"]) == 0
         assert main(["verify", str(path)]) == 0
         with GraphFile(path) as file:
             assert file.dtype("topology/indices") == (np.int32 if limit > 10 else np.int64)

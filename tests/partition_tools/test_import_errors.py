@@ -85,31 +85,18 @@ BAD_ARRAYS = {
         },
         "inconsistent",
     ),
+    "too large for fp16": ({"x": put(FEATURES, (4, 2), 1e5)}, "fp16", "features.dtype=fp16"),
+    "no number for int8": ({"x": put(np.zeros((N, 3)), (4, 2), np.inf)}, "node 4", "features.dtype=int8"),
+    "too few classes": ({}, "classes 0..2", "labels.classes=3"),
 }
 
 
 @pytest.mark.parametrize("case", BAD_ARRAYS)
 def test_bad_arrays(fails, tmp_path, case):
-    changes, message = BAD_ARRAYS[case]
+    changes, message, *keys = BAD_ARRAYS[case]
     save_npz(tmp_path / "g.npz", SRC, DST, N, **changes)
-    assert message in fails("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5")
-
-
-def test_too_large_for_fp16(fails, tmp_path):
-    save_npz(tmp_path / "g.npz", SRC, DST, N, x=put(FEATURES, (4, 2), 1e5))
-    assert "fp16" in fails("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--feature-dtype", "fp16")
-
-
-def test_no_number_for_int8(fails, tmp_path):
-    whole = np.zeros((N, 3), np.float32)
-    whole[4, 2] = np.inf
-    save_npz(tmp_path / "g.npz", SRC, DST, N, x=whole)
-    assert "node 4" in fails("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--feature-dtype", "int8")
-
-
-def test_more_labels_than_stated_classes(fails, tmp_path):
-    save_npz(tmp_path / "g.npz", SRC, DST, N)
-    assert "classes 0..2" in fails("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--num-classes", 3)
+    options = [word for key in keys for word in ("--set", key)]
+    assert message in fails("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", *options)
 
 
 def test_files(fails, tmp_path):
@@ -127,27 +114,10 @@ def test_files(fails, tmp_path):
     assert "no directory" in fails("import", tmp_path / "ok.npz", "-o", tmp_path / "missing" / "g.h5")
     (tmp_path / "old.h5").write_text("precious")
     assert "--force" in fails("import", tmp_path / "ok.npz", "-o", tmp_path / "old.h5")
-    assert "edge lists" in fails("import", tmp_path / "ok.npz", *target, "--relabel")
     assert "sum to at most 1" in fails("import", tmp_path / "ok.npz", *target, "--train", 0.9, "--val", 0.2)
-    assert "--resplit needs the fractions" in fails("import", tmp_path / "ok.npz", *target, "--resplit")
-
-
-def test_text(fails, tmp_path):
-    target = ("-o", tmp_path / "g.h5")
-    cases = {"0 1\n1 x\n": "--relabel", "0 1 2 3\n": "--edge-columns", "0 1\n1 2.5\n": "--relabel", "0 -1\n": "-1"}
-    for text, message in cases.items():
-        (tmp_path / "e.txt").write_text(text)
-        assert message in fails("import", tmp_path / "e.txt", *target)
-    (tmp_path / "e.txt").write_text("0 1\n1 2\n")
-    (tmp_path / "y.csv").write_text("0\n1\n")
-    assert "outside the nodes 0..1" in fails("import", tmp_path / "e.txt", *target, "--labels", tmp_path / "y.csv")
-    (tmp_path / "y.csv").write_text("id,label\n0,1\n0,1\n")
-    assert "two rows" in fails("import", tmp_path / "e.txt", *target, "--labels", tmp_path / "y.csv")
-    (tmp_path / "s.csv").write_text("train\nsometimes\ntest\n")
-    assert "sometimes" in fails("import", tmp_path / "e.txt", *target, "--splits", tmp_path / "s.csv")
-    (tmp_path / "x.csv").write_text("1,2\n3,four\n5,6\n")
-    assert "not a number" in fails("import", tmp_path / "e.txt", *target, "--features", tmp_path / "x.csv")
-    assert "no table" in fails("import", tmp_path / "e.txt", *target, "--features", tmp_path / "missing.csv")
+    assert "split.resplit needs the fractions" in fails(
+        "import", tmp_path / "ok.npz", *target, "--set", "split.resplit=true"
+    )
 
 
 def test_matrix_market_and_ogb(fails, tmp_path):
@@ -164,12 +134,6 @@ def test_without_polars(fails, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "polars", None)
     (tmp_path / "e.txt").write_text("0 1\n")
     assert "hpcgnn[import]" in fails("import", tmp_path / "e.txt", "-o", tmp_path / "g.h5")
-
-
-def test_empty_training_split_is_a_warning(cli, tmp_path):
-    save_npz(tmp_path / "g.npz", SRC, DST, N, train_mask=np.zeros(N, bool))
-    code, _, err = cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5")
-    assert code == 0 and "training split is empty" in err
 
 
 @pytest.mark.parametrize(

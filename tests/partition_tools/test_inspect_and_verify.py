@@ -1,6 +1,7 @@
 """`inspect` counts right; `verify` passes good files and names what is wrong with bad ones."""
 
 import json
+import re
 import shutil
 
 import h5py
@@ -208,7 +209,7 @@ def test_inspect(cli, files, name):
     assert maps["4"]["ranks_without_edges"] == 0 and maps["4"]["balance"]["edges"]["mean"] == len(src) / 4
     code, out, _ = cli("inspect", files / f"{name}.h5")
     assert code == 0 and "metis" in out and "isolated" in out
-    assert "4: north 50, east 50, south 50, west 50" in out and "edge types" in out
+    assert "north 50, east 50, south 50, west 50" in out and "edge types" in out
 
 
 def test_inspect_tells_of_ranks_without_edges(cli, tmp_path):
@@ -221,7 +222,7 @@ def test_inspect_tells_of_ranks_without_edges(cli, tmp_path):
     rank = found["busiest_rank"]
     with GraphFile(path) as file:
         assert file.cluster_map("metis", 4)[0][np.diff(file.read("topology/indptr")).argmax()] == rank
-    assert f"7 (rank {rank})                3 " in cli("inspect", path)[1]
+    assert re.search(rf"7 \(rank {rank}\) +3 ", cli("inspect", path)[1])
 
 
 def test_inspect_computes_figures_that_are_not_stored(cli, copy):
@@ -236,31 +237,4 @@ def test_inspect_computes_figures_that_are_not_stored(cli, copy):
 def test_inspect_of_an_import(cli, files, tmp_path):
     import_graph(files / "directed.npz", tmp_path / "g.h5")
     code, out, _ = cli("inspect", tmp_path / "g.h5")
-    assert code == 0 and "no partitionings" in out
-
-
-def test_sums_of_weights(cli, tmp_path):
-    """Weights that cancel or sum to less than 0 are no fault, but models divide by the sums: each is told what it
-    finds.
-    """
-
-    def remarks(weight, **more):
-        src, dst = np.array([0, 1, 1, 2, 3, 4]), np.array([5, 5, 6, 6, 7, 8])
-        save_npz(tmp_path / "g.npz", src, dst, 10, edge_weight=np.array(weight, np.float32), **more)
-        import_graph(tmp_path / "g.npz", tmp_path / "g.h5", force=True)
-        code, out, err = cli("verify", tmp_path / "g.h5", "--json")
-        assert code == 0, err
-        return {
-            check["name"]: check["detail"] for check in json.loads(out)["checks"] if check["name"].startswith("sums")
-        }
-
-    assert remarks([1, 2, 3, 4, 5, 6]) == {}
-    found = remarks([1, -1, -2, 0.5, -1, 3], edge_type=np.array([0, 1, 0, 0, 1, 1]))
-    assert found["sums of weights"].split("; to ") == [
-        "weights of in-edges sum to below 0 with added self loops at 1 nodes (gcn and sgc refuse this graph)",
-        "0 with added self loops at 1 nodes (gcn and sgc give 0 there)",
-        "below 0 at 2 nodes (sage's mean is then no average)",
-        "0 at 1 nodes (sage's mean is 0 there)",
-        "below 0 at 3 pairs of a node and a type (rgcn's mean is then no average)",
-    ]
-    assert "out-edges sum to below 0 with added self loops at 1 nodes" in found["sums of weights_out"]
+    assert code == 0 and "no maps" in out

@@ -23,10 +23,10 @@ COMMANDS = {
     "import": ("import", "g.npz", "-o", "new.h5"),
     "import over": ("import", "g.npz", "-o", "old.h5", "--force"),
     "generate": ("generate", "planted", "-o", "new.h5", "--nodes", 60, "--degree", 3, "--features", 4, "--classes", 2),
-    "partition": ("partition", "old.h5", "--ranks", "2", "--clusters", 8),
-    "partition elsewhere": ("partition", "old.h5", "--ranks", "2", "-o", "new.h5"),
-    "add a map": ("partition", "done.h5", "--ranks", "3"),
-    "add a map elsewhere": ("partition", "done.h5", "--ranks", "3", "-o", "new.h5"),
+    "partition": ("partition", "add", "old.h5", "--ranks", "2", "--clusters", 8),
+    "partition elsewhere": ("partition", "add", "old.h5", "--ranks", "2", "-o", "new.h5"),
+    "add a map": ("partition", "add", "done.h5", "--ranks", "3"),
+    "add a map elsewhere": ("partition", "add", "done.h5", "--ranks", "3", "-o", "new.h5"),
 }
 
 
@@ -37,7 +37,7 @@ def words(folder, name):
 
 def target(folder, name):
     given = words(folder, name)
-    return folder / os.path.basename(given[given.index("-o") + 1] if "-o" in given else given[1])
+    return folder / os.path.basename(given[given.index("-o") + 1] if "-o" in given else given[2])
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     save_npz(folder / "g.npz", *odd_graph(), 60)
     assert main(["import", str(folder / "g.npz"), "-o", str(folder / "old.h5")]) == 0
-    words = ("partition", folder / "old.h5", "--ranks", 2, "--clusters", 8, "-o", folder / "done.h5")
+    words = ("partition", "add", folder / "old.h5", "--ranks", 2, "--clusters", 8, "-o", folder / "done.h5")
     assert main(list(map(str, words))) == 0
     return folder
 

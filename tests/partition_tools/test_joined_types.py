@@ -51,20 +51,17 @@ def check(path):
     assert seen.meta.type_names == {"nodes": list(COUNTS), "edges": ["___".join(relation) for relation in ENDS]}
 
 
-@pytest.mark.parametrize("saved", [False, True], ids=["object", "file"])
-def test_hetero_data_of_pyg(tmp_path, saved, cli):
+def test_hetero_data_of_pyg(tmp_path):
     data = pytest.importorskip("torch_geometric.data", reason="PyG is not installed").HeteroData()
     for store in whole():
         for key, arrays in store.items():
             for name, array in arrays.items():
                 data[key][name] = array if isinstance(array, int) else torch.from_numpy(array)
-    if saved:
-        torch.save(data, tmp_path / "g.pt")
-        code, _, err = cli("import", tmp_path / "g.pt", "-o", tmp_path / "g.h5")
-        assert code == 0 and "2 columns for paper, 3 columns for field: rows are filled with zeros to 3" in err
-        assert "no features for author (4 nodes)" in err
-    else:
-        partition_tools.from_pyg(data, tmp_path / "g.h5")
+    reporter = Reporter()
+    partition_tools.from_pyg(data, tmp_path / "g.h5", reporter=reporter)
+    widths, without = reporter.warnings[:2]
+    assert "2 columns for paper, 3 columns for field: rows are filled with zeros to 3" in widths
+    assert "no features for author (4 nodes)" in without
     check(tmp_path / "g.h5")
 
 
@@ -88,21 +85,6 @@ def test_several_types_of_dgl(tmp_path):
     )
 
 
-def test_each_type_has_its_own_weights():
-    """The projection by type of filled rows is that of each type's own columns."""
-    from types import SimpleNamespace
-
-    from hpcgnn.nn.typed_projection import TypedProjection
-
-    arrays = joined("a graph", *whole(), Reporter())
-    projection = TypedProjection(3, 4, 3)
-    torch.nn.init.normal_(projection.weights)
-    graph = SimpleNamespace(node_type=torch.from_numpy(arrays["node_type"]))
-    found = projection(graph, torch.from_numpy(arrays["x"]))
-    own = torch.from_numpy(features_of("paper")) @ projection.weights[0, :2]
-    torch.testing.assert_close(found[:5], torch.relu(own))
-
-
 def without_count(nodes, edges):
     del nodes["author"]["num_nodes"]
 
@@ -117,10 +99,6 @@ def outside(nodes, edges):
 
 def split_outside(nodes, edges):
     nodes["author"]["val_idx"] = np.array([1, 4])
-
-
-def mask_and_list(nodes, edges):
-    nodes["paper"]["train_mask"], nodes["author"]["train_mask"] = np.ones(5, bool), np.array([2, 3])
 
 
 def short_mask(nodes, edges):
@@ -144,7 +122,6 @@ FLAWS = {
     two_labelled: "paper, author have labels; expected one type",
     outside: "edge 0 of author___writes___paper names paper 5, outside 0..4",
     split_outside: "val_idx of author names author 4, outside 0..3",
-    mask_and_list: "train_mask is a mask in some types and names nodes in others",
     short_mask: "train_mask of author has 1 rows, expected 4",
     of_no_type: "names the node type 'venue'; there are paper, author, field",
     weights_of_some: "some relations have edge_weight and others not",

@@ -1,17 +1,12 @@
-"""Formats of other programs and libraries: SciPy's matrices, METIS's graphs, Parquet, files of PyG."""
-
-import os
-import pickle
+"""Formats of other programs and libraries: SciPy's matrices, METIS's graphs, Parquet."""
 
 import networkx
 import numpy as np
 import pytest
 import scipy.sparse
-import torch
-from partition_helpers import edge_list, node_data, odd_graph, save_npz, view
+from partition_helpers import edge_list, node_data, odd_graph, view
 
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.cli.import_graph import import_graph
 
 N = 60
 SRC, DST = odd_graph()
@@ -45,12 +40,12 @@ def test_scipy(cli, tmp_path, tables, form):
 
 def test_scipy_without_weights_and_not_square(cli, fails, tmp_path):
     scipy.sparse.save_npz(tmp_path / "a.npz", scipy.sparse.coo_matrix((np.ones(2), ([0, 1], [1, 2])), (4, 4)))
-    assert cli("import", "--from", "scipy", tmp_path / "a.npz", "-o", tmp_path / "g.h5")[0] == 0
+    assert cli("import", "--format", "scipy", tmp_path / "a.npz", "-o", tmp_path / "g.h5")[0] == 0
     assert not view(tmp_path / "g.h5").meta.weighted and view(tmp_path / "g.h5").meta.num_nodes == 4
     scipy.sparse.save_npz(tmp_path / "b.npz", scipy.sparse.eye(3, 4))
     assert "(3, 4); expected a real square one" in fails("import", tmp_path / "b.npz", "-o", tmp_path / "h.h5")
     (tmp_path / "c.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:200])
-    assert "not a readable" in fails("import", "--from", "scipy", tmp_path / "c.npz", "-o", tmp_path / "h.h5")
+    assert "not a readable" in fails("import", "--format", "scipy", tmp_path / "c.npz", "-o", tmp_path / "h.h5")
 
 
 METIS = {
@@ -88,7 +83,7 @@ def test_metis_with_nodes_alone_and_a_larger_graph(cli, tmp_path, tables):
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("0 0\n", "the graph has no nodes; expected at least one"),
+        ("0 0\n", "has no edges, and no table says which nodes there are"),
         ("", "expected: nodes edges"),
         ("3 x\n1\n", "expected: nodes edges"),
         ("2 1 7\n2\n1\n", "of the digits 0 and 1"),
@@ -112,92 +107,13 @@ def pandas():
     return pytest.importorskip("pandas", reason="pandas is not installed")
 
 
-def test_parquet(cli, tmp_path, pandas):
-    weight = np.random.default_rng(1).random(len(SRC))
-    frame = pandas.DataFrame({"weight": weight, "dst": DST, "src": SRC, "time": SRC})
-    frame.to_parquet(tmp_path / "e.parquet")
-    features = pandas.DataFrame(FEATURES, columns=list("abcde")).iloc[::-1]
-    features.insert(0, "id", np.arange(N)[::-1])
-    features.to_parquet(tmp_path / "x.parquet", index=False)
-    options = ("-o", tmp_path / "g.h5", "--features", tmp_path / "x.parquet", "--edge-columns", "weight,dst,src,_")
-    assert cli("import", tmp_path / "e.parquet", *options)[0] == 0
-    seen = view(tmp_path / "g.h5")
-    assert seen.edges == edge_list(SRC, DST, weight)
-    np.testing.assert_array_equal(seen.features, FEATURES)
-
-
 def test_parquet_with_words_for_ids(cli, fails, tmp_path, pandas):
-    frame = pandas.DataFrame({"from": ["ann", "bob"], "to": ["bob", "eve"], "what": [0, 1]})
+    frame = pandas.DataFrame({"source": ["ann", "bob"], "target": ["bob", "eve"], "what": [0, 1]})
     frame.to_parquet(tmp_path / "e.parquet")
     assert "what" in fails("import", tmp_path / "e.parquet", "-o", tmp_path / "g.h5")
-    columns = ("--edge-columns", "src,dst,type")
+    columns = ("--set", "edges.columns=src,dst,type")
     assert "--relabel" in fails("import", tmp_path / "e.parquet", "-o", tmp_path / "g.h5", *columns)
     assert cli("import", tmp_path / "e.parquet", "-o", tmp_path / "g.h5", *columns, "--relabel")[0] == 0
     assert view(tmp_path / "g.h5").edges == edge_list([0, 1], [1, 2], kind=[0, 1])
     (tmp_path / "f.parquet").write_bytes(b"something")
     assert "not a readable Parquet file" in fails("import", tmp_path / "f.parquet", "-o", tmp_path / "h.h5")
-
-
-def arrays():
-    found = {"x": FEATURES, "edge_index": np.stack([SRC, DST]), "y": LABELS}
-    found |= {f"{name}_mask": mask for name, mask in MASKS.items()}
-    return {name: torch.from_numpy(array) for name, array in found.items()} | {"num_classes": 4}
-
-
-@pytest.fixture
-def expected(tmp_path):
-    """The name of the same graph as an .npz."""
-    import_graph(save_npz(tmp_path / "same.npz", SRC, DST, N), tmp_path / "same.h5")
-    return uuid(tmp_path / "same.h5")
-
-
-@pytest.mark.parametrize("zipped", [True, False])
-def test_a_dict_of_tensors(cli, tmp_path, expected, zipped):
-    torch.save(arrays(), tmp_path / "g.pt", _use_new_zipfile_serialization=zipped)
-    assert cli("import", tmp_path / "g.pt", "-o", tmp_path / "g.h5")[0] == 0
-    assert uuid(tmp_path / "g.h5") == expected
-
-
-@pytest.mark.parametrize("kind", ["data", "data set", "earlier data set"])
-def test_what_pyg_saves(cli, fails, tmp_path, expected, kind):
-    Data = pytest.importorskip("torch_geometric.data", reason="PyG is not installed").Data
-    data = Data(**arrays())
-    saved = {
-        "data": data,
-        "data set": (data.to_dict(), None, Data),
-        "earlier data set": (data, {"x": torch.tensor([0, N])}),
-    }
-    torch.save(saved[kind], tmp_path / "g.pt")
-    assert cli("import", tmp_path / "g.pt", "-o", tmp_path / "g.h5")[0] == 0
-    assert uuid(tmp_path / "g.h5") == expected
-    data.edge_label = torch.ones(len(SRC), 2)
-    torch.save(data, tmp_path / "h.pt")
-    assert "--ignore edge_label" in fails("import", tmp_path / "h.pt", "-o", tmp_path / "h.h5")
-    torch.save((data, {"x": torch.tensor([0, 5, N])}), tmp_path / "h.pt")
-    assert "several graphs" in fails("import", tmp_path / "h.pt", "-o", tmp_path / "h.h5")
-
-
-class Bad:
-    def __init__(self, path):
-        self.path = str(path)
-
-    def __reduce__(self):
-        return os.mkdir, (self.path,)
-
-
-@pytest.mark.parametrize("zipped", [True, False])
-def test_no_code_of_a_file_is_run(fails, tmp_path, zipped):
-    torch.save({"edge_index": Bad(tmp_path / "harmed")}, tmp_path / "g.pt", _use_new_zipfile_serialization=zipped)
-    error = fails("import", tmp_path / "g.pt", "-o", tmp_path / "g.h5")
-    assert "without running code" in error and "mkdir" in error and "torch.load" in error
-    with open(tmp_path / "h.pt", "wb") as file:
-        pickle.dump(Bad(tmp_path / "harmed"), file)
-    fails("import", tmp_path / "h.pt", "-o", tmp_path / "g.h5")
-    assert not (tmp_path / "harmed").exists()
-
-
-def test_files_that_are_none_of_torch(fails, tmp_path):
-    (tmp_path / "g.pt").write_bytes(b"something")
-    fails("import", tmp_path / "g.pt", "-o", tmp_path / "g.h5")
-    torch.save([1, 2], tmp_path / "g.pt")
-    assert "expected a Data object of PyG or a dict" in fails("import", tmp_path / "g.pt", "-o", tmp_path / "g.h5")

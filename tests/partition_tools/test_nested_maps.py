@@ -1,20 +1,18 @@
 """Maps for compute nodes of several ranks: balance on both levels, and fewer rows between nodes by exact counts."""
 
-import json
-
 import h5py
 import numpy as np
 import pytest
 from test_balanced_maps import LIMITS, loads
 from test_cluster_maps import cut, ring
 
-from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.placement.clusters import map_clusters
 from hpcgnn.placement.nested import nested_map
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.inspect_graph import inspect_graph
-from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.cli.partition_graph import PartitionOptions, partition_graph
 from partition_tools.generators.spec import Spec
 
 RANKS, PER_NODE = 16, 4
@@ -27,7 +25,7 @@ def path(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("nested") / "g.h5"
     generate_graph(request.param, path, Spec(nodes=2000, degree=16, features=4, classes=8, seed=1))
     partition_graph(path, [RANKS], method="metis", name="flat")
-    partition_graph(path, [2, RANKS], method="metis", name="nested", per_node=PER_NODE)
+    partition_graph(path, [2, RANKS], method="metis", name="nested", options=PartitionOptions(per_node=PER_NODE))
     return path
 
 
@@ -81,17 +79,6 @@ def test_the_file_keeps_the_figures(path):
         assert one["ranks_per_node"] == PER_NODE and one["compute_node_halo_rows_total"] == 0, "both on one node"
 
 
-def test_files_without_nesting_are_read_as_before(path, cli):
-    """A map of before has consecutive ranks on a node, and its figures are counted on demand."""
-    with GraphFile(path) as file:
-        assert not [key for key in file.cluster_map("flat", RANKS)[1] if "compute" in key or key == "ranks_per_node"]
-    plain = inspect_graph(path)["partitionings"]
-    assert "ranks_per_node" not in plain["flat"][str(RANKS)] and plain["nested"][str(RANKS)]["ranks_per_node"] == 4
-    shown = json.loads(cli("inspect", path, "--json", "--per-node", "4")[1])["partitionings"]["flat"][str(RANKS)]
-    assert shown.items() >= plain["flat"][str(RANKS)].items() and shown["ranks_per_node"] == 4
-    assert "on compute nodes" in cli("inspect", path)[1]
-
-
 def test_the_last_node_may_have_fewer_ranks(path):
     figures = of_map(path, "flat", per_node=6)
     exact = counted(path, "flat", RANKS, 6)
@@ -126,7 +113,7 @@ def test_verify_counts_the_rows_of_nodes(path, tmp_path, cli):
 )
 def test_what_is_refused(path, cli, options, words):
     before = path.read_bytes()
-    code, _, err = cli("partition", path, *options)
+    code, _, err = cli("partition", "add", path, *options)
     assert code and words in err and path.read_bytes() == before
     with pytest.raises(ConfigError, match="--per-node must be at least 1"):
         inspect_graph(path, per_node=0)
@@ -155,13 +142,3 @@ def test_rows_decide_between_maps_in_balance():
     assert (by_edges != flat).any()
     chosen = nested_map(sizes, graph, 12, 3, rows=lambda parts: int(np.count_nonzero(parts != flat)))
     np.testing.assert_array_equal(chosen, flat)
-
-
-def test_numbers_that_no_map_fits():
-    sizes, graph = ring(16)
-    with pytest.raises(GraphError, match="10 ranks do not fill nodes of 4 ranks"):
-        nested_map(sizes, graph, 10, 4)
-    with pytest.raises(GraphError, match="20 ranks are more than the 16 clusters"):
-        nested_map(sizes, graph, 20, 4)
-    with pytest.raises(GraphError, match="at least 1"):
-        nested_map(sizes, graph, 4, 0)

@@ -32,7 +32,7 @@ def words(folder, *more):
 def test_keyed_tables_beside_the_order_of_ids(cli, folder):
     (folder / "y.csv").write_text("id,label\napple,1\npear,2\nfig,0\n")
     tables = ("--features", folder / "x.npy", "--labels", folder / "y.csv")
-    code, _, err = cli(*words(folder, *tables, "--node-ids", folder / "ids.txt"))
+    code, _, err = cli(*words(folder, *tables, "--set", f"tables.node_ids={folder / 'ids.txt'}"))
     assert code == 0, err
     seen = view(folder / "g.h5")
     np.testing.assert_array_equal(seen.features, FEATURES[SORTED])
@@ -48,23 +48,26 @@ def test_row_numbers_need_no_ids(cli, folder):
 
 
 def test_wrong_orders(fails, folder):
-    given = words(folder, "--features", folder / "x.npy", "--node-ids", folder / "ids.txt")
+    given = words(folder, "--features", folder / "x.npy", "--set", f"tables.node_ids={folder / 'ids.txt'}")
     for text, message in (
         ("pear\nfig\nzebra\n", "apple"),
         ("pear\nfig\nzebra\npear\napple\n", "pear twice"),
         ("pear\nfig\nzebra\napple\nplum\n", "4 rows but"),
         ("pear,1\nfig,2\n", "one node id per row"),
         ("pear\n\nzebra\napple\n", "row 1 has no id"),
-        ("", "columns"),
     ):
         (folder / "ids.txt").write_text(text)
         assert message in fails(*given)
     (folder / "ids.txt").write_text("\n".join(ORDER))
     (folder / "y.csv").write_text("id,label\nplum,1\n")
-    assert "plum" in fails(*words(folder, "--labels", folder / "y.csv", "--node-ids", folder / "ids.txt"))
+    assert "plum" in fails(
+        *words(folder, "--labels", folder / "y.csv", "--set", f"tables.node_ids={folder / 'ids.txt'}")
+    )
     assert "written alike" in fails(*words(folder, "--labels", folder / "y.csv", "--relabel"))
     np.save(folder / "ids.npy", np.zeros((2, 2)))
-    assert "vector of node ids" in fails(*words(folder, "--labels", folder / "y.npy", "--node-ids", folder / "ids.npy"))
+    assert "vector of node ids" in fails(
+        *words(folder, "--labels", folder / "y.npy", "--set", f"tables.node_ids={folder / 'ids.npy'}")
+    )
 
 
 def test_gaps_in_an_archive(cli, fails, folder):
@@ -82,7 +85,7 @@ def test_ids_with_gaps(cli, fails, folder):
     error = fails(*words(folder, "--features", folder / "x.csv"))
     assert "node 0 has no row" in error and "gaps" in error and "--relabel" in error
     error = fails(*words(folder, "--features", folder / "x.npy"))
-    assert "the table of features has 4 rows" in error and "4 ids from 7 to 40" in error and "--relabel" in error
+    assert "the table of features has 4 rows" in error and "--relabel" in error
     code, _, err = cli(*words(folder))
     assert code == 0 and "only 4 of the node ids 0..40 occur" in err and "--relabel" in err
     code, _, err = cli(*words(folder, "--force", "--relabel", "--features", folder / "x.csv"))
@@ -99,24 +102,3 @@ def test_ids_of_64_bits(cli, tmp_path, first):
     assert cli("import", tmp_path / "e.txt", "-o", tmp_path / "g.h5", "--relabel")[0] == 0
     with GraphFile(tmp_path / "g.h5") as file:
         assert file.meta.num_nodes == 50
-
-
-RATINGS = "userId,movieId,rating,timestamp\n{0}1,{1}1,4.0,964982703\n{0}1,{1}3,4.0,964981247\n{0}2,{1}1,5.0,964982224\n"
-
-
-def test_ids_of_two_kinds_of_nodes(cli, fails, tmp_path):
-    """An id of both kinds would become one node."""
-    konect, ratings, output = tmp_path / "out.konect.txt", tmp_path / "ratings.csv", tmp_path / "g.h5"
-    konect.write_text("% bip unweighted\n% 4 2 3\n1 1\n1 2\n2 3\n2 1\n")
-    for options in ((), ("--relabel",)):
-        error = fails("import", konect, "-o", output, *options)
-        assert "name nodes of two kinds" in error and "awk" in error
-    ratings.write_text(RATINGS.format("", ""))
-    assert "equal ids become one node" in fails("import", ratings, "-o", output)
-    words = ("import", ratings, "-o", output, "--edge-columns", "src,dst,weight,_", "--relabel", "--heading", "--force")
-    assert "1 ids are both userId and movieId. If nodes are of two kinds" in cli(*words)[2]
-    ratings.write_text(RATINGS.format("u", "m"))
-    assert "two kinds" not in cli(*words)[2] and view(output).meta.num_nodes == 4
-    for heading in ("from,to,rating,timestamp", "user_id_1,user_id_2,rating,timestamp"):
-        ratings.write_text(RATINGS.format("", "").replace("userId,movieId,rating,timestamp", heading))
-        assert "two kinds" not in cli(*words)[2]

@@ -76,7 +76,6 @@ def test_types_follow_the_files(cli, mag, tmp_path):
     code, out, err = cli("import", mag, "-o", tmp_path / "g.h5")
     assert code == 0 and "25 nodes" in out and "3 node types, 3 edge types" in out, err
     assert "no features for author (9 nodes), field (4 nodes): they get rows of zeros" in err
-    assert "leads to nodes of type author" in err
     seen = view(tmp_path / "g.h5")
     assert seen.edges == seen.out == expected_edges()
     np.testing.assert_array_equal(seen.node_type, [0] * 12 + [1] * 9 + [2] * 4)
@@ -92,16 +91,16 @@ def test_types_follow_the_files(cli, mag, tmp_path):
 
 
 def test_reverse_relations_partition_inspect_verify(cli, mag, tmp_path):
-    code, _, err = cli("import", mag, "-o", tmp_path / "g.h5", "--add-reverse")
-    assert code == 0 and "leads to" not in err
-    assert cli("partition", tmp_path / "g.h5", "--ranks", "1,2", "--clusters", 6)[0] == 0
+    code, _, err = cli("import", mag, "-o", tmp_path / "g.h5", "--set", "edges.add_reverse=true")
+    assert code == 0, err
+    assert cli("partition", "add", tmp_path / "g.h5", "--ranks", "1,2", "--clusters", 6)[0] == 0
     seen = view(tmp_path / "g.h5")
     assert seen.edges == seen.out == expected_edges(reverse=True)
     np.testing.assert_array_equal(seen.node_type, [0] * 12 + [1] * 9 + [2] * 4)
     assert cli("verify", tmp_path / "g.h5")[0] == 0
     out = cli("inspect", tmp_path / "g.h5")[1]
-    assert "3: paper 12, author 9, field 4" in out
-    assert "6: author___writes___paper 20" in out and "paper___cites___paper reversed 20" in out
+    assert "paper 12, author 9, field 4" in out
+    assert "author___writes___paper 20" in out and "paper___cites___paper reversed 20" in out
 
 
 def test_what_may_be_missing(cli, mag, tmp_path):
@@ -118,7 +117,7 @@ def test_what_may_be_missing(cli, mag, tmp_path):
     (empty / "num-edge-list.csv.gz").unlink()
     write(raw / "node-feat" / "author" / "node-feat.csv.gz", features_of("author"))
     code, _, err = cli("import", mag, "-o", tmp_path / "g.h5")
-    assert code == 0 and "no edge has type paper___cites___paper" in err, err
+    assert code == 0, err
     seen = view(tmp_path / "g.h5")
     assert seen.edges == [edge for edge in expected_edges() if edge[2] != 2] and seen.meta.num_edge_types == 3
     np.testing.assert_array_equal(seen.features[12:21], features_of("author").astype(np.float32))
@@ -141,15 +140,6 @@ def test_types_may_have_features_of_different_widths(cli, mag, tmp_path):
     np.testing.assert_array_equal(seen[:12, :WIDTH], features_of("paper").astype(np.float32))
     np.testing.assert_array_equal(seen[12:21], np.arange(1, 1 + 9 * 7).reshape(9, 7))
     assert seen.shape == (25, 7) and not seen[:12, WIDTH:].any() and not seen[21:].any()
-
-
-def test_several_label_columns_are_a_multi_label_task(cli, mag, tmp_path):
-    several = (np.arange(COUNTS["paper"])[:, None] + np.arange(4)) % 2
-    write(mag / "raw" / "node-label" / "paper" / "node-label.csv.gz", several)
-    assert cli("import", mag, "-o", tmp_path / "g.h5")[0] == 0
-    seen = view(tmp_path / "g.h5")
-    assert seen.meta.task == "multilabel" and not seen.labels[12:].any()
-    np.testing.assert_array_equal(seen.labels[:12], several)
 
 
 WRITES = "relations/author___writes___paper"
@@ -176,14 +166,6 @@ FLAWS = {
     "two graphs": ("num-node-dict.csv.gz", [COUNTS, COUNTS.values(), COUNTS.values()], "one row of"),
     "counts of words": ("num-node-dict.csv.gz", [COUNTS, ["a", "b", "c"]], "how many nodes"),
     "rows missing": ("node-feat/paper/node-feat.csv.gz", np.ones((11, WIDTH)), "has 11 rows, expected 12"),
-    "features said, not there": ("node-feat/paper/node-feat.csv.gz", None, "paper is said to have it"),
-    "flags of another graph": (
-        "nodetype-has-feat.csv.gz",
-        [["person"], [True]],
-        "heading of node types (paper, author",
-    ),
-    "flags of words": ("nodetype-has-feat.csv.gz", [["paper"], ["perhaps"]], "True or False"),
-    "labels missing": ("node-label/paper/node-label.csv.gz", None, "paper is said to have it"),
     "label rows missing": ("node-label/paper/node-label.csv.gz", LABELS[1:, None], "has 11 rows"),
     "two labelled types": ("node-label/field/node-label.csv.gz", [[0]] * 4, "one type of nodes with labels"),
     "split outside its type": (
@@ -192,11 +174,6 @@ FLAWS = {
         "val_idx of paper names paper 12, outside 0..11",
     ),
     "split without its file": ("../split/time/paper/test.csv.gz", None, "has no test.csv.gz"),
-    "split without labels": (
-        "../split/time/nodetype-has-split.csv.gz",
-        [COUNTS, [False, True, False]],
-        "author has no",
-    ),
     "two split types": ("../split/other/paper/train.csv.gz", [[1]], "several split types"),
 }
 
@@ -208,7 +185,3 @@ def test_flaws(fails, mag, tmp_path, flaw):
     file.unlink() if rows is None else write(file, rows)
     error = fails("import", mag, "-o", tmp_path / "g.h5")
     assert message in error and str(mag) in error
-
-
-def test_tables_beside_are_refused(fails, mag, tmp_path):
-    assert "has its own arrays" in fails("import", mag, "-o", tmp_path / "g.h5", "--relabel")

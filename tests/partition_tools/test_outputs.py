@@ -1,6 +1,7 @@
 """What a command writes takes the place of nothing that it reads, and of nothing but a plain file."""
 
 import os
+import re
 import stat
 
 import networkx
@@ -16,6 +17,10 @@ GENERATE = ("generate", "planted", "--nodes", 60, "--degree", 4, "--features", 2
 EDGES = "src,dst\n0,1\n1,2\n2,3\n3,0\n"
 
 
+def name_of(option):
+    return re.findall(r"\w+", option)[-1]
+
+
 @pytest.fixture
 def tables(tmp_path, monkeypatch):
     """An edge list with all the tables that may lie beside it; {option: file}."""
@@ -25,13 +30,13 @@ def tables(tmp_path, monkeypatch):
         "--features": "id,f\n0,1\n1,2\n2,3\n3,4\n",
         "--labels": "id,label\n0,1\n1,0\n2,1\n3,0\n",
         "--splits": "id,split\n0,train\n1,val\n2,test\n3,train\n",
-        "--node-types": "id,type\n0,a\n1,a\n2,b\n3,b\n",
-        "--node-ids": "0\n1\n2\n3\n",
+        "--set tables.node_types=": "id,type\n0,a\n1,a\n2,b\n3,b\n",
+        "--set tables.node_ids=": "0\n1\n2\n3\n",
     }
     for option, text in texts.items():
-        (tmp_path / f"{option[2:]}.csv").write_text(text)
+        (tmp_path / f"{name_of(option)}.csv").write_text(text)
     np.save(tmp_path / "edge-features.npy", np.ones((4, 2), np.float32))
-    return {option: f"{option[2:]}.csv" for option in texts} | {"--edge-features": "edge-features.npy"}
+    return {option: f"{name_of(option)}.csv" for option in texts} | {"--set edges.features=": "edge-features.npy"}
 
 
 def by_all_names(name):
@@ -42,7 +47,9 @@ def by_all_names(name):
 
 
 def test_import_keeps_its_edge_list_and_every_table(tables, fails, cli):
-    words = ["import", "e.csv", *(word for pair in tables.items() for word in pair)]
+    words = ["import", "e.csv"]
+    for option, name in tables.items():
+        words += f"{option}{name}".split() if "=" in option else [option, name]
     for name in ("e.csv", *tables.values()):
         for output in by_all_names(name):
             for force in ((), ("--force",)):
@@ -72,7 +79,7 @@ def test_partition_keeps_its_graph(tmp_path, monkeypatch, fails, cli):
     assert cli(*GENERATE, "-o", "g.h5")[0] == 0
     for output in by_all_names("g.h5"):
         for force in ((), ("--force",)):
-            assert "is the input" in fails("partition", "g.h5", "--ranks", 2, "-o", output, *force)
+            assert "is the input" in fails("partition", "add", "g.h5", "--ranks", 2, "-o", output, *force)
     assert "expected a new name; g.h5 exists" in fails(*GENERATE, "-o", "g.h5")
 
 
@@ -82,10 +89,10 @@ def test_a_private_graph_stays_private_and_a_protected_one_as_it_is(tmp_path, mo
     assert cli(*GENERATE, "-o", "g.h5")[0] == 0
     for mode in (0o600, 0o640):
         os.chmod("g.h5", mode)
-        assert cli("partition", "g.h5", "--ranks", 2)[0] == 0 and os.stat("g.h5").st_mode & 0o777 == mode
+        assert cli("partition", "add", "g.h5", "--ranks", 2)[0] == 0 and os.stat("g.h5").st_mode & 0o777 == mode
     os.chmod("g.h5", 0o444)
     before = os.stat("g.h5")
-    assert "g.h5 is write-protected; allow the change with chmod u+w" in fails("partition", "g.h5", "--ranks", 3)
+    assert "g.h5 is write-protected; allow the change with chmod u+w" in fails("partition", "add", "g.h5", "--ranks", 3)
     assert os.stat("g.h5") == before and os.listdir() == ["g.h5"]
 
 
@@ -94,21 +101,12 @@ def test_what_is_no_plain_file_is_refused_by_all(tables, fails, cli):
     os.mkdir("folder")
     os.symlink("folder", "soft")
     assert cli("import", "e.csv", "-o", "g.h5")[0] == 0
-    for words in (("import", "e.csv"), GENERATE, ("partition", "g.h5", "--ranks", 2)):
+    for words in (("import", "e.csv"), GENERATE, ("partition", "add", "g.h5", "--ranks", 2)):
         for name, kind in (("pipe", "pipe"), ("folder", "directory"), ("soft", "directory"), ("/dev/null", "device")):
             for force in ((), ("--force",)):
                 assert f"{name} is a {kind}; expected a plain file" in fails(*words, "-o", name, *force)
         assert "there is no directory absent" in fails(*words, "-o", "absent/g.h5")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
-
-
-def test_a_file_of_a_run_is_refused(tables, fails):
-    os.makedirs("r/checkpoints")
-    for name in ("config.toml", "metrics.jsonl", "checkpoints/epoch-000001.h5"):
-        with open(f"r/{name}", "w") as file:
-            file.write("of the run")
-    for name in ("metrics.jsonl", "checkpoints/epoch-000001.h5", "checkpoints/new.h5", "summary.json"):
-        assert "is a file of the run r; choose another name" in fails("import", "e.csv", "-o", f"r/{name}", "--force")
 
 
 def test_a_link_stays_a_link(tables, cli):
@@ -120,7 +118,7 @@ def test_a_link_stays_a_link(tables, cli):
     for name in ("new.h5", "old.h5"):
         assert cli("import", "e.csv", "-o", name, "--force")[0] == 0
         assert os.path.islink(name) and cli("verify", f"disk/{name}")[0] == 0
-        assert cli("partition", name, "--ranks", 1)[0] == 0, "in place"
+        assert cli("partition", "add", name, "--ranks", 1)[0] == 0, "in place"
         assert os.path.islink(name)
     assert sorted(os.listdir("disk")) == ["new.h5", "old.h5"], "no lock, no scratch"
 

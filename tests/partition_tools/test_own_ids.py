@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from hpcgnn.errors import FormatError
-from hpcgnn.graphfile.own_ids import find_nodes, ids_of, kind_of_ids, nodes_of, packed, read_ids
+from hpcgnn.graphfile.own_ids import find_nodes, ids_of, kind_of_ids, nodes_of, read_ids
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import partition_graph
@@ -63,12 +63,6 @@ def test_nodes_that_go_by_their_numbers_have_no_ids(tmp_path):
                 with pytest.raises(FormatError, match=words):
                     find_nodes(file, ["0", wrong], "list")
         path.unlink()
-
-
-def test_words_are_kept_as_they_are():
-    words = packed(np.array(WORDS))
-    text = words.text.tobytes()
-    assert [text[a:b].decode() for a, b in zip(words.offsets, words.offsets[1:])] == WORDS
 
 
 @pytest.mark.parametrize("fault", ["twice", "offsets", "text"])

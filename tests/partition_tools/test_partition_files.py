@@ -6,10 +6,9 @@ from partition_helpers import halo_oracle, odd_graph, save_npz, view
 
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical.canonical import ImportOptions
-from partition_tools.canonical.edge_features import GatheredRows
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.import_graph import import_graph
-from partition_tools.cli.partition_graph import default_clusters, parse_ranks, partition_graph
+from partition_tools.cli.partition_graph import PartitionOptions, default_clusters, parse_ranks, partition_graph
 from partition_tools.generators.spec import Spec
 
 N = 200
@@ -76,18 +75,18 @@ def assert_maps(path, name, edges, balance=1.05):
 def test_the_graph_stays_the_same(cli, tmp_path, kind):
     path = make(tmp_path / "g.h5", kind)
     before = view(path)
-    code, out, err = cli("partition", path, "--ranks", "1,2,3,4", "--seed", 5)
+    code, out, err = cli("partition", "add", path, "--ranks", "1,2,3,4", "--seed", 5)
     assert code == 0 and "halo rows" in out, err
     after = view(path)
     assert_same_graph(before, after)
     assert after.meta.num_clusters == default_clusters(N, 4) == 50
     assert_maps(path, "metis", after.edges)
     assert cli("verify", path)[0] == 0
-    code, _, _ = cli("partition", path, "--ranks", "2,5", "--method", "random-clusters")
+    code, _, _ = cli("partition", "add", path, "--ranks", "2,5", "--method", "random-clusters")
     assert code == 0
     assert_maps(path, "random-clusters", after.edges, 1.15)
     assert_maps(path, "metis", after.edges)
-    code, _, _ = cli("partition", path, "--ranks", "3", "--method", "random-nodes", "-o", tmp_path / "r.h5")
+    code, _, _ = cli("partition", "add", path, "--ranks", "3", "--method", "random-nodes", "-o", tmp_path / "r.h5")
     assert code == 0
     shuffled = view(tmp_path / "r.h5")
     assert_same_graph(before, shuffled)
@@ -97,12 +96,12 @@ def test_the_graph_stays_the_same(cli, tmp_path, kind):
 
 def test_maps_are_added_and_replaced_without_reordering(cli, tmp_path):
     path = make(tmp_path / "g.h5", "undirected")
-    partition_graph(path, [2], num_clusters=20, seed=1)
+    partition_graph(path, [2], num_clusters=20, options=PartitionOptions(seed=1))
     with GraphFile(path) as file:
         order = file.read("nodes/original_id")
-    results = partition_graph(path, [2, 4], name="mine", balance="train", seed=2)
+    results = partition_graph(path, [2, 4], name="mine", options=PartitionOptions(balance="train", seed=2))
     assert results[4]["balance"] == "train"
-    partition_graph(path, [2], num_clusters=20, seed=7)
+    partition_graph(path, [2], num_clusters=20, options=PartitionOptions(seed=7))
     with GraphFile(path) as file:
         np.testing.assert_array_equal(file.read("nodes/original_id"), order)
         assert file.partitionings() == {"metis": [2], "mine": [2, 4]}
@@ -116,9 +115,9 @@ def test_maps_are_added_and_replaced_without_reordering(cli, tmp_path):
 def test_a_new_file_leaves_the_old_one_alone(cli, tmp_path):
     path = make(tmp_path / "g.h5", "undirected")
     raw = path.read_bytes()
-    assert cli("partition", path, "--ranks", 2, "-o", tmp_path / "a.h5")[0] == 0
-    assert cli("partition", tmp_path / "a.h5", "--ranks", 3, "-o", tmp_path / "b.h5")[0] == 0
-    assert cli("partition", tmp_path / "b.h5", "--ranks", 4, "--clusters", 10, "-o", tmp_path / "c.h5")[0] == 0
+    assert cli("partition", "add", path, "--ranks", 2, "-o", tmp_path / "a.h5")[0] == 0
+    assert cli("partition", "add", tmp_path / "a.h5", "--ranks", 3, "-o", tmp_path / "b.h5")[0] == 0
+    assert cli("partition", "add", tmp_path / "b.h5", "--ranks", 4, "--clusters", 10, "-o", tmp_path / "c.h5")[0] == 0
     assert path.read_bytes() == raw
     found = {}
     for name in "abc":
@@ -132,7 +131,7 @@ def test_partitioning_is_reproducible(tmp_path):
     files = [tmp_path / f"{name}.h5" for name in "abc"]
     for path, seed in zip(files, (1, 1, 2)):
         make(path, "directed")
-        partition_graph(path, [2, 3], seed=seed)
+        partition_graph(path, [2, 3], options=PartitionOptions(seed=seed))
     one, two, other = (
         [np.concatenate([file.read("nodes/original_id"), file.cluster_map("metis", 3)[0]])]
         for file in map(GraphFile, files)
@@ -143,9 +142,11 @@ def test_partitioning_is_reproducible(tmp_path):
 
 def test_random_nodes_do_not_depend_on_the_order_of_the_file(tmp_path):
     path = make(tmp_path / "g.h5", "undirected")
-    partition_graph(path, [2], method="random-nodes", output=tmp_path / "a.h5", seed=3)
+    partition_graph(path, [2], method="random-nodes", output=tmp_path / "a.h5", options=PartitionOptions(seed=3))
     partition_graph(path, [4])
-    partition_graph(path, [2], method="random-nodes", output=tmp_path / "b.h5", seed=3, num_clusters=50)
+    partition_graph(
+        path, [2], method="random-nodes", output=tmp_path / "b.h5", num_clusters=50, options=PartitionOptions(seed=3)
+    )
     with GraphFile(tmp_path / "a.h5") as one, GraphFile(tmp_path / "b.h5") as other:
         np.testing.assert_array_equal(one.read("nodes/original_id"), other.read("nodes/original_id"))
 
@@ -159,16 +160,6 @@ def test_quality_on_a_graph_with_communities(tmp_path):
     nodes = partition_graph(path, [4], method="random-nodes", output=tmp_path / "r.h5")
     assert all(figures["imbalance_nodes"] <= 1.035 for figures in metis.values())
     assert metis[4]["halo_rows_total"] < 0.8 * random[4]["halo_rows_total"] < nodes[4]["halo_rows_total"]
-
-
-def test_windows_of_permuted_rows():
-    """Features larger than the buffer take several passes and come out the same."""
-    random = np.random.default_rng(0)
-    rows, order = random.random((200_000, 2)).astype(np.float32), random.permutation(200_000)
-    permuted = GatheredRows(rows, order, buffer_bytes=32 * 70_000)
-    assert permuted.rows == 65_536
-    parts = [permuted[start : start + 50_000] for start in range(0, 200_000, 50_000)]
-    np.testing.assert_array_equal(np.concatenate(parts), rows[order])
 
 
 def test_cluster_counts():
@@ -188,28 +179,65 @@ def test_as_many_clusters_as_nodes(tmp_path):
 def test_errors(fails, tmp_path):
     path = make(tmp_path / "g.h5", "undirected")
     for ranks in ("0", "two", "2,-1", "", "2,,3", "1.5"):
-        assert "positive integers" in fails("partition", path, f"--ranks={ranks}")
-    assert "more than the 200 nodes" in fails("partition", path, "--ranks", 201)
-    assert "ranks are more than the 4 clusters" in fails("partition", path, "--ranks", 8, "--clusters", 4)
-    assert "more than the 200 nodes" in fails("partition", path, "--ranks", 2, "--clusters", 201)
-    assert "at least 1" in fails("partition", path, "--ranks", 2, "--clusters", 0)
-    assert "-o FILE" in fails("partition", path, "--ranks", 2, "--method", "random-nodes")
-    assert "input itself" in fails("partition", path, "--ranks", 2, "--method", "random-nodes", "-o", path)
-    assert "slash" in fails("partition", path, "--ranks", 2, "--name", "a/b")
-    assert "seed" in fails("partition", path, "--ranks", 2, "--seed", -1)
-    assert "no graph file" in fails("partition", tmp_path / "none.h5", "--ranks", 2)
+        assert "positive integers" in fails("partition", "add", path, f"--ranks={ranks}")
+    assert "more than the 200 nodes" in fails("partition", "add", path, "--ranks", 201)
+    assert "ranks are more than the 4 clusters" in fails("partition", "add", path, "--ranks", 8, "--clusters", 4)
+    assert "more than the 200 nodes" in fails("partition", "add", path, "--ranks", 2, "--clusters", 201)
+    assert "at least 1" in fails("partition", "add", path, "--ranks", 2, "--clusters", 0)
+    assert "-o FILE" in fails("partition", "add", path, "--ranks", 2, "--method", "random-nodes")
+    assert "input itself" in fails("partition", "add", path, "--ranks", 2, "--method", "random-nodes", "-o", path)
+    assert "slash" in fails("partition", "add", path, "--ranks", 2, "--name", "a/b")
+    assert "seed" in fails("partition", "add", path, "--ranks", 2, "--seed", -1)
+    assert "no graph file" in fails("partition", "add", tmp_path / "none.h5", "--ranks", 2)
     partition_graph(path, [2], num_clusters=10)
-    assert "already has 10 clusters" in fails("partition", path, "--ranks", 2, "--clusters", 20)
-    assert "ranks are more than the 10 clusters" in fails("partition", path, "--ranks", 11)
+    assert "already has 10 clusters" in fails("partition", "add", path, "--ranks", 2, "--clusters", 20)
+    assert "ranks are more than the 10 clusters" in fails("partition", "add", path, "--ranks", 11)
     (tmp_path / "there.h5").write_text("precious")
-    assert "--force" in fails("partition", path, "--ranks", 2, "-o", tmp_path / "there.h5")
+    assert "--force" in fails("partition", "add", path, "--ranks", 2, "-o", tmp_path / "there.h5")
 
 
 @pytest.mark.parametrize("method, said", [("magic", "random-clusters"), ("restreaming", "gone: --method kaminpar")])
 def test_unknown_method(fails, tmp_path, method, said):
-    assert said in fails("partition", tmp_path / "g.h5", "--ranks", 2, "--method", method)
+    assert said in fails("partition", "add", tmp_path / "g.h5", "--ranks", 2, "--method", method)
 
 
 def test_warning_about_imbalance(cli, tmp_path):
     path = make(tmp_path / "g.h5", "undirected")
-    assert "times the mean" in cli("partition", path, "--ranks", 7, "--clusters", 8)[2]
+    assert "times the mean" in cli("partition", "add", path, "--ranks", 7, "--clusters", 8)[2]
+
+
+def test_maps_are_listed_and_removed(cli, fails, tmp_path):
+    path = make(tmp_path / "g.h5", "undirected")
+    assert "has no maps" in cli("partition", "list", path)[1]
+    for name in ("one", "two"):
+        assert cli("partition", "add", path, "--ranks", "2,3,4", "--name", name)[0] == 0
+    before = view(path)
+    assert cli("partition", "remove", path, "one", "--ranks", 3)[0] == 0
+    assert cli("partition", "remove", path, "two")[0] == 0
+    with GraphFile(path) as file:
+        assert file.partitionings() == {"one": [2, 4]}
+    assert_same_graph(before, view(path))
+    assert [line.split()[:2] for line in cli("partition", "list", path)[1].splitlines()[2:]] == [
+        ["one", "2"],
+        ["one", "4"],
+    ]
+    assert cli("verify", path)[0] == 0
+    assert "it has one for 2, 4 ranks" in fails("partition", "remove", path, "one", "--ranks", 3)
+    assert "it has no two" in fails("partition", "remove", path, "two")
+    assert "partition add GRAPH" in fails("partition", path, "--ranks", 2)
+
+
+def test_parts_of_another_program(cli, fails, tmp_path):
+    path = make(tmp_path / "g.h5", "directed")
+    parts, before = np.random.default_rng(0).integers(0, 3, N), view(path)
+    np.save(tmp_path / "parts.npy", parts)
+    given = ("--method", "file", "--set", f"file.path={tmp_path / 'parts.npy'}")
+    assert "say --ranks 3" in fails("partition", "add", path, "--ranks", 2, *given)
+    assert "needs --set file.path" in fails("partition", "add", path, "--ranks", 3, "--method", "file")
+    assert cli("partition", "add", path, "--ranks", 3, *given)[0] == 0
+    with GraphFile(path) as file:
+        clusters = np.repeat(file.cluster_map("file", 3)[0], np.diff(file.read("clusters/offsets")))
+        np.testing.assert_array_equal(clusters, parts[file.read("nodes/original_id")])
+    assert_same_graph(before, view(path))
+    assert "write a new file" in fails("partition", "add", path, "--ranks", 3, *given)
+    assert cli("partition", "add", path, "--ranks", 3, *given, "-o", tmp_path / "h.h5")[0] == 0

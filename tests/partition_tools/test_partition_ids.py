@@ -15,12 +15,13 @@ from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.own_ids import kind_of_ids, read_ids
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.cli.import_graph import import_graph
-from partition_tools.readers.formats.dgl_binary import read_tensors
-from partition_tools.readers.tables.tables import TableOptions
+from partition_tools.readers.foreign.dgl_binary import read_tensors
+from partition_tools.readers.foreign.distdgl import Options
 from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.working import Resources
 
 COUNTS = {"author": dgl_parts.AUTHORS, "paper": dgl_parts.PAPERS}
-IGNORED = TableOptions(ignore=("edge_train_mask",))
+IGNORED = Options(ignore=("edge_train_mask",))
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_id_maps_in_other_columns_and_places(folder, tmp_path):
     shutil.rmtree(folder / "raw_id_mappings")
     pd.DataFrame({"orig": 5 * np.arange(14), "new": np.arange(14)}).to_parquet(folder / "paper_id_remap.parquet")
     told = Reporter()
-    import_graph(folder, tmp_path / "g2.h5", tables=IGNORED, reporter=told)
+    import_graph(folder, tmp_path / "g2.h5", tables=IGNORED, resources=Resources(reporter=told))
     kinds, ids, numbers = ids_and_numbers(tmp_path / "g2.h5")
     expected = [f"{kind}/{number * (5 if kind == 'paper' else 1)}" for kind, number in zip(kinds, numbers)]
     assert ids.tolist() == expected and "TYPE/ID, such as author/" in " ".join(told.warnings)
@@ -124,7 +125,7 @@ def test_maps_that_do_not_fit(folder, tmp_path):
     out = tmp_path / "g.h5"
     write_raw(folder, "paper", [f"p{number}" for number in range(5)])
     told = Reporter()
-    import_graph(folder, out, tables=IGNORED, reporter=told)
+    import_graph(folder, out, tables=IGNORED, resources=Resources(reporter=told))
     assert "neither node_mapping.pt nor orig_nids.dgl" in " ".join(told.warnings)
     with GraphFile(out) as file:
         assert kind_of_ids(file) == ""

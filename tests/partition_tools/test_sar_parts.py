@@ -9,8 +9,9 @@ import sar_parts
 
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.cli.import_graph import import_graph
-from partition_tools.readers.tables.tables import TableOptions
+from partition_tools.readers.foreign.distdgl import Options
 from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.working import Resources
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,9 @@ def test_one_type(folder, tmp_path, name):
 def test_several_types(folder, tmp_path):
     """`features` beside an equal `feat`, and the number of the relation at each edge, need no option."""
     told = Reporter()
-    import_graph(folder / "mag", tmp_path / "g.h5", tables=TableOptions(ignore=("year",)), reporter=told)
+    import_graph(
+        folder / "mag", tmp_path / "g.h5", tables=Options(ignore=("year",)), resources=Resources(reporter=told)
+    )
     with GraphFile(tmp_path / "g.h5") as file:
         assert file.meta.num_features == 2 and file.cluster_map("distdgl", 2)[0].tolist() == [0, 1]
         kinds, relations = file.meta.type_names["nodes"], file.meta.type_names["edges"]

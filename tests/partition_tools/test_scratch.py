@@ -9,16 +9,15 @@ from partition_helpers import odd_graph, save_npz
 
 from hpcgnn.errors import FormatError
 from partition_tools.cli import import_graph
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import fingerprint
-from partition_tools.workspace.working import scratch_directory
+from partition_tools.workspace.working import Resources
 from partition_tools.workspace.working import working as working_in
 
 N = 60
 
 
 def working(folder, identity="the same"):
-    return working_in(folder / "g.h5", None, identity, 1 << 20, Reporter())
+    return working_in(folder / "g.h5", identity, Resources(1 << 10))
 
 
 def leave(folder, error, finished=True):
@@ -60,16 +59,17 @@ def test_identity(cli, tmp_path, monkeypatch):
     """The same command has the same identity; one with other options, or over a changed input or table, has another."""
     found = []
     inner = import_graph.working
-    monkeypatch.setattr(import_graph, "working", lambda *words: found.append(words[:3]) or inner(*words))
+    monkeypatch.setattr(import_graph, "working", lambda *words: found.append(words) or inner(*words))
     save_npz(tmp_path / "g.npz", *odd_graph(), N)
     command = ("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--force")
-    for more in ((), ("--memory", "64M"), ("--scratch", tmp_path / "here"), ("--seed", 1)):
+    for more in ((), ("--memory", "64M"), ("--scratch", tmp_path / "here"), ("--set", f"split.seed={1}")):
         assert cli(*command, *more)[0] == 0
     save_npz(tmp_path / "g.npz", *odd_graph(), N, y=np.arange(N) % 4)
     assert cli(*command)[0] == 0
-    outputs, places, identities = zip(*found)
+    outputs, identities, resources = zip(*found)
+    places = [each.scratch for each in resources]
     assert identities[0] == identities[1] == identities[2] != identities[3] != identities[4] != identities[0]
-    assert set(outputs) == {tmp_path / "g.h5"} and places[1:3] == (None, tmp_path / "here")
+    assert set(outputs) == {tmp_path / "g.h5"} and places[1:3] == [None, tmp_path / "here"]
     assert not list((tmp_path / "here").iterdir()) and not list(tmp_path.glob(".*"))
 
 
@@ -110,8 +110,3 @@ def test_what_lies_hidden_in_an_input_folder_is_no_input(tmp_path):
     assert fingerprint(tmp_path) == before
     (tmp_path / "y.npy").write_bytes(b"1")
     assert fingerprint(tmp_path) != before
-
-
-def test_outputs_of_one_name_have_directories_of_their_own(tmp_path):
-    one, other = (scratch_directory(tmp_path / folder / "g.h5", tmp_path) for folder in "ab")
-    assert one != other and one.parent == other.parent == tmp_path

@@ -1,4 +1,4 @@
-"""--seed of every command: one line with the range for numbers that cannot be one."""
+"""The seed of every command: one line with the range for numbers that cannot be one."""
 
 import numpy as np
 import pytest
@@ -35,9 +35,10 @@ def test_seeds(tmp_path, capsys, seed):
     for command in (
         [*generate[:3], other, *generate[4:]],
         ["import", str(tmp_path / "raw.npz"), "-o", other, "--train", "0.5"],
-        ["partition", str(path), "--ranks", "2", "-o", other],
+        ["partition", "add", str(path), "--ranks", "2", "-o", other],
     ):
-        assert main([*command, "--seed", seed]) == 2
+        given = ["--set", f"split.seed={seed}"] if command[0] == "import" else ["--seed", seed]
+        assert main([*command, *given]) == 2
         error = capsys.readouterr().err
         assert "seed must be from 0 to 2^" in error and error.strip().count("\n") == 0, error
         assert not (tmp_path / "other.h5").exists()

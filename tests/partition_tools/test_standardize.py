@@ -1,4 +1,4 @@
-"""`import --standardize`, and the warning about columns of very different size."""
+"""`import --set features.standardize=true`, and the warning about columns of very different size."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,14 @@ def test_columns_have_the_mean_and_deviation_of_the_training_nodes(cli, tmp_path
     x = mixed_features()
     save_npz(tmp_path / "g.npz", *odd_graph(), N, x=x)
     code, _, errors = cli(
-        "import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--standardize", "--feature-dtype", dtype
+        "import",
+        tmp_path / "g.npz",
+        "-o",
+        tmp_path / "g.h5",
+        "--set",
+        "features.standardize=true",
+        "--set",
+        f"features.dtype={dtype}",
     )
     assert code == 0 and "times as large" not in errors
     seen = view(tmp_path / "g.h5").features
@@ -59,14 +66,16 @@ def test_refused(cli, tmp_path):
     broken[np.flatnonzero(TRAIN)[3], 2] = np.nan
     cases = [
         ({"x": x, "train_mask": empty}, [], "expected training nodes"),
-        ({"x": x}, ["--row-normalize"], "undo each other"),
+        ({"x": x}, ["--set", "features.row_normalize=true"], "undo each other"),
         ({**entries, "x_shape": (N, 40)}, [], "sparse features would have no zeros"),
         ({"x": broken}, [], f"node {np.flatnonzero(TRAIN)[3]} has a feature that is NaN"),
     ]
     for number, (changes, options, words) in enumerate(cases):
         save_npz(tmp_path / f"{number}.npz", *odd_graph(), N, **changes)
         path = tmp_path / f"{number}.h5"
-        code, _, errors = cli("import", tmp_path / f"{number}.npz", "-o", path, "--standardize", *options)
+        code, _, errors = cli(
+            "import", tmp_path / f"{number}.npz", "-o", path, "--set", "features.standardize=true", *options
+        )
         assert code == 2 and words in errors and errors.count("error:") == 1, errors
         assert not path.exists()
 
@@ -76,23 +85,8 @@ def test_a_nan_outside_of_training_is_named(cli, tmp_path):
     node = int(np.flatnonzero(~TRAIN)[2])
     x[node, 1] = np.inf
     save_npz(tmp_path / "g.npz", *odd_graph(), N, x=x)
-    code, _, errors = cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--standardize")
+    code, _, errors = cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--set", "features.standardize=true")
     assert code == 2 and f"node {node} has a feature that is NaN or infinite" in errors
-
-
-@pytest.mark.parametrize("slab", [7, 1 << 16])
-def test_a_warning_names_the_large_columns(cli, tmp_path, monkeypatch, slab):
-    monkeypatch.setattr(rows, "SLAB_ROWS", slab)
-    rng = np.random.default_rng(2)
-    rare = (rng.random((N, 5)) < 0.05).astype(float)  # categories, which are no smaller for being rare
-    x = np.column_stack([rng.normal(size=(N, 4)), 250 + rng.normal(size=N), rare, 99 * np.ones(N)])
-    save_npz(tmp_path / "g.npz", *odd_graph(), N, x=x)
-    code, _, errors = cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5")
-    assert code == 0 and "1 of 11 feature columns are over 100 times as large" in errors, errors
-    assert "(from 0: 4)" in errors and "--standardize" in errors
-    save_npz(tmp_path / "even.npz", *odd_graph(), N, x=np.delete(x, 4, 1))
-    code, _, errors = cli("import", tmp_path / "even.npz", "-o", tmp_path / "even.h5")
-    assert code == 0 and "times as large" not in errors
 
 
 def test_one_pass_is_exact_far_from_zero():

@@ -8,7 +8,6 @@ import pytest
 from partition_helpers import node_data, odd_graph, save_npz, view
 
 from hpcgnn.graphfile import storage
-from hpcgnn.graphfile.storage import GraphFile
 
 N = 60
 SRC, DST = odd_graph()
@@ -22,21 +21,29 @@ def npz(tmp_path):
 
     def make(*options, **changes):
         save_npz(tmp_path / "g.npz", SRC, DST, N, **{"num_classes": None} | changes)
-        return "import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--task", "regression", "--force", *options
+        return (
+            "import",
+            tmp_path / "g.npz",
+            "-o",
+            tmp_path / "g.h5",
+            "--set",
+            "labels.task=regression",
+            "--force",
+            *options,
+        )
 
     return make
 
 
 @pytest.mark.parametrize(
-    "dtype, kept, columns",
-    [("f2", "f4", 2), ("f4", "f4", 1), ("f8", "f8", 2), ("i8", "f8", 1), ("u1", "f4", 1)],
+    "dtype, kept, columns", [("f2", "f4", 2), ("f4", "f4", 1), ("f8", "f8", 2), ("i8", "f8", 1), ("u1", "f4", 1)]
 )
 def test_numbers_stay_as_they_are(cli, tmp_path, npz, dtype, kept, columns):
     with np.errstate(invalid="ignore"):
         wanted = (TARGETS[:, :columns] if columns > 1 else TARGETS[:, 0]).astype(dtype)
     code, out, _ = cli(*npz(y=wanted))
     assert code == 0 and f"{columns} targets" in out
-    assert cli("partition", tmp_path / "g.h5", "--ranks", 2, "--clusters", 8)[0] == 0
+    assert cli("partition", "add", tmp_path / "g.h5", "--ranks", 2, "--clusters", 8)[0] == 0
     seen = view(tmp_path / "g.h5")
     assert seen.labels.dtype == kept and seen.meta.task == "regression" and seen.meta.num_classes == columns
     np.testing.assert_array_equal(seen.labels, wanted)
@@ -63,7 +70,7 @@ def test_what_is_not_known(cli, fails, tmp_path, npz):
 
 def test_a_random_split_takes_nodes_with_a_target(cli, tmp_path, npz):
     wanted = np.where(np.arange(N) < 20, np.nan, -1.0)
-    assert cli(*npz("--train", 0.5, "--val", 0.25, "--resplit", y=wanted))[0] == 0
+    assert cli(*npz("--train", 0.5, "--val", 0.25, "--set", "split.resplit=true", y=wanted))[0] == 0
     split = view(tmp_path / "g.h5").split
     assert not split[:20].any() and np.bincount(split[20:], minlength=4).tolist() == [0, 20, 10, 10]
 
@@ -72,7 +79,7 @@ def test_tables_with_gaps(cli, tmp_path):
     np.savetxt(tmp_path / "e.csv", np.stack([SRC, DST], 1), "%d", ",")
     (tmp_path / "y.csv").write_text("id,price\n" + "".join(f"{node},{node / 8}\n" for node in range(N - 1, 5, -1)))
     words = "import", tmp_path / "e.csv", "-o", tmp_path / "g.h5", "--labels", tmp_path / "y.csv"
-    assert cli(*words, "--task", "regression", "--train", 0.5)[0] == 0
+    assert cli(*words, "--set", "labels.task=regression", "--train", 0.5)[0] == 0
     labels = view(tmp_path / "g.h5").labels
     assert np.isnan(labels[:6]).all()
     np.testing.assert_array_equal(labels[6:N], np.arange(6, N) / 8)
@@ -82,8 +89,16 @@ def test_tables_with_gaps(cli, tmp_path):
     "options, labels, text",
     [
         ((), np.where(np.arange(N) == 7, np.inf, 1.0), "node 7 has an infinite target"),
-        ((), np.array(["low", "high"])[np.arange(N) % 2], "--task regression: expected numbers, and the labels are"),
-        (("--classes", 3), np.ones(N), "--task regression has no classes, got --classes 3"),
+        (
+            (),
+            np.array(["low", "high"])[np.arange(N) % 2],
+            "labels.task=regression: expected numbers, and the labels are",
+        ),
+        (
+            ("--set", f"labels.classes={3}"),
+            np.ones(N),
+            "labels.task=regression has no classes, got labels.classes=3",
+        ),
         ((), np.ones((N, 0)), "expected one target"),
     ],
 )
@@ -92,16 +107,18 @@ def test_what_is_no_target(fails, npz, options, labels, text):
 
 
 def test_a_task_that_the_labels_are_not_for(fails, cli, tmp_path, npz):
-    assert "--task multilabel: expected several columns" in fails(*npz("--task", "multilabel", y=np.zeros(N, int)))
-    assert "--task classification: expected one column" in fails(
-        *npz("--task", "classification", y=np.zeros((N, 2), int))
+    assert "labels.task=multilabel: expected several columns" in fails(
+        *npz("--set", "labels.task=multilabel", y=np.zeros(N, int))
     )
-    assert cli(*npz("--task", "multilabel", y=np.eye(2, dtype=int)[np.arange(N) % 2]))[0] == 0
+    assert "labels.task=classification: expected one column" in fails(
+        *npz("--set", "labels.task=classification", y=np.zeros((N, 2), int))
+    )
+    assert cli(*npz("--set", "labels.task=multilabel", y=np.eye(2, dtype=int)[np.arange(N) % 2]))[0] == 0
     assert view(tmp_path / "g.h5").meta.task == "multilabel"
 
 
 def test_only_a_file_that_older_programs_cannot_read_has_a_new_version(cli, tmp_path, npz):
-    for options, version in ((("--task", "auto"), 2), ((), 3)):
+    for options, version in ((("--set", "labels.task=auto"), 2), ((), 3)):
         assert cli(*npz(*options, y=np.arange(N) % 4))[0] == 0
         with h5py.File(tmp_path / "g.h5") as file:
             assert file.attrs["format_version"] == version and ("task" in file.attrs) == (version == 3)
@@ -115,22 +132,3 @@ def test_verify_finds_targets_that_are_wrong(cli, tmp_path, npz):
         file["nodes/labels"][int(np.argmax(file["nodes/split"][:] == 1))] = np.nan
     code, out, _ = cli("verify", tmp_path / "g.h5")
     assert code == 1 and "targets are infinite" in out and "is in a split but has no label" in out
-
-
-def test_generated_targets_are_a_function_of_the_seed(cli, tmp_path):
-    words = "generate", "planted", "--nodes", 300, "--degree", 4, "--features", 3, "--classes", 3, "--targets", 2
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        assert cli(*words, "--seed", seed, "-o", tmp_path / f"{name}.h5")[0] == 0
-    with (
-        GraphFile(tmp_path / "a.h5") as one,
-        GraphFile(tmp_path / "b.h5") as two,
-        GraphFile(tmp_path / "c.h5") as other,
-    ):
-        assert one.meta.uuid == two.meta.uuid != other.meta.uuid and one.meta.task == "regression"
-        targets = one.read("nodes/labels")
-        assert targets.shape == (300, 2) and 30 < targets.mean() < 70 and (targets.std(0) > 3).all()
-
-
-def test_labels_and_targets_at_once_are_refused(fails, tmp_path):
-    words = "generate", "rmat", "--nodes", 64, "--degree", 4, "--features", 3, "--classes", 3, "-o", tmp_path / "g.h5"
-    assert "targets must be 0 with --multi-label" in fails(*words, "--targets", 2, "--multi-label")

@@ -6,16 +6,15 @@ import pytest
 from partition_helpers import edge_list, graph_data, odd_graph, save_npz, view
 
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.canonical import typed
 from partition_tools.canonical.canonical import ImportOptions
 from partition_tools.cli.import_graph import import_graph
-from partition_tools.graph.edges import canonical_edges
 from partition_tools.graph.loading import load_graph
 from partition_tools.graph.raw import RawGraph
 from partition_tools.partitioners.reorder import reordered
 from partition_tools.readers.tables.tables import TableOptions
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
+from partition_tools.workspace.working import Resources
 
 N = 60
 SRC, DST = odd_graph()
@@ -29,7 +28,7 @@ def test_types_stay_with_their_nodes_and_edges(cli, tmp_path, method):
     save_npz(tmp_path / "g.npz", SRC, DST, N, **TYPES, edge_type_names=np.array(list("abcde")))
     assert cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5")[0] == 0
     words = ("--ranks", "1,3", "--method", method, "-o", tmp_path / "p.h5")
-    assert cli("partition", tmp_path / "g.h5", *words)[0] == 0
+    assert cli("partition", "add", tmp_path / "g.h5", *words)[0] == 0
     for name in ("g.h5", "p.h5"):
         seen = view(tmp_path / name)
         assert seen.edges == seen.out == edge_list(SRC, DST, None, KIND)
@@ -97,7 +96,7 @@ def test_self_loops_take_no_name_of_another_type():
 
 def test_add_reverse_needs_types_and_excludes_undirected(fails, tmp_path):
     save_npz(tmp_path / "g.npz", SRC, DST, N)
-    words = ("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--add-reverse")
+    words = ("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--set", "edges.add_reverse=true")
     assert "--undirected" in fails(*words)
     save_npz(tmp_path / "g.npz", SRC, DST, N, **TYPES)
     assert "choose one" in fails(*words, "--undirected")
@@ -105,40 +104,8 @@ def test_add_reverse_needs_types_and_excludes_undirected(fails, tmp_path):
     assert "one length" in fails(*words)
 
 
-def warned(node_type, kind, names=None):
-    return warned_of(np.array([0, 1]), np.array([2, 2]), kind, node_type, names)
-
-
-def warned_of(src, dst, kind, node_type=None, names=None, **options):
-    reporter = Reporter()
-    graph_data(RawGraph(src, dst, 4, type=kind, node_type=node_type, type_names=names or {}), reporter, **options)
-    return [text for text in reporter.warnings if "type" in text]
-
-
-def test_types_that_are_probably_not_meant_are_warned_of():
-    assert warned(np.array([0, 0, 0, 0]), np.array([0, 1])) == []
-    (text,) = warned(np.array([0, 0, 1, 1]), np.array([1, 0]))
-    assert "leads to nodes of type 0" in text and "--add-reverse" in text
-    (text,) = warned(np.array([0, 0, 0, 2]), np.array([1, 0]), {"nodes": ["author", "field", "paper"]})[:1]
-    assert "no node has type field" in text
-    (text,) = warned(None, np.array([1, 3]))
-    assert "no edge has types 0, 2" in text
-
-
 def write_lines(path, lines):
     path.write_text("\n".join(lines) + "\n")
-
-
-def test_parallel_edges_of_other_types_are_counted(monkeypatch):
-    """Each model without types counts them; also where a row begins with the source that ended the one before."""
-    src, dst, kind = np.random.default_rng(0).integers(0, [[6], [6], [3]], (3, 200))
-    edges = canonical_edges(src, dst, 6, kind=kind)[0]
-    wanted = sum(len(set(kind[(src == one) & (dst == other)])) - 1 for one, other in {*zip(src, dst)})
-    for block in (7, 1000):
-        monkeypatch.setattr(typed, "BLOCK", block)
-        assert typed._parallel_of_other_types(edges) == wanted > 0
-    text, *_ = warned_of(np.array([0, 1, 2]), np.array([1, 0, 3]), np.array([0, 1, 0]), undirected=True)
-    assert text.startswith("2 of 6 edges are parallel to one of another type: models without edge types count each")
 
 
 def test_edge_types_that_are_words(tmp_path):
@@ -151,11 +118,11 @@ def test_edge_types_that_are_words(tmp_path):
     np.save(tmp_path / "x.npy", np.ones((N, 1)))
     found, reporter = [], Reporter()
     for name, tables in (
-        ("numbers.npz", TableOptions()),
-        ("words.npz", TableOptions()),
+        ("numbers.npz", None),
+        ("words.npz", None),
         ("words.csv", TableOptions(features=tmp_path / "x.npy")),
     ):
-        how = {"tables": tables, "memory": 4096, "force": True, "reporter": reporter}
+        how = {"tables": tables, "force": True, "resources": Resources(4096, None, reporter)}
         import_graph(tmp_path / name, tmp_path / "g.h5", **how)
         seen = view(tmp_path / "g.h5")
         assert seen.meta.type_names == {"edges": ["asks", "buys", "likes", "sees"]}
@@ -170,7 +137,9 @@ def test_node_types_from_a_table(cli, tmp_path, keyed):
     write_lines(tmp_path / "e.txt", [f"{s} {d}" for s, d in zip(SRC, DST)])
     rows = [f"{node},{words[node]}" for node in reversed(range(N))] if keyed else list(words)
     write_lines(tmp_path / "t.csv", ["# what a node is", "id,type" if keyed else "type", *rows])
-    code, _, err = cli("import", tmp_path / "e.txt", "-o", tmp_path / "g.h5", "--node-types", tmp_path / "t.csv")
+    code, _, err = cli(
+        "import", tmp_path / "e.txt", "-o", tmp_path / "g.h5", "--set", f"tables.node_types={tmp_path / 't.csv'}"
+    )
     assert code == 0, err
     seen = view(tmp_path / "g.h5")
     assert seen.meta.type_names == {"nodes": ["river", "road", "town"]}
@@ -180,18 +149,18 @@ def test_node_types_from_a_table(cli, tmp_path, keyed):
 def test_node_types_from_an_array_and_wrong_tables(cli, fails, tmp_path):
     write_lines(tmp_path / "e.txt", [f"{s} {d}" for s, d in zip(SRC, DST)])
     np.save(tmp_path / "t.npy", NODE_TYPE)
-    words = ("import", tmp_path / "e.txt", "-o", tmp_path / "g.h5", "--force", "--node-types")
-    assert cli(*words, tmp_path / "t.npy")[0] == 0
+    words = ("import", tmp_path / "e.txt", "-o", tmp_path / "g.h5", "--force", "--set")
+    assert cli(*words, f"tables.node_types={tmp_path / 't.npy'}")[0] == 0
     np.testing.assert_array_equal(view(tmp_path / "g.h5").node_type, NODE_TYPE)
     np.save(tmp_path / "t.npy", np.stack([NODE_TYPE, NODE_TYPE], 1))
-    assert "one column" in fails(*words, tmp_path / "t.npy")
+    assert "one column" in fails(*words, f"tables.node_types={tmp_path / 't.npy'}")
     write_lines(tmp_path / "t.csv", ["id,type"] + [f"{node},{NODE_TYPE[node]}" for node in range(N - 1) if node != 4])
-    assert "node 4 has no type" in fails(*words, tmp_path / "t.csv")
-    write_lines(tmp_path / "t.csv", ["id,type", "0,town", "1,", "2,town"])
-    assert "node 1 has no node type" in fails(*words, tmp_path / "t.csv")
+    assert "node 4 has no row in the table of node types" in fails(*words, f"tables.node_types={tmp_path / 't.csv'}")
+    write_lines(tmp_path / "t.csv", ["id,type", *(f"{node},town" if node != 1 else "1," for node in range(N))])
+    assert "node 1 has no type" in fails(*words, f"tables.node_types={tmp_path / 't.csv'}")
     save_npz(tmp_path / "g.npz", SRC, DST, N)
-    assert "--node-types" in fails(
-        "import", tmp_path / "g.npz", "-o", tmp_path / "n.h5", "--node-types", tmp_path / "t.csv"
+    assert "tables.node_types is no option of the format" in fails(
+        "import", tmp_path / "g.npz", "-o", tmp_path / "n.h5", "--set", f"tables.node_types={tmp_path / 't.csv'}"
     )
 
 
@@ -200,7 +169,7 @@ def test_a_file_whose_node_types_are_cut_is_not_reordered(fails, cli, tmp_path):
     import_graph(tmp_path / "g.npz", tmp_path / "g.h5")
     with h5py.File(tmp_path / "g.h5", "r+", libver="latest") as file:
         file["nodes/type"].resize(N - 1, axis=0)
-    assert "verify" in fails("partition", tmp_path / "g.h5", "--ranks", "2")
+    assert "verify" in fails("partition", "add", tmp_path / "g.h5", "--ranks", "2")
     with h5py.File(tmp_path / "g.h5", "r+", libver="latest") as file:
         file["nodes/type"][3] = 8
     assert "nodes/type leaves 0..2" in fails("inspect", tmp_path / "g.h5")

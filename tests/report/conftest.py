@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
+import graphs
 import pytest
 from core.forked import start
 
@@ -12,9 +13,6 @@ from hpcgnn.__main__ import main
 from hpcgnn.report.read import read_runs
 from hpcgnn.report.study import build_study
 from hpcgnn.report.write import write_report
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
 EPOCHS = 5
 SMALL = {"model": "sage", "layers": 2, "hidden": 8, "epochs": EPOCHS}
@@ -36,8 +34,7 @@ def study_dir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
     for name, nodes in (("small", 240), ("large", 480)):
         graph = folder / f"{name}.h5"
-        generate_graph("planted", graph, Spec(nodes=nodes, degree=6, features=12, classes=3, seed=1))
-        partition_graph(graph, [1, 2], num_clusters=32)
+        graphs.planted(graph, [1, 2], clusters=32, nodes=nodes, features=12)
     for ranks in sorted({ranks for _, ranks, _ in RUNS.values()}):
         jobs = [
             (name, {**SMALL, "graph": f"{folder / graph}.h5", **options})

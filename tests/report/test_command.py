@@ -80,11 +80,3 @@ def test_neither_torch_nor_mpi(study_dir, tmp_path):
     assert done.code == 0, done.err
     assert "speed-up" in done.out and (tmp_path / "out/report.html").exists()
     assert done.out.splitlines()[-3:] == ["0", "2", "[]"]
-
-
-def test_the_help_teaches(capsys):
-    with pytest.raises(SystemExit, match="0"):
-        main(["report", "--help"])
-    said = capsys.readouterr().out
-    for words in ("exit code", "--label-by model", "--scaling weak", "report.html", "parts.png"):
-        assert words in said

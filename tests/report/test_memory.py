@@ -5,6 +5,7 @@ both.
 import json
 from pathlib import Path
 
+import graphs
 import pytest
 from core.launching import start
 
@@ -12,9 +13,6 @@ from hpcgnn.plugins.account import FREE
 from hpcgnn.report.figures import draw_figures, profiles
 from hpcgnn.report.read import read_rank_records, read_runs
 from hpcgnn.report.study import build_study
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
 from .conftest import summary
 
@@ -28,8 +26,7 @@ def profiled(tmp_path_factory):
     """
     folder = tmp_path_factory.mktemp("profiled")
     graph = folder / "graph.h5"
-    generate_graph("planted", graph, Spec(nodes=42000, degree=6, features=64, classes=8, seed=1))
-    partition_graph(graph, [RANKS], num_clusters=32)
+    graphs.planted(graph, [RANKS], clusters=32, nodes=42000, features=64, classes=8)
     options = {"graph": str(graph), "layers": 3, "hidden": 256, "heads": 1, "epochs": 2, "profile_memory": True}
     jobs = [(model, {**options, "model": model}) for model in MODELS]
     done = start(RANKS, Path(__file__).with_name("make_runs.py"), folder, json.dumps(jobs))

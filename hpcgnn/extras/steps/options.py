@@ -84,5 +84,5 @@ def check_graph(exact: bool, config: Config, meta: GraphMeta, spec: ModelSpec) -
         raise ConfigError(
             f"--steps {options.steps}: each step computes whole clusters of {config.data.graph}, and it has "
             f"{meta.num_clusters:,}: expected at most {meta.num_clusters:,}, or a file that is partitioned into more "
-            "(python -m partition_tools partition --clusters)"
+            "(python -m partition_tools partition add --clusters)"
         )

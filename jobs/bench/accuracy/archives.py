@@ -60,7 +60,7 @@ def import_graph(arrays, folder, ranks, clusters=None):
         np.savez(folder / "graph.npz", **arrays)
         tool = [sys.executable, "-m", "partition_tools"]
         quietly([*tool, "import", folder / "graph.npz", "-o", path])
-        quietly([*tool, "partition", path, "--ranks", ranks, *(["--clusters", clusters] if clusters else [])])
+        quietly([*tool, "partition", "add", path, "--ranks", ranks, *(["--clusters", clusters] if clusters else [])])
     return path
 
 

@@ -50,7 +50,7 @@ def _made(path, properties, ranks):
         path.parent.mkdir(parents=True, exist_ok=True)
         options = [part for key, value in properties.items() for part in (f"--{key}", str(value))]
         _partition_tools("generate", "planted", "-o", path, "--self-loops", "add", *options)
-        _partition_tools("partition", path, "--ranks", ",".join(map(str, sorted({1, *ranks}))))
+        _partition_tools("partition", "add", path, "--ranks", ",".join(map(str, sorted({1, *ranks}))))
     return path
 
 

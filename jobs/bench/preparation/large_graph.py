@@ -100,8 +100,8 @@ def commands(options, edges, folder):
     raw, graph, parts = folder / "raw", folder / "graph.h5", folder / "partitioned.h5"
     again = [sys.executable, __file__, *sys.argv[1:], "--write-raw", str(edges)]
     clusters = ["--clusters", options.clusters] if options.clusters else []
-    imported = ["--format", "npz", "--force", "--undirected", "--self-loops", "remove", *memory]
-    imported += ["--feature-dtype", "fp16"]
+    imported = ["--format", "npz", "--force", "--undirected", *memory]
+    imported += ["--set", "edges.self_loops=remove", "--set", "features.dtype=fp16"]
     split = ["--ranks", options.ranks, "--method", options.method, *clusters, *memory]
     shape = ["--model", "sage", "--hidden", str(options.hidden), "--layers", str(options.layers), "--threads", "1"]
     shape += ["--epochs", "1", "--eval-every", "0", *shlex.split(options.train_options), "--run-dir", folder / "run"]
@@ -109,7 +109,7 @@ def commands(options, edges, folder):
     return {
         "raw": again,
         "import": [*tools, "import", raw, "-o", graph, *imported],
-        "partition": [*tools, "partition", graph, "-o", parts, "--force", *split],
+        "partition": [*tools, "partition", "add", graph, "-o", parts, "--force", *split],
         "train": [*launcher, "hpcgnn", "train", "--graph", parts, *shape],
     }
 

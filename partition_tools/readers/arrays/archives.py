@@ -19,8 +19,8 @@ from typing import IO, Any, Protocol
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from partition_tools.readers.tables.refused import check_file
 from partition_tools.readers.tables.tables import load_npy
-from partition_tools.readers.tables.text import check_readable_twice
 from partition_tools.workspace.scratch import Scratch
 from partition_tools.workspace.scratch_arrays import PART, is_large
 
@@ -76,7 +76,7 @@ class _Folder:
     def __init__(self, path: Path, scratch: Scratch) -> None:
         self.path, self.scratch = path, scratch
         for file in path.glob("*.npy"):
-            check_readable_twice(file)
+            check_file(file)
         self.files = sorted(file.stem for file in path.glob("*.npy"))
 
     def array(self, name: str) -> np.ndarray | None:

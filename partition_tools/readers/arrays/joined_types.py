@@ -16,15 +16,14 @@ from hpcgnn.errors import FormatError
 from partition_tools.canonical.rows import numbered
 from partition_tools.graph.counts import blocks
 from partition_tools.readers.arrays.in_memory import as_array
-from partition_tools.readers.arrays.named_arrays import EDGE_FEATURES, FEATURES, LABELS
-from partition_tools.readers.arrays.npz_names import split_of
+from partition_tools.readers.arrays.named_arrays import FEATURES, LABELS, MEMBERS
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 from partition_tools.workspace.scratch_arrays import filled
 
 SEPARATOR = "___"
 Relation = tuple[str, str, str]
-_OF_ALL_RELATIONS = ("edge_weight", *EDGE_FEATURES)
+_OF_ALL_RELATIONS = ("edge_weight", "edge_attr")
 
 
 def joined(
@@ -50,7 +49,7 @@ def joined(
     Raises:
         FormatError: arrays of a type do not fit together, or name nodes outside of it.
     """
-    counts = {kind: _count(f"{what}, nodes of type {kind}", kind, of_type, edges) for kind, of_type in nodes.items()}
+    counts = {kind: _count(f"{what}, nodes of type {kind}", of_type) for kind, of_type in nodes.items()}
     starts = dict(zip(counts, np.cumsum([0, *counts.values()])[:-1].tolist(), strict=True))
     types = _Types(what, counts, starts, reporter, scratch)
     arrays: dict[str, Any] = {"num_nodes": sum(counts.values())}
@@ -60,7 +59,7 @@ def joined(
             arrays[name] = types.features(name, found, feature_type)
         elif name in LABELS:
             arrays[name] = types.labels(found)
-        elif split_of(name):
+        elif name in MEMBERS:
             arrays[name] = types.members(name, found)
         else:
             arrays[name] = next(iter(found.values()))
@@ -76,17 +75,13 @@ def joined(
     return arrays | {"node_type": node_type} | {name: np.array(words) for name, words in names.items()}
 
 
-def _count(what: str, kind: str, of_type: Mapping[str, Any], edges: Mapping[Relation, Any]) -> int:
+def _count(what: str, of_type: Mapping[str, Any]) -> int:
     if of_type.get("num_nodes") is not None:
         return int(of_type["num_nodes"])
     for name, array in of_type.items():
-        if name in (*FEATURES, *LABELS) or (split_of(name) or ("", ""))[1] == "mask":
+        if name in (*FEATURES, *LABELS) or name.endswith("_mask"):
             return len(array)
-    related = ", ".join(SEPARATOR.join(relation) for relation in edges if kind in relation[::2])
-    raise FormatError(
-        f"{what}: nothing says how many there are; expected num_nodes, features, labels or a mask "
-        f"(the edges {related or 'of no relation'} name only those that have one)"
-    )
+    raise FormatError(f"{what}: nothing says how many there are; expected num_nodes, features, labels or a mask")
 
 
 @dataclass(frozen=True)
@@ -144,16 +139,11 @@ class _Types:
 
     def members(self, name: str, found: Mapping[str, Any]) -> np.ndarray:
         """Masks of types as one, or their node numbers in the whole graph."""
-        is_mask = (split_of(name) or ("", ""))[1] == "mask"
-        parts = {kind: _of_split(one, name, is_mask) for kind, one in found.items()}
-        first = next(iter(parts.values()))
-        if len({part.dtype == bool for part in parts.values()}) > 1:
-            raise FormatError(
-                f"{self.what}: {name} is a mask in some types and names nodes in others; expected one form"
-            )
-        if first.dtype != bool:
+        parts = {kind: as_array(one, name) for kind, one in found.items()}
+        if not name.endswith("_mask"):
             return np.concatenate([self._whole(ids, kind, f"{name} of {kind}") for kind, ids in parts.items()])
-        mask = np.zeros((sum(self.counts.values()), *first.shape[1:]), bool)
+        first = next(iter(parts.values()))
+        mask = np.zeros((sum(self.counts.values()), *first.shape[1:]), first.dtype)
         for kind, part in parts.items():
             if len(part) != self.counts[kind]:
                 raise FormatError(f"{self.what}: {name} of {kind} has {len(part)} rows, expected {self.counts[kind]}")
@@ -217,12 +207,6 @@ class _Types:
                 into[stop - length : stop] = number
 
         return filled(self.scratch, "source/edge_type", (sum(lengths),), np.int32, fill)
-
-
-def _of_split(values: Any, name: str, is_mask: bool) -> np.ndarray:
-    """The members of a split; a mask of the integers 0 and 1 as booleans."""
-    array = as_array(values, name)
-    return array.astype(bool) if is_mask and array.dtype.kind in "iu" and np.isin(array, (0, 1)).all() else array
 
 
 def _of_relations(what: str, name: str, parts: list[Any]) -> Any:

@@ -1,58 +1,56 @@
 """The formats that can be imported.
 
-A format is a module with NAME, matches(path) and read(path, tables, scratch) -> RawGraph. Arrays of edges and
-features that are larger than a part of `scratch.memory` are mapped from the input, or from a file of `scratch`.
+A format is a module with NAME, OPTIONS (a dataclass of keys), matches(path) and read(path, options, scratch) ->
+RawGraph. Arrays of edges and features that are larger than a part of `scratch.memory` are mapped from the input, or
+from a file of `scratch`.
 """
 
+import importlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from hpcgnn.errors import ConfigError, FormatError
-from partition_tools.readers.formats import (
-    distdgl,
-    edgelist,
-    matrix_market,
-    metis_graph,
-    npz,
-    ogb,
-    pyg_file,
-    scipy_npz,
-)
-from partition_tools.readers.tables.foreign import refuse_suffix, unknown_format
+from partition_tools.readers.formats import edgelist, matrix_market, metis_graph, npz, ogb, scipy_npz
+from partition_tools.readers.tables.refused import check_file, unread
+from partition_tools.workspace.settings import declared, made
 
-SOURCES = {
+#: Formats of other libraries, which nothing else needs.
+FOREIGN = ("partition_tools.readers.foreign.distdgl",)
+SOURCES: dict[str, Any] = {
     module.NAME: module
     for module in (
-        distdgl,
-        scipy_npz,
-        npz,
-        edgelist,
-        matrix_market,
-        ogb,
-        metis_graph,
-        pyg_file,
+        *map(importlib.import_module, FOREIGN),
+        *(scipy_npz, npz, edgelist, matrix_market, ogb, metis_graph),
     )
 }
+#: The keys of all of them.
+KEYS = declared(module.OPTIONS for module in SOURCES.values())
 
-#: Formats until 0.4, and a suffix of their files.
-REMOVED = {"graphml": ".graphml", "dgl": ".bin"}
 
-
-def format_of(path: Path, name: str | None) -> str:
-    """The format to read an input in: the one of this name, or (None) the one that the path looks like.
+def format_of(path: Path, name: str | None) -> Any:
+    """The module of the format of this name, or (None) of the first one that the path looks like.
 
     Raises FormatError, ConfigError: there is no input, no such format, or the path looks like none.
     """
     if not path.exists():
         raise FormatError(f"no input at {path}; expected a graph in one of the formats {', '.join(SOURCES)}")
-    name = "edgelist" if name == "parquet" else name
-    if name in REMOVED:
-        refuse_suffix(path, REMOVED[name])
+    check_file(path)
     if name is not None and name not in SOURCES:
         raise ConfigError(f"unknown format {name!r}; expected one of {', '.join(SOURCES)}")
-    if name is not None:
-        return name
-    for known, module in SOURCES.items():
-        if module.matches(path):
-            return known
-    refuse_suffix(path)
-    raise unknown_format(path)
+    found = (
+        next((module for module in SOURCES.values() if module.matches(path)), None) if name is None else SOURCES[name]
+    )
+    if found is None:
+        raise unread(path)
+    return found
+
+
+def options_of(module: Any, given: Mapping[str, Any]) -> Any:
+    """The options of a format from {key: value}. Raises ConfigError for keys of others."""
+    own = declared([module.OPTIONS])
+    if strange := [name for name in given if name not in own]:
+        raise ConfigError(
+            f"{strange[0]} is no option of the format {module.NAME}, which has {', '.join(own) or 'none'}"
+        )
+    return made(module.OPTIONS, given)

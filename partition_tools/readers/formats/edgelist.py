@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hpcgnn.errors import FormatError
-from partition_tools.graph.counts import warn_of_two_kinds
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.arrays.archives import map_npy
-from partition_tools.readers.formats.edges_with_tables import assemble
 from partition_tools.readers.tables.frames import TableFile, open_table
-from partition_tools.readers.tables.headings import COLUMNS, ENDS, columns_of, named_ends, names_ends, said
-from partition_tools.readers.tables.tables import OF_TABLES, TableOptions
+from partition_tools.readers.tables.node_tables import beside
+from partition_tools.readers.tables.tables import TableOptions
 from partition_tools.readers.tables.text import lines, readable
 from partition_tools.readers.tables.values import ids_of, numbers_of, typed
 from partition_tools.workspace.scratch import Scratch
@@ -27,8 +25,18 @@ if TYPE_CHECKING:
     import polars as pl
 
 NAME = "edgelist"
+OPTIONS = TableOptions
 SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el", ".edgelist")
+ENDS = ("src", "dst")
+#: Names of columns by their meaning; of feature and _ (ignored) there may be several.
+_ROLES = {word: word for word in (*ENDS, "weight", "type", "_")} | {"source": "src", "target": "dst"}
+_MEANINGS = (*ENDS, "weight", "type", "feature", "_")
 _DTYPES = {"weight": np.float64, "features": np.float64}
+_SAY = (
+    "say what they are, in their order, with --set edges.columns=src,dst,weight,_ (_: ignored). Columns of numbers "
+    "that describe edges are named with --set edges.features. If nodes are of two kinds, such as users and movies, "
+    "equal ids become one node: give each kind a prefix (u1, m1), and use --relabel"
+)
 
 
 def matches(path: Path) -> bool:
@@ -38,41 +46,32 @@ def matches(path: Path) -> bool:
 
 def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of an edge list and its tables. Raises FormatError naming the column that is wrong."""
-    tables.refuse(NAME, (*OF_TABLES, "edge_columns", "edge_features", "relabel", "node_ids", "heading"))
-    exact = tables.relabel or tables.node_ids is not None
-    if tables.edge_columns:
-        _check_names(tables.edge_columns)
-    file = open_table(path, tables.heading, names_ends)
-    if file.separator:
-        _refuse_bipartite(path)
+    file = open_table(path, tables.heading)
+    with readable(path):
+        if file.separator and next(lines(path), "").split()[:2] == ["%", "bip"]:
+            raise FormatError(f"{path}: % bip, its columns name nodes of two kinds; {_SAY}")
     names = _columns(file, tables)
-    places = _feature_places(names, file.names, tables)
-    columns = read_edges(file, names, places, exact, scratch)
-    if file.fields:
-        scratch.reporter.stage(f"{path}: {said(names, file.names)}")
-    words = any(columns[end].dtype.kind == "U" for end in ENDS)
-    guessed = file.separator and file.heading and tables.heading is None and not names_ends(file.fields)
-    if guessed and words:
+    wanted = tables.edge_features if isinstance(tables.edge_features, tuple) else ()
+    places = [place for place, name in enumerate(names) if name == "feature"]
+    if wanted and file.names is not None:
+        places = [file.names.index(name) for name in wanted]
+    found = read_edges(file, names, places, tables.relabel or tables.node_ids is not None, scratch)
+    if file.separator and file.heading and tables.heading is None and found["src"].dtype.kind == "U" and tables.columns:
         raise FormatError(
             f"{path}: the first line ({', '.join(file.fields)}) may be a heading or an edge between words; say "
-            "--heading or --no-heading"
+            "--set edges.heading=true or false"
         )
-    features = columns.get("features")
+    features = found.get("features")
     if isinstance(tables.edge_features, Path):
         features = map_npy(tables.edge_features, scratch)
-    raw = assemble(
-        columns["src"],
-        columns["dst"],
-        tables,
-        path.name.split(".")[0],
-        scratch,
-        weight=columns.get("weight"),
-        kind=columns.get("type"),
+    raw = RawGraph(
+        *(found["src"], found["dst"], 0),
+        weight=found.get("weight"),
+        type=found.get("type"),
+        source=path.name.split(".")[0],
         edge_features=features,
     )
-    if ends := named_ends(names, file.names):
-        warn_of_two_kinds(raw.src, raw.dst, raw.num_nodes, ends, scratch.reporter)
-    return raw
+    return beside(raw, tables, scratch)
 
 
 def read_edges(
@@ -80,8 +79,8 @@ def read_edges(
 ) -> Mapping[str, np.ndarray]:
     """{"src" | "dst": ids, "weight": numbers, "type": integers or words, (E,) each; "features": (E, F)}.
 
-    names: one of `headings.COLUMNS` for each column; places: of the features. exact: see `values.ids_of`. Those of a
-    large file are mapped, and a finished array is not made again. Raises FormatError naming the faulty edge.
+    names: a meaning for each column; places: of the features. exact: see `values.ids_of`. Those of a large file are
+    mapped, and a finished array is not made again. Raises FormatError naming the faulty edge.
     """
 
     def convert(frame: "pl.DataFrame", first: int) -> dict[str, np.ndarray]:
@@ -90,15 +89,11 @@ def read_edges(
             column, where = frame[str(place)], f"{file.path}: column {file.names[place] if file.names else place + 1}"
             if name in ENDS:
                 found[name] = ids_of(column, where, exact, "edge", first)
-            elif name == "weight":
-                found[name] = numbers_of(column, where)
-            elif name == "type":
-                found[name] = typed(column, where)
+            elif name in ("weight", "type"):
+                found[name] = numbers_of(column, where) if name == "weight" else typed(column, where)
         if places:
-            rows = [
-                numbers_of(frame[str(place)], f"{file.path}: feature of edges, from edge {first}") for place in places
-            ]
-            found["features"] = np.stack(rows, 1)
+            where = f"{file.path}: feature of edges, from edge {first}"
+            found["features"] = np.stack([numbers_of(frame[str(place)], where) for place in places], 1)
         return found
 
     if not file.fields:
@@ -134,62 +129,25 @@ class _NotIntegersError(Exception):
     """Ids or types that need the whole column: words, both 01 and 1, more than 63 bits."""
 
 
-def _refuse_bipartite(path: Path) -> None:
-    with readable(path):
-        if next(lines(path), "").split()[:2] == ["%", "bip"]:
-            raise FormatError(
-                f"{path}: % bip, its columns name nodes of two kinds, whose equal ids would become one node; expected "
-                """other ids in each, and --relabel: awk '!/^%/ {$1 = "u"$1; $2 = "m"$2; print}' FILE > edges.txt"""
-            )
-
-
-def _check_names(names: Sequence[str]) -> None:
-    once = [name for name in names if name not in ("_", "feature")]
-    if set(names) - set(COLUMNS) or set(ENDS) - set(names) or len(set(once)) != len(once):
-        raise FormatError(
-            f"--edge-columns must name src and dst, and may name weight and type, each once, and feature and _ "
-            f"(ignored); got {','.join(names)}"
-        )
-
-
 def _columns(file: TableFile, tables: TableOptions) -> tuple[str, ...]:
-    """One of `COLUMNS` for each column."""
-    path, count = file.path, len(file.fields)
-    if not count:
-        return tables.edge_columns or ENDS
-    if count < 2:
-        raise FormatError(
-            f"{path} has one column ({file.fields[0][:40]}), expected at least a source and a destination, "
-            "separated by a comma, a tab or blanks"
-        )
-    if tables.edge_columns:
-        if len(tables.edge_columns) != count:
-            raise FormatError(
-                f"{path} has {count} columns ({', '.join(file.fields)[:80]}), expected {len(tables.edge_columns)} "
-                f"({','.join(tables.edge_columns)}); say what they are with --edge-columns, _ for one to ignore"
-            )
-        return tables.edge_columns
-    if file.names is not None:
-        named = tables.edge_features if isinstance(tables.edge_features, tuple) else ()
-        return columns_of(file.names, path, named)
-    if count == 2:
-        return ENDS
-    suggestion = ",".join(("src", "dst", "weight", "type", *"_" * count)[:count])
-    raise FormatError(
-        f"{path} has {count} columns, and no heading says what the third is; say what they are with --edge-columns, "
-        f"such as --edge-columns {suggestion} (_: ignored)"
-    )
-
-
-def _feature_places(names: Sequence[str], heading: Sequence[str] | None, tables: TableOptions) -> list[int]:
-    """Which columns are features, in the order of --edge-features, else in their own."""
-    wanted = tables.edge_features if isinstance(tables.edge_features, tuple) else ()
-    marked = [place for place, name in enumerate(names) if name == "feature"]
-    if wanted and (heading is None or tables.edge_columns):
-        raise FormatError(
-            f"--edge-features {','.join(wanted)}: expected columns by their names in a heading; say which they are "
-            "with --edge-columns, such as --edge-columns src,dst,feature,feature"
-        )
-    if marked and isinstance(tables.edge_features, Path):
-        raise FormatError(f"--edge-columns names features, and --edge-features the file {tables.edge_features}")
-    return [list(heading).index(name) for name in wanted] if heading is not None and wanted else marked
+    """The meaning of each column: of edges.columns, of the heading, or src and dst. Raises FormatError."""
+    shown = f"{file.path} has the columns {', '.join(file.fields)[:80]}"
+    features = tables.edge_features if isinstance(tables.edge_features, tuple) else ()
+    names = tables.columns
+    if features and (names is not None or file.names is None):
+        raise FormatError(f"edges.features: expected columns by their names in a heading; {shown}, else {_SAY}")
+    if names is None and file.names is not None:
+        roles = ["feature" if name in features else _ROLES.get(name.lower(), "") for name in file.names]
+        if missing := [name for name in features if file.names.count(name) != 1]:
+            raise FormatError(f"edges.features: expected a column {missing[0]}; {shown}")
+        if "" in roles:
+            raise FormatError(f"{shown}, and {file.names[roles.index('')]!r} is not known; {_SAY}")
+        names = tuple(roles)
+    if names is None:
+        names = ENDS if len(file.fields) in (0, 2) else ()
+    once = [name for name in names if name not in ("_", "feature")]
+    if set(names) - set(_MEANINGS) or set(ENDS) - set(names) or len(set(once)) != len(once):
+        raise FormatError(f"{shown}; expected src and dst, and perhaps weight and type, each once; {_SAY}")
+    if file.fields and len(names) != len(file.fields):
+        raise FormatError(f"{shown}, expected {len(names)} ({','.join(names)}); {_SAY}")
+    return names

@@ -16,12 +16,13 @@ import scipy.sparse
 
 from hpcgnn.errors import FormatError
 from partition_tools.graph.raw import RawGraph
-from partition_tools.readers.formats.edges_with_tables import assemble
-from partition_tools.readers.tables.tables import OF_TABLES, TableOptions
+from partition_tools.readers.tables.node_tables import beside
+from partition_tools.readers.tables.tables import NodeTables
 from partition_tools.readers.tables.text import lines
 from partition_tools.workspace.scratch import Scratch
 
 NAME = "mtx"
+OPTIONS = NodeTables
 
 
 def matches(path: Path) -> bool:
@@ -29,14 +30,8 @@ def matches(path: Path) -> bool:
     return path.name.removesuffix(".gz").endswith(".mtx")
 
 
-def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
+def read(path: Path, tables: NodeTables, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of a sparse square matrix and its tables."""
-    if tables.edge_columns or tables.relabel or tables.node_ids or tables.heading is not None:
-        raise FormatError(
-            "--edge-columns, --relabel, --node-ids and --heading are for edge lists; Matrix Market defines "
-            "its columns and ids"
-        )
-    tables.refuse(NAME, OF_TABLES)
     try:
         rows, columns, _, layout, field, symmetry = scipy.io.mminfo(_plain(path))
         matrix = scipy.io.mmread(_plain(path))
@@ -53,16 +48,9 @@ def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
     _check_width(path, field)
     if symmetry != "general":
         _check_one_triangle(path, symmetry, matrix)
-    return assemble(
-        matrix.row,
-        matrix.col,
-        tables,
-        path.name.split(".")[0],
-        scratch,
-        weight=None if field == "pattern" else matrix.data,
-        num_nodes=rows,
-        first=1,
-    )
+    weight = None if field == "pattern" else matrix.data
+    raw = RawGraph(matrix.row, matrix.col, rows, weight=weight, source=path.name.split(".")[0])
+    return beside(raw, tables, scratch, first=1)
 
 
 def _plain(path: Path) -> Any:

@@ -11,12 +11,14 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.graph.raw import RawGraph
-from partition_tools.readers.formats.edges_with_tables import assemble
-from partition_tools.readers.tables.tables import OF_TABLES, TableOptions
-from partition_tools.readers.tables.text import blocks
+from partition_tools.readers.tables.node_tables import beside
+from partition_tools.readers.tables.tables import NodeTables
+from partition_tools.readers.tables.text import COMMENTS, readable
+from partition_tools.readers.tables.text import lines as lines_of
 from partition_tools.workspace.scratch import Scratch
 
 NAME = "metis"
+OPTIONS = NodeTables
 SUFFIXES = (".graph", ".metis", ".chaco")
 # Lines that are parsed together.
 BLOCK = 1 << 16
@@ -27,10 +29,10 @@ def matches(path: Path) -> bool:
     return path.is_file() and path.suffix in SUFFIXES
 
 
-def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
+def read(path: Path, tables: NodeTables, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of a file of METIS and its tables. FormatError naming the line that is wrong."""
-    tables.refuse(NAME, OF_TABLES)
-    lines = b"".join(blocks(path)).removesuffix(b"\n").split(b"\n")
+    with readable(path):
+        lines = [line.rstrip("\r\n").encode() for line in lines_of(path) if not line.lstrip().startswith(COMMENTS)]
     nodes, edges, before, weighted = _header(path, lines[0] if lines else b"")
     rows = lines[1 : nodes + 1]
     if len(rows) < nodes or any(line.strip() for line in lines[nodes + 1 :]):
@@ -51,16 +53,8 @@ def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
         )
     weight = weight if weighted else np.ones(len(src), np.int64)
     _check_both_ends(path, src - 1, dst, weight)
-    return assemble(
-        src - 1,
-        dst,
-        tables,
-        path.stem,
-        scratch,
-        weight=weight if weighted else None,
-        num_nodes=nodes,
-        first=1,
-    )
+    raw = RawGraph(src - 1, dst, nodes, weight=weight if weighted else None, source=path.stem)
+    return beside(raw, tables, scratch, first=1)
 
 
 def _check_both_ends(path: Path, src: np.ndarray, dst: np.ndarray, weight: np.ndarray) -> None:

@@ -31,10 +31,11 @@ from partition_tools.readers.formats.ogb_files import (
     split_links,
     table,
 )
-from partition_tools.readers.tables.tables import TableOptions
+from partition_tools.readers.tables.tables import NoOptions
 from partition_tools.workspace.scratch import Scratch
 
 NAME = "ogb"
+OPTIONS = NoOptions
 STORED_ONCE = ("products", "proteins", "collab", "ppa", "ddi")
 
 
@@ -47,21 +48,15 @@ def matches(path: Path) -> bool:
     return path.is_dir() and (path / "raw").is_dir()
 
 
-def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
+def read(path: Path, options: NoOptions, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of an unpacked data set: the folder that holds raw/ and split/."""
-    tables.refuse(NAME)
     if any(name in path.name for name in STORED_ONCE):
         scratch.reporter.warn(
             f"{path.name} may be stored with one direction of each edge; if so, import it with --undirected"
         )
-    return read_folder(path, scratch)
-
-
-def read_folder(path: Path, scratch: Scratch, split: str | None = None) -> RawGraph:
-    """The `RawGraph` of an unpacked data set. split: the name of its folder in split/, None for the only one."""
     raw = path / "raw"
     if (raw / "triplet-type-list.csv.gz").is_file():
-        return ogb_hetero.read(path, scratch, split)
+        return ogb_hetero.read(path, scratch)
     edge_features: np.ndarray | None = None
     if (raw / "data.npz").is_file():
         src, dst, num_nodes, features, labels = _binary(raw, scratch)
@@ -72,7 +67,7 @@ def read_folder(path: Path, scratch: Scratch, split: str | None = None) -> RawGr
         raise FormatError(
             f"{path} is not an OGB folder: expected raw/edge.csv.gz, raw/data.npz or raw/triplet-type-list.csv.gz in it"
         )
-    folder = split_folder(path, split)
+    folder = split_folder(path)
     links = {} if folder is None else split_links(folder)
     ids = {} if folder is None or links else split_ids(folder)
     return RawGraph(

@@ -9,9 +9,8 @@ from hpcgnn.errors import FormatError
 from partition_tools.canonical.links import NAMES, PAIRS, SOURCE, TARGET
 from partition_tools.readers.arrays.in_memory import as_links
 from partition_tools.readers.arrays.torch_file import NUMPY, load_torch_file
-from partition_tools.readers.formats.edgelist import read_edges
+from partition_tools.readers.formats.edgelist import ENDS, read_edges
 from partition_tools.readers.tables.frames import open_table
-from partition_tools.readers.tables.headings import ENDS
 from partition_tools.readers.tables.values import numbers_of, numeric, typed
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
@@ -70,12 +69,8 @@ def rows(file: Path, scratch: Scratch) -> np.ndarray | None:
     return scratch.load(key).reshape(-1, len(opened.fields))
 
 
-def split_folder(path: Path, kind: str | None = None) -> Path | None:
-    """split/<type> of a data set: of the type `kind`, or the only one; None where there are no splits."""
-    if kind is not None:
-        if not (path / "split" / kind).is_dir():
-            raise FormatError(f"there is no {path / 'split' / kind}; unpack the data set again")
-        return path / "split" / kind
+def split_folder(path: Path) -> Path | None:
+    """split/<type> of a data set, or None where there are no splits."""
     folders = sorted(folder for folder in path.glob("split/*") if folder.is_dir())
     if len(folders) > 1:
         raise FormatError(f"{path} has several split types ({', '.join(f.name for f in folders)}); leave one in split/")

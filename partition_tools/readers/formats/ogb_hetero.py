@@ -20,9 +20,8 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.graph.raw import RawGraph
-from partition_tools.readers.arrays.in_memory import InMemory
 from partition_tools.readers.arrays.joined_types import SEPARATOR, Relation, joined
-from partition_tools.readers.arrays.named_arrays import graph_of
+from partition_tools.readers.arrays.named_arrays import ArrayOptions, InMemory, graph_of
 from partition_tools.readers.formats.ogb_files import (
     columns,
     edge_columns,
@@ -32,7 +31,6 @@ from partition_tools.readers.formats.ogb_files import (
     split_ids,
     table,
 )
-from partition_tools.readers.tables.tables import TableOptions
 from partition_tools.workspace.scratch import Scratch
 
 _READ = (
@@ -44,10 +42,9 @@ _READ = (
     "nodetype-has-feat",
     "nodetype-has-label",
 )
-_FLAGS = {"true": True, "false": False, "1": True, "0": False}
 
 
-def read(path: Path, scratch: Scratch, split: str | None = None) -> RawGraph:
+def read(path: Path, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of the folder that holds raw/ and split/. Raises FormatError naming the file that is wrong."""
     raw = path / "raw"
     say_unread(raw, (file.name.removesuffix(".csv.gz") for file in raw.iterdir()), _READ, scratch.reporter)
@@ -60,14 +57,14 @@ def read(path: Path, scratch: Scratch, split: str | None = None) -> RawGraph:
     tables = {
         "x": _tables(raw, "node-feat", counts, scratch),
         "y": _tables(raw, "node-label", counts, scratch),
-        **_split(split_folder(path, split), counts),
+        **_split(split_folder(path), counts),
     }
     nodes = {
         kind: {"num_nodes": count} | {name: found[kind] for name, found in tables.items() if kind in found}
         for kind, count in counts.items()
     }
     arrays = joined(str(raw), nodes, edges, scratch.reporter, scratch, np.float32)
-    graph = graph_of(InMemory(str(path), arrays), TableOptions(), scratch.reporter)
+    graph = graph_of(InMemory(str(path), arrays), ArrayOptions(), scratch.reporter)
     graph.source = path.name
     return graph
 
@@ -113,12 +110,9 @@ def _edges(file: Path, scratch: Scratch) -> tuple[np.ndarray, np.ndarray]:
 def _tables(raw: Path, folder: str, counts: dict[str, int], scratch: Scratch) -> dict[str, np.ndarray]:
     """{node type: numbers with one row per node} of raw/FOLDER/TYPE/FOLDER.csv.gz, as far as they are there."""
     found: dict[str, np.ndarray] = {}
-    flags = _flags(raw / f"nodetype-has-{folder.removeprefix('node-')}.csv.gz", counts)
     for kind in counts:
         file = raw / folder / kind / f"{folder}.csv.gz"
         values = rows(file, scratch)
-        if values is None and flags.get(kind):
-            raise FormatError(f"there is no {file}, although {kind} is said to have it; unpack the data set again")
         if values is not None:
             if len(values) != counts[kind]:
                 raise FormatError(f"{file} has {len(values)} rows, expected {counts[kind]} (nodes of type {kind})")
@@ -126,24 +120,11 @@ def _tables(raw: Path, folder: str, counts: dict[str, int], scratch: Scratch) ->
     return found
 
 
-def _flags(file: Path, counts: dict[str, int]) -> dict[str, bool]:
-    """{node type: whether it has something} of a table with a heading of types; {} without the table."""
-    if not file.is_file():
-        return {}
-    found = {name: [str(value).lower() for value in values] for name, values in columns(file, heading=True).items()}
-    if set(found) - set(counts) or any(len(words) != 1 or words[0] not in _FLAGS for words in found.values()):
-        raise FormatError(
-            f"{file} must have a heading of node types ({', '.join(counts)}) and one row of True or False"
-        )
-    return {name: _FLAGS[words[0]] for name, words in found.items()}
-
-
 def _split(folder: Path | None, counts: dict[str, int]) -> dict[str, dict[str, np.ndarray]]:
     """{"train_idx", "val_idx", "test_idx": {node type: ids within it}}."""
     if folder is None:
         return {}
-    flags = _flags(folder / "nodetype-has-split.csv.gz", counts)
-    kinds = [kind for kind in counts if flags.get(kind, not flags and (folder / kind).is_dir())]
+    kinds = [kind for kind in counts if (folder / kind).is_dir()]
     split: dict[str, dict[str, np.ndarray]] = {}
     for kind in kinds:
         for name, ids in split_ids(folder / kind).items():

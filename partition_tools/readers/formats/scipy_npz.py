@@ -12,13 +12,13 @@ import scipy.sparse
 
 from hpcgnn.errors import FormatError
 from partition_tools.graph.raw import RawGraph
-from partition_tools.readers.arrays.graph_objects import entries_of, warn_of_sums
-from partition_tools.readers.formats.edges_with_tables import assemble
-from partition_tools.readers.tables.foreign import of_scipy
-from partition_tools.readers.tables.tables import OF_TABLES, TableOptions
+from partition_tools.readers.arrays.graph_objects import entries_of
+from partition_tools.readers.tables.node_tables import beside
+from partition_tools.readers.tables.tables import NodeTables
 from partition_tools.workspace.scratch import Scratch
 
 NAME = "scipy"
+OPTIONS = NodeTables
 
 
 def matches(path: Path) -> bool:
@@ -26,13 +26,12 @@ def matches(path: Path) -> bool:
     if path.suffix != ".npz" or not path.is_file():
         return False
     with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
-        return of_scipy([name.removesuffix(".npy") for name in archive.namelist()])
+        return {"format.npy", "shape.npy", "data.npy"} <= set(archive.namelist())
     return False
 
 
-def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
+def read(path: Path, tables: NodeTables, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of a square matrix and its tables. Pickled arrays are refused."""
-    tables.refuse(NAME, OF_TABLES)
     try:
         with open(path, "rb") as file:
             matrix = scipy.sparse.load_npz(file)
@@ -40,8 +39,7 @@ def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
         raise FormatError(f"{path} is not a readable matrix of scipy.sparse.save_npz: {error}") from error
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind == "c":
         raise FormatError(f"{path} holds a {matrix.dtype} matrix of {matrix.shape}; expected a real square one")
-    entries = entries_of(matrix)
-    warn_of_sums(matrix, entries, scratch.reporter)
+    entries = entries_of(matrix, scratch.reporter)
     weight = entries.data if (entries.data != 1).any() else None
     scratch.reporter.stage(f"{path}: an entry in row i and column j is an edge from i to j")
-    return assemble(entries.row, entries.col, tables, path.stem, scratch, weight=weight, num_nodes=matrix.shape[0])
+    return beside(RawGraph(entries.row, entries.col, matrix.shape[0], weight=weight, source=path.stem), tables, scratch)

@@ -8,13 +8,13 @@ import importlib
 import io
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcgnn.errors import FormatError
-from partition_tools.readers.tables.text import COMMENTS, Comments, blocks, lines, readable
+from partition_tools.readers.tables.text import COMMENTS, blocks, lines, readable
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
@@ -72,7 +72,7 @@ class TableFile:
         """The rows, some at a time, in columns 0, 1, …: of a text all are text. Raises FormatError."""
         size = min(max(memory // (8 * PARSED), SMALLEST_BLOCK), LARGEST_BLOCK)
         with reporter.bar(self.path.stat().st_size, f"reading {self.path}", "B") as progress:
-            yield from self._texts(size, reporter, progress) if self.separator else self._parquet(size, progress)
+            yield from self._texts(size, progress) if self.separator else self._parquet(size, progress)
 
     def frame(self, reporter: Reporter) -> "pl.DataFrame":
         """All rows at once."""
@@ -82,9 +82,9 @@ class TableFile:
     def _schema(self) -> dict[str, Any]:
         return {str(place): polars().String for place in range(len(self.fields))}
 
-    def _texts(self, size: int, reporter: Reporter, progress: Callable[[int], object]) -> "Iterator[pl.DataFrame]":
-        comments, skip, row = Comments(), self.heading, 0
-        for block in blocks(self.path, size, comments, progress):
+    def _texts(self, size: int, progress: Callable[[int], object]) -> "Iterator[pl.DataFrame]":
+        skip, row = self.heading, 0
+        for block in blocks(self.path, size, progress):
             if self.separator == " ":
                 block = b"\n".join(line.strip() for line in _BLANKS.sub(b" ", block).split(b"\n"))
             if len(self.fields) > 1:
@@ -94,11 +94,6 @@ class TableFile:
             if block:
                 yield (frame := self._parsed(block, row))
                 row += len(frame)
-        if comments.below:
-            reporter.warn(
-                f"{self.path}: {comments.below:,} lines below the first row begin with # or % and are comments; a row "
-                "that begins so needs quotes around its first field"
-            )
 
     def _parsed(self, block: bytes, row: int) -> "pl.DataFrame":
         pl = polars()
@@ -114,10 +109,11 @@ class TableFile:
             )
         except pl.exceptions.PolarsError as error:
             said = str(error).split("\n")[0]
-            hint = "expected UTF-8; convert it: iconv -f latin1 -t utf-8" if "utf-8" in said else said
             if "number of columns" in said or "more fields" in said:
-                hint = f"a row has other than {len(self.fields)} columns ({', '.join(self.fields)[:60]})"
-            raise FormatError(f"{self.path} is not a readable table: {hint}, counted from row {row}") from error
+                said = f"a row has other than {len(self.fields)} columns ({', '.join(self.fields)[:60]})"
+            raise FormatError(
+                f"{self.path} is not a readable table, expected UTF-8: {said}, counted from row {row}"
+            ) from error
         frame = frame.select(pl.all().fill_null("").str.strip_chars())
         if b'"' in block and any(column.str.starts_with('"').any() for column in frame):
             raise FormatError(f'{self.path} has a quote behind a blank; expected fields such as "a, b" without one')
@@ -135,13 +131,10 @@ class TableFile:
             raise FormatError(f"{self.path} is not a readable Parquet file: {str(error)[:200]}") from error
 
 
-def open_table(
-    path: str | Path, heading: bool | None = None, known: Callable[[Sequence[str]], bool] | None = None
-) -> TableFile:
+def open_table(path: str | Path, heading: bool | None = None) -> TableFile:
     """The `TableFile` of a text or a Parquet file. Raises FormatError.
 
-    heading: whether the first line is one; None to recognise it: it has no field that is a number, or `known`(fields)
-    is true.
+    heading: whether the first row is one; None: it is if no field of it is a number.
     """
     path = Path(path)
     if path.suffix == ".parquet":
@@ -151,7 +144,9 @@ def open_table(
         except (pl.exceptions.PolarsError, OSError) as error:
             raise FormatError(f"{path} is not a readable Parquet file: {str(error)[:200]}") from error
     with readable(path):
-        blank, first = _first_row(path)
+        first = next((line for line in lines(path) if not line.lstrip().startswith(COMMENTS)), "")
+        if not first.strip() and next(blocks(path), b"").strip():
+            raise FormatError(f"{path} begins with an empty line; take it out, or write none or nan for a value")
     separator = "," if "," in first else "\t" if "\t" in first.strip() else " "
     fields = _fields(first, separator)
     if len(fields) == 1 and (mark := next((mark for mark in ";|" if mark in fields[0]), None)):
@@ -159,26 +154,9 @@ def open_table(
             f"{path} has one column ({fields[0][:40]}), whose fields seem to be separated by '{mark}'; expected a "
             f"comma, a tab or blanks: tr '{mark}' ',' < {shlex.quote(str(path))} > commas.csv"
         )
-    if len(fields) == 1:
-        separator = ","
-        if blank and heading is None:
-            raise FormatError(
-                f"{path} begins with an empty line, which may be the row of the first node; write none or nan there, "
-                "or take the line out"
-            )
     if heading is None:
-        heading = bool(fields) and (not any(map(is_number, fields)) or (known is not None and known(fields)))
-    return TableFile(path, fields, heading, separator)
-
-
-def _first_row(path: Path) -> tuple[bool, str]:
-    """(whether a line without anything stands before it, the first line that is no comment, or nothing)."""
-    blank = False
-    for line in lines(path):
-        if line.strip() and not line.lstrip().startswith(COMMENTS):
-            return blank, line
-        blank = blank or not line.strip()
-    return blank, ""
+        heading = bool(fields) and not any(map(is_number, fields))
+    return TableFile(path, fields, heading, separator if len(fields) > 1 else ",")
 
 
 def _fields(line: str, separator: str) -> tuple[str, ...]:

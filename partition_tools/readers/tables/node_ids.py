@@ -1,151 +1,168 @@
 """Nodes with any numbers or words as ids: one numbering, in the sorted order of the ids, for all files of a graph.
 
-Ids come from several files, and an id must mean the same node in all of them. Numbers are compared as numbers and words
-as words. An id that is a number in one file and a word in another is an error: two nodes would become one, or one node
-two.
+Numbers are compared as numbers and words as words. One number in two spellings is an error: two nodes would become one,
+or one node two. Edges name each node many times; so distinct ids and places are found block by block.
 """
 
+import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from hpcgnn.errors import FormatError
-from partition_tools.readers.tables.frames import open_table
-from partition_tools.readers.tables.headings import is_id
-from partition_tools.readers.tables.relabel import Places, distinct
+from partition_tools.graph.counts import BLOCK, blocks
+from partition_tools.readers.tables.frames import open_table, polars
 from partition_tools.readers.tables.tables import load_npy
 from partition_tools.readers.tables.values import ids_of
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-# An integer in any spelling that pandas and spreadsheets give it; 1e2 is a word.
-_FLOAT = re.compile(r"[+-]?[0-9]+\.0+")
-_SPELLED = re.compile(r"([+-]?[0-9]+)(?:\.0*)?")
+_SPELLED = re.compile(r"([+-]?[0-9]+)(\.0*)?")
+# A table over the range of ids, or places of ids, may take this part of the memory.
+SHARE = 4
 
 
 def read_node_ids(path: Path) -> np.ndarray:
-    """The ids of a file, one per row, in the order of the file: text (a heading such as id may stand above) or .npy."""
+    """The ids of a file, one per row, in the order of the file: text (a heading id may stand above) or .npy."""
     if path.suffix == ".npy":
         ids = load_npy(path)
         if ids.dtype.kind not in "iuU" or ids.ndim != 1:
             raise FormatError(
                 f"{path} must be a vector of node ids, integers or strings, got {ids.dtype}{list(ids.shape)}"
             )
+        ids = ids if ids.dtype.kind != "U" else ids_of(polars().Series(ids.tolist()), path, exact=True)
     else:
         file = open_table(path, heading=False)
         if len(file.fields) != 1:
             raise FormatError(f"{path} must have one node id per row, got {len(file.fields)} columns")
-        file = replace(file, heading=not file.separator or is_id(file.fields[0]))
+        file = replace(file, heading=not file.separator or file.fields[0].lower() == "id")
         ids = ids_of(file.frame(Reporter())["0"], path, exact=True)
-    if len(np.unique(ids)) != len(ids):
-        values, counts = np.unique(ids, return_counts=True)
-        raise FormatError(
-            f"{path} has the id {values[np.argmax(counts)]} twice; expected each node once, in the order of "
-            "the rows of the other tables"
-        )
+    values, counts = np.unique(ids, return_counts=True)
+    if len(values) != len(ids):
+        raise FormatError(f"{path} has the id {values[np.argmax(counts)]} twice; expected each node once")
     return ids
 
 
 def alike(ids: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The same ids, all of one kind that sorts and compares as they mean: int64, uint64 or text.
 
-    ids: {where they come from: array of integers or of text}. Columns of 1.0, 2.0, … throughout, as pandas writes
-    integers that have a gap, are of integers if all others are, too. Raises FormatError for a number that is written in
-    two ways (01 and 1, or 1.0 and 1 in one column) and for an empty id.
+    ids: {where they come from: array of integers or of text}. Raises FormatError for a number that is written in two
+    ways (01 and 1), or with a point (1.0), and for an empty id.
     """
     for where, each in ids.items():
         if each.dtype.kind not in "iuU":
             raise FormatError(f"{where}: expected node ids that are integers or words, got {each.dtype}")
         if each.dtype.kind == "U" and (each == "").any():
             raise FormatError(f"{where}: row {int(np.argmax(each == ''))} has an empty node id")
-    ids = _without_fractions(ids)
     if any(each.dtype.kind == "U" for each in ids.values()):
-        texts = np.unique(np.concatenate([np.unique(each).astype(str) for each in ids.values()]))
-        numbers: dict[int, str] = {}
-        for text in texts.tolist():
-            spelled = _SPELLED.fullmatch(text)
-            other = numbers.setdefault(int(spelled[1]), text) if spelled else text
-            if other != text:
-                raise FormatError(
-                    f"the node ids {other} and {text} are one number but two texts; write it in one way in "
-                    f"{', '.join(ids)}"
-                )
-        plain = len(numbers) == len(texts) and all(_INTEGER.fullmatch(text) for text in numbers.values())
-        kind = _integers(list(numbers)) if plain else None
-        return {where: each.astype(str) if kind is None else _as_numbers(each, kind) for where, each in ids.items()}
-    kind = _integers([limit for each in ids.values() if each.size for limit in (int(each.min()), int(each.max()))])
-    if kind is None:
+        _check_spelling(np.unique(np.concatenate([np.unique(each).astype(str) for each in ids.values()])), list(ids))
         return {where: each.astype(str) for where, each in ids.items()}
+    limits = [limit for each in ids.values() if each.size for limit in (int(each.min()), int(each.max()))]
+    if min(limits, default=0) < 0 and max(limits, default=0) >= 2**63:
+        raise FormatError(f"the node ids {min(limits)} to {max(limits)} fit in no type of integers")
+    kind = np.uint64 if max(limits, default=0) >= 2**63 else np.int64
     return {where: each.astype(kind, copy=False) for where, each in ids.items()}
 
 
-def _without_fractions(ids: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-    """The same ids; if each vector has integers alone or floats without a fraction alone, all as integers."""
-    texts = {where: np.unique(each).tolist() for where, each in ids.items() if each.dtype.kind == "U"}
-    floats = {where for where, each in texts.items() if each and all(map(_FLOAT.fullmatch, each))}
-    if not floats or not all(
-        all(map(_INTEGER.fullmatch, each)) for where, each in texts.items() if where not in floats
-    ):
-        return ids
-    return {
-        where: np.array([text.partition(".")[0] for text in each.tolist()]) if where in floats else each
-        for where, each in ids.items()
-    }
-
-
-def _integers(numbers: Sequence[int]) -> type[np.integer] | None:
-    """The type that holds all of these integers; None if there is none."""
-    low, high = min(numbers, default=0), max(numbers, default=0)
-    return np.int64 if low >= -(2**63) and high < 2**63 else np.uint64 if low >= 0 and high < 2**64 else None
-
-
-def _as_numbers(ids: np.ndarray, kind: type[np.integer]) -> np.ndarray:
-    if ids.dtype.kind != "U":
-        return ids.astype(kind)
-    values, back = np.unique(ids, return_inverse=True)
-    return np.array([int(value) for value in values.tolist()], kind)[back]
+def _check_spelling(texts: np.ndarray, where: Sequence[str]) -> None:
+    numbers: dict[int, str] = {}
+    for text in texts.tolist():
+        if spelled := _SPELLED.fullmatch(text):
+            other = numbers.setdefault(int(spelled[1]), text)
+            if other != text or spelled[2]:
+                raise FormatError(
+                    f"the node ids {other} and {spelled[1] if other == text else text} are one number but two texts; "
+                    f"write integers, in one way in {', '.join(where)}"
+                )
 
 
 def numbered(
     edges: dict[str, np.ndarray],
     keyed: dict[str, np.ndarray],
     order: np.ndarray | None,
-    order_path: Path | None,
     scratch: Scratch,
 ) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray | None]:
     """(all ids, sorted; {name: place in them} of `edges` and `keyed`, {name: ids}, and of `order`, or None).
 
-    order: the ids that there are, read from order_path; None to take all that occur. Raises FormatError for an id that
+    order: the ids that there are, of tables.node_ids; None to take all that occur. Raises FormatError for an id that
     `order` does not have, and for a table that shares no id with the edges. Places of large vectors of integers are
     mapped files of `scratch`. Further memory: 16 bytes per id of a node, words in full.
     """
-    given = {**edges, **keyed} | ({} if order is None else {"--node-ids": order})
-    same = alike(given)
+    same = alike({**edges, **keyed} | ({} if order is None else {"node ids": order}))
     if order is None:
         known = distinct([same[end] for end in edges], scratch)
         names = distinct([known, *(same[name] for name in keyed)], scratch)
         for name in keyed:
-            ids = same[name]
-            if len(known) and len(ids) and not np.isin(ids, known).any():
-                end = next(same[end] for end in edges if len(same[end]))
+            if len(known) and len(same[name]) and not np.isin(same[name], known).any():
                 raise FormatError(
-                    f"no id of the {name} (such as {ids[0]}) is an id of the edges (such as {end[0]}); the ids "
-                    "must be written alike"
+                    f"no id of the {name} (such as {same[name][0]}) is an id of the edges (such as {known[0]}); the "
+                    "ids must be written alike"
                 )
     else:
-        names = np.unique(same["--node-ids"])
+        names = np.unique(same["node ids"])
         for name, ids in same.items():
-            ids = distinct([ids], scratch)
-            unknown = ids[~np.isin(ids, names)]
+            unknown = np.setdiff1d(distinct([ids], scratch), names)
             if len(unknown):
                 raise FormatError(
-                    f"the {name} have the id {unknown[0]}, which {order_path} does not ({len(unknown)} such ids); "
+                    f"the {name} have the id {unknown[0]}, which tables.node_ids does not ({len(unknown)} such ids); "
                     "it must name every node"
                 )
-    find = Places(names, scratch)
+    find = _Places(names, scratch)
     places = {name: find(ids, name) for name, ids in same.items()}
-    return names, places, places.get("--node-ids")
+    return names, places, places.get("node ids")
+
+
+def distinct(ids: Sequence[np.ndarray], scratch: Scratch) -> np.ndarray:
+    """The sorted distinct elements of all vectors, of integers of one kind or of text. Memory: 16 bytes for each, and a
+    part of `scratch.memory`.
+    """
+    parts, held = [ids[0][:0]], 0
+    for each in ids:
+        for block in _blocks(each, scratch):
+            parts.append(np.unique(block))
+            held += parts[-1].nbytes
+            if held > max(scratch.memory // SHARE, 2 * parts[0].nbytes):
+                parts, held = [np.unique(np.concatenate(parts))], 0
+    return np.unique(np.concatenate(parts))
+
+
+def _blocks(array: np.ndarray, scratch: Scratch) -> Iterator[np.ndarray]:
+    return blocks(array, min(BLOCK, max(scratch.memory // 64, 1 << 10)))
+
+
+class _Places:
+    """Places in `names`, sorted and distinct; call it with a vector of them and a name in the scratch directory."""
+
+    def __init__(self, names: np.ndarray, scratch: Scratch) -> None:
+        self.names, self.scratch = names, scratch
+
+    @functools.cached_property
+    def table(self) -> np.ndarray | None:
+        """The place of each id from the smallest to the largest (undefined where there is none), if that is small."""
+        if self.names.dtype.kind not in "iu" or not len(self.names) or self.names[0] < 0:
+            return None
+        width = int(self.names[-1]) - int(self.names[0]) + 1
+        if width * 8 > self.scratch.memory // SHARE or width > 64 * len(self.names):
+            return None
+        table = np.zeros(width, np.int64)
+        table[(self.names - self.names[0]).astype(np.int64, copy=False)] = np.arange(len(self.names))
+        return table
+
+    def __call__(self, ids: np.ndarray, name: str) -> np.ndarray:
+        """int64 of the shape of `ids`: in memory, or mapped where it is a large part of it. All ids must be there."""
+        if ids.dtype.kind == "U" or 8 * len(ids) <= self.scratch.memory // SHARE:
+            return self._of(ids)
+        key = f"source/place-of-{name}"
+        if not self.scratch.done(key):
+            with self.scratch.array(key, ids.shape, np.int64) as places:
+                for source, target in zip(_blocks(ids, self.scratch), _blocks(places, self.scratch), strict=True):
+                    target[:] = self._of(source)
+        return self.scratch.load(key)
+
+    def _of(self, ids: np.ndarray) -> np.ndarray:
+        if self.table is None:
+            return np.searchsorted(self.names, ids)
+        return self.table[(ids - self.names[0]).astype(np.int64, copy=False)]

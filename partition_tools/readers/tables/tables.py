@@ -1,78 +1,62 @@
-"""The options of reading a source, and single arrays in .npy files."""
+"""The options of tables, and single arrays in .npy files."""
 
 import tokenize
-from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from hpcgnn.errors import ConfigError, FormatError
+from hpcgnn.errors import FormatError
+from partition_tools.workspace.settings import check_choices, key, names, truth
 
-# The node of each row of a table: by its column id, else by position where nothing may name the nodes; by position; by
-# the first column.
-AUTO, POSITION, KEYED = "auto", "position", "id"
-ROWS = (AUTO, POSITION, KEYED)
+BY_ID, POSITION = "id", "position"
 
-# Fields of `TableOptions` that tables beside a graph are described by, and those of archives.
-OF_TABLES = ("features", "labels", "splits", "node_types", "rows")
-OF_ARCHIVES = ("ignore", "rename", "split_column")
+
+def _columns_or_file(text: str) -> Path | tuple[str, ...]:
+    return Path(text) if text.endswith(".npy") else names(text)
 
 
 @dataclass(frozen=True)
-class TableOptions:
-    """Options of reading a source, as far as its format has them.
+class NoOptions:
+    """Of a format that is read whole."""
 
-    Attributes:
-        features, labels, splits, node_types: files of tables next to an edge list or matrix.
-        edge_columns: meanings of the columns, for a list without a heading.
-        edge_features: names of columns of the edge list, or a .npy file with a row for each edge.
-        relabel: give nodes new numbers.
-        node_ids: a file with the id of each row, for tables without a column of ids.
-        heading: whether the edge list has one; None to recognise it.
-        ignore: arrays of an .npz to leave out.
-        rename: (old, new) names of its arrays.
-        split_column: the split, if masks have a column for each of several.
-        rows: one of `ROWS`.
 
-    Raises:
-        ConfigError: an unknown value.
-    """
+@dataclass(frozen=True)
+class NodeTables:
+    """Tables with a row for each node, beside a file of edges."""
 
-    features: Path | None = None
-    labels: Path | None = None
-    splits: Path | None = None
-    node_types: Path | None = None
-    edge_columns: tuple[str, ...] | None = None
-    relabel: bool = False
-    node_ids: Path | None = None
-    heading: bool | None = None
-    ignore: tuple[str, ...] = ()
-    rename: tuple[tuple[str, str], ...] = ()
-    split_column: int | None = None
-    edge_features: Path | tuple[str, ...] | None = None
-    rows: str = AUTO
+    features: Path | None = key("tables.features", None, "table of features: a row of numbers for each node", Path)
+    labels: Path | None = key("tables.labels", None, "table of labels: classes, several of 0/1, or numbers", Path)
+    splits: Path | None = key("tables.splits", None, "table of splits: train, val, test or nothing", Path)
+    node_types: Path | None = key("tables.node_types", None, "table of types of nodes: numbers from 0, or words", Path)
+    rows: str = key(
+        "tables.rows", BY_ID, "rows belong to nodes by a column id, or by position", choices=(BY_ID, POSITION)
+    )
 
     def __post_init__(self) -> None:
-        if self.rows not in ROWS:
-            raise ConfigError(f"rows must be one of {', '.join(ROWS)}, got {self.rows!r}")
+        check_choices(self)
 
-    def refuse(self, format_name: str, allowed: Collection[str] = ()) -> None:
-        """FormatError if any field but `allowed` is set, for formats without the others."""
-        given = [
-            field.name
-            for field in fields(self)
-            if getattr(self, field.name) != field.default and field.name not in allowed
-        ]
-        if given:
-            options, archives = (
-                ", ".join(f"--{name.replace('_', '-')}" for name in given),
-                set(given) <= set(OF_ARCHIVES),
-            )
-            raise FormatError(
-                f"{options}: for {'.npz archives' if archives else 'edge lists and Matrix Market'}; {format_name} "
-                f"{'is read whole' if archives else 'has its own arrays'}"
-            )
+
+@dataclass(frozen=True)
+class TableOptions(NodeTables):
+    """Options of an edge list and of the tables beside it."""
+
+    columns: tuple[str, ...] | None = key(
+        "edges.columns", None, "columns of the edge list: src, dst, weight, type, feature, _ (ignored)", names
+    )
+    heading: bool | None = key(
+        "edges.heading", None, "whether its first row names the columns (default: if it has no number)", truth
+    )
+    edge_features: Path | tuple[str, ...] | None = key(
+        "edges.features",
+        None,
+        "its columns with features of edges, or a .npy file with a row for each",
+        _columns_or_file,
+    )
+    relabel: bool = key("tables.relabel", False, "ids are any numbers or words; nodes are in their sorted order", truth)
+    node_ids: Path | None = key(
+        "tables.node_ids", None, "file with the id of each row, of tables without a column id", Path
+    )
 
 
 def load_npy(path: str | Path, mapped: int | None = None) -> np.ndarray:
@@ -84,10 +68,5 @@ def load_npy(path: str | Path, mapped: int | None = None) -> np.ndarray:
         large = mapped is not None and Path(path).stat().st_size > mapped
         return np.load(path, "r" if large else None, allow_pickle=False)
     except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:  # of the header's text
-        hint = ""
-        if "ickle" in str(error):
-            hint = (
-                "; save it again as a plain array, without objects: a = numpy.load(FILE, allow_pickle=True); "
-                "numpy.save(FILE, numpy.array(a.tolist()))"
-            )
+        hint = "; save it again as a plain array, without objects" if "ickle" in str(error) else ""
         raise FormatError(f"{path} is not a readable .npy array: {error}{hint}") from error

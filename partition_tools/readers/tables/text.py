@@ -1,6 +1,7 @@
-"""Text as all readers see it: UTF-8, perhaps compressed by gzip, in blocks of whole lines without comments.
+"""Text as all readers see it: UTF-8, perhaps compressed by gzip, in blocks of whole lines.
 
-A comment is a line that begins with # or %. A # inside a line is data. A quoted field ends on its line.
+Comments are lines above the first row that begin with # or %. A # inside a line is data. A quoted field ends on its
+line.
 """
 
 import contextlib
@@ -8,7 +9,6 @@ import gzip
 import io
 import re
 import shlex
-import stat
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,19 +19,8 @@ from hpcgnn.errors import FormatError
 COMMENTS = ("#", "%")
 BLOCK = 1 << 22
 _MARK, _WIDE_MARKS = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
-_COMMENT = re.compile(rb"^[ \t]*[#%][^\n]*(?:\n|\Z)", re.MULTILINE)
-_ROW = re.compile(rb"^[ \t]*[^#%\s]", re.MULTILINE)
-
-
-def check_readable_twice(path: Path) -> None:
-    """Raise FormatError for a pipe, a socket or a terminal. Readers look at the first lines before they read a file."""
-    with contextlib.suppress(OSError):
-        kind = path.stat().st_mode
-        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
-            raise FormatError(
-                f"{path} can be read only once, expected a file: write it to a file first (cat {path} > input.csv), "
-                "and import that"
-            )
+_ABOVE = re.compile(rb"(?:[ \t]*[#%][^\n]*\n)*")
+_COMMENT = re.compile(rb"^[ \t]*[#%][^\n]*", re.MULTILINE)
 
 
 @contextlib.contextmanager
@@ -41,12 +30,8 @@ def readable(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise FormatError(f"there is no table at {path}") from error
-    except UnicodeDecodeError as error:
-        raise FormatError(
-            f"{path} is not a readable table, expected UTF-8: {error}; convert it: iconv -f latin1 -t utf-8"
-        ) from error
-    except (OSError, EOFError, zlib.error) as error:
-        raise FormatError(f"{path} is not a readable table: {error}") from error
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise FormatError(f"{path} is not a readable table, expected UTF-8: {error}") from error
 
 
 def _open(raw: IO[bytes], path: Path) -> IO[bytes]:
@@ -66,35 +51,24 @@ def lines(path: Path) -> Iterator[str]:
         yield from text
 
 
-class Comments:
-    """Counts the comment lines below the first row, which may be rows whose first word begins with #."""
-
-    def __init__(self) -> None:
-        self.below = 0
-
-
-def blocks(
-    path: Path, size: int = BLOCK, comments: Comments | None = None, progress: Callable[[int], object] | None = None
-) -> Iterator[bytes]:
-    """Whole lines of a text file, about `size` bytes at a time, without comments; each line but the last ends with LF.
+def blocks(path: Path, size: int = BLOCK, progress: Callable[[int], object] = lambda count: None) -> Iterator[bytes]:
+    """Whole lines of a text file, about `size` bytes at a time, from its first row on; lines end with LF.
 
     progress: called with the number of bytes of the file that were read. Raises FormatError.
     """
     with readable(path), open(path, "rb") as raw:
         file = _open(raw, path)
-        rest, seen, rows = b"", 0, False
+        rest, seen, above = b"", 0, True
         while block := file.read(size):
-            if b"\r" in block and b"\n" not in block and b"\n" not in rest:
+            if b"\r" in block and b"\n" not in rest + block:
                 _refuse_old_lines(path, (rest + block).rstrip(b"\r"))
-            kept, end, last = (rest + block).rpartition(b"\n")
-            rest = last
-            if block := _clean(path, kept + end, rows, comments):
-                rows = True
+            kept, end, rest = (rest + block).rpartition(b"\n")
+            if block := _clean(path, kept + end, above):
+                above = False
                 yield block
-            if progress is not None:
-                progress(raw.tell() - seen)
-                seen = raw.tell()
-        if rest := _clean(path, rest, rows, comments):
+            progress(raw.tell() - seen)
+            seen = raw.tell()
+        if rest := _clean(path, rest + b"\n" if rest else b"", above):
             yield rest
 
 
@@ -105,21 +79,23 @@ def _refuse_old_lines(path: Path, text: bytes) -> None:
         )
 
 
-def _clean(path: Path, block: bytes, rows: bool, comments: Comments | None) -> bytes:
-    """Lines without comments, ended by LF. rows: whether a row stands above them."""
+def _clean(path: Path, block: bytes, above: bool) -> bytes:
+    """Lines without the comments above the first row. Raises FormatError."""
     if b"\0" in block:
         raise FormatError(f"{path} is no text, for it has a byte 0; expected text in UTF-8")
     if b"\r" in block:
-        block = block.replace(b"\r\n", b"\n").removesuffix(b"\r")
+        block = block.replace(b"\r\n", b"\n")
         _refuse_old_lines(path, block)
     if _MARK in block:
         raise FormatError(f"{path} has a byte order mark inside, as files that were joined have; take it out")
-    if b"#" in block or b"%" in block:
-        first = None if rows else _ROW.search(block)
-        above = 0 if rows else len(_COMMENT.findall(block, 0, first.start() if first else len(block)))
-        block, count = _COMMENT.subn(b"", block)
-        if comments is not None:
-            comments.below += count - above
+    if above:
+        found = _ABOVE.match(block)
+        block = block[found.end() :] if found else block
+    if (b"#" in block or b"%" in block) and (found := _COMMENT.search(block)):
+        raise FormatError(
+            f"{path}: a line below the first row begins with # or % ({found[0][:30].decode(errors='replace')}); "
+            "take it out if it is a comment, and put its first field in quotes if it is a row"
+        )
     if b'"' in block:
         for line in block.split(b"\n"):
             if line.count(b'"') % 2:

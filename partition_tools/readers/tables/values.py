@@ -1,8 +1,6 @@
 """Columns of a table as arrays: ids as they are written, numbers, and words."""
 
-from decimal import Decimal
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,8 +11,8 @@ from partition_tools.readers.tables.frames import is_number, polars
 if TYPE_CHECKING:
     import polars as pl
 
-#: Words for no value, as programs write them.
-MISSING = ["", "#N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"]
+#: Words for no value.
+MISSING = ["", "NA", "NaN", "nan"]
 _WHOLE = r"^[+-]?[0-9]+(\.0*)?$"
 
 
@@ -26,21 +24,25 @@ def ids_of(column: "pl.Series", where: object, exact: bool, item: str = "row", f
     """
     if not len(column):
         return np.zeros(0, np.int64)
-    empty = column.is_null() | ((column == "") if column.dtype == polars().String else False)
+    pl = polars()
+    empty = column.is_null() | ((column == "") if column.dtype == pl.String else False)
     if empty.any():
         raise FormatError(f"{where}: {item} {first + int(empty.arg_max() or 0)} has no id")
-    if column.dtype != polars().String:
+    if column.dtype != pl.String:
         stored = whole(typed(column, where))
         if stored is not None:
             return stored
         raise FormatError(f"{where} holds ids that are {column.dtype}, expected integers or words")
-    numbers = column.cast(polars().Int64, strict=False)
+    for kind in (pl.Int64, pl.UInt64) if exact else ():
+        numbers = column.cast(kind, strict=False)
+        if not numbers.has_nulls() and (numbers.cast(pl.String) == column).all():
+            return numbers.to_numpy()
     if exact:
-        same = not numbers.has_nulls() and (numbers.cast(polars().String) == column).all()
-        return numbers.to_numpy() if same else column.to_numpy().astype(str)
+        return column.to_numpy().astype(str)
+    numbers = column.cast(pl.Int64, strict=False)
     if numbers.has_nulls():
         plain = column.str.contains(_WHOLE)
-        numbers = column.str.replace(r"\.0*$", "").cast(polars().Int64, strict=False)
+        numbers = column.str.replace(r"\.0*$", "").cast(pl.Int64, strict=False)
         if not plain.all() or numbers.has_nulls():
             wrong = column[int((~plain | numbers.is_null()).arg_max() or 0)]
             raise FormatError(
@@ -53,7 +55,10 @@ def typed(column: "pl.Series", where: object) -> np.ndarray:
     """Integers, real numbers with NaN for none, or words (object) with NaN for none; (n, k) of lists of k numbers."""
     pl = polars()
     if column.dtype in (pl.List, pl.Array):
-        return _rows_of_lists(column, where)
+        try:
+            return np.array(column.to_list(), np.float64).reshape(len(column), -1)
+        except (TypeError, ValueError) as error:
+            raise FormatError(f"{where} has lists of different lengths, or of words: {error}") from error
     if column.dtype.is_numeric() or column.dtype == pl.Boolean:
         return (column.cast(pl.Float64) if column.has_nulls() or column.dtype.is_decimal() else column).to_numpy()
     if column.dtype not in (pl.String, pl.Categorical, pl.Enum):
@@ -75,37 +80,14 @@ def numbers_of(column: "pl.Series", where: object) -> np.ndarray:
     return numeric(typed(column, where), where)
 
 
-def _rows_of_lists(column: "pl.Series", where: object) -> np.ndarray:
-    counted = column.list.len() if column.dtype == polars().List else column.arr.len()
-    lengths = counted.cast(polars().Int64).fill_null(-1).to_numpy()
-    if len(lengths) and (lengths != lengths[0]).any():
-        other = int(np.argmax(lengths != lengths[0]))
-        got = f"{lengths[other]} numbers" if lengths[other] >= 0 else "none"
-        raise FormatError(f"{where} has {lengths[0]} numbers in row 0 and {got} in row {other}")
-    return np.array(column.to_list(), np.float64).reshape(len(lengths), -1)
-
-
 def numeric(values: np.ndarray, where: object) -> np.ndarray:
     """Values as numbers; FormatError naming the table otherwise."""
     if values.dtype.kind in "iufb":
         return values
-    if values.dtype.kind not in "OU":
-        raise FormatError(f"{where} holds {values.dtype}, expected numbers")
-    for value in values.flat:
-        if isinstance(value, str) and not is_number(value):
-            raise FormatError(f"{where} has an entry that is not a number: {value!r}")
+    wrong = next((value for value in values.flat if isinstance(value, str) and not is_number(value)), None)
+    if values.dtype.kind not in "OU" or wrong is not None:
+        raise FormatError(f"{where} has an entry that is not a number: {values.dtype if wrong is None else wrong!r}")
     try:
         return values.astype(np.float64)
     except (ValueError, TypeError) as error:
         raise FormatError(f"{where} has an entry that is not a number: {error}") from error
-
-
-def check_spelling(path: str | Path, texts: Any) -> None:
-    """FormatError if an integer is written in two ways, such as the classes 01 and 1; 1.0 beside 1 is left."""
-    numbers: dict[Decimal, str] = {}
-    for text in sorted(set(texts)):
-        if not is_number(text) or "." in text or text.strip("+-").lower()[:1] in ("n", "i"):
-            continue
-        other = numbers.setdefault(Decimal(text), text)
-        if other != text:
-            raise FormatError(f"{path}: {other} and {text} are one number but two texts; write it in one way")

@@ -1,5 +1,6 @@
 """Which cluster map a run uses: the one asked for, the usual one, one made on the spot, or none at all."""
 
+import graphs
 import numpy as np
 import pytest
 
@@ -10,10 +11,8 @@ from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.plan.choices import registry_choices
-from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
 CHOICES = registry_choices()
 
@@ -22,8 +21,7 @@ CHOICES = registry_choices()
 def path(tmp_path_factory):
     """A graph of 16 clusters with a METIS map and a random one for 2 ranks."""
     path = tmp_path_factory.mktemp("maps") / "g.h5"
-    generate_graph("planted", path, Spec(nodes=300, degree=6, features=4, classes=3, seed=1))
-    partition_graph(path, [2], num_clusters=16)
+    graphs.planted(path, [2], features=4)
     partition_graph(path, [2], method="random-clusters")
     return path
 
@@ -60,9 +58,7 @@ def test_a_misspelt_name_is_an_error_even_if_maps_may_be_made(path):
 @pytest.fixture(scope="module")
 def unpartitioned(tmp_path_factory):
     """A graph of 300 nodes that `partition` never saw: one cluster."""
-    path = tmp_path_factory.mktemp("maps") / "g.h5"
-    generate_graph("planted", path, Spec(nodes=300, degree=6, features=4, classes=3, seed=1))
-    return path
+    return graphs.planted(tmp_path_factory.mktemp("maps") / "g.h5", features=4)
 
 
 def test_a_small_graph_of_one_cluster_is_split_into_nodes(unpartitioned):

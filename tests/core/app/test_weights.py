@@ -1,14 +1,13 @@
 """`hpcgnn export` and `import-weights`: what real layers of PyG's make of the weights, and the way back."""
 
 import json
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 import torch
+from pages import example
 
 from hpcgnn.__main__ import main
 from hpcgnn.app.export_weights import ENTRY, metadata_of
@@ -20,10 +19,9 @@ from partition_tools.canonical.canonical import ImportOptions
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import partition_graph
 
-from ..forked import start, train
+from ..forked import train
 
 safetensors = pytest.importorskip("safetensors.torch", reason="the extra `export` is not installed")
-ROOT = Path(__file__).parents[3]
 NODES, WIDTH, CLASSES = 60, 6, 3
 MODELS = {
     "gcn": {"norm": "batch"},
@@ -99,19 +97,23 @@ def call(*words):
     return main([str(word) for word in words])
 
 
-def logits_of(run_dir, folder, ranks=0):
-    done = start(ranks, "-m", "hpcgnn", "predict", run_dir, "--logits", "--weights", "last", "--force", "-o", folder)
-    assert done.code == 0, done.err
-    with h5py.File(folder) as file:
-        return file["logit"][:]
+@pytest.fixture
+def predicted(command, tmp_path):
+    """predicted(run directory) -> the logits of its last epoch."""
+
+    def logits(run_dir):
+        done = command("predict", run_dir, "--logits", "--weights", "last", "--force", "-o", tmp_path / "p.h5")
+        assert done.code == 0, done.err
+        with h5py.File(tmp_path / "p.h5") as file:
+            return file["logit"][:]
+
+    return logits
 
 
 def networks(path):
     """What the recipe of docs/results.md makes of an exported file: {name: value}."""
-    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    recipe = next(block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "class Net" in block)
     names = {}
-    exec(recipe.replace('"pyg.safetensors"', repr(str(path))), names)
+    exec(example("results.md", "class Net").replace('"pyg.safetensors"', repr(str(path))), names)
     return names
 
 
@@ -123,15 +125,24 @@ def inputs(graph):
 
 
 @of_models
-def test_pyg_computes_the_same(runs, tmp_path, name):
+def test_pyg_computes_the_same_and_its_weights_come_in(runs, predicted, tmp_path, name):
+    """Those of a network that has never been here: other weights, biases before the batch norm, running statistics."""
     pytest.importorskip("torch_geometric", reason="PyG is not installed")
-    run_dir, graph, _ = runs(name)
+    run_dir, graph, options = runs(name)
     assert call("export", run_dir, "-o", tmp_path / "m.safetensors", "--to", "pyg", "--weights", "last") == 0
     network = networks(tmp_path / "m.safetensors")["net"]
     x, edges, more = inputs(graph)
     with torch.no_grad():
         found = network(x, edges, **more).numpy()
-    np.testing.assert_allclose(found, logits_of(run_dir, tmp_path / "p.h5"), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found, predicted(run_dir), rtol=1e-5, atol=1e-5)
+    with torch.no_grad():
+        for key, tensor in network.state_dict().items():
+            if tensor.dtype == torch.float32 and not (name == "transformer" and key.endswith("lin_value.bias")):
+                tensor.copy_(torch.rand_like(tensor) + (0.5 if "running_var" in key else -0.3))
+        expected = network(x, edges, **more).numpy()
+    torch.save({"state_dict": network.state_dict(), "epoch": 3}, tmp_path / "w.pt")
+    assert call("import-weights", tmp_path / "w.pt", "--graph", graph, "--run-dir", tmp_path / "in", *options) == 0
+    np.testing.assert_allclose(predicted(tmp_path / "in"), expected, rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("name", ["gcn", "sage", "gat"])
@@ -152,25 +163,7 @@ def test_weights_of_dgl_come_back(runs, tmp_path, name):
         torch.testing.assert_close(both[1][key], tensor, rtol=1e-6, atol=1e-6)
 
 
-@of_models
-def test_weights_of_pyg_come_in(runs, tmp_path, name):
-    """Of a network that has never been here: other weights, biases before the batch norm, running statistics."""
-    pytest.importorskip("torch_geometric", reason="PyG is not installed")
-    run_dir, graph, options = runs(name)
-    call("export", run_dir, "-o", tmp_path / "m.safetensors", "--to", "pyg", "--weights", "last")
-    network = networks(tmp_path / "m.safetensors")["net"]
-    with torch.no_grad():
-        for key, tensor in network.state_dict().items():
-            if tensor.dtype == torch.float32 and not (name == "transformer" and key.endswith("lin_value.bias")):
-                tensor.copy_(torch.rand_like(tensor) + (0.5 if "running_var" in key else -0.3))
-        x, edges, more = inputs(graph)
-        expected = network(x, edges, **more).numpy()
-    torch.save({"state_dict": network.state_dict(), "epoch": 3}, tmp_path / "w.pt")
-    assert call("import-weights", tmp_path / "w.pt", "--graph", graph, "--run-dir", tmp_path / "in", *options) == 0
-    np.testing.assert_allclose(logits_of(tmp_path / "in", tmp_path / "p.h5", 2), expected, rtol=1e-5, atol=2e-5)
-
-
-def test_our_own_file_needs_no_options_and_the_run_goes_on(runs, tmp_path):
+def test_our_own_file_needs_no_options_and_the_run_goes_on(runs, command, predicted, tmp_path):
     run_dir, graph, _ = runs("sage")
     assert call("export", run_dir, "-o", tmp_path / "m.safetensors", "--weights", "last") == 0
     assert call("export", run_dir, "-o", tmp_path / "m.safetensors") == 2, "nothing is overwritten unasked"
@@ -181,16 +174,16 @@ def test_our_own_file_needs_no_options_and_the_run_goes_on(runs, tmp_path):
     assert list(state["convs.0.neighbour.weight"].shape) == [WIDTH, 6]
     made = tmp_path / "in"
     assert call("import-weights", tmp_path / "m.safetensors", "--graph", graph, "--run-dir", made) == 0
-    assert (logits_of(made, tmp_path / "a.h5") == logits_of(run_dir, tmp_path / "b.h5")).all()
-    done = start(0, "-m", "hpcgnn", "evaluate", made)
+    assert (predicted(made) == predicted(run_dir)).all()
+    done = command("evaluate", made)
     assert done.code == 0, done.err
     assert json.loads((made / "evaluation.json").read_text())["epoch"] == 0
-    done = train(0, "--resume", "--run-dir", made, "--epochs", 2)
-    assert done.code == 0 and "0 epochs are done" in done.err, done.err
+    done = command("train", "--resume", "--run-dir", made, "--epochs", 2)
+    assert done.code == 0 and (made / "metrics.jsonl").read_text().count("\n") == 2, done.err
 
 
 @pytest.mark.parametrize("to", ["torch", "pyg"])
-def test_targets_come_with_the_scale_by_which_they_were_learned(runs, tmp_path, capsys, to):
+def test_targets_come_with_the_scale_by_which_they_were_learned(runs, command, predicted, tmp_path, capsys, to):
     run_dir, graph, options = runs("gcn targets")
     file, made = tmp_path / "m.safetensors", tmp_path / "in"
     assert call("export", run_dir, "-o", file, "--to", to, "--weights", "last") == 0
@@ -199,7 +192,7 @@ def test_targets_come_with_the_scale_by_which_they_were_learned(runs, tmp_path, 
     assert ("targets.mean" in state) == (to == "torch"), "what layers of PyG's do not know is beside them"
     assert call("import-weights", file, "--graph", graph, "--run-dir", made) == 0
     for name, run in (("a", made), ("b", run_dir)):
-        done = start(0, "-m", "hpcgnn", "predict", run, "--weights", "last", "-o", tmp_path / f"{name}.npy")
+        done = command("predict", run, "--weights", "last", "-o", tmp_path / f"{name}.npy")
         assert done.code == 0, done.err
     found = np.load(tmp_path / "a.npy")
     np.testing.assert_array_equal(found, np.load(tmp_path / "b.npy"))
@@ -210,7 +203,7 @@ def test_targets_come_with_the_scale_by_which_they_were_learned(runs, tmp_path, 
     words = ("import-weights", tmp_path / "w.pt", "--graph", graph, *options, "--run-dir", tmp_path / "foreign")
     assert call(*words) == 2 and "expected the mean and the deviation of 2 targets" in capsys.readouterr().err
     assert call(*words, "--target-scale", "none") == 0
-    assert abs(logits_of(tmp_path / "foreign", tmp_path / "p.h5").mean()) < 5, "as the weights have them"
+    assert abs(predicted(tmp_path / "foreign").mean()) < 5, "as the weights have them"
 
 
 def test_what_does_not_fit_is_listed(runs, tmp_path, capsys):

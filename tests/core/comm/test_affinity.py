@@ -10,25 +10,8 @@ from hpcgnn.comm import SoloCommunicator
 from hpcgnn.comm.launch.crowding import Binding
 from hpcgnn.listing import every
 
-from ..forked import start
-
 HOST = socket.gethostname()
 CORES = sorted(os.sched_getaffinity(0))
-# Arguments: threads of a rank, then the cores that each rank may run on, joined by commas.
-PINNED = """
-import os, sys
-from hpcgnn.comm.launch.run import run
-from hpcgnn.comm.launch.launcher import launched_rank
-from hpcgnn.app.affinity import describe_affinity
-threads, cores = int(sys.argv[1]), sys.argv[2 + launched_rank()].split(",")
-os.sched_setaffinity(0, map(int, cores))
-def show(session):
-    lines, warnings = describe_affinity(session.comm, threads)
-    assert session.comm.rank == 0 or not lines + warnings
-    if session.comm.rank == 0:
-        print(*lines, bool(warnings), sep="\\n")
-sys.exit(run(show, threads))
-"""
 
 
 class Ranks(SoloCommunicator):
@@ -58,24 +41,10 @@ def test_more_threads_than_cores_are_a_crowd(more, crowded):
     assert describe_affinity(SoloCommunicator(), len(CORES) + more)[1] == [CROWDED] * crowded
 
 
-def pinned(threads, *cores):
-    """(lines, whether crowded) of ranks that are bound to these cores; one runs without a launcher."""
-    done = start(len(cores) if len(cores) > 1 else 0, "-c", PINNED, threads, *cores)
-    assert done.code == 0, done.err
-    *lines, crowded = done.out.splitlines()
-    return lines, crowded == "True"
-
-
-def test_two_ranks_on_one_core_share_it():
-    core = CORES[-1]
-    assert pinned(1, core, core) == ([f"{HOST}: rank 0-1 on cores {core}"], True)
-
-
-@pytest.mark.skipif(len(CORES) < 2, reason="needs two cores")
-@pytest.mark.parametrize("threads, crowded", [(1, False), (2, True)])
-def test_two_ranks_on_cores_of_their_own_share_nothing(threads, crowded):
-    one, other = CORES[:2]
-    assert pinned(threads, one, other) == ([f"{HOST}: rank 0 on cores {one}, rank 1 on cores {other}"], crowded)
+def test_the_first_rank_speaks():
+    ranks = Ranks(("a", [0]), ("a", [0]))
+    ranks.rank = 1
+    assert describe_affinity(ranks, 1) == ([], [])
 
 
 def test_a_line_for_each_host_in_the_order_of_the_ranks():

@@ -3,18 +3,7 @@
 Here through the real launcher; tests/mpi/app/test_bad_input.py has the whole list of mistakes, on all ranks of one job.
 """
 
-import graphs
-import pytest
-
 from .. import forked
-from ..launching import start
-
-
-@pytest.fixture(scope="module")
-def good(tmp_path_factory):
-    """A small graph file with maps for 2 ranks."""
-    graph = graphs.with_task(graphs.random_undirected())
-    return graphs.write_file(tmp_path_factory.mktemp("failures") / "g.h5", graph, graphs.layout(graph, 2), 2)
 
 
 def check_refused(result, words):
@@ -80,5 +69,5 @@ def test_a_mistake_that_only_one_rank_knows_of_ends_the_job():
 
 def test_a_launcher_of_another_mpi_is_noticed():
     """Each rank then believes to be alone, and N copies of the same job would write the same files."""
-    result = start(0, "-c", PROGRAM.format(act="pass"), OMPI_COMM_WORLD_SIZE="4")
+    result = forked.start(0, "-c", PROGRAM.format(act="pass"), OMPI_COMM_WORLD_SIZE="4")
     assert result.code != 0 and len(result.errors) == 1 and "do not match" in result.errors[0]

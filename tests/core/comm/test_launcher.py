@@ -28,50 +28,81 @@ def environment(monkeypatch):
     return lambda variables: monkeypatch.setattr(os, "environ", dict(variables))
 
 
+MPICH = {**HYDRA, "MPI_LOCALNRANKS": "2"}
+STEP_OF_TWO = {**SRUN, "SLURM_STEP_TASKS_PER_NODE": "2(x3),1", "SLURM_NODEID": "1"}
+
+
+def node_of_five():
+    return node_of_job(5)
+
+
+def waiting_of_eight():
+    return waiting(8, 8, 8)
+
+
 @pytest.mark.parametrize(
-    "variables, expected",
+    "fact, variables, expected",
     [
-        ({}, (None, 1)),
-        (SRUN, ("SLURM_STEP_NUM_TASKS", 8)),
-        (HYDRA, ("PMI_SIZE", 4)),
-        (OPEN_MPI, ("OMPI_COMM_WORLD_SIZE", 6)),
-        ({"MV2_COMM_WORLD_SIZE": "2"}, ("MV2_COMM_WORLD_SIZE", 2)),
+        (expected_ranks, {}, (None, 1)),
+        (expected_ranks, SRUN, ("SLURM_STEP_NUM_TASKS", 8)),
+        (expected_ranks, HYDRA, ("PMI_SIZE", 4)),
+        (expected_ranks, OPEN_MPI, ("OMPI_COMM_WORLD_SIZE", 6)),
+        (expected_ranks, {"MV2_COMM_WORLD_SIZE": "2"}, ("MV2_COMM_WORLD_SIZE", 2)),
         # A job of so many tasks has not started any yet: only its step has.
-        ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0"}, (None, 1)),
+        (expected_ranks, {"SLURM_NTASKS": "8", "SLURM_PROCID": "0"}, (None, 1)),
         # mpiexec inside a shell of srun: every rank inherits the shell's.
-        ({**SRUN, **HYDRA}, ("PMI_SIZE", 4)),
-        ({"PMI_SIZE": "", **OPEN_MPI}, ("OMPI_COMM_WORLD_SIZE", 6)),
-        ({"PMI_SIZE": "four"}, (None, 1)),
-        ({"PMI_SIZE": "-4"}, (None, 1)),
-        ({"PMI_SIZE": "1"}, ("PMI_SIZE", 1)),
-    ],
-    ids=str,
-)
-def test_expected_ranks(environment, variables, expected):
-    environment(variables)
-    assert expected_ranks() == expected
-
-
-@pytest.mark.parametrize(
-    "variables, expected",
-    [
-        ({}, 0),
-        (SRUN, 5),
-        (HYDRA, 3),
-        (OPEN_MPI, 2),
-        ({"PMIX_RANK": "7", "SLURM_PROCID": "1"}, 7),
+        (expected_ranks, {**SRUN, **HYDRA}, ("PMI_SIZE", 4)),
+        (expected_ranks, {"PMI_SIZE": "", **OPEN_MPI}, ("OMPI_COMM_WORLD_SIZE", 6)),
+        (expected_ranks, {"PMI_SIZE": "four"}, (None, 1)),
+        (expected_ranks, {"PMI_SIZE": "-4"}, (None, 1)),
+        (expected_ranks, {"PMI_SIZE": "1"}, ("PMI_SIZE", 1)),
+        (launched_rank, {}, 0),
+        (launched_rank, SRUN, 5),
+        (launched_rank, HYDRA, 3),
+        (launched_rank, OPEN_MPI, 2),
+        (launched_rank, {"PMIX_RANK": "7", "SLURM_PROCID": "1"}, 7),
         # mpiexec inside a job: every rank inherits that of the batch script.
-        ({**HYDRA, "SLURM_PROCID": "0"}, 3),
-        ({**OPEN_MPI, "SLURM_PROCID": "0"}, 2),
-        ({"PMI_RANK": "", "SLURM_PROCID": "4"}, 4),
-        ({"PMI_RANK": "x", "SLURM_PROCID": "4"}, 4),
-        ({"PMI_RANK": "0", "SLURM_PROCID": "4"}, 0),
+        (launched_rank, {**HYDRA, "SLURM_PROCID": "0"}, 3),
+        (launched_rank, {**OPEN_MPI, "SLURM_PROCID": "0"}, 2),
+        (launched_rank, {"PMI_RANK": "", "SLURM_PROCID": "4"}, 4),
+        (launched_rank, {"PMI_RANK": "x", "SLURM_PROCID": "4"}, 4),
+        (launched_rank, {"PMI_RANK": "0", "SLURM_PROCID": "4"}, 0),
+        (local_ranks, {}, 1),
+        (local_ranks, HYDRA, None),
+        (local_ranks, MPICH, 2),
+        (local_ranks, {**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "3"}, 3),
+        (local_ranks, {"WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "x"}, 4),
+        (local_ranks, SRUN, None),
+        (local_ranks, STEP_OF_TWO, 2),
+        (local_ranks, {**STEP_OF_TWO, "SLURM_NODEID": "3"}, 1),
+        (local_ranks, {**STEP_OF_TWO, "SLURM_NODEID": "4"}, None),
+        (local_ranks, {**SRUN, "SLURM_STEP_TASKS_PER_NODE": "8"}, 8),
+        (local_ranks, {**SRUN, "SLURM_STEP_TASKS_PER_NODE": "many"}, None),
+        # Its daemons are started by srun, one on each node.
+        (local_ranks, {**MPICH, "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}, 2),
+        (node_of_five, {}, (None, None)),
+        (node_of_five, {"SLURM_MEM_PER_NODE": "1000", "SLURM_NTASKS_PER_NODE": "3"}, (1000 << 20, 3)),
+        (node_of_five, {"SLURM_MEM_PER_NODE": "1000", "SLURM_JOB_NUM_NODES": "4"}, (1000 << 20, 2)),
+        (
+            node_of_five,
+            {"SLURM_MEM_PER_CPU": "100", "SLURM_CPUS_ON_NODE": "8", "SLURM_JOB_NUM_NODES": "1"},
+            (800 << 20, 5),
+        ),
+        (node_of_five, {"SLURM_MEM_PER_CPU": "100"}, (None, None)),
+        (node_of_five, {"SLURM_MEM_PER_NODE": "0", "SLURM_NTASKS_PER_NODE": ""}, (None, None)),
+        (waiting_of_eight, {"OMP_WAIT_POLICY": "active"}, {}),
+        (waiting_of_eight, {"OMP_WAIT_POLICY": "passive"}, {}),
+        (waiting_of_eight, {"GOMP_SPINCOUNT": "0"}, {"OMP_WAIT_POLICY": "passive"}),
+        (waiting_of_eight, {"KMP_BLOCKTIME": "1"}, {"OMP_WAIT_POLICY": "passive"}),
+        (job_end_time, {}, None),
+        *((job_end_time, {"SLURM_JOB_END_TIME": text}, None) for text in ("", "soon", "-1")),
+        (job_end_time, {"SLURM_JOB_END_TIME": "1763884800"}, 1763884800),
     ],
     ids=str,
 )
-def test_launched_rank(environment, variables, expected):
+def test_what_the_variables_say(environment, fact, variables, expected):
     environment(variables)
-    assert launched_rank() == expected
+    assert fact() == expected
 
 
 def test_a_shell_of_srun(environment):
@@ -84,14 +115,6 @@ def test_a_shell_of_srun(environment):
     for more in (own, {"MPI_LOCALNRANKS": "1"}, {"SLURM_STEP_NUM_TASKS": "1"}):
         environment(shell | more)
         check_shell()
-
-
-@pytest.mark.parametrize(
-    "text, expected", [(None, None), ("", None), ("1763884800", 1763884800), ("soon", None), ("-1", None)], ids=str
-)
-def test_job_end_time(environment, text, expected):
-    environment({} if text is None else {"SLURM_JOB_END_TIME": text})
-    assert job_end_time() == expected
 
 
 @pytest.mark.parametrize(
@@ -113,34 +136,6 @@ def test_job_end_time(environment, text, expected):
 def test_threads_per_rank(environment, variables, cores, sharers, expected):
     environment(variables)
     assert threads_per_rank(cores, sharers) == expected
-
-
-MPICH = {**HYDRA, "MPI_LOCALNRANKS": "2"}
-STEP_OF_TWO = {**SRUN, "SLURM_STEP_TASKS_PER_NODE": "2(x3),1", "SLURM_NODEID": "1"}
-
-
-@pytest.mark.parametrize(
-    "variables, expected",
-    [
-        ({}, 1),
-        (HYDRA, None),
-        (MPICH, 2),
-        ({**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "3"}, 3),
-        ({"WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "x"}, 4),
-        (SRUN, None),
-        (STEP_OF_TWO, 2),
-        ({**STEP_OF_TWO, "SLURM_NODEID": "3"}, 1),
-        ({**STEP_OF_TWO, "SLURM_NODEID": "4"}, None),
-        ({**SRUN, "SLURM_STEP_TASKS_PER_NODE": "8"}, 8),
-        ({**SRUN, "SLURM_STEP_TASKS_PER_NODE": "many"}, None),
-        # Its daemons are started by srun, one on each node.
-        ({**MPICH, "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}, 2),
-    ],
-    ids=str,
-)
-def test_local_ranks(environment, variables, expected):
-    environment(variables)
-    assert local_ranks() == expected
 
 
 @pytest.mark.parametrize(
@@ -168,38 +163,6 @@ def test_how_idle_threads_wait(environment, variables, cores, physical, outside,
     found = waiting(cores, physical, outside)
     assert found.pop("OMP_WAIT_POLICY") == "passive"
     assert (found.keys() == {"GOMP_SPINCOUNT"}) is spins and bool(found) is spins
-
-
-@pytest.mark.parametrize(
-    "variables, expected",
-    [
-        ({"OMP_WAIT_POLICY": "active"}, {}),
-        ({"OMP_WAIT_POLICY": "passive"}, {}),
-        ({"GOMP_SPINCOUNT": "0"}, {"OMP_WAIT_POLICY": "passive"}),
-        ({"KMP_BLOCKTIME": "1"}, {"OMP_WAIT_POLICY": "passive"}),
-    ],
-    ids=str,
-)
-def test_what_the_user_says_of_waiting_stays(environment, variables, expected):
-    environment(variables)
-    assert waiting(8, 8, 8) == expected
-
-
-@pytest.mark.parametrize(
-    "variables, expected",
-    [
-        ({}, (None, None)),
-        ({"SLURM_MEM_PER_NODE": "1000", "SLURM_NTASKS_PER_NODE": "3"}, (1000 << 20, 3)),
-        ({"SLURM_MEM_PER_NODE": "1000", "SLURM_JOB_NUM_NODES": "4"}, (1000 << 20, 2)),
-        ({"SLURM_MEM_PER_CPU": "100", "SLURM_CPUS_ON_NODE": "8", "SLURM_JOB_NUM_NODES": "1"}, (800 << 20, 5)),
-        ({"SLURM_MEM_PER_CPU": "100"}, (None, None)),
-        ({"SLURM_MEM_PER_NODE": "0", "SLURM_NTASKS_PER_NODE": ""}, (None, None)),
-    ],
-    ids=str,
-)
-def test_the_node_of_five_ranks(environment, variables, expected):
-    environment(variables)
-    assert node_of_job(5) == expected
 
 
 STEP = {"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "8", "SLURM_JOB_ID": "12", "SLURM_STEP_ID": "3"}

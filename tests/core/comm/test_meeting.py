@@ -149,26 +149,26 @@ def test_objects_between_ranks_are_plain_data():
             of_bytes(strange)
 
 
-def test_those_who_come_are_told_who_is_missing():
-    found = meet(*job("lonely", 4, ranks=(0, 2)), limit=1)
-    assert set(found) == {("lonely", 0), ("lonely", 2)}
-    assert all("rank 1, 3 of 4 has not come" in text for text in found.values())
+AWAY = {"one_node": False}
 
 
-def test_no_rank_0():
-    found = meet(*job("headless", 2, ranks=(1,)), limit=0.5)
-    assert "cannot reach rank 0 at 127.0.0.1" in found["headless", 1]
-
-
-def test_rank_0_elsewhere_than_the_launcher_says():
-    """An address of documentation, which no machine has."""
-    found = meet(*job("astray", 2, ranks=(0,), one_node=False, host="192.0.2.77"), limit=1)
-    assert "set MASTER_ADDR to an address of the node of rank 0" in found["astray", 0]
-
-
-def test_without_a_word_of_the_launcher_it_asks_for_one():
-    found = meet(*job("unknown", 2, ranks=(1,), one_node=False), limit=1)
-    assert "srun does not say on which node rank 0 runs; set MASTER_ADDR" in found["unknown", 1]
+@pytest.mark.parametrize(
+    "size, ranks, more, words",
+    [
+        (4, (0, 2), {}, "rank 1, 3 of 4 has not come"),
+        (2, (1,), {}, "cannot reach rank 0 at 127.0.0.1"),
+        # An address of documentation, which no machine has.
+        (2, (0,), {**AWAY, "host": "192.0.2.77"}, "set MASTER_ADDR to an address of the node of rank 0"),
+        (2, (1,), {**AWAY, "host": "nowhere-07"}, "'nowhere-07', has no address"),
+        (2, (1,), {**AWAY, "host": None}, "srun does not say on which node rank 0 runs; set MASTER_ADDR"),
+    ],
+    ids=str,
+)
+def test_those_who_come_are_told_who_is_missing(size, ranks, more, words):
+    launches = [replace(launch, **more) for launch in job("lonely", size, ranks=ranks)]
+    found = meet(*launches, limit=0.5)
+    assert set(found) == {("lonely", rank) for rank in ranks}
+    assert all(words in text for text in found.values()), found
 
 
 def test_a_port_that_was_given_is_the_only_one():

@@ -6,19 +6,15 @@ carried a message.
 
 import functools
 import json
-import os
-import subprocess
 from pathlib import Path
 
-import graphs
 import pytest
-from faults.harness import proxy
 
 from hpcgnn.comm.transports.torch_backends import load_backend
 from hpcgnn.errors import ConfigError
 
 from .. import forked
-from ..launching import ROOT, start
+from ..launching import start
 
 pytestmark = pytest.mark.slow
 
@@ -27,13 +23,6 @@ TRAINING = ("--hidden", 8, "--layers", 2, "--partition", "dealt", "--epochs", 4,
 STAND_IN = Path(__file__).parents[1] / "stand_in"
 WITH_STAND_IN = f"import sys; sys.path.append({str(STAND_IN)!r}); {BLOCKED}"
 without_mpi = functools.partial(forked.start, modules=("-mpi4py",))
-
-
-@pytest.fixture(scope="module")
-def good(tmp_path_factory):
-    """A small graph file with maps for 2 ranks."""
-    graph = graphs.with_task(graphs.random_undirected())
-    return graphs.write_file(tmp_path_factory.mktemp("torch") / "g.h5", graph, graphs.layout(graph, 2), 2)
 
 
 @pytest.fixture(scope="module")
@@ -109,28 +98,6 @@ def test_bindings_of_another_torch(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match=r"OSError: undefined symbol: c10d.*torch 2\.8"):
         load_backend("ccl")
-
-
-def as_if_by_srun(rank, size, *words, **more):
-    """A rank with the variables of srun, started by hand."""
-    variables = {"SLURM_PROCID": rank, "SLURM_STEP_NUM_TASKS": size, "SLURM_JOB_ID": os.getpid(), "SLURM_STEP_ID": 0}
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "HYDRA", "MPI", "SLURM"))}
-    environment = {**clean, "PYTHONPATH": str(ROOT), **{k: str(v) for k, v in {**variables, **more}.items()}}
-    return subprocess.Popen(
-        [*map(str, (*proxy(forked.server()), *words))],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def test_a_node_of_rank_0_that_nobody_knows(good):
-    options = ["--comm", "torch", "--graph", good, "--watchdog", 1]
-    rank = as_if_by_srun(1, 2, "-m", "hpcgnn", "train", *options, SLURM_STEP_NODELIST="nowhere-[07-09]")
-    said = rank.communicate(timeout=80)[1]
-    assert rank.returncode == 2 and "'nowhere-07', has no address" in said and "MASTER_ADDR" in said, said
-    assert "Traceback" not in said
 
 
 def test_torchrun_starts_ranks_too(good):

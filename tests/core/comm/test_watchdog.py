@@ -2,7 +2,6 @@
 on two.
 """
 
-import contextlib
 import multiprocessing
 import os
 import select
@@ -49,114 +48,125 @@ def live(folder, nodes, rank, deed, log):
     dog.finish()
 
 
-def job(tmp_path, deeds, nodes=(tuple(range(SIZE)),)):
-    """Exit codes of ranks that do `deeds`, what they said, and the seconds until the last of those that wait ended."""
-    begin = time.monotonic()
-    (tmp_path / "heartbeats").mkdir()
+def begin(folder, deeds, nodes):
+    """The processes of a job, which has begun."""
+    (folder / "heartbeats").mkdir()
     for node in nodes:
-        HeartbeatBoard.make(tmp_path / f"board-{node[0]}", len(node))
+        HeartbeatBoard.make(folder / f"board-{node[0]}", len(node))
     fork = multiprocessing.get_context("fork")
     ranks = [
-        fork.Process(target=live, args=(tmp_path, nodes, rank, deed, tmp_path / "log"))
-        for rank, deed in enumerate(deeds)
+        fork.Process(target=live, args=(folder, nodes, rank, deed, folder / "log")) for rank, deed in enumerate(deeds)
     ]
     for rank in ranks:
         rank.start()
-    for rank, deed in zip(ranks, deeds, strict=True):
-        if deed != "stops":
-            rank.join(60)
-    seconds = time.monotonic() - begin
-    for rank, deed in zip(ranks, deeds, strict=True):
-        if deed == "stops":  # by the watchdog already, unless its node has nobody else
-            with contextlib.suppress(ProcessLookupError):
-                rank.kill()
-            rank.join(60)
-    return [rank.exitcode for rank in ranks], (tmp_path / "log").read_text(), seconds
+    return ranks
 
 
-@pytest.mark.parametrize(
-    "where, deed, words",
-    [
-        (0, "stops", "Did not arrive: rank {} ({host}"),
-        (SIZE - 1, "works", "rank {} ({host}, last at 'something long') works at something else"),
-        (0, "dies", "rank {} ({host}"),
-        (0, "waits", "none: all wait, for different things"),
-    ],
+ONE_NODE = ((0, 1, 2),)
+# (who does something else than wait, what, what is said of it)
+STANDSTILLS = (
+    (0, "stops", "Did not arrive: rank {} ({host}"),
+    (SIZE - 1, "works", "rank {} ({host}, last at 'something long') works at something else"),
+    (0, "dies", "rank {} ({host}"),
+    (0, "waits", "none: all wait, for different things"),
 )
-def test_a_job_that_stands_still_is_ended_by_all_ranks(tmp_path, where, deed, words):
+# (what rank 3 does, what is said of it, the ranks of each node)
+BETWEEN_NODES = (
+    ("stops", "Did not arrive: rank 3 (", ((0, 1), (2, 3))),
+    ("stops", "Did not arrive: rank 3 (", ((1, 2), (0,), (3,))),
+    ("works", "works at something else. Waiting: rank 0, 1, 2 for 'a message'", ((0, 1, 2), (3,))),
+)
+PROGRESS = (ONE_NODE, ((0,), (1, 2)))
+
+
+def deeds_of(size, where, deed):
+    """What each rank of a job does, of which one does something else than wait."""
+    return tuple(deed if rank == where else "waits" for rank in range(size))
+
+
+JOBS = (
+    *((deeds_of(SIZE, where, deed), ONE_NODE) for where, deed, _ in STANDSTILLS),
+    *((deeds_of(4, 3, deed), nodes) for deed, _, nodes in BETWEEN_NODES),
+    *((deeds_of(SIZE, 2, "reads"), nodes) for nodes in PROGRESS),
+)
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """{job: (exit codes of its ranks, what they said, the seconds until the last of those that wait ended)} of JOBS,
+    which wait beside each other.
+    """
+    folders, seconds, start = {job: tmp_path_factory.mktemp("job") for job in JOBS}, {}, time.monotonic()
+    begun = {job: begin(folders[job], *job) for job in JOBS}
+    while len(seconds) < len(JOBS) and time.monotonic() < start + 60:
+        time.sleep(0.05)
+        for job, ranks in begun.items():
+            if not any(rank.is_alive() for rank, deed in zip(ranks, job[0], strict=True) if deed != "stops"):
+                seconds.setdefault(job, time.monotonic() - start)
+    for rank in (rank for ranks in begun.values() for rank in ranks):
+        rank.kill()  # one that stopped: by the watchdog already, unless its node has nobody else
+        rank.join(60)
+    codes = {job: [rank.exitcode for rank in ranks] for job, ranks in begun.items()}
+    return {job: (codes[job], (folders[job] / "log").read_text(), seconds[job]) for job in JOBS}
+
+
+@pytest.mark.parametrize("where, deed, words", STANDSTILLS)
+def test_a_job_that_stands_still_is_ended_by_all_ranks(ended, where, deed, words):
     """Also if the rank that looks after the node is the one that stops or dies.
 
     Only a death that is noticed before the limit is called one: after it, the job stands still.
     """
-    deeds = ["waits"] * SIZE
-    deeds[where] = deed
-    codes, said, _ = job(tmp_path, deeds)
-    del codes[where]
-    assert codes == [EXIT_STALLED] * (SIZE - 1), said
+    codes, said, _ = ended[deeds_of(SIZE, where, deed), ONE_NODE]
+    assert [*codes[:where], *codes[where + 1 :]] == [EXIT_STALLED] * (SIZE - 1), said
     assert words.format(where, host=os.uname().nodename) in said and "--resume" in said
     assert said.count("the job ends") == 1, "one rank says it"
     assert "in live" in said, "and where each stands is shown"
     assert ("has ended without finishing" in said) == (deed == "dies"), "a death is noticed before a standstill"
 
 
-@pytest.mark.parametrize(
-    "deed, words, nodes",
-    [
-        ("stops", "Did not arrive: rank 3 (", ((0, 1), (2, 3))),
-        ("stops", "Did not arrive: rank 3 (", ((1, 2), (0,), (3,))),
-        ("works", "works at something else. Waiting: rank 0, 1, 2 for 'a message'", ((0, 1, 2), (3,))),
-    ],
-    ids=str,
-)
-def test_ranks_of_another_node_are_named(tmp_path, deed, words, nodes):
+@pytest.mark.parametrize("deed, words, nodes", BETWEEN_NODES, ids=str)
+def test_ranks_of_another_node_are_named(ended, deed, words, nodes):
     """A rank stops on a node where another one lives on, or one that is then lost altogether."""
-    codes, said, seconds = job(tmp_path, ["waits", "waits", "waits", deed], nodes)
+    codes, said, seconds = ended[deeds_of(4, 3, deed), nodes]
     assert codes[:3] == [EXIT_STALLED] * 3, said
     assert words in said and said.count("the job ends") == 1, said
     assert LIMIT <= seconds < 3 * LIMIT
 
 
-@pytest.mark.parametrize("nodes", [((0, 1, 2),), ((0,), (1, 2))], ids=str)
-def test_a_rank_that_shows_progress_is_waited_for(tmp_path, nodes):
-    codes, said, _ = job(tmp_path, ["waits", "waits", "reads"], nodes)
+@pytest.mark.parametrize("nodes", PROGRESS, ids=str)
+def test_a_rank_that_shows_progress_is_waited_for(ended, nodes):
+    codes, said, _ = ended[deeds_of(SIZE, 2, "reads"), nodes]
     assert codes == [0] * SIZE, said
 
 
-def test_the_use_of_the_processor_is_progress_where_it_is_said_to_be():
-    """Rank 0 drew a picture on a machine with fifty other processes, the others waited for it, and the watchdog ended a
-    job that was done.
+def work():
+    end = time.process_time() + 0.3
+    while time.process_time() < end:
+        pass
+
+
+def test_what_is_progress_where_it_is_said_to_be():
+    """Rank 0 drew a picture on a machine with fifty other processes, or flushed files to a busy disk, while the others
+    waited for it, and the watchdog ended a job that was done.
     """
+    heartbeat = Heartbeat()
 
     def progress_of(deed):
         before = heartbeat.progress()
         deed()
         return heartbeat.progress() - before
 
-    def work():
-        end = time.process_time() + 0.3
-        while time.process_time() < end:
-            pass
+    def wait():
+        time.sleep(0.3)
 
-    heartbeat = Heartbeat()
     assert progress_of(work) == 0, "an endless loop is none"
     with heartbeat.computing():
         assert progress_of(work) > 0
-        assert progress_of(lambda: time.sleep(0.3)) == 0
+        assert progress_of(wait) == 0
     assert progress_of(work) == 0
-
-
-def test_a_result_that_a_file_system_is_slow_to_take_does_not_end_the_job():
-    """Rank 0 flushed a file for each rank to a busy disk, for longer than the limit: a job that was done ended with
-    75.
-    """
-    heartbeat = Heartbeat()
     with heartbeat.storing():
-        before = heartbeat.progress()
-        time.sleep(0.3)
-        assert heartbeat.progress() > before
-    before = heartbeat.progress()
-    time.sleep(0.3)
-    assert heartbeat.progress() == before
+        assert progress_of(wait) > 0
+    assert progress_of(wait) == 0
 
 
 def test_suspension_of_the_whole_job_does_not_count(monkeypatch):

@@ -4,6 +4,7 @@ file that holds every option, as the config.toml of a run does, is no reason to 
 
 from dataclasses import fields, replace
 
+import graphs
 import pytest
 
 from hpcgnn.__main__ import build_parser, main, registry_choices
@@ -14,10 +15,11 @@ from hpcgnn.effects import without_effect
 from hpcgnn.errors import ConfigError
 from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.options import SECTIONS
+from hpcgnn.schedules.base import ScheduleEntry
 from hpcgnn.schedules.schedule_registry import SCHEDULES
+from hpcgnn.schedules.schedule_registry import register as register_schedule
+from hpcgnn.schedules.tma import TmaConfig
 from hpcgnn.traits import ScheduleTraits
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.generators.spec import Spec
 
 CHOICES = registry_choices()
 DECLARED = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
@@ -35,9 +37,7 @@ def paths(tmp_path_factory):
     folder, found = tmp_path_factory.mktemp("effects"), {}
     for name, weighted in (("plain", False), ("weighted", True)):
         found[name] = folder / f"{name}.h5"
-        generate_graph(
-            "planted", found[name], Spec(nodes=200, degree=6, features=8, classes=3, seed=1, weighted=weighted)
-        )
+        graphs.planted(found[name], nodes=200, weighted=weighted)
     return found
 
 
@@ -203,3 +203,13 @@ def test_weights_that_the_model_ignores_are_pointed_out(capsys, paths, options, 
     code, lines = said(capsys, paths["weighted"], *options.split())
     assert code == 0 and len(lines) == bool(words) and all(words in line for line in lines), lines
     assert said(capsys, paths["plain"], *[o for o in options.split() if o not in ("--edge-term", "weight")]) == (0, [])
+
+
+def test_a_name_that_is_taken_is_refused():
+    registry_choices()
+    entry = SCHEDULES["tma"]
+    with pytest.raises(ValueError, match="the schedule 'tma' exists"):
+        register_schedule("tma", entry)
+    with pytest.raises(ValueError, match=r"the option 'average_steps' exists in \[schedule\]"):
+        register_schedule("other", ScheduleEntry(entry.build, entry.traits, options=TmaConfig))
+    assert "other" not in SCHEDULES

@@ -12,9 +12,6 @@ from hpcgnn import cores
 from hpcgnn.cores import domains
 from hpcgnn.listing import every
 from hpcgnn.report.read import read_runs
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
 from ..launching import LAUNCHER, start
 
@@ -50,14 +47,6 @@ def finish(session, before=Session.finish):
 Session.finish = finish
 sys.exit(main(["train", *sys.argv[2:]]))
 """
-
-
-@pytest.fixture(scope="module")
-def graph(tmp_path_factory):
-    path = tmp_path_factory.mktemp("graph") / "g.h5"
-    generate_graph("planted", path, Spec(nodes=300, degree=6, features=8, classes=3, seed=1))
-    partition_graph(path, [1, 2], num_clusters=16)
-    return path
 
 
 def trained(folder, graph, ranks, **environment):
@@ -146,10 +135,6 @@ def test_hardware_threads_that_are_numbered_as_ranges(tmp_path):
     assert cores.physical(range(4), root) == 2
 
 
-def test_cores_of_this_machine():
-    assert 1 <= cores.physical(CORES) <= len(CORES)
-
-
 def test_domains_of_cores(tmp_path):
     """Two domains of two cores each, with their hardware threads, and one of memory alone."""
     root = tree(
@@ -188,26 +173,20 @@ def test_one_domain_is_left_alone():
         assert len(domains.domains_of(CORES)) > 1 or reason == "there is one domain"
 
 
-def test_a_policy_of_the_user_stays():
+@pytest.mark.parametrize(
+    "mode, number, said",
+    [
+        (1, domains.domains_of(CORES)[:1], "the process has a memory policy of its own"),  # preferred
+        (2, [0], "memory is bound to one domain"),  # as by srun --mem-bind=local on a rank of one domain
+    ],
+)
+def test_a_policy_of_the_user_stays(mode, number, said):
     policy_or_skip()
-    here = domains.domains_of(CORES)
-    if refusal := domains.set_policy(1, here[:1]):  # preferred
+    if refusal := domains.set_policy(mode, number):
         pytest.skip(f"the kernel takes no memory policy here: {refusal}")
     try:
         with domains.interleaved([0, 1]) as reason:
-            assert reason == "the process has a memory policy of its own" and domains.policy() == (1, here[:1])
-    finally:
-        domains.set_policy(0, [])
-
-
-def test_memory_that_is_bound_to_one_domain_stays_there():
-    """As by srun --mem-bind=local on a rank of one domain."""
-    policy_or_skip()
-    if refusal := domains.set_policy(2, [0]):
-        pytest.skip(f"the kernel takes no memory policy here: {refusal}")
-    try:
-        with domains.interleaved([0, 1]) as reason:
-            assert reason == "memory is bound to one domain" and domains.policy() == (2, [0])
+            assert reason == said and domains.policy() == (mode, number)
     finally:
         domains.set_policy(0, [])
 

@@ -9,19 +9,12 @@ import subprocess
 import sys
 import time
 
-import graphs
 import pytest
 
 from hpcgnn.engine.stopping import EXIT_STOPPED, StopRequest
 
 from ..forked import train
 from ..launching import LIMIT_SECONDS, command_and_environment
-
-
-@pytest.fixture(scope="module")
-def good(tmp_path_factory):
-    graph = graphs.with_task(graphs.random_undirected())
-    return graphs.write_file(tmp_path_factory.mktemp("ctrl-c") / "g.h5", graph, graphs.layout(graph, 2), 2)
 
 
 def answer_signals():

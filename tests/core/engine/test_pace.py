@@ -7,9 +7,6 @@ import re
 import pytest
 
 from hpcgnn.engine.pace import Pace, duration
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
 from ..forked import train
 
@@ -76,14 +73,6 @@ def test_metrics_are_of_the_last_evaluation():
 )
 def test_durations(seconds, text):
     assert duration(seconds) == text
-
-
-@pytest.fixture(scope="module")
-def graph(tmp_path_factory):
-    path = tmp_path_factory.mktemp("pace") / "g.h5"
-    generate_graph("planted", path, Spec(nodes=300, degree=6, features=8, classes=3, seed=1))
-    partition_graph(path, [1, 2], num_clusters=16)
-    return path
 
 
 def told(result):

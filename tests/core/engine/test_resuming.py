@@ -2,17 +2,16 @@
 refused.
 """
 
-import json
+import shutil
+from pathlib import Path
 
 import pytest
 
+from hpcgnn.__main__ import main
 from hpcgnn.app.resuming import changes, options_of_run, options_to_continue
 from hpcgnn.config import make_config
-from hpcgnn.errors import ConfigError
+from hpcgnn.errors import CheckpointError, ConfigError
 from hpcgnn.plan.choices import registry_choices
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
 from ..forked import train
 
@@ -21,53 +20,50 @@ OPTIONS = "--model sage --hidden 8 --layers 2 --seed 3 --lr 0.02 --dropout 0.1 -
 
 
 @pytest.fixture(scope="module")
-def graph(tmp_path_factory):
-    """A graph with maps for 1 and 2 ranks, and a map of another name for 3."""
-    path = tmp_path_factory.mktemp("resuming") / "g.h5"
-    generate_graph("planted", path, Spec(nodes=300, degree=6, features=8, classes=3, seed=1))
-    partition_graph(path, [1, 2], num_clusters=16)
-    partition_graph(path, [3], method="random-clusters")
-    return path
+def first(graph, tmp_path_factory):
+    """The directory of a run of three epochs on two ranks."""
+    run = tmp_path_factory.mktemp("resuming") / "run"
+    done = train(2, "--graph", graph, "--run-dir", run, "--epochs", 3, *OPTIONS)
+    assert done.code == 0, done.err
+    return run
 
 
 @pytest.fixture
-def begun(graph, tmp_path):
-    """The directory of a run of three epochs on two ranks."""
-    done = train(2, "--graph", graph, "--run-dir", tmp_path / "run", "--epochs", 3, *OPTIONS)
-    assert done.code == 0, done.err
-    return tmp_path / "run"
-
-
-def losses(run_dir):
-    return [json.loads(line)["loss"] for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+def begun(first, tmp_path):
+    """A copy of it that may be changed."""
+    return Path(shutil.copytree(first, tmp_path / "run"))
 
 
 def said(result):
     return [line for line in result.err.splitlines() if "options that change" in line]
 
 
-def test_alone_it_goes_on_as_if_never_stopped(graph, begun, tmp_path):
+def test_alone_it_goes_on_with_its_own_options(begun):
     done = train(2, "--resume", "--run-dir", begun, "--epochs", 6)
     assert done.code == 0 and said(done) == ["options that change from epoch 4 on: --epochs 3 to 6"], done.err
-    whole = train(2, "--graph", graph, "--run-dir", tmp_path / "whole", "--epochs", 6, *OPTIONS)
-    assert whole.code == 0 and losses(begun) == losses(tmp_path / "whole")
+    assert (begun / "metrics.jsonl").read_text().count("\n") == 6
     again = train(2, "--resume", "--run-dir", begun)
     assert again.code == 0 and said(again) == [], "nothing was changed"
 
 
-def test_a_run_of_before_goes_on_as_it_was(graph, begun, tmp_path):
-    """Its config.toml does not know how the initial weights were drawn, and says where dropout acted."""
-    old = "--input-dropout aggregate --initial-weights glorot".split()
-    whole = train(2, "--graph", graph, "--run-dir", tmp_path / "whole", "--epochs", 6, *OPTIONS, *old)
-    assert whole.code == 0 and losses(begun) != losses(tmp_path / "whole")[:3]
-    path = tmp_path / "old"
-    assert train(2, "--graph", graph, "--run-dir", path, "--epochs", 3, *OPTIONS, *old).code == 0
-    lines = (path / "config.toml").read_text().splitlines(keepends=True)
-    kept = [line for line in lines if not line.startswith("initial_weights")]
-    assert len(kept) == len(lines) - 1
-    (path / "config.toml").write_text("".join(kept))
-    done = train(2, "--resume", "--run-dir", path, "--epochs", 6)
-    assert done.code == 0 and losses(path) == losses(tmp_path / "whole"), done.err
+def test_what_changes_is_said_in_one_line(begun):
+    done = train(
+        2, "--resume", "--run-dir", begun, "--lr", 5, "--epochs", 4, "--weight-decay", "1e-3", "--eval-every", 1
+    )
+    changes = "--lr 0.02 to 5, --weight-decay 0 to 0.001, --epochs 3 to 4, --eval-every 2 to 1"
+    assert done.code == 0 and said(done) == [f"options that change from epoch 4 on: {changes}"], done.err
+    assert "without effect" not in done.err and (begun / "log.txt").read_text().count(changes) == 1
+
+
+def test_a_run_of_before_goes_on_as_it_was(begun):
+    """Its config.toml does not know how the initial weights were drawn, nor of ways to send less."""
+    before = {"initial_weights": "glorot", "halo": "rows", "intra_node": "messages"}
+    lines = (begun / "config.toml").read_text().splitlines(keepends=True)
+    kept = [line for line in lines if line.split(" = ")[0] not in before]
+    assert len(kept) == len(lines) - len(before)
+    (begun / "config.toml").write_text("".join(kept))
+    found = options_to_continue({"resume": True, "run_dir": begun}, [2])
+    assert {name: found[name] for name in before} == before
 
 
 def test_a_run_with_options_that_are_gone_is_used(begun, tmp_path):
@@ -85,35 +81,24 @@ def test_a_run_with_options_that_are_gone_is_used(begun, tmp_path):
     assert "--halo-dtype auto to int8" in changes(tmp_path, config)
 
 
-def test_what_changes_is_said_in_one_line(begun):
-    done = train(
-        2, "--resume", "--run-dir", begun, "--lr", 5, "--epochs", 4, "--weight-decay", "1e-3", "--eval-every", 1
-    )
-    changes = "--lr 0.02 to 5, --weight-decay 0 to 0.001, --epochs 3 to 4, --eval-every 2 to 1"
-    assert done.code == 0 and said(done) == [f"options that change from epoch 4 on: {changes}"], done.err
-    assert "without effect" not in done.err and (begun / "log.txt").read_text().count(changes) == 1
+def test_the_rounds_of_tma_keep_their_length(tmp_path):
+    tma = make_config({"graph": "g.h5", "schedule": "tma", "average_steps": 2}, CHOICES)
+    (tmp_path / "config.toml").write_text(tma.to_toml())
+    assert changes(tmp_path, tma.replace(epochs=9)) == "--epochs 200 to 9"
+    with pytest.raises(CheckpointError, match="--average-steps is 2 there and 3 here"):
+        changes(tmp_path, tma.replace(average_steps=3))
 
 
-def test_the_rounds_of_tma_keep_their_length(graph, tmp_path):
-    run = "--run-dir", tmp_path / "run"
-    tma = "--schedule tma --average-steps 2 --epochs 4 --hidden 8".split()
-    assert train(0, "--graph", graph, *run, *tma).code == 0
-    done = train(0, "--resume", *run, "--average-steps", 3, "--epochs", 9)
-    assert done.code == 2 and "--average-steps is 2 there and 3 here" in done.errors[0]
-
-
-@pytest.mark.parametrize("ranks", [0, 3])
-def test_on_other_ranks_the_map_is_one_of_theirs(begun, ranks):
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_on_other_ranks_the_map_is_one_of_theirs(graph, tmp_path, ranks):
     """The run's map has a name, which the file need not have for another number of ranks."""
-    done = train(ranks, "--resume", "--run-dir", begun, "--epochs", 4)
-    assert done.code == 0, done.err
-    assert len(losses(begun)) == 4
+    config = make_config({"graph": str(graph), "partition": "random-clusters"}, CHOICES)
+    (tmp_path / "config.toml").write_text(config.to_toml())
+    assert ("partition" in options_to_continue({"resume": True, "run_dir": tmp_path}, [ranks])) == (ranks == 3)
 
 
-@pytest.mark.parametrize("ranks", [0, 2])
-def test_where_there_is_no_run(graph, tmp_path, ranks):
-    done = train(ranks, "--resume", "--run-dir", tmp_path / "absent")
-    assert done.code == 2 and len(done.errors) == 1 and "there is no run in" in done.errors[0], done.err
+def test_where_there_is_no_run(tmp_path, capsys):
+    assert main(["train", "--resume", "--run-dir", str(tmp_path / "absent")]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "there is no run in" in error
     assert not (tmp_path / "absent").exists()
-    begun = train(ranks, "--resume", "--run-dir", tmp_path / "new", "--graph", graph, "--epochs", 1, "--hidden", 8)
-    assert begun.code == 0, "as job scripts do, which give the same command every time"

@@ -5,24 +5,30 @@ import re
 import pytest
 
 from hpcgnn.__main__ import main
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
 
 @pytest.fixture
-def dry_run(tmp_path, capsys, monkeypatch):
+def dry_run(graph, tmp_path, capsys, monkeypatch):
     """dry_run(ranks, *options, **variables of SLURM) -> (exit code, what is printed, what is said of mistakes)."""
-    path = tmp_path / "g.h5"
-    generate_graph("planted", path, Spec(nodes=300, degree=6, features=8, classes=4, seed=1))
-    partition_graph(path, [2, 4], num_clusters=16)
 
     def run(ranks, *more, **variables):
         for name in ("MEM_PER_NODE", "MEM_PER_CPU", "CPUS_ON_NODE", "NTASKS_PER_NODE", "JOB_NUM_NODES"):
             monkeypatch.delenv(f"SLURM_{name}", raising=False)
             if name in variables:
                 monkeypatch.setenv(f"SLURM_{name}", str(variables[name]))
-        options = ("--graph", path, "--run-dir", tmp_path / "r", "--model", "sage", "--layers", 2, "--hidden", 8, *more)
+        options = (
+            "--graph",
+            graph,
+            "--run-dir",
+            tmp_path / "r",
+            "--model",
+            "sage",
+            "--layers",
+            2,
+            "--hidden",
+            8,
+            *more,
+        )
         code = main([*map(str, ("train", "--dry-run", ranks, *options))])
         return code, *capsys.readouterr()
 

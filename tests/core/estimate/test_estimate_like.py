@@ -7,9 +7,6 @@ from dataclasses import replace
 import pytest
 
 from hpcgnn.estimate.like import Counts, Measured
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
 from ..forked import train
 from .test_estimate_command import estimate, refused
@@ -45,14 +42,12 @@ def test_ranges():
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(graph, tmp_path_factory):
     """(the graph file, the directory of a run on two ranks)."""
     folder = tmp_path_factory.mktemp("like")
-    generate_graph("planted", folder / "g.h5", Spec(nodes=400, degree=6, features=8, classes=4, seed=1))
-    partition_graph(folder / "g.h5", [2, 4], num_clusters=16)
-    done = train(2, "--graph", folder / "g.h5", *SMALL, "--epochs", 4, "--run-dir", folder / "run")
+    done = train(2, "--graph", graph, *SMALL, "--epochs", 4, "--run-dir", folder / "run")
     assert done.code == 0, done.err
-    return folder / "g.h5", folder / "run"
+    return graph, folder / "run"
 
 
 def rows_of(capsys, tmp_path, graph, run, *more):

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from hpcgnn.__main__ import main
 from hpcgnn.config import make_config
 from hpcgnn.estimate.counts.sources import CountedGraph
@@ -11,22 +9,11 @@ from hpcgnn.estimate.results import Place
 from hpcgnn.estimate.trial.offloading import within
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.plan.choices import registry_choices
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
 # A layer of sage keeps its input, of so many numbers of 4 bytes for each node, but for the first.
-NODES, HIDDEN, LAYERS = 400, 16, 3
+NODES, HIDDEN, LAYERS = 300, 16, 3
 KEPT = 4 * NODES * HIDDEN * (LAYERS - 1)
 LARGE = 8 << 30
-
-
-@pytest.fixture(scope="module")
-def graph(tmp_path_factory):
-    path = tmp_path_factory.mktemp("within") / "g.h5"
-    generate_graph("planted", path, Spec(nodes=NODES, degree=6, features=8, classes=4, seed=1))
-    partition_graph(path, [2], num_clusters=16)
-    return path
 
 
 def test_what_has_no_room_is_written_and_read(graph):

@@ -3,39 +3,26 @@
 import json
 import re
 
+import graphs
 import pytest
-
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
+from pages import blocks, read
 
 from .. import launching
 from ..forked import start, train
-from ..launching import ROOT
-
-PAGE = ROOT / "docs" / "python.md"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A folder with graph.h5, for 1 and 2 ranks."""
     folder = tmp_path_factory.mktemp("script")
-    generate_graph("planted", folder / "graph.h5", Spec(nodes=600, degree=8, features=16, classes=4, seed=1))
-    partition_graph(folder / "graph.h5", [1, 2], num_clusters=24)
+    graphs.planted(folder / "graph.h5", [1, 2], clusters=24, nodes=600, degree=8, features=16, classes=4)
     return folder
-
-
-def blocks(language):
-    """The page's examples in a language."""
-    if not PAGE.exists():
-        pytest.skip("there is no documentation beside the tests")
-    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 
 @pytest.fixture(scope="module")
 def trained(folder):
     """The records of `hpcgnn train` with the options that the page names, on one rank."""
-    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    text = " ".join(read("python.md").split())
     options = re.search(r"`hpcgnn train (--model.*?)`", text)[1].split()
     run = train(0, "--graph", folder / "graph.h5", *options, "--run-dir", folder / "run")
     assert run.code == 0, run.err
@@ -44,7 +31,7 @@ def trained(folder):
 
 @pytest.mark.parametrize("ranks", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_the_script_of_the_page_learns_what_hpcgnn_train_learns(folder, tmp_path, trained, ranks):
-    (tmp_path / "script.py").write_text(blocks("python")[0])
+    (tmp_path / "script.py").write_text(blocks(read("python.md"), "python")[0])
     done = launching.start(ranks, tmp_path / "script.py", cwd=folder)
     assert done.code == 0, done.err
     lines = re.findall(r"^(\d+) loss (\S+) val (\S+)$", done.out, re.MULTILINE)
@@ -77,9 +64,8 @@ def test_a_mistake_that_all_ranks_know_of_is_one_line(folder):
     assert "Traceback" not in done.err
 
 
-@pytest.mark.parametrize("call", ["'absent.h5'", "'graph.h5', halo_buffer=-1.0"])
-def test_a_mistake_in_what_is_loaded(folder, call):
-    done = start(2, "-c", f"import hpcgnn\nhpcgnn.load({call})\n", cwd=folder)
+def test_a_mistake_in_what_is_loaded(folder):
+    done = start(2, "-c", "import hpcgnn\nhpcgnn.load('graph.h5', halo_buffer=-1.0)\n", cwd=folder)
     assert done.code not in (0, None) and len(done.errors) == 1 and "Traceback" not in done.err, done.err
 
 

@@ -70,25 +70,26 @@ def test_places_are_used_again(scratch):
     assert scratch.place(GRAIN) == places[1] and scratch.place(2 * GRAIN) == 3 * GRAIN == scratch.nbytes - 2 * GRAIN
 
 
-def test_other_bytes_are_never_used(scratch):
-    data, place = aligned(REQUEST), scratch.place(REQUEST)
-    data[:] = 1
-    sums = scratch.result(scratch.write(torch.from_numpy(data), REQUEST, place, True))
+def overwrite(file, place):
     page = aligned(GRAIN)
     page[:] = 0
-    os.pwrite(scratch._file.descriptor, memoryview(page), place + GRAIN)
-    back = aligned(REQUEST)
-    with pytest.raises(ScratchError, match="other bytes came back than were written"):
-        scratch.result(scratch.fill(torch.from_numpy(back), REQUEST, place, sums))
+    os.pwrite(file, memoryview(page), place + GRAIN)
 
 
-def test_a_file_that_was_cut(scratch):
+@pytest.mark.parametrize(
+    "damage, words",
+    [
+        (overwrite, "other bytes came back than were written"),
+        (lambda file, place: os.ftruncate(file, GRAIN), "shorter than it was"),
+    ],
+)
+def test_other_bytes_are_never_used(scratch, damage, words):
     data, place = aligned(REQUEST), scratch.place(REQUEST)
     data[:] = 1
     sums = scratch.result(scratch.write(torch.from_numpy(data), REQUEST, place, True))
-    os.ftruncate(scratch._file.descriptor, GRAIN)
+    damage(scratch._file.descriptor, place)
     back = aligned(REQUEST)
-    with pytest.raises(ScratchError, match="shorter than it was"):
+    with pytest.raises(ScratchError, match=words):
         scratch.result(scratch.fill(torch.from_numpy(back), REQUEST, place, sums))
 
 

@@ -5,11 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.__main__ import main
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import partition_graph
 
-from ..forked import start
 from . import dgl_models
 
 
@@ -26,14 +24,14 @@ def graph(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", dgl_models.MODELS)
-def test_outputs_are_those_of_dgl(graph, tmp_path, name):
+def test_outputs_are_those_of_dgl(graph, command, tmp_path, name):
     with np.load(dgl_models.ARCHIVE) as given:
         first, expected = f"{name}/weights/", given[f"{name}/out"]
         state = {key[len(first) :]: torch.from_numpy(given[key]) for key in given if key.startswith(first)}
     torch.save(state, tmp_path / "dgl.pt")
     words = ["import-weights", tmp_path / "dgl.pt", "--graph", graph, "--run-dir", tmp_path / "run", "--model", name]
-    assert main([str(word) for word in (*words, "--layers", 2, *dgl_models.MODELS[name])]) == 0
-    done = start(0, "-m", "hpcgnn", "predict", tmp_path / "run", "--logits", "-o", tmp_path / "p.h5")
+    assert command(*words, "--layers", 2, *dgl_models.MODELS[name]).code == 0
+    done = command("predict", tmp_path / "run", "--logits", "-o", tmp_path / "p.h5")
     assert done.code == 0, done.err
     with h5py.File(tmp_path / "p.h5") as file:
         np.testing.assert_allclose(file["logit"][:], expected, rtol=1e-5, atol=1e-5)

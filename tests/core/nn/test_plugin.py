@@ -18,9 +18,6 @@ from hpcgnn.errors import CheckpointError, ConfigError
 from hpcgnn.nn.plugin import load_plugin, plugin_hash, plugin_source
 from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.nn.sage import SAGEConv
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
 from ..forked import start
 
@@ -41,48 +38,35 @@ class Largest(torch.nn.Linear):
 """
 
 
-@pytest.fixture
-def place(tmp_path):
-    """A directory with a graph and a plugin, in which `hpcgnn` is run by relative names."""
-    generate_graph("planted", tmp_path / "g.h5", Spec(nodes=200, degree=6, features=8, classes=3, seed=1))
-    partition_graph(tmp_path / "g.h5", [2, 4], num_clusters=16)
-    (tmp_path / "largest.py").write_text(NEIGHBOURS)
-    options = "--graph g.h5 --model largest --plugin largest.py --run-dir run --hidden 8 --dropout 0".split()
+def test_the_plugin_is_part_of_the_run(graph, tmp_path):
+    """A run is evaluated from any directory by its copy of the file, and with the file from elsewhere, which has the
+    same code. After `max` had become `min` in the file, `evaluate` and `--resume` went on with another model.
+    """
+    plugin, run = tmp_path / "largest.py", tmp_path / "run"
+    plugin.write_text(NEIGHBOURS)
+    options = f"--graph {graph} --model largest --plugin largest.py --run-dir run --hidden 8 --dropout 0".split()
 
     def go(ranks, command, *more, cwd=tmp_path):
-        given = options if command == "train" else [tmp_path / "run"]
-        return start(ranks, "-m", "hpcgnn", command, *given, *more, cwd=cwd)
+        return start(ranks, "-m", "hpcgnn", command, *(options if command == "train" else [run]), *more, cwd=cwd)
 
-    return tmp_path, go
-
-
-def test_the_plugin_is_part_of_the_run(place):
-    """After `max` had become `min` in the file, `evaluate` and `--resume` went on with another model and exit code
-    0.
-    """
-    folder, go = place
     assert go(2, "train", "--epochs", "3").code == 0
-    assert (folder / "run" / "plugin.py").read_text() == NEIGHBOURS
-    (folder / "largest.py").write_text(NEIGHBOURS.replace('"max"', '"min"'))
-    refused = go(2, "train", "--epochs", "5", "--resume")
-    assert refused.code == 2 and len(refused.errors) == 1 and "run/plugin.py" in refused.errors[0], refused.err
-    refused = go(0, "evaluate", "--plugin", folder / "largest.py")
-    assert refused.code == 2 and len(refused.errors) == 1 and "other code" in refused.errors[0], refused.err
-    done = go(0, "train", "--epochs", "5", "--resume", "--plugin", "run/plugin.py")
-    assert done.code == 0 and "3 epochs are done" in done.err, done.err
-
-
-def test_a_run_with_a_plugin_is_evaluated_from_any_directory(place):
-    """Also when the file is gone, by the copy; and with the file from elsewhere, which has the same code."""
-    folder, go = place
-    assert go(0, "train", "--epochs", "3").code == 0
-    (folder / "largest.py").rename(folder / "moved.py")
-    (folder / "elsewhere").mkdir()
-    by_copy = go(0, "evaluate", cwd=folder / "elsewhere")
-    by_name = go(2, "evaluate", "--plugin", folder / "moved.py")
+    assert (run / "plugin.py").read_text() == NEIGHBOURS
+    plugin.rename(tmp_path / "moved.py")
+    (tmp_path / "elsewhere").mkdir()
+    by_copy = go(0, "evaluate", cwd=tmp_path / "elsewhere")
+    by_name = go(2, "evaluate", "--plugin", tmp_path / "moved.py")
     assert by_copy.code == by_name.code == 0, by_copy.err + by_name.err
     scores = [re.findall(r"(?:val|test) accuracy *│ ([0-9.]+)", done.out) for done in (by_copy, by_name)]
     assert scores[0] == scores[1] and len(scores[0]) == 2
+    plugin.write_text(NEIGHBOURS.replace('"max"', '"min"'))
+    for ranks, command, more, words in (
+        (2, "train", ("--epochs", "5", "--resume"), "run/plugin.py"),
+        (0, "evaluate", ("--plugin", plugin), "other code"),
+    ):
+        refused = go(ranks, command, *more)
+        assert refused.code == 2 and len(refused.errors) == 1 and words in refused.errors[0], refused.err
+    done = go(0, "train", "--epochs", "5", "--resume", "--plugin", "run/plugin.py")
+    assert done.code == 0 and "3 epochs are done" in done.err, done.err
 
 
 def test_an_edit_in_the_same_second_is_seen(tmp_path):
@@ -167,14 +151,15 @@ def test_what_is_no_plugin(tmp_path):
 
 def test_names_are_taken_once():
     with pytest.raises(ValueError, match="exists"):
-        register("gcn")
+        register("gcn")(type("Own", (), {}))
     with pytest.raises(ValueError, match="self_loops"):
         register("new", self_loops="maybe")
     assert "new" not in MODELS
 
 
 def test_what_was_said_of_another_forward_is_not_inherited(monkeypatch):
-    monkeypatch.setattr("hpcgnn.nn.registry.MODELS", {})
+    monkeypatch.setitem(MODELS, "own", None)  # so that it goes in the end
+    del MODELS["own"]
 
     @register("own")
     class Own(SAGEConv):

@@ -6,12 +6,10 @@ import re
 import resource
 import subprocess
 
+import graphs
 import pytest
 
 from hpcgnn.report.read import read_rank_records
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
 from .. import forked
 from ..launching import command_and_environment, train
@@ -22,10 +20,9 @@ RANKS = 2
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory):
-    path = tmp_path_factory.mktemp("within") / "g.h5"
-    generate_graph("planted", path, Spec(nodes=6_000, features=16, classes=4, degree=6, seed=3))
-    partition_graph(path, [RANKS], num_clusters=64)
-    return path
+    return graphs.planted(
+        tmp_path_factory.mktemp("within") / "g.h5", [RANKS], clusters=64, nodes=6_000, features=16, classes=4, seed=3
+    )
 
 
 def told(run, count=RANKS):
@@ -102,7 +99,7 @@ def test_what_cannot_be(graph, tmp_path):
 def test_features_on_disk(tmp_path):
     """Wide features, which have no room beside a layer at work: the same curve, and the limit is kept."""
     path, free, held = tmp_path / "wide.h5", tmp_path / "free", tmp_path / "held"
-    generate_graph("planted", path, Spec(nodes=20_000, features=800, classes=4, degree=4, seed=3))
+    graphs.planted(path, nodes=20_000, features=800, classes=4, degree=4, seed=3)
     options = "--graph", path, "--model", "sage", "--hidden", 16, "--keep-input", "always", "--epochs", 2, "--seed", 1
     options += "--eval-every", 2, "--auto-partition"
     assert train(1, *options, "--run-dir", free).code == 0

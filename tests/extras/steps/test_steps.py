@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from mpi.engine.test_resume import check_same, run
 from mpi.estimate.test_estimated import MAP, _foretold, check, paths  # noqa: F401
+from mpi.runs import check_same, train_into
 from mpi.small import stored
 from mpi.training import build_trainer, configure
 
@@ -88,10 +88,10 @@ def test_one_step_is_full_batch(comm, paths, schedule):  # noqa: F811
 
 def test_a_pause_changes_no_bit(comm, paths, shared_path):  # noqa: F811
     options = {"schedule": "historical", "steps": 4, "extra_rows": 0.3, "history_dtype": "int8", "model": "sage"}
-    options |= {"partition": MAP, "epochs": 8}
-    run(comm, paths["undirected"], shared_path / "whole", **options)
-    run(comm, paths["undirected"], shared_path / "run", **{**options, "epochs": 4})
-    run(comm, paths["undirected"], shared_path / "run", **options, resume=True)
+    options |= {"partition": MAP, "epochs": 8, "eval_every": 2, "checkpoint_every": 4}
+    train_into(comm, paths["undirected"], shared_path / "whole", **options)
+    train_into(comm, paths["undirected"], shared_path / "run", **{**options, "epochs": 4})
+    train_into(comm, paths["undirected"], shared_path / "run", **options, resume=True)
     check_same(shared_path / "run", shared_path / "whole")
 
 

@@ -2,15 +2,18 @@
 between.
 """
 
+from unittest import mock
+
 import graphs
 import pytest
 
 from hpcgnn.app import agreement, bring_up
-from hpcgnn.app import train as job
 from hpcgnn.app.agreement import agree, facts_of_process
+from hpcgnn.app.train import train
 from hpcgnn.errors import ConfigError
 from hpcgnn.kernels import library
 
+from ..small import written
 from ..training import configure
 
 pytestmark = [pytest.mark.ranks(2), pytest.mark.processes]
@@ -85,29 +88,14 @@ def test_ranks_are_said_as_ranges(ranks, shown):
 def test_another_graph_or_map_on_one_rank(comm, shared_path, job_session):
     """As when the file is made again while the job starts."""
     graph = graphs.with_task(graphs.random_undirected())
-    if comm.rank == 0:
-        for name, seed in (("a", 5), ("b", 6)):
-            graphs.write_file(shared_path / f"{name}.h5", graph, graphs.layout(graph, comm.size, seed=seed), comm.size)
-    comm.barrier()
-    other = differs(comm, "a", "b") if comm.size > 1 else "a"
-    with agreement_on_path(shared_path / f"{other}.h5") as config:
+    files = [
+        written(comm, shared_path, graph, str(seed), where=graphs.layout(graph, comm.size, seed=seed))[2]
+        for seed in (5, 6)
+    ]
+    opened, mine = bring_up.open_graph, differs(comm, *files)
+    with mock.patch.object(bring_up, "open_graph", lambda path, comm, **more: opened(mine, comm, **more)):
         if comm.size == 1:
             return
         with pytest.raises(ConfigError, match="the map is"):
-            job.train(config.replace(run_dir=str(shared_path / "run"), partition="random"), job_session)
+            train(configure("graph.h5", run_dir=str(shared_path / "run"), partition="random"), job_session)
     assert not (shared_path / "run").exists()
-
-
-class agreement_on_path:
-    """The same option on all ranks, as a path that means different files on different nodes."""
-
-    def __init__(self, path):
-        self._path, self._config = path, configure("graph.h5")
-
-    def __enter__(self):
-        self._opened = bring_up.open_graph
-        bring_up.open_graph = lambda path, comm, **more: self._opened(self._path, comm, **more)
-        return self._config
-
-    def __exit__(self, *error):
-        bring_up.open_graph = self._opened

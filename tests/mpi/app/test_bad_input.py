@@ -2,21 +2,24 @@
 is left behind.
 """
 
-from types import SimpleNamespace
+import re
 
 import graphs
 import h5py
 import numpy as np
 import pytest
 
+from hpcgnn.app.dry_run import check_training
 from hpcgnn.app.train import train
 from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.graphfile.attributes import write_attributes
 
-from ..training import configure
+from ..runs import log_of, session_of
+from ..small import written
+from ..training import configure, generated
 
-pytestmark = [pytest.mark.ranks(2), pytest.mark.usefixtures("no_pictures")]
+pytestmark = pytest.mark.ranks(2)
 
 N = 40
 
@@ -88,7 +91,7 @@ CASES = {
 
 def run(comm, path, run_dir, **options):
     config = configure(path, **{"run_dir": str(run_dir), "epochs": 1, "partition": "dealt", **options})
-    return train(config, SimpleNamespace(comm=comm, threads=1))
+    return train(config, session_of(comm))
 
 
 @pytest.fixture
@@ -96,12 +99,9 @@ def write(comm, shared_path):
     """A function that writes a graph file, spoiled or not."""
 
     def write(graph, spoil=None):
-        path = shared_path / "g.h5"
-        if comm.rank == 0:
-            where = graphs.layout(graph, comm.size)
-            graphs.write_file(path, graph, where, comm.size)
-            if spoil is not None:
-                spoil(path)
+        path = written(comm, shared_path, graph, "g")[2]
+        if comm.rank == 0 and spoil is not None:
+            spoil(path)
         comm.barrier()
         return path
 
@@ -114,6 +114,78 @@ def refused(comm, path, run_dir, words, **options):
     assert caught.value.everywhere, "else the job would be torn down"
     assert words in str(caught.value) and "\n" not in str(caught.value)
     assert comm.allgather_object(comm.rank) == list(range(comm.size)), "the ranks are still in step"
+
+
+# graph, options, words of the message
+MISTAKES = [
+    ("undirected", {"schedule": "lazy", "layer_epochs": "5,5"}, "one number, or 3 for the 3 layers, got 2"),
+    ("undirected", {"schedule": "lazy", "layer_lr": "0.1,x"}, "--layer-lr: expected numbers of at least 0"),
+    (
+        "undirected",
+        {"schedule": "lazy", "finetune": 2, "private_features": True, "keep_input": "never", "hidden": 32},
+        "--private-features: --schedule lazy",
+    ),
+    ("undirected", {"private_features": True, "model": "pna"}, "expected at most once in a run"),
+    (
+        "undirected",
+        {"private_features": True, "input_dropout": "raw", "hidden": 32},
+        "expected at most once in a run",
+    ),
+    (
+        "undirected",
+        {"schedule": "lazy", "private_features": True, "model": "pna", "frozen_halo": "refetch"},
+        "use --frozen-halo keep",
+    ),
+    ("undirected", {"schedule": "tma"}, "--schedule tma needs one of --average-steps"),
+    ("undirected", {"schedule": "tma", "average_steps": 2, "average_seconds": 1.0}, "needs one of --average-steps"),
+    (
+        "undirected",
+        {"schedule": "tma", "average_steps": 2, "correct_every": 6, "epochs": 5},
+        "--correct-every 6 is longer than the run",
+    ),
+    (
+        "undirected",
+        {"schedule": "tma", "average_steps": 1, "assignment": "super-nodes", "partition": "metis"},
+        "--assignment super-nodes makes a map",
+    ),
+    (
+        "undirected",
+        {"schedule": "lazy", "average_steps": 1},
+        "--average-steps belongs to --schedule tma, got --schedule lazy",
+    ),
+    ("undirected", {"task": "links", "link_split": "0.9/0.2/0.1"}, "--link-split: expected three shares that sum to 1"),
+    ("undirected", {"task": "links", "metric": "accuracy"}, "--metric accuracy does not fit the task links"),
+    ("undirected", {"task": "links", "halo": "least", "model": "gcn"}, "not --task links"),
+    ("undirected", {"task": "links", "link_split": "1/0/0", "patience": 3}, "expected a graph with validation edges"),
+    ("undirected", {"task": "links", "link_split": "given"}, "expected a graph file with held-out edges"),
+    ("targets", {"metric": "accuracy"}, "--metric accuracy does not fit the task regression"),
+    ("targets", {"loss": "cross-entropy"}, "--loss cross-entropy does not fit"),
+    ("targets", {"task": "classification"}, "are for regression"),
+    ("directed multi-label", {"label_smoothing": 0.1}, "of the cross-entropy between classes"),
+    ("directed multi-label", {"class_weights": "balanced"}, "of the cross-entropy between classes"),
+    ("no validation", {"patience": 5}, "--patience 5: expected a graph with validation nodes, and"),
+    ("no features", {}, "has no node features; "),
+]
+
+
+@pytest.mark.parametrize("name, options, words", MISTAKES, ids=lambda value: value if isinstance(value, str) else "")
+def test_options_that_do_not_fit(comm, paths, session_path, shared_path, name, options, words):
+    """The graph, or each other. A dry run says the same."""
+    made = {"targets": {"targets": 2}, "no validation": {"train": 0.6, "val": 0.0}, "no features": {"features": 0}}
+    path = paths[name] if name in paths else generated(comm, session_path / f"{name}.h5", **made[name])
+    with pytest.raises(HpcgnnError) as caught:
+        config = configure(path, run_dir=str(shared_path / "run"), **options)
+        caught.reached = True
+        train(config, session_of(comm))
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+    assert caught.value.everywhere or not hasattr(caught, "reached")
+    comm.barrier()
+    assert not (shared_path / "run").exists(), "nothing is left behind"
+    if comm.rank == 0:
+        with pytest.raises(HpcgnnError, match=re.escape(words)):
+            check_training(configure(path, **options), [comm.size])
+    if name == "no validation":
+        check_training(configure(paths["undirected"], **options), [comm.size])
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -133,7 +205,7 @@ def test_a_run_directory_that_is_a_file_or_below_one(comm, shared_path, write):
 def test_an_unbalanced_map_is_warned_of(comm, shared_path, write):
     path = write(graph_of())
     assert run(comm, path, shared_path / "run", partition="all on last") == 0
-    assert ("out of balance" in (shared_path / "run" / "log.txt").read_text()) == (comm.size > 1)
+    assert ("out of balance" in log_of(shared_path / "run")) == (comm.size > 1)
 
 
 def test_a_loss_that_is_not_finite(comm, shared_path, write):

@@ -2,9 +2,7 @@
 beside a dense serial run with one table of embeddings.
 """
 
-import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import graphs
 import h5py
@@ -13,20 +11,15 @@ import oracle
 import pytest
 import torch
 
-from hpcgnn.app.dry_run import check_training
-from hpcgnn.app.evaluate import evaluate
-from hpcgnn.app.resuming import options_of_run
-from hpcgnn.app.train import train
 from hpcgnn.config import make_config
 from hpcgnn.engine.checkpoint import checkpoints, learned_path, newest_readable
-from hpcgnn.errors import CheckpointError, ConfigError, GraphError
+from hpcgnn.errors import CheckpointError, ConfigError
 from hpcgnn.plugins.learned_features import LearnedFeatures
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
+from ..runs import evaluated, log_of, train_into
+from ..serial import serial_curve
 from ..small import written
-from ..training import CHOICES, build_trainer, configure
+from ..training import CHOICES, build_trainer, configure, generated
 
 pytestmark = pytest.mark.ranks(2)
 
@@ -46,13 +39,8 @@ def files(comm, session_path):
 @pytest.fixture(scope="module")
 def planted(comm, session_path):
     """{number of features: file}."""
-    paths = {features: session_path / f"inputs-{features}.h5" for features in (0, 6)}
-    if comm.rank == 0:
-        for features, path in paths.items():
-            generate_graph("planted", path, Spec(nodes=500, degree=8, features=features, classes=4, seed=3, noise=1.0))
-            partition_graph(path, [1, 2, 3, 4], num_clusters=40)
-    comm.barrier()
-    return paths
+    spec = {"nodes": 500, "degree": 8, "classes": 4, "seed": 3, "noise": 1.0}
+    return {n: generated(comm, session_path / f"inputs-{n}.h5", 40, features=n, **spec) for n in (0, 6)}
 
 
 def table(n, width=WIDTH, seed=SEED):
@@ -64,21 +52,15 @@ def table(n, width=WIDTH, seed=SEED):
 def oracle_losses(graph, parameters, a, fixed, rows, epochs, options):
     """Dense training of two layers of sage and the rows by torch's own optimizer, both clipped by one norm."""
     labels, train = torch.from_numpy(graph.labels), torch.from_numpy((graph.split == 1) & (graph.labels >= 0))
-    parameters = {name: tensor.clone().requires_grad_() for name, tensor in parameters.items()}
-    rows = torch.from_numpy(rows).requires_grad_()
+
+    def value_of(epoch, both):
+        x = torch.cat([fixed, both["rows"]], 1)
+        return oracle.loss(oracle.model(a, x, both, kind="sage", layers=2), labels, train)
+
+    given = {name: options[name] for name in ("lr", "weight_decay", "clip_norm")}
     kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[options["optimizer"]]
-    optimizer = kind([*parameters.values(), rows], options["lr"], weight_decay=options["weight_decay"])
-    losses = []
-    for _ in range(epochs):
-        x = torch.cat([fixed, rows], 1)
-        value = oracle.loss(oracle.model(a, x, parameters, kind="sage", layers=2), labels, train)
-        optimizer.zero_grad()
-        value.backward()
-        if options["clip_norm"]:
-            torch.nn.utils.clip_grad_norm_([*parameters.values(), rows], options["clip_norm"])
-        optimizer.step()
-        losses.append(float(value.detach()))
-    return losses, rows.detach()
+    losses, found = serial_curve(value_of, {**parameters, "rows": torch.from_numpy(rows)}, epochs, kind=kind, **given)
+    return losses, found["rows"]
 
 
 @pytest.mark.parametrize("halo", ["rows", "least"])
@@ -123,17 +105,15 @@ def test_rows_are_never_summed_over_ranks(comm, planted):
 
 
 def run(comm, path, run_dir, **options):
-    config = configure(path, features="degree+learned:5", layers=2, dropout=0.2, run_dir=str(run_dir), **options)
-    assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
-    comm.barrier()
-    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    usual = {"features": "degree+learned:5", "layers": 2, "dropout": 0.2, "partition": ""}
+    return train_into(comm, path, run_dir, **{**usual, **options})
 
 
-@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 def test_a_resumed_run_on_another_map_is_the_run_that_was_not_stopped(comm, planted, shared_path, optimizer):
-    whole = run(comm, planted[0], shared_path / "whole", epochs=9, optimizer=optimizer, assignment="random-nodes")
-    run(comm, planted[0], shared_path / "parts", epochs=5, optimizer=optimizer, assignment="random-nodes")
+    options = {"optimizer": optimizer, "assignment": "random-nodes"}
+    whole = run(comm, planted[0], shared_path / "whole", epochs=9, **options)
+    run(comm, planted[0], shared_path / "parts", epochs=5, **options)
     parts = run(comm, planted[0], shared_path / "parts", epochs=9, optimizer=optimizer, resume=True)
     np.testing.assert_allclose([r["loss"] for r in parts], [r["loss"] for r in whole], rtol=1e-4)
     assert whole[-1]["loss"] < whole[0]["loss"]
@@ -143,17 +123,13 @@ def test_a_resumed_run_on_another_map_is_the_run_that_was_not_stopped(comm, plan
             names = {"adam": {"rows", "best", "exp_avg", "exp_avg_sq"}, "sgd": {"rows", "best", "momentum_buffer"}}
             assert set(file) == names[optimizer] and file["rows"].shape == (500, 5)
     for weights in ("best", "last"):
-        config = make_config(options_of_run(shared_path / "parts", {}), CHOICES)
-        assert evaluate(config, SimpleNamespace(comm=comm, threads=1), weights) == 0
-        comm.barrier()
-        found = json.loads((shared_path / "parts" / "evaluation.json").read_text())
+        found = evaluated(comm, shared_path / "parts", weights)
         record = parts[found["epoch"] - 1]
         assert [found[split] for split in ("train", "val", "test")] == pytest.approx(
             [record[split] for split in ("train", "val", "test")], abs=0.011
         )
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_a_checkpoint_without_its_rows_is_damaged(comm, planted, shared_path):
     run(comm, planted[0], shared_path / "run", epochs=4, checkpoint_every=2)
     if comm.rank == 0:
@@ -171,23 +147,10 @@ def test_a_checkpoint_without_its_rows_is_damaged(comm, planted, shared_path):
         other.plugins.load(shared_path / "run", 2)
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_what_is_ignored_is_said_once(comm, planted, shared_path):
-    config = configure(planted[6], features="degree", epochs=1, run_dir=str(shared_path / "run"))
-    assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
-    comm.barrier()
-    log = (shared_path / "run" / "log.txt").read_text()
+    run(comm, planted[6], shared_path / "run", features="degree", epochs=1)
+    log = log_of(shared_path / "run")
     assert log.count("the 6 features of the graph are ignored by --features degree") == 1
-
-
-def test_a_graph_without_features_says_what_to_do(comm, planted, shared_path):
-    with pytest.raises(GraphError, match="has no node features; .*--features degree, or learned:64") as caught:
-        train(configure(planted[0], run_dir=str(shared_path / "run")), SimpleNamespace(comm=comm, threads=1))
-    assert caught.value.everywhere
-    if comm.rank == 0:
-        with pytest.raises(GraphError, match="has no node features"):
-            check_training(configure(planted[0]), [comm.size])
-        check_training(configure(planted[0], features="learned:8"), [comm.size])
 
 
 @pytest.mark.parametrize(
@@ -205,13 +168,9 @@ def test_features_that_there_are_not(options, text):
         make_config({"graph": "g.h5", **options}, CHOICES)
 
 
-def test_learned_features_are_refused_where_no_rank_can_send_to_another_alone(
-    comm, planted, monkeypatch, job_session, shared_path
-):
+def test_learned_features_are_refused_where_no_rank_can_send_to_another_alone(comm, planted, monkeypatch, shared_path):
     monkeypatch.setattr(comm, "pairwise", False, raising=False)
-    options = {"model": "gcn", "features": "learned:4", "epochs": 1, "run_dir": str(shared_path / "run")}
-    with pytest.raises(
-        ConfigError, match="--features learned:4: learned features are gathered .* two ranks alone"
-    ) as caught:
-        train(configure(planted[0], **options), job_session)
+    words = "--features learned:4: learned features are gathered .* two ranks alone"
+    with pytest.raises(ConfigError, match=words) as caught:
+        run(comm, planted[0], shared_path / "run", features="learned:4", epochs=1)
     assert caught.value.everywhere and not (shared_path / "run").exists()

@@ -2,7 +2,6 @@
 
 import csv
 import json
-from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -11,10 +10,6 @@ import pytest
 import torch
 
 import partition_tools
-from hpcgnn.app.predict import Request, predict
-from hpcgnn.app.resuming import options_of_run
-from hpcgnn.app.train import train
-from hpcgnn.config import make_config
 from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
 from hpcgnn.errors import ConfigError, FormatError, GraphError
 from hpcgnn.graphfile import original_order
@@ -24,7 +19,7 @@ from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.readers.tables.tables import TableOptions
 
-from ..training import CHOICES, configure, make_graphs
+from ..runs import predicted, summary, train_into
 
 pytestmark = pytest.mark.ranks(2, 3)
 
@@ -72,21 +67,8 @@ def trained(comm, session_path):
                 make(folder, name, **options)
             made.append(name)
     comm.barrier()
-    run_dir = folder / "run"
-    config = configure(folder / "own.h5", run_dir=str(run_dir), epochs=4, lr=0.05, model="sage", norm="batch")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)
-        assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
-    comm.barrier()
-    return folder, run_dir
-
-
-def predicted(comm, run_dir, output, graph=None, weights="last", **asked):
-    given = {} if graph is None else {"graph": str(graph)}
-    config = make_config(options_of_run(run_dir, given), CHOICES)
-    request = Request(str(output), other_graph=graph is not None, **asked)
-    assert predict(config, SimpleNamespace(comm=comm, threads=1), weights, request) == 0
-    comm.barrier()
+    train_into(comm, folder / "own.h5", folder / "run", epochs=4, lr=0.05, model="sage", norm="batch")
+    return folder, folder / "run"
 
 
 def by_hand(graph, run_dir):
@@ -209,7 +191,7 @@ def test_parquet_says_the_same(comm, trained, shared_path, monkeypatch):
             np.testing.assert_array_equal(table[f"probability_{label}"].to_numpy(), file["probability"][:, label])
 
 
-def test_on_another_graph(comm, trained, shared_path):
+def test_on_another_graph(comm, trained, paths, shared_path):
     """One without labels or splits; refused where the features, classes or kind of labels differ."""
     folder, run_dir = trained
     predicted(comm, run_dir, shared_path / "p.h5", graph=folder / "new.h5", logits=True)
@@ -218,11 +200,10 @@ def test_on_another_graph(comm, trained, shared_path):
         assert graph.meta.num_classes == 0 and read_attributes(file)["graph_uuid"] == graph.meta.uuid
         np.testing.assert_allclose(file["logit"][:], states[2], atol=1e-5)
         assert file["id"].asstr()[:].tolist() == ids
-    for graph, words in (("wide.h5", "expected features 5, got 6"), ("../undirected-300.h5", "expected features 5")):
-        if "undirected" in graph:
-            make_graphs(comm, folder.parent, nodes=300)
+    unlike = (folder / "wide.h5", "expected features 5, got 6"), (paths["undirected"], "expected features 5")
+    for graph, words in unlike:
         with pytest.raises(GraphError, match=words) as caught:
-            predicted(comm, run_dir, shared_path / "no.h5", graph=folder / graph)
+            predicted(comm, run_dir, shared_path / "no.h5", graph=graph)
         assert caught.value.everywhere
     comm.barrier()
     assert not (shared_path / "no.h5").exists()
@@ -236,11 +217,7 @@ def test_several_labels(comm, shared_path):
         arrays = draw.integers(0, NODES, (2, 300)), draw.standard_normal((NODES, 4)), labels
         partition_tools.save_graph(graph, *arrays, fractions=(0.5, 0.2), ranks=[1, 2, 3, 4])
     comm.barrier()
-    config = configure(graph, run_dir=str(shared_path / "run"), epochs=2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)
-        assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
-    comm.barrier()
+    train_into(comm, graph, shared_path / "run", epochs=2)
     predicted(comm, shared_path / "run", shared_path / "p.h5", logits=True, probabilities=True)
     with h5py.File(shared_path / "p.h5") as file:
         logits = torch.from_numpy(file["logit"][:])
@@ -253,8 +230,7 @@ def test_several_labels(comm, shared_path):
     table = pandas.read_csv(shared_path / "p.csv")
     assert list(table) == ["node", *(f"label_{name}" for name in names), *(f"logit_{name}" for name in names)]
     np.testing.assert_array_equal(table.iloc[:, 1:4], predicted_labels)
-    summary = json.loads((shared_path / "run" / "summary.json").read_text())
-    assert [row["name"] for row in summary["classes"]["test"]] == names
+    assert [row["name"] for row in summary(shared_path / "run")["classes"]["test"]] == names
 
 
 def test_what_is_refused(comm, trained, shared_path):

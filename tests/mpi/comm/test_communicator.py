@@ -92,6 +92,12 @@ def ring(verbs):
     return ([after], [before]) if verbs.size > 1 else ([], [])
 
 
+def booked(verbs, kind):
+    """(messages, bytes sent, bytes received) since the ledger was last asked."""
+    entry = verbs.ledger.take().get(kind)
+    return (entry.messages, entry.bytes_sent, entry.bytes_received) if entry else (0, 0, 0)
+
+
 def numbers(count, sender, mark=0, dtype=torch.int64):
     """What a rank sends in a test: no two messages of a test are alike."""
     return (torch.arange(count) * 7 + 31 * sender + 3 * mark).remainder(120).to(dtype)
@@ -113,18 +119,6 @@ def test_many_requests_through_the_helper_thread(verbs):
         assert bool((come == step).all())
 
 
-def test_rows_of_a_matrix_are_sent_in_place(verbs):
-    if verbs.size == 1:
-        return
-    matrix = torch.zeros(6, 4)
-    out = torch.full((2, 4), float(verbs.rank))
-    before, after = (verbs.rank - 1) % verbs.size, (verbs.rank + 1) % verbs.size
-    verbs.exchange([(after, out)], [(before, matrix[2:4])], "x").finish()
-    assert (
-        bool((matrix[2:4] == (verbs.rank - 1) % verbs.size).all()) and float(matrix[:2].sum() + matrix[4:].sum()) == 0
-    )
-
-
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_allreduce(among_ranks, dtype):
     ranks = torch.arange(among_ranks.size)
@@ -132,8 +126,7 @@ def test_allreduce(among_ranks, dtype):
         tensor = torch.full((3, 5), among_ranks.rank, dtype=dtype)
         assert among_ranks.allreduce_(tensor, "reduce", op) is tensor
         assert torch.equal(tensor, torch.full((3, 5), int(expected), dtype=dtype))
-    entry = among_ranks.ledger.take()["reduce"]
-    assert (entry.messages, entry.bytes_sent) == (3, 3 * 15 * tensor.element_size())
+    assert booked(among_ranks, "reduce")[:2] == (3, 3 * 15 * tensor.element_size())
 
 
 def test_reductions_are_the_same_on_all_ranks_bit_for_bit(verbs):
@@ -164,8 +157,8 @@ def test_sums_are_under_way_beside_all_other_calls(verbs):
     expected = verbs.size * (verbs.size + 1) / 2
     assert all(bool((part == expected).all()) for part in parts) and bool((come == before).all())
     assert int(middle) == verbs.size * (verbs.size - 1) // 2
-    traffic, size = verbs.ledger.take()["early"], 4 * (100_003 + LARGE)
-    assert (traffic.messages, traffic.bytes_sent, traffic.bytes_received) == (3, size, size)
+    size = 4 * (100_003 + LARGE)
+    assert booked(verbs, "early") == (3, size, size)
     verbs.begin_sum_(torch.empty(0), "none").finish()
     assert verbs.ledger.take()["none"].messages == 0
 
@@ -246,8 +239,7 @@ def test_a_number_for_each_rank(verbs):
         came = verbs.alltoall(torch.tensor([1000 * call + 10 * verbs.rank + to for to in range(verbs.size)]), "plan")
         assert came.tolist() == [1000 * call + 10 * source + verbs.rank for source in range(verbs.size)]
     if verbs.size > 1:
-        entry = verbs.ledger.take()["plan"]
-        assert (entry.messages, entry.bytes_sent, entry.bytes_received) == (3, *[3 * 8 * verbs.size] * 2)
+        assert booked(verbs, "plan") == (3, *[3 * 8 * verbs.size] * 2)
 
 
 def test_barrier(among_ranks):
@@ -326,31 +318,9 @@ def test_many_peers_at_once(verbs):
     exchange.finish()
     for rank, found in incoming:
         assert torch.equal(found, marked(rank, verbs.rank))
-    entry = verbs.ledger.take().get("all")
-    if verbs.size == 1:
-        assert entry is None
-        return
-    assert entry.messages == verbs.size - 1
-    assert entry.bytes_sent == sum(8 * size(verbs.rank, rank) for rank in others(verbs))
-    assert entry.bytes_received == sum(8 * size(rank, verbs.rank) for rank in others(verbs))
-
-
-def test_a_rank_that_has_nothing_may_leave_the_call_out(verbs, by_pairs):
-    """From each rank to each other one, one after another: the others do not call, and owe nothing."""
-    for sender in range(verbs.size):
-        for receiver in range(verbs.size):
-            if sender == receiver:
-                continue
-            message = torch.zeros(9, dtype=torch.int64)
-            if verbs.rank == sender:
-                verbs.exchange([(receiver, numbers(9, sender, receiver))], [], "pair").finish()
-            if verbs.rank == receiver:
-                verbs.exchange([], [(sender, message)], "pair").finish()
-                assert torch.equal(message, numbers(9, sender, receiver))
-    entry, peers = verbs.ledger.take().get("pair"), verbs.size - 1
-    counts = (entry.messages, entry.bytes_sent, entry.bytes_received) if entry else (0, 0, 0)
-    assert counts == (peers, 72 * peers, 72 * peers)
-    assert verbs.allgather_object(verbs.rank) == list(range(verbs.size)), "the ranks are still in step"
+    sent = sum(8 * size(verbs.rank, rank) for rank in others(verbs))
+    received = sum(8 * size(rank, verbs.rank) for rank in others(verbs))
+    assert booked(verbs, "all") == (verbs.size - 1, sent, received)
 
 
 def test_the_ledger_counts_what_goes_and_what_comes_apart(verbs):
@@ -375,36 +345,6 @@ def test_the_ledger_counts_what_goes_and_what_comes_apart(verbs):
     waited = verbs.ledger.take()
     assert set(waited) == ({"down"} if verbs.size > 1 else set())
     assert all((e.messages, e.bytes_sent, e.bytes_received) == (0, 0, 0) for e in waited.values())
-
-
-def test_an_exchange_of_nothing_leaves_no_trace(verbs, by_pairs):
-    exchange = verbs.exchange([], [], "nothing")
-    exchange.progress()
-    assert exchange.arrived()
-    exchange.finish_sending()
-    exchange.finish_receiving()
-    exchange.finish()
-    assert "nothing" not in verbs.ledger.take()
-
-
-def test_messages_are_booked_under_the_name_that_is_asked_for_and_still_kept_apart(verbs, by_pairs):
-    """Evaluation books all of its traffic under one name; which message is which does not depend on it."""
-    to, source = ring(verbs)
-    found = [torch.zeros(4, dtype=torch.int64) for _ in range(2)]
-    with verbs.ledger.booked_as("evaluation"):
-        sending = [
-            verbs.exchange([(rank, numbers(4, verbs.rank, mark)) for rank in to], [], kind)
-            for mark, kind in enumerate(("halo_forward", "plan"))
-        ]
-        for mark, kind in ((1, "plan"), (0, "halo_forward")):
-            verbs.exchange([], [(rank, found[mark]) for rank in source], kind).finish()
-        for exchange in sending:
-            exchange.finish()
-    for rank in source:
-        assert all(torch.equal(found[mark], numbers(4, rank, mark)) for mark in range(2))
-    traffic = verbs.ledger.take()
-    assert set(traffic) <= {"evaluation"}
-    assert sum(entry.messages for entry in traffic.values()) == 2 * len(to)
 
 
 @pytest.mark.parametrize("background", [True, False], ids=["helper-thread", "no-thread"])
@@ -481,9 +421,7 @@ def test_prepared_messages_are_begun_again_and_again(verbs, background):
         assert under_way.arrived()
         for mark, (rank, found) in enumerate(incoming):
             assert torch.equal(found, numbers(len(found), rank, 10 * turn + mark)), (turn, mark)
-        entry = verbs.ledger.take().get("rows")
-        counts = (entry.messages, entry.bytes_sent, entry.bytes_received) if entry else (0, 0, 0)
-        assert counts == (len(outgoing), *[sum(tensor.nbytes for _, tensor in outgoing)] * 2)
+        assert booked(verbs, "rows") == (len(outgoing), *[sum(tensor.nbytes for _, tensor in outgoing)] * 2)
 
 
 def test_prepared_and_other_messages_of_a_kind_keep_one_order(verbs):

@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from hpcgnn.comm.transports import mpi_persistent
 
-from ..training import build_trainer, configure, make_graphs
+pytestmark = [pytest.mark.ranks(2, 3), pytest.mark.processes]
 
 
 @pytest.fixture
@@ -163,41 +163,3 @@ def test_long_lists_are_looked_at_in_parts(comm, made):
             pass
         under_way.finish()
         assert [int(tensor) for _, tensor in incoming] == [1000 * turn + number for number in range(count)]
-
-
-# --- epochs -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def paths(comm, session_path):
-    return make_graphs(comm, session_path, nodes=300)
-
-
-def test_epochs_prepare_once(comm, paths, made):
-    """The second epoch does it for all that follow."""
-    trainer = build_trainer(comm, configure(paths["undirected"], model="sage", dropout=0.0), "metis")
-    counts = []
-    for epoch in range(5):
-        trainer.step(epoch)
-        trainer.evaluate()
-        counts.append(len(made))
-    assert counts[1] > 0 and counts[1:] == [counts[1]] * 4
-
-
-def test_a_sample_of_every_epoch_is_not_prepared_where_it_is_used_once(comm, paths, made):
-    """bns makes its streams anew in each epoch: with layers of different widths each is used once each way, and what
-    is used twice is gone with the epoch.
-    """
-    settings = {"schedule": "bns", "boundary_rate": 0.5, "model": "gcn", "keep_input": "never", "dropout": 0.0}
-    for widths, expected in (({"layers": 2, "hidden": 16}, 0), ({"layers": 4, "hidden": 16}, None)):
-        trainer = build_trainer(comm, configure(paths["undirected"], **settings, **widths), "metis")
-        for epoch in range(6):
-            before = len(made)
-            trainer.step(epoch)
-            gc.collect()
-            of_epoch = len(made) - before
-            assert expected is None or of_epoch == expected
-            assert len(comm._prepared) <= of_epoch, "what the epochs before have prepared is freed"
-        assert expected == 0 or len(made) > 0
-        del trainer
-        gc.collect()

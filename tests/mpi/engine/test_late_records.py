@@ -7,14 +7,11 @@ import threading
 
 import pytest
 
-from hpcgnn.app.train import train
 from hpcgnn.engine.checkpoint import checkpoints
 from hpcgnn.engine.record_writer import RecordWriter
 from hpcgnn.errors import HpcgnnError, RemoteError, RunDirError
 
-from ..training import configure, make_graphs
-
-pytestmark = pytest.mark.usefixtures("no_pictures")
+from ..runs import records, train_into
 
 # From an epoch on, no file of rank 0 grows: as on a full file system, whatever user runs this.
 FULL = """
@@ -26,11 +23,6 @@ def epoch(record):
 """
 
 
-@pytest.fixture(scope="module")
-def graph(comm, session_path):
-    return make_graphs(comm, session_path, nodes=300)["undirected"]
-
-
 @pytest.fixture
 def file_sizes():
     """Limits of this process, put back afterwards."""
@@ -39,24 +31,18 @@ def file_sizes():
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def records(run_dir):
-    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-
-
 @pytest.mark.processes
 @pytest.mark.ranks(2)
 @pytest.mark.parametrize("full", [2, 5], ids=["in the middle", "before the checkpoint"])
-def test_a_full_disk_ends_all_ranks_before_the_next_checkpoint(comm, graph, shared_path, job_session, file_sizes, full):
+def test_a_full_disk_ends_all_ranks_before_the_next_checkpoint(comm, graph, shared_path, file_sizes, full):
     """The epoch after the first record that is lost says so, and the checkpoint does in the last one."""
     own, run_dir = shared_path / "own.py", shared_path / "run"
     if comm.rank == 0:
         own.write_text(FULL.format(full=full))
     comm.barrier()
-    config = configure(
-        graph, model="gcn", epochs=6, checkpoint_every=100, eval_every=0, run_dir=str(run_dir), watch=str(own)
-    )
+    options = {"model": "gcn", "epochs": 6, "checkpoint_every": 100, "eval_every": 0, "watch": str(own)}
     with pytest.raises(HpcgnnError, match="metrics.jsonl: File too large; free space") as caught:
-        train(config, job_session)
+        train_into(comm, graph, run_dir, **options)
     assert caught.value.everywhere
     assert type(caught.value) is (RunDirError if comm.rank == 0 else RemoteError)
     comm.barrier()
@@ -67,12 +53,9 @@ def test_a_full_disk_ends_all_ranks_before_the_next_checkpoint(comm, graph, shar
 
 
 @pytest.mark.ranks(2)
-def test_an_epoch_without_a_checkpoint_sends_no_word_about_files(comm, graph, shared_path, job_session):
-    run_dir = shared_path / "run"
-    options = {"epochs": 4, "checkpoint_every": 2, "eval_every": 0, "run_dir": str(run_dir)}
-    assert train(configure(graph, model="gcn", **options), job_session) == 0
-    comm.barrier()
-    found = records(run_dir)
+def test_an_epoch_without_a_checkpoint_sends_no_word_about_files(comm, graph, shared_path):
+    options = {"model": "gcn", "epochs": 4, "checkpoint_every": 2, "eval_every": 0}
+    found = train_into(comm, graph, shared_path / "run", **options)
     assert [record["epoch"] for record in found] == [1, 2, 3, 4]
     if comm.size > 1:
         # Counted when it is over: the words about the checkpoint of epoch 2 are those of epoch 3.

@@ -5,7 +5,7 @@ import torch
 
 from hpcgnn.errors import TrainingError
 
-from ..training import build_trainer, configure, make_graphs
+from ..training import build_trainer, configure
 
 pytestmark = pytest.mark.ranks(2, 3)
 
@@ -19,9 +19,8 @@ SCHEDULES = {
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_the_layer_and_the_rank_are_named(comm, session_path, schedule):
-    path = make_graphs(comm, session_path)["undirected"]
-    config = configure(path, schedule=schedule, model="sage", norm="layer", **SCHEDULES[schedule])
+def test_the_layer_and_the_rank_are_named(comm, graph, schedule):
+    config = configure(graph, schedule=schedule, model="sage", norm="layer", **SCHEDULES[schedule])
     trainer = build_trainer(comm, config, "metis")
     if comm.rank == comm.size - 1:
         trainer.model.norms[0].register_forward_hook(

@@ -6,11 +6,8 @@ import pytest
 
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.plugins.live_tensors import LiveTensors
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
-from ..training import build_trainer, configure
+from ..training import build_trainer, configure, generated
 
 pytestmark = pytest.mark.ranks(2)
 
@@ -36,12 +33,7 @@ CASES = {model: {"model": model} for model in MODELS if model not in ("sign", "g
 @pytest.fixture(scope="module")
 def path(comm, session_path):
     """A graph with weights and types of edges."""
-    path = session_path / "stays.h5"
-    if comm.rank == 0:
-        generate_graph("planted", path, Spec(nodes=200, degree=6, features=8, classes=3, weighted=True, edge_types=3))
-        partition_graph(path, [comm.size], num_clusters=32)
-    comm.barrier()
-    return path
+    return generated(comm, session_path / "stays.h5", 32, features=8, weighted=True, edge_types=3, seed=0)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -1,10 +1,8 @@
 """Label smoothing, class weights and averaged parameters, on every number of ranks: the curve and the averages against
-a dense serial run with torch's own loss and torch's own average, from start to checkpoint.
+a dense serial run with torch's own loss, from start to checkpoint.
 """
 
-import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import graphs
 import h5py
@@ -14,19 +12,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from hpcgnn.app.evaluate import evaluate
 from hpcgnn.app.export_weights import export
-from hpcgnn.app.resuming import options_of_run
-from hpcgnn.app.train import train
-from hpcgnn.config import make_config
 from hpcgnn.engine.checkpoint import checkpoints, read_averaged, read_checkpoint
-from hpcgnn.errors import CheckpointError, ConfigError
+from hpcgnn.errors import CheckpointError
 from hpcgnn.plugins.averages import Averages
 
-from ..small import written
-from ..training import CHOICES, build_trainer, configure, make_graphs
+from ..app.test_bad_input import flip_a_byte
+from ..runs import evaluated, of_run, train_into
+from ..serial import serial_curve
+from ..small import dense, written
+from ..training import build_trainer, configure
 
 pytestmark = pytest.mark.ranks(2)
 
@@ -44,22 +40,6 @@ def odd(comm, session_path):
     return {graph.name: written(comm, session_path, graph, "classes") for graph in made}
 
 
-class Serial(torch.nn.Module):
-    """Two layers of sage over all nodes, from the same parameters."""
-
-    def __init__(self, graph, parameters):
-        super().__init__()
-        self.names = {name.replace(".", "/"): name for name in parameters}
-        for name, original in self.names.items():
-            self.register_parameter(name, torch.nn.Parameter(parameters[original].clone()))
-        self.a = oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight)
-        self.x = torch.from_numpy(graph.features).double()
-
-    def forward(self):
-        parameters = {original: getattr(self, name) for name, original in self.names.items()}
-        return oracle.model(self.a, self.x, parameters, kind="sage", layers=2)
-
-
 def weights_of(labels):
     """n / (K n_c), by counting."""
     weights = torch.ones(CLASSES, dtype=torch.float64)
@@ -75,87 +55,61 @@ def test_curve_and_average_are_those_of_torch(comm, odd, name, smoothing, balanc
     graph, _, path = odd[name]
     options = {"model": "sage", "layers": 2, "dropout": 0.0, "precision": "fp64", "lr": 0.02, "hidden": 6}
     config = configure(path, label_smoothing=smoothing, class_weights=balance, ema=0.8, **options)
-    train_nodes = (graph.split == graphs.TRAIN) & (graph.labels >= 0)
-    labels = torch.from_numpy(graph.labels[train_nodes])
-    weights = weights_of(labels) if balance == "balanced" else None
+    a, x, labels, train = dense(graph, "sage")
+    weights = weights_of(labels[train]) if balance == "balanced" else None
+
+    def value_of(epoch, parameters):
+        logits = oracle.model(a, x, parameters, kind="sage", layers=2)[train]
+        return F.cross_entropy(logits, labels[train], weights, label_smoothing=smoothing)
+
     for map_name in ("random", "one empty"):
-        trainer = build_trainer(comm, config, map_name, 7)
-        serial = Serial(graph, {name: each.detach() for name, each in trainer.model.named_parameters()})
-        average = AveragedModel(serial, multi_avg_fn=get_ema_multi_avg_fn(0.8))
-        optimizer, expected, found = torch.optim.Adam(serial.parameters(), 0.02), [], []
-        for epoch in range(10):
-            found.append(trainer.step(epoch))
-            loss = F.cross_entropy(serial()[train_nodes], labels, weights, label_smoothing=smoothing)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            average.update_parameters(serial)
-            expected.append(float(loss.detach()))
+        trainer, average = build_trainer(comm, config, map_name, 7), {}
+        own = dict(trainer.model.named_parameters())
+
+        def averaged(parameters):
+            for name, now in parameters.items():
+                average[name] = 0.8 * average[name] + 0.2 * now if name in average else now.clone()
+
+        expected, last = serial_curve(value_of, own, 10, 0.02, after=averaged)
+        found = [trainer.step(epoch) for epoch in range(10)]
         assert expected[-1] < expected[0]
         np.testing.assert_allclose(found, expected, rtol=1e-10)
         judged, kept = trainer.evaluated_state(), trainer.plugins.find(Averages).tensors()
-        for short, original in serial.names.items():
-            wanted = getattr(average.module, short)
-            torch.testing.assert_close(judged[original], wanted, rtol=1e-9, atol=1e-12)
-            torch.testing.assert_close(kept[original], wanted, rtol=1e-9, atol=1e-12)
-            own = dict(trainer.model.named_parameters())[original]
-            torch.testing.assert_close(own, getattr(serial, short), rtol=1e-9, atol=1e-12)
-            assert not torch.equal(own, kept[original])
-        right = (average.module().argmax(1).numpy() == graph.labels) & (graph.labels >= 0)
+        for name, wanted in average.items():
+            torch.testing.assert_close(judged[name], wanted, rtol=1e-9, atol=1e-12)
+            torch.testing.assert_close(kept[name], wanted, rtol=1e-9, atol=1e-12)
+            torch.testing.assert_close(own[name], last[name], rtol=1e-9, atol=1e-12)
+            assert not torch.equal(own[name], kept[name])
+        logits = oracle.model(a, x, average, kind="sage", layers=2)
+        metrics = trainer.evaluate()
         for split, number in {"train": graphs.TRAIN, "val": graphs.VAL, "test": graphs.TEST}.items():
             of_split = (graph.split == number) & (graph.labels >= 0)
-            assert trainer.evaluate()[split] == pytest.approx(right[of_split].mean())
+            wanted = oracle.accuracy(logits.numpy()[of_split], graph.labels[of_split])
+            assert metrics[split] == pytest.approx(wanted)
 
 
-@pytest.fixture(scope="module")
-def planted(comm, session_path):
-    return make_graphs(comm, session_path, nodes=300)
-
-
-@pytest.mark.usefixtures("no_pictures")
-def test_averages_from_the_checkpoint_to_the_export(comm, planted, shared_path):
-    session = SimpleNamespace(comm=comm, threads=1)
-    usual = {"model": "sage", "layers": 2, "ema": 0.7, "checkpoint_every": 4, "lr": 0.05, "partition": "metis"}
-    run_dir = str(shared_path / "whole")
-    assert train(configure(planted["undirected"], run_dir=run_dir, epochs=8, **usual), session) == 0
-    comm.barrier()
+def test_averages_from_the_checkpoint_to_the_export(comm, graph, shared_path):
+    run_dir = shared_path / "whole"
+    usual = {"model": "sage", "layers": 2, "ema": 0.7, "checkpoint_every": 4, "lr": 0.05}
+    records = train_into(comm, graph, run_dir, epochs=8, **usual)
     whole = checkpoints(shared_path / "whole")[-1]
     averaged = read_averaged(whole)
     progress, last, best, _ = read_checkpoint(whole)
     assert averaged.keys() == last.keys() == best.keys()
     assert not any(torch.equal(last[name], tensor) for name, tensor in averaged.items())
-    records = [json.loads(line) for line in (shared_path / "whole" / "metrics.jsonl").read_text().splitlines()]
-    config = make_config(options_of_run(shared_path / "whole", {}), CHOICES)
     for weights, epoch in (("last", 8), ("best", progress["best"]["epoch"])):
-        assert evaluate(config, session, weights) == 0
-        comm.barrier()
-        found = json.loads((shared_path / "whole" / "evaluation.json").read_text())
+        found = evaluated(comm, run_dir, weights)
         assert {split: found[split] for split in ("train", "val", "test")} == {
             split: pytest.approx(records[epoch - 1][split]) for split in ("train", "val", "test")
         }
-        comm.barrier()
     if comm.rank == 0:
         damaged = shared_path / "damaged.h5"
         damaged.write_bytes(whole.read_bytes())
         with h5py.File(damaged, "r") as file:
             name = next(iter(file["averaged_model"]))
-            place = file[f"averaged_model/{name}"].id.get_chunk_info(0).byte_offset
-        with open(damaged, "r+b") as file:
-            file.seek(place)
-            byte = file.read(1)[0]
-            file.seek(place)
-            file.write(bytes([byte ^ 1]))
+        flip_a_byte(damaged, f"averaged_model/{name}")
         with pytest.raises(CheckpointError, match="cannot be read"):
             read_checkpoint(damaged)
-        export(config, str(shared_path / "m.safetensors"), "torch", "last")
+        export(of_run(run_dir), str(shared_path / "m.safetensors"), "torch", "last")
         exported = load_file(shared_path / "m.safetensors")
         assert all(torch.equal(tensor, exported[name]) for name, tensor in averaged.items())
-
-
-@pytest.mark.usefixtures("no_pictures")
-@pytest.mark.parametrize("options", [{"label_smoothing": 0.1}, {"class_weights": "balanced"}], ids=str)
-def test_other_tasks_refuse_what_only_classes_have(comm, planted, shared_path, options):
-    config = configure(planted["directed multi-label"], run_dir=str(shared_path / "run"), epochs=1, **options)
-    with pytest.raises(ConfigError, match="of the cross-entropy between classes.*multilabel.*leave it out"):
-        train(config, SimpleNamespace(comm=comm, threads=1))
-    assert not (shared_path / "run").exists()

@@ -2,22 +2,19 @@
 with each other.
 """
 
-import json
-from types import SimpleNamespace
-
 import numpy as np
 import oracle
 import pytest
 import torch
 
-from hpcgnn.app.train import train
 from hpcgnn.config import read_toml
 from hpcgnn.engine.matmul import bf16_instructions, set_matmul
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.report.read import read_rank_records
 
-from ..training import CLASSES, FEATURES, configure, make_graphs
+from ..runs import log_of, summary, train_into
+from ..training import CLASSES, FEATURES, configure
 
 # The precision of products is the process's.
 pytestmark = [pytest.mark.ranks(2), pytest.mark.processes]
@@ -50,12 +47,12 @@ FIELDS = {
 
 
 @pytest.fixture(scope="module")
-def finished(comm, session_path):
+def finished(comm, graph, session_path):
     """(config, run directory, records, summary) of a short run, in whose second epoch rank r takes (r + 1) × HELD
     bytes.
     """
-    graph, run_dir = make_graphs(comm, session_path, nodes=300)["undirected"], session_path / "records"
-    config = configure(graph, run_dir=str(run_dir), epochs=EPOCHS, eval_every=2, matmul="medium")
+    run_dir = session_path / "records"
+    options = {"epochs": EPOCHS, "eval_every": 2, "matmul": "medium", "partition": ""}
     step = Trainer.step
 
     def greedy_step(trainer, epoch):
@@ -67,13 +64,11 @@ def finished(comm, session_path):
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Trainer, "step", greedy_step)
-            assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
+            found = train_into(comm, graph, run_dir, **options)
         assert torch.backends.mkldnn.matmul.fp32_precision == "bf16", "what --matmul asks of torch on a CPU"
     finally:
         set_matmul("highest")
-    comm.barrier()
-    records = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    return config, run_dir, records, json.loads((run_dir / "summary.json").read_text())
+    return configure(graph, run_dir=str(run_dir), **options), run_dir, found, summary(run_dir)
 
 
 def test_files(comm, finished):
@@ -86,17 +81,17 @@ def test_files(comm, finished):
 
 
 def test_products_are_recorded_and_warned_about(comm, finished):
-    _, run_dir, _, summary = finished
-    assert summary["config"]["run"]["matmul"] == "medium"
+    _, run_dir, _, of_all = finished
+    assert of_all["config"]["run"]["matmul"] == "medium"
     found = [record["bf16_instructions"] for record in read_rank_records(run_dir, comm.size)]
     assert found == [bf16_instructions()] * comm.size
-    warned = "--matmul medium changes nothing here" in (run_dir / "log.txt").read_text()
+    warned = "--matmul medium changes nothing here" in log_of(run_dir)
     assert warned == (not bf16_instructions()), "a run without the instructions says so"
 
 
 def test_config_gives_the_same_run_again(finished):
     """All options with their values, what was left to the program decided; the directory itself is not among them."""
-    config, run_dir, _, summary = finished
+    config, run_dir, _, of_all = finished
     given = {key: value for section in config.to_dict().values() for key, value in section.items()}
     decided = {
         "threads": 1,
@@ -106,7 +101,7 @@ def test_config_gives_the_same_run_again(finished):
         "loss": "cross-entropy",
         "intra_node": "messages",
     }
-    if summary["ranks"] > 1:  # one rank needs no map
+    if of_all["ranks"] > 1:  # one rank needs no map
         decided["partition"] = "metis"
     expected = {**given, **decided}
     del expected["run_dir"], expected["resume"]
@@ -131,30 +126,30 @@ def test_one_record_per_epoch(finished):
 
 
 def test_summary(comm, finished):
-    config, _, records, summary = finished
-    assert FIELDS <= summary.keys()
-    assert (summary["ranks"], summary["threads_per_rank"], summary["epochs"], summary["seed"]) == (
+    config, _, records, of_all = finished
+    assert FIELDS <= of_all.keys()
+    assert (of_all["ranks"], of_all["threads_per_rank"], of_all["epochs"], of_all["seed"]) == (
         comm.size,
         1,
         EPOCHS,
         5,
     )
-    assert summary["final_loss"] == records[-1]["loss"]
+    assert of_all["final_loss"] == records[-1]["loss"]
     best = max((record for record in records if "val" in record), key=lambda record: record["val"])
-    assert (summary["best_val"], summary["test_at_best_val"]) == (best["val"], best["test"])
-    assert summary["best_epoch"] == best["epoch"] and summary["first_epoch"] == records[0]["epoch"] == 1
-    assert {"median", "min", "max"} <= summary["epoch_seconds"].keys()
+    assert (of_all["best_val"], of_all["test_at_best_val"]) == (best["val"], best["test"])
+    assert of_all["best_epoch"] == best["epoch"] and of_all["first_epoch"] == records[0]["epoch"] == 1
+    assert {"median", "min", "max"} <= of_all["epoch_seconds"].keys()
 
 
 def test_memory(comm, finished):
     """Growth is the most that training takes above the loaded graph, in whichever epoch: what is known to be held, and
     little besides. (The heap may have shrunk since, and the kernel counts pages roughly.)
     """
-    _, run_dir, _, summary = finished
+    _, run_dir, _, of_all = finished
     ranks = read_rank_records(run_dir, comm.size)
     for name in ("peak_rss_bytes", "training_growth_bytes", "libraries_rss_bytes"):
         values = [record[name] for record in ranks]
-        assert summary[name] == {"max": max(values), "mean": pytest.approx(sum(values) / comm.size), "sum": sum(values)}
+        assert of_all[name] == {"max": max(values), "mean": pytest.approx(sum(values) / comm.size), "sum": sum(values)}
     for rank, record in enumerate(ranks):
         assert -HELD / 16 <= record["training_growth_bytes"] - HELD * (rank + 1) < HELD
         assert record["peak_rss_bytes"] >= record["baseline_rss_bytes"] + record["training_growth_bytes"]
@@ -166,20 +161,20 @@ def test_bytes(comm, finished):
     """Per epoch: two exchanges forwards and two backwards, of the hidden width and of the classes; once: the
     features.
     """
-    _, _, records, summary = finished
-    rows = summary["partition"]["halo_rows_total"]
+    _, _, records, of_all = finished
+    rows = of_all["partition"]["halo_rows_total"]
     assert (rows > 0) == (comm.size > 1)
-    assert summary["halo_bytes_per_epoch"] == rows * 4 * 2 * (16 + CLASSES)
-    assert summary["halo_bytes_total"] == EPOCHS * rows * 4 * 2 * (16 + CLASSES) + rows * 4 * FEATURES
-    assert summary["allreduce_bytes_per_epoch"] == comm.size * 4 * summary["parameters"]
+    assert of_all["halo_bytes_per_epoch"] == rows * 4 * 2 * (16 + CLASSES)
+    assert of_all["halo_bytes_total"] == EPOCHS * rows * 4 * 2 * (16 + CLASSES) + rows * 4 * FEATURES
+    assert of_all["allreduce_bytes_per_epoch"] == comm.size * 4 * of_all["parameters"]
     assert all("evaluation" in record["bytes"] for record in records if "val" in record)
     assert not any("evaluation" in record["bytes"] for record in records if "val" not in record)
 
 
 def test_partition_quality(comm, finished):
     """Counted edge by edge in the file; a node without a loop has been given one."""
-    config, _, _, summary = finished
-    partition, n = summary["partition"], 300
+    config, _, _, of_all = finished
+    partition, n = of_all["partition"], 300
     with GraphFile(config.data.graph) as file:
         indptr, src = file.read("topology/indptr", dtype=np.int64), file.read("topology/indices", dtype=np.int64)
         rank_of = (

@@ -14,18 +14,13 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.rounded_sum import RoundedSums
 
 from ..estimate.test_estimated import check
-from ..training import build_trainer, configure, make_graphs
+from ..training import build_trainer, configure
 
 pytestmark = pytest.mark.ranks(2, 3)
 
 #: MiB: less than any layer has, so that each layer is a part.
 EACH = 1e-5
 WIDTH = 5
-
-
-@pytest.fixture(scope="module")
-def paths(comm, session_path):
-    return make_graphs(comm, session_path, nodes=300)
 
 
 class Layers(torch.nn.Module):
@@ -79,17 +74,6 @@ def loss_of(comm, model, used):
     """A loss that depends on all layers, or on the first alone."""
     x = torch.full((4, WIDTH), comm.rank + 1.0) + torch.arange(WIDTH)
     return (model(x) if used == 3 else model.norms[0](model.convs[0](x))).square().sum()
-
-
-def test_layers_and_their_norms():
-    model = Layers()
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    found = [[names[id(each)] for each in layer] for layer in by_layer(model)]
-    assert found == [
-        ["extra", *(f"{kind}.0.{part}" for kind in ("convs", "norms") for part in ("weight", "bias"))],
-        [f"{kind}.1.{part}" for kind in ("convs", "norms") for part in ("weight", "bias")],
-        ["convs.2.weight", "convs.2.bias"],
-    ]
 
 
 def test_parts_are_begun_from_the_last_layer_to_the_first(comm, summed):
@@ -192,20 +176,20 @@ def test_the_same_is_learned(comm, paths, kind):
 
 
 @pytest.mark.parametrize("size", [EACH, 0.001, 1.0])
-def test_an_estimate_counts_the_parts(comm, paths, size):
+def test_an_estimate_counts_the_parts(comm, graph, size):
     if comm.size > 1 and not overlaps(comm):
         pytest.skip("the estimate is of another transport")
-    forecast, _ = check(comm, configure(paths["undirected"], model="sage", layers=4, reduce_bucket=size), "metis")
+    forecast, _ = check(comm, configure(graph, model="sage", layers=4, reduce_bucket=size), "metis")
     parts = {EACH: 4, 0.001: 3, 1.0: 1}[size] if comm.size > 1 else 1
     assert forecast.others["allreduce"][0] == parts
 
 
-def test_stages_leave_nothing_behind(comm, paths):
+def test_stages_leave_nothing_behind(comm, graph):
     """Parameters of a stage before are trained again in the next, whose sums are others."""
     options = {"schedule": "lazy", "model": "gcn", "layer_epochs": "1,1,1", "finetune": 2, "epochs": 5}
     losses = []
     for size in (0.0, EACH):
-        trainer = build_trainer(comm, configure(paths["undirected"], reduce_bucket=size, **options), "metis")
+        trainer = build_trainer(comm, configure(graph, reduce_bucket=size, **options), "metis")
         found = []
         for stage in range(len(trainer.stages)):
             if stage:
@@ -251,15 +235,15 @@ def test_rounded_sums(comm, early):
 
 
 @pytest.mark.parametrize("size", [0.0, EACH])
-def test_rounded_gradients(comm, paths, size):
+def test_rounded_gradients(comm, graph, size):
     """Learn nearly the same, with the same bits in each run, and in as many bytes as were foretold."""
     options = {"model": "sage", "reduce_bucket": size, "reduce_dtype": "bf16", "epochs": 12}
     losses = []
     for more in ({}, {}, {"reduce_dtype": "fp32"}):
-        trainer = build_trainer(comm, configure(paths["undirected"], **{**options, **more}), "metis")
+        trainer = build_trainer(comm, configure(graph, **{**options, **more}), "metis")
         losses.append([trainer.step(epoch) for epoch in range(12)])
     assert losses[0] == losses[1]
     np.testing.assert_allclose(losses[0], losses[2], rtol=0.02)
     assert losses[0] != losses[2] or comm.size == 1
     if comm.size == 1 or not size or overlaps(comm):
-        check(comm, configure(paths["undirected"], **options), "metis")
+        check(comm, configure(graph, **options), "metis")

@@ -14,8 +14,7 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.schedules.full_halo import FullHalo
 
-from ..small import GRAPHS, edges_of
-from ..training import build_trainer, configure
+from ..small import GRAPHS, edges_of, written
 
 GRAPH, WIDTH = GRAPHS["power law"], 60
 GENERATOR = np.random.default_rng(4)
@@ -34,12 +33,9 @@ FEATURES = {
 def stored(comm, session_path, request):
     """(features float32, bytes of an entry, whether they travel so, layout, file)."""
     features, entry, compact = FEATURES[request.param]
-    features, where = features.astype(np.float32), graphs.layout(GRAPH, comm.size)
-    file = session_path / f"compact-{request.param.replace(' ', '-')}.h5"
-    if comm.rank == 0:
-        graphs.write_file(file, graphs.replace(GRAPH, features=features), where, comm.size)
-    comm.barrier()
-    return features, entry, compact and comm.size > 1, where, file
+    graph = graphs.replace(GRAPH, features=features.astype(np.float32))
+    _, where, file = written(comm, session_path, graph, f"compact-{request.param}")
+    return graph.features, entry, compact and comm.size > 1, where, file
 
 
 def expected_bytes(features, entry, where, map_name, scaled):
@@ -84,22 +80,3 @@ def test_the_same_numbers_in_fewer_bytes(comm, stored, map_name):
             expected = aggregate(rows, x, "sum")
             sent = sent_by_all(comm, "halo_forward")
             assert torch.equal(aggregate(one, x, "sum"), expected) and sent_by_all(comm, "halo_forward") == sent
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("options", [{"model": "gcn"}, {"model": "gat", "heads": 2, "schedule": "lazy"}], ids=str)
-def test_training_sends_them_once(comm, stored, options):
-    """Kept aggregates and frozen halos of rows alike; the losses are those of dense rows."""
-    features, entry, compact, where, file = stored
-    losses = []
-    for changed in ({}, {"compact": None}):
-        with pytest.MonkeyPatch.context() as patch:
-            if changed:
-                patch.setattr("hpcgnn.graph.load.agree_on_compact", lambda *given: None)
-            trainer = build_trainer(comm, configure(file, keep_input="always", lr=0.1, **options), "dealt")
-        comm.ledger.take()
-        losses.append([trainer.step(epoch) for epoch in range(3)])
-        sent = sent_by_all(comm, "input")
-        if compact and not changed:
-            assert sent == expected_bytes(features, entry, where, "dealt", scaled=options["model"] == "gcn")
-    assert losses[0] == losses[1]

@@ -21,7 +21,7 @@ from hpcgnn.schedules.full_halo import FullHalo
 from .. import small
 from ..gathering import whole
 from ..linear import check_linear
-from ..training import build_trainer, configure, curve, make_graphs
+from ..training import build_trainer, configure
 
 MAPS = ["dealt", "blocks", "random", "one empty", "all on last"]
 
@@ -73,6 +73,8 @@ def test_every_graph_and_map(comm, stored, map_name):
     local, policy = prepared(comm, graph, file, where.maps[map_name], 100, 3)
     assert (local.outward is local.inward) == graph.undirected
     check_linear(comm, graph, local, policy)
+    rows = graphs.load(file, where.maps[map_name], comm)
+    assert (local.inward.num_edges, local.outward.num_edges) == (rows.inward.num_edges, rows.outward.num_edges)
 
 
 @pytest.mark.parametrize("map_name", ["dealt", "one empty"])
@@ -128,35 +130,9 @@ def test_little_to_save_changes_nothing(comm, session_path):
     pairs = np.arange(32)
     both = np.concatenate([pairs, pairs + 32])
     graph = graphs.with_task(graphs.PlainGraph("pairs", 64, both, (both + 32) % 64, True))
-    where = graphs.halves(graph, comm.size)
-    file = session_path / "least-pairs.h5"
-    if comm.rank == 0:
-        graphs.write_file(file, graph, where, comm.size)
-    comm.barrier()
+    _, where, file = small.written(comm, session_path, graph, "least", where=graphs.halves(graph, comm.size))
     local = graphs.load(file, where.maps["halves"], comm)
     assert least_rows(local, comm) is local
-
-
-# For each way to take some rows only, or old ones.
-WAYS = {
-    "pruned": {"prune": "auto", "model": "sage", "norm": "batch", "residual": True},
-    "lazy": {"schedule": "lazy", "epochs": 5, "model": "gcn"},
-    "stale": {"schedule": "stale", "stale_epochs": 2, "model": "gin", "norm": "layer", "hidden": 12},
-}
-
-
-@pytest.fixture(scope="module")
-def paths(comm, session_path):
-    return make_graphs(comm, session_path)
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", ["undirected", "directed multi-label"])
-def test_the_curve_is_that_of_rows(comm, paths, name, way):
-    options = {"dropout": 0.0, "precision": "fp64", **WAYS[way]}
-    expected = curve(comm, configure(paths[name], **options), "random-clusters", 100, 8)
-    found = curve(comm, configure(paths[name], halo="least", **options), "random-clusters", 100, 8)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("travel", [False, True], ids=["not", "travel"])
@@ -164,11 +140,7 @@ def test_features_that_travel_as_entries_go_as_rows(comm, session_path, travel):
     """Sums have more entries: the structure for rows is kept where such features are aggregated, and there alone."""
     graph = graphs.with_task(graphs.power_law(), num_features=40)
     graph = replace(graph, features=np.where(np.arange(40) % 20 == 3, graph.features, 0.0).astype(np.float32))
-    where = graphs.layout(graph, comm.size)
-    file = session_path / "least-entries.h5"
-    if comm.rank == 0 and not file.exists():
-        graphs.write_file(file, graph, where, comm.size)
-    comm.barrier()
+    _, where, file = small.written(comm, session_path, graph, "entries")
     rows = graphs.load(file, where.maps["dealt"], comm)
     assert comm.size == 1 or rows.compact is not None
     local = least_rows(rows, comm, True, travel)
@@ -178,19 +150,12 @@ def test_features_that_travel_as_entries_go_as_rows(comm, session_path, travel):
     np.testing.assert_allclose(whole(comm, local, y), matrix @ graph.features, rtol=0, atol=1e-6)
 
 
-def test_edges_are_counted_as_before(comm, stored):
-    graph, where, file = stored
-    rows = graphs.load(file, where.maps["dealt"], comm)
-    local = least_rows(rows, comm, True)
-    assert (local.inward.num_edges, local.outward.num_edges) == (rows.inward.num_edges, rows.outward.num_edges)
-
-
 ROWS = [{"model": "gat"}, {"schedule": "bns"}, {"aggregator": "max", "model": "sage"}]
 
 
 @pytest.mark.parametrize("options", ROWS, ids=str)
-def test_what_needs_single_rows_has_them(comm, paths, options):
-    config = configure(paths["undirected"], halo="auto", **options)
+def test_what_needs_single_rows_has_them(comm, graph, options):
+    config = configure(graph, halo="auto", **options)
     assert build_trainer(comm, config, "metis", 100).local.inward.plan.sending.sums is None
     with GraphFile(config.data.graph) as file:
         spec = model_spec(file.meta, config)

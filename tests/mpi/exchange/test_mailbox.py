@@ -77,6 +77,7 @@ def used(box, lease):
 def test_letters_are_used_after_the_delay(comm, delay, form):
     """In the first epochs, the newest."""
     box, oracle = make(comm, delay), Delayed(delay)
+    assert box.kept_bytes == 0
     assert box.num_rows == sum(rows for _, rows in peers(comm)[0])
     for epoch in range(EPOCHS):
         comm.ledger.take()
@@ -95,45 +96,27 @@ def test_letters_are_used_after_the_delay(comm, delay, form):
         for _ in range(2):  # what was opened is read as often as one likes
             torch.testing.assert_close(used(box, lease), expected, rtol=1e-12, atol=1e-12)
         assert torch.equal(used(box, lease), all_of(used_in(epoch, delay), comm))
-    box.state()
-
-
-@pytest.mark.parametrize("delay", [1, 2])
-def test_kept_bytes(comm, delay):
-    """r + 1 letters, and the sent one; no more, however long it goes on."""
-    box = make(comm, delay)
-    assert box.kept_bytes == 0
-    sent = sum(rows for _, rows in peers(comm)[1])
-    for epoch in range(EPOCHS):
-        post(comm, box, PLAIN, epoch)
-        box.open()
         letters = min(epoch + 1, delay + 1) * box.num_rows
-        assert box.kept_bytes == PLAIN.row_bytes * (letters + sent)
+        assert box.kept_bytes == form.row_bytes * (letters + sent), "r + 1 letters and the sent one, however long"
     box.state()
 
 
 @pytest.mark.parametrize("form", [PLAIN, HALF], ids=["plain", "narrow"])
 @pytest.mark.parametrize("delay, stop", [(1, 1), (1, 2), (2, 2), (2, 4), (5, 4), (10, 11)])
 def test_going_on_is_not_having_stopped(comm, delay, form, stop):
-    whole, found, again = make(comm, delay), [], []
-    for epoch in range(EPOCHS + delay):
-        post(comm, whole, form, epoch)
-        whole.open()
-        found.append(used(whole, lease_for(form, 2)))
-    whole.state()
-    first = make(comm, delay)
-    for epoch in range(stop):
-        post(comm, first, form, epoch)
-        first.open()
-        again.append(used(first, lease_for(form, 2)))
-    state = {name: tensor.clone() for name, tensor in first.state().items()}
+    def found_by(box, epochs):
+        rows = []
+        for epoch in epochs:
+            post(comm, box, form, epoch)
+            box.open()
+            rows.append(used(box, lease_for(form, 2)))
+        return rows, {name: tensor.clone() for name, tensor in box.state().items()}
+
+    expected, _ = found_by(make(comm, delay), range(EPOCHS + delay))
+    before, state = found_by(make(comm, delay), range(stop))
     assert sum(name.startswith("letter-") for name in state) == min(stop, delay + 1)
     second = make(comm, delay)
     second.load_state(state)
-    for epoch in range(stop, EPOCHS + delay):
-        post(comm, second, form, epoch)
-        second.open()
-        again.append(used(second, lease_for(form, 2)))
-    second.state()
-    for mine, expected in zip(again, found, strict=True):
-        assert torch.equal(mine, expected)
+    after, _ = found_by(second, range(stop, EPOCHS + delay))
+    for mine, wanted in zip(before + after, expected, strict=True):
+        assert torch.equal(mine, wanted)

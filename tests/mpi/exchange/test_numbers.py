@@ -13,22 +13,17 @@ from hpcgnn.placement import ownership
 from hpcgnn.schedules.full_halo import FullHalo
 
 from ..gathering import whole
-from ..training import build_trainer, configure, make_graphs
+from ..small import stored
+from ..training import NODES, build_trainer, configure
 
 pytestmark = pytest.mark.ranks(2, 3)
 
-NODES = 300
 MODELS = {
     "gcn": {"dropout": 0.3},
     "sage": {"norm": "batch"},
     "gat": {"heads": 2, "hidden": 8, "attention_dropout": 0.3},
     "pna": {"layers": 2, "hidden": 8},
 }
-
-
-@pytest.fixture(scope="module")
-def paths(comm, session_path):
-    return make_graphs(comm, session_path, NODES)
 
 
 def trained(comm, config, epochs=2):
@@ -57,6 +52,7 @@ def test_the_same_bits_every_time(comm, paths, model):
     ), "and on every rank"
 
 
+@pytest.mark.processes
 def test_messages_of_more_than_an_int_of_bytes(comm, paths, monkeypatch):
     """With the limit lowered to 100 every message of rows and every reduction is one of those."""
     config = configure(paths["directed multi-label"], model="gat", heads=2)
@@ -73,18 +69,12 @@ def test_numbers_smaller_than_normal_ones_stay_what_they_are(comm, session_path)
     """Nothing flushes them to zero, on no rank and in no thread, so that they cannot make ranks differ: powers of two
     give the exact sum, whoever adds it.
     """
-    graph = graphs.with_task(graphs.random_undirected())
-    where, file = graphs.layout(graph, comm.size), session_path / "denormal.h5"
-    if comm.rank == 0 and not file.exists():
-        graphs.write_file(file, graph, where, comm.size)
-    comm.barrier()
+    graph, where, file = stored(comm, session_path, "random undirected")
     local = graphs.load(file, where.maps["dealt"], comm, cap=4, dtype=torch.float32)
     x = np.full((graph.num_nodes, 40), 2.0**-140, np.float32)
     mine = torch.from_numpy(x[local.original_id.numpy()]).requires_grad_()
     y = aggregate(FullHalo(local, comm, HaloBuffers(1 << 14)), mine, "sum")
     y.backward(torch.full_like(y, 2.0**-140))
-    weights = graph.weight if graph.weight is not None else np.ones(len(graph.src))
-    assert (weights == 1).all()
     for rows, ends in ((y, graph.dst), (mine.grad, graph.src)):
         degrees = np.bincount(ends, minlength=graph.num_nodes)
         result = whole(comm, local, rows).astype(np.float64)

@@ -12,9 +12,10 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.rounds import coalesce
 from hpcgnn.exchange.stream import Rows, Stream
 
+from ..small import stored
+
 pytestmark = pytest.mark.ranks(2, 3)
 
-GRAPH = graphs.with_task(graphs.power_law())
 WIDTH, ROWS = 4, 3
 
 
@@ -53,10 +54,7 @@ class NotedExchange(Exchange):
 
 @pytest.fixture(scope="module")
 def local(comm, session_path):
-    where, file = graphs.layout(GRAPH, comm.size), session_path / "overlap.h5"
-    if comm.rank == 0:
-        graphs.write_file(file, GRAPH, where, comm.size)
-    comm.barrier()
+    _, where, file = stored(comm, session_path, "power law")
     return graphs.load(file, where.maps["dealt"], comm, cap=ROWS)
 
 

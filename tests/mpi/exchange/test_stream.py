@@ -226,21 +226,6 @@ def test_a_buffer_that_holds_no_row_is_an_error_before_anything_is_sent(comm, se
     assert not comm.ledger.take() and buffers.nbytes <= buffers.limit
 
 
-# --- the order of edges -----------------------------------------------------------------------------------------------
-
-
-def edges_of(block, at, first_own):
-    """[(own row, column)] of a block whose rows are counted within `at`; remote columns are negative: -1 - place in the
-    halo.
-    """
-    stored = torch.arange(block.num_rows) if block.rows is None else block.rows
-    rows = torch.repeat_interleave(stored.long(), torch.diff(block.indptr)) + at.start
-    columns = block.indices[int(block.indptr[0]) : int(block.indptr[-1])].long()
-    if block.first_column is not None:
-        columns = -1 - (columns + block.first_column)
-    return list(zip(rows.tolist(), columns.tolist()))
-
-
 FORMS = {
     name: Form(width, narrow, torch.float64, NARROW.get(name))
     for name, width, narrow in (("fp32", 3, 0), ("bf16", 11, 9), ("int8", 11, 7))

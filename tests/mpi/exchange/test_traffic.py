@@ -15,9 +15,9 @@ from hpcgnn.exchange.plan import build_halo_plan
 from hpcgnn.placement.order import LocalOrder
 from hpcgnn.schedules.full_halo import FullHalo
 
-pytestmark = pytest.mark.ranks(2, 3)
+from ..small import GRAPHS, stored, written
 
-GRAPHS = {graph.name: graphs.with_task(graph) for graph in graphs.all_graphs()}
+pytestmark = pytest.mark.ranks(2, 3)
 
 
 def aggregate_once(comm, local, halo_buffer, width):
@@ -46,12 +46,7 @@ def test_messages_and_bytes(comm, session_path, name, width, fine_rows, rows):
     """fine_rows: that the rounds were cut for; rows: of this width that fit into a buffer, so that rounds travel
     together.
     """
-    graph = GRAPHS[name]
-    where = graphs.layout(graph, comm.size)
-    file = session_path / f"traffic-{name.replace(' ', '-')}.h5"
-    if comm.rank == 0 and not file.exists():
-        graphs.write_file(file, graph, where, comm.size)
-    comm.barrier()
+    graph, where, file = stored(comm, session_path, name)
     row_bytes = width * 8
     for map_name in ("dealt", "one empty"):
         local = graphs.load(file, where.maps[map_name], comm, cap=fine_rows)
@@ -73,13 +68,9 @@ def test_the_largest_star_fits_any_buffer(comm, shared_path):
     """However many rows a rank needs, its buffers together stay within the limit, and are as large as they need to
     be only.
     """
-    graph = graphs.with_task(graphs.star(400))
-    where = graphs.layout(graph, comm.size)
-    if comm.rank == 0:
-        graphs.write_file(shared_path / "g.h5", graph, where, comm.size)
-    comm.barrier()
+    _, where, file = written(comm, shared_path, graphs.with_task(graphs.star(400)), "large")
     for halo_buffer in (3 * 16, 3 * 16 * 13 + 3, 1 << 20):
-        local = graphs.load(shared_path / "g.h5", where.maps["dealt"], comm, cap=HaloBuffers(halo_buffer).cap(16))
+        local = graphs.load(file, where.maps["dealt"], comm, cap=HaloBuffers(halo_buffer).cap(16))
         _, buffers = aggregate_once(comm, local, halo_buffer, 2)
         largest = local.inward.plan.longest_round
         assert buffers.nbytes <= min(

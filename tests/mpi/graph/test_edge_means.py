@@ -1,52 +1,36 @@
 """`--features edges`: the mean of a node's in-edges' features, beside a list of all edges, and in training."""
 
-from types import SimpleNamespace
-
 import graphs
 import numpy as np
 import pytest
 import torch
 
-import partition_tools
-from hpcgnn.app.resuming import options_of_run
 from hpcgnn.app.train import train
 from hpcgnn.app.trained import load_trained
-from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graph.held_out import LinkSplit
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.options.inputs import inputs_of
 
+from ..edge_rows import EDGE, GRAPHS, maps_of, rows_of, save, written_with_rows
 from ..gathering import whole
-from ..training import CHOICES, configure, curve
+from ..runs import of_run, session_of, train_into
+from ..training import configure, curve
 
-pytestmark = pytest.mark.ranks(1, 2, 3, 4)
-
-EDGE, SPLIT = 3, LinkSplit(17, (0.6, 0.2, 0.2))
-GRAPHS = {
-    graph.name: graphs.with_task(graph)
-    for graph in (graphs.random_directed(), graphs.random_undirected(weighted=True), graphs.star(), graphs.no_edges())
-}
+SPLIT = LinkSplit(17, (0.6, 0.2, 0.2))
 
 
-def save(path, graph, edge_features):
-    split = {which: (graph.split == code) & (graph.labels >= 0) for which, code in (("train", 1), ("val", 2))}
-    what = np.stack([graph.src, graph.dst]), graph.features, graph.labels, split
-    partition_tools.save_graph(path, *what, edge_weight=graph.weight, edge_features=edge_features, ranks=[1, 2, 3, 4])
+def means(graph, src, dst, rows):
+    """(n, EDGE) float64, of the in-edges of each node; 0 where there are none."""
+    total = np.zeros((graph.num_nodes, EDGE))
+    np.add.at(total, dst, rows)
+    return total / np.maximum(np.bincount(dst, minlength=graph.num_nodes), 1)[:, None]
 
 
 @pytest.fixture(scope="module")
 def files(comm, session_path):
-    """{name: (graph, rows of its edges, file)}"""
-    found = {}
-    for name, graph in GRAPHS.items():
-        rows = np.random.default_rng(8).standard_normal((len(graph.src), EDGE)).astype(np.float32)
-        found[name] = graph, rows, session_path / f"edge-means-{name.replace(' ', '-')}.h5"
-        if comm.rank == 0 and not found[name][2].exists():
-            save(found[name][2], graph, rows)
-    comm.barrier()
-    return found
+    return written_with_rows(comm, session_path)
 
 
 @pytest.mark.parametrize("links", [None, SPLIT], ids=["all edges", "links"])
@@ -54,45 +38,33 @@ def files(comm, session_path):
 def test_columns_beside_a_list_of_all_edges(comm, files, monkeypatch, name, links):
     """Added self loops and held-out edges have no part in a mean."""
     monkeypatch.setattr("hpcgnn.graph.edge_features._TILE_EDGES", 5)
-    graph, rows, path = files[name]
-    src, dst = graph.src, graph.dst
-    if links:
-        kept = SPLIT.sides(src, dst, graph.num_nodes) == 0
-        src, dst, rows = src[kept], dst[kept], rows[kept]
-    expected = np.zeros((graph.num_nodes, EDGE))
-    np.add.at(expected, dst, rows)
-    expected /= np.maximum(np.bincount(dst, minlength=graph.num_nodes), 1)[:, None]
-    with GraphFile(path) as file:
-        nodes = np.random.default_rng(2).integers(0, max(1, comm.size - 1), file.meta.num_nodes, dtype=np.int32)
-        for owner in (file.cluster_map("metis", comm.size)[0], nodes):
+    graph, rows = GRAPHS[name], rows_of(GRAPHS[name])
+    kept = slice(None) if links is None else SPLIT.sides(graph.src, graph.dst, graph.num_nodes) == 0
+    expected = means(graph, graph.src[kept], graph.dst[kept], rows[kept])
+    with GraphFile(files[name]) as file:
+        for owner in maps_of(comm, file):
             options = {"inputs": inputs_of("file+edges"), "links": links}
             local = load_local_graph(file, owner, comm, 7, "add", torch.float64, **options)
             found = whole(comm, local, local.features)
             np.testing.assert_allclose(found, np.concatenate([graph.features, expected], 1), atol=1e-12)
 
 
-@pytest.mark.usefixtures("no_pictures")
+@pytest.mark.ranks(2)
 def test_training_and_prediction_on_another_graph(comm, files, session_path):
     """The curve is that of the same columns as features of the file. Another graph has as many features of edges."""
-    graph, rows, path = files["random directed"]
-    runs, others = session_path / "edge-means-run", [session_path / f"edge-means-other-{width}.h5" for width in (2, 3)]
-    same, means = session_path / "edge-means-same.h5", np.zeros((graph.num_nodes, EDGE))
-    np.add.at(means, graph.dst, rows)
-    means /= np.maximum(np.bincount(graph.dst, minlength=graph.num_nodes), 1)[:, None]
-    if comm.rank == 0:
-        save(same, graphs.replace(graph, features=means.astype(np.float32)), None)
-        for width, other in zip((2, 3), others):
-            save(other, graph, rows[:, :width])
-    comm.barrier()
+    graph, path, runs = GRAPHS["random directed"], files["random directed"], session_path / "edge-means-run"
+    rows = rows_of(graph)
+    columns = means(graph, graph.src, graph.dst, rows).astype(np.float32)
+    same = save(comm, session_path / "edge-means-same.h5", graphs.replace(graph, features=columns), None)
+    others = [save(comm, session_path / f"edge-means-{width}.h5", graph, rows[:, :width]) for width in (EDGE - 1, EDGE)]
     usual = {"model": "sage", "precision": "fp64", "dropout": 0.3}
     expected = curve(comm, configure(same, **usual), "metis", None, 5)
     found = curve(comm, configure(path, features="edges", **usual), "metis", None, 5)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
-    session = SimpleNamespace(comm=comm, threads=1)
-    assert train(configure(path, features="edges", epochs=1, run_dir=str(runs)), session) == 0
-    comm.barrier()
-    narrow, alike = (make_config(options_of_run(runs, {"graph": str(other)}), CHOICES) for other in others)
-    with pytest.raises(GraphError, match="expected features 3, got 2"):
+    session = session_of(comm)
+    train_into(comm, path, runs, features="edges", epochs=1)
+    narrow, alike = (of_run(runs, graph=other) for other in others)
+    with pytest.raises(GraphError, match="expected features 4, got 3"):
         load_trained(narrow, session, "last", other_graph=True)
     assert load_trained(alike, session, "last", other_graph=True).logits()[0].shape[1] == graph.num_classes
     with pytest.raises(GraphError, match="--features edges: the edges of .* have no features"):

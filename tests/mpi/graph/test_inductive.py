@@ -11,12 +11,10 @@ import pytest
 import torch
 
 from hpcgnn.graph.transforms.inductive import training_subgraph
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 from partition_tools.interface.arrays import save_graph
 
-from ..training import build_trainer, configure, make_graphs
+from ..small import written
+from ..training import build_trainer, configure, generated
 
 pytestmark = pytest.mark.ranks(2)
 
@@ -51,13 +49,7 @@ def files(request, comm, session_path):
         split=graph.split[nodes],
     )
     sparse = request.param == "sparse"
-    paths = []
-    for each in (graph, alone):
-        path, where = session_path / f"inductive-{request.param}-{each.name}.h5", graphs.layout(each, comm.size)
-        if comm.rank == 0:
-            graphs.write_file(path, each, where, comm.size, sparse)
-        paths.append(path)
-    comm.barrier()
+    paths = [written(comm, session_path, each, "inductive", sparse)[2] for each in (graph, alone)]
     return graph, *paths, nodes
 
 
@@ -91,11 +83,10 @@ def test_the_curve_is_that_of_a_graph_of_nothing_else(comm, files, kind):
 
 @pytest.mark.parametrize("options", [{"model": "rgcn"}, {"model": "gat", "edge_term": "type", "heads": 2}], ids=str)
 def test_types_of_edges(comm, session_path, options):
-    path, alone = session_path / "inductive-typed.h5", session_path / "inductive-typed-alone.h5"
-    if comm.rank == 0 and not path.exists():
-        spec = Spec(nodes=200, degree=8, features=6, classes=3, seed=2, edge_types=3, directed=True, weighted=True)
-        generate_graph("planted", path, spec)
-        partition_graph(path, [1, 2, 3, 4], num_clusters=24)
+    typed = {"degree": 8, "features": 6, "seed": 2, "edge_types": 3, "directed": True, "weighted": True}
+    path = generated(comm, session_path / "inductive-typed.h5", 24, **typed)
+    alone = session_path / "inductive-typed-alone.h5"
+    if comm.rank == 0 and not alone.exists():
         with h5py.File(path) as file:
             nodes, src = file["nodes/split"][:] == graphs.TRAIN, file["topology/indices"][:].astype(np.int64)
             dst, number = np.repeat(np.arange(len(nodes)), np.diff(file["topology/indptr"][:])), np.cumsum(nodes) - 1
@@ -135,8 +126,3 @@ def test_what_the_subgraph_is(comm, files):
         np.testing.assert_allclose(found.inward.degree, degree[found.original_id.numpy()], rtol=1e-6)
         if graph.weight is not None:
             assert float(comm.total(found.inward.edges.weight.double().sum().view(1))) == pytest.approx(weight.sum())
-
-
-@pytest.fixture(scope="module")
-def planted(comm, session_path):
-    return make_graphs(comm, session_path, nodes=300)

@@ -7,7 +7,6 @@ is as long as all nodes: one byte for each of them shows in a tensor, and two in
 import gc
 import sys
 import tracemalloc
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,15 +15,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from hpcgnn.app.evaluate import evaluate
-from hpcgnn.app.resuming import options_of_run
 from hpcgnn.app.train import train
-from hpcgnn.config import make_config
 from hpcgnn.graphfile.schema import Edges, GraphData
 from hpcgnn.graphfile.storage import write_graph
 
-from ..training import CHOICES, configure
+from ..runs import of_run, session_of
+from ..training import configure
 
-pytestmark = [pytest.mark.ranks(2), pytest.mark.usefixtures("no_pictures")]
+pytestmark = pytest.mark.ranks(2)
 
 NODES = 1 << 20
 # Of every rank but the last one, in clusters.
@@ -130,11 +128,9 @@ def write(path, directed, ranks, nodes=NODES):
 @pytest.mark.processes
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES])
 def test_no_rank_holds_anything_as_long_as_all_nodes(comm, paths, shared_path, monkeypatch, name):
-    if comm.size == 1:
-        pytest.skip("one rank has all nodes")
     monkeypatch.setattr("hpcgnn.app.agreement.code_hash", lambda: "")  # reads the library, which is as large
     options = {"hidden": 2, "layers": 2, "epochs": 2, "partition": "runs", "halo_buffer": 0.25, **CASES[name]}
-    path, session = paths[options.pop("directed", False)], SimpleNamespace(comm=comm, threads=1)
+    path, session = paths[options.pop("directed", False)], session_of(comm)
     config, few = configure(path, run_dir=str(shared_path / "run"), **options), comm.rank < comm.size - 1
 
     def job():
@@ -148,7 +144,7 @@ def test_no_rank_holds_anything_as_long_as_all_nodes(comm, paths, shared_path, m
     def score():
         return evaluate(scored, session, "last", str(shared_path / "p.h5"))
 
-    scored = make_config(options_of_run(config.run.run_dir, {"partition": "runs"}), CHOICES)
+    scored = of_run(shared_path / "run", partition="runs")
     held, tensor = largest(score) if few else (score(), 0)
     # For predictions in the original order every rank keeps an even share for a while, with the ids that it is of.
     assert held < 2 * NODES and tensor <= 8 * -(-NODES // comm.size)

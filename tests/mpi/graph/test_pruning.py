@@ -1,4 +1,4 @@
-"""Pruned rows: the same training curve, and exactly the rows that the loss can see are computed and sent."""
+"""Pruned rows: exactly those that the loss can see are computed and sent. (Curves: engine/test_curves.py.)"""
 
 import numpy as np
 import pytest
@@ -7,42 +7,12 @@ import torch
 from hpcgnn.graph.transforms.pruning import WORTHWHILE
 from hpcgnn.graphfile.storage import SPLITS, GraphFile
 
-from ..training import CLASSES, GRAPHS, build_trainer, configure, make_graphs
-
-EPOCHS = 3
-MODELS = {
-    "gcn": {"model": "gcn"},
-    "sage": {"model": "sage", "norm": "layer"},
-    "gin": {"model": "gin", "residual": True},
-    "gat": {"model": "gat", "heads": 2, "hidden": 8, "attention_dropout": 0.3},
-    "sage, every step from the features": {"model": "sage", "input_dropout": "raw", "hidden": 32},
-    "max at the end": {"model": "sage", "aggregator": "max"},
-    "sgc": {"model": "sgc", "keep_input": "always"},
-}
+from ..training import CLASSES, GRAPHS, build_trainer, configure, few_train
 
 
 @pytest.fixture(scope="module")
-def paths(comm, session_path):
-    """Graphs of which one node in forty is a training node, and few are within two steps of those."""
-    return make_graphs(comm, session_path, nodes=600, train=1 / 40, degree=3)
-
-
-DIRECTED = ("sage", "gat")
-CASES = [("undirected", kind) for kind in MODELS] + [("directed multi-label", kind) for kind in DIRECTED]
-
-
-@pytest.mark.parametrize("name, kind", CASES)
-def test_the_curve_is_that_of_all_rows(comm, paths, name, kind):
-    curves, parameters = [], []
-    for prune in ("auto", "none"):
-        config = configure(paths[name], precision="fp64", prune=prune, **MODELS[kind])
-        trainer = build_trainer(comm, config, "metis", rows=7)
-        curves.append([trainer.step(epoch) for epoch in range(EPOCHS)])
-        parameters.append(torch.cat([p.detach().flatten() for p in trainer.model.parameters()]))
-        pruned = sum(share is not None for share in trainer.views.shares)
-        assert (pruned > 0) == (prune == "auto" and kind != "max at the end")
-    np.testing.assert_allclose(*curves, rtol=1e-9)
-    torch.testing.assert_close(*parameters, rtol=1e-7, atol=1e-9)
+def few(comm, session_path):
+    return few_train(comm, session_path)
 
 
 class WholeGraph:
@@ -73,11 +43,11 @@ class WholeGraph:
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_rows_sent_are_those_that_are_needed(comm, paths, name):
-    whole = WholeGraph(paths[name], comm.size)
+def test_rows_sent_are_those_that_are_needed(comm, few, name):
+    whole = WholeGraph(few[name], comm.size)
     needed = whole.layers(2)
     trainer = build_trainer(
-        comm, configure(paths[name], model="sage", hidden=16, keep_input="always", prune="auto"), "metis"
+        comm, configure(few[name], model="sage", hidden=16, keep_input="always", prune="auto"), "metis"
     )
     trainer.step(0)
     comm.ledger.take()
@@ -93,10 +63,9 @@ def test_rows_sent_are_those_that_are_needed(comm, paths, name):
         assert sent == sum(4 * width * whole.rows_sent(outputs)[direction] for width, outputs in widths)
 
 
-def test_ranks_without_training_nodes_and_unpruned_graphs(comm, session_path):
+def test_ranks_without_training_nodes_and_unpruned_graphs(comm, graph):
     """Where all nodes are needed, or the schedule is none that prunes, there is no share."""
-    path = make_graphs(comm, session_path, nodes=300)["undirected"]
-    trainer = build_trainer(comm, configure(path, prune="auto"), "metis")
+    trainer = build_trainer(comm, configure(graph, prune="auto"), "metis")
     assert [share is not None for share in trainer.views.shares] == [False, False, True]
-    assert not build_trainer(comm, configure(path, prune="auto", halo_dtype="int8"), "metis").views.shares
-    assert not build_trainer(comm, configure(path, schedule="bns"), "metis").views.shares
+    assert not build_trainer(comm, configure(graph, prune="auto", halo_dtype="int8"), "metis").views.shares
+    assert not build_trainer(comm, configure(graph, schedule="bns"), "metis").views.shares

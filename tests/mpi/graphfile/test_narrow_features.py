@@ -13,7 +13,7 @@ from hpcgnn.graphfile.scales import SCALES
 from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.memory.scratch import Scratch
 
-from ..training import FEATURES, build_trainer, configure, make_graphs, trained
+from ..training import FEATURES, build_trainer, configure, trained
 
 KINDS = ("halo_forward", "input")
 TYPES = {"float16": torch.float16, "int8": torch.int8, "bfloat16": torch.bfloat16, "int8, scaled": torch.int8}
@@ -34,16 +34,15 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def files(comm, session_path):
+def files(comm, graph, session_path):
     """{type: (a file with features of that type, the same with the same numbers as float32)}."""
-    source = make_graphs(comm, session_path)["undirected"]
     names = [*TYPES, "int8, signed"]  # the others of int8 are mostly zeros, and travel as their entries
     paths = {name: [session_path / f"{name}-{kind}.h5" for kind in ("held", "wide")] for name in names}
     if comm.rank == 0:
         for name, pair in paths.items():
             kind, _, how = name.partition(", ")
             for path, dtype in zip(pair, (kind, "float32"), strict=True):
-                path.write_bytes(source.read_bytes())
+                path.write_bytes(graph.read_bytes())
                 with h5py.File(path, "r+") as file:
                     rows = file["nodes/features"][:]
                     scales = 2.0 ** np.arange(-9, FEATURES - 9, dtype=np.float32)
@@ -118,6 +117,7 @@ def test_narrow_on_disk(comm, files, tmp_path, name):
     assert all(torch.equal(a, b) for a, b in zip(memory[2], disk[2], strict=True))
 
 
+@pytest.mark.ranks(2)
 def test_others_are_widened(comm, files):
     """Where a layer reads rows out of order, and where sums are made in float64."""
     for kind in ("float16", "int8, scaled"):

@@ -14,23 +14,19 @@ from hpcgnn.graph import opening
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.opening import open_graph
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.plan.choices import registry_choices
+
+from ..small import stored
+from ..training import CHOICES
 
 pytestmark = pytest.mark.ranks(2, 3)
 
-CHOICES = registry_choices()
 FOR_ALL = ("attributes", "structure", "partitionings", "clusters", "maps")
 
 
 @pytest.fixture
 def path(comm, shared_path):
     """A graph file with maps of all kinds for these ranks."""
-    graph = graphs.with_task(graphs.random_directed(weighted=True))
-    path = shared_path / "g.h5"
-    if comm.rank == 0:
-        graphs.write_file(path, graph, graphs.layout(graph, comm.size), comm.size)
-    comm.barrier()
-    return path
+    return stored(comm, shared_path, "random directed weighted")[2]
 
 
 @pytest.fixture

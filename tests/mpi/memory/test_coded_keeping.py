@@ -29,11 +29,6 @@ CASES = {
 LARGEST = {"gatv2": 0.1}
 
 
-@pytest.fixture(scope="module")
-def graph(comm, session_path):
-    return make_graphs(comm, session_path)["undirected"]
-
-
 def gradient(trainer, epoch: int) -> tuple[float, torch.Tensor]:
     """(this rank's loss, the summed gradient) of a step that moves nothing."""
     trainer.random.epoch = epoch

@@ -5,7 +5,7 @@ import pytest
 
 import hpcgnn.memory.arena as arena
 
-from ..training import build_trainer, configure, make_graphs
+from ..training import build_trainer, configure
 
 pytestmark = pytest.mark.ranks(2)
 
@@ -27,15 +27,10 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def paths(comm, session_path):
-    return make_graphs(comm, session_path)
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_the_arena_changes_nothing(comm, paths, name, monkeypatch):
+def test_the_arena_changes_nothing(comm, graph, name, monkeypatch):
     def losses():
-        config = configure(paths["undirected"], precision="fp64", **{"epochs": 4, **CASES[name]})
+        config = configure(graph, precision="fp64", **{"epochs": 4, **CASES[name]})
         trainer = build_trainer(comm, config, "metis")
         found = [trainer.step(epoch) for epoch in range(2)]
         taken = trainer.buffers.arena.nbytes  # a constant of the evaluation gives free memory back

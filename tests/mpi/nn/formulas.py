@@ -8,6 +8,13 @@ import math
 import torch
 from torch.nn.functional import leaky_relu
 
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.nn.graph import Graph
+from hpcgnn.ops.draws import Randomness
+from hpcgnn.schedules.full_halo import FullHalo
+
+from ..gathering import both_ways, check_rows
+
 
 def summed(values, dst, n):
     return torch.zeros(n, *values.shape[1:], dtype=values.dtype).index_add(0, dst, values)
@@ -21,10 +28,12 @@ def largest(values, dst, n, sign=1):
     return sign * torch.where(top == -torch.inf, 0.0, top)
 
 
-def attended(logit, value, dst, n, average=False):
-    """The values (E, heads x width), by the softmax of logits (E, heads) over the in-edges of each node."""
+def attended(logit, value, dst, n, average=False, mask=1.0):
+    """The values (E, heads x width), by the softmax of logits (E, heads) over the in-edges of each node. mask: factors
+    (E, heads) of the shares.
+    """
     weight = torch.exp(logit - largest(logit.detach(), dst, n)[dst])
-    alpha = weight / summed(weight, dst, n)[dst]
+    alpha = weight / summed(weight, dst, n)[dst] * mask
     y = summed(value.unflatten(1, (logit.shape[1], -1)) * alpha[..., None], dst, n)
     return y.mean(1) if average else y.flatten(1)
 
@@ -71,3 +80,39 @@ def pna(p, x, src, dst, rows=None):
 
 def _of_edges(p, rows):
     return 0.0 if rows is None else rows @ p["edge.weight"]
+
+
+def drawn(layer, num_nodes, d_in, d_out):
+    """(x, gy) of all nodes; the parameters are drawn too."""
+    draw = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=draw, dtype=torch.float64) * 0.5)
+    x, gy = (torch.randn(num_nodes, width, generator=draw, dtype=torch.float64) for width in (d_in, d_out))
+    return x.round(decimals=1), gy  # so that some of the largest are equal
+
+
+class Expected:
+    """The output and all gradients of a layer, by formula(parameters by name, x) over a list of all edges."""
+
+    def __init__(self, layer, formula, x, gy):
+        self.layer, self.x, self.gy = layer, x.clone().requires_grad_(), gy
+        self.parameters = {key: value.detach().clone().requires_grad_() for key, value in layer.named_parameters()}
+        self.y = formula(self.parameters, self.x)
+        self.y.backward(gy[:, : self.y.shape[1]])
+
+    def check(self, comm, local, rows):
+        """Hold the layer on a LocalGraph against them. rows: of a round of the exchange."""
+        buffers = HaloBuffers(4 * rows * 8 * 8 * self.gy.shape[1])
+        policy = FullHalo(local, comm, buffers)
+        graph = Graph(local, policy, comm.total, Randomness(1), lambda _, compute: compute(), buffers.arena)
+        self.layer.zero_grad()
+        gy = self.gy[:, : self.y.shape[1]]
+        y, gradient, _ = both_ways(comm, local, lambda rows: self.layer(graph, rows), self.x.detach(), gy)
+        check_rows(comm, local, y, self.y.detach())
+        check_rows(comm, local, gradient, self.x.grad)
+        for key, parameter in self.layer.named_parameters():
+            total = comm.total(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone())
+            torch.testing.assert_close(
+                total, self.parameters[key].grad, rtol=0, atol=1e-9, msg=lambda text: f"{key}: {text}"
+            )

@@ -27,12 +27,10 @@ from hpcgnn.nn.typed_projection import TypedProjection
 from hpcgnn.ops import additive_attention
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.schedules.full_halo import FullHalo
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
-from ..gathering import whole
+from ..gathering import sent_both_ways
 from ..nodes import emulated
+from ..training import build_trainer, configure, generated
 from . import formulas
 
 NODES, D_IN, HEADS, WIDTH, RELATIONS, KINDS = 300, 6, 2, 3, 3, 2
@@ -48,6 +46,7 @@ LAYERS = {
     "sage pool": lambda: SAGEPoolConv(D_IN, WIDTH, torch.float64),
     "pna": lambda: PNAConv(D_IN, WIDTH, torch.float64),
     "rgcn": lambda: RGCNConv(D_IN, WIDTH, RELATIONS, 2, torch.float64),
+    "rgcn looped": lambda: RGCNConv(D_IN, WIDTH, RELATIONS + 1, 2, torch.float64),
     "rgat": lambda: RGATConv(D_IN, WIDTH, HEADS, False, replace(SPEC, edge_types=RELATIONS, bases=2)),
     "rgat averaged": lambda: RGATConv(D_IN, WIDTH, HEADS, True, replace(SPEC, edge_types=RELATIONS, bases=3)),
     "typed projection": lambda: TypedProjection(D_IN, WIDTH, KINDS, torch.float64),
@@ -56,40 +55,27 @@ LAYERS = {
 
 @pytest.fixture(scope="module")
 def files(comm, session_path):
-    """{name: path}: typed graphs, one undirected and one directed and weighted, with maps for every number of ranks."""
+    """{name: path}: typed graphs, one undirected and one directed and weighted."""
     kinds = {"undirected": {}, "directed weighted": {"directed": True, "weighted": True}}
-    paths = {name: session_path / f"typed-{name.replace(' ', '-')}.h5" for name in kinds}
-    if comm.rank == 0:
-        for name, options in kinds.items():
-            generate_graph(
-                "planted",
-                paths[name],
-                Spec(
-                    nodes=NODES,
-                    degree=5,
-                    features=D_IN,
-                    classes=4,
-                    seed=1,
-                    edge_types=RELATIONS,
-                    node_types=KINDS,
-                    **options,
-                ),
-            )
-            for method in ("metis", "random-clusters"):
-                partition_graph(paths[name], [1, 2, 3, 4, 6], method=method, num_clusters=24)
-    comm.barrier()
-    return paths
+    usual = {"nodes": NODES, "degree": 5, "features": D_IN, "edge_types": RELATIONS, "node_types": KINDS}
+    methods = "metis", "random-clusters"
+    return {
+        name: generated(comm, session_path / f"typed-{name.replace(' ', '-')}.h5", 24, methods, **usual, **options)
+        for name, options in kinds.items()
+    }
 
 
-@pytest.fixture(scope="module", params=[2])
-def node(request, comm):
+@pytest.fixture(scope="module")
+def node(comm):
     """The NodeMemory of nodes of two ranks."""
-    with emulated(comm, comm.rank // request.param) as memory:
+    with emulated(comm, comm.rank // 2) as memory:
         yield memory
 
 
-def all_edges(path):
-    """(src, dst, weight, type, node type) of the whole graph in original ids."""
+def all_edges(path, looped=False):
+    """(src, dst, weight, type, node type) of the whole graph in original ids. looped: a loop of weight 1 and one type
+    more is at each node without one.
+    """
     with GraphFile(path) as file:
         ids = file.read("nodes/original_id")
         indptr, indices = file.read("topology/indptr"), file.read("topology/indices")
@@ -98,7 +84,11 @@ def all_edges(path):
         kinds[ids] = file.read("nodes/type")
         dst = ids[np.repeat(np.arange(len(ids)), np.diff(indptr))]
         arrays = ids[indices], dst, weight.astype(np.float64), file.read("edges/type").astype(np.int64), kinds
-        return [torch.from_numpy(array) for array in arrays]
+    if looped:
+        lonely = np.setdiff1d(np.arange(len(ids)), arrays[0][arrays[0] == dst])
+        more = lonely, lonely, np.ones(len(lonely)), np.full(len(lonely), RELATIONS)
+        arrays = *(np.concatenate(pair) for pair in zip(arrays, more)), kinds
+    return [torch.from_numpy(array) for array in arrays]
 
 
 def right(name, p, x, edges):
@@ -126,7 +116,7 @@ def right(name, p, x, edges):
         return y + formulas.attended(logit, z[kinds, src], dst, NODES, average)
     if kind == "rgcn":
         y = formulas.affine(p, "own", x)
-        for relation in range(RELATIONS):
+        for relation in range(len(p["coefficients"])):
             of = kinds == relation
             matrix = torch.einsum("b,bij->ij", p["coefficients"][relation], p["bases"])
             share = weight[of][:, None]
@@ -143,44 +133,27 @@ def test_layer(comm, files, node, monkeypatch, file, name):
     if name == "gat weights" and file == "undirected":
         pytest.skip("this graph has no weights")
     monkeypatch.setattr(additive_attention, "TILE_EDGES", 50)
-    layer, draw = LAYERS[name](), torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=draw, dtype=torch.float64) * 0.5)
-    x = torch.randn(NODES, D_IN, generator=draw, dtype=torch.float64).round(decimals=1)
-    gy = torch.randn(NODES, HEADS * WIDTH, generator=draw, dtype=torch.float64)
-    edges = all_edges(files[file])
-    parameters = {key: value.detach().clone().requires_grad_() for key, value in layer.named_parameters()}
-    everywhere = x.clone().requires_grad_()
-    expected = right(name, parameters, everywhere, edges)
-    expected.backward(gy[:, : expected.shape[1]])
-
+    looped, layer = "looped" in name, LAYERS[name]()
+    edges = all_edges(files[file], looped)
+    x, gy = formulas.drawn(layer, NODES, D_IN, HEADS * WIDTH)
+    expected = formulas.Expected(layer, lambda p, rows: right(name, p, rows, edges), x, gy)
     for map_name, rows, in_place in (("metis", 40, False), ("random-clusters", 7, False), ("random-clusters", 7, True)):
         with GraphFile(files[file]) as opened:
             owner, _ = opened.cluster_map(map_name, comm.size)
             if in_place:  # the second rank is empty
                 owner = np.where(owner == 1, 0, owner)
-            local = load_local_graph(opened, owner, comm, rows, "keep", torch.float64, keep_edges=True)
+            loops = "add" if looped else "keep"
+            local = load_local_graph(opened, owner, comm, rows, loops, torch.float64, keep_edges=True)
             if in_place:
                 local = within_node(local, NodeRows(node), comm, returns=True)
-        buffers = HaloBuffers(4 * rows * 8 * 8 * HEADS * WIDTH)
-        graph = Graph(
-            local,
-            FullHalo(local, comm, buffers),
-            comm.total,
-            Randomness(1),
-            lambda key, compute: compute(),
-            buffers.arena,
-        )
-        mine = x[local.original_id].requires_grad_()
-        layer.zero_grad()
-        y = layer(graph, mine)
-        y.backward(gy[local.original_id, : y.shape[1]])
-        np.testing.assert_allclose(whole(comm, local, y), expected.detach(), rtol=0, atol=1e-9)
-        np.testing.assert_allclose(whole(comm, local, mine.grad), everywhere.grad, rtol=0, atol=1e-9)
-        for key, parameter in layer.named_parameters():
-            total = comm.total(parameter.grad.clone())
-            np.testing.assert_allclose(total, parameters[key].grad, rtol=0, atol=1e-9, err_msg=key)
+        expected.check(comm, local, rows)
+
+
+def test_added_loops_are_a_relation_of_their_own(comm, files):
+    """They once had the type R where there were R coefficients, and every rank ended with an IndexError."""
+    options = {"model": "rgcn", "self_loops": "add", "layers": 2}
+    model = build_trainer(comm, configure(files["undirected"], **options), "metis").model
+    assert model.spec.loop_relation and all(len(conv.coefficients) == RELATIONS + 1 for conv in model.convs)
 
 
 def test_the_formula_of_rgat_is_that_of_pyg(files):
@@ -220,12 +193,11 @@ def test_bytes(comm, files, name):
     layer(graph, x).sum().backward()
     traffic, f = comm.ledger.take(), HEADS * WIDTH
     plan, out = local.inward.plan, local.outward.plan
-    forward, backward = {
-        "gatv2": (f * plan.num_boundary, f * (plan.num_boundary + plan.num_halo)),
-        "transformer": (2 * f * plan.num_boundary, 2 * f * (plan.num_boundary + plan.num_halo)),
-        "rgcn": (D_IN * plan.num_boundary, WIDTH * out.num_boundary),
-        "rgat": (2 * (f + HEADS) * plan.num_boundary, 2 * (f + HEADS) * (plan.num_boundary + plan.num_halo)),
+    go, both = plan.num_boundary, plan.num_boundary + plan.num_halo
+    assert [number / 8 for number in sent_both_ways(traffic)] == {
+        "gatv2": [f * go, f * both],
+        "transformer": [2 * f * go, 2 * f * both],
+        "rgcn": [D_IN * go, WIDTH * out.num_boundary],
+        "rgat": [2 * (f + HEADS) * go, 2 * (f + HEADS) * both],
     }[name]
-    sent = [traffic[kind].bytes_sent if kind in traffic else 0 for kind in ("halo_forward", "halo_backward")]
-    assert sent == [8 * forward, 8 * backward]
     assert set(traffic) <= {"halo_forward", "halo_backward"}

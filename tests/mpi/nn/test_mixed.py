@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ..training import CLASSES, FEATURES, build_trainer, configure, make_graphs
+from ..training import CLASSES, FEATURES, build_trainer, configure, few_train
 
 pytestmark = pytest.mark.ranks(2)
 
@@ -15,8 +15,8 @@ MODELS = {
 
 
 @pytest.fixture(scope="module")
-def paths(comm, session_path):
-    return make_graphs(comm, session_path, nodes=600, train=1 / 40, degree=3)
+def few(comm, session_path):
+    return few_train(comm, session_path)
 
 
 def trained(comm, path, epochs=4, **options):
@@ -39,27 +39,27 @@ CASES = [("undirected", kind) for kind in MODELS] + [("directed multi-label", "s
 
 
 @pytest.mark.parametrize("name, kind", CASES)
-def test_learns_what_fp32_learns(comm, paths, name, kind):
-    exact, parameters, _ = trained(comm, paths[name], **MODELS[kind])
-    losses, narrow, _ = trained(comm, paths[name], precision="mixed", prune="auto", **MODELS[kind])
+def test_learns_what_fp32_learns(comm, few, name, kind):
+    exact, parameters, _ = trained(comm, few[name], **MODELS[kind])
+    losses, narrow, _ = trained(comm, few[name], precision="mixed", prune="auto", **MODELS[kind])
     torch.testing.assert_close(losses, exact, rtol=0.02, atol=0)
     assert narrow.dtype == torch.float32
     assert float((narrow - parameters).norm() / parameters.norm()) < 0.02
     assert not torch.equal(losses, exact), "something is rounded"
 
 
-def test_gradients_are_those_of_fp32_to_the_rounding_of_hidden_states(comm, paths):
+def test_gradients_are_those_of_fp32_to_the_rounding_of_hidden_states(comm, few):
     gradients = []
     for precision in ("fp32", "mixed"):
-        trainer = trained(comm, paths["undirected"], epochs=1, model="sage", precision=precision)[2]
+        trainer = trained(comm, few["undirected"], epochs=1, model="sage", precision=precision)[2]
         gradients.append(trainer.gradients.flat.clone())
     assert float((gradients[1] - gradients[0]).norm() / gradients[0].norm()) < 0.02
 
 
-def test_hidden_states_and_halos_take_half_the_bytes(comm, paths):
+def test_hidden_states_and_halos_take_half_the_bytes(comm, few):
     sent, kept = [], []
     for precision, size in (("fp32", 4), ("mixed", 2)):
-        trainer = trained(comm, paths["undirected"], epochs=1, model="gcn", keep_input="always", precision=precision)[2]
+        trainer = trained(comm, few["undirected"], epochs=1, model="gcn", keep_input="always", precision=precision)[2]
         comm.ledger.take()
         trainer.step(1)
         step = comm.ledger.take()

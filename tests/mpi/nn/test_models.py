@@ -19,6 +19,7 @@ from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.plugins.registry import make_plugins
 
 from ..gathering import whole
+from ..small import written
 from ..training import outputs_and_gradients
 
 SEED, EPOCH, CLASSES = 7, 4, 3
@@ -50,16 +51,11 @@ CASES = {
 @pytest.fixture(scope="module")
 def files(comm, session_path):
     """{(graph, sparse): (layout, path)}."""
-    result = {}
-    for name, graph in GRAPHS.items():
-        where = graphs.layout(graph, comm.size)
-        for sparse in (False, True):
-            path = session_path / f"models-{name.replace(' ', '-')}-{sparse}.h5"
-            if comm.rank == 0:
-                graphs.write_file(path, graph, where, comm.size, sparse)
-            result[name, sparse] = where, path
-    comm.barrier()
-    return result
+    return {
+        (name, sparse): written(comm, session_path, graph, f"models-{name.replace(' ', '-')}", sparse)[1:]
+        for name, graph in GRAPHS.items()
+        for sparse in (False, True)
+    }
 
 
 def spec_of(kind, **options):
@@ -220,11 +216,9 @@ def test_ranks_without_training_nodes(comm, shared_path):
     where = graphs.layout(graph, comm.size)
     split = np.where(where.owner("dealt") == 0, graph.split, graphs.TEST).astype(np.uint8)
     graph = graphs.replace(graph, split=split)
-    if comm.rank == 0:
-        graphs.write_file(shared_path / "g.h5", graph, where, comm.size)
-    comm.barrier()
+    path = written(comm, shared_path, graph, "split")[2]
     spec = spec_of("gcn")
-    local, trainer = make_trainer(comm, spec, shared_path / "g.h5", where.maps["dealt"])
+    local, trainer = make_trainer(comm, spec, path, where.maps["dealt"])
     _, loss, gradients = right(graph, spec, dict(trainer.model.named_parameters()), train=True)
     assert trainer.step(EPOCH) == pytest.approx(loss, abs=1e-9)
     for name, parameter in trainer.model.named_parameters():

@@ -56,16 +56,8 @@ def test_precisions_and_self_loops(comm, stored, dtype, self_loops):
 @pytest.mark.parametrize("rows", [1, 7], ids=lambda rows: f"{rows}-row-rounds")
 def test_caps_that_cut_peers_into_pieces_or_group_them(comm, stored, rows):
     graph, where, file = stored
-    check(
-        comm,
-        graph,
-        file,
-        where.maps["dealt"],
-        width=3,
-        dtype=torch.float64,
-        halo_buffer=3 * rows * 3 * 8,
-        norms=["sym"],
-    )
+    given = {"width": 3, "dtype": torch.float64, "halo_buffer": 3 * rows * 3 * 8, "norms": ["sym"]}
+    check(comm, graph, file, where.maps["dealt"], **given)
 
 
 def test_rows_narrower_than_those_the_rounds_were_cut_for(comm, stored):

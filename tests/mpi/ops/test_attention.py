@@ -11,7 +11,8 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.schedules.full_halo import FullHalo
 
-from ..gathering import whole
+from ..gathering import both_ways, check_rows, sent_both_ways
+from ..nn import formulas
 from ..small import GRAPHS, edges_of, stored
 
 SHAPES = [
@@ -52,19 +53,10 @@ def right(graph, shape, projected, gy, self_loops, dropout, used=None):
         src, dst, mask, added = src[there], dst[there], mask[there], torch.from_numpy(added[there, None])
     n, h, f = graph.num_nodes, shape.heads, shape.columns
     projected = projected.clone().requires_grad_()
-    z, a_src, a_dst = projected[:, :f].view(n, h, -1), projected[:, f : f + h], projected[:, f + h :]
+    z, a_src, a_dst = projected[:, :f], projected[:, f : f + h], projected[:, f + h :]
     logit = torch.nn.functional.leaky_relu(a_dst[dst] + a_src[src], shape.slope) + added
-    rows = torch.from_numpy(dst)[:, None].expand(-1, h)
-    top = torch.full((n, h), -torch.inf, dtype=torch.float64).scatter_reduce(0, rows, logit.detach(), "amax")
-    weight = torch.exp(logit - top[dst])
-    total = torch.zeros(n, h, dtype=torch.float64).index_add(0, torch.from_numpy(dst), weight)
-    alpha = weight / total[dst]
-    if dropout:
-        alpha = alpha * mask
-    y = torch.zeros(n, h, shape.width, dtype=torch.float64).index_add(
-        0, torch.from_numpy(dst), alpha[..., None] * z[src]
-    )
-    y = y.mean(1) if shape.average else y.flatten(1)
+    factors = mask if dropout else 1.0
+    y = formulas.attended(logit, z[src], torch.from_numpy(dst), n, shape.average, factors)
     y.backward(gy)
     return y.detach().numpy(), projected.grad.numpy()
 
@@ -79,20 +71,11 @@ def random_inputs(graph, shape, scale=1.0):
 def compare(comm, local, halo_buffer, graph, shape, dtype, self_loops, dropout, scale=1.0):
     projected, gy = random_inputs(graph, shape, scale)
     buffers = HaloBuffers(halo_buffer)
-    mine = projected[local.original_id].to(dtype).requires_grad_()
-    y = attend(FullHalo(local, comm, buffers), mine, shape, KEY, P if dropout else 0.0)
-    y.backward(gy[local.original_id].to(dtype))
-    expected_y, expected_gradient = right(graph, shape, projected, gy, self_loops, dropout)
+    policy, given = FullHalo(local, comm, buffers), (projected.to(dtype), gy.to(dtype))
+    found = both_ways(comm, local, lambda rows: attend(policy, rows, shape, KEY, P if dropout else 0.0), *given)
     tolerance = {torch.float64: 1e-9, torch.float32: 1e-4}[dtype]
-    np.testing.assert_allclose(
-        whole(comm, local, y), expected_y, rtol=0, atol=tolerance * max(1, np.abs(expected_y).max())
-    )
-    np.testing.assert_allclose(
-        whole(comm, local, mine.grad),
-        expected_gradient,
-        rtol=0,
-        atol=tolerance * max(1, np.abs(expected_gradient).max()),
-    )
+    for mine, expected in zip(found, right(graph, shape, projected, gy, self_loops, dropout)):
+        check_rows(comm, local, mine, expected, tolerance * max(1, np.abs(expected).max()))
     assert buffers.nbytes <= halo_buffer
 
 
@@ -135,14 +118,9 @@ def test_bytes(comm, session_path, shape):
         policy = FullHalo(local, comm, HaloBuffers(4 * 7 * (shape.columns + 4 * shape.heads) * 8))
         projected, gy = random_inputs(graph, shape)
         attend(policy, projected[local.original_id], shape, 0, 0.0)  # the ids of the halo are fetched once, before
-        comm.ledger.take()
-        y = attend(policy, projected[local.original_id].requires_grad_(), shape, KEY, P)
-        y.backward(gy[local.original_id])
-        traffic = comm.ledger.take()
+        traffic = both_ways(comm, local, lambda rows: attend(policy, rows, shape, KEY, P), projected, gy)[2]
         h, g = shape.heads, shape.width if shape.average else shape.columns
-        sent_in, sent_out = local.inward.plan.num_boundary, local.outward.plan.num_boundary
-        forward = traffic["halo_forward"].bytes_sent if "halo_forward" in traffic else 0
-        backward = traffic["halo_backward"].bytes_sent if "halo_backward" in traffic else 0
-        assert forward == 8 * sent_in * (shape.columns + h)
-        assert backward == 8 * (sent_out * (g + 3 * h) + local.outward.plan.num_halo * h)
+        out = local.outward.plan
+        forward = 8 * local.inward.plan.num_boundary * (shape.columns + h)
+        assert sent_both_ways(traffic) == [forward, 8 * (out.num_boundary * (g + 3 * h) + out.num_halo * h)]
         assert set(traffic) <= {"halo_forward", "halo_backward"}

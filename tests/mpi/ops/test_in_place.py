@@ -5,13 +5,12 @@ operation at a time.
 import pytest
 import torch
 
-from hpcgnn.kernels.library import load
 from hpcgnn.memory.arena import Arena
 from hpcgnn.nn.gat import GATConv
 from hpcgnn.ops.constants import combine
 from hpcgnn.ops.handover import Handover
 
-from ..training import build_trainer, configure, make_graphs
+from ..training import build_trainer, configure
 
 CASES = {
     "plain": {},
@@ -22,11 +21,6 @@ CASES = {
     "edge weights": {"edge_term": "weight"},
     "narrow rows": {"halo_dtype": "bf16"},
 }
-
-
-@pytest.fixture(scope="module")
-def paths(comm, session_path):
-    return make_graphs(comm, session_path)
 
 
 def one_by_one(self, graph, x):
@@ -86,38 +80,6 @@ def gradients_of(comm, path, model, change=lambda trainer: None, **options):
     change(trainer)
     trainer.objective.local_loss(trainer.model(trainer.graph)).backward()
     return {name: p.grad for name, p in trainer.model.named_parameters()}
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize(
-    "model, precision, matmul",
-    [(model, "fp32", matmul) for model in ("gcn", "sage", "gat") for matmul in ("highest", "medium")]
-    + [(model, "mixed", matmul) for model in ("gcn", "sage") for matmul in ("highest", "medium")],
-)
-def test_our_own_products_are_those_of_torch(comm, paths, model, precision, matmul, monkeypatch, request):
-    """So are layers that are given rows as they are kept, and those for which they are widened."""
-    loaded = load()
-    if loaded.reason is not None or "avx2" not in loaded.kernels.supported_paths():
-        pytest.skip("no compiled kernels, or no AVX2")
-    if matmul == "medium" and not loaded.kernels._library.hg_multiplies() & 2:
-        pytest.skip("no instructions for products of bfloat16")
-    torch.set_float32_matmul_precision(matmul)
-    request.addfinalizer(lambda: torch.set_float32_matmul_precision("highest"))
-    # Attention vectors that start near 0 have gradients near 0, small differences of large sums.
-    options = {"precision": precision, "initial_weights": "glorot"}
-    found = []
-    for own in (True, False):
-        monkeypatch.setattr(loaded.kernels, "own_products_from", 1 if own else None)
-        monkeypatch.setattr(loaded.kernels, "rounds", own)
-        found.append(gradients_of(comm, paths["undirected"], model, **options))
-    for name, mine in found[0].items():
-        if (precision, matmul) == ("fp32", "highest"):
-            torch.testing.assert_close(mine, found[1][name], rtol=1e-4, atol=1e-5)
-        else:
-            # Numbers of 8 bits; and torch does not always round what it might. Ours are held to more in
-            # tests/kernels/test_rounded.py.
-            share = 0.1 if matmul == "medium" else 0.01
-            assert (mine - found[1][name]).norm() <= share * found[1][name].norm(), name
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -14,7 +14,8 @@ from hpcgnn.ops.propagate import Rule
 from hpcgnn.ops.site import Facts
 from hpcgnn.schedules.full_halo import FullHalo
 
-from ..gathering import whole
+from ..gathering import sent_both_ways, whole
+from ..nn import formulas
 from ..small import GRAPHS, edges_of, stored
 
 WIDTH, HEADS = 4, 2
@@ -45,25 +46,15 @@ def reduced(reduce, message, dst, n):
     rows, count = torch.from_numpy(dst), torch.from_numpy(np.bincount(dst, minlength=n))[:, None]
     some = (count > 0).double()
     if reduce == "softmax":
-        logit, value = message
-        index = rows[:, None].expand(-1, HEADS)
-        top = torch.full((n, HEADS), -torch.inf, dtype=torch.float64).scatter_reduce(0, index, logit.detach(), "amax")
-        weight = torch.exp(logit - top[rows])
-        alpha = weight / torch.zeros(n, HEADS, dtype=torch.float64).index_add(0, rows, weight)[rows]
-        parts = value.view(len(dst), HEADS, value.shape[1] // HEADS) * alpha[..., None]
-        return torch.zeros(n, *parts.shape[1:], dtype=torch.float64).index_add(0, rows, parts).flatten(1)
-    total = torch.zeros(n, message.shape[1], dtype=torch.float64).index_add(0, rows, message)
+        return formulas.attended(*message, rows, n)
+    if reduce in ("max", "min"):
+        return formulas.largest(message, rows, n, 1 if reduce == "max" else -1)
+    total = formulas.summed(message, rows, n)
     mean = total / count.clamp(min=1)
     if reduce == "std":
-        apart = torch.zeros_like(total).index_add(0, rows, (message - mean[rows]) ** 2) / count.clamp(min=1)
+        apart = formulas.summed((message - mean[rows]) ** 2, rows, n) / count.clamp(min=1)
         return torch.sqrt(apart + EPSILON) * some
-    if reduce in ("sum", "mean"):
-        return total if reduce == "sum" else mean
-    index = rows[:, None].expand(-1, message.shape[1])
-    # From an infinite start: scatter_reduce lets a start that is left out of the maximum share its gradient all the
-    # same.
-    start = torch.full((n, message.shape[1]), -torch.inf if reduce == "max" else torch.inf, dtype=torch.float64)
-    return torch.where(some > 0, start.scatter_reduce(0, index, message, "a" + reduce), 0.0)
+    return total if reduce == "sum" else mean
 
 
 def inputs_of(graph, num_edges, given):
@@ -155,13 +146,9 @@ def test_bytes(comm, session_path):
     for wanted in (True, False):
         comm.ledger.take()
         propagate(policy, Rule(function, "sum"), x.clone().requires_grad_(wanted), x, None).sum().backward()
-        traffic = comm.ledger.take()
         sent, received = local.inward.plan.num_boundary, local.inward.plan.num_halo
-        forward, backward = (
-            traffic[kind].bytes_sent if kind in traffic else 0 for kind in ("halo_forward", "halo_backward")
-        )
-        assert forward == 8 * WIDTH * sent
-        assert backward == 8 * WIDTH * (sent + received * wanted)
+        expected = [8 * WIDTH * sent, 8 * WIDTH * (sent + received * wanted)]
+        assert sent_both_ways(comm.ledger.take()) == expected
 
 
 @pytest.mark.processes

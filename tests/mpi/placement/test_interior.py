@@ -16,7 +16,7 @@ from hpcgnn.ops.row_tiles import tile_rows
 
 from ..exchange.test_overlap import Noting
 from ..gathering import whole
-from ..small import GRAPHS, stored
+from ..small import GRAPHS, stored, written
 
 WIDTH, ROWS = 5, 3
 RINGS, LENGTH = 9, 400
@@ -27,10 +27,8 @@ NEARBY = graphs.with_task(graphs.rings(RINGS, LENGTH), num_features=4)
 def nearby(comm, session_path):
     """Rings of nodes, each on one rank, of which few nodes have edges to other rings."""
     offsets, owner = np.arange(RINGS + 1) * LENGTH, np.arange(RINGS, dtype=np.int32) % comm.size
-    where, file = graphs.Layout(np.arange(NEARBY.num_nodes), offsets, {"rings": owner}), session_path / "rings.h5"
-    if comm.rank == 0:
-        graphs.write_file(file, NEARBY, where, comm.size)
-    comm.barrier()
+    where = graphs.Layout(np.arange(NEARBY.num_nodes), offsets, {"rings": owner})
+    file = written(comm, session_path, NEARBY, "interior", where=where)[2]
     return graphs.load(file, owner, comm, cap=ROWS)
 
 

@@ -41,7 +41,7 @@ def paths(comm, session_path):
     found = {kind: session_path / "used-{}-{}.h5".format(*kind) for kind in kinds}
     if comm.rank == 0:
         for weighted in (True, False):
-            spec = Spec(nodes=120, degree=6, features=8, classes=3, seed=1, weighted=weighted, edge_types=5)
+            spec = Spec(nodes=60, degree=6, features=8, classes=3, seed=1, weighted=weighted, edge_types=5)
             generate_graph("planted", found[weighted, False], spec)
             with GraphFile(found[weighted, False]) as file:
                 rows = np.random.default_rng(1).standard_normal((file.meta.num_edges, 2)).astype(np.float32)

@@ -3,23 +3,17 @@
 import gzip
 import json
 import socket
-from types import SimpleNamespace
 
 import pytest
 
-from hpcgnn.app.train import train
 from hpcgnn.comm.tape import Tape, clock, offset_to_first
 from hpcgnn.plugins.trace import CATEGORIES
 
-from ..training import configure, make_graphs
+from ..runs import log_of, losses, train_into
 
 pytestmark = pytest.mark.ranks(2)
 
 EPOCHS = 4
-
-
-def losses(run_dir):
-    return [json.loads(line)["loss"] for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
 
 
 def document(run_dir, rank):
@@ -27,19 +21,16 @@ def document(run_dir, rank):
 
 
 @pytest.fixture(scope="module")
-def traced(comm, session_path):
+def traced(comm, graph, session_path):
     """The run directory of a run of which epochs 2 and 3 are traced."""
-    graph, run_dir = make_graphs(comm, session_path, nodes=300)["undirected"], session_path / "traced"
+    run_dir = session_path / "traced"
     options = {"epochs": EPOCHS, "eval_every": 2, "checkpoint_every": 3, "halo_buffer": 0.01, "hidden": 8}
-    for name, more in (("untraced", {}), ("traced", {"trace": "2-3"})):
-        config = configure(graph, run_dir=str(session_path / name), **options, **more)
-        if comm.rank == 0 and more:  # of an earlier start on more ranks
-            (run_dir / "trace").mkdir(parents=True)
-            (run_dir / "trace" / f"rank-{comm.size:05d}.json.gz").touch()
-            config = config.replace(resume=True)
-        config = comm.broadcast_object(config)
-        assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
+    train_into(comm, graph, session_path / "untraced", **options)
+    if comm.rank == 0:  # of an earlier start on more ranks
+        (run_dir / "trace").mkdir(parents=True)
+        (run_dir / "trace" / f"rank-{comm.size:05d}.json.gz").touch()
     comm.barrier()
+    train_into(comm, graph, run_dir, **options, trace="2-3", resume=True)
     return run_dir
 
 
@@ -118,23 +109,18 @@ def test_a_tape_ends():
     assert [span[0] for span in tape.spans] == ["0", "1"] and tape.lost == 3
 
 
-def test_a_trace_that_cannot_be_written_does_not_end_the_run(comm, session_path):
+def test_a_trace_that_cannot_be_written_does_not_end_the_run(comm, graph, shared_path):
     """Something else has the name of its folder."""
-    run_dir, graph = session_path / "untraceable", make_graphs(comm, session_path, nodes=300)["undirected"]
+    run_dir = shared_path / "run"
     if comm.rank == 0:
         run_dir.mkdir()
         (run_dir / "trace").touch()
-    options = {"epochs": 3, "hidden": 8, "trace": "2", "resume": True, "run_dir": str(run_dir)}
-    config = comm.broadcast_object(configure(graph, **options))
-    assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
     comm.barrier()
-    assert len(losses(run_dir)) == 3 and "the trace is not complete" in (run_dir / "log.txt").read_text()
+    assert len(train_into(comm, graph, run_dir, epochs=3, hidden=8, trace="2", resume=True)) == 3
+    assert "the trace is not complete" in log_of(run_dir)
 
 
-def test_epochs_that_never_come_are_said(comm, session_path, traced):
-    graph = make_graphs(comm, session_path, nodes=300)["undirected"]
-    config = configure(graph, run_dir=str(session_path / "late"), epochs=1, trace="7-9", hidden=8)
-    assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
-    comm.barrier()
-    assert "--trace 7-9 names no epoch" in (session_path / "late" / "log.txt").read_text()
-    assert not (session_path / "late" / "trace").exists()
+def test_epochs_that_never_come_are_said(comm, graph, shared_path):
+    train_into(comm, graph, shared_path / "late", epochs=1, trace="7-9", hidden=8)
+    assert "--trace 7-9 names no epoch" in log_of(shared_path / "late")
+    assert not (shared_path / "late" / "trace").exists()

@@ -1,25 +1,42 @@
-"""Narrowed rows against oracles that narrow the same rows: values, bytes, buffers; what may not be narrowed is not."""
+"""Narrowed rows against oracles that narrow the same rows: values, bytes, buffers; what may not be narrowed is not.
+
+Ranks send their own rows, or those of a node read each other's in place, and only rows of other nodes are narrowed.
+"""
 
 import graphs
 import numpy as np
 import oracle
 import pytest
-import torch
 from asking import aggregate, attend
 
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.node_rows import NodeRows
 from hpcgnn.exchange.wire import Wire
+from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.operators import Attention
 from hpcgnn.schedules.full_halo import FullHalo
 
-from ..gathering import whole
+from ..gathering import both_ways, check_rows, sent_both_ways
 from ..narrowing import DTYPES, exact_in_int8, narrowed, row_bytes
+from ..nodes import NODES, emulated
 from ..ops.test_attention import KEY, P, right
 from ..small import stored
 
+pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
 SEED, ROUNDING = 7, 6
+
+
+@pytest.fixture(params=[None, "pairs", "one alone"])
+def nodes(request, comm):
+    """(the node of each rank; share(local, …): the LocalGraph of ranks that read the rows of their node in place)."""
+    if request.param is None:
+        yield np.arange(comm.size), lambda local, *given: local
+        return
+    with emulated(comm, NODES[request.param](comm.rank)) as memory:
+        node = np.array([NODES[request.param](rank) for rank in range(comm.size)])
+        yield node, lambda local, *given: within_node(local, NodeRows(memory), comm, *given)
 
 
 def make_policy(comm, local, dtype, halo_buffer):
@@ -36,7 +53,7 @@ def arrived(dtype, x, draw):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", ["star", "two cliques", "random directed weighted"])
-def test_aggregation(comm, session_path, name, dtype):
+def test_aggregation(comm, session_path, nodes, name, dtype):
     """Remote rows are those of the oracle, narrowed after they were scaled; own rows are exact. Odd widths, pieces of
     peers.
     """
@@ -44,56 +61,53 @@ def test_aggregation(comm, session_path, name, dtype):
     a = oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight)
     degree_in, degree_out = (np.where(d > 0, d, np.inf) ** -0.5 for d in (a.sum(1), a.sum(0)))
     for map_name, width, rows in (("dealt", 7, 1000), ("random", 5, 3), ("one empty", 16, 1)):
-        local, owner = graphs.load(file, where.maps[map_name], comm, cap=rows), where.owner(map_name)
-        near = a * (owner[:, None] == owner[None, :])
+        node_of, share = nodes[0][where.owner(map_name)], nodes[1]
+        local = share(graphs.load(file, where.maps[map_name], comm, cap=rows), False, True)
+        near = a * (node_of[:, None] == node_of[None, :])
         far = a - near
-        random = np.random.default_rng(width)
-        x, gy = random.standard_normal((2, graph.num_nodes, width))
+        x, gy = np.random.default_rng(width).standard_normal((2, graph.num_nodes, width))
         limit = 4 * rows * (8 * width + 8)
         policy = make_policy(comm, local, dtype, limit)
-        mine = torch.from_numpy(x[local.original_id.numpy()]).requires_grad_()
-        comm.ledger.take()
-        y = aggregate(policy, mine, "sym")
-        y.backward(torch.from_numpy(gy[local.original_id.numpy()]))
-        traffic = comm.ledger.take()
+        y, gradient, traffic = both_ways(comm, local, lambda rows: aggregate(policy, rows, "sym"), x, gy)
         sx, rg = degree_out[:, None] * x, degree_in[:, None] * gy
-        expected = degree_in[:, None] * (near @ sx + far @ arrived(dtype, sx, 1))
-        gradient = degree_out[:, None] * (near.T @ rg + far.T @ arrived(dtype, rg, 2))
         # A draw that falls on the edge between two levels may fall either way in another order of rounding.
         tolerance = 1e-5 if dtype.startswith("int") else 1e-9
-        np.testing.assert_allclose(whole(comm, local, y), expected, rtol=0, atol=tolerance)
-        np.testing.assert_allclose(whole(comm, local, mine.grad), gradient, rtol=0, atol=tolerance)
+        check_rows(comm, local, y, degree_in[:, None] * (near @ sx + far @ arrived(dtype, sx, 1)), tolerance)
+        wanted = degree_out[:, None] * (near.T @ rg + far.T @ arrived(dtype, rg, 2))
+        check_rows(comm, local, gradient, wanted, tolerance)
         for kind, plan in (("halo_forward", local.inward.plan), ("halo_backward", local.outward.plan)):
             entry = traffic.pop(kind, None)
             sent, received = (entry.bytes_sent, entry.bytes_received) if entry else (0, 0)
             row = row_bytes(dtype, width)
-            assert (sent, received) == (plan.num_boundary * row, plan.num_halo * row)
-        assert not traffic and policy.inward.buffers.nbytes <= limit
+            if len(set(nodes[0])) == comm.size:  # of nodes, which share what they send: exchange/test_between_nodes.py
+                assert (sent, received) == (plan.num_boundary * row, plan.num_halo * row)
+        assert not {kind for kind in traffic if kind.startswith("halo")} and policy.inward.buffers.nbytes <= limit
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "int8"])
-def test_only_features_of_attention_are_narrowed(comm, session_path, dtype):
-    """Features and gradients that survive the narrowing give the exact result: nothing else was rounded. Bytes say the
-    same.
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "int8"])
+def test_only_features_of_attention_are_narrowed(comm, session_path, nodes, dtype):
+    """Features and gradients that survive the narrowing give the exact result: nothing else was rounded. Bytes, counted
+    from the edges between nodes, say the same: for each row that comes one returns, summed in its node.
     """
     shape = AttentionShape(3, 4)
     graph, where, file = stored(comm, session_path, "random directed")
     for map_name, rows in (("dealt", 1000), ("one empty", 4)):
-        local = graphs.load(file, where.maps[map_name], comm, cap=rows)
+        node_of, share = nodes[0][where.owner(map_name)], nodes[1]
+        local = share(graphs.load(file, where.maps[map_name], comm, cap=rows), True, dtype != "fp32")
         projected, gy = exact_in_int8(graph.num_nodes, shape)
         policy = make_policy(comm, local, dtype, 4 * rows * (8 * (shape.columns + 4 * shape.heads) + 32))
-        mine = projected[local.original_id].requires_grad_()
         policy.operator(Attention(shape))  # the ids of the halo are fetched once, before
-        comm.ledger.take()
-        y = attend(policy, mine, shape, KEY, P)
-        y.backward(gy[local.original_id])
-        traffic = comm.ledger.take()
-        for found, expected in zip((y, mine.grad), right(graph, shape, projected, gy, "keep", True)):
-            np.testing.assert_allclose(
-                whole(comm, local, found), expected, rtol=0, atol=1e-9 * max(1, np.abs(expected).max())
-            )
-        features = row_bytes(dtype, shape.columns)
-        forward, backward = (traffic[k].bytes_sent if k in traffic else 0 for k in ("halo_forward", "halo_backward"))
-        out = local.outward.plan
-        assert forward == local.inward.plan.num_boundary * (features + 8 * shape.heads)
-        assert backward == out.num_boundary * (features + 3 * 8 * shape.heads) + out.num_halo * 8 * shape.heads
+        y, gradient, traffic = both_ways(comm, local, lambda rows: attend(policy, rows, shape, KEY, P), projected, gy)
+        for found, wanted in zip((y, gradient), right(graph, shape, projected, gy, "keep", True)):
+            check_rows(comm, local, found, wanted, 1e-9 * max(1, np.abs(wanted).max()))
+        features = 8 * shape.columns if dtype == "fp32" else row_bytes(dtype, shape.columns)
+        far = [(u, v) for u, v in zip(graph.src.tolist(), graph.dst.tolist()) if node_of[u] != node_of[v]]
+        come, back = len({(u, node_of[v]) for u, v in far}), len({(v, node_of[u]) for u, v in far})
+        every = comm.allgather_object(sent_both_ways(traffic))
+        forward, backward = map(sum, zip(*every))
+        assert forward == come * (features + 8 * shape.heads)
+        assert backward == back * (features + 3 * 8 * shape.heads) + back * 8 * shape.heads
+        if len(set(nodes[0])) == comm.size:
+            plan, out = local.inward.plan, local.outward.plan
+            backward = out.num_boundary * (features + 3 * 8 * shape.heads) + out.num_halo * 8 * shape.heads
+            assert every[comm.rank] == [plan.num_boundary * (features + 8 * shape.heads), backward]

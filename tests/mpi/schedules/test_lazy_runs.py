@@ -2,28 +2,21 @@
 behind.
 """
 
-import json
-import os
-import signal
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 from hpcgnn.app.evaluate import evaluate
 from hpcgnn.app.resuming import options_of_run
-from hpcgnn.app.train import train
 from hpcgnn.config import make_config
 from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
 from hpcgnn.engine.stopping import EXIT_STOPPED
-from hpcgnn.engine.trainer import Trainer
 from hpcgnn.errors import HpcgnnError
 
-from ..engine.test_resume import check_same
-from ..training import CHOICES, FEATURES, build_trainer, configure, make_graphs
+from ..runs import check_same, records, session_of, signalled, summary, train_into
+from ..training import CHOICES, FEATURES, build_trainer, configure
 
 # Runs are stopped by a signal.
-pytestmark = [pytest.mark.ranks(2), pytest.mark.processes, pytest.mark.usefixtures("no_pictures")]
+pytestmark = [pytest.mark.ranks(2), pytest.mark.processes]
 
 EPOCHS = 6
 RUNS = {
@@ -32,53 +25,34 @@ RUNS = {
 }
 
 
-@pytest.fixture(scope="module")
-def graph(comm, session_path):
-    return make_graphs(comm, session_path, nodes=300)["undirected"]
-
-
-def run(comm, graph, run_dir, **options):
-    given = {"schedule": "lazy", "epochs": EPOCHS, "eval_every": 2, "lr": 0.05, "partition": "metis", **options}
-    code = train(configure(graph, run_dir=str(run_dir), **given), SimpleNamespace(comm=comm, threads=1))
-    comm.barrier()
-    return code
-
-
-def records(run_dir):
-    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+def run(comm, graph, run_dir, code=0, **options):
+    usual = {"schedule": "lazy", "epochs": EPOCHS, "eval_every": 2, "lr": 0.05}
+    return train_into(comm, graph, run_dir, code, **{**usual, **options})
 
 
 @pytest.fixture(scope="module", params=RUNS)
-def whole(comm, graph, session_path, no_pictures, request):
+def whole(comm, graph, session_path, request):
     """(options, directory) of an uninterrupted run."""
     path = session_path / f"lazy-{request.param}"
-    assert run(comm, graph, path, **RUNS[request.param]) == 0
+    run(comm, graph, path, **RUNS[request.param])
     return RUNS[request.param], path
 
 
-def stopped(comm, graph, run_dir, monkeypatch, epoch, **options):
+def stopped(comm, graph, run_dir, epoch, **options):
     """Run until after `epoch`, in which one rank is asked to stop."""
-    step = Trainer.step
-
-    def signalled(trainer, now):
-        if now == epoch and trainer.comm is comm and comm.rank == comm.size - 1:
-            os.kill(os.getpid(), signal.SIGUSR1)
-        return step(trainer, now)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "step", signalled)
-        assert run(comm, graph, run_dir, **options) == EXIT_STOPPED
+    with signalled(comm, epoch):
+        run(comm, graph, run_dir, EXIT_STOPPED, **options)
 
 
-def test_stops_anywhere_change_no_bit(comm, graph, whole, shared_path, monkeypatch):
+def test_stops_anywhere_change_no_bit(comm, graph, whole, shared_path):
     """In the first layer, at the very end of it, within the second, and while all layers are fine-tuned."""
     options, expected = whole
     for epoch in (2, EPOCHS - 1, EPOCHS + 2, 3 * EPOCHS + 1):
-        stopped(comm, graph, shared_path / "run", monkeypatch, epoch, **options, resume=True)
-    assert run(comm, graph, shared_path / "run", **options, resume=True) == 0
+        stopped(comm, graph, shared_path / "run", epoch, **options, resume=True)
+    found = run(comm, graph, shared_path / "run", **options, resume=True)
     check_same(shared_path / "run", expected)
-    halo = json.loads((expected / "summary.json").read_text())["partition"]["halo_rows_total"]
-    traffic = [{k: v["sum"] for k, v in r["bytes"].items()} for r in records(shared_path / "run")]
+    halo = summary(expected)["partition"]["halo_rows_total"]
+    traffic = [{k: v["sum"] for k, v in record["bytes"].items()} for record in found]
     width = options.get("heads", 1) * options.get("hidden", 16)
     again = {3: FEATURES, EPOCHS: FEATURES + width, EPOCHS + 3: FEATURES + width}
     for epoch, sent in enumerate(traffic):
@@ -92,14 +66,14 @@ def test_stops_anywhere_change_no_bit(comm, graph, whole, shared_path, monkeypat
 def test_layers_that_are_trained_keep_their_epochs(comm, graph, shared_path):
     """A longer run of a layer that others were trained on would be another run; the last layer can go on."""
     options = {"epochs": 2, "layers": 2, "hidden": 4}
-    assert run(comm, graph, shared_path / "run", **options) == 0
+    run(comm, graph, shared_path / "run", **options)
     before = (shared_path / "run" / "config.toml").read_bytes()
     with pytest.raises(HpcgnnError, match=r"expected \[2\] epochs of these, got \[3\]; resume with --layer-epochs"):
         run(comm, graph, shared_path / "run", **{**options, "epochs": 3}, resume=True)
     assert (shared_path / "run" / "config.toml").read_bytes() == before
     options["layer_epochs"] = "2,3"
-    assert run(comm, graph, shared_path / "run", **options, resume=True) == 0
-    assert run(comm, graph, shared_path / "whole", **options) == 0
+    run(comm, graph, shared_path / "run", **options, resume=True)
+    run(comm, graph, shared_path / "whole", **options)
     check_same(shared_path / "run", shared_path / "whole")
 
 
@@ -107,8 +81,7 @@ def test_a_layer_ends_when_validation_does_not_rise(comm, graph, shared_path):
     """Each layer after its own best, and it passes on the parameters of that epoch: the head predicts as it did
     then.
     """
-    assert run(comm, graph, shared_path / "run", epochs=30, patience=4, eval_every=1, lr=0.1) == 0
-    kept = records(shared_path / "run")
+    kept = run(comm, graph, shared_path / "run", epochs=30, patience=4, eval_every=1, lr=0.1)
     _, state, _, _ = read_checkpoint(checkpoints(shared_path / "run")[-1])
     trainer = build_trainer(comm, configure(graph, schedule="lazy"), "metis")
     trainer.model.load_state_dict(state)
@@ -126,15 +99,11 @@ def test_a_layer_ends_when_validation_does_not_rise(comm, graph, shared_path):
 
 
 def test_patience_holds_for_exact_training_too(comm, graph, shared_path):
-    assert run(comm, graph, shared_path / "run", schedule="sar", epochs=60, patience=3, eval_every=1, lr=0.2) == 0
-    kept = records(shared_path / "run")
+    options = {"schedule": "sar", "epochs": 60, "patience": 3, "eval_every": 1, "lr": 0.2}
+    kept = run(comm, graph, shared_path / "run", **options)
     best = max(kept, key=lambda record: record["val"])
     assert kept[-1]["epoch"] == best["epoch"] + 3 < 60
-    assert (
-        run(comm, graph, shared_path / "run", schedule="sar", epochs=60, patience=3, eval_every=1, lr=0.2, resume=True)
-        == 0
-    )
-    assert records(shared_path / "run") == kept, "a run that ended early is done"
+    assert run(comm, graph, shared_path / "run", **options, resume=True) == kept, "a run that ended early is done"
 
 
 def warm_starts(comm, graph, **options):
@@ -199,34 +168,9 @@ def test_a_warm_start_copies_what_has_the_same_shape_where_a_layer_cannot_be_the
     assert not torch.equal(state["convs.2.source.weight"], before["convs.2.source.weight"])
 
 
-# options, words of the message
-WRONG = [
-    ({"layer_epochs": "5,5"}, "--layer-epochs: expected one number, or 3 for the 3 layers, got 2"),
-    ({"layer_lr": "0.1,x"}, "--layer-lr: expected numbers of at least 0"),
-    (
-        {"finetune": 2, "private_features": True, "keep_input": "never", "hidden": 32},
-        "--private-features: --schedule lazy",
-    ),
-    ({"schedule": "sar", "private_features": True, "model": "pna"}, "expected at most once in a run"),
-    (
-        {"schedule": "sar", "private_features": True, "input_dropout": "raw", "hidden": 32},
-        "expected at most once in a run",
-    ),
-    ({"private_features": True, "model": "pna", "frozen_halo": "refetch"}, "use --frozen-halo keep"),
-]
-
-
-@pytest.mark.parametrize("options, words", WRONG, ids=[str(words) for _, words in WRONG])
-def test_one_line_says_what_is_wrong(comm, graph, shared_path, options, words):
-    with pytest.raises(HpcgnnError) as caught:
-        run(comm, graph, shared_path / "run", **options)
-    assert words in str(caught.value) and "\n" not in str(caught.value)
-    assert not (shared_path / "run").exists()
-
-
-def test_what_cannot_be_resumed(comm, graph, whole, shared_path, monkeypatch):
+def test_what_cannot_be_resumed(comm, graph, whole, shared_path):
     options, _ = whole
-    stopped(comm, graph, shared_path / "run", monkeypatch, 3 * EPOCHS, **options)
+    stopped(comm, graph, shared_path / "run", 3 * EPOCHS, **options)
     for change, words in (
         ({"layers": 2}, "layers is '3' there and '2' here"),
         (
@@ -240,9 +184,9 @@ def test_what_cannot_be_resumed(comm, graph, whole, shared_path, monkeypatch):
         assert words in str(caught.value)
 
 
-def test_a_model_that_is_not_all_trained_is_not_evaluated(comm, graph, shared_path, monkeypatch):
-    stopped(comm, graph, shared_path / "run", monkeypatch, EPOCHS + 2, **RUNS["gcn"])
+def test_a_model_that_is_not_all_trained_is_not_evaluated(comm, graph, shared_path):
+    stopped(comm, graph, shared_path / "run", EPOCHS + 2, **RUNS["gcn"])
     config = make_config(options_of_run(shared_path / "run", {"graph": str(graph), "partition": "metis"}), CHOICES)
     with pytest.raises(HpcgnnError, match="has trained 1 layers and expects 3") as caught:
-        evaluate(config, SimpleNamespace(comm=comm, threads=1))
+        evaluate(config, session_of(comm))
     assert caught.value.everywhere

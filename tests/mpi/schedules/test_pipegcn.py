@@ -6,13 +6,12 @@ new ones. Once dW was xᵀ t with t = Aᵀ gy of old gradients wherever a layer 
 (rows used)ᵀ gy for no delay alone; a test with a learning rate of 0 could not tell them apart.
 """
 
-import graphs
 import numpy as np
 import oracle
 import pytest
 import torch
 
-from ..small import stored
+from ..small import dense, stored
 from ..training import build_trainer, configure
 from .test_bns import RATE, SEED, kept_by
 from .test_stale import Delayed
@@ -92,60 +91,47 @@ def pipegcn(graph, x, labels, train, parameters, kind, layers, kept, mask):
     return float(value)
 
 
+def check(emulation, graph, config, trainer, begin):
+    """Hold losses and parameters of a Trainer against the emulation by hand, epoch by epoch. begin(epoch) comes before
+    each.
+    """
+    parameters = {n: p.detach().clone().requires_grad_() for n, p in trainer.model.named_parameters()}
+    optimizer, kind, p = torch.optim.Adam(parameters.values(), lr=LR), config.model.model, config.model.dropout
+    _, x, labels, train = dense(graph, kind)
+    for epoch in range(EPOCHS):
+        optimizer.zero_grad()
+        begin(epoch)
+
+        def mask(layer, like):
+            return oracle.dropout_mask(config.run.seed, epoch, layer, oracle.DROPOUT, *like.shape, p)
+
+        kept = trainer.model.spec.keeps_input
+        expected = pipegcn(emulation, x, labels, train, parameters, kind, config.model.layers, kept, mask)
+        optimizer.step()
+        assert trainer.step(epoch) == pytest.approx(expected, abs=1e-9), epoch
+        for parameter, value in trainer.model.named_parameters():
+            torch.testing.assert_close(
+                value, parameters[parameter], rtol=0, atol=1e-8, msg=lambda text: f"{epoch} {parameter}: {text}"
+            )
+    trainer.schedule.halo.state()  # what is on its way arrives
+
+
+def operator_of(graph, kind):
+    return oracle.operator(dense(graph, kind)[0], {"gcn": "sym", "sage": "mean"}[kind])
+
+
 @pytest.mark.parametrize("widths", WIDTHS)
 @pytest.mark.parametrize("kind", ["gcn", "sage"])
 def test_losses_and_parameters(comm, session_path, kind, widths):
-    options = WIDTHS[widths]
+    usual = {"model": kind, "schedule": "stale", "precision": "fp64", "lr": LR, "dropout": P, "input_dropout": "none"}
     for number, delay in enumerate(DELAYS):
         name = ("random undirected", "random directed weighted")[number % 2]
         graph, where, file = stored(comm, session_path, name)
-        config = configure(
-            file,
-            model=kind,
-            schedule="stale",
-            stale_epochs=delay,
-            precision="fp64",
-            lr=LR,
-            dropout=P,
-            input_dropout="none",
-            **options,
-        )
+        config = configure(file, **usual, stale_epochs=delay, **WIDTHS[widths])
         map_name = ("random", "one empty")[number // 2 % 2]
         trainer = build_trainer(comm, config, map_name, rows=9)
-        loops = "add" if kind == "gcn" else "keep"
-        matrix = oracle.operator(
-            oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight, loops),
-            {"gcn": "sym", "sage": "mean"}[kind],
-        )
-        emulated = Emulated(matrix, where.owner(map_name), delay)
-        parameters = {n: p.detach().clone().requires_grad_() for n, p in trainer.model.named_parameters()}
-        optimizer = torch.optim.Adam(parameters.values(), lr=LR)
-        labels = torch.from_numpy(graph.labels.astype(np.int64))
-        train = torch.from_numpy(graph.split == graphs.TRAIN) & (labels >= 0)
-        for epoch in range(EPOCHS):
-            optimizer.zero_grad()
-
-            def mask(layer, like):
-                return oracle.dropout_mask(config.run.seed, epoch, layer, oracle.DROPOUT, *like.shape, P)
-
-            expected = pipegcn(
-                emulated,
-                torch.from_numpy(graph.features).double(),
-                labels,
-                train,
-                parameters,
-                kind,
-                config.model.layers,
-                trainer.model.spec.keeps_input,
-                mask,
-            )
-            optimizer.step()
-            assert trainer.step(epoch) == pytest.approx(expected, abs=1e-9), (delay, epoch)
-            for parameter, value in trainer.model.named_parameters():
-                torch.testing.assert_close(
-                    value, parameters[parameter], rtol=0, atol=1e-8, msg=lambda text: f"{epoch} {parameter}: {text}"
-                )
-        trainer.schedule.halo.state()  # what is on its way arrives
+        emulation = Emulated(operator_of(graph, kind), where.owner(map_name), delay)
+        check(emulation, graph, config, trainer, lambda epoch: None)
 
 
 class Sampled:
@@ -163,45 +149,18 @@ class Sampled:
         return self.matrix.T @ gradient
 
 
+@pytest.mark.parametrize("widths", WIDTHS)
 @pytest.mark.parametrize("kind", ["gcn", "sage"])
-def test_boundary_sampling(comm, session_path, kind):
+def test_boundary_sampling(comm, session_path, kind, widths):
     """`bns` by the same hand: with one sample in both directions xᵀ t is (rows used)ᵀ gy."""
-    for widths in WIDTHS:
-        graph, where, file = stored(comm, session_path, "random directed weighted")
-        config = configure(
-            file,
-            model=kind,
-            schedule="bns",
-            boundary_rate=RATE,
-            precision="fp64",
-            seed=SEED,
-            dropout=0.0,
-            lr=LR,
-            **WIDTHS[widths],
-        )
-        trainer, owner = build_trainer(comm, config, "random", rows=9), where.owner("random")
-        loops, norm = {"gcn": ("add", "sym"), "sage": ("keep", "mean")}[kind]
-        matrix = oracle.operator(oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight, loops), norm)
-        emulated, far = Sampled(matrix), owner[:, None] != owner[None, :]
-        parameters = {n: p.detach().clone().requires_grad_() for n, p in trainer.model.named_parameters()}
-        optimizer = torch.optim.Adam(parameters.values(), lr=LR)
-        labels = torch.from_numpy(graph.labels.astype(np.int64))
-        train = torch.from_numpy(graph.split == graphs.TRAIN) & (labels >= 0)
-        for epoch in range(EPOCHS):
-            kept = kept_by(graph.num_nodes, owner, comm.size, epoch, RATE)
-            emulated.matrix = torch.from_numpy(matrix * np.where(far, kept[:, owner].T / RATE, 1.0))
-            expected = pipegcn(
-                emulated,
-                torch.from_numpy(graph.features).double(),
-                labels,
-                train,
-                parameters,
-                kind,
-                config.model.layers,
-                trainer.model.spec.keeps_input,
-                lambda layer, like: 1.0,
-            )
-            optimizer.step()
-            assert trainer.step(epoch) == pytest.approx(expected, abs=1e-9), epoch
-            for parameter, value in trainer.model.named_parameters():
-                torch.testing.assert_close(value, parameters[parameter], rtol=0, atol=1e-8)
+    graph, where, file = stored(comm, session_path, "random directed weighted")
+    usual = {"schedule": "bns", "boundary_rate": RATE, "precision": "fp64", "seed": SEED, "dropout": 0.0, "lr": LR}
+    config = configure(file, model=kind, **usual, **WIDTHS[widths])
+    owner, matrix = where.owner("random"), operator_of(graph, kind)
+    emulation, far = Sampled(matrix), owner[:, None] != owner[None, :]
+
+    def sample(epoch):
+        kept = kept_by(graph.num_nodes, owner, comm.size, epoch, RATE)
+        emulation.matrix = torch.from_numpy(matrix * np.where(far, kept[:, owner].T / RATE, 1.0))
+
+    check(emulation, graph, config, build_trainer(comm, config, "random", rows=9), sample)

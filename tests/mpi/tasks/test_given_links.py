@@ -3,7 +3,6 @@ have OGB's definitions.
 """
 
 import shutil
-from types import SimpleNamespace
 
 import graphs
 import h5py
@@ -12,10 +11,6 @@ import pytest
 import torch
 
 from hpcgnn.app.dry_run import check_training
-from hpcgnn.app.predict import Request, predict
-from hpcgnn.app.resuming import options_of_run
-from hpcgnn.app.train import train
-from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.graph import given_pairs
 from hpcgnn.graphfile.storage import GraphFile
@@ -25,7 +20,8 @@ from hpcgnn.tasks.registry import resolve_task
 from partition_tools.interface.arrays import save_graph
 
 from ..given import GRAPHS, written_with_links
-from ..training import CHOICES, build_trainer, configure
+from ..runs import predicted, train_into
+from ..training import build_trainer, configure
 from .test_links import LINK_CANDIDATE, SEED, drawn_nodes, embeddings_of, oracle, scores_of
 
 pytestmark = pytest.mark.ranks(2, 3)
@@ -195,18 +191,14 @@ def circles(comm, session_path):
 
 
 @pytest.mark.ranks(2)
-@pytest.mark.usefixtures("no_pictures")
 def test_a_graph_without_held_out_edges_gets_embeddings(comm, ring, shared_path):
     """Of all its edges, by a run whose held-out edges came with its graph."""
-    session, run_dir = SimpleNamespace(comm=comm, threads=1), shared_path / "run"
-    config = configure(ring["held out"], model="sage", layers=2, epochs=2, task="links", run_dir=str(run_dir))
-    assert train(config, session) == 0
-    for name, path in ring.items():
-        request = Request(str(shared_path / f"{name}.npy"), other_graph=name == "plain")
-        found = make_config(options_of_run(run_dir, {"graph": str(path)} if name == "plain" else {}), CHOICES)
-        assert predict(found, session, "last", request) == 0
-    comm.barrier()
-    np.testing.assert_allclose(*(np.load(shared_path / f"{name}.npy") for name in ring), rtol=1e-5, atol=1e-7)
+    train_into(comm, ring["held out"], shared_path / "run", model="sage", layers=2, epochs=2, task="links")
+    predicted(comm, shared_path / "run", shared_path / "own.npy")
+    predicted(comm, shared_path / "run", shared_path / "plain.npy", graph=ring["plain"])
+    np.testing.assert_allclose(
+        *(np.load(shared_path / f"{name}.npy") for name in ("own", "plain")), rtol=1e-5, atol=1e-7
+    )
 
 
 def test_what_is_said_before(comm, circles, ring):
@@ -218,10 +210,5 @@ def test_what_is_said_before(comm, circles, ring):
         assert "without effect: --link-negatives" in said[-1]
         drawn = resolve_task(configure(circles, task="links", link_split="0.8/0.1/0.1"), file.meta)
         assert remarks_on_links(drawn, file) == [] and drawn.run.metric == "mrr"
-    for path, options, text in (
-        (circles, {"metric": "mrr"}, "--metric mrr does not fit the task links .*expected hits@50 or hits@1"),
-        (ring["plain"], {"link_split": "given"}, "--link-split given: expected a graph file with held-out edges"),
-    ):
-        with pytest.raises(ConfigError, match=text) as caught:
-            build_trainer(comm, configure(path, task="links", features="degree", **options), "metis", 7)
-        assert caught.value.everywhere
+    with pytest.raises(ConfigError, match="--metric mrr does not fit the task links .*expected hits@50 or hits@1"):
+        build_trainer(comm, configure(circles, task="links", features="degree", metric="mrr"), "metis", 7)

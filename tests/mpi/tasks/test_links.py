@@ -3,9 +3,7 @@ serial run, and whole jobs.
 """
 
 import csv
-import json
 from collections import Counter
-from types import SimpleNamespace
 
 import graphs
 import h5py
@@ -15,23 +13,17 @@ import pytest
 import torch
 
 from hpcgnn.app.dry_run import check_training
-from hpcgnn.app.evaluate import evaluate
-from hpcgnn.app.predict import Request, predict
-from hpcgnn.app.resuming import options_of_run
-from hpcgnn.app.train import train
-from hpcgnn.config import make_config
-from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.errors import GraphError
 from hpcgnn.estimate.command import place_of
 from hpcgnn.estimate.memory_check import memory_lines
 from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.plugins.watching import scalars
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 from partition_tools.interface.arrays import save_graph
 
-from ..small import written
-from ..training import CHOICES, build_trainer, configure
+from ..runs import evaluated, losses, predicted, summary, train_into
+from ..serial import serial_curve
+from ..small import edges_and_features, written
+from ..training import build_trainer, configure, generated
 
 pytestmark = pytest.mark.ranks(2, 3)
 
@@ -139,22 +131,17 @@ def oracle_losses(graph, parameters, scorer, epochs, lr, negatives, pool_size):
     sides = oracle_sides(graph)
     edges = [(i, j) for i, j in zip(graph.dst[sides == 0].tolist(), graph.src[sides == 0].tolist()) if i != j]
     into, source = torch.tensor(edges).T
-    parameters = {name: tensor.clone().requires_grad_() for name, tensor in parameters.items()}
-    optimizer, losses = torch.optim.Adam(parameters.values(), lr), []
-    for epoch in range(epochs):
+
+    def value_of(epoch, parameters):
         pool = drawn_nodes(oracle.stream_key(SEED, epoch, 0, LINK_POOL), pool_size, graph.num_nodes)
         drawn = torch.from_numpy(negatives_of(edges, epoch, negatives, pool))
         h = embeddings_of(graph, sides, parameters)
         high = scores_of(scorer, parameters, h[source], h[into])
         low = scores_of(scorer, parameters, h[drawn], h[into][:, None])
-        value = (-torch.log(torch.sigmoid(high)).sum() - torch.log(1 - torch.sigmoid(low)).sum()) / (
-            len(edges) * (1 + negatives)
-        )
-        optimizer.zero_grad()
-        value.backward()
-        optimizer.step()
-        losses.append(float(value.detach()))
-    return losses, {name: tensor.detach() for name, tensor in parameters.items()}
+        total = -torch.log(torch.sigmoid(high)).sum() - torch.log(1 - torch.sigmoid(low)).sum()
+        return total / (len(edges) * (1 + negatives))
+
+    return serial_curve(value_of, parameters, epochs, lr)
 
 
 def oracle_metrics(graph, h, scorer, parameters, count):
@@ -234,53 +221,34 @@ def test_equal_rows_tie(comm, odd):
 @pytest.fixture(scope="module")
 def planted(comm, session_path):
     """Many small groups, whose nodes have edges among each other mostly."""
-    path = session_path / "planted-links.h5"
-    if comm.rank == 0:
-        sizes = {"nodes": 600, "degree": 10, "features": 32, "classes": 40}
-        generate_graph("planted", path, Spec(**sizes, seed=3, noise=0.3, homophily=0.95))
-        partition_graph(path, [1, 2, 3, 4], num_clusters=48)
-        partition_graph(path, [1, 2, 3, 4], method="random-clusters")
-    comm.barrier()
-    return path
+    spec = {"nodes": 600, "degree": 10, "features": 32, "classes": 40, "seed": 3, "noise": 0.3, "homophily": 0.95}
+    return generated(comm, session_path / "planted-links.h5", 48, **spec)
 
 
 @pytest.mark.smoke
 @pytest.mark.ranks(2)
-@pytest.mark.usefixtures("no_pictures")
 def test_a_run_from_the_options_to_embeddings(comm, planted, shared_path):
-    run_dir, session = shared_path / "run", SimpleNamespace(comm=comm, threads=1)
-    config = configure(
-        planted,
-        **{"model": "sage", "task": "links", "layers": 2, "dropout": 0.0, "epochs": 100, "lr": 0.02, "eval_every": 5},
-        **{"link_negatives": 300, "run_dir": str(run_dir)},
-    )
-    assert train(config, session) == 0
-    comm.barrier()
-    summary = json.loads((run_dir / "summary.json").read_text())
-    records = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    assert summary["task"] == "links" and summary["metric"] == "mrr"
-    assert summary["best_val"] == max(record["val"] for record in records if "val" in record)
+    run_dir = shared_path / "run"
+    options = {"model": "sage", "task": "links", "layers": 2, "dropout": 0.0, "lr": 0.02, "link_negatives": 300}
+    found = train_into(comm, planted, run_dir, **options, epochs=60, eval_every=5)
+    of_all = summary(run_dir)
+    assert of_all["task"] == "links" and of_all["metric"] == "mrr"
+    assert of_all["best_val"] == max(record["val"] for record in found if "val" in record)
     chance = np.mean(1 / np.arange(1, 301))
-    assert summary["test_at_best_val"] > 10 * chance, "it has learned something"
-    assert summary["links"]["test"]["mrr"] == summary["test_at_best_val"]
-    told = scalars({**records[-1], "train": float("nan")}, "mrr")
-    assert told["hits@10/test"] == records[-1]["links"]["test"]["hits@10"] and "mrr/train" not in told
-    config = make_config(options_of_run(run_dir, {"metric": "hits@10"}), CHOICES)
-    assert evaluate(config, session) == 0
-    request = Request(str(shared_path / "out.h5"))
-    assert predict(make_config(options_of_run(run_dir, {}), CHOICES), session, "best", request) == 0
-    comm.barrier()
-    found = json.loads((run_dir / "evaluation.json").read_text())
-    assert found["test"] == pytest.approx(summary["links"]["test"]["hits@10"])
-    assert found["links"]["val"] == pytest.approx(summary["links"]["val"], rel=1e-3)
+    assert of_all["test_at_best_val"] > 10 * chance, "it has learned something"
+    assert of_all["links"]["test"]["mrr"] == of_all["test_at_best_val"]
+    told = scalars({**found[-1], "train": float("nan")}, "mrr")
+    assert told["hits@10/test"] == found[-1]["links"]["test"]["hits@10"] and "mrr/train" not in told
+    measured = evaluated(comm, run_dir, metric="hits@10")
+    assert measured["test"] == pytest.approx(of_all["links"]["test"]["hits@10"])
+    assert measured["links"]["val"] == pytest.approx(of_all["links"]["val"], rel=1e-3)
+    predicted(comm, run_dir, shared_path / "out.h5", "best")
     with h5py.File(shared_path / "out.h5") as file:
         assert file["embedding"].shape == (600, 16) and file["embedding"].dtype == np.float32
         assert "prediction" not in file and "class_names" not in file
         last = file["embedding"][:]
     for name in ("hidden.h5", "hidden.csv"):  # the hidden state in place of the last layer's, which is the logits
-        request = Request(str(shared_path / name), layer=1, logits=True)
-        assert predict(make_config(options_of_run(run_dir, {}), CHOICES), session, "best", request) == 0
-    comm.barrier()
+        predicted(comm, run_dir, shared_path / name, "best", layer=1, logits=True)
     with h5py.File(shared_path / "hidden.h5") as file:
         np.testing.assert_allclose(file["logit"][:], last, rtol=1e-5)
         hidden = file["embedding"][:]
@@ -292,51 +260,21 @@ def test_a_run_from_the_options_to_embeddings(comm, planted, shared_path):
 
 
 @pytest.mark.ranks(2)
-@pytest.mark.usefixtures("no_pictures")
 def test_a_graph_without_labels_and_features(comm, planted, shared_path):
     """It trains, and the run of another graph of the same features gives it embeddings."""
-    session, run_dir = SimpleNamespace(comm=comm, threads=1), shared_path / "run"
+    run_dir, bare = shared_path / "run", shared_path / "bare.h5"
     if comm.rank == 0:
-        with h5py.File(planted) as file:
-            ids, indptr = file["nodes/original_id"][:], file["topology/indptr"][:]
-            ends = np.stack([ids[file["topology/indices"][:]], np.repeat(ids, np.diff(indptr))])
-        save_graph(shared_path / "bare.h5", ends, ranks=[1, 2, 3, 4])
+        save_graph(bare, edges_and_features(planted)[0], ranks=[1, 2, 3, 4])
     comm.barrier()
     options = {"model": "gcn", "layers": 2, "epochs": 3, "task": "links", "features": "degree"}
-    assert train(configure(planted, run_dir=str(run_dir), **options), session) == 0
-    assert train(configure(shared_path / "bare.h5", run_dir=str(shared_path / "bare"), **options), session) == 0
-    comm.barrier()
-    assert evaluate(make_config(options_of_run(shared_path / "bare", {}), CHOICES), session) == 0
-    for name, given in (("own", {}), ("other", {"graph": str(shared_path / "bare.h5")})):
-        request = Request(str(shared_path / f"{name}.h5"), other_graph=bool(given))
-        assert predict(make_config(options_of_run(run_dir, given), CHOICES), session, "last", request) == 0
-    comm.barrier()
-    losses = [
-        [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        for folder in (run_dir, shared_path / "bare")
-    ]
-    np.testing.assert_allclose(*losses, rtol=1e-4)
+    train_into(comm, planted, run_dir, **options)
+    train_into(comm, bare, shared_path / "bare", **options)
+    evaluated(comm, shared_path / "bare")
+    predicted(comm, run_dir, shared_path / "own.h5")
+    predicted(comm, run_dir, shared_path / "other.h5", graph=bare)
+    np.testing.assert_allclose(losses(run_dir), losses(shared_path / "bare"), rtol=1e-4)
     with h5py.File(shared_path / "own.h5") as own, h5py.File(shared_path / "other.h5") as other:
         np.testing.assert_allclose(own["embedding"][:], other["embedding"][:], rtol=1e-3, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "options, error, text",
-    [
-        ({"link_split": "0.9/0.2/0.1"}, ConfigError, "--link-split: expected three shares that sum to 1"),
-        ({"metric": "accuracy"}, ConfigError, "--metric accuracy does not fit the task links .*expected mrr or hits@1"),
-        ({"halo": "least", "model": "gcn"}, ConfigError, "--halo least: .*not --task links"),
-        ({"link_split": "1/0/0", "patience": 3}, ConfigError, "expected a graph with validation edges"),
-    ],
-    ids=str,
-)
-def test_what_does_not_fit_the_task(comm, planted, shared_path, options, error, text):
-    with pytest.raises(error, match=text):
-        config = configure(planted, run_dir=str(shared_path / "run"), task="links", **options)
-        train(config, SimpleNamespace(comm=comm, threads=1))
-    if comm.rank == 0:
-        with pytest.raises(error, match=text):
-            check_training(configure(planted, task="links", **options), [comm.size])
 
 
 def test_a_dry_run(comm, planted):

@@ -32,24 +32,18 @@ def scores(seed):
     return np.random.default_rng(seed).integers(-3, 4, (N, CLASSES)) * 0.5
 
 
-def test_accuracy(comm, kind):
-    random, logits = np.random.default_rng(0), scores(1)
-    labels, mask = random.integers(0, CLASSES, N), random.random(N) < 0.4
-    assert classification.accuracy(*share(comm, kind, logits, labels, mask), comm) == pytest.approx(
-        oracle.accuracy(logits[mask], labels[mask]), abs=1e-12
-    )
-
-
-def test_micro_f1(comm, kind):
-    random, logits = np.random.default_rng(2), scores(3)
-    labels, mask = random.integers(0, 2, (N, CLASSES)).astype(np.float32), random.random(N) < 0.4
-    assert multilabel.micro_f1(*share(comm, kind, logits, labels, mask), comm) == pytest.approx(
-        oracle.micro_f1(logits[mask], labels[mask]), abs=1e-12
-    )
-
-
 def value_of(comm, kind, task, name, *arrays):
     return TASKS[task].metrics[name].score(*share(comm, kind, *arrays), comm)
+
+
+def test_accuracy_and_micro_f1(comm, kind):
+    random, logits = np.random.default_rng(0), scores(1)
+    labels, mask = random.integers(0, CLASSES, N), random.random(N) < 0.4
+    expected = oracle.accuracy(logits[mask], labels[mask])
+    assert classification.accuracy(*share(comm, kind, logits, labels, mask), comm) == pytest.approx(expected, abs=1e-12)
+    several = random.integers(0, 2, (N, CLASSES)).astype(np.float32)
+    expected = oracle.micro_f1(logits[mask], several[mask])
+    assert multilabel.micro_f1(*share(comm, kind, logits, several, mask), comm) == pytest.approx(expected, abs=1e-12)
 
 
 def test_classes_that_few_or_no_nodes_have(comm, kind):

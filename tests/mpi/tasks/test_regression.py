@@ -3,10 +3,8 @@ the user's units, and the best epoch where less is better.
 """
 
 import csv
-import json
 from dataclasses import replace
 from fractions import Fraction
-from types import SimpleNamespace
 
 import graphs
 import h5py
@@ -15,21 +13,14 @@ import oracle
 import pytest
 import torch
 
-from hpcgnn.app.dry_run import check_training
-from hpcgnn.app.evaluate import evaluate
-from hpcgnn.app.predict import Request, predict
-from hpcgnn.app.resuming import options_of_run
-from hpcgnn.app.train import train
-from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError
 from hpcgnn.tasks import regression
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 from partition_tools.interface.arrays import save_graph
 
-from ..small import written
-from ..training import CHOICES, build_trainer, configure
+from ..runs import evaluated, predicted, summary, train_into
+from ..serial import serial_curve
+from ..small import edges_and_features, written
+from ..training import build_trainer, configure, generated
 from .test_metrics import kind, share  # noqa: F401  (a fixture)
 
 pytestmark = pytest.mark.ranks(2)
@@ -109,22 +100,14 @@ def oracle_losses(graph, parameters, loss, scaled, epochs, lr):
     if scaled:
         mean = y.nanmean(0)
         y = (y - mean) / (y - mean).square().nanmean(0).sqrt()
-    parameters = {name: tensor.clone().requires_grad_() for name, tensor in parameters.items()}
-    optimizer = torch.optim.Adam(parameters.values(), lr)
-    losses = []
-    for _ in range(epochs):
+
+    def value_of(epoch, parameters):
         error = (oracle.model(a, x, parameters, kind="sage", layers=2) - y)[~y.isnan()]
         size = error.abs()
-        value = {
-            "mse": error.square(),
-            "mae": size,
-            "huber": torch.where(size < 1, error.square() / 2, size - 0.5),
-        }[loss].mean()
-        optimizer.zero_grad()
-        value.backward()
-        optimizer.step()
-        losses.append(float(value.detach()))
-    return losses
+        huber = torch.where(size < 1, error.square() / 2, size - 0.5)
+        return {"mse": error.square(), "mae": size, "huber": huber}[loss].mean()
+
+    return serial_curve(value_of, parameters, epochs, lr)[0]
 
 
 @pytest.mark.parametrize("loss, scale", [("mse", "standard"), ("mae", "standard"), ("huber", "none")])
@@ -144,109 +127,70 @@ def test_the_curve_of_a_serial_oracle(comm, odd, name, loss, scale):
 
 @pytest.fixture(scope="module")
 def planted(comm, session_path):
-    path = session_path / "planted-targets.h5"
-    if comm.rank == 0:
-        spec = Spec(nodes=600, degree=8, features=12, classes=4, seed=3, targets=2, noise=1.0)
-        generate_graph("planted", path, spec)
-        partition_graph(path, [1, 2, 3, 4], num_clusters=48)
-    comm.barrier()
-    return path
+    spec = {"nodes": 600, "degree": 8, "features": 12, "classes": 4, "seed": 3, "targets": 2, "noise": 1.0}
+    return generated(comm, session_path / "planted-targets.h5", 48, **spec)
 
 
 @pytest.mark.smoke
-@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("metric", ["auto", "r2"])
 def test_a_run_from_the_options_to_predictions(comm, planted, shared_path, metric):
-    run_dir, session = shared_path / "run", SimpleNamespace(comm=comm, threads=1)
-    config = configure(
-        planted,
-        model="sage",
-        layers=2,
-        dropout=0.0,
-        epochs=80,
-        patience=12,
-        lr=0.05,
-        metric=metric,
-        run_dir=str(run_dir),
-    )
-    assert train(config, session) == 0
-    comm.barrier()
-    summary = json.loads((run_dir / "summary.json").read_text())
-    records = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    run_dir = shared_path / "run"
+    options = {"model": "sage", "layers": 2, "dropout": 0.0, "epochs": 80, "patience": 12, "lr": 0.05}
+    found = train_into(comm, planted, run_dir, **options, metric=metric)
+    of_all = summary(run_dir)
     name, best = ("rmse", min) if metric == "auto" else ("r2", max)
-    assert summary["task"] == "regression" and summary["metric"] == name
-    assert summary["better"] == ("lower" if metric == "auto" else "higher")
-    assert summary["best_val"] == best(record["val"] for record in records)
-    assert records[summary["best_epoch"] - 1]["val"] == summary["best_val"]
-    assert len(records) == min(80, summary["best_epoch"] + 12), "patience counts from the best epoch"
-    options = options_of_run(run_dir, {"metric": "rmse"})
+    assert of_all["task"] == "regression" and of_all["metric"] == name
+    assert of_all["better"] == ("lower" if metric == "auto" else "higher")
+    assert of_all["best_val"] == best(record["val"] for record in found)
+    assert found[of_all["best_epoch"] - 1]["val"] == of_all["best_val"]
+    assert len(found) == min(80, of_all["best_epoch"] + 12), "patience counts from the best epoch"
     for ending in ("h5", "csv"):
-        out = shared_path / f"p.{ending}"
-        assert evaluate(make_config(options, CHOICES), session, "best", str(out)) == 0
-        comm.barrier()
-    found = json.loads((run_dir / "evaluation.json").read_text())
+        measured = evaluated(comm, run_dir, "best", shared_path / f"p.{ending}", metric="rmse")
     wanted, split, table, array = originals(planted, shared_path)
     np.testing.assert_array_equal(table, array)  # a text reads back as the number that it was
-    for name in graphs_splits():
-        error = (array - wanted)[split == graphs_splits()[name]]
-        assert found[name] == pytest.approx(np.sqrt((error**2).mean()), rel=1e-12)
+    for name, number in {"train": graphs.TRAIN, "val": graphs.VAL, "test": graphs.TEST}.items():
+        error = (array - wanted)[split == number]
+        assert measured[name] == pytest.approx(np.sqrt((error**2).mean()), rel=1e-12)
     deviation = wanted[split == graphs.TEST].std()
-    assert 20 < array.mean() < 80 and found["test"] < 0.9 * deviation, "it has learned something, in the file's units"
+    assert 20 < array.mean() < 80 and measured["test"] < 0.9 * deviation, "it has learned, in the file's units"
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_another_graph_without_labels(comm, planted, shared_path):
     """The same graph without its targets: predictions are the same numbers, in the units that the run has."""
-    session, run_dir = SimpleNamespace(comm=comm, threads=1), shared_path / "run"
-    config = configure(planted, run_dir=str(run_dir), model="gcn", layers=2, epochs=3, target_scale="standard")
-    assert train(config, session) == 0
+    run_dir, bare, (ends, features) = shared_path / "run", shared_path / "bare.h5", edges_and_features(planted)
+    train_into(comm, planted, run_dir, model="gcn", layers=2, epochs=3, target_scale="standard")
     if comm.rank == 0:
-        with h5py.File(planted) as file:
-            ids, indptr = file["nodes/original_id"][:], file["topology/indptr"][:]
-            ends = np.stack([ids[file["topology/indices"][:]], np.repeat(ids, np.diff(indptr))])
-            features = file["nodes/features"][:][np.argsort(ids)]
-        save_graph(shared_path / "bare.h5", ends, features, ranks=[1, 2, 3, 4])
+        save_graph(bare, ends, features, ranks=[1, 2, 3, 4])
     comm.barrier()
-    for name, given in (("own", {}), ("bare", {"graph": str(shared_path / "bare.h5")})):
-        request = Request(str(shared_path / f"{name}.h5p.h5"), logits=True, other_graph=bool(given))
-        assert predict(make_config(options_of_run(run_dir, given), CHOICES), session, "last", request) == 0
-    comm.barrier()
-    with h5py.File(shared_path / "own.h5p.h5") as own, h5py.File(shared_path / "bare.h5p.h5") as bare:
-        assert bare["prediction"].dtype == np.float64 and bare["prediction"].shape == (600, 2)
-        np.testing.assert_allclose(bare["prediction"][:], own["prediction"][:], rtol=1e-5)
+    predicted(comm, run_dir, shared_path / "own.h5p.h5", logits=True)
+    predicted(comm, run_dir, shared_path / "bare.h5p.h5", graph=bare, logits=True)
+    with h5py.File(shared_path / "own.h5p.h5") as own, h5py.File(shared_path / "bare.h5p.h5") as other:
+        assert other["prediction"].dtype == np.float64 and other["prediction"].shape == (600, 2)
+        np.testing.assert_allclose(other["prediction"][:], own["prediction"][:], rtol=1e-5)
         assert 20 < own["prediction"][:].mean() < 80 and abs(own["logit"][:].mean()) < 5
-    _one_target(comm, session, shared_path, ends if comm.rank == 0 else None, features if comm.rank == 0 else None)
     with pytest.raises(ConfigError, match="predicts real numbers per node and no probabilities") as caught:
-        request = Request(str(shared_path / "no.h5"), probabilities=True)
-        predict(make_config(options_of_run(run_dir, {}), CHOICES), session, "last", request)
+        predicted(comm, run_dir, shared_path / "no.h5", probabilities=True)
     assert caught.value.everywhere and not (shared_path / "no.h5").exists()
 
 
-def _one_target(comm, session, folder, ends, features):
-    """One target is a vector as its labels are: an array (n, 1) is broadcast against (n,) to (n, n) without a word."""
-    graph, run_dir = folder / "one.h5", folder / "one"
+def test_one_target_is_a_vector(comm, planted, shared_path):
+    """As its labels are: an array (n, 1) is broadcast against (n,) to (n, n) without a word."""
+    graph, run_dir, (ends, features) = shared_path / "one.h5", shared_path / "one", edges_and_features(planted)
     if comm.rank == 0:
         labels = features[:, 0] * 3 + 50
         save_graph(graph, ends, features, labels, fractions=(0.5, 0.2), task="regression", ranks=[1, 2, 3, 4])
     comm.barrier()
-    assert train(configure(graph, run_dir=str(run_dir), model="gcn", layers=2, epochs=3), session) == 0
-    comm.barrier()
+    train_into(comm, graph, run_dir, model="gcn", layers=2, epochs=1)
     for name in ("one.p.h5", "one.csv", "one.npy"):
-        request = Request(str(folder / name), logits=name != "one.npy")
-        assert predict(make_config(options_of_run(run_dir, {}), CHOICES), session, "last", request) == 0
-    comm.barrier()
-    with h5py.File(graph) as source, h5py.File(folder / "one.p.h5") as file:
+        predicted(comm, run_dir, shared_path / name, logits=name != "one.npy")
+    with h5py.File(graph) as source, h5py.File(shared_path / "one.p.h5") as file:
         targets = source["nodes/labels"][:][np.argsort(source["nodes/original_id"][:])]
         assert file["prediction"].shape == file["logit"].shape == targets.shape == (600,)
-        np.testing.assert_array_equal(file["prediction"][:], np.load(folder / "one.npy"))
-        with open(folder / "one.csv") as table:
+        np.testing.assert_array_equal(file["prediction"][:], np.load(shared_path / "one.npy"))
+        with open(shared_path / "one.csv") as table:
             rows = list(csv.reader(table))
         assert rows[0] == ["node", "value", "logit"]
         np.testing.assert_array_equal(np.array(rows[1:], float)[:, 1], file["prediction"][:])
-
-
-def graphs_splits():
-    return {"train": graphs.TRAIN, "val": graphs.VAL, "test": graphs.TEST}
 
 
 def originals(path, folder):
@@ -259,22 +203,3 @@ def originals(path, folder):
         rows = list(csv.reader(file))
     assert rows[0] == ["node", "value_0", "value_1"] and [int(row[0]) for row in rows[1:]] == list(range(len(array)))
     return targets, split, np.array([row[1:] for row in rows[1:]], float), array
-
-
-@pytest.mark.parametrize(
-    "options, text",
-    [
-        ({"metric": "accuracy"}, "--metric accuracy does not fit the task regression .*expected rmse or mae or r2"),
-        ({"loss": "cross-entropy"}, "--loss cross-entropy does not fit .*expected mse or mae or huber"),
-        ({"task": "classification"}, "--task classification: the labels of .* are for regression"),
-    ],
-)
-def test_what_does_not_fit_the_task(comm, planted, shared_path, options, text):
-    with pytest.raises(ConfigError, match=text) as caught:
-        train(configure(planted, run_dir=str(shared_path / "run"), **options), SimpleNamespace(comm=comm, threads=1))
-    assert caught.value.everywhere and "\n" not in str(caught.value)
-    comm.barrier()
-    assert not (shared_path / "run").exists()
-    if comm.rank == 0:
-        with pytest.raises(ConfigError, match=text):
-            check_training(configure(planted, **options), [comm.size])

@@ -11,7 +11,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.readers.arrays.torch_file import load_torch_file
-from partition_tools.readers.formats.dgl_binary import StoredGraph
+from partition_tools.readers.foreign.dgl_binary import StoredGraph
 
 
 class _Graph:

@@ -7,7 +7,7 @@ nodes and edges. Each node and each edge is taken from the part that owns it. Th
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,15 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.graph.raw import RawGraph
-from partition_tools.readers.arrays.graph_objects import of_dgl
-from partition_tools.readers.arrays.in_memory import InMemory
 from partition_tools.readers.arrays.joined_types import joined
-from partition_tools.readers.arrays.named_arrays import FEATURES, LABELS, graph_of
-from partition_tools.readers.arrays.renamed import joined_columns, refuse_unknown
-from partition_tools.readers.formats.dgl_binary import StoredGraph, read_graph, read_tensors
-from partition_tools.readers.formats.graphbolt import read_sampling_graph
-from partition_tools.readers.formats.graphstorm import meanings
-from partition_tools.readers.formats.partition_ids import ids_before
-from partition_tools.readers.tables.tables import OF_ARCHIVES, TableOptions
+from partition_tools.readers.arrays.named_arrays import ArrayOptions, InMemory, graph_of
+from partition_tools.readers.foreign.dgl_binary import StoredGraph, read_graph, read_tensors
+from partition_tools.readers.foreign.graphbolt import read_sampling_graph
+from partition_tools.readers.foreign.graphstorm import meanings
+from partition_tools.readers.foreign.partition_ids import ids_before
+from partition_tools.readers.foreign.renamed import FEATURES, LABELS, NODE_DATA, joined_columns, of_dgl, refuse_unknown
 from partition_tools.workspace.scratch import Scratch
+from partition_tools.workspace.settings import key
 
 NAME = "distdgl"
 #: Where a part names its graph: that of DGL, and that of GraphBolt in two versions.
@@ -37,14 +35,33 @@ _ONE_TYPE, _ONE_RELATION = "_N", ("_N", "_E", "_N")
 _NUMBER = "reltype"
 
 
+def _pairs(text: str) -> tuple[tuple[str, str], ...]:
+    """The names OLD=NEW between commas. Raises ValueError."""
+    pairs = [tuple(part.strip() for part in pair.split("=")) for pair in text.split(",")]
+    if not all(len(pair) == 2 and all(pair) for pair in pairs):
+        raise ValueError(f"expected OLD=NEW, such as venue=label, got {text}")
+    return tuple((old, new) for old, new in pairs)
+
+
+@dataclass(frozen=True)
+class Options(ArrayOptions):
+    """Options of reading partitions of DGL."""
+
+    rename: tuple[tuple[str, str], ...] = key(
+        "arrays.rename", (), "names of node data, OLD=NEW between commas, such as venue=label,emb=feat", _pairs
+    )
+
+
+OPTIONS = Options
+
+
 def matches(path: Path) -> bool:
     """Whether a path looks like this format."""
     return _book(path) is not None
 
 
-def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
+def read(path: Path, options: Options, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of all parts. Raises FormatError."""
-    tables.refuse(NAME, OF_ARCHIVES)
     book_path = _book(path)
     if book_path is None:
         raise FormatError(f"{path} has no .json with {', '.join(_KEYS)}; expected a folder of DGL's partition_graph")
@@ -56,14 +73,14 @@ def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
     )
     parts = [_Part(folder, book, number, starts) for number in range(count)]
     nodes = {kind: _joined_rows([each.node_rows(kind) for each in parts], kind) for kind in starts}
-    named = dict(tables.rename)
+    named = dict(options.rename)
     refuse_unknown(book_path, named, list(dict.fromkeys(name for of_type in nodes.values() for name in of_type)))
     told = meanings(folder, scratch.reporter)
     for kind, rows in nodes.items():
         free = {old: new for old, new in told.get(kind, {}).items() if new not in named.values()}
         found = joined_columns(rows, free | named)
         found = {name: one.astype(bool) if name.endswith("_mask") else one for name, one in found.items()}
-        nodes[kind] = _once(found, tables.ignore)
+        nodes[kind] = _once(found, options.ignore)
     for kind, ranges in starts.items():
         nodes[kind]["num_nodes"] = int(np.diff(ranges).sum())
     edges = {}
@@ -84,7 +101,7 @@ def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
         arrays = joined(str(book_path), nodes, edges, scratch.reporter, scratch)
     if ids is not None:
         arrays["n_id"] = ids
-    raw = graph_of(InMemory(str(book_path), arrays), replace(tables, rename=()), scratch.reporter)
+    raw = graph_of(InMemory(str(book_path), arrays), options, scratch.reporter)
     raw.parts = np.concatenate([np.repeat(np.arange(count), np.diff(ranges)[:, 0]) for ranges in starts.values()])
     raw.source = str(book.get("graph_name", book_path.stem))
     return raw
@@ -158,7 +175,8 @@ def _once(rows: Mapping[str, Any], ignored: Collection[str]) -> dict[str, Any]:
         names = next((names for names in (FEATURES, LABELS) if name in names and name not in ignored), ())
         if not any(np.array_equal(kept[other], found) for other in names if other in kept and other not in ignored):
             kept[name] = found
-    return kept
+    usual = {name: NODE_DATA.get(name, name) for name in kept if name not in ignored}
+    return {name if usual.get(name, name) in kept else usual[name]: found for name, found in kept.items()}
 
 
 class _Part:

@@ -28,7 +28,7 @@ def meanings(folder: Path, reporter: Reporter) -> dict[str, dict[str, str]]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FormatError(
             f"{path}: expected nodes with node_type, features and labels, as GraphStorm writes it ({error!r}); without "
-            "this file --rename OLD=NEW says which arrays are label and feat"
+            "this file --set arrays.rename=OLD=NEW says which arrays are label and feat"
         ) from error
 
 
@@ -53,6 +53,6 @@ def _of_type(kind: str, nodes: list[dict[str, Any]], reporter: Reporter) -> dict
         )
         reporter.warn(
             f"{kind} has labels of {len(labels)} tasks ({', '.join(label['label_col'] for label in labels)}), and none "
-            f"is read; --rename {first} takes the first, and --ignore leaves out the others ({others})"
+            f"is read; --set arrays.rename={first} takes the first, and arrays.ignore leaves out the others ({others})"
         )
     return found
