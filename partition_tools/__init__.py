@@ -22,13 +22,11 @@ if TYPE_CHECKING:
     from partition_tools.interface.libraries import from_networkx as from_networkx
     from partition_tools.interface.libraries import from_pyg as from_pyg
     from partition_tools.interface.libraries import from_scipy as from_scipy
-    from partition_tools.readers.foreign.dgl_objects import from_dgl as from_dgl
 
 _HOMES = {
     "save_graph": "partition_tools.interface.arrays",
     "partition": "partition_tools.interface.arrays",
     "from_pyg": "partition_tools.interface.libraries",
-    "from_dgl": "partition_tools.readers.foreign.dgl_objects",
     "from_scipy": "partition_tools.interface.libraries",
     "from_networkx": "partition_tools.interface.libraries",
     "import_graph": "partition_tools.cli.import_graph",
@@ -38,4 +36,4 @@ _HOMES = {
     "verify_graph": "partition_tools.cli.verify_graph",
 }
 __all__ = [*_HOMES]
-__getattr__, __dir__ = lazily(__name__, _HOMES)
+__getattr__, __dir__ = lazily(__name__, _HOMES, {"from_dgl": "hpcgnn.extras.readers"})

@@ -4,24 +4,63 @@ torch's own ELU takes longer, for more digits than the result can hold. Layers o
 head with each gradient, and the sums of its columns (see ops/attention_layer.py). Both come from the same pass.
 """
 
+from typing import Any
+
 import torch
 
-from . import checks
-from .library import kernels
-
-_TYPES = (torch.float32, torch.float64)
+from .interface import SUMMED_ROWS
+from .kernel import Arguments, kernel
 
 
-def elu(out: torch.Tensor, x: torch.Tensor) -> None:
+def _partial(a: Arguments) -> torch.Tensor | None:
+    """Memory for the column sums of gy, share by share."""
+    return None if a.sums is None else a.gy.new_zeros(-(-len(a.gy) // SUMMED_ROWS), a.gy.shape[1])
+
+
+@kernel("hg_elu", {"out": "written type of x (rows, width)", "x": "float (rows, width)"})
+def elu(a: Arguments) -> None:
     """out = x where x > 0, else exp(x) - 1 (Clevert et al., ICLR'16, α = 1), to an absolute error of 1e-7 (float32).
 
-    out and x (n, F) of one dtype, float32 or float64, rows contiguous; out may be x itself, but must not overlap it
-    otherwise. Raises ValueError for a wrong dtype, shape or layout.
+    out may be x itself, but must not overlap it otherwise.
     """
-    checks.matrix("x", x, _TYPES)
-    checks.matrix("out", out, (x.dtype,), rows=x.shape[0], columns=x.shape[1])
-    kernels().elu(out, x)
-    checks.written(out)
+    a.out.copy_(torch.where(a.x > 0, a.x, torch.exp(a.x.clamp_max(0)) - 1))
+
+
+@kernel(
+    "hg_elu_gradient",
+    {
+        "out": "written type of gy (rows, heads * head_width)",
+        "gy": "float (rows, heads * head_width)",
+        "y": "optional type of gy (rows, heads * head_width)",
+        "x": "optional type of gy (rows, heads * head_width)",
+        "dots": "optional written type of gy (rows, heads)",
+        "bias": "optional type of gy [heads * head_width]",
+        "sums": "optional written type of gy [heads * head_width]",
+        "scaled": False,
+        "heads": 1,
+    },
+    scratch={"partial": _partial},
+)
+def _elu_gradient(a: Arguments) -> None:
+    gradient = a.gy if a.y is None else a.gy * torch.where(a.y > 0, torch.ones_like(a.y), a.y + 1)
+    if a.sums is not None:
+        a.sums += gradient.sum(0)
+    if a.scaled and a.dots is not None:
+        gradient = (gradient.unflatten(1, (a.heads, -1)) * a.dots[..., None]).flatten(1)
+    if a.dots is not None:
+        product = gradient * (a.x if a.bias is None else a.x - a.bias)
+        a.dots.copy_(product.unflatten(1, (a.heads, -1)).sum(2))
+    a.out.copy_(gradient)
+
+
+def heads_of(dots: torch.Tensor | None, width: int) -> int:
+    """The number of columns of `dots`, which divides the width; 1 where there are none."""
+    if dots is None:
+        return 1
+    heads = dots.shape[-1] if dots.dim() else 0
+    if heads < 1 or width % heads:
+        raise ValueError(f"dots: expected as many columns as divide {width}, got {heads}")
+    return heads
 
 
 def elu_gradient(
@@ -30,9 +69,7 @@ def elu_gradient(
     y: torch.Tensor | None,
     x: torch.Tensor | None = None,
     dots: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
-    sums: torch.Tensor | None = None,
-    scaled: bool = False,
+    **more: Any,
 ) -> None:
     """out = gy where y > 0, else gy (y + 1): the gradient of ELU's input x, from its result y. y of None: out = gy,
     without ELU.
@@ -44,49 +81,44 @@ def elu_gradient(
     Args:
         out, gy, y, x: (n, F) of one dtype, float32 or float64, rows contiguous; out may be one of the others.
         dots: (n, H) of the same dtype, H a divisor of F, or None; it needs x.
-        bias: (F,), or None for zeros; only for dots.
-        scaled: after the sums, each head of out is multiplied by the previous value of its dots.
+        more: bias (F,), or None for zeros, only for dots; sums, or None; and `scaled`: after the sums, each head of out
+            is multiplied by the previous value of its dots.
 
     Raises:
         ValueError: a wrong dtype, shape or layout.
     """
-    checks.matrix("gy", gy, _TYPES)
-    given = {"out": out} | ({} if y is None else {"y": y}) | ({} if dots is None else {"x": x})
-    for name, tensor in given.items():
-        checks.matrix(name, tensor, (gy.dtype,), rows=gy.shape[0], columns=gy.shape[1])
-    for name, tensor in (("bias", bias), ("sums", sums)):
-        checks.vector(name, tensor, gy.dtype, gy.shape[1], optional=True)
-    if dots is not None:
-        checks.heads("dots", dots, gy)
-    elif scaled:
-        raise ValueError("scaled: expected dots with it, which hold the factors")
-    kernels().elu_gradient(out, gy, y, None if dots is None else x, dots, bias, sums, bool(scaled))
-    for written in (out, dots, sums):
-        if written is not None:
-            checks.written(written)
+    if dots is None:
+        x = None
+        if more.get("scaled"):
+            raise ValueError("scaled: expected dots with it, which hold the factors")
+    elif x is None:
+        raise ValueError("x: expected a torch tensor with dots, got None")
+    _elu_gradient(out, gy, y, x, dots, heads=heads_of(dots, gy.shape[-1]), **more)
 
 
-def relu_gradient(out: torch.Tensor, gradient: torch.Tensor, y: torch.Tensor, scale: float = 1.0) -> None:
+@kernel(
+    "hg_relu_gradient",
+    {
+        "out": "written type of y (rows, width)",
+        "gradient": "sum of y (rows, width)",
+        "y": "number (rows, width)",
+        "scale": 1.0,
+    },
+)
+def relu_gradient(a: Arguments) -> None:
     """out = 0 where y <= 0, else scale * gradient: the gradient of the input of ReLU and of dropout by this scale.
 
-    y is their result: it is 0 where the unit was off or dropped.
-    out and y are (n, F) of one dtype, float32, float64 or bfloat16. gradient has the same dtype, or float32 for
-    bfloat16. Rows are contiguous. out may be y itself, or gradient if that has its dtype. Raises ValueError for a wrong
-    dtype, shape or layout.
+    y is their result: it is 0 where the unit was off or dropped. out may be y itself, or gradient if that has its
+    dtype.
     """
-    checks.matrix("y", y, checks.FLOATS)
-    checks.matrix("out", out, (y.dtype,), *y.shape)
-    checks.matrix("gradient", gradient, (checks.accumulation_dtype(y.dtype),), *y.shape)
-    kernels().relu_gradient(out, gradient, y, scale)
-    checks.written(out)
+    a.out.copy_(torch.where(a.y <= 0, 0, a.gradient * a.scale))
 
 
-def bias_gradient(sums: torch.Tensor, gy: torch.Tensor) -> None:
-    """sums (F,) += the sums of gy's columns. The result depends on no number of threads.
-
-    gy (n, F), float32 or float64, rows contiguous. Raises ValueError for a wrong dtype, shape or layout.
-    """
-    checks.matrix("gy", gy, _TYPES)
-    checks.vector("sums", sums, gy.dtype, gy.shape[1])
-    kernels().bias_gradient(sums, gy)
-    checks.written(sums)
+@kernel(
+    "hg_bias_gradient",
+    {"sums": "written type of gy [width]", "gy": "float (rows, width)"},
+    scratch={"partial": _partial},
+)
+def bias_gradient(a: Arguments) -> None:
+    """sums (F,) += the sums of gy's columns (n, F). The result depends on no number of threads."""
+    a.sums += a.gy.sum(0)

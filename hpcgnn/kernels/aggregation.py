@@ -2,13 +2,27 @@
 
 `gather` is aggregation over a block of the adjacency; `pack` fills a send buffer; `add_rows` adds returned gradients.
 All are bound by memory. So scalings are part of the same pass, and a missing edge weight is not read.
+
+`gather_largest` takes the elementwise maximum of neighbours' rows. Equal elements share the gradient evenly, as in
+torch.amax. This rule does not depend on the order of the edges, and so neither on the partition nor on the number of
+ranks. After a ReLU many neighbours are zero, so the rule matters.
 """
+
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 
-from . import checks
-from .library import kernels
+from .interface import BLOCK_FAULTS
+from .kernel import Arguments, accumulation_dtype, kernel
 
+#: Elements of an expanded piece of edges in torch: 16 MiB of float32.
+PIECE = 1 << 22
+#: The structure of a block: indptr may start above 0, as a slice of a longer one does; rows increase strictly.
+BLOCK = {"indptr": "int64 [num_rows + 1]", "indices": "int32 [edges]"}
+ROWS = "optional int32 [num_rows]"
+#: Without stored rows, the block has all rows.
+ALL_ROWS = (("rows", "num_rows", "n", "indptr"),)
 _FAULTS = {
     "indptr_start": "indptr must start at 0 or above",
     "indptr_order": "indptr must not decrease",
@@ -19,18 +33,31 @@ _FAULTS = {
 }
 
 
-def gather(
-    y: torch.Tensor,
-    x: torch.Tensor,
-    indptr: torch.Tensor,
-    indices: torch.Tensor,
-    *,
-    rows: torch.Tensor | None = None,
-    weight: torch.Tensor | None = None,
-    source_scale: torch.Tensor | None = None,
-    row_scale: torch.Tensor | None = None,
-    accumulate: bool = False,
-) -> None:
+def _pieces(a: Arguments, width: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """(edges, stored row of each, source of each) in pieces of bounded size."""
+    begin, end = int(a.indptr[0]), int(a.indptr[-1])
+    step = max(1, PIECE // max(1, width))
+    for first in range(begin, end, step):
+        edges = torch.arange(first, min(first + step, end))
+        yield edges, torch.searchsorted(a.indptr, edges, right=True) - 1, a.indices[edges].to(torch.int64)
+
+
+@kernel(
+    "hg_gather",
+    {
+        "y": "written result of x (n, width)",
+        "x": "narrow (sources, width)",
+        **BLOCK,
+        "rows": ROWS,
+        "weight": "optional sum of x [edges]",
+        "source_scale": "optional sum of x [sources]",
+        "row_scale": "optional sum of x [n]",
+        "accumulate": False,
+    },
+    without=ALL_ROWS,
+    memory="gather: no memory for the partial sums of rows with very many edges",
+)
+def gather(a: Arguments) -> None:
     """Sums the rows of `x` that the edges of each stored row name, into `y`:
 
         y[r] (= or +=) row_scale[r] * sum over e of weight[e] * source_scale[indices[e]] * x[indices[e]]
@@ -39,42 +66,94 @@ def gather(
     that have no edges become 0. Rows of y that are not stored are left alone.
 
     Sums are formed in float64 for float64 x, else in float32, in the order of the edges (longer rows in chunks of 8192
-    edges). So results do not depend on the number of threads. The function does not record gradients, and does not
-    check index ranges (see `check_block`). Raises ValueError for a wrong dtype, shape or layout, MemoryError.
-
-    Args:
-        y: (n_dst, F) float32 with float32, float16 or int8 x, float64 with float64 x, bfloat16 or float32 with
-            bfloat16 x.
-        x: (n_src, F); each row of x and y contiguous, rows any distance apart; must not overlap y.
-        indptr: (R + 1,) int64; may start above 0, as a slice of a longer one does.
-        indices: (E,) int32, E >= indptr[R].
-        rows: (R,) int32, strictly increasing; None requires R == n_dst.
-        weight, source_scale, row_scale: (E,), (n_src,), (n_dst,), or None; float64 with float64 x, else float32.
-        accumulate: whether to add to y.
+    edges). So results do not depend on the number of threads. Index ranges are not checked (see `check_block`). y must
+    not overlap x.
     """
-    checks.matrix("x", x, checks.READ)
-    y_dtypes = (torch.bfloat16, torch.float32) if x.dtype == torch.bfloat16 else (checks.accumulation_dtype(x.dtype),)
-    checks.matrix("y", y, y_dtypes, columns=x.shape[1])
-    num_stored = checks.row_pointer(indptr)
-    checks.vector("indices", indices, torch.int32, None)
-    checks.vector("rows", rows, torch.int32, num_stored, optional=True)
-    if rows is None and num_stored != y.shape[0]:
-        raise ValueError(f"indptr: expected {y.shape[0] + 1} entries for y's rows, got {num_stored + 1}; or pass rows")
-    dtype = checks.accumulation_dtype(x.dtype)
-    checks.vector("weight", weight, dtype, indices.shape[0], optional=True)
-    checks.vector("source_scale", source_scale, dtype, x.shape[0], optional=True)
-    checks.vector("row_scale", row_scale, dtype, y.shape[0], optional=True)
-    kernels().gather(y, x, indptr, indices, rows, weight, source_scale, row_scale, bool(accumulate))
-    checks.written(y)
+    num_stored, dtype = len(a.indptr) - 1, accumulation_dtype(a.x.dtype)
+    sums = torch.zeros(num_stored, a.x.shape[1], dtype=dtype)
+    for edges, stored, sources in _pieces(a, a.x.shape[1]):
+        message = a.x[sources].to(dtype)
+        if a.weight is not None or a.source_scale is not None:
+            coefficient = torch.ones(len(edges), dtype=dtype) if a.weight is None else a.weight[edges]
+            if a.source_scale is not None:
+                coefficient = coefficient * a.source_scale[sources]
+            message = message * coefficient[:, None]
+        sums.index_add_(0, stored, message)
+    target = torch.arange(num_stored) if a.rows is None else a.rows.to(torch.int64)
+    if a.row_scale is not None:
+        sums *= a.row_scale[target, None]
+    if a.accumulate:
+        sums += a.y[target].to(dtype)
+    a.y[target] = sums.to(a.y.dtype)
 
 
-def _packed_dtypes(dtype: torch.dtype, scaled: bool) -> tuple[torch.dtype, ...]:
-    """The dtypes in which rows of a dtype can be sent. float16 and int8 are only moved or widened."""
-    if dtype == torch.float64:
-        return (torch.float64,)
-    if dtype == torch.float32:
-        return torch.float32, torch.bfloat16
-    return (torch.float32,) if scaled and dtype not in checks.FLOATS else (dtype, torch.float32)
+@kernel(
+    "hg_gather_largest",
+    {
+        "y": "written float (n, width)",
+        "count": "written type of y (n, width)",
+        "x": "type of y (sources, width)",
+        **BLOCK,
+        "rows": ROWS,
+    },
+    without=ALL_ROWS,
+)
+def gather_largest(a: Arguments) -> None:
+    """Takes the edges of one block into the largest elements of the rows it stores:
+
+        y[r, c]     = max(itself, x[indices[e], c] over e)
+        count[r, c] = number of edges of all blocks so far with that element
+
+    with e in [indptr[i], indptr[i+1]) and r = rows[i], or i where `rows` is None. Before the first block y is -inf and
+    count 0. A NaN stays, and its count means nothing. Ranges of indices are not checked.
+    """
+    for _, stored, sources in _pieces(a, a.y.shape[1]):
+        target = stored if a.rows is None else a.rows[stored].to(torch.int64)
+        index, value, before = target[:, None].expand(-1, a.y.shape[1]), a.x[sources], a.y.clone()
+        a.y.scatter_reduce_(0, index, value, "amax")
+        a.count.masked_fill_((a.y > before) | a.y.isnan(), 0)
+        a.count.scatter_add_(0, index, (value == a.y[target]).to(a.count.dtype))
+
+
+@kernel(
+    "hg_gather_matching",
+    {
+        "y": "written float (n, width)",
+        "own": "type of y as count (n, width)",
+        "x": "type of y (sources, 2 * width)",
+        **BLOCK,
+        "rows": ROWS,
+    },
+    without=ALL_ROWS,
+)
+def gather_matching(a: Arguments) -> None:
+    """Sums the gradients of equal elements: y[r, c] += sum over e of g[j, c] where value[j, c] == own[r, c].
+
+    Here [g | value] = x, j = indices[e], e in [indptr[i], indptr[i+1]) and r = rows[i], or i where `rows` is None. It
+    gives the gradient of `gather_largest` at the owner of the sources. For this, `value` has the largest elements, and
+    g their gradients divided by their counts.
+    """
+    width = a.y.shape[1]
+    for _, stored, sources in _pieces(a, width):
+        target = stored if a.rows is None else a.rows[stored].to(torch.int64)
+        g, value = a.x[sources].split(width, 1)
+        a.y.index_add_(0, target, g * (a.own[target] == value))
+
+
+@kernel(
+    "hg_pack",
+    {
+        "out": "written packed of x (num, width)",
+        "x": "narrow (rows, width)",
+        "index": "int32 [num]",
+        "scale": "optional sum of x [rows]",
+    },
+)
+def _pack(a: Arguments) -> None:
+    taken = a.x[a.index]
+    if a.scale is not None:
+        taken = taken.to(a.scale.dtype) * a.scale[a.index][:, None]
+    a.out.copy_(taken)
 
 
 def pack(out: torch.Tensor, x: torch.Tensor, index: torch.Tensor, scale: torch.Tensor | None = None) -> None:
@@ -84,45 +163,77 @@ def pack(out: torch.Tensor, x: torch.Tensor, index: torch.Tensor, scale: torch.T
     bfloat16 and x float32, or out is float32 and x narrower. index is (m,) int32 in [0, n), not checked. scale is (n,)
     float64 with float64 x, else float32. Raises ValueError for a wrong dtype, shape or layout.
     """
-    checks.matrix("x", x, checks.READ)
-    out_dtypes = _packed_dtypes(x.dtype, scale is not None)
-    checks.vector("index", index, torch.int32, None)
-    checks.matrix("out", out, out_dtypes, rows=index.shape[0], columns=x.shape[1])
-    checks.vector("scale", scale, checks.accumulation_dtype(x.dtype), x.shape[0], optional=True)
-    kernels().pack(out, x, index, scale)
-    checks.written(out)
+    if scale is not None and out.dtype in (torch.float16, torch.int8):
+        raise ValueError(f"out: expected torch.float32, got {out.dtype}, which is moved without scale alone")
+    _pack(out, x, index, scale)
 
 
-def add_rows(
-    out: torch.Tensor,
-    index: torch.Tensor,
-    x: torch.Tensor,
-    *,
-    place: torch.Tensor | None = None,
-    weight: torch.Tensor | None = None,
-    distinct: bool = False,
-) -> None:
+@kernel(
+    "hg_add_rows",
+    {
+        "out": "written number (n, width)",
+        "index": "int32 [num]",
+        "x": "type of out (rows, width)",
+        "place": "optional int32 [num]",
+        "weight": "optional sum of out [num]",
+        "distinct": False,
+    },
+    without=(("place", "rows", "num", "x"),),
+)
+def add_rows(a: Arguments) -> None:
     """out[index[i]] += weight[i] * x[place[i]], for one i after another, as torch's index_add_ with one thread.
 
-    Sums are formed in the order of i, whatever the number of threads.
-
-    Args:
-        out, x: (n, F) and (k, F) of one dtype (float32, float64, bfloat16); they must not overlap.
-        index: (m,) int32 in [0, n), not checked.
-        place: (m,) int32 in [0, k); None: x has m rows, taken in order.
-        weight: (m,) float64 with float64 x, else float32.
-        distinct: whether index has no row twice, for a better split of the work; not checked.
-
-    Raises:
-        ValueError: a wrong dtype, shape or layout.
+    Sums are formed in the order of i, whatever the number of threads. index and place are in range, not checked.
+    Without place, x has a row for each i. `distinct` says that index has no row twice, for a better split of the work;
+    not checked. out and x must not overlap.
     """
-    checks.matrix("out", out, checks.FLOATS)
-    checks.vector("index", index, torch.int32, None)
-    checks.vector("place", place, torch.int32, index.shape[0], optional=True)
-    checks.matrix("x", x, (out.dtype,), rows=index.shape[0] if place is None else None, columns=out.shape[1])
-    checks.vector("weight", weight, checks.accumulation_dtype(x.dtype), index.shape[0], optional=True)
-    kernels().add_rows(out, index, x, place, weight, bool(distinct))
-    checks.written(out)
+    step = len(a.index) if a.place is None and a.weight is None else PIECE // max(1, a.x.shape[1])
+    for first in range(0, len(a.index), max(1, step)):
+        some = slice(first, first + max(1, step))
+        rows = a.x[some] if a.place is None else a.x[a.place[some]]
+        if a.weight is not None:
+            rows = (rows.to(a.weight.dtype) * a.weight[some, None]).to(a.x.dtype)
+        a.out.index_add_(0, a.index[some], rows)
+
+
+@kernel(
+    "hg_check_block",
+    {
+        "indptr": "int64 [num_stored + 1]",
+        "indices": "int32 [num_indices]",
+        "rows": "optional int32 [num_stored]",
+        "position": "int64 [one]",
+        "num_rows": ...,
+        "num_sources": ...,
+    },
+)
+def _check_block(a: Arguments) -> int:
+    faults = {name: code for code, name in BLOCK_FAULTS.items()}
+
+    def first(bad: torch.Tensor) -> int | None:
+        return int(bad.to(torch.int8).argmax()) if bool(bad.any()) else None
+
+    def found(fault: str, position: int) -> int:
+        a.position[0] = position
+        return faults[fault]
+
+    if int(a.indptr[0]) < 0:
+        return found("indptr_start", 0)
+    if (at := first(a.indptr[1:] < a.indptr[:-1])) is not None:
+        return found("indptr_order", at)
+    if int(a.indptr[-1]) > len(a.indices):
+        return found("indptr_end", len(a.indptr) - 1)
+    if a.rows is not None:
+        outside = first((a.rows < 0) | (a.rows >= a.num_rows))
+        unordered = first(a.rows[1:] <= a.rows[:-1])
+        if outside is not None and (unordered is None or outside <= unordered + 1):
+            return found("row_range", outside)
+        if unordered is not None:
+            return found("row_order", unordered + 1)
+    used = a.indices[int(a.indptr[0]) : int(a.indptr[-1])]
+    if (at := first((used < 0) | (used >= a.num_sources))) is not None:
+        return found("index_range", int(a.indptr[0]) + at)
+    return faults[""]
 
 
 def check_block(
@@ -133,12 +244,14 @@ def check_block(
     indptr (R + 1,) int64, indices (E,) int32, rows (R,) int32 or None. `num_rows` and `num_sources` are the numbers of
     rows of y and x. Raises ValueError naming the first fault and its place.
     """
-    num_stored = checks.row_pointer(indptr)
-    checks.vector("indices", indices, torch.int32, None)
-    checks.vector("rows", rows, torch.int32, num_stored, optional=True)
+    at = torch.zeros(1, dtype=torch.int64)
+    given: dict[str, Any] = {"indptr": indptr, "indices": indices, "rows": rows, "position": at}
+    given |= {"num_rows": num_rows, "num_sources": num_sources}
+    _check_block.check(**given)
+    num_stored = len(indptr) - 1
     if rows is None and num_stored != num_rows:
         raise ValueError(f"indptr: expected {num_rows + 1} entries for {num_rows} rows, got {num_stored + 1}")
-    fault, position = kernels().check_block(indptr, indices, rows, num_rows, num_sources)
+    fault, position = BLOCK_FAULTS[_check_block(**given)], int(at)
     if fault:
         values = (
             indices if fault == "index_range" else rows if rows is not None and fault.startswith("row_") else indptr

@@ -14,82 +14,125 @@ Attention weights exist for a few edges at a time only. Notation: H heads of wid
 h·D + D - 1 of a row belong to head h.
 """
 
+from typing import Any
+
 import torch
 
-from . import checks
-from .interface import EdgeRule
-from .library import kernels
+from .aggregation import ALL_ROWS, BLOCK, ROWS
+from .edge_dropout import edge_pieces, edge_words
+from .kernel import Arguments, kernel
 from .masking import rule as rule_of
 from .randomness import checked_key
 
-_FLOATS = (torch.float32, torch.float64)
 #: (p, key, dst_ids, src_ids)
 Dropout = tuple[float, int, torch.Tensor, torch.Tensor]
+#: Of dropout, in the tables of all kernels of attention.
+DROPPED = {
+    "row_ids": "optional int64 [n]",
+    "column_ids": "optional int64 [columns]",
+    "key": 0,
+    "threshold": 0,
+    "scale": 1.0,
+}
+#: Without `returns`, gradients of the other end have a row for each column.
+OWN_COLUMNS = ("returns", "returned", "columns", "returns")
+NO_MEMORY = "attention: no memory for the partial results of a block"
+_COMMON = {"heads": ..., "slope": ..., "complete": False, **DROPPED}
 
 
-def dropout_rule(dropout: Dropout | None, row_ids: int, column_ids: int, forward: bool) -> EdgeRule | None:
-    """(key, threshold, scale, ids of rows, ids of columns), or None where nothing is dropped."""
+def of_dropout(dropout: Dropout | None, forward: bool = True) -> dict[str, Any]:
+    """The arguments of DROPPED. forward: whether rows are destinations."""
     if dropout is None:
-        return None
+        return {}
     if not isinstance(dropout, tuple) or len(dropout) != 4:
         raise ValueError(f"dropout: expected None or (p, key, dst_ids, src_ids), got {dropout!r}")
-    p, key, dst_ids, src_ids = dropout
-    checks.vector("dst_ids", dst_ids, torch.int64, row_ids if forward else column_ids)
-    checks.vector("src_ids", src_ids, torch.int64, column_ids if forward else row_ids)
+    p, key, *ids = dropout
     threshold, scale = rule_of(p)
     if threshold == 0:
-        return None
-    ids = (dst_ids, src_ids) if forward else (src_ids, dst_ids)
-    return (checked_key(key), min(threshold, 2**32 - 1), scale, *ids)  # p = 1: the scale is 0
+        return {}
+    # p = 1: the scale is 0.
+    more = {"key": checked_key(key), "threshold": min(threshold, 2**32 - 1), "scale": scale}
+    return more | dict(zip(("row_ids", "column_ids"), ids if forward else ids[::-1], strict=True))
 
 
-def structure(
-    indptr: torch.Tensor,
-    indices: torch.Tensor,
-    rows: torch.Tensor | None,
-    num_rows: int,
-    edge_terms: dict[str, torch.Tensor | None],
-    dtype: torch.dtype,
-    heads: int,
-) -> None:
-    num_stored = checks.row_pointer(indptr)
-    checks.vector("indices", indices, torch.int32, None)
-    checks.vector("rows", rows, torch.int32, num_stored, optional=True)
-    if rows is None and num_stored != num_rows:
-        raise ValueError(
-            f"indptr: expected {num_rows + 1} entries for {num_rows} rows, got {num_stored + 1}; or pass rows"
-        )
-    for name, term in edge_terms.items():
-        if term is not None:
-            checks.matrix(name, term, (dtype,), rows=indices.shape[0], columns=heads)
-
-
-def width_of(name: str, tensor: torch.Tensor, heads: int) -> int:
-    """The width F of sums (n, F) for this number of heads."""
-    checks.matrix(name, tensor, _FLOATS)
+def checked_heads(heads: int) -> int:
+    """`heads`, if they are some; raises ValueError."""
     if not isinstance(heads, int) or heads < 1:
         raise ValueError(f"heads: expected an integer of at least 1, got {heads!r}")
-    if tensor.shape[1] == 0 or tensor.shape[1] % heads:
-        raise ValueError(f"{name}: expected a positive multiple of {heads} heads as width, got {tuple(tensor.shape)}")
-    return tensor.shape[1]
+    return heads
+
+
+def _factors(a: Arguments, dst: torch.Tensor, src: torch.Tensor, duplicate: torch.Tensor) -> torch.Tensor:
+    """Attention dropout's factors 0 or 1 / (1 - p) of edges between these ids: (edges, heads) float64."""
+    return (edge_words(dst, src, duplicate, a.heads, a.key) >= a.threshold).to(torch.float64) * a.scale
+
+
+def _divide(a: Arguments) -> None:
+    """y becomes y / denominator + bias, and the bias where there is none to divide by."""
+    factor = torch.where(a.denominator == 0, torch.zeros_like(a.denominator), 1 / a.denominator)
+    a.y.unflatten(1, (a.heads, -1)).mul_(factor.unsqueeze(2))
+    if a.bias is not None:
+        a.y.add_(a.bias)
+
+
+_normalise = kernel(
+    "hg_normalise",
+    {
+        "y": "written float (rows, heads * head_width)",
+        "denominator": "type of y (rows, heads)",
+        "bias": "optional type of y [heads * head_width]",
+        "heads": ...,
+    },
+)(_divide)
+
+
+@kernel(
+    "hg_attend_forward",
+    {
+        "y": "written float as sums (n, heads * head_width)",
+        "running_max": "written type of y as maximum (n, heads)",
+        "denominator": "written type of y (n, heads)",
+        "a_dst": "type of y as own (n, heads)",
+        "source": "type of y as streamed (columns, heads * head_width + heads)",
+        **BLOCK,
+        "rows": ROWS,
+        "edge_term": "optional type of y (edges, heads)",
+        "bias": "optional type of y [heads * head_width]",
+    }
+    | _COMMON,
+    without=ALL_ROWS,
+    memory=NO_MEMORY,
+)
+def _attend_forward(a: Arguments) -> None:
+    width = a.y.shape[1]
+    if a.complete:
+        a.y.zero_()
+        a.running_max.fill_(-torch.inf)
+        a.denominator.zero_()
+    for edges, target, columns, duplicate in edge_pieces(a, width):
+        if not len(edges):
+            continue
+        logit = a.a_dst[target] + a.source[columns, width:]
+        if a.edge_term is not None:
+            logit = logit + a.edge_term[edges]
+        logit = torch.where(logit > 0, logit, a.slope * logit)
+        before = a.running_max.clone()
+        a.running_max.scatter_reduce_(0, target[:, None].expand_as(logit), logit, "amax")
+        finite = torch.where(a.running_max == -torch.inf, 0, a.running_max)
+        factor = torch.where(before == a.running_max, 1, torch.exp(before - finite))
+        weight = torch.exp(logit - finite[target])
+        a.denominator.mul_(factor).index_add_(0, target, weight)
+        a.y.unflatten(1, (a.heads, -1)).mul_(factor[..., None])
+        if a.row_ids is not None:
+            weight = weight * _factors(a, a.row_ids[target], a.column_ids[columns], duplicate).to(weight.dtype)
+        message = a.source[columns, :width].unflatten(1, (a.heads, -1)) * weight[..., None]
+        a.y.index_add_(0, target, message.flatten(1))
+    if a.complete:
+        _divide(a)
 
 
 def attend_forward(
-    y: torch.Tensor,
-    running_max: torch.Tensor,
-    denominator: torch.Tensor,
-    a_dst: torch.Tensor,
-    source: torch.Tensor,
-    indptr: torch.Tensor,
-    indices: torch.Tensor,
-    *,
-    heads: int,
-    slope: float,
-    rows: torch.Tensor | None = None,
-    edge_term: torch.Tensor | None = None,
-    dropout: Dropout | None = None,
-    complete: bool = False,
-    bias: torch.Tensor | None = None,
+    *tensors: torch.Tensor, heads: int, slope: float, dropout: Dropout | None = None, **more: Any
 ) -> None:
     """Takes the edges of one block into the softmax sums of the rows it stores.
 
@@ -105,6 +148,7 @@ def attend_forward(
     for a wrong dtype, shape or layout, MemoryError.
 
     Args:
+        tensors: y, running_max, denominator, a_dst, source, indptr, indices.
         y: (n_dst, F), 0 before the first block; float32 or float64, as all others.
         running_max: (n_dst, H), -inf before the first block.
         denominator: (n_dst, H), 0 before the first block.
@@ -122,36 +166,12 @@ def attend_forward(
             denominator and gets the bias, and `attend_finish` only makes lse.
         bias: (F,) or None, with `complete` only.
     """
-    width = width_of("y", y, heads)
-    num, dtypes = y.shape[0], (y.dtype,)
-    checks.matrix("running_max", running_max, dtypes, rows=num, columns=heads)
-    checks.matrix("denominator", denominator, dtypes, rows=num, columns=heads)
-    checks.matrix("a_dst", a_dst, dtypes, rows=num, columns=heads)
-    checks.matrix("source", source, dtypes, columns=width + heads)
-    structure(indptr, indices, rows, num, {"edge_term": edge_term}, y.dtype, heads)
-    rule = dropout_rule(dropout, num, source.shape[0], forward=True)
-    if bias is not None:
-        checks.vector("bias", bias, y.dtype, width)
-    if (complete and rows is not None) or (bias is not None and not complete):
-        raise ValueError("complete: expected no rows with it, and a bias only with it")
-    kernels().attend_forward(
-        y,
-        running_max,
-        denominator,
-        a_dst,
-        source,
-        indptr,
-        indices,
-        heads,
-        float(slope),
-        rows,
-        edge_term,
-        rule,
-        complete,
-        bias,
-    )
-    for written in (y, running_max, denominator):
-        checks.written(written)
+    if more.get("complete"):
+        if more.get("rows") is not None:
+            raise ValueError("complete: expected no rows with it")
+    elif more.get("bias") is not None:
+        raise ValueError("bias: expected complete with it")
+    _attend_forward(*tensors, heads=checked_heads(heads), slope=slope, **of_dropout(dropout), **more)
 
 
 def attend_finish(
@@ -174,23 +194,14 @@ def attend_finish(
         bias: (F,) or None.
         share: (n, H), gets 1 / denominator, and lse is then running_max alone; or None.
     """
-    heads = lse.shape[1] if isinstance(lse, torch.Tensor) and lse.dim() == 2 else 1
-    checks.matrix("lse", lse, _FLOATS)
+    for name, tensor in (("running_max", running_max), ("lse", lse), ("share", share)):
+        if tensor is not None and (tensor.shape != denominator.shape or tensor.dtype != denominator.dtype):
+            wanted = f"shape {tuple(denominator.shape)} and {denominator.dtype}"
+            raise ValueError(f"{name}: expected {wanted}, got {tuple(tensor.shape)} and {tensor.dtype}")
     if y is not None:
-        width_of("y", y, heads)
-    like = lse if y is None else y
-    for name, tensor in (("running_max", running_max), ("denominator", denominator), ("lse", lse)):
-        checks.matrix(name, tensor, (like.dtype,), rows=like.shape[0], columns=heads)
-    if share is not None:
-        checks.matrix("share", share, (like.dtype,), rows=like.shape[0], columns=heads)
-    if y is None:
-        if bias is not None:
-            raise ValueError("bias: expected None without y")
-    else:
-        if bias is not None:
-            checks.vector("bias", bias, y.dtype, y.shape[1])
-        kernels().normalise(y, denominator, bias)
-        checks.written(y)
+        _normalise(y, denominator, bias, heads=checked_heads(denominator.shape[-1]))
+    elif bias is not None:
+        raise ValueError("bias: expected None without y")
     empty = denominator == 0
     if share is None:
         torch.add(running_max, denominator.log_(), out=lse).masked_fill_(empty, torch.inf)
@@ -199,25 +210,64 @@ def attend_finish(
         lse.copy_(running_max).masked_fill_(empty, torch.inf)
 
 
+@kernel(
+    "hg_attend_backward",
+    {
+        "gz": "written float as sums (n, heads * head_width)",
+        "ga_src": "written type of gz (n, heads)",
+        "ga_dst": "written type of gz (returned, heads)",
+        "z_src": "type of gz as own (n, heads * head_width + heads)",
+        "remote": "type of gz as streamed (columns, of_gy * head_width + 3 * heads)",
+        **BLOCK,
+        "rows": ROWS,
+        "edge_term": "optional type of gz (edges, heads)",
+        "g_edge_term": "optional written type of gz (edges, heads)",
+        "bias": "optional type of gz [heads * head_width]",
+        "returns": "optional int32 [edges]",
+        "of_gy": ...,
+        "shared": ...,
+    }
+    | _COMMON,
+    without=(*ALL_ROWS, OWN_COLUMNS),
+    memory=NO_MEMORY,
+)
+def _attend_backward(a: Arguments) -> None:
+    width, heads, g_width = a.gz.shape[1], a.heads, a.remote.shape[1] - 3 * a.heads
+    z_src = a.z_src
+    if a.complete:
+        z_src = z_src.clone()
+        a.gz.zero_()
+        a.ga_src.zero_()
+    for edges, own, columns, duplicate in edge_pieces(a, width):
+        tail = a.remote[columns, g_width:]
+        a_dst, top, shift = tail[:, :heads], tail[:, heads : 2 * heads], tail[:, 2 * heads :]
+        logit = a_dst + z_src[own, width:]
+        if a.edge_term is not None:
+            logit = logit + a.edge_term[edges]
+        derivative = torch.full_like(logit, a.slope).masked_fill_(logit > 0, 1)
+        alpha = torch.exp(logit * derivative - top)
+        coefficient, alone = alpha, z_src[own, :width].unflatten(1, (heads, -1))
+        if a.row_ids is not None:
+            factors = _factors(a, a.column_ids[columns], a.row_ids[own], duplicate).to(alpha.dtype)
+            coefficient, alone = alpha * factors, alone * factors[..., None]
+        if a.bias is not None:  # y is rounded so
+            alone = (alone + a.bias.view(heads, -1)) - a.bias.view(heads, -1)
+        gy = a.remote[columns, :g_width].unflatten(1, (1 if a.shared else heads, -1))
+        gradient = ((gy * alone).sum(2) - shift) * (alpha * derivative)
+        a.gz.index_add_(0, own, (gy * coefficient[..., None]).flatten(1))
+        a.ga_src.index_add_(0, own, gradient)
+        a.ga_dst.index_add_(0, columns if a.returns is None else a.returns[edges].to(torch.int64), gradient)
+        if a.g_edge_term is not None:
+            a.g_edge_term[edges] = gradient
+
+
 def attend_backward(
-    gz: torch.Tensor,
-    ga_src: torch.Tensor,
-    ga_dst: torch.Tensor,
-    z_src: torch.Tensor,
-    remote: torch.Tensor,
-    indptr: torch.Tensor,
-    indices: torch.Tensor,
-    *,
+    *tensors: torch.Tensor,
     heads: int,
     slope: float,
     shared: bool = False,
-    rows: torch.Tensor | None = None,
-    edge_term: torch.Tensor | None = None,
-    g_edge_term: torch.Tensor | None = None,
     dropout: Dropout | None = None,
-    complete: bool = False,
-    bias: torch.Tensor | None = None,
-    returns: torch.Tensor | None = None,
+    **more: Any,
 ) -> None:
     """Adds the gradients that come over the edges of one transposed block, at the owner of the sources.
 
@@ -234,6 +284,7 @@ def attend_backward(
     every element is summed in the order of the edges (longer rows in chunks of 8192 edges).
 
     Args:
+        tensors: gz, ga_src, ga_dst, z_src, remote, indptr, indices.
         gz, ga_src: (n, F) and (n, H), added to; float32 or float64, as all others.
         ga_dst: (n_cols, H), added to; must not overlap the others.
         z_src: (n, F + H).
@@ -249,38 +300,8 @@ def attend_backward(
         returns: (E,) int32 or None: the row of ga_dst that each edge adds to, in place of its column. ga_dst may then
             have any number of rows; not checked.
     """
-    width = width_of("gz", gz, heads)
-    num, dtypes = gz.shape[0], (gz.dtype,)
-    checks.matrix("ga_src", ga_src, dtypes, rows=num, columns=heads)
-    checks.matrix("z_src", z_src, dtypes, rows=num, columns=width + heads)
-    checks.matrix("remote", remote, dtypes, columns=(width // heads if shared else width) + 3 * heads)
-    checks.matrix("ga_dst", ga_dst, dtypes, rows=remote.shape[0] if returns is None else None, columns=heads)
-    checks.vector("returns", returns, torch.int32, indices.shape[0], optional=True)
-    edge_terms = {"edge_term": edge_term, "g_edge_term": g_edge_term}
-    structure(indptr, indices, rows, num, edge_terms, gz.dtype, heads)
-    rule = dropout_rule(dropout, num, remote.shape[0], forward=False)
-    if bias is not None:
-        checks.vector("bias", bias, gz.dtype, width)
-    if complete and rows is not None:
+    if more.get("complete") and more.get("rows") is not None:
         raise ValueError("complete: expected no rows with it")
-    kernels().attend_backward(
-        gz,
-        ga_src,
-        ga_dst,
-        z_src,
-        remote,
-        indptr,
-        indices,
-        heads,
-        float(slope),
-        bool(shared),
-        rows,
-        edge_term,
-        g_edge_term,
-        rule,
-        bool(complete),
-        bias,
-        returns,
-    )
-    for written in (gz, ga_src, ga_dst, *(() if g_edge_term is None else (g_edge_term,))):
-        checks.written(written)
+    more |= of_dropout(dropout, False)
+    of_gy = 1 if shared else checked_heads(heads)
+    _attend_backward(*tensors, heads=checked_heads(heads), of_gy=of_gy, slope=slope, shared=shared, **more)

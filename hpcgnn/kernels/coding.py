@@ -11,13 +11,37 @@ A block with a number that is not finite has a step that is not, so that all its
 
 import torch
 
-from . import checks
-from .library import kernels
-from .randomness import checked_key
+from .kernel import Arguments, kernel
+from .randomness import checked_key, random_words
 
 #: Columns that share a step.
 BLOCK = 256
-_COMPUTED = (torch.float32, torch.float64)
+_LEAST_STEP = 1e-30  # a 2^24th of it is not 0
+_STEPS = "contiguous float32 (num, blocks)"
+
+
+@kernel(
+    "hg_encode",
+    {
+        "codes": "written int8 (num, width)",
+        "steps": f"written {_STEPS}",
+        "x": "float (num, width)",
+        "ids": "int64 [num]",
+        "key": ...,
+        "blocks": ...,
+    },
+)
+def _encode(a: Arguments) -> None:
+    for block, first in enumerate(range(0, a.x.shape[1], BLOCK)):
+        part = a.x[:, first : first + BLOCK]
+        step = (part.abs().amax(1).float() / 126).clamp_(min=_LEAST_STEP)  # NaN stays NaN
+        a.steps[:, block] = step.masked_fill_(~part.isfinite().all(1), torch.nan)
+        words = random_words(a.key, a.ids, (a.x.shape[1] + 7) // 8 * 4)[:, first // 2 :]
+        halves = torch.stack([words & 0xFFFF, words >> 16], 2).flatten(1)[:, : part.shape[1]]
+        draws = (halves.to(a.x.dtype) + 0.5) * 2.0**-16
+        level = (part.abs() / a.steps[:, block, None].to(a.x.dtype)).add_(draws)
+        level.nan_to_num_(126).clamp_(max=126).floor_()
+        a.codes[:, first : first + BLOCK] = (level + 1) * part.sign().nan_to_num_(0)
 
 
 def encode(codes: torch.Tensor, steps: torch.Tensor, x: torch.Tensor, ids: torch.Tensor, key: int) -> None:
@@ -32,27 +56,21 @@ def encode(codes: torch.Tensor, steps: torch.Tensor, x: torch.Tensor, ids: torch
     Raises:
         ValueError: a wrong dtype, shape, layout or key.
     """
-    _check(codes, steps, x, "x")
-    checks.vector("ids", ids, torch.int64, len(x))
-    if x.shape[1]:
-        kernels().encode(codes, steps, x, ids, checked_key(key))
-        checks.written(codes)
-        checks.written(steps)
+    _encode(codes, steps, x, ids, checked_key(key), -(-x.shape[-1] // BLOCK))
+
+
+@kernel(
+    "hg_decode",
+    {"out": "written float (num, width)", "codes": "int8 (num, width)", "steps": _STEPS, "blocks": ...},
+)
+def _decode(a: Arguments) -> None:
+    sign = a.codes.sign().float()
+    level = (a.codes - sign) + sign * 2.0**-24
+    a.out.copy_(level.mul_(a.steps.repeat_interleave(BLOCK, 1)[:, : a.out.shape[1]]))
 
 
 def decode(out: torch.Tensor, codes: torch.Tensor, steps: torch.Tensor) -> None:
     """Write the rows (n, F) that `encode` wrote as codes and steps to out, float32 or float64. Raises ValueError as
     that does.
     """
-    _check(codes, steps, out, "out")
-    if out.shape[1]:
-        kernels().decode(out, codes, steps)
-        checks.written(out)
-
-
-def _check(codes: torch.Tensor, steps: torch.Tensor, rows: torch.Tensor, name: str) -> None:
-    checks.matrix(name, rows, _COMPUTED)
-    checks.matrix("codes", codes, (torch.int8,), rows=len(rows), columns=rows.shape[1])
-    checks.matrix("steps", steps, (torch.float32,), rows=len(rows), columns=-(-rows.shape[1] // BLOCK))
-    if not steps.is_contiguous():
-        raise ValueError(f"steps: expected contiguous rows, got strides {tuple(steps.stride())}")
+    _decode(out, codes, steps, -(-out.shape[-1] // BLOCK))

@@ -2,14 +2,73 @@
 want small tiles.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from . import checks
-from .interface import Pointer, as_field, filled
-from .library import kernels
-from .native import Native
+from . import library
+from .kernel import kernel
+
+_WEIGHTS = "strided float32 (depth, width)"
+_GRADIENT = "optional written contiguous float32 (depth, width)"
+_ONE_TILE = "optional contiguous float32 (tile_rows, depth)"
+_COMMON = {
+    "sums": "optional float32 (rows, streamed)",
+    "memory": "optional float32 (memory_rows, memory_columns)",
+    "outputs": "optional int32 [num_outputs]",
+    "taken": _ONE_TILE,
+    "gather": None,
+    "tile": ...,
+    "streamed": ...,
+    "rounded": False,
+}
+_NO_MEMORY = "a convolution: no memory to work in"
+_gathering = kernel(
+    "hg_gather",
+    {
+        "x": "float32 (sources, width)",
+        "indptr": "int64 [num_rows + 1]",
+        "indices": "int32 [edges]",
+        "weight": "optional float32 [edges]",
+        "source_scale": "optional float32 [sources]",
+        "row_scale": "optional float32 [num_rows]",
+        "num_rows": ...,
+    },
+)(None)
+_convolve = kernel(
+    "hg_convolve",
+    {
+        "y": "written float32 (rows, width)",
+        "x": "float32 (x_rows, depth)",
+        "neighbour": f"optional {_WEIGHTS}",
+        "own": f"optional {_WEIGHTS}",
+        "bias": "optional float32 [width]",
+    }
+    | _COMMON,
+    without=(("outputs", "x_rows", "rows", "x"),),
+    memory=_NO_MEMORY,
+)(None)
+_convolve_backward = kernel(
+    "hg_convolve_backward",
+    {
+        "x": "float32 (rows, depth)",
+        "gy": "float32 as y (y_rows, width)",
+        "gx": "optional written float32 (rows, depth)",
+        "g_neighbour": _GRADIENT.removeprefix("optional "),
+        "g_own": _GRADIENT,
+        "g_bias": "optional written float32 [width]",
+        "neighbour": _WEIGHTS,
+        "own": f"optional {_WEIGHTS}",
+        "spare": _ONE_TILE,
+        "apart": _ONE_TILE,
+        "places": "optional int32 [tile_rows]",
+        "first": ...,
+        "scale": 1.0,
+        "relu": False,
+    }
+    | _COMMON,
+    memory=_NO_MEMORY,
+)(None)
 
 
 class Gathering(NamedTuple):
@@ -31,132 +90,60 @@ def convolves(*matrices: torch.Tensor | None) -> bool:
     """Whether `convolve` and `convolve_backward` are there for these: float32, with our own products. Who watches
     kernels (see library.py) wants to see each.
     """
-    native = kernels()
-    fits = (each is None or (each.dtype == torch.float32 and each.numel() > 0) for each in matrices)
-    return isinstance(native, Native) and native.has_products(torch.float32) and all(fits)
+    native = library.load().native
+    fits = native is not None and library.state.watch is None and native.has_products(torch.float32)
+    for each in matrices:
+        fits = fits and (each is None or (each.dtype == torch.float32 and each.numel() > 0))
+    return fits
 
 
-def convolve(
-    y: torch.Tensor,
-    x: torch.Tensor,
-    aggregate: Aggregate,
-    neighbour: torch.Tensor | None,
-    own: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    outputs: torch.Tensor | None,
-    tile: int,
-    memory: torch.Tensor | None,
-    taken: torch.Tensor | None,
-) -> None:
+def convolve(y: torch.Tensor, x: torch.Tensor, aggregate: Aggregate, tile: int, **more: Any) -> None:
     """y = aggregate neighbour + x own + bias, the same sums as of `gather` and `multiply` for each tile of rows.
 
     Args:
         y: (n, d_out), may be the aggregate.
         x: (n, d_in); with outputs any number of rows.
-        neighbour: W_n; None: the aggregate has d_out columns and is added as it is.
-        own, bias: W_s and b, or None.
-        outputs: int32 (n,), the rows of x that are computed, or None.
         tile: rows that are worked on at a time.
-        memory: (tile or n, columns of the aggregate), None where that is a tensor other than y; taken: (tile or n,
-            d_in) with outputs.
+        more: neighbour: W_n; None: the aggregate has d_out columns and is added as it is. own, bias: W_s and b, or
+            None. outputs: int32 (n,), the rows of x that are computed, or None. memory: (tile or n, columns of the
+            aggregate), None where that is a tensor other than y. taken: (tile or n, d_in) with outputs.
 
     Raises:
         ValueError, MemoryError: a wrong dtype, shape or layout; no memory.
     """
-    tensors = {"neighbour": neighbour, "own": own, "bias": bias, "outputs": outputs, "taken": taken}
-    _run("hg_convolve", len(y), y, x, aggregate, tile, tensors | {"memory": memory})
-    checks.written(y)
+    _convolve(y, x, tile=tile, **_aggregated(aggregate, len(y)), **more)
 
 
 def convolve_backward(
-    gx: torch.Tensor | None,
-    g_neighbour: torch.Tensor,
-    g_own: torch.Tensor | None,
-    g_bias: torch.Tensor | None,
-    x: torch.Tensor,
-    gy: torch.Tensor,
-    aggregate: Aggregate,
-    neighbour: torch.Tensor,
-    own: torch.Tensor | None,
-    first: int,
-    outputs: torch.Tensor | None,
-    tile: int,
-    memory: torch.Tensor | None,
-    spare: torch.Tensor | None,
-    taken: torch.Tensor | None,
-    apart: torch.Tensor | None,
-    scale: float | None,
+    gy: torch.Tensor, x: torch.Tensor, aggregate: Aggregate, tile: int, scale: float | None, **more: Any
 ) -> None:
     """gx = t W_n' + gy W_s', and g_neighbour, g_own, g_bias += x' t, x' gy, the sums of gy, for each tile of rows.
 
     Args:
-        gx: (n, d_in) or None; with scale x itself.
-        g_bias: only with g_own.
-        x: (n, d_in), rows first .. first + n - 1 of all.
         gy: (m, d_out), of all computed rows.
+        x: (n, d_in), rows first .. first + n - 1 of all.
         aggregate: t, of gy along the edges reversed.
-        outputs: int32 (m,), which of all rows are computed, or None.
-        tile, memory: as of `convolve`; spare: (tile, d_in) with scale; taken, apart: the same with outputs and own.
+        tile: as of `convolve`.
         scale: of `relu_gradient`, which comes last; None: there is none.
+        more: first. gx: (n, d_in) or None; with scale x itself. g_neighbour, g_own and, only with that, g_bias.
+            neighbour, own: W_n and W_s. outputs: int32 (m,), which of all rows are computed, or None. memory: as of
+            `convolve`. spare: (tile, d_in) with scale; taken, apart: the same with outputs and own.
 
     Raises:
         ValueError, MemoryError: a wrong dtype, shape or layout; no memory.
     """
-    tensors = {"gx": gx, "g_neighbour": g_neighbour, "g_own": g_own, "g_bias": g_bias, "neighbour": neighbour}
-    tensors |= {"own": own, "outputs": outputs, "spare": spare, "taken": taken, "apart": apart}
-    if apart is not None:
-        tensors["places"] = torch.empty(len(apart), dtype=torch.int32)
-    more = {} if scale is None else {"relu": True, "scale": scale}
-    _run("hg_convolve_backward", len(x), gy, x, aggregate, tile, tensors | {"memory": memory}, first=first, **more)
-    for tensor in (gx, g_neighbour, g_own, g_bias):
-        if tensor is not None:
-            checks.written(tensor)
+    if (apart := more.get("apart")) is not None:
+        more["places"] = torch.empty(len(apart), dtype=torch.int32)
+    if scale is not None:
+        more |= {"relu": True, "scale": scale}
+    _convolve_backward(x, gy, tile=tile, **_aggregated(aggregate, len(x)), **more)
 
 
-def _run(
-    function: str,
-    rows: int,
-    y: torch.Tensor,
-    x: torch.Tensor,
-    aggregate: Aggregate,
-    tile: int,
-    tensors: dict[str, torch.Tensor | None],
-    **more: float,
-) -> None:
-    tensors = tensors | {"x": x, "y": y}
-    outputs = tensors["outputs"]
-    for name, tensor in tensors.items():
-        if tensor is not None and tensor.dim() == 2 and name not in ("neighbour", "own"):
-            checks.matrix(name, tensor, (torch.float32,))
-    if outputs is not None:
-        checks.vector("outputs", outputs, torch.int32, None)
+def _aggregated(aggregate: Aggregate, rows: int) -> dict[str, Any]:
+    native = library.load().native
+    assert native is not None, "the library convolves"
+    more: dict[str, Any] = {"rounded": native.factors(torch.float32)}
     if isinstance(aggregate, torch.Tensor):
-        checks.matrix("aggregate", aggregate, (torch.float32,), rows=rows)
-        tensors["sums"] = aggregate
-    else:
-        more["gather"] = _gathering(aggregate, rows)
-    for name in ("neighbour", "own"):
-        if (weight := tensors.get(name)) is not None:
-            checks.weights(weight, x, y.shape[1])
-            more[f"{name}_down"], more[f"{name}_across"] = weight.stride()
-    kernels().convolve(
-        function,
-        tensors,
-        rows=rows,
-        num_outputs=0 if outputs is None else len(outputs),
-        tile=tile,
-        streamed=(aggregate if isinstance(aggregate, torch.Tensor) else aggregate.x).shape[1],
-        depth=x.shape[1],
-        width=y.shape[1],
-        **more,
-    )
-
-
-def _gathering(of: Gathering, rows: int) -> Pointer:
-    checks.matrix("x", of.x, (torch.float32,))
-    checks.vector("indptr", of.indptr, torch.int64, rows + 1)
-    checks.vector("indices", of.indices, torch.int32, None)
-    checks.vector("weight", of.weight, torch.float32, len(of.indices), optional=True)
-    checks.vector("source_scale", of.source_scale, torch.float32, len(of.x), optional=True)
-    checks.vector("row_scale", of.row_scale, torch.float32, rows, optional=True)
-    return as_field(filled("hg_gather_args", of._asdict(), width=of.x.shape[1]))
+        return more | {"sums": aggregate, "streamed": aggregate.shape[-1]}
+    filled = _gathering.filled(**aggregate._asdict(), num_rows=rows)
+    return more | {"gather": filled, "streamed": aggregate.x.shape[1]}

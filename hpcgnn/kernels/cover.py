@@ -1,12 +1,69 @@
 """The minimum vertex cover of a bipartite graph, which decides the messages between two ranks."""
 
+import itertools
+from collections.abc import Iterable
+
 import torch
 
-from . import checks
-from .library import kernels
+from .kernel import Arguments, kernel
 
 # Bits of the results of `least_cover`.
 MOST_LEFT, MOST_RIGHT = 1, 2
+
+
+@kernel(
+    "hg_least_cover",
+    {
+        "indptr": "int64 [num_left + 1]",
+        "indices": "int32 [edges]",
+        "left": "uint8 [num_left]",
+        "right": "uint8 [num_right]",
+    },
+)
+def _least_cover(a: Arguments) -> int:
+    """By one alternating search for each vertex of the left (Kuhn, 1955): for small graphs."""
+    ends, others, num_right = a.indptr.tolist(), a.indices.tolist(), len(a.right)
+    right_of = [others[first:last] for first, last in itertools.pairwise(ends)]
+    left_of: list[list[int]] = [[] for _ in range(num_right)]
+    for u, found in enumerate(right_of):
+        for v in found:
+            left_of[v].append(u)
+    mates: dict[int, int] = {}  # of right vertices
+
+    def reached(
+        starts: Iterable[int], edges: list[list[int]], mate: dict[int, int], first: bool = False
+    ) -> tuple[dict[int, int], int]:
+        """({vertex of the other side: from which it was reached}, -1); first: up to one that is free, and that one."""
+        came_from, todo = dict[int, int](), list(starts)
+        for u in todo:  # grows on the way
+            for v in edges[u]:
+                if v not in came_from:
+                    came_from[v] = u
+                    if v in mate:
+                        todo.append(mate[v])
+                    elif first:
+                        return came_from, v
+        return came_from, -1
+
+    partner: dict[int, int] = {}  # of left vertices
+    for start in range(len(right_of)):
+        came_from, v = reached([start], right_of, mates, first=True)
+        while v >= 0:
+            u = came_from[v]
+            mates[v], partner[u], v = u, v, -1 if u == start else partner[u]
+    from_left, _ = reached([u for u in range(len(right_of)) if u not in partner], right_of, mates)
+    from_right, _ = reached([v for v in range(num_right) if v not in mates], left_of, partner)
+    a.left.zero_(), a.right.zero_()
+    for v, u in mates.items():
+        if v in from_left:
+            a.right[v] = MOST_LEFT
+        else:
+            a.left[u] = MOST_LEFT
+        if u in from_right:
+            a.left[u] += MOST_RIGHT
+        else:
+            a.right[v] += MOST_RIGHT
+    return len(mates)
 
 
 def least_cover(indptr: torch.Tensor, indices: torch.Tensor, num_right: int) -> tuple[int, torch.Tensor, torch.Tensor]:
@@ -22,8 +79,11 @@ def least_cover(indptr: torch.Tensor, indices: torch.Tensor, num_right: int) -> 
     A least cover has as many vertices as a largest matching has edges (König 1931). Hopcroft and Karp's algorithm
     (SIAM J. Comput. 1973) finds the matching. Raises ValueError for a wrong dtype or layout, MemoryError.
     """
-    checks.row_pointer(indptr)
-    checks.vector("indices", indices, torch.int32, None)
     if not 0 <= num_right < 2**31:
         raise ValueError(f"num_right: expected 0 to 2^31 - 1, got {num_right}")
-    return kernels().least_cover(indptr, indices, num_right)
+    left = torch.empty(max(0, len(indptr) - 1), dtype=torch.uint8)
+    right = torch.empty(num_right, dtype=torch.uint8)
+    found = _least_cover(indptr, indices, left, right)
+    if found < 0:
+        raise MemoryError("least_cover: no memory for the matching")
+    return found, left, right

@@ -4,15 +4,18 @@ The decision is a function of (key, destination, source, number of equal edges b
 either end drops the same edges, and both directions of an aggregation do.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 
-from . import checks
+from .aggregation import ALL_ROWS, BLOCK, PIECE, ROWS
 from .interface import EDGE_ENDS
-from .library import kernels
+from .kernel import Arguments, kernel
 from .masking import rule
-from .randomness import checked_key
+from .randomness import checked_key, philox
+
+_LOW = 0xFFFFFFFF
 
 
 class Columns(NamedTuple):
@@ -26,61 +29,107 @@ class Columns(NamedTuple):
     edge: torch.Tensor | None = None
 
 
-def drop_edges(
-    indptr: torch.Tensor,
-    columns: Columns,
-    rows: torch.Tensor | None,
-    ids: tuple[torch.Tensor, torch.Tensor],
-    ends: str,
-    key: int,
-    p: float,
-    degree: torch.Tensor,
-    kept_indptr: torch.Tensor,
-    kept: Columns | None,
-) -> int:
+def edge_words(dst: torch.Tensor, src: torch.Tensor, duplicate: torch.Tensor, columns: int, key: int) -> torch.Tensor:
+    """The words of edges: int64 (edges, columns). dst, src: original ids; duplicate: counts equal edges before."""
+    groups = (columns + 3) // 4
+    counters = torch.empty(dst.numel(), groups, 4, dtype=torch.int64)
+    counters[..., 0] = (dst & _LOW)[:, None]
+    counters[..., 1] = (src & _LOW)[:, None]
+    counters[..., 2] = ((dst >> 32) & 0xFFFF | ((src >> 32) & 0xFFFF) << 16)[:, None]
+    counters[..., 3] = duplicate[:, None] * groups + torch.arange(groups)
+    return philox(counters, key).reshape(dst.numel(), 4 * groups)[:, :columns]
+
+
+def edge_pieces(a: Arguments, width: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Yields (edges, row of each, column of each, number of equal edges before each) of a block, some whole rows at a
+    time.
+    """
+    step, stored, first = max(1, PIECE // max(1, width)), len(a.indptr) - 1, 0
+    while first < stored:
+        last = int(torch.searchsorted(a.indptr, a.indptr[first] + step, right=True)) - 1
+        last = min(stored, max(last, first + 1))
+        edges = torch.arange(int(a.indptr[first]), int(a.indptr[last]))
+        row = torch.repeat_interleave(torch.arange(first, last), a.indptr[first : last + 1].diff())
+        columns = a.indices[edges].to(torch.int64)
+        fresh = torch.ones_like(edges, dtype=torch.bool)
+        fresh[1:] = (row[1:] != row[:-1]) | (columns[1:] != columns[:-1])
+        start = torch.where(fresh, torch.arange(len(edges)), 0).cummax(0).values if len(edges) else edges
+        yield edges, row if a.rows is None else a.rows[row].to(torch.int64), columns, torch.arange(len(edges)) - start
+        first = last
+
+
+@kernel(
+    "hg_drop_edges",
+    {
+        **BLOCK,
+        "rows": ROWS,
+        "weight": "optional float [edges]",
+        "edge": "optional index [edges]",
+        "row_ids": "int64 [n]",
+        "column_ids": "int64 [columns]",
+        "degree": "written float64 [n]",
+        "kept_indptr": "written int64 [num_rows + 1]",
+        "kept_indices": "optional written int32 [capacity]",
+        "kept_weight": "optional written type of weight [capacity]",
+        "kept_edge": "optional written type of edge [capacity]",
+        "key": ...,
+        "threshold": ...,
+        "ends": ...,
+        "weight_bytes": ...,
+        "edge_bytes": ...,
+    },
+    without=ALL_ROWS,
+)
+def _drop_edges(a: Arguments) -> int:
+    counts, filled = torch.zeros(len(a.indptr) - 1, dtype=torch.int64), 0
+    copies = (a.kept_indices, a.indices), (a.kept_weight, a.weight), (a.kept_edge, a.edge)
+    for edges, target, columns, duplicate in edge_pieces(a, 16):
+        row_id, column_id = a.row_ids[target], a.column_ids[columns]
+        dst, src = (row_id, column_id) if a.ends == EDGE_ENDS["rows_are_destinations"] else (column_id, row_id)
+        if a.ends == EDGE_ENDS["rows_are_either"]:
+            dst, src = torch.maximum(row_id, column_id), torch.minimum(row_id, column_id)
+        words = edge_words(dst, src, duplicate, 1, a.key)[:, 0]
+        kept = edges[(words >= a.threshold) | (row_id == column_id)]
+        stored = torch.searchsorted(a.indptr, kept, right=True) - 1
+        counts += torch.bincount(stored, minlength=len(counts))
+        weight = torch.ones(len(kept), dtype=torch.float64) if a.weight is None else a.weight[kept].double()
+        a.degree.index_add_(0, stored if a.rows is None else a.rows[stored], weight)
+        end = filled + len(kept)
+        if a.kept_indices is not None and end <= len(a.kept_indices):
+            for to, source in copies:
+                if to is not None:
+                    to[filled:end] = source[kept]
+        filled = end
+    a.kept_indptr[0] = 0
+    torch.cumsum(counts, 0, out=a.kept_indptr[1:])
+    return filled
+
+
+def drop_edges(columns: Columns, kept: Columns | None, ends: str, key: int, p: float, **block: Any) -> int:
     """Writes the kept edges of a block to `kept_indptr` and `kept`, in their order; returns their number.
 
     Args:
-        indptr, columns, rows: (R + 1,) int64, Columns, and (R,) int32 or None: the block, as of `gather`; not checked.
-        ids: (n,) and (columns,) int64: original ids of all rows and of all columns.
+        columns: of the block's edges.
+        kept: Columns of the same kinds and of any length. If it is None or too short, edges are only counted.
         ends: the rows' end of their edges: `rows_are_destinations`, `rows_are_sources`, or `rows_are_either`. The last
             treats an edge and its reverse as one edge, which is kept or dropped whole.
         key: from `stream_key`.
         p: below 1, rounded to a multiple of 2**-32.
-        degree: (n,) float64: the weights of kept edges (ones, if there are none) are added at their row.
-        kept_indptr: (R + 1,) int64, from 0.
-        kept: Columns of the same kinds and of any length. If it is None or too short, edges are only counted.
+        block: indptr (R + 1,) int64, and rows (R,) int32 or None, as of `gather`; not checked. row_ids (n,) and
+            column_ids (columns,) int64: original ids of all rows and of all columns. degree (n,) float64: the weights
+            of kept edges (ones, if there are none) are added at their row. kept_indptr (R + 1,) int64, from 0.
 
     An edge of a node to itself is never dropped. Equal edges must be neighbours in their row. Results do not depend on
     the number of threads. Raises ValueError for a wrong dtype, shape, layout, key or p.
     """
-    num_stored, num_edges = checks.row_pointer(indptr), len(columns.indices)
-    checks.vector("indices", columns.indices, torch.int32, None)
-    checks.vector("rows", rows, torch.int32, num_stored, optional=True)
-    for name, each in zip(("row ids", "column ids"), ids, strict=True):
-        checks.vector(name, each, torch.int64, None)
-    checks.vector("degree", degree, torch.float64, len(ids[0]))
-    checks.vector("kept_indptr", kept_indptr, torch.int64, num_stored + 1)
-    if rows is None and num_stored != len(ids[0]):
-        raise ValueError(f"indptr: expected {len(ids[0]) + 1} entries, got {num_stored + 1}; or pass rows")
-    for name, dtypes in (("weight", (torch.float32, torch.float64)), ("edge", (torch.int32, torch.int64))):
-        column = getattr(columns, name)
-        if column is not None and column.dtype not in dtypes:
-            raise ValueError(f"{name}: expected {dtypes[0]} or {dtypes[1]}, got {column.dtype}")
-        checks.vector(name, column, dtypes[0] if column is None else column.dtype, num_edges, optional=True)
+    threshold, _ = rule(p)
+    if threshold == 2**32 or ends not in EDGE_ENDS:
+        raise ValueError(f"expected p below 1 and ends of {', '.join(EDGE_ENDS)}, got {p!r} and {ends!r}")
     if kept is not None:
         for name, of, to in zip(Columns._fields, columns, kept, strict=True):
             if (of is None) != (to is None):
                 raise ValueError(f"kept {name}: expected it where, and only where, the block has it")
-            checks.vector(f"kept {name}", to, torch.int32 if of is None else of.dtype, len(kept.indices), optional=True)
-    threshold, _ = rule(p)
-    if threshold == 2**32 or ends not in EDGE_ENDS:
-        raise ValueError(f"expected p below 1 and ends of {', '.join(EDGE_ENDS)}, got {p!r} and {ends!r}")
-    found = kernels().drop_edges(
-        *(indptr, columns.indices, rows, columns.weight, columns.edge, *ids),
-        *(checked_key(key), threshold, EDGE_ENDS[ends], kept_indptr, *(kept or (None, None, None)), degree),
-    )
-    for written in (degree, kept_indptr, *(kept or ())):
-        if written is not None:
-            checks.written(written)
-    return found
+        block |= {f"kept_{name}": to for name, to in kept._asdict().items()}
+    sizes = (0 if each is None else each.element_size() for each in columns[1:])
+    block |= columns._asdict() | dict(zip(("weight_bytes", "edge_bytes"), sizes, strict=True))
+    return _drop_edges(**block, key=checked_key(key), threshold=threshold, ends=EDGE_ENDS[ends])

@@ -1,4 +1,4 @@
-"""The compiled library's constants, structures and functions, read from `native/interface.h`, and their arguments.
+"""The compiled library's constants, structures and functions with their arguments, read from `native/interface.h`.
 
 No part of that file is repeated here: `read` makes ctypes' definitions of it when the package is imported. The library
 is used only if it was built from the same sources (`library.py`).
@@ -6,7 +6,6 @@ is used only if it was built from the same sources (`library.py`).
 
 import ctypes
 import re
-from collections.abc import Mapping
 from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from typing import Any, NamedTuple
 
@@ -22,21 +21,22 @@ _NUMBERS = {
     "uint64_t": c_uint64,
     "double": c_double,
 }
-#: The type of `ctypes.byref`'s result, which has no name.
-Pointer = Any
-#: Of attention dropout: key, threshold, scale, ids of rows, ids of columns.
-EdgeRule = tuple[int, int, float, torch.Tensor, torch.Tensor]
-#: Of dropout after ELU: key, threshold, scale, ids, or None where nothing is dropped.
-RowRule = tuple[int, int, float, torch.Tensor | None]
 _WORD = re.compile(r"(?:const )?(\w+) (\*?)(\w+)$")
 
 
+class Function(NamedTuple):
+    """A prototype: the result's type, and {name: type} of the arguments."""
+
+    result: Any
+    arguments: dict[str, Any]
+
+
 class Interface(NamedTuple):
-    """A header's declarations: {name: value}, {name: ctypes.Structure}, {name: (result type, argument types)}."""
+    """A header's declarations, by name."""
 
     constants: dict[str, int]
     structures: dict[str, type[ctypes.Structure]]
-    functions: dict[str, tuple[Any, list[Any]]]
+    functions: dict[str, Function]
 
 
 def read(text: str) -> Interface:
@@ -58,8 +58,8 @@ def read(text: str) -> Interface:
             raise ValueError(f"native/interface.h: expected one of {', '.join(_NUMBERS)}, got {declaration!r}")
         return name, _NUMBERS[kind]
 
-    def arguments(text: str) -> list[Any]:
-        return [] if text == "void" else [declared(each)[1] for each in text.split(",")]
+    def arguments(text: str) -> dict[str, Any]:
+        return {} if text == "void" else dict(declared(each) for each in text.split(","))
 
     def constants(match: re.Match[str]) -> str:
         found.constants.update((name, int(value)) for name, value in re.findall(r"(HG_\w+)(?: =)? (\d+)", match[0]))
@@ -72,7 +72,7 @@ def read(text: str) -> Interface:
 
     def function(match: re.Match[str]) -> str:
         result = None if match[1] == "void " else declared(match[1] + "result")[1]
-        found.functions[match[2]] = result, arguments(match[3])
+        found.functions[match[2]] = Function(result, arguments(match[3]))
         return ""
 
     text = re.sub(r"^#(ifndef|include|endif|define \w+$|define HG_EXPORT).*\n", "", text, flags=re.MULTILINE)
@@ -115,49 +115,3 @@ SCORES = {name: _CONSTANTS[f"HG_SCORE_{name.upper()}"] for name in ("sum", "prod
 REDUCTIONS = {"sum": _CONSTANTS["HG_REDUCE_SUM"], "moments": _CONSTANTS["HG_REDUCE_MOMENTS"]}
 SUMMED_ROWS, SUMMED_SHARES = _CONSTANTS["HG_SUMMED_ROWS"], _CONSTANTS["HG_SUMMED_SHARES"]
 FLOAT_PRODUCTS, ROUNDED_PRODUCTS = _CONSTANTS["HG_FLOAT_PRODUCTS"], _CONSTANTS["HG_ROUNDED_PRODUCTS"]
-
-
-def _strides(kind: type[ctypes.Structure]) -> dict[str, str | None]:
-    """{field: the field of its row stride, or None}."""
-    names = {field[0] for field in kind._fields_}
-    return {name: f"{name}_stride" if f"{name}_stride" in names else None for name in names}
-
-
-#: {structure: itself, its fields}.
-_KNOWN = {name: (kind, _strides(kind)) for name, kind in INTERFACE.structures.items()}
-
-
-def pointer(tensor: torch.Tensor | None) -> int | None:
-    """Where a tensor begins; NULL for None."""
-    return None if tensor is None else tensor.data_ptr()
-
-
-def rows_of(tensor: torch.Tensor | None) -> tuple[int | None, int]:
-    """Where a matrix begins, and how far apart its rows are."""
-    return (None, 0) if tensor is None else (tensor.data_ptr(), tensor.stride(0))
-
-
-def filled(name: str, tensors: Mapping[str, torch.Tensor | None], **values: float | None) -> Pointer:
-    """Return a pointer to a structure, filled with pointers to tensors, their row strides, and values.
-
-    Row strides are set if the structure has fields for them. Other fields are 0 or NULL.
-    """
-    kind, known = _KNOWN[name]
-    made = kind()  # what is not set stays 0 or NULL
-    for field, tensor in tensors.items():
-        if field not in known:
-            raise TypeError(f"{name} has no field {field}")
-        if tensor is not None:
-            setattr(made, field, tensor.data_ptr())
-            if (stride := known[field]) is not None:
-                setattr(made, stride, tensor.stride(0))
-    for field, value in values.items():
-        if field not in known:
-            raise TypeError(f"{name} has no field {field}")
-        setattr(made, field, value)
-    return ctypes.byref(made)
-
-
-def as_field(reference: Pointer) -> Pointer:
-    """A pointer to what `filled` made, for a field of another structure, which keeps it alive."""
-    return ctypes.pointer(reference._obj)

@@ -24,15 +24,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
 from hpcgnn.cores import openmp_runtimes
 from hpcgnn.errors import ConfigError, HpcgnnError
 
-from . import reference
-from .interface import INTERFACE, VECTOR_PATHS
+from .interface import VECTOR_PATHS
 from .native import Native
 from .sources import fingerprint
 
@@ -43,36 +42,39 @@ if not FILE.exists() and FILE.with_name("_native.abi3.so").exists():
     FILE = FILE.with_name("_native.abi3.so")
 
 
-#: The module with the signatures of `Native`'s methods (a test compares them). Methods of products and of whole rows
-#: are Native's alone.
-REFERENCE = cast(Native, reference)
-
-
 class LibraryError(HpcgnnError, ImportError):
     """The compiled library cannot be used: there is none though it is demanded, or it is of other sources."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """`kernels`: Native or REFERENCE; `reason` says why they are not native. `library`: of native ones."""
+    """`native`: None where the kernels are torch's; `reason` then says why."""
 
-    kernels: Native
+    native: Native | None
     file: str | None = None
     vector_path: str | None = None
     reason: str | None = None
-    library: ctypes.CDLL | None = None
 
     def on(self, vector_path: str, multiplies: bool | None = None, rounds: bool | None = None) -> "Loaded":
         """The same library on another vector path, with products as of `Native`."""
-        assert self.library is not None, "the reference has no vector paths"
-        return replace(self, kernels=Native(self.library, vector_path, multiplies, rounds), vector_path=vector_path)
+        assert self.native is not None, "torch has no vector paths"
+        return replace(
+            self, native=Native(self.native.library, vector_path, multiplies, rounds), vector_path=vector_path
+        )
 
 
 #: watch(name of a kernel, its arguments) -> the context manager to enter while the kernel runs.
 Watch = Callable[[str, tuple[Any, ...]], AbstractContextManager[object]]
 
-_serving: Loaded | None = None
-_watched: Native | None = None
+
+class _State:
+    """Which kernels are in use, once a first one was called, and who watches them."""
+
+    loaded: Loaded | None = None
+    watch: Watch | None = None
+
+
+state = _State()
 
 
 def load(check_sources: bool = True) -> Loaded:
@@ -80,17 +82,14 @@ def load(check_sources: bool = True) -> Loaded:
 
     check_sources: as of `choose`, at the first call.
     """
-    found = _serving
-    if found is None:
-        found = choose(check_sources=check_sources)
-        use(found)
-    return found
+    if state.loaded is None:
+        state.loaded = choose(check_sources=check_sources)
+    return state.loaded
 
 
 def use(loaded: Loaded | None) -> Loaded | None:
     """Use these kernels from now on (None: the result of `choose`); return the previous ones."""
-    global _serving
-    before, _serving = _serving, loaded
+    before, state.loaded = state.loaded, loaded
     return before
 
 
@@ -109,7 +108,7 @@ def choose(file: Path | None = None, check_sources: bool = True) -> Loaded:
     if wanted not in ("auto", "native", "reference"):
         raise ConfigError(f"HPCGNN_KERNELS must be auto, native or reference, not {wanted!r}")
     if wanted == "reference":
-        return Loaded(REFERENCE, reason="HPCGNN_KERNELS=reference")
+        return Loaded(None, reason="HPCGNN_KERNELS=reference")
     path = FILE if file is None else file
     try:
         if not path.exists():
@@ -125,63 +124,34 @@ def choose(file: Path | None = None, check_sources: bool = True) -> Loaded:
             RuntimeWarning,
             stacklevel=4,
         )
-        return Loaded(REFERENCE, reason=str(error))
+        return Loaded(None, reason=str(error))
     if difference := _difference(library, check_sources):
         raise LibraryError(
             f"{path} {difference}; build it again with `pip install -e .` in the project's folder, or set "
             "HPCGNN_KERNELS=reference to do without it"
         )
     vector_path = _vector_path(library)
-    return Loaded(Native(library, vector_path), str(path), vector_path, None, library)
+    return Loaded(Native(library, vector_path), str(path), vector_path)
 
 
 def _difference(library: ctypes.CDLL, check_sources: bool) -> str | None:
-    """Return the difference between the library and the sources or the interface; None if there is none."""
-    for name in ("hg_sources", "hg_value"):
-        if not hasattr(library, name):
-            return "is of an earlier version: it does not say what it was built from"
-        getattr(library, name).restype, getattr(library, name).argtypes = INTERFACE.functions[name]
+    """Return the difference between the library's sources and the present ones; None if there is none."""
+    if not hasattr(library, "hg_sources"):
+        return "is of an earlier version: it does not say what it was built from"
+    library.hg_sources.restype = ctypes.c_char_p
     if check_sources and (built := library.hg_sources().decode()) != (here := fingerprint()):
         return f"was built from other sources ({built}) than lie beside it ({here})"
-    sizes = {name: ctypes.sizeof(kind) for name, kind in INTERFACE.structures.items()}
-    for name, value in (INTERFACE.constants | sizes).items():
-        if (there := library.hg_value(name.encode())) != value:
-            return f"has {there} for {name} where interface.py has {value}"
-    missing = [name for name in INTERFACE.functions if not hasattr(library, name)]
-    return f"has no function {missing[0]}" if missing else None
-
-
-def kernels() -> Native:
-    """The module or object whose functions do the work; see `Loaded`."""
-    return load().kernels if _watched is None else _watched
+    return None
 
 
 @contextlib.contextmanager
 def watched(watch: Watch) -> Iterator[None]:
     """While the body runs, every kernel is called within `watch(its name, its arguments)`."""
-    global _watched
-    before, _watched = _watched, cast(Native, _Watched(load().kernels, watch))
+    before, state.watch = state.watch, watch
     try:
         yield
     finally:
-        _watched = before
-
-
-class _Watched:
-    """Kernels that someone looks at."""
-
-    def __init__(self, served: Native, watch: Watch) -> None:
-        self._served, self._watch = served, watch
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        function = getattr(self._served, name)
-
-        def call(*arguments: Any, **codes: int) -> Any:
-            with self._watch(name, arguments):
-                return function(*arguments, **codes)
-
-        setattr(self, name, call)
-        return call
+        state.watch = before
 
 
 def describe() -> dict[str, Any]:
@@ -198,7 +168,7 @@ def describe() -> dict[str, Any]:
             "torch" (see products.py); "none": our own do not round here.
     """
     loaded = load()
-    native = loaded.kernels if isinstance(loaded.kernels, Native) else None
+    native = loaded.native
     own = native is not None and native.has_products(torch.float32)
     return {
         "native": native is not None,

@@ -4,14 +4,15 @@ The same call serves forwards (on activations) and backwards (on gradients), for
 came from elsewhere. N. Srivastava et al., "Dropout", JMLR 15 (2014), in the inverted form: kept values are scaled up.
 """
 
+from typing import Any
+
 import torch
 
-from . import checks
-from .library import kernels
-from .randomness import checked_key
+from .aggregation import PIECE
+from .kernel import Arguments, accumulation_dtype, kernel
+from .randomness import checked_key, philox, random_words
 
-#: The types that may become rows of a type, if not that type alone.
-_READ = {torch.float32: tuple(each for each in checks.READ if each != torch.float64)}
+_LOW = 0xFFFFFFFF
 
 
 def rule(p: float) -> tuple[int, float]:
@@ -25,6 +26,37 @@ def rule(p: float) -> tuple[int, float]:
 def kept_scale(p: float) -> float:
     """Return the factor of kept values in `dropout`: 1 / (1 - p), with the rounded p."""
     return rule(p)[1]
+
+
+def _drop(x: torch.Tensor, words: torch.Tensor, a: Arguments) -> torch.Tensor:
+    kept = (x.to(accumulation_dtype(x.dtype)) * a.scale).to(x.dtype)
+    return torch.where(words >= a.threshold, kept, torch.zeros((), dtype=x.dtype))
+
+
+@kernel(
+    "hg_dropout",
+    {
+        "out": "written number (num, width)",
+        "x": "source of out (rows, width)",
+        "ids": "int64 [num]",
+        "index": "optional int32 [num]",
+        "part": "optional type of out [num]",
+        "key": ...,
+        "threshold": ...,
+        "scale": ...,
+    },
+    without=(("index", "rows", "num", "x"),),
+)
+def _dropout(a: Arguments) -> None:
+    step = max(1, PIECE // (8 * max(1, a.x.shape[1])))
+    for first in range(0, len(a.ids), step):
+        piece = slice(first, first + step)
+        rows = (a.x[piece] if a.index is None else a.x[a.index[piece]]).to(a.out.dtype)
+        left = _drop(rows, random_words(a.key, a.ids[piece], a.x.shape[1]), a)
+        if a.part is not None:
+            mine = a.part[piece, None]
+            left.mul_(mine).addcmul_(rows, 1 - mine)
+        a.out[piece] = left
 
 
 def dropout(
@@ -54,17 +86,14 @@ def dropout(
     Raises:
         ValueError: a wrong dtype, shape, layout, key or p.
     """
-    checks.matrix("out", out, checks.FLOATS)
-    n, width = out.shape
-    checks.matrix("x", x, _READ.get(out.dtype, (out.dtype,)), rows=n if index is None else None, columns=width)
-    checks.vector("ids", ids, torch.int64, n)
-    checks.vector("index", index, torch.int32, n, optional=True)
-    checks.vector("part", part, out.dtype, n, optional=True)
     threshold, scale = rule(p)
-    if 0 < threshold < 2**32:
-        kernels().dropout(out, x, ids, checked_key(key), threshold, scale, index, part)
-        checks.written(out)
+    some = 0 < threshold < 2**32
+    given: dict[str, Any] = {"out": out, "x": x, "ids": ids, "index": index, "part": part}
+    given |= {"key": checked_key(key) if some else 0, "threshold": threshold, "scale": scale}
+    if some:
+        _dropout(**given)
         return
+    _dropout.check(**given)
     if threshold and part is None:
         out.zero_()
         return
@@ -72,6 +101,32 @@ def dropout(
         out.copy_(x if index is None else x[index])
     if threshold and part is not None:
         out.mul_(1 - part[:, None])
+
+
+@kernel(
+    "hg_dropout_entries",
+    {
+        "out": "written type of data [entries]",
+        "data": "number [entries]",
+        "indptr": "int64 [num_rows + 1]",
+        "ids": "int64 [num_rows]",
+        "columns": "int32 [entries]",
+        "key": ...,
+        "threshold": ...,
+        "scale": ...,
+    },
+)
+def _dropout_entries(a: Arguments) -> None:
+    begin, end, step = int(a.indptr[0]), int(a.indptr[-1]), PIECE // 8
+    for first in range(begin, end, step):
+        entries = torch.arange(first, min(first + step, end))
+        entry_ids = a.ids[torch.searchsorted(a.indptr, entries, right=True) - 1]
+        column = a.columns[entries].to(torch.int64)
+        counters = torch.stack(
+            [column >> 2, entry_ids & _LOW, (entry_ids >> 32) & _LOW, torch.zeros_like(column)], dim=-1
+        )
+        words = philox(counters, a.key).gather(1, (column & 3)[:, None])[:, 0]
+        a.out[entries] = _drop(a.data[entries], words, a)
 
 
 def dropout_entries(
@@ -89,22 +144,18 @@ def dropout_entries(
     (n,) int64, columns (nnz,) int32, not negative. Entries outside [indptr[0], indptr[n]) are left alone.
     Raises ValueError for a wrong dtype, shape, layout, key or p.
     """
-    if data.dtype not in checks.FLOATS:
-        raise ValueError(f"data: expected float32, float64 or bfloat16, got {data.dtype}")
-    checks.vector("data", data, data.dtype, None)
-    checks.vector("out", out, data.dtype, data.shape[0])
-    num_rows = checks.row_pointer(indptr)
-    checks.vector("ids", ids, torch.int64, num_rows)
-    checks.vector("columns", columns, torch.int32, data.shape[0])
-    if int(indptr[0]) < 0 or int(indptr[-1]) > data.shape[0]:
-        raise ValueError(f"indptr: expected values in [0, {data.shape[0]}], got {int(indptr[0])} to {int(indptr[-1])}")
     threshold, scale = rule(p)
-    stored = slice(int(indptr[0]), int(indptr[-1]))
+    given: dict[str, Any] = {"out": out, "data": data, "indptr": indptr, "ids": ids, "columns": columns}
+    given |= {"key": checked_key(key), "threshold": threshold, "scale": scale}
+    _dropout_entries.check(**given)
+    first, last = int(indptr[0]), int(indptr[-1])
+    if first < 0 or last > len(data):
+        raise ValueError(f"indptr: expected values in [0, {len(data)}], got {first} to {last}")
+    stored = slice(first, last)
     if threshold == 0:
         if out.data_ptr() != data.data_ptr():
             out[stored] = data[stored]
     elif threshold == 2**32:
         out[stored] = 0
     else:
-        kernels().dropout_entries(out, data, indptr, ids, columns, checked_key(key), threshold, scale)
-        checks.written(out)
+        _dropout_entries(**given)

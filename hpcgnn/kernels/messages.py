@@ -9,15 +9,51 @@ the same.
 """
 
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any
 
 import torch
 
-from . import checks
-from .attention import structure
+from . import library
+from .aggregation import ALL_ROWS, BLOCK, ROWS
+from .attention import OWN_COLUMNS
 from .interface import REDUCTIONS
-from .library import kernels, load
-from .native import Native
+from .kernel import kernel
+
+_COMMON = {
+    "x": "type of y (columns, width)",
+    **BLOCK,
+    "rows": ROWS,
+    "weight": "optional contiguous type of y (depth, width)",
+    "bias": "optional type of y [width]",
+    "edge": "optional type of y (all_edges, depth)",
+    "places": "optional index [edges]",
+    **dict.fromkeys(("width", "times", "depth", "place_bytes", "relu", "reduce"), ...),
+}
+_NO_MEMORY = "messages: no memory for the partial results of a block"
+_message_forward = kernel(
+    "hg_message_forward",
+    {
+        "y": "written float (n, times * width)",
+        "counts": "optional written type of y (n, 2 * width)",
+        "numbers": "optional written int64 [n]",
+    }
+    | _COMMON,
+    without=ALL_ROWS,
+    memory=_NO_MEMORY,
+)(None)
+_message_backward = kernel(
+    "hg_message_backward",
+    {
+        "y": "float (n, times * width)",
+        "gradient": "type of y (n, times * width)",
+        "g_x": "optional written type of y as back (returned, width)",
+        "g_map": "optional written contiguous type of y (depth + 1, width)",
+        "returns": "optional int32 [edges]",
+    }
+    | _COMMON,
+    without=(*ALL_ROWS, OWN_COLUMNS),
+    memory=_NO_MEMORY,
+)(None)
 
 
 @dataclass(frozen=True)
@@ -53,42 +89,19 @@ class RowMessages:
 
 def reduces_messages(x: torch.Tensor) -> bool:
     """Whether the two functions below are there for rows of this type."""
-    return isinstance(load().kernels, Native) and x.dtype in (torch.float32, torch.float64)
+    return library.load().native is not None and x.dtype in (torch.float32, torch.float64)
 
 
-def _call(
-    function: str,
-    messages: RowMessages,
-    x: torch.Tensor,
-    indptr: torch.Tensor,
-    tensors: dict[str, torch.Tensor | None],
-) -> None:
-    """Check what both directions have, and call."""
-    y, indices = cast(torch.Tensor, tensors["y"]), cast(torch.Tensor, tensors["indices"])
-    dtype, width, weight, places = y.dtype, x.shape[1], messages.weight, messages.places
-    checks.matrix("y", y, (torch.float32, torch.float64), columns=messages.columns * width)
-    checks.matrix("x", x, (dtype,))
-    checks.vector("bias", messages.bias, dtype, width, optional=True)
-    structure(indptr, indices, tensors["rows"], len(y), {}, dtype, 1)
-    if weight is not None:
-        checks.matrix("weight", weight, (dtype,), columns=width)
-        checks.matrix("edge", messages.edge, (dtype,), columns=len(weight))
-        wide = places is not None and places.dtype == torch.int64
-        checks.vector("places", places, torch.int64 if wide else torch.int32, len(indices))
-        weight = weight.contiguous()
-    given = tensors | {"x": x, "indptr": indptr, "weight": weight, "bias": messages.bias}
-    if weight is not None:
-        given |= {"edge": messages.edge, "places": places}
-    kernels().messages(
-        function,
-        given,
-        num_rows=len(indptr) - 1,
-        width=width,
-        depth=0 if weight is None else len(weight),
-        place_bytes=0 if weight is None or places is None else places.element_size(),
-        relu=messages.relu,
-        reduce=REDUCTIONS["moments" if messages.moments else "sum"],
-    )
+def _given(messages: RowMessages, x: torch.Tensor) -> dict[str, Any]:
+    """The arguments that both directions have."""
+    given = {"x": x, "bias": messages.bias, "width": x.shape[-1], "times": messages.columns, "relu": messages.relu}
+    given |= {"reduce": REDUCTIONS["moments" if messages.moments else "sum"], "depth": 0, "place_bytes": 0}
+    if messages.weight is None:
+        return given
+    if messages.edge is None or messages.places is None:
+        raise ValueError("edge, places: expected torch tensors with weight, got None")
+    given |= {"weight": messages.weight.contiguous(), "edge": messages.edge, "places": messages.places}
+    return given | {"depth": len(messages.weight), "place_bytes": messages.places.element_size()}
 
 
 def message_forward(
@@ -116,15 +129,10 @@ def message_forward(
         ValueError: a wrong dtype, shape or layout.
         MemoryError: no memory for partial results.
     """
-    tensors: dict[str, torch.Tensor | None] = {"y": y, "indices": indices, "rows": rows}
-    if messages.moments:
-        counts, edges = cast(tuple[torch.Tensor, torch.Tensor], numbers)
-        checks.matrix("counts", counts, (y.dtype,), rows=len(y), columns=2 * x.shape[1])
-        checks.vector("numbers", edges, torch.int64, len(y))
-        tensors |= {"counts": counts, "numbers": edges}
-    _call("hg_message_forward", messages, x, indptr, tensors)
-    for written in (y, *(numbers or ())):
-        checks.written(written)
+    counts, edges = numbers or (None, None)
+    if messages.moments and numbers is None:
+        raise ValueError("numbers: expected them with moments, got None")
+    _message_forward(y, counts, edges, indptr=indptr, indices=indices, rows=rows, **_given(messages, x))
 
 
 def message_backward(
@@ -132,10 +140,7 @@ def message_backward(
     gradients: tuple[torch.Tensor | None, torch.Tensor | None],
     saved: tuple[torch.Tensor, torch.Tensor],
     x: torch.Tensor,
-    indptr: torch.Tensor,
-    indices: torch.Tensor,
-    rows: torch.Tensor | None = None,
-    returns: torch.Tensor | None = None,
+    **block: Any,
 ) -> None:
     """Adds the gradients that come over the edges of one block, at the owner of the destinations.
 
@@ -148,22 +153,12 @@ def message_backward(
         gradients: (g_x or None, g_map (K + 1, F) or None), added to: g_x has a row for each column, or as many as
             `returns` names; g_map is of weight and, in its last row, of bias.
         saved: (y, the gradients of a row's messages), both (n, F), or (n, 4 F) of moments. Only moments read y.
-        x, indptr, indices, rows: as forwards.
-        returns: (E,) int32 or None: the row of g_x that each edge adds to, in place of its column.
+        x: as forwards.
+        block: indptr, indices, rows, as forwards. returns: (E,) int32 or None: the row of g_x that each edge adds to,
+            in place of its column.
 
     Raises:
         ValueError: a wrong dtype, shape or layout.
         MemoryError: no memory for partial results.
     """
-    (g_x, g_map), (y, gradient), depth = gradients, saved, 0 if messages.weight is None else len(messages.weight)
-    checks.matrix("gradient", gradient, (y.dtype,), rows=len(y), columns=y.shape[1])
-    if g_x is not None:
-        checks.matrix("g_x", g_x, (y.dtype,), rows=len(x) if returns is None else None, columns=x.shape[1])
-    if g_map is not None:
-        checks.matrix("g_map", g_map, (y.dtype,), rows=depth + 1, columns=x.shape[1])
-    checks.vector("returns", returns, torch.int32, len(indices), optional=True)
-    tensors: dict[str, torch.Tensor | None] = {"y": y, "indices": indices, "rows": rows, "returns": returns}
-    _call("hg_message_backward", messages, x, indptr, tensors | {"gradient": gradient, "back": g_x, "g_map": g_map})
-    for written in gradients:
-        if written is not None:
-            checks.written(written)
+    _message_backward(*saved, *gradients, **block, **_given(messages, x))

@@ -9,11 +9,42 @@ A row with a number that is not finite has a factor that is not finite, so that 
 
 import torch
 
-from . import checks
-from .library import kernels
-from .randomness import checked_key
+from .kernel import Arguments, kernel
+from .randomness import checked_key, random_words
 
-_COMPUTED = (torch.float32, torch.float64)
+_TINY = torch.finfo(torch.float32).tiny
+_LEVELS = 127  # on either side of 0
+_PIECE = 1 << 18  # numbers that torch rounds at a time
+
+
+@kernel(
+    "hg_narrow",
+    {
+        "out": "written int8 (num, width)",
+        "factors": "written float32 (num, 1)",
+        "x": "float (rows, width)",
+        "ids": "int64 [num]",
+        "key": ...,
+        "index": "optional int32 [num]",
+        "scale": "optional type of x [rows]",
+    },
+    without=(("index", "rows", "num", "x"),),
+)
+def _narrow(a: Arguments) -> None:
+    step = max(1, _PIECE // max(1, a.x.shape[1]))
+    for first in range(0, len(a.ids) if a.x.shape[1] else 0, step):
+        piece = slice(first, first + step)
+        rows = a.x[piece] if a.index is None else a.x[a.index[piece].long()]
+        if a.scale is not None:
+            rows = rows * (a.scale[piece] if a.index is None else a.scale[a.index[piece].long()])[:, None]
+        factors = a.factors[piece]
+        torch.div(rows.abs().amax(1, keepdim=True), _LEVELS, out=factors)
+        factors.masked_fill_(~rows.isfinite().all(1, keepdim=True), torch.nan)
+        width = factors.to(a.x.dtype).clamp(min=_TINY)
+        # float32 holds 24 bits exactly; 32 would round up to 1.
+        draws = (random_words(a.key, a.ids[piece], a.x.shape[1]) >> 8).to(torch.float32).mul_(2.0**-24)
+        levels = (rows / width).add_(draws).floor_().nan_to_num_(-_LEVELS).clamp_(-_LEVELS, _LEVELS)
+        a.out[piece] = levels.to(torch.int8)
 
 
 def narrow(
@@ -31,26 +62,17 @@ def narrow(
     `stream_key`, determine the random words. index is (m,) int32 in [0, n), not checked; scale (n,) of x's dtype.
     Raises ValueError for a wrong dtype, shape, layout or key.
     """
-    rows = x.shape[0] if index is None else index.shape[0]
-    _check(out, factors, x, rows, "x")
-    checks.vector("ids", ids, torch.int64, rows)
-    checks.vector("index", index, torch.int32, None, optional=True)
-    checks.vector("scale", scale, x.dtype, x.shape[0], optional=True)
-    kernels().narrow(out, factors, x, ids, checked_key(key), index, scale)
-    checks.written(out)
-    checks.written(factors)
+    _narrow(out, factors, x, ids, checked_key(key), index, scale)
 
 
-def widen(out: torch.Tensor, narrow: torch.Tensor, factors: torch.Tensor) -> None:
-    """Write the rows (m, F) that `narrow` wrote as narrow and factors to out, float32 or float64. Raises ValueError as
-    that does.
-    """
-    _check(narrow, factors, out, out.shape[0], "out")
-    kernels().widen(out, narrow, factors)
-    checks.written(out)
-
-
-def _check(narrow: torch.Tensor, factors: torch.Tensor, rows: torch.Tensor, num: int, name: str) -> None:
-    checks.matrix(name, rows, _COMPUTED)
-    checks.matrix("narrow", narrow, (torch.int8,), rows=num, columns=rows.shape[1])
-    checks.matrix("factors", factors, (torch.float32,), rows=num, columns=1)
+@kernel(
+    "hg_widen",
+    {
+        "out": "written float (num, width)",
+        "narrow": "int8 (num, width)",
+        "factors": "float32 (num, 1)",
+    },
+)
+def widen(a: Arguments) -> None:
+    """Write the rows (m, F) that `narrow` wrote as narrow and factors to out."""
+    torch.mul(a.narrow, a.factors, out=a.out)

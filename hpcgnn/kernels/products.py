@@ -7,10 +7,30 @@ rounds. Elsewhere, and for other types, it is torch's. Gradients of weights, x' 
 
 import torch
 
-from . import checks
-from .library import kernels
+from . import library
+from .kernel import Arguments, kernel
 
-_TYPES = (torch.float32, torch.float64, torch.bfloat16)
+
+@kernel(
+    "hg_multiply",
+    {
+        "out": "written type of weight (rows, width)",
+        "x": "number (rows, depth)",
+        "weight": "strided weights of x (depth, width)",
+        "bias": "optional type of weight [width]",
+        "add": False,
+        "rounded": False,
+    },
+    memory="a product: no memory for its weights",
+)
+def _multiply(a: Arguments) -> None:
+    x = a.x.to(a.weight.dtype)
+    if a.add:
+        a.out.addmm_(x, a.weight)
+    elif a.bias is None:
+        torch.mm(x, a.weight, out=a.out)
+    else:
+        torch.addmm(a.bias, x, a.weight, out=a.out)
 
 
 def multiply(
@@ -29,12 +49,8 @@ def multiply(
     Raises:
         ValueError, MemoryError: a wrong dtype, shape or layout; no memory.
     """
-    checks.matrix("x", x, _TYPES)
-    checks.matrix("out", out, _TYPES, rows=x.shape[0])
-    checks.weights(weight, x, out.shape[1])
-    checks.matrix("out", out, (weight.dtype,))
-    checks.vector("bias", bias, weight.dtype, out.shape[1], optional=True)
     if bias is not None and add:
         raise ValueError("bias: expected None where the product is added")
-    kernels().multiply(out, x, weight, bias, add)
-    checks.written(out)
+    native = library.load().native
+    rounded = None if native is None else native.factors(weight.dtype)
+    _multiply(out, x, weight, bias, add, bool(rounded), compiled=rounded is not None)

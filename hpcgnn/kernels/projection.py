@@ -5,21 +5,50 @@ the product, and from the product to ELU's gradient. No thread waits for another
 (see `one_pass`) each step stores its results: the caller then provides memory for them, and passes tiles of rows.
 """
 
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import torch
 
-from . import checks, masking
-from .activation import bias_gradient, elu_gradient
+from . import library, masking
+from .activation import bias_gradient, elu_gradient, heads_of
 from .activation import elu as elu_of
-from .interface import RowRule
-from .library import kernels, load
-from .native import Native
+from .kernel import Kernel, kernel
 from .products import multiply
 from .randomness import checked_key
 
-_TYPES = (torch.float32, torch.float64)
-_NARROW = (*_TYPES, torch.bfloat16)
+_NO_MEMORY = "a projection: no memory to work in"
+#: Of both directions: with ELU, threshold and scale are dropout's, and there are no ids where nothing is dropped.
+_COMMON = {
+    "x": "number (rows, depth)",
+    "weight": "strided sum of x (depth, width)",
+    "ids": "optional int64 [rows]",
+    "key": 0,
+    "threshold": 0,
+    "scale": 1.0,
+    "elu": False,
+    "rounded": False,
+}
+_project = kernel("hg_project", {"out": "written factors of weight as y (rows, width)"} | _COMMON, memory=_NO_MEMORY)(
+    None
+)
+_project_backward = kernel(
+    "hg_project_backward",
+    {
+        "gradient": "factors of weight as y (rows, width)",
+        "gx": "optional written type of weight (rows, depth)",
+        "g_weight": "written contiguous type of weight (depth, width)",
+        "dots": "optional written type of x (rows, heads)",
+        "bias": "optional type of x [depth]",
+        "sums": "optional written type of x [depth]",
+        "y_sums": "optional written type of weight [width]",
+        "heads": 1,
+        "add": False,
+        "scaled": False,
+    }
+    | _COMMON,
+    memory=_NO_MEMORY,
+)(None)
 
 
 class Elu(NamedTuple):
@@ -34,13 +63,8 @@ def one_pass(dtype: torch.dtype, threads: int | None = None) -> bool:
     """Whether projections with weights of this type are made in one pass, which needs no memory of the caller's:
     neither for steps, nor, with float32, to widen rows of bfloat16. threads: of a process (None: of this one).
     """
-    native = load().kernels
-    return isinstance(native, Native) and native.has_products(dtype, threads)
-
-
-def _one_pass(dtype: torch.dtype) -> Native | None:
-    """The kernels that make such projections."""
-    return kernels() if one_pass(dtype) else None  # which may be watched
+    native = library.load().native
+    return native is not None and native.has_products(dtype, threads)
 
 
 def project(
@@ -56,13 +80,11 @@ def project(
     apart, without overlap. weight is (d_in, d_out) with any strides. scratch: (1, n or more, d_in) of working memory;
     None: allocated if needed. Raises ValueError for a wrong dtype, shape or layout, MemoryError.
     """
-    _check(out, x, weight, elu)
+    given = {"out": out, "x": x, "weight": weight}
     if elu is None:
+        _project.check(**given)
         multiply(out, x, weight)
-    elif native := _fits(weight, x, out, elu):
-        native.project(out, x, weight, _rule(elu))
-        checks.written(out)
-    else:
+    elif not _in_one_pass(_project, given, out, elu):
         multiply(out, _entered(x, elu, _scratch(scratch, x, 1)), weight)
 
 
@@ -73,13 +95,7 @@ def project_backward(
     gradient: torch.Tensor,
     weight: torch.Tensor,
     elu: Elu | None = None,
-    dots: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
-    sums: torch.Tensor | None = None,
-    scratch: torch.Tensor | None = None,
-    y_sums: torch.Tensor | None = None,
-    add: bool = False,
-    scaled: bool = False,
+    **more: Any,
 ) -> None:
     """gx = the gradient of x, and g_weight += the gradient of weight, from the gradient of `project`'s result.
 
@@ -90,62 +106,32 @@ def project_backward(
         gx: (n, d_in), may be x itself with an ELU; None: not computed.
         g_weight: (d_in, d_out), contiguous.
         gradient: (n, d_out), of the result.
-        dots, bias, sums, scaled: (n, H), (d_in,), (d_in,) and bool, as in `elu_gradient`, with ELU only.
-        scratch: (2, n or more, d_in) of working memory, or None.
-        y_sums: (d_out,) += the sums of gradient's columns, or None.
-        add: without ELU, add to gx.
+        more: dots, bias, sums, scaled: (n, H), (d_in,), (d_in,) and bool, as in `elu_gradient`, with ELU only. scratch:
+            (2, n or more, d_in) of working memory, or None. y_sums: (d_out,) += the sums of gradient's columns, or
+            None. add: without ELU, add to gx.
     """
-    _check(gradient, x, weight, elu)
-    checks.matrix("g_weight", g_weight, (weight.dtype,), *weight.shape)
-    if not g_weight.is_contiguous():
-        raise ValueError("g_weight: expected a contiguous tensor")
-    if gx is not None:
-        checks.matrix("gx", gx, (weight.dtype,), *x.shape)
-    if elu is None and not (dots is bias is sums is None):
+    a = SimpleNamespace(**dict.fromkeys(("dots", "bias", "sums", "scratch", "y_sums")), add=False, scaled=False)
+    vars(a).update(more)
+    if elu is None and not (a.dots is a.bias is a.sums is None):
         raise ValueError("dots, bias, sums: expected None where there is no ELU")
-    if dots is None and scaled:
+    if a.dots is None and a.scaled:
         raise ValueError("scaled: expected dots with it, which hold the factors")
-    if add and elu is not None:
+    if a.add and elu is not None:
         raise ValueError("add: expected False where there is an ELU")
-    if gx is None and not (dots is sums is None):
+    if gx is None and not (a.dots is a.sums is None):
         raise ValueError("dots, sums: expected None where gx is")
-    for name, vector in (("bias", bias), ("sums", sums)):
-        checks.vector(name, vector, x.dtype, x.shape[1], optional=True)
-    if dots is not None:
-        checks.heads("dots", dots, x)
-    checks.vector("y_sums", y_sums, weight.dtype, gradient.shape[1], optional=True)
-    if native := _fits(weight, x, gradient, elu):
-        native.project_backward(
-            gradient, x, weight, _rule(elu), gx, g_weight, dots, bias, sums, y_sums, add, bool(scaled)
-        )
-    else:
-        gradient = gradient.to(weight.dtype)
-        if y_sums is not None:
-            bias_gradient(y_sums, gradient)
-        _step_by_step(gx, g_weight, x, gradient, weight, elu, dots, bias, sums, scratch, add, scaled)
-    for tensor in (gx, g_weight, dots, sums, y_sums):
-        if tensor is not None:
-            checks.written(tensor)
-
-
-def _step_by_step(
-    gx: torch.Tensor | None,
-    g_weight: torch.Tensor,
-    x: torch.Tensor,
-    gradient: torch.Tensor,
-    weight: torch.Tensor,
-    elu: Elu | None,
-    dots: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    sums: torch.Tensor | None,
-    scratch: torch.Tensor | None,
-    add: bool,
-    scaled: bool,
-) -> None:
+    scratch = more.pop("scratch", None)
+    given = {"gx": gx, "g_weight": g_weight, "x": x, "gradient": gradient, "weight": weight, **more}
+    given["heads"] = heads_of(a.dots, x.shape[-1])
+    if _in_one_pass(_project_backward, given, gradient, elu):
+        return
+    gradient = gradient.to(weight.dtype)
+    if a.y_sums is not None:
+        bias_gradient(a.y_sums, gradient)
     if elu is None:
         g_weight.addmm_(x.to(weight.dtype).t(), gradient)
         if gx is not None:
-            multiply(gx, gradient, weight.t(), add=add)
+            multiply(gx, gradient, weight.t(), add=a.add)
         return
     scratch = _scratch(scratch, x, 2)
     entered = _entered(x, elu, scratch).to(weight.dtype)
@@ -157,7 +143,27 @@ def _step_by_step(
     if elu.p:
         masking.dropout(product, product, elu.ids, elu.key, elu.p)
         entered.mul_(1 / (masking.kept_scale(elu.p) or 1))
-    elu_gradient(gx, product, entered, x, dots, bias, sums, scaled)
+    elu_gradient(gx, product, entered, x, a.dots, bias=a.bias, sums=a.sums, scaled=a.scaled)
+
+
+def _in_one_pass(kernel: Kernel, given: dict[str, Any], y: torch.Tensor, elu: Elu | None) -> bool:
+    """Check the arguments, and compute where the compiled kernel does all in one pass; returns whether it did."""
+    x, weight, threshold = given["x"], given["weight"], 0
+    if elu is not None:
+        for name, tensor in (("x", x), ("the product or its gradient", y)):
+            if tensor.dtype == torch.bfloat16:
+                raise ValueError(f"{name}: expected torch.float32 or torch.float64 with ELU, got {tensor.dtype}")
+        threshold, scale = masking.rule(elu.p)
+        given |= {"elu": True, "threshold": threshold, "scale": scale}
+        if threshold:
+            given |= {"ids": elu.ids, "key": checked_key(elu.key)}
+    native = library.load().native
+    rounded = None if native is None else native.factors(weight.dtype)
+    if rounded is None or threshold == 2**32 or not x.numel() or not y.numel():
+        kernel.check(**given)
+        return False
+    kernel(**given, rounded=rounded)
+    return True
 
 
 def _entered(x: torch.Tensor, elu: Elu, scratch: torch.Tensor) -> torch.Tensor:
@@ -175,29 +181,3 @@ def _scratch(scratch: torch.Tensor | None, x: torch.Tensor, count: int) -> torch
     if scratch.dim() != 3 or len(scratch) < count or scratch.shape[1] < len(x) or scratch.shape[2] != x.shape[1]:
         raise ValueError(f"scratch: expected shape ({count}, >= {len(x)}, {x.shape[1]}), got {tuple(scratch.shape)}")
     return scratch
-
-
-def _fits(weight: torch.Tensor, x: torch.Tensor, out: torch.Tensor, elu: Elu | None) -> Native | None:
-    """The kernels that make this projection in one pass, if there are any."""
-    native = _one_pass(weight.dtype)
-    return native if x.numel() and out.numel() and (elu is None or masking.rule(elu.p)[0] < 2**32) else None
-
-
-def _rule(elu: Elu | None) -> RowRule | None:
-    """(key, threshold, scale, ids or None), or None."""
-    if elu is None:
-        return None
-    threshold, scale = masking.rule(elu.p)
-    return (checked_key(elu.key), threshold, scale, elu.ids) if threshold else (0, 0, 1.0, None)
-
-
-def _check(out: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, elu: Elu | None) -> None:
-    types = _TYPES if elu else _NARROW
-    checks.matrix("x", x, types)
-    checks.matrix("the product or its gradient", out, types, rows=x.shape[0])
-    checks.weights(weight, x, out.shape[1])
-    checks.weights(weight.t(), out, x.shape[1])
-    if weight.dtype not in _TYPES:
-        raise ValueError(f"weight: expected torch.float32 or torch.float64, got {weight.dtype}")
-    if elu is not None and elu.p:
-        checks.vector("ids", elu.ids, torch.int64, x.shape[0])

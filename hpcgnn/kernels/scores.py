@@ -13,14 +13,61 @@ same, with the same draws of dropout.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
-from . import checks
-from .attention import Dropout, dropout_rule, structure, width_of
+from . import library
+from .aggregation import ALL_ROWS, BLOCK, ROWS
+from .attention import DROPPED, NO_MEMORY, OWN_COLUMNS, Dropout, checked_heads, of_dropout
 from .interface import SCORES
-from .library import kernels, load
-from .native import Native
+from .kernel import kernel
+
+#: `own_width` and so on are sizes of `RowScores.sizes`. Of mixed rows an edge has a type.
+_COMMON = {
+    "source": "type of x as streamed (columns, source_width)",
+    **BLOCK,
+    "rows": ROWS,
+    "attention": "optional type of x [width]",
+    "weight": "optional contiguous type of x (weight_rows, weight_columns)",
+    "edge": "optional type of x (all_edges, weight_rows)",
+    "types": "optional int32 as edge [all_edges]",
+    "places": "optional index [edges]",
+    **DROPPED,
+    **dict.fromkeys(("heads", "slope", "score", "width", "head_width", "own_width", "source_width"), ...),
+    "weight_columns": None,
+    "place_bytes": 0,
+}
+_score_forward = kernel(
+    "hg_attend_forward",
+    {
+        "x": "float as own (n, own_width)",
+        "y": "written type of x as sums (n, width)",
+        "running_max": "written type of x as maximum (n, heads)",
+        "denominator": "written type of x (n, heads)",
+    }
+    | _COMMON,
+    without=ALL_ROWS,
+    memory=NO_MEMORY,
+)(None)
+_score_backward = kernel(
+    "hg_score_backward",
+    {
+        "x": "float as own (n, own_width)",
+        "gy": "type of x (n, width)",
+        "y": "type of x (n, width)",
+        "top": "type of x as maximum (n, heads)",
+        "share": "type of x as denominator (n, heads)",
+        "g_x": "written type of x as sums (n, own_width)",
+        "g_source": "optional written type of x as ga_dst (returned, source_width)",
+        "g_attention": "optional written type of x [width]",
+        "g_weight": "optional written contiguous type of x (weight_rows, weight_columns)",
+        "returns": "optional int32 [edges]",
+    }
+    | _COMMON,
+    without=(*ALL_ROWS, OWN_COLUMNS),
+    memory=NO_MEMORY,
+)(None)
 
 
 @dataclass(frozen=True)
@@ -81,56 +128,26 @@ class RowScores:
 
 def scores_rows(*matrices: torch.Tensor) -> bool:
     """Whether the two functions below are there for these matrices."""
-    return isinstance(load().kernels, Native) and all(each.dtype in (torch.float32, torch.float64) for each in matrices)
+    return library.load().native is not None and all(each.dtype in (torch.float32, torch.float64) for each in matrices)
 
 
-def _call(
-    function: str,
-    scores: RowScores,
-    sums: torch.Tensor,
-    indptr: torch.Tensor,
-    tensors: dict[str, torch.Tensor | None],
-    **whole_rows: torch.Tensor,
-) -> None:
-    """Check what both directions have, and call. whole_rows: own (n, F), or of mixed rows (n, B H), and others (n, F),
-    by the name of their field; sums is like one of them.
-    """
-    source, indices, rows = tensors["streamed"], tensors["indices"], tensors["rows"]
-    assert source is not None and indices is not None, "both are required"
-    (num, _), heads = sums.shape, scores.heads
-    width = scores.width(source) if scores.mixed else width_of("sums", sums, heads)
-    of_own, of_source = scores.widths(width)
-    checks.matrix("sums", sums, (torch.float32, torch.float64), columns=of_own if "gy" in whole_rows else width)
-    for name, tensor in whole_rows.items():
-        checks.matrix(name, tensor, (sums.dtype,), rows=num, columns=of_own if name == "own" else width)
-    checks.matrix("source", source, (sums.dtype,), columns=of_source)
-    for name in ("maximum", "denominator"):
-        checks.matrix(name, tensors[name], (sums.dtype,), rows=num, columns=heads)
-    if scores.attention is not None:
-        checks.vector("attention", scores.attention, sums.dtype, width)
-    structure(indptr, indices, rows, num, {}, sums.dtype, heads)
-    rule = dropout_rule(scores.dropout, num, source.shape[0], forward=True)
-    given = tensors | whole_rows | {"attention": scores.attention}
-    more = {"score": scores.kind, "head_width": width // heads}
-    if scores.weight is not None:
-        # Named here: what it may copy lives until the call is over.
-        given["weight"] = scores.weight.contiguous()
-        given |= {"edge": scores.edge, "places": scores.places}
-        more |= _edges(scores, width, sums.dtype, len(indices))
-    kernels().attend(function, sums, indptr, given, heads, float(scores.slope), rule, **more)
-
-
-def _edges(scores: RowScores, width: int, dtype: torch.dtype, count: int) -> dict[str, int]:
-    """Check the data of edges, and return their sizes."""
-    weight, places = scores._weight, scores.places
-    checks.matrix("weight", weight, (dtype,), columns=None if scores.mixed else width)
-    if scores.mixed:
-        checks.vector("edge", scores.edge, torch.int32, None)
-    else:
-        checks.matrix("edge", scores.edge, (dtype,), columns=len(weight))
-    wide = places is not None and places.dtype == torch.int64
-    checks.vector("places", places, torch.int64 if wide else torch.int32, count)
-    return {"weight_rows": weight.shape[0], "weight_columns": weight.shape[1], "place_bytes": 8 if wide else 4}
+def _given(scores: RowScores, source: torch.Tensor) -> dict[str, Any]:
+    """The arguments that both directions have."""
+    heads, width, weight = checked_heads(scores.heads), scores.width(source), scores.weight
+    if width < 1 or width % heads:
+        raise ValueError(f"source: expected a positive multiple of {heads} heads as width, got {tuple(source.shape)}")
+    own_width, source_width = scores.widths(width)
+    given = {"source": source, "attention": scores.attention, "heads": heads, "slope": scores.slope}
+    given |= {"score": scores.kind, "width": width, "head_width": width // heads}
+    given |= {"own_width": own_width, "source_width": source_width, **of_dropout(scores.dropout)}
+    if weight is None:
+        return given
+    if scores.edge is None or scores.places is None:
+        raise ValueError("edge, places: expected torch tensors with weight, got None")
+    given |= {"weight": weight.contiguous(), "types" if scores.mixed else "edge": scores.edge, "places": scores.places}
+    if not scores.mixed:
+        given["weight_columns"] = width
+    return given | {"place_bytes": scores.places.element_size()}
 
 
 def score_forward(
@@ -157,12 +174,7 @@ def score_forward(
         ValueError: a wrong dtype, shape or layout.
         MemoryError: no memory for partial results.
     """
-    y, running_max, denominator = sums
-    tensors: dict[str, torch.Tensor | None] = {"streamed": source, "indices": indices, "rows": rows}
-    tensors |= {"maximum": running_max, "denominator": denominator}
-    _call("hg_attend_forward", scores, y, indptr, tensors, own=x)
-    for written in sums:
-        checks.written(written)
+    _score_forward(x, *sums, indptr=indptr, indices=indices, rows=rows, **_given(scores, source))
 
 
 def score_backward(
@@ -170,10 +182,7 @@ def score_backward(
     gradients: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None],
     saved: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor],
     source: torch.Tensor,
-    indptr: torch.Tensor,
-    indices: torch.Tensor,
-    rows: torch.Tensor | None = None,
-    returns: torch.Tensor | None = None,
+    **block: Any,
 ) -> None:
     """Adds the gradients that come over the edges of one block, at the owner of the destinations.
 
@@ -189,27 +198,12 @@ def score_backward(
         gradients: (g_x, g_source or None, g_attention (F,) or None, g_weight or None), added to; g_source has a row
             for each column, or as many as `returns` names.
         saved: (x, gy, y, top, share): x as forwards, (n, F) twice, (n, H) twice, the last two of `attend_finish`.
-        source, indptr, indices, rows: as forwards.
-        returns: (E,) int32 or None: the row of g_source that each edge adds to, in place of its column.
+        source: as forwards.
+        block: indptr, indices, rows, as forwards. returns: (E,) int32 or None: the row of g_source that each edge adds
+            to, in place of its column.
 
     Raises:
         ValueError: a wrong dtype, shape or layout.
         MemoryError: no memory for partial results.
     """
-    g_x, g_source, g_attention, g_weight = gradients
-    x, gy, y, top, share = saved
-    if g_source is not None:
-        count = source.shape[0] if returns is None else None
-        checks.matrix("g_source", g_source, (g_x.dtype,), rows=count, columns=source.shape[1])
-    if g_attention is not None:
-        checks.vector("g_attention", g_attention, g_x.dtype, g_x.shape[1])
-    if g_weight is not None and scores.weight is not None:
-        checks.matrix("g_weight", g_weight, (g_x.dtype,), rows=len(scores.weight), columns=scores.weight.shape[1])
-    checks.vector("returns", returns, torch.int32, indices.shape[0], optional=True)
-    tensors: dict[str, torch.Tensor | None] = {"streamed": source, "indices": indices, "rows": rows, "returns": returns}
-    tensors |= {"maximum": top, "denominator": share, "ga_dst": g_source}
-    tensors |= {"g_attention": g_attention, "g_weight": g_weight}
-    _call("hg_score_backward", scores, g_x, indptr, tensors, own=x, gy=gy, y=y)
-    for written in gradients:
-        if written is not None:
-            checks.written(written)
+    _score_backward(*saved, *gradients, **block, **_given(scores, source))

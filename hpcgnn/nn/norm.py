@@ -17,7 +17,6 @@ import torch
 from torch import nn
 
 from hpcgnn import kernels
-from hpcgnn.kernels.checks import accumulation_dtype
 from hpcgnn.nn.graph import Graph
 from hpcgnn.ops.row_tiles import in_rows
 
@@ -65,7 +64,7 @@ class _Normalise(torch.autograd.Function):
         inverse: torch.Tensor,
         graph: Graph,
     ) -> torch.Tensor:
-        x, wide = in_rows(x), accumulation_dtype(x.dtype)
+        x, wide = in_rows(x), kernels.accumulation_dtype(x.dtype)
         y, mean, inverse = graph.arena.empty(*x.shape, dtype=x.dtype), mean.to(wide), inverse.to(wide)
         kernels.norm_columns(y, x, mean, inverse, weight.to(wide), bias.to(wide))
         ctx.graph = graph
@@ -90,7 +89,7 @@ def _statistics(x: torch.Tensor, graph: Graph) -> tuple[torch.Tensor, torch.Tens
     sums, squares = torch.zeros(2, x.shape[1], dtype=torch.float64)
     kernels.column_sums(sums, x)
     mean = graph.total(sums) / graph.num_nodes
-    kernels.column_sums(squares, x, mean.to(accumulation_dtype(x.dtype)))
+    kernels.column_sums(squares, x, mean.to(kernels.accumulation_dtype(x.dtype)))
     return mean, graph.total(squares) / graph.num_nodes
 
 
@@ -98,7 +97,7 @@ def _scaled(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, graph: Gr
     """x · scale + shift, in memory of the arena where nobody asks for gradients."""
     if torch.is_grad_enabled():
         return x * scale + shift
-    y, wide = graph.arena.empty(*x.shape, dtype=x.dtype), accumulation_dtype(x.dtype)
+    y, wide = graph.arena.empty(*x.shape, dtype=x.dtype), kernels.accumulation_dtype(x.dtype)
     same, scale, shift = torch.ones(x.shape[1], dtype=wide), scale.to(wide), shift.to(wide)
     kernels.norm_columns(y, in_rows(x), torch.zeros_like(same), scale, same, shift)
     return y

@@ -173,7 +173,7 @@ def _bundle(
         if scaled:
             product.copy_(bundle[:, f + 2 * h :])
         # The output has the bias in it.
-        kernels.elu_gradient(sent[:, :width], gy, None, bundle[:, :f], product, bias, g_bias, scaled)
+        kernels.elu_gradient(sent[:, :width], gy, None, bundle[:, :f], product, bias=bias, sums=g_bias, scaled=scaled)
         return sent, g_bias
     if g_bias is not None:
         kernels.bias_gradient(g_bias, gy)

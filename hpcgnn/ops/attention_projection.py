@@ -68,10 +68,10 @@ def project_backward(
                 part[rows],
                 weight,
                 None if activation is None else activation.of(at),
-                dots if dots is None else dots[at],
-                bias,
-                sums,
-                scratch,
+                dots=dots if dots is None else dots[at],
+                bias=bias,
+                sums=sums,
+                scratch=scratch,
                 scaled=scaled,
             )
         first += len(part)

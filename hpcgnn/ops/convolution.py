@@ -75,8 +75,9 @@ class Convolve(torch.autograd.Function):
                 mine = x[part.rows] if operator.outputs is None else x
                 outputs = None if operator.outputs is None else operator.outputs[part.rows]
                 weight = None if first else neighbour
-                where = outputs, tile_rows(), part.memory, taken.memory
-                kernels.convolve(y[part.rows], mine, part.aggregate, weight, own, bias, *where)
+                tensors = {"neighbour": weight, "own": own, "bias": bias, "outputs": outputs}
+                tensors |= {"memory": part.memory, "taken": taken.memory}
+                kernels.convolve(y[part.rows], mine, part.aggregate, tile_rows(), **tensors)
                 continue
             for rows, aggregate in part.tiles():
 
@@ -122,26 +123,12 @@ class Convolve(torch.autograd.Function):
             if g_bias is not None and g_own is None:
                 kernels.bias_gradient(g_bias, gy)
             scale = None if activation is None or gx is None else activation.scale
+            same = {"g_neighbour": g_neighbour, "g_own": g_own, "g_bias": None if g_own is None else g_bias}
+            same |= {"neighbour": neighbour, "own": own, "outputs": operator.outputs}
+            same |= {"spare": spare, "taken": taken.memory, "apart": apart}
             for part in parts:
-                kernels.convolve_backward(
-                    None if gx is None else gx[part.rows],
-                    g_neighbour,
-                    g_own,
-                    None if g_own is None else g_bias,
-                    x[part.rows],
-                    gy,
-                    part.aggregate,
-                    neighbour,
-                    own,
-                    part.rows.start,
-                    operator.outputs,
-                    tile_rows(),
-                    part.memory,
-                    spare,
-                    taken.memory,
-                    apart,
-                    scale,
-                )
+                of_rows = {"gx": None if gx is None else gx[part.rows], "first": part.rows.start, "memory": part.memory}
+                kernels.convolve_backward(gy, x[part.rows], part.aggregate, tile_rows(), scale, **of_rows, **same)
             return gx, g_neighbour, g_own, g_bias, None, None, None
         for rows, t in (tile for part in parts for tile in part.tiles()):
             mine, place = operator.outputs_of(rows)

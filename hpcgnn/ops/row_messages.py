@@ -71,10 +71,10 @@ class RowReduction:
                 (back, g_map),
                 (y, gradient),
                 rows,
-                block.indptr,
-                block.indices,
-                block.rows,
-                block.returns,
+                indptr=block.indptr,
+                indices=block.indices,
+                rows=block.rows,
+                returns=block.returns,
             )
         return g_x, g_map
 

@@ -71,10 +71,10 @@ class ScoredAttention:
                 (g_dst, back, g_attention, g_weight),
                 (x_dst, gy, *made),
                 rows,
-                block.indptr,
-                block.indices,
-                block.rows,
-                block.returns,
+                indptr=block.indptr,
+                indices=block.indices,
+                rows=block.rows,
+                returns=block.returns,
             )
         return [g_src, g_dst, g_attention, g_weight]
 

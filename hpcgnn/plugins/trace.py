@@ -29,7 +29,7 @@ from hpcgnn.records import to_json, write_atomically
 
 log = logging.getLogger("hpcgnn")
 FOLDER = "trace"
-# Categories of kernels in a trace, by the beginning of their name in `Native`. All others have the category "kernel".
+# Categories of kernels in a trace, by the beginning of their name. All others have the category "kernel".
 CATEGORIES = {
     "gather": "gather",
     "pack": "pack",

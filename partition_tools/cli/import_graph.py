@@ -15,7 +15,8 @@ from partition_tools.canonical.splits import Fractions
 from partition_tools.cli.partition_graph import given_map
 from partition_tools.graph.writing import summary, write_with_bar
 from partition_tools.readers.formats import KEYS as KEYS_OF_FORMATS
-from partition_tools.readers.formats import SOURCES, format_of, options_of
+from partition_tools.readers.formats import format_of, options_of
+from partition_tools.readers.sources import SOURCES
 from partition_tools.readers.tables.refused import check_file
 from partition_tools.workspace.claim import claimed
 from partition_tools.workspace.progress import Reporter

@@ -1,6 +1,7 @@
-"""The way of a hidden layer from the model to the kernel is short: the package's frames between them are counted."""
+"""The way of a hidden layer from the model to the kernel is short: the frames and the calls between are counted."""
 
 import inspect
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 import hpcgnn
 from hpcgnn import kernels
 from hpcgnn.config import make_config
-from hpcgnn.kernels import native
+from hpcgnn.engine.trainer import Trainer
+from hpcgnn.kernels.kernel import Kernel
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.offload.toy import toy_step
 from hpcgnn.plan.choices import registry_choices
@@ -16,27 +18,64 @@ from hpcgnn.plan.run_plan import RunPlan
 
 ROOT = Path(hpcgnn.__file__).parent
 FRAMES = 7
+# Python calls of one kernel: of itself, its checks in one pass, and C; a convolution has a kernel within. And those of
+# a whole step in the room of the kernels.
+OF_A_KERNEL, OF_A_STEP = 4, 140
+
+
+@pytest.fixture
+def plan():
+    def made(model):
+        values = {"graph": "g.h5", "model": model, "layers": 3, "hidden": 8, "task": "classification"}
+        config = make_config({**values, "metric": "accuracy", "loss": "cross-entropy"}, registry_choices())
+        return RunPlan.of(config, ModelSpec(model, 4, 8, 3, 3))
+
+    return made
 
 
 @pytest.mark.parametrize("model", ["sage", "gcn"])
 @pytest.mark.parametrize("kernel", ["convolve", "gather"])
-def test_frames_of_a_hidden_layer(monkeypatch, model, kernel):
+def test_frames_of_a_hidden_layer(monkeypatch, plan, model, kernel):
     """The kernel of a whole convolution, and the one that sums rows where that cannot serve."""
-    seen, function = set(), getattr(native.Native, kernel)
+    seen, function = set(), Kernel.__call__
 
-    def noted(*arguments, **options):
+    def noted(self, *arguments, **options):
         stack = [f.frame.f_code for f in inspect.stack() if ROOT in Path(f.filename).parents]
         names = [code.co_qualname for code in stack]
-        if "Convolve.forward" in names and "Model.forward" in names:
-            seen.add((*names[: names.index("Model.forward") + 1][::-1], f"Native.{kernel}"))
-        return function(*arguments, **options)
+        if self.name == kernel and "Convolve.forward" in names and "Model.forward" in names:
+            seen.add((*names[: names.index("Model.forward") + 1][::-1], kernel))
+        return function(self, *arguments, **options)
 
-    monkeypatch.setattr(native.Native, kernel, noted)
+    monkeypatch.setattr(Kernel, "__call__", noted)
     if kernel == "gather":
         monkeypatch.setattr(kernels, "convolves", lambda *matrices: False)
-    values = {"graph": "g.h5", "model": model, "layers": 3, "hidden": 8, "task": "classification", "metric": "accuracy"}
-    config = make_config({**values, "loss": "cross-entropy"}, registry_choices())
-    toy_step(RunPlan.of(config, ModelSpec(model, 4, 8, 3, 3)))
+    toy_step(plan(model))
     assert seen
     for frames in seen:
         assert len(frames) <= FRAMES, " -> ".join(frames)
+
+
+def test_calls_of_a_kernel(monkeypatch, plan):
+    """Of a whole step, forwards and backwards, in the room of the kernels and in the checks that it makes."""
+    called, step = [], Trainer.step
+
+    def note(frame, event, argument):
+        code = frame.f_code
+        if event == "call" and (
+            Path(code.co_filename).parent == ROOT / "kernels" or code.co_filename.startswith("<arguments of ")
+        ):
+            called.append(code.co_qualname)
+
+    def counted(*arguments):
+        sys.setprofile(note)
+        try:
+            return step(*arguments)
+        finally:
+            sys.setprofile(None)
+
+    toy_step(plan("sage"))
+    monkeypatch.setattr(Trainer, "step", counted)
+    toy_step(plan("sage"))
+    kernel_calls = [name for name in called if name.startswith(("Kernel.", "check"))]
+    assert 0 < len(kernel_calls) <= OF_A_KERNEL * called.count("Kernel.__call__")
+    assert len(called) <= OF_A_STEP, sorted(called)

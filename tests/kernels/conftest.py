@@ -8,7 +8,7 @@ a vector path, and with that "torch", "own" or "rounded": whose products are, wh
 import pytest
 import torch
 
-from hpcgnn.kernels import library, reference
+from hpcgnn.kernels import library
 from hpcgnn.kernels.interface import VECTOR_PATHS
 
 COMPILED = library.load()
@@ -21,30 +21,30 @@ PRODUCTS = {
 
 def names():
     """All implementations that this processor has; of native ones, if the library was compiled."""
-    return ["reference"] + (COMPILED.kernels.supported_paths() if COMPILED.reason is None else [])
+    return ["reference"] + (COMPILED.native.supported_paths() if COMPILED.native else [])
 
 
 def loaded(name):
     """What serves under this name; skips the test where there is no such thing."""
     if name == "reference":
-        return library.Loaded(reference, reason="a test")
+        return library.Loaded(None, reason="a test")
     path, _, products = name.partition(" ")
     assert path in VECTOR_PATHS and products in ("", *PRODUCTS)
     if path not in names():
         pytest.skip("no compiled kernels" if COMPILED.reason else f"the processor has no {path}")
     found = COMPILED.on(path, **PRODUCTS.get(products, {}))
-    if products == "rounded" and not found.kernels.rounds:
+    if products == "rounded" and not found.native.rounds:
         pytest.skip("no instructions for products of bfloat16, or a compiler that does not know them")
     return found
 
 
 @pytest.fixture(params=names())
 def kernels(request, set_precision):
-    """The implementation that serves."""
+    """An implementation serves: the Native of a library, or None for torch's."""
     found = loaded(request.param)
     set_precision("medium" if request.param.endswith("rounded") else "highest")
     before = library.use(found)
-    yield found.kernels
+    yield found.native
     library.use(before)
 
 

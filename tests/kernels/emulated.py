@@ -143,7 +143,7 @@ class _Function:
 
     def __init__(self, owner, name):
         self._call, self._name = weakref.WeakMethod(owner.call), name
-        self.restype, self.argtypes = INTERFACE.functions[name]
+        self.restype, self.argtypes = INTERFACE.functions[name].result, [*INTERFACE.functions[name].arguments.values()]
 
     def __call__(self, *given):
         assert len(given) == len(self.argtypes), f"{self._name}: {len(given)} arguments for {len(self.argtypes)}"
@@ -194,7 +194,7 @@ def loaded(file):
     emulated = Library(file)
     if difference := library._difference(emulated, check_sources=True):
         raise library.LibraryError(f"{file} {difference}")
-    return library.Loaded(Native(emulated, "baseline"), str(file), "baseline", None, emulated)
+    return library.Loaded(Native(emulated, "baseline"), str(file), "baseline")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -206,4 +206,4 @@ def pytest_load_initial_conftests():
 
 
 def pytest_terminal_summary(terminalreporter):
-    terminalreporter.write_line(f"{library.load().library.calls} calls under {EMULATOR}")
+    terminalreporter.write_line(f"{library.load().native.library.calls} calls under {EMULATOR}")

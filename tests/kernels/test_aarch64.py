@@ -13,6 +13,8 @@ import emulated
 import pytest
 import torch
 
+from hpcgnn.kernels import gather, library
+
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
@@ -35,14 +37,16 @@ def test_what_is_emulated(built):
     """A library of the other architecture; and an access to what nobody has ends the call, with a line that says so."""
     assert struct.unpack_from("<H", built.read_bytes(), 18)[0] == EM_AARCH64
     found = emulated.loaded(built)
-    assert found.kernels.supported_paths() == ["baseline"] and found.kernels.own_products_from is None
+    assert found.native.supported_paths() == ["baseline"] and found.native.own_products_from is None
     x, y, indptr = torch.ones(4, 16), torch.zeros(1, 16), torch.tensor([0, 1])
-    options = None, None, None, None, False
-    found.kernels.gather(y, x, indptr, torch.tensor([3], dtype=torch.int32), *options)
-    assert (y == 1).all() and found.library.calls > 10
-    far = torch.tensor([2**31 - 1], dtype=torch.int32), *options
-    with pytest.raises(emulated.Failure, match="hg_gather.*an access to memory that the caller does not have"):
-        found.kernels.gather(y, x, indptr, *far)
+    before = library.use(found)
+    try:
+        gather(y, x, indptr, torch.tensor([3], dtype=torch.int32))
+        assert (y == 1).all() and found.native.library.calls > 10
+        with pytest.raises(emulated.Failure, match="hg_gather.*an access to memory that the caller does not have"):
+            gather(y, x, indptr, torch.tensor([2**31 - 1], dtype=torch.int32))
+    finally:
+        library.use(before)
 
 
 def test_the_kernels_tests(built):

@@ -66,31 +66,3 @@ def test_any_number_of_threads_gives_the_same_bits(kernels, set_threads, distinc
         add_rows(storage[:, :130], index, x, place=place, weight=weight, distinct=distinct)
         found.append(storage)
     assert all(torch.equal(each, found[0]) for each in found)
-
-
-def test_nothing_to_add(kernels):
-    out, none = torch.ones(3, 4), torch.zeros(0, dtype=torch.int32)
-    add_rows(out, none, out[:0])
-    add_rows(out[:, :0], torch.zeros(2, dtype=torch.int32), torch.ones(2, 0), distinct=True)
-    assert (out == 1).all()
-
-
-def test_wrong_arguments():
-    out, index = torch.zeros(5, 3), torch.zeros(2, dtype=torch.int32)
-    with pytest.raises(ValueError, match=r"x: expected shape \(2, 3\), got \(1, 3\)"):
-        add_rows(out, index, torch.zeros(1, 3))
-    with pytest.raises(ValueError, match="x: expected torch.float32"):
-        add_rows(out, index, torch.zeros(2, 3, dtype=torch.float64))
-    with pytest.raises(ValueError, match="index: expected torch.int32"):
-        add_rows(out, index.long(), torch.zeros(2, 3))
-    with pytest.raises(ValueError, match="weight: expected torch.float32"):
-        add_rows(out, index, torch.zeros(2, 3), weight=torch.ones(2, dtype=torch.float64))
-
-
-def test_autograd_sees_the_change(kernels):
-    out = torch.ones(3, 2, requires_grad=True) * 2
-    square = out.square()
-    with torch.no_grad():
-        add_rows(out, torch.tensor([1], dtype=torch.int32), torch.ones(1, 2))
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        square.sum().backward()

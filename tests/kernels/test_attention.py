@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from hpcgnn import kernels as front
-from hpcgnn.kernels import reference
 
 KEY = 0x0123_4567_89AB_CDEF
 SLOPE = 0.2
@@ -376,7 +375,7 @@ def as_a_layer(case, dtype, bias=None, pieces=1, shared=False):
         for h in range(heads):
             front.elu_gradient(sent, sent, None, y[:, h * width : (h + 1) * width], dots[:, h : h + 1])
     else:
-        front.elu_gradient(sent, sent, None, y, dots, bias, scaled=True)
+        front.elu_gradient(sent, sent, None, y, dots, bias=bias, scaled=True)
     return backward(case, y, lse, dtype, pieces, shared=shared, remote=remote, bias=bias)[:3]
 
 
@@ -470,7 +469,7 @@ def test_bits_do_not_depend_on_threads_or_the_day(kernels, set_threads):
         y, lse = forward(case, torch.float32, pieces=2, hypersparse=True)
         gradients = backward(case, y.double(), lse.double(), torch.float32, pieces=2, hypersparse=True)
         seen.append((y, lse, *gradients))
-    if kernels is not reference:  # torch's index_add_ promises less
+    if kernels is not None:  # torch's index_add_ promises less
         for other in seen[1:]:
             assert all(torch.equal(one, another) for one, another in zip(seen[0], other))
     assert all(torch.isfinite(one).all() for one in (seen[0][0], *seen[0][2:]))
@@ -504,22 +503,16 @@ def test_a_slice_of_a_longer_indptr(kernels):
 def test_wrong_arguments():
     n, options = torch.zeros(3, dtype=torch.int64), {"heads": 2, "slope": SLOPE}
     y, h, s, i = torch.zeros(2, 6), torch.zeros(2, 2), torch.zeros(5, 8), torch.zeros(0, dtype=torch.int32)
-    with pytest.raises(ValueError, match="source: expected shape"):
-        front.attend_forward(y, h, h, h, s[:, :7], n, i, **options)
-    with pytest.raises(ValueError, match="y: expected a positive multiple of 4 heads"):
+    with pytest.raises(ValueError, match=r"y: expected shape \(2, 4 \* head_width\), got \(2, 6\)"):
         front.attend_forward(y, h, h, h, s, n, i, heads=4, slope=SLOPE)
-    with pytest.raises(ValueError, match="a_dst: expected torch.float32"):
-        front.attend_forward(y, h, h, h.double(), s, n, i, **options)
     with pytest.raises(ValueError, match="dropout: expected None or"):
         front.attend_forward(y, h, h, h, s, n, i, dropout=0.5, **options)
-    with pytest.raises(ValueError, match="src_ids: expected shape"):
+    with pytest.raises(ValueError, match="source: expected shape"):
         front.attend_forward(y, h, h, h, s, n, i, dropout=(0.5, 1, n[:2], n), **options)
     with pytest.raises(ValueError, match="complete: expected no rows with it"):
         front.attend_forward(y, h, h, h, s, n, i, complete=True, rows=torch.zeros(2, dtype=torch.int32), **options)
-    with pytest.raises(ValueError, match="and a bias only with it"):
+    with pytest.raises(ValueError, match="bias: expected complete with it"):
         front.attend_forward(y, h, h, h, s, n, i, bias=torch.zeros(6), **options)
-    with pytest.raises(ValueError, match="remote: expected shape"):
-        front.attend_backward(y, h, h, s[:2], s, n, i, **options)
     with pytest.raises(ValueError, match="complete: expected no rows with it"):
         front.attend_backward(
             y, h, h, s[:2], torch.zeros(2, 12), n, i, complete=True, rows=torch.zeros(2, dtype=torch.int32), **options

@@ -57,7 +57,8 @@ def test_forwards(given, set_threads, count, pruned, first):
     for aggregate in (of, sums):
         y = torch.empty_like(expected)
         weight, where = None if first else neighbour, outputs if pruned else None
-        kernels.convolve(y, x, aggregate, weight, own, bias, where, TILE, memory, taken)
+        tensors = {"neighbour": weight, "own": own, "bias": bias, "outputs": where, "memory": memory, "taken": taken}
+        kernels.convolve(y, x, aggregate, TILE, **tensors)
         torch.testing.assert_close(y, expected, rtol=0, atol=0)
 
 
@@ -95,11 +96,12 @@ def test_backwards(given, set_threads, count, pruned, relu):
         rows = x.clone()
         out = rows if relu else torch.empty_like(x)
         found = [out, *(torch.zeros_like(each) for each in expected[1:])]
-        where = (outputs if pruned else None, TILE, memory, spare, taken, apart if pruned else None)
+        tensors = {"neighbour": neighbour, "own": own, "outputs": outputs if pruned else None, "memory": memory}
+        tensors |= {"spare": spare, "taken": taken, "apart": apart if pruned else None}
+        tensors |= dict(zip(("g_neighbour", "g_own", "g_bias"), found[1:], strict=True))
         for first, last in ((0, 2 * TILE), (2 * TILE, ROWS)):  # as interior rows come apart from the others
             part = aggregate[first:last] if aggregate is t else sliced(aggregate, first, last)
-            sums = out[first:last], *found[1:]
-            scale = 2.0 if relu else None
-            kernels.convolve_backward(*sums, rows[first:last], gy, part, neighbour, own, first, *where, scale)
+            scale, mine = 2.0 if relu else None, {"gx": out[first:last], "first": first}
+            kernels.convolve_backward(gy, rows[first:last], part, TILE, scale, **mine, **tensors)
         for one, other in zip(found, expected, strict=True):
             torch.testing.assert_close(one, other, rtol=0, atol=0)

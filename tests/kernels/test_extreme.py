@@ -61,16 +61,3 @@ def test_nan_stays(kernels):
     y, count = torch.full((1, 1), -torch.inf), torch.zeros(1, 1)
     gather_largest(y, count, x, torch.tensor([0, 3]), torch.arange(3, dtype=torch.int32))
     assert y.isnan().all()
-
-
-def test_wrong_arguments_are_refused(kernels):
-    y, count, x = torch.zeros(2, 3), torch.zeros(2, 3), torch.zeros(4, 3)
-    indptr, indices = torch.tensor([0, 1, 2]), torch.zeros(2, dtype=torch.int32)
-    with pytest.raises(ValueError, match="x: expected shape"):
-        gather_largest(y, count, torch.zeros(4, 2), indptr, indices)
-    with pytest.raises(ValueError, match="count: expected"):
-        gather_largest(y, count.double(), x, indptr, indices)
-    with pytest.raises(ValueError, match="indptr"):
-        gather_largest(y, count, x, indptr[:2], indices)
-    with pytest.raises(ValueError, match="x: expected shape"):
-        gather_matching(y, y.clone(), x, indptr, indices)

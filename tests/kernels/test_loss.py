@@ -54,9 +54,7 @@ def test_large_logits_stay_finite_and_nan_stays(kernels):
 def test_wrong_arguments_are_refused(kernels):
     x, labels = torch.zeros(4, 3), torch.tensor([0, 2])
     for arguments, word in (
-        ((None, x, None, labels), "labels: expected shape"),
-        ((None, x.bfloat16(), None, labels), "logits: expected"),
-        ((torch.zeros(4, 2), x, torch.tensor([0, 1]), labels), "gradient: expected shape"),
+        ((None, x, None, labels), "labels: expected it for 4 num_rows, got 2"),
         ((torch.zeros(4, 3), x, torch.tensor([0, 4]), labels), r"labels\[1\]: expected row 4 in \[0, 4\)"),
         ((torch.zeros(4, 3), x, torch.tensor([-1, 1]), labels), r"labels\[0\]: expected row -1"),
         ((None, x, torch.tensor([0, 1]), labels + 1), r"labels\[1\]: .* label 3 in \[0, 3\)"),

@@ -102,7 +102,8 @@ def found(case, moments, relu, dtype, pieces=1, moved=None):
     g_x, g_map = torch.zeros_like(x), x.new_zeros((0 if weight is None else len(weight)) + 1, width)
     for of_block, *block in blocks:
         returns = None if moved is None else moved[block[1].long()].contiguous()
-        front.message_backward(of_block, (g_x, g_map), (y, gradient.contiguous()), x, *block, returns)
+        stored = dict(zip(("indptr", "indices", "rows"), block, strict=False))
+        front.message_backward(of_block, (g_x, g_map), (y, gradient.contiguous()), x, **stored, returns=returns)
     return [y, g_x, *((g_map[:-1], g_map[-1]) if weight is not None else ())]
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.kernels import library, narrow, reference, stream_key, widen
+from hpcgnn.kernels import narrow, stream_key, widen
 
 WIDTHS = [1, 2, 3, 5, 8, 31, 40, 64, 100, 601, 1030]
 KEY = stream_key(7, 1)
@@ -53,23 +53,6 @@ def test_by_the_definition(kernels, dtype, width):
     assert torch.equal(widened(x, ids=ids), expected(x, ids))
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_all_implementations_give_the_same_bits(kernels, threads, width):
-    for dtype in DTYPES:
-        x, index = rows(90, width, dtype), torch.randint(0, 90, (200,), dtype=torch.int32)
-        scale = torch.rand(90, dtype=dtype)
-        out, factors = narrowed(x, index=index, scale=scale)
-        result = x.new_empty(200, width)
-        widen(result, out, factors)
-        before = library.use(library.Loaded(reference, reason="a test"))
-        other, beside = narrowed(x, index=index, scale=scale)
-        again = x.new_empty(200, width)
-        widen(again, other, beside)
-        library.use(before)
-        assert torch.equal(out, other) and torch.equal(factors, beside) and torch.equal(result, again)
-        assert torch.equal(out, narrowed((x * scale[:, None])[index.long()])[0])
-
-
 def test_ends_stay(kernels):
     """Zeros of rows without negative numbers, rows of one number, and the ends of the range are as they were."""
     x = torch.tensor([[0.0, 3.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0], [2.0, 2.0, 2.0, 2.0], [-1.0, -1.0, -1.0, -1.0]])
@@ -84,30 +67,3 @@ def test_what_is_not_finite_does_not_look_like_a_number(kernels, wrong):
     x[1, 17] = wrong
     found = widened(x)
     assert not found[1].isfinite().any() and found[[0, 2]].isfinite().all()
-
-
-def test_empty(kernels):
-    assert widened(torch.empty(0, 5)).shape == (0, 5) and widened(torch.empty(4, 0)).shape == (4, 0)
-
-
-def test_rows_apart(kernels):
-    """Rows of x, of what is written and of what is read may be any distance apart."""
-    wide = rows(6, 50)
-    x = wide[:, 3:43]
-    out, factors = narrowed(x.contiguous())
-    memory = torch.full((6, out.shape[1] + 3), 77, dtype=out.dtype)
-    narrow(memory[:, : out.shape[1]], factors, x, torch.arange(6) + 5, KEY)
-    assert torch.equal(memory[:, : out.shape[1]], out) and (memory[:, out.shape[1] :] == 77).all()
-    result = torch.full((6, 50), 5.0)
-    widen(result[:, 3:43], memory[:, : out.shape[1]], factors)
-    assert (result[:, :3] == 5).all() and (result[:, 43:] == 5).all()
-
-
-def test_what_is_refused():
-    x = torch.zeros(3, 8)
-    with pytest.raises(ValueError, match=r"narrow: expected shape \(3, 8\), got \(3, 4\)"):
-        narrow(torch.empty(3, 4, dtype=torch.int8), torch.empty(3, 1), x, torch.arange(3), KEY)
-    with pytest.raises(ValueError, match="factors"):
-        widen(x, torch.empty(3, 8, dtype=torch.int8), torch.empty(3, 2))
-    with pytest.raises(ValueError, match="x: expected"):
-        narrow(torch.empty(3, 8, dtype=torch.int8), torch.empty(3, 1), x.bfloat16(), torch.arange(3), KEY)

@@ -53,29 +53,6 @@ def test_rounding_to_bfloat16_is_torchs(kernels):
     assert torch.equal(out[~out.isnan()].view(torch.int16), expected[~expected.isnan()].view(torch.int16))
 
 
-@pytest.mark.parametrize("x_dtype, out_dtype", PAIRS)
-@pytest.mark.parametrize("scaled", [False, True])
-def test_pack_nothing(kernels, threads, x_dtype, out_dtype, scaled):
-    """No rows, or no columns: what lies around them stays as it is."""
-    scaled = scaled and (x_dtype, out_dtype) not in AS_THEY_ARE
-    storage, x = torch.full((4, 3), 7.0).to(out_dtype), torch.ones(5, 3, dtype=x_dtype)
-    scale = torch.ones(5, dtype=torch.float64 if x_dtype == torch.float64 else torch.float32) if scaled else None
-    pack(storage[2:2], x, torch.zeros(0, dtype=torch.int32), scale)
-    pack(storage[2:2], x[:0], torch.zeros(0, dtype=torch.int32), None if scale is None else scale[:0])
-    pack(storage[1:3, 1:1], x[:, :0], torch.zeros(2, dtype=torch.int32), scale)
-    assert (storage == 7).all()
-
-
-def test_pack_wrong_arguments():
-    index = torch.zeros(2, dtype=torch.int32)
-    with pytest.raises(ValueError, match=r"out: expected shape \(2, 3\), got \(1, 3\)"):
-        pack(torch.zeros(1, 3), torch.zeros(5, 3), index)
-    with pytest.raises(ValueError, match="out: expected torch.float64"):
-        pack(torch.zeros(2, 3), torch.zeros(5, 3, dtype=torch.float64), index)
-    with pytest.raises(ValueError, match="index: expected torch.int32"):
-        pack(torch.zeros(2, 3), torch.zeros(5, 3), index.long())
-
-
 INDPTR, INDICES, ROWS = [0, 2, 2, 5], [0, 3, 1, 2, 3], [0, 4, 5]
 
 

@@ -56,9 +56,9 @@ class Case:
         return torch.nn.functional.elu(x) * torch.from_numpy(kept) / (1 - threshold / 2**32 or 1)
 
     def backward(self, gx=None):
-        more = (self.dots, self.bias, self.sums) if self.elu else ()
+        more = {"dots": self.dots, "bias": self.bias, "sums": self.sums} if self.elu else {}
         gx = self.gx if gx is None else gx
-        project_backward(gx, self.g_weight, self.x, self.gradient, self.weight, self.elu, *more)
+        project_backward(gx, self.g_weight, self.x, self.gradient, self.weight, self.elu, **more)
         return gx
 
 
@@ -101,9 +101,9 @@ def test_gradients_times_factors_of_the_heads(kernels, p):
     factors = torch.tensor([0.5, 4.0])
     scaled.dots[:] = factors
     project_backward(
-        scaled.gx, scaled.g_weight, scaled.x, scaled.gradient, scaled.weight, scaled.elu, scaled.dots, scaled.bias,
-        scaled.sums, scaled=True,
-    )  # fmt: skip
+        *(scaled.gx, scaled.g_weight, scaled.x, scaled.gradient, scaled.weight, scaled.elu),
+        **{"dots": scaled.dots, "bias": scaled.bias, "sums": scaled.sums, "scaled": True},
+    )
     assert torch.equal(scaled.gx, plain.gx * factors.repeat_interleave(15)) and torch.equal(
         scaled.dots, plain.dots * factors
     )
@@ -204,9 +204,9 @@ def test_some_rows_at_a_time_in_lent_memory(kernels):
         elu = Elu(case.ids[rows], KEY, 0.3)
         project(case.y[rows], case.x[rows], case.weight, elu, scratch)
         project_backward(
-            case.gx[rows], case.g_weight, case.x[rows], case.gradient[rows], case.weight, elu, case.dots[rows],
-            case.bias, case.sums, scratch,
-        )  # fmt: skip
+            *(case.gx[rows], case.g_weight, case.x[rows], case.gradient[rows], case.weight, elu),
+            **{"dots": case.dots[rows], "bias": case.bias, "sums": case.sums, "scratch": scratch},
+        )
     close(case.y, case.wanted, 5)
     close(case.gx, case.wanted_gx, 6)
     close(case.g_weight - 1, case.wanted_g_weight, 22)
@@ -241,21 +241,22 @@ def test_wrong_arguments_are_refused(kernels):
     ):
         with pytest.raises(ValueError, match=word):
             project(*arguments)
-    for arguments, word in (
-        ((gx, g_weight.t(), x, y, w), "g_weight: expected"),
-        ((gx[:, :5], g_weight, x, y, w), "gx: expected"),
-        ((gx, g_weight, x, y, w, None, case.dots), "expected None where there is no ELU"),
-        ((gx, g_weight, x, y, w, case.elu, None, None, None, None, None, True), "add: expected False"),
-        ((gx, g_weight, x, y, w, None, None, None, None, None, torch.empty(5)), "y_sums: expected"),
-        ((gx.bfloat16(), g_weight, x, y, w), "gx: expected"),
-        ((gx, g_weight, x.double(), y, w), "weight: expected"),
-        ((None, g_weight, x, y, w, case.elu, case.dots), "expected None where gx is"),
-        ((gx, g_weight, x, y, w, case.elu, torch.empty(4, 4)), "dots: expected as many columns"),
-        ((gx, g_weight, x, y, w, case.elu, None, torch.empty(5)), "bias: expected shape"),
-        ((gx, g_weight, x, y, w, case.elu, *[None] * 5, False, True), "scaled: expected dots"),
+    given = {"gx": gx, "g_weight": g_weight, "x": x, "gradient": y, "weight": w}
+    for changed, word in (
+        ({"g_weight": g_weight.t()}, "g_weight: expected"),
+        ({"gx": gx[:, :5]}, "gx: expected"),
+        ({"dots": case.dots}, "expected None where there is no ELU"),
+        ({"elu": case.elu, "add": True}, "add: expected False"),
+        ({"y_sums": torch.empty(5)}, "y_sums: expected"),
+        ({"gx": gx.bfloat16()}, "gx: expected"),
+        ({"x": x.double()}, "weight: expected"),
+        ({"gx": None, "elu": case.elu, "dots": case.dots}, "expected None where gx is"),
+        ({"elu": case.elu, "dots": torch.empty(4, 4)}, "dots: expected as many columns"),
+        ({"elu": case.elu, "bias": torch.empty(5)}, "bias: expected shape"),
+        ({"elu": case.elu, "scaled": True}, "scaled: expected dots"),
     ):
         with pytest.raises(ValueError, match=word):
-            project_backward(*arguments)
+            project_backward(**given | changed)
     if not one_pass(torch.float32):
         with pytest.raises(ValueError, match="scratch: expected shape"):
             project(y, x, w, case.elu, torch.empty(1, 3, 6))

@@ -15,19 +15,19 @@ HERE = Path(__file__).parent
 TESTS = ["test_attention.py", "test_between.py", "test_extreme.py", "test_gather.py", "test_multiply.py"]
 TESTS += ["test_loss.py", "test_narrow.py", "test_pack_and_check.py", "test_projection.py", "test_random.py"]
 TESTS += ["test_edge_dropout.py", "test_rounded.py", "test_add_rows.py", "test_scores.py"]
-TESTS += ["test_batch_norm.py", "test_messages.py"]
+TESTS += ["test_batch_norm.py", "test_messages.py", "test_tables.py"]
 TOO_LONG = "not 1900 and not many_hubs and not any_number_of_threads"
 
 # A kernel that is given a column that is not there, past the checks of the public function.
 WRONG = """
 import sys; sys.path.insert(0, {here!r})
 import sanitized, torch; sanitized.serve()
-from hpcgnn.kernels import library
+from hpcgnn.kernels import gather
 torch.set_num_threads(1)
 x, y = torch.zeros(4, 16), torch.zeros(1, 16)
 print("loaded", flush=True)
 column = torch.tensor([{column}], dtype=torch.int32)
-library.kernels().gather(y, x, torch.tensor([0, 1]), column, None, None, None, None, False)
+gather(y, x, torch.tensor([0, 1]), column)
 print("done", flush=True)
 """
 

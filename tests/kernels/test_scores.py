@@ -149,7 +149,8 @@ def found(case, dtype, pieces=1, moved=None):
     for indptr, indices, rows, places in blocks:
         returns = None if moved is None else moved[indices.long()].contiguous()
         front.score_backward(
-            scores.at(places), gradients, (x, gy, y, top, share), source, indptr, indices, rows, returns
+            *(scores.at(places), gradients, (x, gy, y, top, share), source),
+            **{"indptr": indptr, "indices": indices, "rows": rows, "returns": returns},
         )
     return [y, *(t for t in gradients if t is not None)]
 
@@ -216,11 +217,10 @@ def test_wrong_arguments_are_refused():
     edges = block(case, slice(None), False)[:2]
     of_edges = make_case("sum of edges", 2, 3).scores(torch.float64, case.attention)
     for changed, source, message in (
-        (of_edges, case.source, "places: expected"),
-        (replace(of_edges, edge=case.x[:, :4]), case.source, "edge: expected shape"),
-        (replace(scores, attention=case.attention[:4]), case.source, "attention: expected shape"),
-        (replace(scores, attention=None), case.source, "source: expected shape"),
-        (scores, case.source.float(), "source: expected torch.float64"),
+        (of_edges, case.source, "edge, places: expected"),
+        (replace(of_edges, edge=case.x[:, :4], places=case.src), case.source, "edge: expected shape"),
+        (replace(scores, heads=4), case.source, "source: expected a positive multiple of 4 heads"),
+        (replace(scores, attention=None), case.source, "source: expected a positive multiple of 2 heads"),
     ):
         with pytest.raises(ValueError, match=message):
             front.score_forward(changed, sums, x, source, *edges)

@@ -122,10 +122,8 @@ class _Direction:
         room: kernels.Columns | None,
     ) -> int:
         columns = kernels.Columns(block.indices, block.weight, block.edge)
-        both = self._rows, ids
-        return kernels.drop_edges(
-            block.indptr, columns, block.rows, both, self._ends, key, rate, self._degree, indptr, room
-        )
+        stored = {"indptr": block.indptr, "rows": block.rows, "kept_indptr": indptr, "degree": self._degree}
+        return kernels.drop_edges(columns, room, self._ends, key, rate, row_ids=self._rows, column_ids=ids, **stored)
 
     def _room(self, block: Block, ids: torch.Tensor) -> Block:
         """An empty Block for the remaining edges of a block."""

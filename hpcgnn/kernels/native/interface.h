@@ -274,10 +274,8 @@ typedef struct {
     int32_t rounded;
 } hg_convolution_args;
 
-/* Of this library itself: the hash of the sources that it was built from (see hpcgnn/kernels/sources.py), and the value of a
- * constant or the size of a structure of this file, by name; -1: there is none. */
+/* The hash of the sources that this library was built from (see hpcgnn/kernels/sources.py). */
 HG_EXPORT const char *hg_sources(void);
-HG_EXPORT int64_t hg_value(const char *name);
 
 /* 1 if the processor (and the operating system) can run the path, else 0. */
 HG_EXPORT int hg_supports(int path);
@@ -304,7 +302,7 @@ HG_EXPORT int64_t hg_drop_edges(int path, int num_threads, const hg_edge_dropout
 HG_EXPORT void hg_gather_largest(int path, int num_threads, const hg_extreme_args *a);
 HG_EXPORT void hg_gather_matching(int path, int num_threads, const hg_extreme_args *a);
 
-/* narrow.c; strides of factors and of what is narrow count bytes */
+/* narrow.c */
 HG_EXPORT void hg_narrow(int path, int num_threads, int type, uint64_t key, void *out, int64_t out_stride,
                          void *factors, int64_t factors_stride, const void *x, int64_t x_stride, const int32_t *index,
                          const void *scale, const int64_t *ids, int64_t num, int64_t width);
@@ -324,7 +322,6 @@ HG_EXPORT void hg_pack(int path, int num_threads, void *out, int64_t out_stride,
 HG_EXPORT void hg_add_rows(int path, int num_threads, int type, void *out, int64_t out_stride, const int32_t *index,
                            const void *x, int64_t x_stride, const int32_t *place, const void *weight, int64_t num,
                            int64_t width, int distinct);
-HG_EXPORT void hg_philox(int path, uint64_t key, const uint32_t *counters, int64_t num, uint32_t *words);
 HG_EXPORT void hg_random_words(int path, int num_threads, uint64_t key, const int64_t *ids, int64_t num,
                                int64_t columns, int64_t *words);
 HG_EXPORT void hg_dropout(int path, int num_threads, uint64_t key, uint32_t threshold, double scale, int type,
@@ -382,9 +379,9 @@ HG_EXPORT int hg_message_forward(int path, int num_threads, const hg_message_arg
 HG_EXPORT int hg_message_backward(int path, int num_threads, const hg_message_args *a);
 
 /* products.c */
-HG_EXPORT int hg_multiply(int path, int rounded, int num_threads, float *y, int64_t y_stride, const void *x, int x_type,
-                          int64_t x_stride, const float *w, int64_t w_down, int64_t w_across, const float *bias,
-                          int64_t rows, int64_t depth, int64_t width, int add);
+HG_EXPORT int hg_multiply(int path, int rounded, int num_threads, float *out, int64_t out_stride, const void *x, int x_type,
+                          int64_t x_stride, const float *weight, int64_t weight_down, int64_t weight_across,
+                          const float *bias, int64_t rows, int64_t depth, int64_t width, int add);
 
 /* projection.c */
 HG_EXPORT int hg_project(int path, int num_threads, const hg_projection_args *a);

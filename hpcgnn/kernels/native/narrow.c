@@ -35,7 +35,7 @@ HG_EXPORT void hg_narrow(int path, int num_threads, int type, uint64_t key, void
         const double factor = !scale ? 1 : type == HG_F64 ? ((const double *)scale)[j] : ((const float *)scale)[j];
         double range[2];
         table->narrow[type].range(row, width, factor, range);
-        hg_levels rule = levels_between(range[0], range[1], type, (float *)((char *)factors + i * factors_stride));
+        hg_levels rule = levels_between(range[0], range[1], type, (float *)factors + i * factors_stride);
         rule.scale = factor;
         for (int64_t g = 0; g < groups; g += HG_GROUPS) {
             const int64_t count = hg_least(groups - g, HG_GROUPS), columns = hg_least(width - 4 * g, 4 * count);
@@ -54,7 +54,7 @@ HG_EXPORT void hg_widen(int path, int num_threads, int type, void *out, int64_t 
         num_threads = 1;
     #pragma omp parallel for schedule(static) num_threads(num_threads)
     for (int64_t i = 0; i < num; i++) {
-        const float step = *(const float *)((const char *)factors + i * factors_stride);
+        const float step = ((const float *)factors)[i * factors_stride];
         table->narrow[type].widen((char *)out + i * out_stride * hg_size_of(type), (const char *)narrow + i * narrow_stride,
                                   width, step);
     }

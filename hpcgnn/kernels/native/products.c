@@ -102,12 +102,13 @@ static const void *factors_of(const hg_weights *w, float *scratch, const void *x
     return hg_widened(w, scratch, x, x_type, stride, rows, w->depth);
 }
 
-/* y (rows, width) = x (rows, depth) w (depth, width), added to what y holds if `add`, plus bias (width) unless NULL. x
- * is of x_type, HG_F32 or HG_BF16; element (k, c) of w stands at k * w_down + c * w_across. Each element is one sum
+/* out (rows, width) = x (rows, depth) weight (depth, width), added to what out holds if `add`, plus bias (width) unless NULL. x
+ * is of x_type, HG_F32 or HG_BF16; element (k, c) of weight stands at
+ * k * weight_down + c * weight_across. Each element is one sum
  * over k in order, whatever the number of threads. Returns 0, or -1: no memory. */
-HG_EXPORT int hg_multiply(int path, int rounded, int num_threads, float *y, int64_t y_stride, const void *x, int x_type,
-                          int64_t x_stride, const float *w, int64_t w_down, int64_t w_across, const float *bias,
-                          int64_t rows, int64_t depth, int64_t width, int add)
+HG_EXPORT int hg_multiply(int path, int rounded, int num_threads, float *out, int64_t out_stride, const void *x, int x_type,
+                          int64_t x_stride, const float *weight, int64_t weight_down, int64_t weight_across,
+                          const float *bias, int64_t rows, int64_t depth, int64_t width, int add)
 {
     const int64_t columns = hg_panels_of(width) * HG_PANEL, size = hg_panels_size(rounded, depth, width);
     const int64_t scratch = HG_ROWS * (depth + hg_words_of(1, depth));
@@ -126,7 +127,7 @@ HG_EXPORT int hg_multiply(int path, int rounded, int num_threads, float *y, int6
     #pragma omp parallel num_threads(num_threads)
     {
         float *mine = biases + columns + omp_get_thread_num() * scratch;
-        hg_pack_weights(&weights, w, w_down, w_across);
+        hg_pack_weights(&weights, weight, weight_down, weight_across);
         #pragma omp for schedule(static)
         for (int64_t first = 0; first < rows; first += HG_ROWS) {
             const int64_t num = hg_least(rows - first, HG_ROWS);
@@ -134,8 +135,8 @@ HG_EXPORT int hg_multiply(int path, int rounded, int num_threads, float *y, int6
             const char *block = (const char *)x + first * x_stride * hg_size_of(x_type);
             int64_t stride = x_stride;
             const void *from = factors_of(&weights, mine, block, x_type, &stride, num);
-            hg_multiply_block(&weights, y + first * y_stride, y_stride, from, stride, bias ? biases : NULL, num, add,
-                              &next);
+            hg_multiply_block(&weights, out + first * out_stride, out_stride, from, stride, bias ? biases : NULL, num,
+                              add, &next);
         }
     }
     return 0;

@@ -81,21 +81,6 @@ HG_EXPORT void hg_add_rows(int path, int num_threads, int type, void *out, int64
         }
 }
 
-/* Words of given counters (num, 4), for known-answer tests. */
-HG_EXPORT void hg_philox(int path, uint64_t key, const uint32_t *counters, int64_t num, uint32_t *words)
-{
-    const hg_round_keys keys = hg_round_keys_of(key);
-    for (int64_t first = 0; first < num; first += HG_BATCH) {
-        uint32_t c[4][HG_BATCH] = {{0}}, out[4 * HG_BATCH];
-        int64_t count = num - first < HG_BATCH ? num - first : HG_BATCH;
-        for (int64_t i = 0; i < count; i++)
-            for (int k = 0; k < 4; k++)
-                c[k][i] = counters[4 * (first + i) + k];
-        hg_table(path)->philox_blocks(&keys, c[0], c[1], c[2], c[3], count, out);
-        memcpy(words + 4 * first, out, (size_t)count * 16);
-    }
-}
-
 /* What to do with a row's words: keep them, or drop by them. */
 typedef struct {
     hg_mask mask;

@@ -110,7 +110,7 @@ typedef struct {
 
 struct hg_kernels {
     hg_gather_kernels gather[HG_GATHERED];
-    /* Rows [first, last) of the block; see kernels/extreme.py. */
+    /* Rows [first, last) of the block; see kernels/aggregation.py. */
     void (*largest[HG_COMPUTED])(const hg_extreme_args *a, int64_t first, int64_t last);
     void (*matching[HG_COMPUTED])(const hg_extreme_args *a, int64_t first, int64_t last);
     hg_message_kernels messages[HG_COMPUTED];

@@ -1,29 +1,19 @@
-"""The formats that can be imported.
+"""The formats of the package, and the choice of a format for an input."""
 
-A format is a module with NAME, OPTIONS (a dataclass of keys), matches(path) and read(path, options, scratch) ->
-RawGraph. Arrays of edges and features that are larger than a part of `scratch.memory` are mapped from the input, or
-from a file of `scratch`.
-"""
-
-import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hpcgnn.errors import ConfigError, FormatError
+from hpcgnn.registry import load_extras
 from partition_tools.readers.formats import edgelist, matrix_market, metis_graph, npz, ogb, scipy_npz
+from partition_tools.readers.sources import SOURCES
 from partition_tools.readers.tables.refused import check_file, unread
 from partition_tools.workspace.settings import declared, made
 
-#: Formats of other libraries, which nothing else needs.
-FOREIGN = ("partition_tools.readers.foreign.distdgl",)
-SOURCES: dict[str, Any] = {
-    module.NAME: module
-    for module in (
-        *map(importlib.import_module, FOREIGN),
-        *(scipy_npz, npz, edgelist, matrix_market, ogb, metis_graph),
-    )
-}
+load_extras("formats")  # before those that take a folder for a table of their own
+for _module in (scipy_npz, npz, edgelist, matrix_market, ogb, metis_graph):
+    SOURCES.register(_module.NAME, _module)
 #: The keys of all of them.
 KEYS = declared(module.OPTIONS for module in SOURCES.values())
 

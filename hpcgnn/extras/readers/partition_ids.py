@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from hpcgnn.extras.readers.dgl_binary import read_tensors
 from partition_tools.readers.arrays.in_memory import plain_ids
 from partition_tools.readers.arrays.torch_file import load_torch_file
-from partition_tools.readers.foreign.dgl_binary import read_tensors
 from partition_tools.readers.tables.frames import open_table
 from partition_tools.workspace.progress import Reporter
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import sar_parts
 
+from hpcgnn.extras.readers.distdgl import Options
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.cli.import_graph import import_graph
-from partition_tools.readers.foreign.distdgl import Options
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.working import Resources
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from hpcgnn.extras.readers.renamed import of_dgl
 from hpcgnn.graphfile.schema import GraphData
 from partition_tools.interface.arrays import saving_of
 from partition_tools.interface.libraries import save_named
 from partition_tools.readers.arrays.in_memory import as_array
 from partition_tools.readers.arrays.joined_types import joined
-from partition_tools.readers.foreign.renamed import of_dgl
 from partition_tools.workspace.progress import Reporter
 
 

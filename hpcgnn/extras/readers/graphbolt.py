@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from hpcgnn.extras.readers.dgl_binary import StoredGraph
 from partition_tools.readers.arrays.torch_file import load_torch_file
-from partition_tools.readers.foreign.dgl_binary import StoredGraph
 
 
 class _Graph:

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from hpcgnn.errors import FormatError
+from hpcgnn.extras.readers.dgl_binary import read_tensors
+from hpcgnn.extras.readers.distdgl import Options
 from hpcgnn.graphfile.own_ids import kind_of_ids, read_ids
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.cli.import_graph import import_graph
-from partition_tools.readers.foreign.dgl_binary import read_tensors
-from partition_tools.readers.foreign.distdgl import Options
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.working import Resources
 

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from hpcgnn.extras.readers.dgl_binary import StoredGraph, read_graph, read_tensors
+from hpcgnn.extras.readers.graphbolt import read_sampling_graph
+from hpcgnn.extras.readers.graphstorm import meanings
+from hpcgnn.extras.readers.partition_ids import ids_before
+from hpcgnn.extras.readers.renamed import FEATURES, LABELS, NODE_DATA, joined_columns, of_dgl, refuse_unknown
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.arrays.joined_types import joined
 from partition_tools.readers.arrays.named_arrays import ArrayOptions, InMemory, graph_of
-from partition_tools.readers.foreign.dgl_binary import StoredGraph, read_graph, read_tensors
-from partition_tools.readers.foreign.graphbolt import read_sampling_graph
-from partition_tools.readers.foreign.graphstorm import meanings
-from partition_tools.readers.foreign.partition_ids import ids_before
-from partition_tools.readers.foreign.renamed import FEATURES, LABELS, NODE_DATA, joined_columns, of_dgl, refuse_unknown
 from partition_tools.workspace.scratch import Scratch
 from partition_tools.workspace.settings import key
 
@@ -146,7 +146,7 @@ def _relation(book: Path, kind: str) -> tuple[str, str, str]:
     if len(words) != 3:
         raise FormatError(
             f"{book}: edge type {kind} does not name its ends, as source:relation:destination; convert the folder with "
-            "DGL's tools/change_etype_to_canonical_etype.py"
+            "DGL's change_etype_to_canonical_etype"
         )
     return words[0], words[1], words[2]
 

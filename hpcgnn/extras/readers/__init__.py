@@ -1,0 +1,13 @@
+"""Readers of other libraries' own files: partitions of DGL, GraphBolt and GraphStorm, and objects of DGL
+(docs/importing.md).
+"""
+
+from typing import TYPE_CHECKING
+
+from hpcgnn.offering import lazily
+
+if TYPE_CHECKING:
+    from hpcgnn.extras.readers.dgl_objects import from_dgl as from_dgl
+
+__all__ = ["from_dgl"]
+__getattr__, __dir__ = lazily(__name__, {"from_dgl": "hpcgnn.extras.readers.dgl_objects"})

@@ -1,1 +1,0 @@
-"""Readers of other libraries' own files: partitions of DGL, GraphBolt and GraphStorm, and objects of DGL."""

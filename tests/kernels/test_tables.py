@@ -1,0 +1,239 @@
+"""Every kernel by its table: C against its lines of torch on each path, and refusals of what a table does not allow."""
+
+import importlib
+import pkgutil
+import re
+
+import pytest
+import torch
+
+import hpcgnn.kernels
+from hpcgnn.kernels import library
+from hpcgnn.kernels.kernel import BELONGING, DTYPES, Kernel, _entry
+
+NAMES = [each.name for each in pkgutil.iter_modules(hpcgnn.kernels.__path__) if each.name != "_native"]
+MODULES = [importlib.import_module(f"hpcgnn.kernels.{name}") for name in NAMES]
+KERNELS = {id(each): each for module in MODULES for each in vars(module).values() if isinstance(each, Kernel)}
+IDS = [f"{each.name}-{k}" for k, each in enumerate(KERNELS.values())]
+every_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=IDS)
+# Products of other types and of the baseline are torch's alone (test_multiply.py).
+IN_TORCH = [each for each in KERNELS.values() if each._body is not None and each.name != "multiply"]
+every_kernel_of_torch = pytest.mark.parametrize("kernel", IN_TORCH, ids=[each.name for each in IN_TORCH])
+#: Of what is summed in another order, or by another exponential.
+NEAR = {torch.float64: 1e-12, torch.float32: 2e-5, torch.bfloat16: 2.0**-6}
+VALUES = {
+    "key": 0x0123_4567_89AB_CDEF,
+    "threshold": 1 << 31,
+    "scale": 2.0,
+    "slope": 0.2,
+    "ends": 0,
+    "heads": 2,
+    "of_gy": 2,
+}
+VALUES |= {"shared": False, "weight_bytes": 4, "edge_bytes": 4, "place_bytes": 4, "tile": 16, "first": 0, "score": 1}
+VALUES |= {"times": 1, "relu": False, "reduce": 0}
+#: Kernels that round as torch does.
+EXACT = {
+    "encode",
+    "decode",
+    "narrow",
+    "widen",
+    "dropout_entries",
+    "pack",
+    "random_words",
+    "gather_largest",
+    "relu_gradient",
+}
+SPACED = 3  # columns beside a matrix
+
+
+class Given:
+    """Arguments of a kernel: all optional ones or none; of each size `count`, but for those of columns and edges."""
+
+    def __init__(self, kernel, dtype, width, count=40, optional=True, seed=0):
+        self.kernel, self.count, self.draw = kernel, count, torch.Generator().manual_seed(seed)
+        self.sizes = {
+            "width": width,
+            "head_width": width,
+            "one": 1,
+            "edges": 5 * count,
+            "entries": 5 * count,
+            "capacity": 5 * count,
+        }
+        self.sizes |= {
+            "num_indices": 5 * count,
+            "depth": 7,
+            "blocks": -(-width // 256),
+            "own_width": 2 * width,
+            "streamed": width,
+        }
+        self.sizes |= {"source_width": 2 * width}
+        entries = [_entry(name, text) for name, text in kernel.table.items() if isinstance(text, str)]
+        self.entries = [each for each in entries if optional or "optional" not in each.words]
+        self.dtypes, self.around, self.arguments = {}, {}, {}
+        for entry in sorted(self.entries, key=lambda each: each.like is not None):
+            allowed = entry.dtypes
+            if entry.like:
+                allowed = allowed[self.dtypes.get(entry.like, DTYPES["index"][0] if entry.like == "edge" else dtype)]
+            self.dtypes[entry.name] = dtype if dtype in allowed else allowed[0]
+        for entry in self.entries:
+            self.arguments[entry.name] = self.tensor(entry)
+        for name, value in kernel.table.items():
+            if not isinstance(value, str) and (
+                value is ... or name == "heads" or (name in ("threshold", "key", "scale") and optional)
+            ):
+                self.arguments[name] = VALUES.get(name, self.sizes.get(name, count))
+        if "weight_bytes" in self.arguments:
+            self.arguments["weight_bytes"] = dtype.itemsize
+
+    def length(self, terms):
+        heads = {"heads": 2, "of_gy": 2, "times": 1}
+        total = 0
+        for names, factor in terms.items():
+            for name in names:
+                factor *= heads.get(name, self.sizes.get(name, self.count))
+            total += factor
+        return total
+
+    def tensor(self, entry):
+        shape, dtype, name = [self.length(terms) for _, terms in entry.sizes], self.dtypes[entry.name], entry.name
+        if name in ("indptr", "kept_indptr"):
+            inner = torch.randint(
+                self.sizes["edges"] + 1, (shape[0] - 2,) if shape[0] > 1 else (0,), generator=self.draw
+            )
+            ends = torch.tensor([0, self.sizes["edges"]])[: shape[0]]
+            return torch.cat([inner, ends]).sort().values
+        if name in ("rows", "outputs"):
+            return torch.arange(shape[0], dtype=dtype)
+        if name == "labels":
+            return torch.randint(self.sizes["width"] or 1, shape, generator=self.draw)
+        if not dtype.is_floating_point and dtype != torch.int8:
+            return (
+                (torch.arange(shape[0]).mul(7) % max(1, self.count)).to(dtype).expand(shape[::-1]).t().contiguous()
+                if len(shape) == 2
+                else (torch.arange(shape[0]).mul(7) % max(1, self.count)).to(dtype)
+            )
+        wide = torch.full(
+            [*shape[:-1], shape[-1] + SPACED * (len(shape) == 2 and "contiguous" not in entry.words)], 7.0
+        )
+        wide = wide.to(dtype)
+        inside = wide[..., : shape[-1]]
+        inside.copy_((torch.randn(shape, generator=self.draw) * (30 if dtype == torch.int8 else 1)).to(dtype))
+        if name in ("denominator", "factors", "steps"):
+            inside.abs_()
+        self.around[name] = wide
+        return inside
+
+    def run(self):
+        """(the result, all tensors with what lies beside them) of a call."""
+        result = self.kernel(**self.arguments)
+        return result, {name: self.around.get(name, self.arguments[name]) for name in self.dtypes}
+
+
+def dtypes_of(kernel):
+    roots = [_entry("", each) for each in kernel.table.values() if isinstance(each, str)]
+    found = next(
+        (each.dtypes for each in roots if not each.like and torch.float32 in each.dtypes and len(each.dtypes) > 1), ()
+    )
+    return found or [torch.float32]
+
+
+@pytest.mark.parametrize("optional", [False, True])
+@pytest.mark.parametrize("kernels", [path for path in ("baseline", "avx2", "avx512")], indirect=True)
+@every_kernel_of_torch
+def test_compiled_kernels_do_what_torch_does(kernels, kernel, optional):
+    """In every dtype and width, beside NaN-free neighbours that stay; without rows and columns too."""
+    for dtype in dtypes_of(kernel):
+        if (kernel.name, optional) == ("pack", True) and dtype in (torch.float16, torch.int8):
+            continue  # which are moved as they are, or widened
+        for width, count in ((1, 40), (3, 40), (8, 40), (31, 40), (64, 40), (300, 40), (5, 0), (1, 1)):
+            sides = []
+            for served in (library.load(), library.Loaded(None, reason="a test")):
+                before = library.use(served)
+                try:
+                    sides.append(Given(kernel, dtype, width, count, optional).run())
+                finally:
+                    library.use(before)
+            (result, found), (wanted, right) = sides
+            assert result == wanted
+            for name, tensor in found.items():
+                near = (
+                    0
+                    if kernel.name in EXACT
+                    else max(NEAR.get(tensor.dtype, 0), NEAR.get(dtype, 0))
+                    * (
+                        1
+                        if tensor.numel() == 0 or not tensor.is_floating_point()
+                        else float(right[name].double().abs().nan_to_num(posinf=0).max().clamp(min=1))
+                    )
+                )
+                torch.testing.assert_close(
+                    tensor,
+                    right[name],
+                    rtol=0,
+                    atol=near,
+                    equal_nan=True,
+                    msg=lambda text: f"{kernel.name} {name} {dtype} {width}: {text}",
+                )
+
+
+@every_kernel_of_torch
+def test_no_bit_depends_on_the_number_of_threads(kernel, set_threads):
+    if library.load().native is None:
+        pytest.skip("no compiled kernels")
+    found = []
+    for threads in (1, 2, 7):
+        set_threads(threads)
+        found.append(Given(kernel, torch.float32, 40, 3000).run()[1])
+    for name, tensor in found[0].items():
+        assert all(torch.equal(tensor, other[name]) for other in found[1:]), name
+
+
+@every_kernel
+def test_what_the_table_does_not_allow_is_refused(kernel):
+    """Of each tensor: another object, device, dtype, number of dimensions, and layout; and sizes that disagree."""
+    given = Given(kernel, torch.float32, 6)
+    kernel.check(**given.arguments)
+    shared = [name for entry in given.entries for _, terms in entry.sizes for names in terms for name in names]
+    for entry in given.entries:
+        tensor = given.arguments[entry.name]
+        wrong = [tensor.numpy(), tensor.to("meta"), tensor.to(torch.complex64), tensor[None]]
+        if tensor.dim() == 1 and len(tensor) > 1:
+            wrong.append(tensor.repeat_interleave(2)[::2])
+        elif "strided" not in entry.words and min(tensor.shape) > 1:
+            wrong.append(tensor.t().contiguous().t())
+        for other in wrong:
+            with pytest.raises(ValueError, match=f"^{entry.name}: expected"):
+                kernel.check(**given.arguments | {entry.name: other})
+        names = [name for names in entry.sizes[0][1] for name in names]
+        if any(shared.count(name) > 1 or name in kernel.table for name in names):
+            with pytest.raises(ValueError, match="expected"):
+                kernel.check(**given.arguments | {entry.name: torch.cat([tensor, tensor[:1]])})
+        if "optional" not in entry.words:
+            with pytest.raises(ValueError, match=f"{entry.name}: expected a torch tensor, got NoneType"):
+                kernel.check(**given.arguments | {entry.name: None})
+    with pytest.raises(TypeError, match="at most once, got .*other"):
+        kernel.check(**given.arguments, other=1)
+    for value in [name for name, each in kernel.table.items() if each is ...]:
+        with pytest.raises(TypeError, match=f"expected a value for {value}"):
+            kernel.check(**{name: each for name, each in given.arguments.items() if name != value})
+
+
+@every_kernel_of_torch
+def test_a_stale_saved_tensor_is_an_error(kernel):
+    """Compiled code writes behind autograd's back; without the version counter the gradient would be silently wrong."""
+    given = Given(kernel, torch.float32, 6)
+    before = {name: tensor._version for name, tensor in given.arguments.items() if isinstance(tensor, torch.Tensor)}
+    given.run()
+    for name, version in before.items():
+        if re.match(r"(optional )?written ", kernel.table[name]):
+            assert given.arguments[name]._version > version, name
+    with torch.inference_mode():
+        Given(kernel, torch.float32, 6).run()
+
+
+def test_an_entry_that_is_not_understood_is_not_passed_over():
+    for entry in ("float32", "float32 of (n,)", "maybe float32 [n]"):
+        with pytest.raises(ValueError, match="x: expected dtype and shape"):
+            _entry("x", entry)
+    assert set(BELONGING["type"]) >= set(DTYPES["narrow"])
