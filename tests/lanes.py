@@ -77,7 +77,7 @@ PARTS = (
     quick("core", *PYTEST, "tests/core"),
     quick("ranks, first rooms", *PYTEST, *ROOMS[:HALF]),
     quick("ranks, other rooms", *PYTEST, *ROOMS[HALF:]),
-    quick("tools", *PYTEST, "tests/partition_tools", "tests/extras/readers"),
+    quick("tools", *PYTEST, "tests/partition_tools"),
     quick("faults", *PYTEST, "tests/faults"),
     quick("kernels", *PYTEST, "tests/kernels"),
     quick("extras", *PYTEST, "tests/extras"),
