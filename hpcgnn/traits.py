@@ -86,14 +86,8 @@ class ScheduleTraits:
             sum.
         within_memory: the schedule keeps no rows of other ranks from step to step, so a limit of memory can hold.
         pairwise: two ranks exchange messages while the others do something else.
-        keeps_halo: a rank keeps copies of the halo of all layers from epoch to epoch (`--stale-epochs` + 1).
-        by_shares: an epoch has `--steps` steps, each of which computes some of the rows.
-        last_rows_alone: the last layer computes some of its rows alone, in every step.
-        whole_steps: a step changes all parameters of the model, to the same numbers on all ranks.
         sums_gradients: every step sums gradients of parameters over the ranks (`--reduce-dtype`).
-        sums_by_layer: it sums them during the backward pass (`--reduce-bucket`).
         narrows_rows: training can exchange rows in `--halo-dtype`.
-        drops_edges: training can leave out edges (`--edge-dropout`).
     """
 
     exact_epochs: bool = False
@@ -102,14 +96,13 @@ class ScheduleTraits:
     partial_sums: Literal["always", "dense", "never"] = "never"
     within_memory: bool = False
     pairwise: bool = False
-    keeps_halo: bool = False
-    by_shares: bool = False
-    last_rows_alone: bool = False
-    whole_steps: bool = False
     sums_gradients: bool = False
-    sums_by_layer: bool = False
     narrows_rows: bool = False
-    drops_edges: bool = False
+
+    @property
+    def whole_steps(self) -> bool:
+        """Whether a step changes all parameters of the model, to the same numbers on all ranks."""
+        return self.sums_gradients and not self.layer_by_layer
 
 
 @dataclass(frozen=True)

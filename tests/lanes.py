@@ -80,7 +80,7 @@ PARTS = (
     quick("core", *PYTEST, "tests/core"),
     quick("ranks, first rooms", *PYTEST, *ROOMS[:HALF]),
     quick("ranks, other rooms", *PYTEST, *ROOMS[HALF:]),
-    quick("tools", *PYTEST, "tests/partition_tools", "tests/extras/readers"),
+    quick("tools", *PYTEST, "tests/partition_tools"),
     quick("faults", *PYTEST, "tests/faults"),
     quick("kernels", *PYTEST, "tests/kernels"),
     quick("extras", *PYTEST, "tests/extras"),
@@ -102,6 +102,7 @@ PARTS = (
     Part("all-to-all", of_ranks(3, "all-to-all", *OF_ALL_RANKS, *ALL_TO_ALL), ONECCL),
     Part("oneCCL", of_ranks(3, "oneccl", *OF_ALL_RANKS, *OF_ONECCL, "-m", "smoke or processes"), ONECCL),
     Part("slow of ranks", (*PYTEST, "tests/mpi", "-m", "slow"), ("hpcgnn/nn/", "hpcgnn/ops/")),
+    Part("slow of extras", (*PYTEST, "tests/extras", "-m", "slow"), ("hpcgnn/", "tests/extras/")),
     Part("slow of processes", of_ranks(2, "polite", *PROCESSES, "-m", "slow and (processes or smoke)"), ("hpcgnn/",)),
     Part(
         "slow of jobs", (*PYTEST, "tests/jobs", "tests/core", "tests/faults", "-m", "slow"), ("jobs/", "hpcgnn/comm/")

@@ -27,6 +27,7 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.available import huge_pages
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.halo import MANY_RANKS, rows_in_place_pay
+from hpcgnn.plan.rules import Selection
 from hpcgnn.plan.run_plan import RunPlan, plan
 from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.tasks.link_training import link_split
@@ -100,7 +101,7 @@ class BringUp:
             edge_features=spec.edge_features > 0,
             feature_type=spec.held,
             store=self.memory.features,
-            clusters=self.learns and decided.schedule.by_shares,
+            clusters=self.learns and Selection(decided.config).entry.reads_clusters,
         )
 
     def plan_on(self, local: LocalGraph) -> RunPlan:
@@ -162,7 +163,7 @@ def _may_read_in_place(decided: RunPlan, comm: Communicator) -> bool:
     if max(on_nodes) in (1, comm.size):
         return False
     if not decided.may_read_in_place:
-        log.info("--intra-node auto: messages; --schedule, --task, --memory, --keep or --edge-dropout needs them")
+        log.info("--intra-node auto: messages; --schedule, --task, --memory, --keep or edges that change need them")
     elif not rows_in_place_pay(max(on_nodes), all(huge)):
         log.info(
             "--intra-node auto: messages; shared memory has no huge pages, and nodes have fewer than %d ranks: rows in "

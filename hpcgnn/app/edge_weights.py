@@ -25,8 +25,6 @@ def check_weights(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> Non
     divides = getattr(MODELS[spec.model].layer(spec), "norm", "sum")
     if not spec.weighted or divides not in ("mean", "sym", "relation"):
         return
-    if spec.edge_dropout:
-        _check_signs(local, spec, comm)
     if divides == "relation":
         counts = odd_relations(local, spec.edge_types + spec.loop_relation)
     else:
@@ -52,18 +50,6 @@ def check_weights(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> Non
             what,
             nothing,
             f"{below:,}",
-        )
-
-
-def _check_signs(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> None:
-    """Raise GraphError, on all ranks, where a weight is below 0. Collective."""
-    weights = [block.weight for block in (local.inward.own, *local.inward.halo) if block.weight is not None]
-    below = sum(int((weight < 0).sum()) for weight in weights)
-    if comm.total(torch.tensor([below]), "plan").item():
-        raise GraphError.on_all(
-            f"edges have weights below 0, and {spec.model} divides by the sum of those that --edge-dropout "
-            f"{spec.edge_dropout:g} leaves, which could be near 0: expected weights of 0 or more; use --model gin, or "
-            "leave --edge-dropout out"
         )
 
 

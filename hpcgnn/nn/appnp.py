@@ -66,6 +66,4 @@ def _build(spec: ModelSpec) -> Model:
     return Model(spec, layers, widths[1:-1])
 
 
-MODEL = ModelEntry(
-    _build, lambda spec: PropagatedLayer, ("hidden", "norm", "residual", "hops", "teleport", "edge_dropout")
-)
+MODEL = ModelEntry(_build, lambda spec: PropagatedLayer, ("hidden", "norm", "residual", "hops", "teleport"))

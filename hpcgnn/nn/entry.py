@@ -47,7 +47,7 @@ class TypedProjection(nn.Module):
 #: The activation of attention layers, where no gradient needs their output.
 ELU_IN_PLACE = partial(torch.nn.functional.elu, inplace=True)
 #: Options that models of a kind use, of those declared `by_model`.
-STACK = ("hidden", "norm", "residual", "jumping", "edge_dropout")
+STACK = ("hidden", "norm", "residual", "jumping")
 LINEAR = (*STACK, "keep_input", "keep_input_dtype")
 ATTENTION = (*STACK, "heads", "out_heads", "attention_dropout")
 

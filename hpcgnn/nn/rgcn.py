@@ -75,7 +75,7 @@ def _build(spec: ModelSpec) -> Model:
     return Model(spec, convs, handed_on(spec, widths), before=before)
 
 
-MODEL = ModelEntry(_build, lambda spec: RGCNConv, (*(name for name in STACK if name != "edge_dropout"), "bases"))
+MODEL = ModelEntry(_build, lambda spec: RGCNConv, (*STACK, "bases"))
 
 
 class RGATConv(Heads):

@@ -8,6 +8,7 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.inputs import Inputs, inputs_of, inputs_text, made_flags
+from hpcgnn.schedules.base import changing_edges
 from hpcgnn.tasks.registry import task_traits
 
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "mixed": torch.float32}
@@ -50,7 +51,7 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         kept=torch.bfloat16 if config.run.precision == "mixed" else None,
         inputs=text,
         edge_features=_edge_features(config, meta),
-        edge_dropout=options.edge_dropout,
+        same_edges=changing_edges(config) is None,
         linear_residual=options.linear_residual,
         facts=tuple(MODELS[options.model].facts(meta).items()),
     )

@@ -16,6 +16,7 @@ from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import PLAIN
 from hpcgnn.options.inputs import inputs_of, made_flags
+from hpcgnn.schedules.base import ScheduleEntry
 from hpcgnn.schedules.schedule_registry import SCHEDULES
 from hpcgnn.tasks.registry import task_traits
 from hpcgnn.traits import LayerTraits, ScheduleTraits, TaskTraits, TransportTraits
@@ -23,7 +24,7 @@ from hpcgnn.traits import LayerTraits, ScheduleTraits, TaskTraits, TransportTrai
 
 @dataclass(frozen=True)
 class Selection:
-    """A configuration with the traits of its model, schedule and task."""
+    """A configuration with the entries and traits of its model, schedule and task."""
 
     config: Config
 
@@ -38,8 +39,12 @@ class Selection:
         return self.model.traits(replace(PLAIN, aggregator=options.aggregator, edge_term=options.edge_term))
 
     @cached_property
+    def entry(self) -> ScheduleEntry:
+        return SCHEDULES[self.config.schedule.schedule]
+
+    @cached_property
     def schedule(self) -> ScheduleTraits:
-        return SCHEDULES[self.config.schedule.schedule].traits
+        return self.entry.traits
 
     @cached_property
     def task(self) -> TaskTraits:
@@ -80,7 +85,7 @@ def check_options(config: Config) -> None:
     for rule in RULES:
         if rule.broken(selection):
             raise ConfigError(rule.refusal(selection))
-    SCHEDULES[config.schedule.schedule].check(config, config.model.layers if selection.model.stacked else 1)
+    selection.entry.check(config, config.model.layers if selection.model.stacked else 1)
     epochs_to_trace(config.run.trace)
 
 
@@ -147,25 +152,10 @@ RULES: list[Rule] = [
         ),
     ),
     Rule(
-        lambda of: of.schedule.by_shares and (of.config.model.norm == "batch" or of.config.model.jumping != "none"),
-        lambda of: (
-            f"--schedule {of.config.schedule.schedule} computes a share of the rows in each step: expected --norm none "
-            f"or layer and --jumping none, got --norm {of.config.model.norm} and --jumping {of.config.model.jumping}; "
-            "or choose another schedule"
-        ),
-    ),
-    Rule(
         lambda of: of.config.schedule.assignment != "metis" and bool(of.config.data.partition),
         lambda of: (
             f"--assignment {of.config.schedule.assignment} makes a map of its own, got --partition "
             f"{of.config.data.partition} besides; leave one of them out"
-        ),
-    ),
-    Rule(
-        lambda of: of.config.model.edge_dropout > 0 and of.config.model.keep_input == "always",
-        lambda of: (
-            "--keep-input always keeps an aggregate that does not change, got --edge-dropout "
-            f"{of.config.model.edge_dropout:g}, which leaves out other edges in every epoch; leave one of them out"
         ),
     ),
     Rule(

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hpcgnn.config import Config
-from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
@@ -17,7 +16,7 @@ from hpcgnn.plan.halo import check_halo, features_travel, halo_of, intra_node_of
 from hpcgnn.plan.held import check_aggregate, check_keep, held_type
 from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.plan.privacy import check_privacy
-from hpcgnn.plan.rules import Selection, models_with
+from hpcgnn.plan.rules import Selection
 from hpcgnn.tasks.registry import resolve_task, task_traits
 from hpcgnn.traits import ScheduleTraits, TaskTraits
 
@@ -64,11 +63,6 @@ class RunPlan:
     def returns(self) -> bool:
         """Whether anything returns to the rows along the edges, as under attention."""
         return not MODELS[self.spec.model].traits(self.spec).fixed_sums
-
-    @property
-    def on_shares(self) -> bool:
-        """Whether an epoch has several steps, on shares of the clusters."""
-        return self.schedule.by_shares and self.config.schedule.steps > 1
 
     @property
     def narrows(self) -> bool:
@@ -129,32 +123,8 @@ def plan(config: Config, meta: GraphMeta, ranks: int, learns: bool = True) -> Ru
     if learns:
         check_keep(config, spec)
         check_privacy(config, spec)
-        check_steps(config, meta, spec)
+        Selection(config).entry.check_graph(config, meta, spec)
         for check in TRAINING_CHECKS:
             check(config, spec)
     check_halo(config, spec)
     return RunPlan.of(config, spec)
-
-
-def check_steps(config: Config, meta: GraphMeta, spec: ModelSpec) -> None:
-    """Raise ConfigError for steps that the clusters of the graph file or the last layer of the model do not allow."""
-    options, traits = config.schedule, Selection(config).schedule
-    alone = MODELS[spec.model].traits(spec).prunable or (spec.layers == 1 and spec.keeps_input)
-    if traits.last_rows_alone and options.steps > 1 and not alone:
-        raise ConfigError(
-            f"--schedule {options.schedule} computes the training nodes of a share alone, and the last layer of "
-            f"--model {spec.model} computes all nodes: expected another model, or --schedule sar"
-        )
-    layers, precision = MODELS[spec.model].traits(spec), config.run.precision
-    if options.history_dtype != "fp32" and options.steps > 1 and not (layers.fixed_sums and precision == "fp32"):
-        raise ConfigError(
-            f"schedule.history_dtype {options.history_dtype} is for float32 rows that are summed with given weights: "
-            f"expected {models_with(lambda each: each.fixed_sums)} and --precision fp32, or history_dtype fp32; got "
-            f"--model {spec.model} and --precision {precision}"
-        )
-    if traits.by_shares and options.steps > meta.num_clusters:
-        raise ConfigError(
-            f"--steps {options.steps}: each step computes whole clusters of {config.data.graph}, and it has "
-            f"{meta.num_clusters:,}: expected at most {meta.num_clusters:,}, or a file that is partitioned into more "
-            "(python -m partition_tools partition add --clusters)"
-        )

@@ -20,7 +20,6 @@ from hpcgnn.engine.views import TrainingPart, Views, layers_to_prune
 from hpcgnn.estimate.trial.places import Place, place_of, plans
 from hpcgnn.estimate.trial.scaled_rank import Size, make_copy, on_ghost_node
 from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator, GhostMemory
-from hpcgnn.estimate.trial.uncounted import check_counted
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.node_rows import NodeRows
 from hpcgnn.exchange.stream import Use
@@ -33,6 +32,7 @@ from hpcgnn.plugins.account import MADE, held_bytes, make_account
 from hpcgnn.plugins.live_tensors import LiveTensors
 from hpcgnn.plugins.memory_profile import MemoryProfile, PeakMemory, trim_heap
 from hpcgnn.plugins.registry import make_plugins
+from hpcgnn.schedules.base import changing_edges
 from hpcgnn.schedules.tma import TmaConfig
 
 # The model learns nothing, which could end in numbers that are not finite, but the optimizer has its work.
@@ -58,8 +58,8 @@ class Trial:
         multiplied: numbers of weights times the rows that they are multiplied with, in one pass.
         evaluation: uses and sent of one evaluation.
         boundary: (rows sent, rows received) in one pass.
-        prunable, worthwhile, pruned: see graph/transforms/pruning.py, and the number of pruned last layers. Steps on
-            shares of the clusters choose their rows by prunable and the number of layers alone.
+        prunable, worthwhile, pruned: see graph/transforms/pruning.py, and the number of pruned last layers. Own steps
+            of a schedule prune every layer that they can.
     """
 
     account: dict[tuple[int, str], dict[str, int]] = field(default_factory=dict)
@@ -118,7 +118,9 @@ class Experiment:
         in numbers that are not finite.
         """
         spec = plan.spec
-        check_counted(plan)
+        edges = changing_edges(plan.config)
+        if edges is not None:
+            edges.check_counted(plan.config)
         plan = plan.changed(lr=LR, layer_lr="", halo="rows")
         if cast(TmaConfig, plan.config.schedule).average_seconds:
             plan = plan.changed(average_steps=1, average_seconds=0.0)
@@ -207,7 +209,7 @@ class Experiment:
         found.multiplied = int(np.dot(rows, [sum(each.numel() for each in conv.parameters()) for conv in convs]))
         found.parameters = sum(p.numel() for p in trainer.model.parameters())
         found.halo = {place: plan.num_halo for place, plan in plans(trainer, local)}
-        if self.plan.on_shares:
+        if size.steps is not None:
             found.worthwhile, found.prunable = [1.0] * len(trainer.model.convs), trainer.model.prunable_layers
         elif self.plan.prunes and trainer.views.subgraph is None:
             found.worthwhile, found.prunable = layers_to_prune(trainer.model)

@@ -31,9 +31,7 @@ BREAKS = (
     {"schedule": "lazy", "model": "appnp"},
     {"schedule": "lazy", "jumping": "cat"},
     {"schedule": "lazy", "halo_dtype": "bf16"},
-    {"schedule": "historical", "norm": "batch"},
     {"schedule": "tma", "average_steps": 2, "assignment": "random-nodes", "partition": "metis"},
-    {"edge_dropout": 0.5, "keep_input": "always"},
     {"inductive": True, "features": "learned:4"},
     {"inductive": True, "features": "edges"},
     {"inductive": True, "task": "links"},
@@ -111,7 +109,6 @@ def test_ranks_of_a_node():
         ({"model": "gat", "schedule": "lazy"}, "messages"),
         ({"model": "gat", "schedule": "lazy", "frozen_halo": "refetch"}, "auto"),
         ({"model": "gcn", "schedule": "stale"}, "messages"),
-        ({"model": "gcn", "edge_dropout": 0.1}, "messages"),
         ({"model": "gcn", "intra_node": "messages"}, "messages"),
         ({"model": "gcn", "intra_node": "shared"}, "shared"),
     ):

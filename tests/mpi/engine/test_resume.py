@@ -25,7 +25,6 @@ PAUSED = {
     "bns": {"schedule": "bns", "boundary_rate": 0.5},
     "stale": {"schedule": "stale", "stale_epochs": 2, "model": "gat", "hidden": 4, "heads": 2},
     "tma": {"schedule": "tma", "average_steps": 2, "correct_every": 2},
-    "historical": {"schedule": "historical", "steps": 4, "extra_rows": 0.3, "history_dtype": "int8", "model": "sage"},
     "inductive": {"model": "sage", "layers": 2, "inductive": True, "prune": "auto"},
     "averages": {"model": "sage", "layers": 2, "ema": 0.7},
     "learned features": {"features": "degree+learned:5", "layers": 2},

@@ -6,7 +6,7 @@ row is computed once in an epoch. The activations of a step are those of 1/K of 
 
 A share computes no row that the loss never sees: the last layer computes its training nodes alone, the layer before
 also its rows that training nodes of any share depend on, and so on. GAS and LMC compute all rows of a share in every
-layer. What training reads is the same.
+layer. Training reads the same rows.
 
 `--set schedule.extra_rows=X` computes rows of other shares as well, those with most edges to the rows of the step, X
 times as many as its own. Then gradients reach most edges with few more rows, for graphs have hubs.
@@ -34,27 +34,25 @@ from typing import Any
 
 import torch
 
-from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.historical import Crossing, HistoricalGradients, HistoricalRows, History
 from hpcgnn.exchange.narrow import NARROW
+from hpcgnn.extras.steps.histories import Crossing, HistoricalGradients, HistoricalRows, History
+from hpcgnn.extras.steps.options import StepsConfig, options_of
+from hpcgnn.extras.steps.share_rows import rows_of_layers, rows_of_shares
+from hpcgnn.extras.steps.shares import Share, deal, split_in_shares
+from hpcgnn.extras.steps.steps import StepsInTurn
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.transforms.share_rows import rows_of_layers, rows_of_shares
-from hpcgnn.graph.transforms.shares import Share, deal, split_in_shares
 from hpcgnn.nn.graph import Graph, Operators
 from hpcgnn.nn.model import Model
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.ops.site import Facts, PushedSite
-from hpcgnn.options import ScheduleConfig
-from hpcgnn.schedules.base import Optimizer, Schedule, ScheduleEntry, Stage, Step
+from hpcgnn.schedules.base import Optimizer, Schedule, Stage, Step
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.pushed_halo import PushedHalo
 from hpcgnn.schedules.sar import build_sar
-from hpcgnn.schedules.sync import AllreduceEveryStep
-from hpcgnn.traits import ScheduleTraits
 
 
 class HistoricalHalo(FullHalo):
@@ -71,7 +69,7 @@ class HistoricalHalo(FullHalo):
     """
 
     def __init__(
-        self, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, options: ScheduleConfig, random: Randomness
+        self, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, options: StepsConfig, random: Randomness
     ) -> None:
         self._facts = Facts(local, comm)
         super().__init__(local, comm, buffers, facts=self._facts)
@@ -118,7 +116,7 @@ class HistoricalHalo(FullHalo):
         self.begin()
 
     def begin(self) -> None:
-        """Called before each forward pass: aggregations are told apart by their number in it."""
+        """Called before each forward pass: aggregations are known by their number in it."""
         self._call = 0
 
     def next_history(self) -> tuple[int, History]:
@@ -190,25 +188,18 @@ class ShareHalo(PushedHalo):
         return operator
 
 
-class StepsOfShares(AllreduceEveryStep):
-    """One stage, with a step for each share in every epoch. halo: HistoricalHalo; random: Randomness, for the order."""
+class StepsOfShares(StepsInTurn):
+    """One stage, with a step for each share in every epoch. halo: HistoricalHalo."""
 
     def __init__(self, comm: Communicator, halo: HistoricalHalo, random: Randomness, dtype: str) -> None:
-        super().__init__(comm, dtype)
-        self._halo, self._random = halo, random
+        super().__init__(comm, dtype, random)
+        self._halo, self.count = halo, halo.num_shares
         self._graphs: list[Graph] = []
-
-    def extend(self, model: Model) -> None:
-        """Nothing is added; the model is noted."""
-        self._model = model
 
     def prepare(self, graph: Graph) -> None:
         """Make the shares."""
         self._graphs = [graph.pruned(views) for views in self._halo.split(self._model)]
-
-    def plans(self) -> Iterator[tuple[tuple[int, int], Any, Any]]:
-        """Those of the shares."""
-        yield from ((place, *crossings) for place, crossings in self._halo.crossings)
+        self._plans = [(place, *crossings) for place, crossings in self._halo.crossings]
 
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """A step for each share."""
@@ -217,18 +208,12 @@ class StepsOfShares(AllreduceEveryStep):
             self.prepare(graph)
         if not halo.filled:
             self._fill(stage)
-        count = len(self._graphs)
-        key = self._random.key(Purpose.SHARE_ORDER, 0)
-        for number in torch.argsort(kernels.random_words(key, torch.arange(count), 1)[:, 0]).tolist():
+        for number in self.in_turn():
             halo.begin()
-            yield Step(self._graphs[number], self._as_whole, nodes=halo.computed[number])
-
-    def _as_whole(self, gradients: torch.Tensor) -> None:
-        self.reduce(gradients)
-        gradients.mul_(len(self._graphs))
+            yield Step(self._graphs[number], self.as_whole, nodes=halo.computed[number])
 
     def _fill(self, stage: Stage) -> None:
-        """Compute the rows of all histories without gradients. Those of an aggregation need those before it."""
+        """Compute the rows of all histories without gradients. An aggregation needs the rows of those before it."""
         halo, passes = self._halo, 1
         while passes:
             with torch.no_grad(), self._comm.ledger.booked_as("input"):
@@ -243,11 +228,8 @@ def build_historical(
     local: LocalGraph, comm: Communicator, buffers: HaloBuffers, config: Config, random: Randomness
 ) -> Schedule:
     """Historical halo, all-reduce at every step; one step per epoch is `sar`."""
-    options = config.schedule
+    options = options_of(config)
     if options.steps == 1:
         return build_sar(local, comm, buffers, config, random)
     halo = HistoricalHalo(local, comm, buffers, options, random)
     return Schedule(halo, StepsOfShares(comm, halo, random, options.reduce_dtype))
-
-
-SCHEDULE = ScheduleEntry(build_historical, ScheduleTraits(by_shares=True, whole_steps=True, sums_gradients=True))

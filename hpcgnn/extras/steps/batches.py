@@ -6,66 +6,49 @@ needs it: neighbours of training nodes of several shares more than once. Cluster
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 
-from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.extras.steps.options import options_of
+from hpcgnn.extras.steps.shares import deal
+from hpcgnn.extras.steps.steps import StepsInTurn
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.transforms.pruning import prune
-from hpcgnn.graph.transforms.shares import deal
 from hpcgnn.nn.graph import Graph
-from hpcgnn.nn.model import Model
 from hpcgnn.ops.draws import Purpose, Randomness
-from hpcgnn.schedules.base import Optimizer, Schedule, ScheduleEntry, Stage, Step
+from hpcgnn.schedules.base import Optimizer, Schedule, Stage, Step
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.sar import build_sar
-from hpcgnn.schedules.sync import AllreduceEveryStep
-from hpcgnn.traits import ScheduleTraits
 
 
-class StepsOfBatches(AllreduceEveryStep):
+class StepsOfBatches(StepsInTurn):
     """One stage, with a step for each share of the training nodes in every epoch."""
 
     def __init__(
         self, local: LocalGraph, halo: FullHalo, comm: Communicator, config: Config, random: Randomness
     ) -> None:
-        super().__init__(comm, config.schedule.reduce_dtype)
-        self._local, self._halo, self._random = local, halo, random
+        super().__init__(comm, config.schedule.reduce_dtype, random)
+        self._local, self._halo = local, halo
         cluster = torch.zeros(local.num_owned, dtype=torch.int32) if local.cluster is None else local.cluster
         train = local.mask("train")
-        self._dealt, self._count = deal(cluster, config.schedule.steps, random.key(Purpose.SHARE, 0), comm, train)
+        self._dealt, self.count = deal(cluster, options_of(config).steps, random.key(Purpose.SHARE, 0), comm, train)
         self._batches: list[tuple[Graph, torch.Tensor]] = []
-        self._plans: list[tuple[tuple[int, int], Any, Any]] = []
-
-    def extend(self, model: Model) -> None:
-        """Nothing is added; the model is noted."""
-        self._model = model
 
     def prepare(self, graph: Graph) -> None:
         """Make the batches."""
         train = self._local.mask("train")
-        self._batches = [self._batch(graph, train & (self._dealt == number), number) for number in range(self._count)]
-
-    def plans(self) -> Iterator[tuple[tuple[int, int], Any, Any]]:
-        """Those of the rows that a batch depends on."""
-        yield from self._plans
+        self._batches = [self._batch(graph, train & (self._dealt == number), number) for number in range(self.count)]
 
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """A step for each share."""
         if not self._batches:
             self.prepare(graph)
-        key = self._random.key(Purpose.SHARE_ORDER, 0)
-        for number in torch.argsort(kernels.random_words(key, torch.arange(self._count), 1)[:, 0]).tolist():
+        for number in self.in_turn():
             batch, nodes = self._batches[number]
-            yield Step(batch, self._as_whole, nodes=nodes)
-
-    def _as_whole(self, gradients: torch.Tensor) -> None:
-        self.reduce(gradients)
-        gradients.mul_(self._count)
+            yield Step(batch, self.as_whole, nodes=nodes)
 
     def _batch(self, graph: Graph, seen: torch.Tensor, number: int) -> tuple[Graph, torch.Tensor]:
         """The graph of a step, and the own training nodes of its loss. seen: bool (n_p,), these."""
@@ -86,12 +69,7 @@ def build_batches(
     local: LocalGraph, comm: Communicator, buffers: HaloBuffers, config: Config, random: Randomness
 ) -> Schedule:
     """Full halo, all-reduce at every step; one step per epoch is `sar`."""
-    if config.schedule.steps == 1:
+    if options_of(config).steps == 1:
         return build_sar(local, comm, buffers, config, random)
     halo = FullHalo(local, comm, buffers)
     return Schedule(halo, StepsOfBatches(local, halo, comm, config, random))
-
-
-SCHEDULE = ScheduleEntry(
-    build_batches, ScheduleTraits(by_shares=True, last_rows_alone=True, whole_steps=True, sums_gradients=True)
-)

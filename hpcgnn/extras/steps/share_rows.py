@@ -1,7 +1,8 @@
 """Which rows each layer computes in the step of a share (shares.py).
 
-A share computes the rows that a whole pass would (pruning.py). In the last layer these are its training nodes. Before
-that they are its rows that training nodes of any share depend on. Rows of a history that nobody reads are never made.
+A share computes the rows that a whole pass would (graph/transforms/pruning.py). In the last layer these are its
+training nodes. Before that they are its rows that training nodes of any share depend on. Rows of a history that nobody
+reads are never made.
 
 It may also compute some rows of other shares anew. These have most edges to the rows that the next layer computes.
 Then the edges have fresh rows, and gradients. The draws of ties depend on nodes alone, and so does the choice.
@@ -55,9 +56,17 @@ def rows_of_shares(
             read, rows = rows, (reach[layer] & mine) | rows
             if extra and len(reach) - 1 - layer <= prunable:
                 most = extra * float(comm.total(rows.sum().view(1), "plan"))
-                rows = rows | nearest(edges_to(local, read, comm), rows, most, key(layer), local.original_id, comm)
+                rows = rows | nearest(_counts(local, read, comm), rows, most, key(layer), local.original_id, comm)
             found[layer].append(torch.nonzero(rows).squeeze(1))
     return found
+
+
+def _counts(local: LocalGraph, rows: torch.Tensor, comm: Communicator) -> torch.Tensor:
+    """int64 (n_p,): edges from each own node to nodes in `rows`, bool (n_p,) on every rank. Collective."""
+    result = torch.zeros(len(rows), dtype=torch.int64)
+    for at, counts in edges_to(local, rows, comm):
+        result[at] += counts
+    return result
 
 
 def nearest(

@@ -6,7 +6,7 @@ halo, so a row crosses once, when it is computed. Gradients of fresh rows alone 
 each halo row once forwards, whatever the number of shares, and fewer backwards.
 
 The last rows may be narrow (`schedule.history_dtype`). Kernels gather them as they are, so no copy is wide. The fresh
-rows of a step are rounded, too. So what a row is does not depend on who reads it, nor on the number of ranks.
+rows of a step are rounded, too. So a row does not depend on who reads it, nor on the number of ranks.
 """
 
 from collections import Counter
@@ -160,7 +160,7 @@ class HistoricalGradients(RowStream[EdgesT]):
 
     own: an empty block; near: the edges from rows of the share, on any rank, with a row for each of Crossing.near;
     edges: all edges, once asked for. A consumer of rows gets all edges, for it may need them for gradients of its own
-    rows. Others get `near`. plan, uses: see HistoricalRows; what crosses is the gradients.
+    rows. Others get `near`. plan, uses: see HistoricalRows; gradients cross.
     """
 
     def __init__(

@@ -9,20 +9,13 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from mpi.estimate.test_estimated import MAP, check, paths  # noqa: F401
+from mpi.gathering import whole
+from mpi.nn import test_models
+from mpi.nn.test_models import EPOCH, SEED, make_trainer, on_rank_0, right, spec_of
+from mpi.training import build_trainer, configure, outputs_and_gradients
 
-from hpcgnn.app.edge_weights import check_weights
 from hpcgnn.errors import ConfigError, GraphError
-from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.plan.halo import check_halo
-from hpcgnn.schedules.full_halo import FullHalo
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
-
-from ..gathering import whole
-from ..nn import test_models
-from ..nn.test_models import EPOCH, SEED, make_trainer, on_rank_0, right, spec_of
-from ..training import build_trainer, configure, outputs_and_gradients
 
 pytestmark = pytest.mark.ranks(2, 3)
 
@@ -57,11 +50,11 @@ def files(comm, session_path):
     """{name: (layout, path, path of the file of what is left in epoch 0)}."""
     made = {}
     for name, graph in GRAPHS.items():
-        where, paths = graphs.layout(graph, comm.size), [session_path / f"dropped-{name}{i}.h5" for i in range(2)]
+        where, both = graphs.layout(graph, comm.size), [session_path / f"dropped-{name}{i}.h5" for i in range(2)]
         if comm.rank == 0:
-            for path, each in zip(paths, (graph, left(graph, 5, 0))):
+            for path, each in zip(both, (graph, left(graph, 5, 0))):
                 graphs.write_file(path, each, where, comm.size)
-        made[name] = where, *paths
+        made[name] = where, *both
     comm.barrier()
     return made
 
@@ -72,7 +65,7 @@ CASES = [("gcn", UNDIRECTED), ("gcn", DIRECTED), ("sage", DIRECTED), ("gin", UND
 @pytest.mark.parametrize("kind, name", CASES)
 def test_outputs_and_gradients_are_those_of_the_graph_that_is_left(comm, files, kind, name):
     graph, (where, path, _) = GRAPHS[name], files[name]
-    spec = spec_of(kind, edge_dropout=RATE, keep_input="never")
+    spec = spec_of(kind, same_edges=False, keep_input="never")
     local, trainer = make_trainer(comm, spec, path, where.maps["random"], edge_dropout=RATE, prune="none")
     state = dict(trainer.model.named_parameters())
     for epoch in (EPOCH - 1, EPOCH):  # the second draw is not the first, nor are its degrees
@@ -93,7 +86,6 @@ def test_outputs_and_gradients_are_those_of_the_graph_that_is_left(comm, files, 
 
 OTHERS = {
     "appnp": (UNDIRECTED, {"hops": 3}),
-    "gat": (UNDIRECTED, {"heads": 2, "attention_dropout": 0.3}),
     "gat, weights": (DIRECTED, {"model": "gat", "heads": 2, "edge_term": "weight"}),
     "transformer": (UNDIRECTED, {"heads": 2, "attention_dropout": 0.3}),
     "sage": (DIRECTED, {"aggregator": "pool"}),
@@ -121,48 +113,38 @@ def test_a_step_is_one_on_a_file_of_what_is_left(comm, files, kind):
             torch.testing.assert_close(value, state[parameter], rtol=1e-7, atol=1e-10)
 
 
-@pytest.fixture(scope="module")
-def planted(comm, session_path):
-    """{name: path} of graphs, of which a few nodes train, or most."""
-    made, common = {}, {"nodes": 240, "features": 12, "classes": 4, "seed": 3}
-    for name, options in {
-        "undirected": {"degree": 3, "train": 1 / 24},
-        "directed": {"degree": 4, "directed": True, "train": 1 / 24},
-        "most train": {"degree": 4, "train": 0.7},
-    }.items():
-        made[name] = session_path / f"dropped-planted-{name}.h5"
-        if comm.rank == 0:
-            generate_graph("planted", made[name], Spec(**common, **options))
-            partition_graph(made[name], [1, 2, 3, 4], method="random-clusters", num_clusters=32)
-    comm.barrier()
-    return made
-
-
-def test_without_it_nothing_is_made(comm, planted):
-    trainer = build_trainer(comm, configure(planted["undirected"], model="gcn"), "random-clusters")
-    assert type(trainer.schedule.halo) is FullHalo and trainer.schedule.halo.kept_bytes == 0
-    config = configure(planted["undirected"], model="gcn", edge_dropout=0.9, prune="none")
-    trainer = build_trainer(comm, config, "random-clusters")
-    trainer.step(0)
+@pytest.mark.parametrize("prune", ["none", "auto"])
+def test_an_estimate_counts_every_byte(comm, paths, prune):  # noqa: F811
+    """With layers that compute all of the rows, and with some that do not."""
+    _, trainer = check(comm, configure(paths["few train"], model="gcn", edge_dropout=0.5, prune=prune), MAP)
+    assert any(trainer.views.shares) == (prune == "auto")
     # What there may be left of the edges is there beside all of them, and row pointers.
-    edges, blocks = trainer.local.inward.num_edges, (trainer.local.inward.own, *trainer.local.inward.halo)
-    pointers = sum(block.indptr.nbytes + (0 if block.rows is None else block.rows.nbytes) for block in blocks)
-    assert pointers < trainer.schedule.halo.kept_bytes <= pointers + 4 * edges
+    if not trainer.views.shares:
+        edges, blocks = trainer.local.inward.num_edges, (trainer.local.inward.own, *trainer.local.inward.halo)
+        pointers = sum(block.indptr.nbytes + (0 if block.rows is None else block.rows.nbytes) for block in blocks)
+        assert pointers < trainer.schedule.halo.kept_bytes <= pointers + 4 * edges
 
 
-def test_what_does_not_go_together_is_refused(comm, planted, files):
-    path = planted["undirected"]
-    spec = ModelSpec(model="gcn", d_in=10, classes=3, layers=2, hidden=4, weighted=True, edge_dropout=0.5)
-    for options, message in (
-        ({"halo": "least"}, "--halo least: .*no --edge-dropout"),
-        ({"intra_node": "shared"}, "--intra-node shared: .*no --edge-dropout"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            check_halo(configure(path, model="gcn", edge_dropout=0.5, **options), spec)
-    where, weighted, _ = files[UNDIRECTED]
-    local = graphs.load(weighted, where.maps["random"], comm)
-    check_weights(local, spec, comm)
-    own = replace(local.inward.own, weight=-local.inward.own.weight)
-    inward = replace(local.inward, own=own)
-    with pytest.raises(GraphError, match="edges have weights below 0, and gcn divides by the sum of those that --edge"):
-        check_weights(replace(local, inward=inward, outward=inward), spec, comm)
+REFUSED = [
+    ({"halo": "least"}, "--halo least: .*the same edges in all epochs"),
+    ({"intra_node": "shared"}, "--intra-node shared: .*the same edges in all epochs"),
+    ({"keep_input": "always"}, "--keep-input always keeps an aggregate that does not change, got --edge-dropout 0.5"),
+    ({"model": "rgcn"}, "--edge-dropout 0.5 is not for --model rgcn"),
+]
+
+
+@pytest.mark.parametrize("options, message", REFUSED, ids=str)
+def test_what_does_not_go_together_is_refused(comm, paths, options, message):  # noqa: F811
+    with pytest.raises(ConfigError, match=message):
+        build_trainer(comm, configure(paths["undirected"], **{"edge_dropout": 0.5, **options}), MAP)
+
+
+def test_weights_below_0_are_refused(comm, session_path):
+    """A sum of those that are left could be near 0."""
+    graph, path = graphs.with_task(graphs.random_undirected(weighted=True)), session_path / "dropped-negative.h5"
+    where = graphs.layout(graph, comm.size)
+    if comm.rank == 0:
+        graphs.write_file(path, replace(graph, weight=-graph.weight), where, comm.size)
+    comm.barrier()
+    with pytest.raises(GraphError, match="edges have weights below 0, and sage divides by the sum of"):
+        build_trainer(comm, configure(path, model="sage", edge_dropout=0.5), "random")

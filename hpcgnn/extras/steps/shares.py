@@ -1,4 +1,4 @@
-"""The shares of a rank's rows that the steps of an epoch compute one after another (schedules/historical.py).
+"""The shares of a rank's rows that the steps of an epoch compute one after another (historical.py).
 
 A share has whole clusters of the graph file. Draws for their numbers deal them out, so the shares are the same for
 every number of ranks and every map. The columns of its edges are all own nodes and then the whole halo, for its sums
@@ -16,8 +16,8 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
-from hpcgnn.exchange.historical import Crossing, Numbers
 from hpcgnn.exchange.plan import gather_halo, parts
+from hpcgnn.extras.steps.histories import Crossing, Numbers
 from hpcgnn.graph.blocks import Block, sampled, transposed
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.transforms.inductive import rows_of
@@ -25,7 +25,7 @@ from hpcgnn.graph.transforms.subgraphs import edges_of
 from hpcgnn.graphfile.ranges import segments
 from hpcgnn.memory.stored import StoredRows
 
-# As in pruning.py.
+# As in graph/transforms/pruning.py.
 _NOT_NEEDED: Any = None
 
 

@@ -1,11 +1,11 @@
-"""Steps on shares of the clusters, counted from the graph file: the rows that cross between ranks in each of them.
+"""Steps on shares of the clusters, counted from the graph file for `hpcgnn estimate`.
 
-The functions of a run choose the rows of a step (graph/transforms/share_rows.py), for the whole graph.
+The functions of a run choose the rows of a step (share_rows.py), for the whole graph.
 Memory holds eight bytes for each node, layer and direction, and the indices of one rank.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections import Counter as Tally
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import torch
@@ -14,37 +14,52 @@ from hpcgnn.comm import SoloCommunicator
 from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.counts.halo_counts import HaloCounts, Needs
 from hpcgnn.estimate.counts.shares import Counter
+from hpcgnn.estimate.trial.places import Place
+from hpcgnn.exchange.rounds import Rounds
+from hpcgnn.exchange.stream import Use
+from hpcgnn.extras.steps.options import options_of
+from hpcgnn.extras.steps.share_rows import nearest
+from hpcgnn.extras.steps.shares import deal
 from hpcgnn.graph.load import read_indptr, read_original_id
-from hpcgnn.graph.transforms.share_rows import nearest
-from hpcgnn.graph.transforms.shares import deal
 from hpcgnn.graphfile.ranges import edge_rows
 from hpcgnn.graphfile.storage import SLAB_ROWS
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.plan.run_plan import RunPlan
 
-Counted = dict[tuple[tuple[int, int], str], HaloCounts]
+Counted = dict[Place, HaloCounts]
+# Clusters of a copy for each step of an epoch.
+CLUSTERS = 4
+
+
+class AtOnce(HaloCounts):
+    """Counts of rows that each pair of ranks sends in one message, whatever the buffers are."""
+
+    def rounds(self, cap: int) -> Rounds:
+        """See HaloCounts."""
+        return Rounds([tuple(self.pairs)], [self.largest]) if self.pairs else Rounds([], [])
 
 
 class Steps:
-    """The steps of an epoch under a plan. counter: of the graph file and the map."""
+    """The steps of an epoch under a plan, as OwnSteps. exact: see `check_graph`; counter: of the file and the map."""
 
-    def __init__(self, counter: Counter, plan: RunPlan) -> None:
+    def __init__(self, exact: bool, counter: Counter, plan: RunPlan) -> None:
         self._counter, self._plan, self._solo = counter, plan, SoloCommunicator()
-        self._random, options = Randomness(plan.config.run.seed), plan.config.schedule
+        self._random, options = Randomness(plan.config.run.seed), options_of(plan.config)
         sizes = np.diff(counter.file.read("clusters/offsets", dtype=np.int64))
         self._cluster = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-        self._train = counter.trained_on()
-        counted = torch.from_numpy(self._train) if plan.schedule.last_rows_alone else None
+        self._train, self._exact = counter.trained_on(), exact
+        counted = torch.from_numpy(self._train) if self._exact else None
         key = self._random.key(Purpose.SHARE, 0)
-        share, number = deal(torch.from_numpy(self._cluster), options.steps, key, self._solo, counted)
-        if number < options.steps:
+        share, self.least = deal(torch.from_numpy(self._cluster), options.steps, key, self._solo, counted)
+        if self.least < options.steps:
             raise ConfigError(
-                f"--steps {options.steps}: the clusters of {plan.config.data.graph} make {number} shares alone, and "
-                f"estimate counts --steps {number}; expected that, or a file that is partitioned into more clusters"
+                f"--steps {options.steps}: the clusters of {plan.config.data.graph} make {self.least} shares alone, "
+                f"and estimate counts --steps {self.least}; expected that, or a file that is partitioned into more "
+                "clusters"
             )
-        self._share = share.numpy()
+        self._share, self._within = share.numpy(), self._inside()
 
-    def inside(self) -> float:
+    def _inside(self) -> float:
         """The share of own edges whose ends are in the same cluster."""
         within = own = 0
         for rank in range(self._counter.ranks):
@@ -53,21 +68,29 @@ class Steps:
                 own += int(np.count_nonzero(owner == rank))
         return within / max(1, own)
 
-    def halos(self, layers: int, prunable: int) -> Counted:
-        """{((layer, step), direction): HaloCounts} of the layers that send rows of their own. prunable: number of the
-        last layers that may compute some of their rows alone.
-        """
-        first = int(self._plan.spec.keeps_input)
-        return (
-            self._of_batches(first, layers, prunable)
-            if self._plan.schedule.last_rows_alone
-            else self._of_shares(first, layers, prunable)
-        )
+    def arranged(self, nodes: np.ndarray) -> "Clusters":
+        """See OwnSteps."""
+        return Clusters(nodes, CLUSTERS * self.least, self._within)
+
+    def uses(self, of_copy: Mapping[Place, Tally[Use]]) -> dict[Place, Tally[Use]]:
+        """See OwnSteps. The steps differ in their rows alone, so the first one of a copy stands for all."""
+        found: dict[Place, Tally[Use]] = {}
+        for (part, direction), used in of_copy.items():
+            if not isinstance(part, tuple):
+                found[part, direction] = used
+            elif part[1] == 0:
+                found |= {((part[0], step), direction): used for step in range(self.least)}
+        return found
+
+    def halos(self, worthwhile: list[float], prunable: int) -> Counted:
+        """See OwnSteps."""
+        first, layers = int(self._plan.spec.keeps_input), len(worthwhile)
+        return (self._of_batches if self._exact else self._of_shares)(first, layers, prunable)
 
     def _of_batches(self, first: int, layers: int, prunable: int) -> Counted:
         """Each step computes all that its training nodes depend on."""
         found: Counted = {}
-        for step in range(int(self._share.max()) + 1):
+        for step in range(self.least):
             outputs = self._train & (self._share == step)
             for layer in reversed(range(max(first, layers - prunable), layers)):
                 inputs = self._with_in_neighbours(outputs) if layer > 0 and layer > layers - prunable else None
@@ -87,7 +110,7 @@ class Steps:
 
     def _rows(self, layers: int, prunable: int) -> list[list[np.ndarray]]:
         """As `rows_of_shares`, for the whole graph in the order of the file."""
-        extra, ids = self._plan.config.schedule.extra_rows, None
+        extra, ids = options_of(self._plan.config).extra_rows, None
         reach = [self._train if prunable else np.ones_like(self._train)]
         for layer in reversed(range(layers)):
             some = layer == 0 or layers - layer < prunable
@@ -95,7 +118,7 @@ class Steps:
         found: list[list[np.ndarray]] = [[] for _ in reach]
         if extra:
             ids = read_original_id(self._counter.file, [(0, len(self._train))])
-        for step in range(int(self._share.max()) + 1):
+        for step in range(self.least):
             mine = self._share == step
             rows = reach[-1] & mine
             found[-1].append(np.flatnonzero(rows))
@@ -129,7 +152,7 @@ class Steps:
                     within = fresh[indices] & made[ends]
                     back[step].add(rank, owner[within], indices[within], ends[within])
         counts = ((one.counts(), other.counts().adjoint) for one, other in zip(forth, back, strict=True))
-        return [(replace(one, at_once=True), replace(other, at_once=True)) for one, other in counts]
+        return [(_at_once(one), _at_once(other)) for one, other in counts]
 
     def _edges(self, rank: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """(sources, their owners, ends) of a rank's in-edges, in the order of the file."""
@@ -152,3 +175,29 @@ class Steps:
             ends = first + edge_rows(indptr, 0, int(indptr[-1]))
             counts += np.bincount(np.asarray(file.read("topology/indices", spans))[rows[ends]], minlength=nodes)
         return counts
+
+
+def _at_once(of: HaloCounts) -> AtOnce:
+    return AtOnce(of.ranks, of.receiver, of.offset, of.rows)
+
+
+class Clusters:
+    """Clusters of a copy, of as many nodes and training nodes each, several for each step.
+
+    cluster: int32 (n,); training_first: int64 (n,), the nodes, training nodes first; count: of clusters; inside: the
+    share of own edges whose ends are in the same cluster.
+    """
+
+    def __init__(self, training_first: np.ndarray, count: int, inside: float) -> None:
+        self.training_first, self._inside, n = training_first, inside, len(training_first)
+        self._count = min(n, count)
+        cluster = np.empty(n, np.int32)
+        cluster[training_first] = np.arange(n) % self._count
+        self.cluster = torch.from_numpy(cluster)
+
+    def draw_near(self, ends: np.ndarray, other: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+        """The nodes `other`; the share inside comes from the cluster of the row at the other end."""
+        cluster = self.cluster.numpy()[ends]
+        sizes = -(-(len(self.training_first) - cluster) // self._count)
+        near = self.training_first[cluster + self._count * (draw.random(len(ends)) * sizes).astype(np.int64)]
+        return np.where(draw.random(len(ends)) < self._inside, near, other).astype(other.dtype)

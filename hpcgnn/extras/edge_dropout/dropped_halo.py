@@ -10,8 +10,8 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import Wire
+from hpcgnn.extras.edge_dropout.dropping import Degrees, DroppedEdges
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.transforms.dropping import Degrees, DroppedEdges
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.ops.site import Facts
