@@ -14,7 +14,7 @@ from hpcgnn.app.dry_run import check_training
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.graph import given_pairs
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.ops import given_ranks
+from hpcgnn.ops import pair_ranks
 from hpcgnn.tasks.link_training import remarks_on_links
 from hpcgnn.tasks.registry import resolve_task
 from partition_tools.interface.arrays import save_graph
@@ -87,7 +87,7 @@ def drawn_candidates(graph, given, target, count):
 def test_the_figures_of_ogbs_evaluators(comm, files, monkeypatch, name, kind, scorer, map_name):
     """And all edges of the graph are for training."""
     monkeypatch.setattr(given_pairs, "_PIECE", 20)
-    monkeypatch.setattr(given_ranks, "_PIECE", 10)
+    monkeypatch.setattr(pair_ranks, "_PIECE", 10)
     graph, (given, path) = GRAPHS[name], files[name, kind]
     options = {"model": "sage", "layers": 2, "hidden": 6, "dropout": 0.0, "precision": "fp64", "task": "links"}
     options |= {"scorer": scorer, "link_negatives": 15}

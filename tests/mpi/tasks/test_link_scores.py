@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hpcgnn.app import link_scores
-from hpcgnn.ops import best_targets
+from hpcgnn.ops import pair_ranks
 
 from ..given import GRAPHS, written_with_links
 from ..training import build_trainer, configure
@@ -41,7 +41,7 @@ def written(comm, session_path):
 def test_the_scores_of_pairs_and_the_best_targets(comm, written, monkeypatch, map_name):
     """Whole numbers tie often: then the smaller id is better, in each tile and on each rank."""
     monkeypatch.setattr(link_scores, "_SOURCES", 20)
-    monkeypatch.setattr(best_targets, "edge_tile_bytes", lambda: 8 * 20 * 7)
+    monkeypatch.setattr(pair_ranks, "edge_tile_bytes", lambda: 8 * 20 * 7)
     random, graph = np.random.default_rng(0), GRAPHS[NAME]
     n = graph.num_nodes
     rows, pairs = random.integers(-2, 3, (n, 3)), random.integers(0, n, (60, 2))
