@@ -55,14 +55,3 @@ def test_weights(kernels, threads, dtype):
     add_rows(storage[:, :40], index, x, place=place, weight=weight)
     tolerance = {torch.float32: 1e-5, torch.float64: 1e-13, torch.bfloat16: 0.2}[dtype]
     torch.testing.assert_close(storage[:, :40], expected, rtol=0, atol=tolerance)
-
-
-@pytest.mark.parametrize("distinct", [False, True])
-def test_any_number_of_threads_gives_the_same_bits(kernels, set_threads, distinct):
-    found = []
-    for number in (1, 2, 3, 7, 64):
-        set_threads(number)
-        storage, index, x, place, weight = inputs(torch.float32, 130, distinct)
-        add_rows(storage[:, :130], index, x, place=place, weight=weight, distinct=distinct)
-        found.append(storage)
-    assert all(torch.equal(each, found[0]) for each in found)
