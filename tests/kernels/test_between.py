@@ -51,7 +51,10 @@ def test_elu_gradient(kernels, dtype, heads, width, rows):
     torch.testing.assert_close(sums.double(), 2 + wanted.sum(0), **right)
     product = (wanted * (x.double() - bias.double())).unflatten(1, (heads, -1)).sum(2)
     torch.testing.assert_close(dots.double(), product, **right)
-    found = out.clone()
+    found, plain = out.clone(), torch.empty_like(dots)
+    elu_gradient(out, gy, y, x, plain)
+    product = (wanted * x.double()).unflatten(1, (heads, -1)).sum(2)
+    torch.testing.assert_close(plain.double(), product, **right)
     dots_again, sums_again = torch.empty_like(dots), gy.new_full((heads * width,), 2)
     elu_gradient(x, gy, y, x, dots_again, bias=bias, sums=sums_again)
     assert torch.equal(x, found) and torch.equal(dots_again, dots), "over x itself"

@@ -128,6 +128,8 @@ def test_entries_get_the_bits_of_the_dense_matrix(kernels, dtype):
     assert torch.equal(out, expected)
     dropout_entries(out, data, indptr, ids, columns, key, 0.0)
     assert torch.equal(out, data)
+    dropout_entries(out, out, indptr, ids, columns, key, p)
+    assert torch.equal(out, expected), "in place"
     dropout_entries(out, data, indptr, ids, columns, key, 1.0)
     assert (out[3:-4] == 0).all() and torch.equal(out[:3], data[:3]) and torch.equal(out[-4:], data[-4:])
 
