@@ -1,7 +1,46 @@
-"""Slow, obvious versions of the kernels in numpy and Python integers; nothing of the package is imported."""
+"""Slow, obvious versions of the kernels in numpy and torch, and graphs for them; nothing of the package is imported."""
 
 import numpy as np
 import scipy.sparse
+import torch
+
+
+def block(num_stored, num_sources, degree, generator, hub=0):
+    """(indptr, indices) with about a fifth of the rows empty; row 1 has `hub` edges if that is given."""
+    degrees = generator.poisson(degree, num_stored) * (generator.random(num_stored) > 0.2)
+    if hub:
+        degrees[1] = hub
+    indptr = np.concatenate([[0], np.cumsum(degrees)])
+    return torch.from_numpy(indptr), torch.from_numpy(generator.integers(0, num_sources, indptr[-1], dtype=np.int32))
+
+
+def edges(num_dst, num_src, number, random):
+    """(dst, src), by destination, then source: some edges twice, nodes without edges in the middle and at the end."""
+    dst, src = random.integers(0, num_dst - 2, number), random.integers(0, num_src - 2, number)
+    dst[dst == 3] = 4
+    dst, src = np.append(dst, dst[: number // 5]), np.append(src, src[: number // 5])
+    order = np.lexsort((src, dst))
+    return dst[order], src[order]
+
+
+def stored(rows, num_rows, hypersparse):
+    """(indptr, rows) of a block whose edges have these rows, in their order; hypersparse: of rows with edges alone."""
+    count = np.bincount(rows, minlength=num_rows)
+    listed = np.flatnonzero(count) if hypersparse else np.arange(num_rows)
+    indptr = torch.from_numpy(np.append(0, np.cumsum(count[listed])))
+    return indptr, torch.from_numpy(listed.astype(np.int32)) if hypersparse else None
+
+
+def attend(logit, value, dst, n, mask):
+    """(y, lse) of n rows: the softmax of (edges, heads) logits, masked, over (edges, heads, width) values."""
+    where = dst[:, None].expand_as(logit)
+    top = torch.full((n, logit.shape[1]), -torch.inf, dtype=torch.float64)
+    top = top.scatter_reduce(0, where, logit.detach(), "amax")
+    weight = (logit - top[dst]).exp()
+    total = torch.zeros_like(top).index_add(0, dst, weight)
+    alpha = weight / total[dst] * mask
+    y = torch.zeros(n, *value.shape[1:], dtype=torch.float64).index_add(0, dst, value * alpha[..., None])
+    return y.flatten(1), torch.where(total > 0, top + total.log(), torch.inf)
 
 
 def gather(y, x, indptr, indices, rows, weight, source_scale, row_scale, accumulate):
@@ -24,16 +63,8 @@ def gather(y, x, indptr, indices, rows, weight, source_scale, row_scale, accumul
     return result
 
 
-def philox(counter, key):
-    """Philox4x32-10 of four words and two key words, in Python integers (Salmon et al., SC'11, figures 2 and 3)."""
-    c, (k0, k1) = list(counter), key
-    for _ in range(10):
-        left, right = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
-        c = [(right >> 32) ^ c[1] ^ k0, right % 2**32, (left >> 32) ^ c[3] ^ k1, left % 2**32]
-        k0, k1 = (k0 + 0x9E3779B9) % 2**32, (k1 + 0xBB67AE85) % 2**32
-    return c
-
-
-def word(key, row, column):
-    row %= 2**64
-    return philox((column // 4, row % 2**32, row >> 32, 0), (key % 2**32, key >> 32))[column % 4]
+def close(found, wanted, tolerance):
+    """Hold tensors against those in float64, of each by its largest element."""
+    for made, right in zip(found, wanted, strict=True):
+        size = right.abs().max().clamp(min=1)
+        torch.testing.assert_close(made.double() / size, right / size, rtol=0, atol=tolerance)

@@ -19,7 +19,14 @@ pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 TESTS = ["test_attention.py", "test_between.py", "test_cover.py", "test_edge_dropout.py", "test_extreme.py"]
-TESTS += ["test_gather.py", "test_loss.py", "test_narrow.py", "test_pack_and_check.py", "test_random.py"]
+TESTS += [
+    "test_gather.py",
+    "test_tables.py",
+    "test_loss.py",
+    "test_narrow.py",
+    "test_pack_and_check.py",
+    "test_random.py",
+]
 EM_AARCH64 = 183
 
 

@@ -15,10 +15,10 @@ def beside(x):
     return wide, wide[:, 1:-1]
 
 
-# A share of rows, more than the shares that are added at a time, and no rows at all.
-@pytest.mark.parametrize("rows, width", [(0, 3), (1, 1), (7, 31), (513, 16), (1030, 64), (512 * 256 + 5, 3)])
+# Less than a share of rows, more, and more than the shares that are added at a time.
+@pytest.mark.parametrize("rows, width", [(7, 31), (513, 16), (512 * 256 + 5, 3)])
 @pytest.mark.parametrize("dtype", list(ROUNDED))
-def test_against_float64(kernels, threads, dtype, rows, width):
+def test_against_float64(kernels, dtype, rows, width):
     draw = torch.Generator().manual_seed(rows)
     near = {"rtol": ROUNDED[dtype], "atol": ROUNDED[dtype]}
     _, x = beside((torch.randn(rows, width, generator=draw) + 3).to(dtype))

@@ -3,65 +3,44 @@
 import pytest
 import torch
 
-from hpcgnn.kernels import bias_gradient, elu, elu_gradient, relu_gradient
+from hpcgnn.kernels import elu, elu_gradient, relu_gradient
 
 
-@pytest.mark.parametrize("width", [1, 3, 8, 31, 64])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_elu(kernels, dtype, width):
-    x = torch.randn(300, width, dtype=dtype, generator=torch.Generator().manual_seed(width)) * 20
-    x[0], x[1], x[2] = -torch.inf, torch.inf, 0.0
-    right = torch.nn.functional.elu(x.double())
-    out = torch.full((300, width + 2), 7, dtype=dtype)
-    elu(out[:, 1:-1], x)
-    torch.testing.assert_close(out[:, 1:-1].double(), right, rtol=2e-7, atol=2e-7 if dtype == torch.float32 else 1e-15)
-    assert (out[:, 0] == 7).all() and (out[:, -1] == 7).all(), "nothing beside the columns is touched"
-    in_place = x.clone()
-    elu(in_place, in_place)
-    assert torch.equal(in_place, out[:, 1:-1])
-
-
-def test_nan_stays(kernels):
-    x = torch.full((2, 5), torch.nan)
+def test_elu_of_numbers_of_every_kind(kernels, dtype):
+    x = torch.randn(300, 31, dtype=dtype, generator=torch.Generator().manual_seed(1)) * 20
+    x[0], x[1], x[2], x[3] = -torch.inf, torch.inf, 0.0, torch.nan
+    right, near = torch.nn.functional.elu(x.double()), 2e-7 if dtype == torch.float32 else 1e-15
+    out = torch.empty_like(x)
+    elu(out, x)
+    torch.testing.assert_close(out.double(), right, rtol=2e-7, atol=near, equal_nan=True)
     elu(x, x)
-    assert x.isnan().all()
+    torch.testing.assert_close(x, out, rtol=0, atol=0, equal_nan=True)
 
 
-@pytest.mark.parametrize("width", [1, 3, 8, 31, 64])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_relu_gradient(kernels, threads, dtype, width):
-    draw = torch.Generator().manual_seed(width)
-    y = torch.randn(600, width + 3, generator=draw).to(dtype)[:, 1:-2].clamp_(min=0)
-    gradient = torch.randn(600, width, dtype=torch.promote_types(dtype, torch.float32), generator=draw)
-    gradient[0], y[1], gradient[1], y[2], gradient[2] = (
-        torch.inf,
-        0,
-        torch.nan,
-        torch.nan,
-        3,
-    )  # NaN is no reason to stop
-    wanted = torch.where(y <= 0, 0, gradient * 1.25).to(dtype)
-    around = torch.full((600, width + 2), 7, dtype=dtype)
-    relu_gradient(around[:, 1:-1], gradient, y, 1.25)
-    assert torch.equal(around[:, 1:-1], wanted)
-    assert (around[:, [0, -1]] == 7).all(), "nothing beside the columns is touched"
+def test_relu_gradient_of_numbers_of_every_kind(kernels, dtype):
+    draw = torch.Generator().manual_seed(1)
+    y = torch.randn(600, 34, generator=draw).to(dtype)[:, 1:-2].clamp_(min=0)
+    gradient = torch.randn(600, 31, dtype=torch.promote_types(dtype, torch.float32), generator=draw)
+    gradient[0], y[1], gradient[1], y[2], gradient[2] = torch.inf, 0, torch.nan, torch.nan, 3
+    wanted = torch.where(y <= 0, 0, gradient * 1.25).to(dtype)  # NaN is no reason to stop
     relu_gradient(y, gradient, y, 1.25)
     assert torch.equal(y, wanted), "over the result"
 
 
 def rows_of(width, dtype, count=4, rows=1300):
-    """Matrices with columns of others beside them, and these whole."""
+    """Matrices with columns of others beside them."""
     draw = torch.Generator().manual_seed(width)
-    whole = [torch.randn(rows, width + 3, dtype=dtype, generator=draw) for _ in range(count)]
-    return [each[:, 1:-2] for each in whole], whole
+    return [torch.randn(rows, width + 3, dtype=dtype, generator=draw)[:, 1:-2] for _ in range(count)]
 
 
-@pytest.mark.parametrize("rows", [0, 1, 511, 512, 1300])
-@pytest.mark.parametrize("heads, width", [(1, 1), (1, 40), (2, 3), (4, 64), (8, 8), (3, 13)])
+@pytest.mark.parametrize("rows", [1, 1300])
+@pytest.mark.parametrize("heads, width", [(1, 40), (4, 64), (3, 13)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_elu_gradient(kernels, set_threads, dtype, heads, width, rows):
-    (gy, x, out), (_, _, around) = rows_of(heads * width, dtype, 3, rows)
-    y, before = torch.nn.functional.elu(x), around.clone()
+def test_elu_gradient(kernels, dtype, heads, width, rows):
+    gy, x, out = rows_of(heads * width, dtype, 3, rows)
+    y = torch.nn.functional.elu(x)
     wanted = x.double().clone().requires_grad_()
     torch.nn.functional.elu(wanted).backward(gy.double())
     wanted, bias = wanted.grad, gy.new_ones(heads * width).cumsum(0) / 10
@@ -72,16 +51,14 @@ def test_elu_gradient(kernels, set_threads, dtype, heads, width, rows):
     torch.testing.assert_close(sums.double(), 2 + wanted.sum(0), **right)
     product = (wanted * (x.double() - bias.double())).unflatten(1, (heads, -1)).sum(2)
     torch.testing.assert_close(dots.double(), product, **right)
-    assert torch.equal(around[:, [0, -1, -2]], before[:, [0, -1, -2]]), "nothing beside the columns is touched"
     found, plain = out.clone(), torch.empty_like(dots)
     elu_gradient(out, gy, y, x, plain)
     product = (wanted * x.double()).unflatten(1, (heads, -1)).sum(2)
     torch.testing.assert_close(plain.double(), product, **right)
     dots_again, sums_again = torch.empty_like(dots), gy.new_full((heads * width,), 2)
-    set_threads(3)
     elu_gradient(x, gy, y, x, dots_again, bias=bias, sums=sums_again)
     assert torch.equal(x, found) and torch.equal(dots_again, dots), "over x itself"
-    assert torch.equal(sums_again, sums), "the same bits with any number of threads"
+    assert torch.equal(sums_again, sums)
     summed = gy.new_full((heads * width,), 2)
     elu_gradient(gy, gy, y, sums=summed)
     assert torch.equal(gy, found) and torch.equal(summed, sums), "over gy, without inner products"
@@ -92,11 +69,11 @@ def test_elu_gradient(kernels, set_threads, dtype, heads, width, rows):
     torch.testing.assert_close(summed.double(), gy.double().sum(0), **right)
 
 
-@pytest.mark.parametrize("heads, width", [(1, 1), (1, 40), (2, 3), (4, 64), (8, 8), (3, 13)])
+@pytest.mark.parametrize("heads, width", [(1, 40), (4, 64), (3, 13)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_elu_gradient_times_factors_of_the_heads(kernels, dtype, heads, width):
     """Powers of two, so that they change no other bit; the sums are those of the gradient without them."""
-    (gy, x), _ = rows_of(heads * width, dtype, 2, 300)
+    gy, x = rows_of(heads * width, dtype, 2, 300)
     y, bias, found = torch.nn.functional.elu(x), gy.new_ones(heads * width).cumsum(0) / 10, []
     factors = 2.0 ** (torch.arange(300 * heads, dtype=dtype).view(300, heads) % 7 - 3)
     for scaled in (False, True):
@@ -106,21 +83,6 @@ def test_elu_gradient_times_factors_of_the_heads(kernels, dtype, heads, width):
     (plain, dots, sums), (out, times, same) = found
     assert torch.equal(out, plain * factors.repeat_interleave(width, 1)) and torch.equal(times, dots * factors)
     assert torch.equal(same, sums)
-
-
-@pytest.mark.parametrize("rows", [0, 1, 511, 512, 1300])
-@pytest.mark.parametrize("width", [1, 40, 6, 256, 39])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_bias_gradient(kernels, set_threads, dtype, width, rows):
-    (gy,), _ = rows_of(width, dtype, 1, rows)
-    sums = gy.new_full((width,), 2)
-    bias_gradient(sums, gy)
-    right = {"rtol": 1e-5, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-11}
-    torch.testing.assert_close(sums.double(), 2 + gy.double().sum(0), **right)
-    again = gy.new_full((width,), 2)
-    set_threads(3)
-    bias_gradient(again, gy)
-    assert torch.equal(again, sums), "the same bits with any number of threads"
 
 
 def test_wrong_arguments_of_gradients_are_refused(kernels):

@@ -23,7 +23,7 @@ def block(generator, weights=None, places=None, rows=None):
 
 @pytest.mark.parametrize("ends", ["rows_are_destinations", "rows_are_sources", "rows_are_either"])
 @pytest.mark.parametrize("kinds", [(None, None), (torch.float32, torch.int32), (torch.float64, torch.int64)])
-def test_against_the_oracle(kernels, threads, ends, kinds):
+def test_against_the_oracle(kernels, ends, kinds):
     generator = np.random.default_rng(1)
     ids = generator.integers(0, 1 << 45, N)
     for rows in (None, np.arange(2, N, 3, dtype=np.int32)):

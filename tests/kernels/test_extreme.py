@@ -3,14 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from kernel_oracle import block
 
 from hpcgnn.kernels import gather_largest, gather_matching
-
-
-def block(num_stored, num_sources, generator, degree=4):
-    degrees = generator.poisson(degree, num_stored) * (generator.random(num_stored) > 0.2)
-    indptr = np.concatenate([[0], np.cumsum(degrees)])
-    return torch.from_numpy(indptr), torch.from_numpy(generator.integers(0, num_sources, indptr[-1], dtype=np.int32))
 
 
 def few_values(rows, width, dtype, generator, stride=None):
@@ -31,8 +26,8 @@ def largest(y, count, x, indptr, indices, rows):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("width", [1, 3, 8, 17, 64, 300])
-def test_against_numpy(kernels, threads, dtype, width):
+@pytest.mark.parametrize("width", [1, 17, 300])
+def test_against_numpy(kernels, dtype, width):
     generator = np.random.default_rng(width)
     y, count = torch.full((40, width), -torch.inf, dtype=dtype), torch.zeros(40, width, dtype=dtype)
     expected_y, expected_count = y.numpy().astype(float), count.numpy().astype(float)
@@ -40,7 +35,7 @@ def test_against_numpy(kernels, threads, dtype, width):
     own = few_values(40, width, dtype, generator)
     for rows in (None, torch.arange(1, 40, 3, dtype=torch.int32), torch.zeros(0, dtype=torch.int32)):
         num_stored = 40 if rows is None else len(rows)
-        indptr, indices = block(num_stored, 25, generator)
+        indptr, indices = block(num_stored, 25, 4, generator)
         x = few_values(25, 2 * width, dtype, generator, stride=2 * width + 3)
         plain = (indptr.numpy(), indices.numpy(), None if rows is None else rows.numpy())
         gather_largest(y, count, x[:, :width], indptr, indices, rows=rows)

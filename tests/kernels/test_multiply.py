@@ -48,7 +48,7 @@ def test_product(kernels, threads, rows, depth, width, how):
             assert torch.equal(again, out), "weights of any strides, to the same bits"
 
 
-@own_products
+@pytest.mark.parametrize("kernels", [*OWN, "avx2 rounded", "avx512 rounded"], indirect=True)
 def test_rows_do_not_depend_on_their_place_or_the_threads(kernels, set_threads):
     """Which is what keeps a node's row the same whatever rank has it, and beside whichever others."""
     x, out, w, _ = matrices(1000, 96, 40)

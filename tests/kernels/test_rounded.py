@@ -54,18 +54,6 @@ def test_factors_are_rounded_to_nearest(kernels):
         assert torch.equal(y, again)
 
 
-def test_rows_do_not_depend_on_their_place_or_the_threads(kernels, set_threads):
-    draw = torch.Generator().manual_seed(1)
-    x, w, found = numbers(draw, 1000, 97, exact=False), numbers(draw, 97, 41), []
-    for threads in (1, 2, 3):
-        set_threads(threads)
-        found.append(torch.empty(1000, 41))
-        multiply(found[-1], x, w)
-    some = torch.empty(7, 41)
-    multiply(some, x[500:507], w)
-    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2]) and torch.equal(some, found[0][500:507])
-
-
 @pytest.mark.parametrize("wanted", ["both", "add", "weights", "narrow"])
 @pytest.mark.parametrize("rows, depth, width", SIZES)
 def test_gradients(kernels, threads, rows, depth, width, wanted):

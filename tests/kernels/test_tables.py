@@ -48,10 +48,13 @@ SPACED = 3  # columns beside a matrix
 
 
 class Given:
-    """Arguments of a kernel: all optional ones or none; of each size `count`, but for those of columns and edges."""
+    """Arguments of a kernel: all optional ones or none; of each size `count`, but for those of columns and edges. The
+    last of many rows is a hub: of more edges than a thread takes at a time.
+    """
 
     def __init__(self, kernel, dtype, width, count=40, optional=True, seed=0):
         self.kernel, self.count, self.draw = kernel, count, torch.Generator().manual_seed(seed)
+        self.hub, self.before = count > 1000, 3 * (optional and count > 1)
         self.sizes = {
             "width": width,
             "head_width": width,
@@ -68,6 +71,8 @@ class Given:
             "streamed": width,
         }
         self.sizes |= {"source_width": 2 * width}
+        if "words" in kernel.table:
+            self.sizes["columns"] = width
         entries = [_entry(name, text) for name, text in kernel.table.items() if isinstance(text, str)]
         self.entries = [each for each in entries if optional or "optional" not in each.words]
         self.dtypes, self.around, self.arguments = {}, {}, {}
@@ -98,10 +103,11 @@ class Given:
     def tensor(self, entry):
         shape, dtype, name = [self.length(terms) for _, terms in entry.sizes], self.dtypes[entry.name], entry.name
         if name in ("indptr", "kept_indptr"):
-            inner = torch.randint(
-                self.sizes["edges"] + 1, (shape[0] - 2,) if shape[0] > 1 else (0,), generator=self.draw
-            )
-            ends = torch.tensor([0, self.sizes["edges"]])[: shape[0]]
+            below = (self.sizes["edges"] - self.before) // (10 if self.hub else 1) + 1
+            inner = torch.randint(below, (shape[0] - 2,) if shape[0] > 1 else (0,), generator=self.draw)
+            # A slice of a longer one: edges keep their numbers.
+            inner += self.before * (shape[0] > 1)
+            ends = torch.tensor([self.before, self.sizes["edges"]])[: shape[0]]
             return torch.cat([inner, ends]).sort().values
         if name in ("rows", "outputs"):
             return torch.arange(shape[0], dtype=dtype)
@@ -146,7 +152,7 @@ def test_compiled_kernels_do_what_torch_does(kernels, kernel, optional):
     for dtype in dtypes_of(kernel):
         if (kernel.name, optional) == ("pack", True) and dtype in (torch.float16, torch.int8):
             continue  # which are moved as they are, or widened
-        for width, count in ((1, 40), (3, 40), (8, 40), (31, 40), (64, 40), (300, 40), (5, 0), (1, 1)):
+        for width, count in ((1, 40), (3, 40), (8, 40), (31, 40), (64, 40), (300, 40), (5, 0), (1, 1), (3, 2600)):
             sides = []
             for served in (library.load(), library.Loaded(None, reason="a test")):
                 before = library.use(served)
