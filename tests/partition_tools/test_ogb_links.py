@@ -94,16 +94,3 @@ def test_arrays_by_their_names(cli, tmp_path, kind):
     code, _, err = cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5")
     assert code == 0, err
     assert_same(stored(tmp_path / "g.h5"), expected(given))
-
-
-@pytest.mark.parametrize(
-    "changes, words",
-    [
-        ({"train_edge": np.zeros((3, 2), int)}, "holds train_edge, which is not read"),
-        ({"val_edge": np.full((3, 2), 99)}, "val_edge names node 99, outside the nodes 0..59"),
-        ({"val_edge_neg": np.zeros((3, 2), int)}, "the held-out edges of val need val_edge, or val_source_node"),
-    ],
-)
-def test_named_arrays_that_do_not_go_together(fails, tmp_path, changes, words):
-    save_npz(tmp_path / "g.npz", *odd_graph(N), N, **changes)
-    assert words in fails("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5")
