@@ -21,7 +21,7 @@ ARRAYS += [f"nodes/{name}" for name in ("features", "labels", "split")]
 
 @pytest.mark.parametrize("model", GENERATORS)
 def test_same_parameters_same_file(cli, tmp_path, model):
-    words = ("--nodes", 3000, "--degree", 8, "--features", 6, "--classes", 4, "--weighted", "--edge-types", 3)
+    words = ("--nodes", 600, "--degree", 8, "--features", 6, "--classes", 4, "--weighted", "--edge-types", 3)
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         assert cli("generate", model, "-o", tmp_path / f"{name}.h5", "--seed", seed, *words)[0] == 0
     contents = {}
@@ -70,8 +70,8 @@ def linear_accuracy(data, inputs):
 
 def test_averaging_neighbours_helps():
     """The default task is neither trivial nor hopeless, and neighbours carry most of the signal."""
-    data = graph_data(drawn("planted", Spec(nodes=20_000, degree=15, features=64, classes=10, seed=1)))
-    x, degrees = data.features[0:20_000].astype(np.float64), np.diff(data.edges.indptr)[:, None]
+    data = graph_data(drawn("planted", Spec(nodes=6000, degree=15, features=64, classes=10, seed=1)))
+    x, degrees = data.features[0:6000].astype(np.float64), np.diff(data.edges.indptr)[:, None]
     smooth, every = x, np.ones(len(data.edges.indices), bool)
     for _ in range(2):
         smooth = (smooth + degrees * neighbour_means(data, smooth, every)) / (1 + degrees)

@@ -18,6 +18,12 @@ def put(array, index, value, dtype=None):
     return array
 
 
+def sparse(pointers, columns):
+    """Arrays of sparse features in nine columns."""
+    arrays = {"indptr": pointers, "indices": columns, "data": [1.0], "shape": [N, 9]}
+    return {"x": None} | {f"x_{name}": np.array(array) for name, array in arrays.items()}
+
+
 SRC, DST = odd_graph()
 
 BAD_ARRAYS = {
@@ -74,26 +80,8 @@ BAD_ARRAYS = {
     "edge features of three axes": ({"edge_attr": np.zeros((len(SRC), 2, 2))}, "expected one row"),
     "no edges given": ({"edge_index": None}, "neither edge_index nor src"),
     "pickled": ({"y": np.array([{} for _ in range(N)])}, "pickle"),
-    "sparse column": (
-        {
-            "x": None,
-            "x_indptr": np.array([0] + [1] * N),
-            "x_indices": np.array([9]),
-            "x_data": np.ones(1),
-            "x_shape": np.array([N, 9]),
-        },
-        "column outside",
-    ),
-    "sparse pointers": (
-        {
-            "x": None,
-            "x_indptr": np.array([0, 2] + [1] * (N - 1)),
-            "x_indices": np.array([0]),
-            "x_data": np.ones(1),
-            "x_shape": np.array([N, 9]),
-        },
-        "inconsistent",
-    ),
+    "sparse column": (sparse([0] + [1] * N, [9]), "column outside"),
+    "sparse pointers": (sparse([0, 2] + [1] * (N - 1), [0]), "inconsistent"),
     "too large for fp16": ({"x": put(FEATURES, (4, 2), 1e5)}, "fp16", "features.dtype=fp16"),
     "no number for int8": ({"x": put(np.zeros((N, 3)), (4, 2), np.inf)}, "node 4", "features.dtype=int8"),
     "too few classes": ({}, "classes 0..2", "labels.classes=3"),

@@ -1,6 +1,5 @@
 """Every format comes in element by element: edges in their direction with attributes, features, labels, splits."""
 
-import gzip
 from dataclasses import replace
 
 import h5py
@@ -9,6 +8,7 @@ import pytest
 import scipy.io
 import scipy.sparse
 import torch
+from ogb_layouts import write_csv
 from partition_helpers import edge_list, graph_data, node_data, odd_graph, save_npz, view
 from test_links import held
 
@@ -40,12 +40,11 @@ def check_nodes(seen, n=N, features=True):
 
 @pytest.mark.parametrize("layout", ["edge_index", "src_dst"])
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_npz(cli, tmp_path, layout, symmetric):
+def test_npz(imports, tmp_path, layout, symmetric):
     src, dst = odd_graph(symmetric=symmetric)
     save_npz(tmp_path / "g.npz", src, dst, N, layout)
-    code, out, _ = cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5")
-    seen = view(tmp_path / "g.h5")
-    assert code == 0 and f"{N} nodes" in out
+    seen = imports(tmp_path / "g.npz")
+    assert f"{N} nodes" in seen.said
     assert seen.edges == edge_list(src, dst)
     assert seen.out == (None if symmetric else seen.edges)
     assert seen.meta.undirected == symmetric and seen.meta.source == "g"
@@ -138,14 +137,9 @@ def test_int8_of_real_numbers(cli, tmp_path, options):
         read_scales(file)
 
 
-def write_text(path, lines):
-    with (gzip.open if path.suffix == ".gz" else open)(path, "wt") as file:
-        file.write("\n".join(lines) + "\n")
-
-
 def test_edge_list_without_edges(cli, tmp_path):
     """Zero edges are a graph: n comes from the tables."""
-    write_text(tmp_path / "e.csv", ["# nothing"])
+    (tmp_path / "e.csv").write_text("# nothing\n")
     np.save(tmp_path / "y.npy", np.arange(5))
     assert cli("import", tmp_path / "e.csv", "-o", tmp_path / "g.h5", "--labels", tmp_path / "y.npy")[0] == 0
     assert view(tmp_path / "g.h5").edges == []
@@ -173,17 +167,13 @@ def ogb_folder(path, labels, binary):
     """The raw files of a small data set in OGB's text or binary layout."""
     src, dst = odd_graph()
     features, _, masks = node_data(N)
-    (path / "raw").mkdir(parents=True)
-    (path / "split" / "time").mkdir(parents=True)
+    for file, name in (("train", "train"), ("valid", "val"), ("test", "test")):
+        write_csv(path / "split" / "time" / f"{file}.csv.gz", np.flatnonzero(masks[name])[:, None])
     if binary:
-        np.savez(
-            path / "raw" / "data.npz",
-            edge_index=np.stack([src, dst]),
-            num_nodes_list=np.array([N]),
-            num_edges_list=np.array([len(src)]),
-            node_feat=features,
-            node_year=np.full((N, 1), 2015),
-        )
+        (path / "raw").mkdir()
+        counts = {"num_nodes_list": np.array([N]), "num_edges_list": np.array([len(src)])}
+        rows = {"node_feat": features, "node_year": np.full((N, 1), 2015)}
+        np.savez(path / "raw" / "data.npz", edge_index=np.stack([src, dst]), **counts, **rows)
         np.savez(path / "raw" / "node-label.npz", node_label=labels)
     else:
         tables = {
@@ -194,34 +184,29 @@ def ogb_folder(path, labels, binary):
             "node-label": labels,
         }
         for name, rows in tables.items():
-            lines = [",".join("" if value != value else str(value) for value in row) for row in rows]
-            write_text(path / "raw" / f"{name}.csv.gz", lines)
-    for file, name in (("train", "train"), ("valid", "val"), ("test", "test")):
-        write_text(path / "split" / "time" / f"{file}.csv.gz", [str(i) for i in np.flatnonzero(masks[name])])
+            filled = [["" if value != value else value for value in row] for row in rows]
+            write_csv(path / "raw" / f"{name}.csv.gz", filled)
     return src, dst
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_ogb_with_missing_labels(cli, tmp_path, binary):
+def test_ogb_with_missing_labels(imports, tmp_path, binary):
     _, labels, masks = node_data(N)
     stored = labels.astype(np.float32)[:, None]
     stored[split_codes(masks) == 0] = np.nan
     src, dst = ogb_folder(tmp_path / "ogbn_small", stored, binary)
-    code, _, err = cli("import", tmp_path / "ogbn_small", "-o", tmp_path / "g.h5")
-    assert code == 0, err
-    seen = view(tmp_path / "g.h5")
+    seen = imports(tmp_path / "ogbn_small")
     assert seen.edges == edge_list(src, dst)
     np.testing.assert_array_equal(seen.features, node_data(N)[0])
     np.testing.assert_array_equal(seen.labels, np.where(split_codes(masks) == 0, -1, labels))
     np.testing.assert_array_equal(seen.split, split_codes(masks))
 
 
-def test_ogb_multi_label_and_hint(cli, tmp_path):
+def test_ogb_multi_label_and_hint(imports, tmp_path):
     labels = np.random.default_rng(0).integers(0, 2, (N, 7))
     src, dst = ogb_folder(tmp_path / "ogbn_proteins", labels, False)
-    code, _, err = cli("import", tmp_path / "ogbn_proteins", "-o", tmp_path / "g.h5", "--undirected")
-    assert code == 0 and "--undirected" in err
-    seen = view(tmp_path / "g.h5")
+    seen = imports(tmp_path / "ogbn_proteins", "--undirected")
+    assert "--undirected" in seen.said
     np.testing.assert_array_equal(seen.labels, labels)
     assert seen.edges == edge_list(*zip(*sorted(set(zip(src, dst)) | set(zip(dst, src)))))
 

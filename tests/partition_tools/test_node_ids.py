@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from partition_helpers import view
 
 from hpcgnn.graphfile.storage import GraphFile
 
@@ -17,27 +16,23 @@ def test_gaps_in_an_archive(cli, fails, tmp_path):
     assert "numpy.unique" in fails("import", tmp_path / "g.npz", "-o", tmp_path / "n.h5")
 
 
-def words(tmp_path, *more):
-    return ("import", tmp_path / "e.csv", "-o", tmp_path / "g.h5", *more)
-
-
-def test_ids_with_gaps(cli, fails, tmp_path):
+def test_ids_with_gaps(imports, fails, tmp_path):
     """What is the matter is said, and what to do about it."""
-    (tmp_path / "e.csv").write_text("src,dst\n10,20\n20,40\n40,7\n")
-    np.save(tmp_path / "x.npy", FEATURES)
-    (tmp_path / "x.csv").write_text("id,a\n10,1\n20,2\n40,4\n7,0\n")
-    error = fails(*words(tmp_path, "--features", tmp_path / "x.csv"))
-    assert "node 0 has no row" in error and "gaps" in error and "--relabel" in error
-    error = fails(*words(tmp_path, "--features", tmp_path / "x.npy"))
-    assert "the table of features has 4 rows" in error and "--relabel" in error
-    code, _, err = cli(*words(tmp_path))
-    assert code == 0 and "only 4 of the node ids 0..40 occur" in err and "--relabel" in err
-    code, _, err = cli(*words(tmp_path, "--force", "--relabel", "--features", tmp_path / "x.csv"))
-    assert code == 0 and "warning: only" not in err
-    np.testing.assert_array_equal(view(tmp_path / "g.h5").features[:, 0], [0, 1, 2, 4])
-    (tmp_path / "e.csv").write_text("1 2\n2 3\n3 4\n4 1\n")
-    code, _, err = cli(*words(tmp_path, "--force"))
-    assert code == 0 and "the ids begin with 1" in err and "--relabel" in err
+    path, table, array = (tmp_path / name for name in ("e.csv", "x.csv", "x.npy"))
+    path.write_text("src,dst\n10,20\n20,40\n40,7\n")
+    np.save(array, FEATURES)
+    table.write_text("id,a\n10,1\n20,2\n40,4\n7,0\n")
+    for given, words in ((table, ("node 0 has no row", "gaps")), (array, ("the table of features has 4 rows",))):
+        error = fails("import", path, "-o", tmp_path / "g.h5", "--features", given)
+        assert all(word in error for word in (*words, "--relabel"))
+    said = imports(path).said
+    assert "only 4 of the node ids 0..40 occur" in said and "--relabel" in said
+    seen = imports(path, "--relabel", "--features", table)
+    assert "warning: only" not in seen.said
+    np.testing.assert_array_equal(seen.features[:, 0], [0, 1, 2, 4])
+    path.write_text("1 2\n2 3\n3 4\n4 1\n")
+    said = imports(path).said
+    assert "the ids begin with 1" in said and "--relabel" in said
 
 
 @pytest.mark.parametrize("first", [2**31 + 5, 2**62, 2**63 + 5])

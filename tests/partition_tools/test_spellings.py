@@ -178,6 +178,7 @@ def test_tables_go_to_their_nodes(imports, tmp_path, name):
 ARRAYS = {"edge_index": np.array([[0, 1, 2, 3], [1, 2, 3, 0]]), "x": np.ones((4, 1)), "y": np.array([0, 1, 0, 1])}
 FEATURES, SPLITS, NODE_TYPES = "--features x.csv", "--splits s.csv", "--set tables.node_types=t.csv"
 WORDS = "src,dst\na,b\n"
+MATRIX = "%%MatrixMarket matrix coordinate real general\n3 3 2\n"
 REFUSED = {
     "comments below": (named(HEADED + "# one\n"), "", "begins with # or % (# one)"),
     "ids with a point": (named("src,dst\n1.0,2.0\n"), "--relabel", "write integers, in one way"),
@@ -318,6 +319,14 @@ REFUSED = {
         {"m.mtx": "%%MatrixMarket matrix coordinate real general\n2 3 1\n1 3 1.0\n"},
         "",
         "square",
+    ),
+    "an entry with a letter": ({"m.mtx": MATRIX + "1 3J 1\n2 1 1\n"}, "", "has 'J' among its entries"),
+    "an end that is no number": ({"m.mtx": MATRIX + "1 3 1\n2 1 1e"}, "", "ends with '2 1 1e', expected 3 numbers"),
+    "an end of four numbers": ({"m.mtx": MATRIX + "1 3 1\n2 1 1 4"}, "", "ends with '2 1 1 4', expected 3 numbers"),
+    "values of a pattern": (
+        {"m.mtx": MATRIX.replace("real", "pattern") + "1 3 1\n2 1 1\n"},
+        "",
+        "its entries have values",
     ),
     "no matrix": ({"m.mtx": "not a matrix\n"}, "", "Matrix Market"),
     "no archive": ({"g.npz": b"0 1\n"}, "", "not a readable .npz"),
