@@ -3,7 +3,7 @@
 
     python docs/pyg.py [FILE]
 
-tests/mpi/nn/test_pyg_every_layer.py compares each of these layers with PyG at several ranks, and holds the page to it.
+tests/extras/pyg/test_every_layer.py compares each of these layers with PyG at several ranks, and holds the page to it.
 """
 
 import logging
@@ -19,7 +19,7 @@ import partition_tools
 
 PAGE = Path(__file__).resolve().parent / "pyg.md"
 sys.path.insert(0, str(PAGE.parents[1] / "tests"))
-import pyg_layers  # noqa: E402
+from extras.pyg import pyg_layers  # noqa: E402
 
 WAYS = ("streams", "keeps messages", "refused", "not tried")
 

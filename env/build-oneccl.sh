@@ -56,7 +56,7 @@ if missing:
     sys.exit(f"build-oneccl: not in the packages: {', '.join(sorted(missing))}")
 EOF
 
-native=$project/hpcgnn/comm/transports/native
+native=$project/hpcgnn/extras/oneccl/native
 sources=$(cat "$native"/oneccl.cpp "$native"/oneccl_stubs.c | sha256sum | cut -c1-16)
 gcc -O2 -fPIC -c "$native/oneccl_stubs.c" -o "$work/stubs.o"
 # Names of the archive stay inside: an MPI or a torch in the same process may have the same.

@@ -21,13 +21,10 @@ from hpcgnn.cli.arguments import (
     about_unknown,
     add_declared,
     add_trust,
-    means_of,
-    means_wanted,
+    transport_wanted,
 )
 from hpcgnn.cli.commands import COMMANDS
 from hpcgnn.cli.estimate import add_estimates
-from hpcgnn.cli.label_propagation import add_label_propagation
-from hpcgnn.cli.propagate import add_propagate
 from hpcgnn.cli.train import add_train
 from hpcgnn.cli.trained_runs import add_evaluate, add_predict
 from hpcgnn.cli.weights import add_export, add_import_weights
@@ -92,8 +89,6 @@ def build_parser(choices: Choices | None) -> Parser:
     report.set_defaults(process=process_report)
     add_evaluate(commands, choices)
     add_predict(commands, choices)
-    add_label_propagation(commands, choices)
-    add_propagate(commands, choices)
     add_export(commands)
     add_import_weights(commands, choices)
     add_estimates(commands, choices)
@@ -137,7 +132,7 @@ def process_doctor(arguments: argparse.Namespace, choices: Choices) -> int:
     from hpcgnn.comm.launch.run import run
     from hpcgnn.doctor import examine, examine_without_mpi
 
-    return run(examine, without_mpi=examine_without_mpi, means=means_of(vars(arguments)))
+    return run(examine, without_mpi=examine_without_mpi, transport=arguments.comm or "mpi")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -165,7 +160,7 @@ def main(argv: list[str] | None = None) -> int:
     except Exception:  # a broken installation on one node, a file system that fails
         from hpcgnn.comm.launch.run import fail_before_start
 
-        fail_before_start(means_wanted(argv))
+        fail_before_start(transport_wanted(argv))
         raise
 
 

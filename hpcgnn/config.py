@@ -128,6 +128,8 @@ def _checked(declared: Field[Any], value: Any, choices: Choices, origin: str) ->
         gone = REMOVED_VALUES.get(declared.name, {}).get(str(value))
         remark = f", which is of an earlier version: {gone}" if gone else ""
         raise ConfigError(f"{flag}: expected one of {', '.join(allowed)}, got {value!r} ({origin}){remark}")
+    if rules["check"] is not None:
+        rules["check"](value)
     if kind in LARGEST:
         _check_range(flag, value, rules, LARGEST[kind], origin)
     return value

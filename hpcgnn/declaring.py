@@ -3,7 +3,7 @@
 options/ declares all options with it; config.py, effects.py and the command line read the declarations.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,6 +85,7 @@ def option(  # noqa: PLR0913 - callers name them
     strict: bool = False,
     on_resume: str = "said",
     bare: str | None = None,
+    check: Callable[[Any], object] | None = None,
 ) -> Any:
     """A documented field.
 
@@ -100,9 +101,10 @@ def option(  # noqa: PLR0913 - callers name them
         also: likewise, whatever the model uses.
         strict: an option without effect is an error, and not a warning (effects.py).
         on_resume: 'said': a resumed run may change the value, and the log names it; 'same': it must keep the value.
+        check: check(value) raises ConfigError for one that cannot be.
         bare: value of the option without a word on the command line; None: it needs one.
     """
     rules = {"choices": choices, "least": least, "below": below, "most": most, "required": required}
     effect = {"schedules": schedules, "by_model": by_model, "needs": needs or {}, "also": also or {}, "strict": strict}
     words = {"help": help, "details": details, "flag": flag, "on_resume": on_resume, "bare": bare}
-    return field(default=default, metadata={**words, **rules, **effect})
+    return field(default=default, metadata={**words, **rules, **effect, "check": check})

@@ -18,7 +18,7 @@ from tabulate import tabulate
 
 from hpcgnn import __version__, cores
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.session import Session
+from hpcgnn.comm.session import TRANSPORTS, Session
 from hpcgnn.cores.domains import domains_of, over_own_domains
 from hpcgnn.engine.matmul import bf16_instructions
 from hpcgnn.engine.summary import versions
@@ -110,7 +110,7 @@ def _software() -> Iterator[Finding]:
 
 def _transport(session: Session) -> Finding:
     """The transport of messages: the MPI library, or torch."""
-    subject = "MPI" if session.means.transport.over_mpi else "messages"
+    subject = "MPI" if TRANSPORTS[session.transport].over_mpi else "messages"
     return Finding(subject, f"{session.describe()}, {session.ranks_on_node} ranks on the first node")
 
 
@@ -233,7 +233,6 @@ def _optional() -> Iterator[Finding]:
     for module, extra, purpose in (
         ("matplotlib", "plot", "curves.png"),
         ("polars", "import", "importing tables in text and Parquet"),
-        ("oneccl_bindings_for_pytorch", "", "--comm ccl"),
     ):
         if importlib.util.find_spec(module) is None:
             found = f"absent; for {purpose}" + (f": pip install 'hpcgnn[{extra}]'" if extra else "")

@@ -65,10 +65,6 @@ class LostConnection(HpcgnnError):
     """The rank at the other end of a message is gone, or the network between."""
 
 
-class ScratchError(HpcgnnError):
-    """A scratch file that cannot be made, written or read."""
-
-
 class MemoryShortage(HpcgnnError):
     """This rank's memory is used up."""
 

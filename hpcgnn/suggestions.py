@@ -20,8 +20,8 @@ _SAMPLING = (
 _DEVICE = "it runs on CPUs; the launcher starts the ranks, and --threads says how many threads each has"
 _RANKS = "the launcher starts the ranks: mpiexec -n N hpcgnn train ..., or srun"
 _PRECISION = "precision"
-# {pattern of a whole name, with dashes: an option, or a sentence}
-_MEANINGS = {
+#: {pattern of a whole name, with dashes: an option, or a sentence}. Packages of `hpcgnn.extras` add theirs.
+MEANINGS = {
     r"(base-|initial-)?learning-rate|lrate|step-size|eta": "lr",
     r"(mini-?)?batch-?(size|es)|bs|(train|eval|test)-batch-size": _BATCHES,
     r"(num|n|nr|number-of|gnn|conv)-layers?|n?layers-num|depth|(num|n)-hops|hops|k-hops?": "layers",
@@ -34,7 +34,6 @@ _MEANINGS = {
     r"(num|n)-out(put)?-heads": "out-heads",
     r"drop|drop-?out-?(rate|prob|p)|p-?drop(out)?|(feat|feature|in|hidden)-?drop(out)?": "dropout",
     r"input-drop": "input-dropout",
-    r"drop-?edges?(-(rate|prob|p))?|edge-?drop(ping)?(-(rate|prob|p))?|(edge-)?sampling-percent": "edge-dropout",
     r"(attn|att|attention)-?drop(out)?": "attention-dropout",
     r"(leaky-?(relu-)?|negative-?)slope|alpha": "negative-slope",
     r"(num|n)-bases": "bases",
@@ -85,7 +84,7 @@ def suggest(given: str, known: Iterable[str]) -> tuple[str | None, str | None]:
         return None, f"it is of an earlier version; {removed.remedy}"
     if name in spelled:
         return spelled[name], None
-    for pattern, meant in _MEANINGS.items():
+    for pattern, meant in MEANINGS.items():
         if re.fullmatch(pattern, name):
             if " " in meant:
                 return None, meant

@@ -7,21 +7,19 @@ file compares names of models, schedules or tasks.
 from dataclasses import dataclass
 from typing import Any, Literal
 
-#: When an epoch sends rows of the features:
-#:   always;
-#:   unprojected: unless a projection by type comes before the first layer;
-#:   narrower: unless their aggregate is kept or the projections are narrower;
-#:   unkept: unless their aggregate is kept;
-#:   never.
-InputRows = Literal["always", "unprojected", "narrower", "unkept", "never"]
-#: What a layer reads of edges besides their ends: nothing; their features, if any; their weights or types, if
-#: `--edge-term` says so; or whatever they carry.
-EdgeData = Literal["none", "features", "term", "all"]
+#: How rows of neighbours enter a layer:
+#:   any: in a way about which nothing is known;
+#:   sums: as sums with factors that do not change, before or after the product with the weights;
+#:   fixed: by another function without parameters, such as a maximum;
+#:   products: as products with weights, never as they are;
+#:   hops: as such sums of the last layer's outputs;
+#:   none: not at all.
+Neighbours = Literal["any", "sums", "fixed", "products", "hops", "none"]
 #: What a layer does with its input:
 #:   rows: anything;
 #:   product: only `x @ weight`, or only that where it narrows the input and keeps no aggregate;
 #:   tiles: it reads a constant one some rows at a time (ConstantRows).
-Input = Literal["rows", "product", "tiles"]
+InputUse = Literal["rows", "product", "tiles"]
 
 
 @dataclass(frozen=True)
@@ -30,49 +28,50 @@ class LayerTraits:
 
     Attributes:
         self_loops: 'add' or 'keep', what `--self-loops auto` does.
-        fixed_sums: the layer makes only sums of neighbours' rows, with factors that do not change.
-        constant_aggregate: the aggregate of constant input is constant: no parameter comes before the sum.
-        input_rows: when an epoch sends rows of the features.
-        edge_data: what the layer reads of edges. A relational layer reads no features.
-        weights: the layer reads edge weights (with `edge_data='term'`: if the term is the weight).
-        relational: the layer has weights for each type of edge.
-        normalisation: sums of edge weights that the layer divides by: 'sym', 'mean' (graph/norms.py), 'relation' or ''.
-        mixed_precision: `--precision mixed` has kernels for the layer.
-        layerwise: the layer can be trained alone, on rows that neighbours sent once.
-        local: the layer sees each node alone.
+        neighbours: how rows of neighbours enter the layer.
+        edges: what the layer reads of edges besides their ends: their 'weights', 'types', 'features' if there are any,
+            the 'term' that `--edge-term` names, or 'all' that they carry.
         prunable: the layer can compute some of its rows only (graph/transforms/pruning.py).
-        worthwhile: pruning pays below this share of the rows.
         reads_self: the layer reads a node's own row besides the aggregate.
         input: what the layer does with its input.
-        drops_bias: the layer has `drop_bias`.
         activation: operator class of the activation that the layer applies to a Handover, or None.
         codes: the gradients are linear in what the layer keeps of numbers, apart from zeros and signs, or smooth
             (`--keep int8`).
     """
 
     self_loops: str = "keep"
-    fixed_sums: bool = False
-    constant_aggregate: bool = False
-    input_rows: InputRows = "always"
-    edge_data: EdgeData = "none"
-    weights: bool = True
-    relational: bool = False
-    normalisation: str = ""
-    mixed_precision: bool = False
-    layerwise: bool = True
-    local: bool = False
+    neighbours: Neighbours = "any"
+    edges: tuple[str, ...] = ("weights",)
     prunable: bool = False
-    worthwhile: float | None = None
     reads_self: bool = True
-    input: Input = "rows"
-    drops_bias: bool = True
+    input: InputUse = "rows"
     activation: Any = None
     codes: bool = False
 
     @property
+    def fixed_sums(self) -> bool:
+        """Whether the layer makes only sums of neighbours' rows, with factors that do not change."""
+        return self.neighbours in ("sums", "hops")
+
+    @property
+    def constant_aggregate(self) -> bool:
+        """Whether the aggregate of constant input is constant."""
+        return self.neighbours in ("sums", "fixed")
+
+    @property
     def constants_in_tiles(self) -> bool:
         """Whether the layer reads a constant input and its aggregate some rows at a time."""
-        return self.fixed_sums and self.constant_aggregate
+        return self.neighbours == "sums"
+
+    @property
+    def mixed_precision(self) -> bool:
+        """Whether the layer is one linear operator, which has kernels for `--precision mixed`."""
+        return self.neighbours == "sums" and self.input == "tiles"
+
+    @property
+    def relational(self) -> bool:
+        """Whether the layer has weights for each type of edge."""
+        return "types" in self.edges
 
 
 @dataclass(frozen=True)
@@ -85,16 +84,10 @@ class ScheduleTraits:
         layer_by_layer: layers are trained one by one, on input that is sent once.
         partial_sums: ranks may send sums of rows: 'always', 'never', or 'dense': of dense features, dropped after the
             sum.
-        within_memory: the schedule keeps no rows of other ranks from step to step, so `--memory` can hold.
+        within_memory: the schedule keeps no rows of other ranks from step to step, so a limit of memory can hold.
         pairwise: two ranks exchange messages while the others do something else.
-        keeps_halo: a rank keeps copies of the halo of all layers from epoch to epoch (`--stale-epochs` + 1).
-        by_shares: an epoch has `--steps` steps, each of which computes some of the rows.
-        last_rows_alone: the last layer computes some of its rows alone, in every step.
-        whole_steps: a step changes all parameters of the model, to the same numbers on all ranks.
         sums_gradients: every step sums gradients of parameters over the ranks (`--reduce-dtype`).
-        sums_by_layer: it sums them during the backward pass (`--reduce-bucket`).
         narrows_rows: training can exchange rows in `--halo-dtype`.
-        drops_edges: training can leave out edges (`--edge-dropout`).
     """
 
     exact_epochs: bool = False
@@ -103,14 +96,13 @@ class ScheduleTraits:
     partial_sums: Literal["always", "dense", "never"] = "never"
     within_memory: bool = False
     pairwise: bool = False
-    keeps_halo: bool = False
-    by_shares: bool = False
-    last_rows_alone: bool = False
-    whole_steps: bool = False
     sums_gradients: bool = False
-    sums_by_layer: bool = False
     narrows_rows: bool = False
-    drops_edges: bool = False
+
+    @property
+    def whole_steps(self) -> bool:
+        """Whether a step changes all parameters of the model, to the same numbers on all ranks."""
+        return self.sums_gradients and not self.layer_by_layer
 
 
 @dataclass(frozen=True)

@@ -66,9 +66,12 @@ PROCESSES = sorted(
     if re.search(r"mark\.(processes|smoke)\b", path.read_text(encoding="utf-8"))
 )
 GLOO = tests_of("stream", "operators", "curves", "resume", "tma")
-ONECCL = tests_of("communicator", "stream", "curves")
+OF_ONECCL = tests_of("communicator", "stream", "curves")
+ALL_TO_ALL = tests_of("communicator", "stream", "stale", "numbers")
+OF_ALL_RANKS = ("-p", "tests.extras.oneccl.transports")
 #: Paths whose change asks for a slow part.
 COMM = ("hpcgnn/comm/", "hpcgnn/exchange/")
+ONECCL = (*COMM, "hpcgnn/extras/oneccl/")
 KERNELS = ("hpcgnn/kernels/",)
 
 #: The longest first.
@@ -77,9 +80,10 @@ PARTS = (
     quick("core", *PYTEST, "tests/core"),
     quick("ranks, first rooms", *PYTEST, *ROOMS[:HALF]),
     quick("ranks, other rooms", *PYTEST, *ROOMS[HALF:]),
-    quick("tools", *PYTEST, "tests/partition_tools", "tests/extras/readers"),
+    quick("tools", *PYTEST, "tests/partition_tools"),
     quick("faults", *PYTEST, "tests/faults"),
     quick("kernels", *PYTEST, "tests/kernels"),
+    quick("extras", *PYTEST, "tests/extras"),
     quick("pages", *PYTEST, "tests/test_promises.py", "tests/docs", "tests/report", "tests/install"),
     quick("types", "mypy", "--no-error-summary", "hpcgnn", "partition_tools"),
     quick("2 processes", *of_ranks(2, "polite", *PROCESSES, "-m", "processes or smoke")),
@@ -95,13 +99,15 @@ PARTS = (
         COMM,
     ),
     Part("gloo", of_ranks(2, "gloo", *GLOO), COMM),
-    Part("all-to-all", of_ranks(3, "all-to-all", *tests_of("stream", "stale", "numbers")), COMM),
-    Part("oneCCL", of_ranks(3, "oneccl", *ONECCL, "-m", "smoke or processes"), COMM),
+    Part("all-to-all", of_ranks(3, "all-to-all", *OF_ALL_RANKS, *ALL_TO_ALL), ONECCL),
+    Part("oneCCL", of_ranks(3, "oneccl", *OF_ALL_RANKS, *OF_ONECCL, "-m", "smoke or processes"), ONECCL),
     Part("slow of ranks", (*PYTEST, "tests/mpi", "-m", "slow"), ("hpcgnn/nn/", "hpcgnn/ops/")),
+    Part("slow of extras", (*PYTEST, "tests/extras", "-m", "slow"), ("hpcgnn/", "tests/extras/")),
     Part("slow of processes", of_ranks(2, "polite", *PROCESSES, "-m", "slow and (processes or smoke)"), ("hpcgnn/",)),
     Part(
         "slow of jobs", (*PYTEST, "tests/jobs", "tests/core", "tests/faults", "-m", "slow"), ("jobs/", "hpcgnn/comm/")
     ),
+    Part("slow of extras", (*PYTEST, "tests/extras", "-m", "slow"), ("hpcgnn/", "tests/extras/")),
     Part(
         "packages",
         (*PYTEST, "tests/install", "tests/docs", "tests/report", "-m", "slow"),

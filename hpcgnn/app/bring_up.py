@@ -16,6 +16,8 @@ from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.engine.clock import Watch, unwatched
 from hpcgnn.engine.matmul import set_matmul
+from hpcgnn.engine.memory_policy import MemoryPolicy, memory_policy
+from hpcgnn.engine.probe import StepProbe
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.load import load_local_graph
@@ -23,12 +25,11 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.opening import open_graph
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.available import huge_pages
-from hpcgnn.offload.features import fits, to_disk
-from hpcgnn.offload.limits import Limit, memory_limit
-from hpcgnn.offload.toy import Toy, toy_of
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.halo import MANY_RANKS, rows_in_place_pay
+from hpcgnn.plan.rules import Selection
 from hpcgnn.plan.run_plan import RunPlan, plan
+from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.tasks.link_training import link_split
 from hpcgnn.tasks.registry import task_traits
 
@@ -76,8 +77,7 @@ class BringUp:
 
     Attributes:
         plan: the run's decisions; its configuration has the map and the threads as well.
-        probe: the result of a step on a small graph.
-        limit: bytes that the ranks of the node may take, or None.
+        memory: decides where its data lie.
         buffers: the rank's communication buffers.
         learns: whether the run trains a model.
     """
@@ -85,8 +85,7 @@ class BringUp:
     session: Session
     graph: OpenGraph
     plan: RunPlan
-    probe: Toy
-    limit: Limit | None
+    memory: MemoryPolicy
     buffers: HaloBuffers
     learns: bool
 
@@ -94,7 +93,6 @@ class BringUp:
         """This rank's share. Collective. labelled: whether labels are read; None: as the task needs them."""
         decided, spec, buffers = self.plan, self.plan.spec, self.buffers
         cap, loops = max(1, buffers.cap(buffers.widest_row)), decided.config.data.self_loops
-        limit = None if decided.in_place else self.limit  # what the node shares is never on disk
         return load_local_graph(
             *(self.graph.file, self.graph.clusters, self.session.comm, cap, loops, spec.dtype, decided.reads_edges),
             *(watch, inputs_of(spec.inputs)),
@@ -102,19 +100,15 @@ class BringUp:
             links=link_split(decided.config),
             edge_features=spec.edge_features > 0,
             feature_type=spec.held,
-            to_disk=to_disk(decided, self.session.comm, self.probe, limit, buffers.arena, self.learns),
-            clusters=self.learns and decided.schedule.by_shares,
+            store=self.memory.features,
+            clusters=self.learns and Selection(decided.config).entry.reads_clusters,
         )
 
     def plan_on(self, local: LocalGraph) -> RunPlan:
-        """The plan for a loaded share: --intra-node auto is messages where scratch files may be needed. Collective."""
-        decided, limit = self.plan, self.limit
-        if limit is None or not decided.may_read_in_place:
-            return decided
-        if fits(decided, self.probe, limit, self.learns, self.session.comm, local):
-            return decided
-        log.info("--intra-node auto: messages; this job may need scratch files, and shared memory never goes there")
-        return decided.deciding(False)
+        """The plan for a loaded share: --intra-node auto is messages where memory may not be shared. Collective."""
+        decided = self.plan
+        shares = not decided.may_read_in_place or self.memory.reads_in_place(local)
+        return decided if shares else decided.deciding(False)
 
 
 @contextlib.contextmanager
@@ -150,10 +144,12 @@ def bring_up(
             decided = decided.deciding(False)
         decided = decided.on(graph.map_name if graph.map_name not in MADE_MAPS else "", session.threads)
         agree(comm, facts_of_graph(graph.file.meta, graph.map_name, graph.clusters, decided.spec))
-        with comm.together("trying the model on a toy graph"):
-            probe, limit = toy_of(decided), memory_limit(decided.config, session)
+        with comm.together("trying the model on a small graph"):
+            probe = StepProbe.of(decided, make_plugins)
         buffers = make_buffers(max(probe.row_bytes, row_bytes(decided)), decided.config)
-        yield BringUp(session, graph, decided, probe, limit, buffers, learns)
+        with comm.together("looking at the memory of the node"):
+            memory = memory_policy(decided, session, buffers, probe, learns)
+        yield BringUp(session, graph, decided, memory, buffers, learns)
 
 
 def _may_read_in_place(decided: RunPlan, comm: Communicator) -> bool:
@@ -167,7 +163,7 @@ def _may_read_in_place(decided: RunPlan, comm: Communicator) -> bool:
     if max(on_nodes) in (1, comm.size):
         return False
     if not decided.may_read_in_place:
-        log.info("--intra-node auto: messages; --schedule, --task, --memory, --keep or --edge-dropout needs them")
+        log.info("--intra-node auto: messages; --schedule, --task, --memory, --keep or edges that change need them")
     elif not rows_in_place_pay(max(on_nodes), all(huge)):
         log.info(
             "--intra-node auto: messages; shared memory has no huge pages, and nodes have fewer than %d ranks: rows in "

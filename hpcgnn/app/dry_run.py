@@ -17,16 +17,17 @@ from hpcgnn.app.remarks import remarks_on_graph
 from hpcgnn.app.splits import check_patience, has_nodes
 from hpcgnn.app.trained import find_checkpoint
 from hpcgnn.config import Config
+from hpcgnn.engine.probe import probe_step
 from hpcgnn.engine.rundir import RunDir
 from hpcgnn.errors import RunDirError
 from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graphfile.given_links import name_of
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.offload.toy import toy_step
 from hpcgnn.options.link_split import GIVEN, link_shares
 from hpcgnn.output_files import check_outputs
 from hpcgnn.outputs.files import files_read
-from hpcgnn.plan.run_plan import check_memory, plan
+from hpcgnn.plan.run_plan import plan
+from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.tasks.link_training import remarks_on_links
 from hpcgnn.tasks.registry import TASKS, task_traits
 from hpcgnn.terminal import tell
@@ -77,7 +78,6 @@ def check_use(
     if labelled:
         _check_graph(config, rank_counts, learns=False)
     else:
-        check_memory(config, learns=False)
         with GraphFile(config.data.graph) as file:
             check_trainable(file, labelled=False)
             for ranks in rank_counts:
@@ -99,7 +99,7 @@ def _check_graph(config: Config, rank_counts: Iterable[int], learns: bool = True
         config = decided.config
         if config.optim.patience and not _validates(file, config):
             check_patience(config, TASKS[config.task.task].judged)
-        make_buffers(toy_step(decided), config)
+        make_buffers(probe_step(decided, make_plugins), config)
         return remarks_on_graph(decided, file.meta) + remarks_on_links(config, file)
 
 

@@ -22,11 +22,9 @@ def check_weights(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> Non
 
     Raises GraphError on all ranks where the model takes the root of a sum below 0.
     """
-    divides = MODELS[spec.model].traits(spec).normalisation if spec.weighted else ""
-    if not divides:
+    divides = getattr(MODELS[spec.model].layer(spec), "norm", "sum")
+    if not spec.weighted or divides not in ("mean", "sym", "relation"):
         return
-    if spec.edge_dropout:
-        _check_signs(local, spec, comm)
     if divides == "relation":
         counts = odd_relations(local, spec.edge_types + spec.loop_relation)
     else:
@@ -52,34 +50,6 @@ def check_weights(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> Non
             what,
             nothing,
             f"{below:,}",
-        )
-
-
-def _check_signs(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> None:
-    """Raise GraphError, on all ranks, where a weight is below 0. Collective."""
-    weights = [block.weight for block in (local.inward.own, *local.inward.halo) if block.weight is not None]
-    below = sum(int((weight < 0).sum()) for weight in weights)
-    if comm.total(torch.tensor([below]), "plan").item():
-        raise GraphError.on_all(
-            f"edges have weights below 0, and {spec.model} divides by the sum of those that --edge-dropout "
-            f"{spec.edge_dropout:g} leaves, which could be near 0: expected weights of 0 or more; use --model gin, or "
-            "leave --edge-dropout out"
-        )
-
-
-def check_roots(local: LocalGraph, comm: Communicator, who: str) -> None:
-    """Raise GraphError, on all ranks, if the weights of some node sum to less than 0. Collective.
-
-    Args:
-        local: the rank's share of the graph.
-        comm: the communicator.
-        who: subject of the message that divides by the root of the sum, as in `labels divide`.
-    """
-    below = sum(int((way.degree < 0).sum()) for way in (local.inward, local.outward))
-    if comm.total(torch.tensor([below]), "plan").item():
-        raise GraphError.on_all(
-            f"the edge weights of some nodes sum to less than 0, and {who} by the root of that sum: expected sums "
-            "above 0; make the weights positive"
         )
 
 

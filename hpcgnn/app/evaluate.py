@@ -1,12 +1,13 @@
 """`hpcgnn evaluate`: the metrics, and if asked the predictions, of a trained run, on any number of ranks."""
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tabulate import tabulate
 
-from hpcgnn.app.correction import CorrectAndSmooth
+from hpcgnn.app.corrections import CORRECTIONS, Correction
 from hpcgnn.app.predict import write_results
 from hpcgnn.app.trained import load_trained
 from hpcgnn.comm.session import Session
@@ -29,7 +30,7 @@ def evaluate(
     weights: str = "best",
     predictions: str = "",
     force: bool = False,
-    correction: CorrectAndSmooth | None = None,
+    corrections: Sequence[Correction] = (),
 ) -> int:
     """Evaluate the newest checkpoint of config.run.run_dir. Collective.
 
@@ -41,7 +42,7 @@ def evaluate(
         weights: 'best' (of validation) or 'last'.
         predictions: the predictions file, or ''.
         force: whether to replace an existing predictions file.
-        correction: correction of the model's outputs, if any.
+        corrections: corrections of the model's outputs.
 
     Returns:
         the exit code 0.
@@ -51,7 +52,7 @@ def evaluate(
     with comm.together("looking where predictions go", on_one=True):
         if predictions:
             check_results("--predictions", predictions, comm, files_read(config), force)
-    trained = load_trained(config, session, weights, correction=correction)
+    trained = load_trained(config, session, weights, corrections=corrections)
     logits, seconds = trained.logits()
     evaluator = trained.trainer.evaluator
     with comm.ledger.booked_as("evaluation"):
@@ -67,7 +68,8 @@ def evaluate(
         **{"bytes_sent": sum(sent), "resident_bytes": {"max": max(resident), "sum": sum(resident)}},
         **{"partition": trained.map_name, "graph": str(config.data.graph), "graph_uuid": trained.meta.uuid},
         **{"predictions": predictions or None, "epochs_done": trained.epochs_done, "versions": versions()},
-        "correct_and_smooth": correction.record() if correction else None,
+        **dict.fromkeys(CORRECTIONS),
+        **{each.name: each.record() for each in corrections},
     }
     with comm.together("writing the results"):
         if comm.rank == 0:
@@ -83,8 +85,9 @@ def evaluate(
 
 def _show(record: dict[str, Any], spec: ModelSpec) -> None:
     rows = [("model", spec.model), ("weights", f"{record['weights']}, of epoch {record['epoch']}")]
-    if record["correct_and_smooth"]:
-        rows += [("corrected and smoothed", ", ".join(f"{k} {v}" for k, v in record["correct_and_smooth"].items()))]
+    for name in CORRECTIONS:
+        if record[name]:
+            rows += [(name.replace("_", " "), ", ".join(f"{k} {v}" for k, v in record[name].items()))]
     rows += [(f"{split} {named(record)}", shown_number(record[split])) for split in ("train", "val", "test")]
     rows += rows_of_metrics(record)
     rows += [("ranks × threads", f"{record['ranks']} × {record['threads_per_rank']}")]

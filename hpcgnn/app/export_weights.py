@@ -8,6 +8,7 @@ from typing import Any
 
 from tabulate import tabulate
 
+from hpcgnn.app.libraries import LIBRARIES
 from hpcgnn.app.restart import run_identity
 from hpcgnn.app.trained import chosen_weights, find_checkpoint
 from hpcgnn.config import Config
@@ -17,7 +18,6 @@ from hpcgnn.engine.summary import versions
 from hpcgnn.errors import ConfigError, RunDirError
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.storage import GraphFile, replacing
-from hpcgnn.nn.foreign import reason_against, to_foreign
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.model import ModelConfig
 from hpcgnn.output_files import check_outputs
@@ -44,7 +44,7 @@ ENTRY = "hpcgnn"
 def export(config: Config, output: str, to: str, weights: str = "best", force: bool = False) -> int:
     """Write the weights of the newest checkpoint of config.run.run_dir to a safetensors file. One process. Returns 0.
 
-    to: 'torch' (names and shapes of ours), 'pyg' or 'dgl'; weights: 'best' (of validation) or 'last'. Raises
+    to: 'torch' (names and shapes of ours), or a key of LIBRARIES; weights: 'best' (of validation) or 'last'. Raises
     ConfigError where the layers of `to` compute something else, RunDirError where nothing can be written.
     """
     save_file = safetensors().save_file
@@ -57,14 +57,14 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
     with GraphFile(config.data.graph) as file:
         meta = file.meta
     config = resolve_task(config, meta)
-    spec, self_loops = model_spec(meta, config), config.data.self_loops
+    spec = model_spec(meta, config)
     check_identity(path, progress["identity"], run_identity(config, spec, meta))
     scale = {part: state[f"{TARGETS}.{part}"].tolist() for part in Scale.PARTS if f"{TARGETS}.{part}" in state}
     if to != "torch":
-        reason = reason_against(to, spec, meta, self_loops, config.model.plugin)
-        if reason:
+        if reason := LIBRARIES[to].reason_against(spec, meta, config):
             raise ConfigError(f"--to {to}: {reason} (see docs/definitions.md); --to torch exports any model")
-        state = to_foreign(to, spec, {name: each for name, each in state.items() if not name.startswith(_OURS)})
+        own = {name: each for name, each in state.items() if not name.startswith(_OURS)}
+        state = LIBRARIES[to].export(spec, own)
     origin = {"run": str(config.run.run_dir), "checkpoint": path.name, "weights": weights, "epoch": epoch}
     about = {
         "to": to,

@@ -5,13 +5,14 @@ predictions or more training on any number of ranks, need not know the weights' 
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from hpcgnn.app.export_weights import OPTIONS_OF_MODEL, SUFFIX, metadata_of, safetensors
+from hpcgnn.app.libraries import LIBRARIES, Tensors, check_names
 from hpcgnn.app.restart import run_identity
 from hpcgnn.config import Config
 from hpcgnn.engine.checkpoint import save_checkpoint
@@ -21,7 +22,6 @@ from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.foreign import LAYERS, Tensors, check_names, from_foreign, reason_against, to_foreign, usual_name
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.plan.rules import Selection
 from hpcgnn.plan.run_plan import plan
@@ -63,7 +63,7 @@ def import_weights(path: str, config: Config) -> int:
         check_trainable(file)
         meta = file.meta
     decided = plan(config, meta, ranks=1)
-    config, spec, self_loops = decided.config, decided.spec, decided.config.data.self_loops
+    config, spec = decided.config, decided.spec
     if spec.learned:
         raise ConfigError(
             f"--features {config.task.features}: features that are learned come with no file of weights; expected "
@@ -78,21 +78,19 @@ def import_weights(path: str, config: Config) -> int:
     if config.task.task == REGRESSION and config.task.target_scale == "standard":
         scale = _scale(path, state, spec.classes)
     template = model.state_dict()
-    matches = {
-        library: _matches([usual_name(library, name, spec) for name in state], to_foreign(library, spec, template))
-        for library, layers in LAYERS.items()
-        if spec.model in layers
-    }
-    library = max(matches, key=lambda name: matches[name], default="")
-    if not library or _matches(state, template) >= matches[library]:
-        state, kind = {name: tensor for name, tensor in state.items() if not name.startswith("heads.")}, "hpcgnn"
+    library, known = None, len(state.keys() & template.keys())
+    for each in LIBRARIES.values():
+        if (matches := each.matches(spec, state, template)) > known:
+            library, known = each, matches
+    if library is None:
+        state = {name: tensor for name, tensor in state.items() if not name.startswith("heads.")}
         check_names(template, state)
     else:
-        kind = {"pyg": "PyG", "dgl": "DGL"}[library]
-        reason = reason_against(library, spec, meta, self_loops, config.model.plugin)
-        if reason:
-            raise ConfigError(f"{path} has the weights of {kind}'s layers, but {reason} (see docs/definitions.md)")
-        state = from_foreign(library, spec, state, template)
+        if reason := library.reason_against(spec, meta, config):
+            raise ConfigError(
+                f"{path} has the weights of {library.title}'s layers, but {reason} (see docs/definitions.md)"
+            )
+        state = library.take(spec, state, template)
     model.load_state_dict(state)
     if scale is not None:
         model.add_module(TARGETS, scale)
@@ -104,7 +102,8 @@ def import_weights(path: str, config: Config) -> int:
         }
         save_checkpoint(run_dir.path, model, build_optimizer(model, config.optim), None, progress)
     numbers = sum(each.numel() for each in model.parameters())
-    tell(f"{config.run.run_dir}: {spec.model} with {numbers:,} parameters of {path} ({kind}'s names)")
+    names = library.title if library else "hpcgnn"
+    tell(f"{config.run.run_dir}: {spec.model} with {numbers:,} parameters of {path} ({names}'s names)")
     tell(f"use them with `hpcgnn evaluate {config.run.run_dir}` or `hpcgnn predict {config.run.run_dir} -o FILE`")
     return 0
 
@@ -123,10 +122,6 @@ def _scale(path: str, state: Tensors, targets: int) -> Scale:
             "`hpcgnn export` have them; say --target-scale none if it predicts in the units of the graph file"
         )
     return Scale(*parts)
-
-
-def _matches(state: Iterable[str], expected: Iterable[str]) -> int:
-    return len(set(state) & set(expected))
 
 
 @contextlib.contextmanager

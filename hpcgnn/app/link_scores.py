@@ -20,10 +20,8 @@ from hpcgnn.graphfile.original_order import share_of
 from hpcgnn.graphfile.own_ids import ids_of, nodes_of
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.graphfile.writing import writing
-from hpcgnn.ops.best_targets import Best, best_targets
-from hpcgnn.ops.given_ranks import pair_scores
-from hpcgnn.ops.node_pool import NodePool
-from hpcgnn.ops.pair_ranks import Known
+from hpcgnn.ops.pair_ranks import Best, Known, best_targets, pair_scores
+from hpcgnn.ops.pairs import NodePool
 from hpcgnn.outputs.written_together import made_by_one
 from hpcgnn.tasks.link_ranking import with_ids
 from hpcgnn.tasks.link_training import exact_scorer

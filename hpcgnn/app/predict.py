@@ -6,7 +6,7 @@ with the ids of the user's tables. No rank holds the rows of all nodes (graphfil
 
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from tabulate import tabulate
 
-from hpcgnn.app.correction import CorrectAndSmooth
+from hpcgnn.app.corrections import Correction
 from hpcgnn.app.link_scores import best_tables, held_tables, pair_table, read_pairs, write_table
 from hpcgnn.app.trained import Trained, hidden_state, load_trained
 from hpcgnn.comm.communicator import Communicator
@@ -53,7 +53,7 @@ class Request:
         layer: number of the layer with the wanted hidden state, from 1, or 0 for none.
         nodes: a file of ids, or ''.
         other_graph: whether the graph may differ from the run's.
-        correction: correction of the model's outputs, if any.
+        corrections: corrections of the model's outputs.
         pairs: a file of pairs of ids, whose scores are wanted, or ''.
         best: number of the best targets that are wanted of each node, or None.
         held_out: whether the run's held-out edges are wanted.
@@ -66,7 +66,7 @@ class Request:
     layer: int = 0
     nodes: str = ""
     other_graph: bool = False
-    correction: CorrectAndSmooth | None = None
+    corrections: Sequence[Correction] = ()
     pairs: str = ""
     best: int | None = None
     held_out: bool = False
@@ -86,8 +86,8 @@ class Request:
     def check(self, config: Config) -> None:
         """Raise ConfigError for a layer that has no hidden state, and for probabilities where there are none."""
         task = TASKS[config.task.task]
-        if self.correction:
-            self.correction.check(task.name)
+        for correction in self.corrections:
+            correction.check(task.name)
         if self.table:
             self._check_table(config, task)
         if self.probabilities and task.probabilities is None:
@@ -139,7 +139,7 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
                 words = read_list(request.nodes)
                 nodes = find_nodes(file, words, f"--nodes {request.nodes}")
                 _look_at_order(file, nodes, words, request)
-    trained = load_trained(config, session, weights, request.other_graph, request.correction)
+    trained = load_trained(config, session, weights, request.other_graph, request.corrections)
     with contextlib.ExitStack() as stack:
         hidden = stack.enter_context(hidden_state(trained.trainer.model, request.layer)) if request.layer else []
         logits, seconds = trained.logits()

@@ -38,6 +38,7 @@ def run_identity(config: Config, spec: ModelSpec, meta: GraphMeta) -> dict[str, 
         "optimizer": config.optim.optimizer,
         "plugin": plugin_hash(config.model.plugin),
         **{field.name: str(getattr(spec, field.name)) for field in fields(spec) if not field.metadata.get("derived")},
+        **{name: str(value) for name, value in spec.facts},
     }
 
 

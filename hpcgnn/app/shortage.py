@@ -48,11 +48,11 @@ def advice(config: Config) -> str:
         helps.append("--precision mixed")
     if traits.exact_epochs and schedule.prune == "none":
         helps.append("--prune auto")
-    if traits.keeps_halo and schedule.stale_epochs:
-        copies = schedule.stale_epochs + 1
-        helps.append(f"--schedule sar (stale holds {copies} copies of the halo of all layers, --stale-epochs + 1)")
-    if traits.layer_by_layer and schedule.frozen_halo == "keep" and not layers.constant_aggregate:
-        helps.append("--frozen-halo refetch (lazy keeps a copy of the halo)")
+    copies = selection.entry.halo_copies(config)
+    if copies and not (traits.layer_by_layer and layers.constant_aggregate):
+        remedy = "--frozen-halo refetch" if traits.layer_by_layer else "--schedule sar"
+        held = "a copy" if copies == 1 else f"{copies} copies"
+        helps.append(f"{remedy} ({schedule.schedule} holds {held} of the halo of all layers)")
     if selection.model.stacked:
         helps.append(f"a --hidden below {model.hidden}")
     return f"what helps: {', '.join(helps[:-1])} or {helps[-1]}" if len(helps) > 1 else f"what helps: {helps[0]}"

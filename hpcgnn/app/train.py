@@ -24,7 +24,6 @@ from hpcgnn.engine.rundir import RunDir, new_run_dir, start_logging
 from hpcgnn.engine.stopping import EXIT_STOPPED, StopRequest
 from hpcgnn.engine.summary import gather_rank_records, partition_quality, show_result, summarise
 from hpcgnn.engine.trainer import Trainer
-from hpcgnn.offload.activations import hold_within
 from hpcgnn.plugins import learned_features
 from hpcgnn.plugins.memory_profile import trim_heap
 from hpcgnn.plugins.registry import make_plugins, plugins_of_job
@@ -82,7 +81,7 @@ def _train(ready: BringUp, plugins: Plugins, run_dir: RunDir | None, stop: StopR
     trim_heap()
     progress, best_state = resume(trainer, run_dir, ready.graph.file.meta)
     log_trainer(trainer, quality)
-    hold_within(trainer, ready.probe, ready.limit)
+    ready.memory.begin(trainer)
     seconds_loading = time.perf_counter() - started
     with stop.of_ctrl_c(speaks=comm.rank == 0), trainer.plugins.run(trainer):
         done, best_state = run_epochs(trainer, config, progress, run_dir, best_state, stop)

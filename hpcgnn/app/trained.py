@@ -8,7 +8,7 @@ run's own or, for predictions, another one with the same features.
 import contextlib
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,8 @@ from typing import Any
 import torch
 
 from hpcgnn.app.bring_up import bring_up
-from hpcgnn.app.correction import CorrectAndSmooth
+from hpcgnn.app.corrections import Correction
 from hpcgnn.app.restart import run_identity
-from hpcgnn.app.spreading import Spreading, as_logits
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
@@ -30,7 +29,6 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.offload.activations import check_room
 from hpcgnn.ops.handover import Handover
 from hpcgnn.options.inputs import inputs_of, inputs_text
 from hpcgnn.options.link_split import GIVEN, NOTHING
@@ -53,7 +51,7 @@ class Trained:
         checkpoint: name of its file.
         weights: 'best' or 'last'.
         epoch: epoch of the weights.
-        correction: correction of the model's outputs, if any.
+        corrections: corrections of the model's outputs.
     """
 
     trainer: Trainer
@@ -65,7 +63,7 @@ class Trained:
     weights: str
     epoch: int
     epochs_done: int
-    correction: CorrectAndSmooth | None = None
+    corrections: Sequence[Correction] = ()
 
     @property
     def task(self) -> Task:
@@ -73,16 +71,14 @@ class Trained:
         return self.trainer.evaluator.task
 
     def logits(self) -> tuple[torch.Tensor, float]:
-        """((n_p, C) of own nodes, corrected and smoothed if that is asked for, seconds of the slowest rank).
+        """((n_p, C) of own nodes, corrected if that is asked for, seconds of the slowest rank).
         Collective. The ledger books it as `evaluation`.
         """
         trainer, started = self.trainer, time.perf_counter()
         with torch.no_grad(), trainer.comm.ledger.booked_as("evaluation"):
             logits = trainer.model(trainer.graph)
-            if self.correction is not None:
-                spreading = Spreading(trainer.local, trainer.comm, trainer.buffers, self.spec.dtype)
-                probabilities = logits.to(self.spec.dtype).softmax(1)
-                logits = as_logits(spreading.corrected(probabilities, self.correction))
+            for correction in self.corrections:
+                logits = correction.correct(logits, trainer)
         return logits, max(trainer.comm.allgather_object(time.perf_counter() - started))
 
     def chosen(self, logits: torch.Tensor) -> torch.Tensor:
@@ -97,7 +93,7 @@ class Trained:
             "checkpoint": self.checkpoint,
             "weights": self.weights,
             "epoch": self.epoch,
-            **({"correct_and_smooth": to_json(self.correction.record())} if self.correction else {}),
+            **{each.name: to_json(each.record()) for each in self.corrections},
         }
 
 
@@ -106,7 +102,7 @@ def load_trained(
     session: Session,
     weights: str = "best",
     other_graph: bool = False,
-    correction: CorrectAndSmooth | None = None,
+    corrections: Sequence[Correction] = (),
 ) -> Trained:
     """Load the model of the newest checkpoint of config.run.run_dir over config.data.graph. Collective.
 
@@ -115,7 +111,7 @@ def load_trained(
         session: the session with its communicator.
         weights: 'best' (of validation) or 'last'.
         other_graph: whether the graph may differ from the run's; it needs no labels then.
-        correction: correction of the model's outputs, if any.
+        corrections: corrections of the model's outputs.
 
     Raises:
         HpcgnnError: on all ranks, if there is no such model, or it does not fit.
@@ -141,7 +137,7 @@ def load_trained(
         return config.replace(metric="auto", link_split=NOTHING if drawn else config.task.link_split)
 
     def corrected_bytes(plan: RunPlan) -> int:
-        return plan.spec.classes * plan.spec.dtype.itemsize if correction else 0
+        return max((each.row_bytes(plan.spec) for each in corrections), default=0)
 
     needs_labels = False if other_graph else None
     with bring_up(config, session, False, needs_labels, adapt, corrected_bytes) as ready:
@@ -153,7 +149,7 @@ def load_trained(
             check_identity(path, identity, present)
         local = ready.load(labelled=has_labels and ready.plan.task.labels)
     trainer = Trainer(local, ready.plan_on(local), comm, ready.buffers, make_plugins, learns=False)
-    check_room(trainer, ready.probe, ready.limit)
+    ready.memory.begin(trainer)
     with comm.together("loading the weights"):
         if progress.get("stage", 0) < trainer.schedule.sync.first_whole:
             raise CheckpointError(
@@ -165,7 +161,7 @@ def load_trained(
     trainer.plugins.load(path.parents[1], progress["epoch"], best_only=weights == "best")
     trainer.model.eval()
     done = progress["epoch"]
-    return Trained(trainer, config, spec, meta, ready.graph.map_name, path.name, weights, epoch, done, correction)
+    return Trained(trainer, config, spec, meta, ready.graph.map_name, path.name, weights, epoch, done, corrections)
 
 
 def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path: Path) -> GraphMeta:
@@ -193,11 +189,8 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
         wanted["edge features"] = (meta.num_edge_features, "edge_features")
     if inputs.edges:
         num_edge_features = meta.num_edge_features
-    if MODELS[model.model].reads_hops:
-        wanted["hops and operators side by side"] = (meta.num_feature_parts, "parts")
-        if "part_widths" in identity:
-            widths = meta.part_widths if meta.num_label_parts else ()
-            wanted["widths of hops (none: equal ones)"] = (widths, "part_widths")
+    facts = MODELS[model.model].facts(meta)
+    wanted |= {f"{name} of the features": (found, name) for name, found in facts.items() if name in identity}
     if reads_types:
         wanted["types of nodes"] = (meta.num_node_types, "node_types")
     if model.edge_term == "weight":

@@ -1,9 +1,9 @@
 """Parsing of the command line: numbers as people write them, shared options, and errors about unknown options."""
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import Field, fields
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from hpcgnn.config import SECTION_OF, Choices, filed_value, option_of
 from hpcgnn.errors import ConfigError
@@ -11,9 +11,6 @@ from hpcgnn.options import SECTIONS
 from hpcgnn.options.presets import PRESETS
 from hpcgnn.suggestions import elsewhere, suggest
 from hpcgnn.terminal import tell
-
-if TYPE_CHECKING:
-    from hpcgnn.comm.session import Means
 
 # Options of every command that runs on ranks; they must be known before the ranks connect.
 RANK_OPTIONS = ("comm",)
@@ -190,21 +187,13 @@ def _set_key(word: str) -> tuple[str, Any]:
         raise ConfigError(f"--set {word}: {error}") from error
 
 
-def means_of(given: Mapping[str, Any]) -> "Means":
-    """Return the transport configuration of the ranks. given: {option: value, or None where it was not given}."""
-    from hpcgnn.comm.session import OVER_MPI, Means
-
-    return Means(given.get("comm") or OVER_MPI.comm)
-
-
-def means_wanted(argv: list[str] | None) -> "Means":
-    """The same by a command line that may be wrong otherwise, for a rank that fails before it has read it."""
+def transport_wanted(argv: list[str] | None) -> str:
+    """The value of --comm in a command line that may be wrong otherwise, for a rank that fails before the start."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for name in (*RANK_OPTIONS, "config"):
-        first.add_argument("--" + name.replace("_", "-"), dest=name, nargs="?")
+    for name in ("comm", "config"):
+        first.add_argument("--" + name, nargs="?")
     try:
         wanted, _ = first.parse_known_args(argv)
-        filed = {name: filed_value(wanted.config, name) for name in RANK_OPTIONS if wanted.config}
+        return wanted.comm or (wanted.config and filed_value(wanted.config, "comm")) or "mpi"
     except (ConfigError, argparse.ArgumentError):
-        return means_of({})
-    return means_of({**filed, **{name: value for name, value in vars(wanted).items() if value}})
+        return "mpi"

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from hpcgnn.cli.arguments import add_dry_run, add_sections, add_trust, dry_run, given_options, means_of, preset_of
+from hpcgnn.cli.arguments import add_dry_run, add_sections, add_trust, dry_run, given_options, preset_of
 from hpcgnn.config import Choices, make_config, read_toml
 from hpcgnn.effects import without_effect
 from hpcgnn.plan.choices import load_choices
@@ -75,5 +75,5 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
         advising(lambda session: train(config, session, remarks, notes), config),
         config.run.threads or None,
         watchdog=config.run.watchdog,
-        means=means_of(vars(config.run)),
+        transport=config.run.comm,
     )

@@ -5,18 +5,15 @@ The called functions import torch, so that `--help` stays fast.
 
 import argparse
 
-from hpcgnn.app.correction import add_correction, correction_of
-from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, add_dry_run, add_trust, dry_run, given_options, means_of
+from hpcgnn.app.corrections import add_corrections, corrections_of
+from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, add_dry_run, add_trust, dry_run, given_options
 from hpcgnn.cli.commands import Commands
 from hpcgnn.config import Choices, Config, make_config
 from hpcgnn.plan.choices import load_choices
 
-# Options of the configuration that the use of a run may choose anew; all others are the run's.
-OPTIONS = (
-    *("graph", "plugin", "partition", "auto_partition", "halo_buffer", "threads", "metric", "watchdog"),
-    *("memory", "scratch"),
-    *RANK_OPTIONS,
-)
+#: Options of the configuration that the use of a run may choose anew; all others are the run's.
+OPTIONS = ["graph", "plugin", "partition", "auto_partition", "halo_buffer", "threads", "metric", "watchdog"]
+OPTIONS += RANK_OPTIONS
 
 PREDICT = """\
 Write the predictions of a run's newest checkpoint for each node: classes or numbers, and by option probabilities,
@@ -50,7 +47,7 @@ def add_evaluate(commands: Commands, choices: Choices | None) -> None:
         help="also write each node's class or numbers, as `hpcgnn predict RUN_DIR -o FILE` does, which can write more",
     )
     evaluate.add_argument("--force", action="store_true", help="replace the file of --predictions if it exists")
-    add_correction(evaluate)
+    add_corrections(evaluate)
     _add_own_options(evaluate, choices)
     evaluate.set_defaults(process=process_evaluate)
 
@@ -110,7 +107,7 @@ def add_predict(commands: Commands, choices: Choices | None) -> None:
         help="of links, instead: the held-out edges, drawn or given, and their splits; -o FILE.csv",
     )
     predict.add_argument("--force", action="store_true", help="replace the file if it exists")
-    add_correction(predict)
+    add_corrections(predict)
     _add_own_options(predict, choices)
     predict.set_defaults(process=process_predict)
 
@@ -150,8 +147,8 @@ def process_evaluate(arguments: argparse.Namespace, choices: Choices) -> int:
     if arguments.predictions:
         check_name("--predictions", arguments.predictions)
     config, predictions = config_of_run(arguments, choices), (arguments.predictions, arguments.force)
-    correction = correction_of(arguments)
-    if correction:
+    corrections = corrections_of(arguments)
+    for correction in corrections:
         correction.check(config.task.task)
     if arguments.dry_run is not None:
         from hpcgnn.app.dry_run import check_use
@@ -159,9 +156,9 @@ def process_evaluate(arguments: argparse.Namespace, choices: Choices) -> int:
         about = ("--predictions", *predictions)
         return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run, *about))
     with_advice = advising(
-        lambda session: evaluate(config, session, arguments.weights, *predictions, correction), config
+        lambda session: evaluate(config, session, arguments.weights, *predictions, corrections), config
     )
-    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog, means=means_of(vars(config.run)))
+    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog, transport=config.run.comm)
 
 
 def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
@@ -179,7 +176,7 @@ def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
         arguments.embeddings,
         arguments.nodes,
         arguments.graph is not None,
-        correction_of(arguments),
+        corrections_of(arguments),
         arguments.pairs,
         arguments.best,
         arguments.held_out,
@@ -193,4 +190,4 @@ def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
         about = ("--output", request.output, request.force, not request.other_graph, [request.nodes, request.pairs])
         return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run, *about))
     with_advice = advising(lambda session: predict(config, session, arguments.weights, request), config)
-    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog, means=means_of(vars(config.run)))
+    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog, transport=config.run.comm)

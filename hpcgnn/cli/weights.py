@@ -5,6 +5,7 @@ The called functions import torch, so that `--help` stays fast.
 
 import argparse
 
+from hpcgnn.app.libraries import LIBRARIES
 from hpcgnn.cli.arguments import add_sections, add_trust, given_options
 from hpcgnn.cli.commands import Commands
 from hpcgnn.cli.trained_runs import add_run, config_of_run
@@ -36,7 +37,7 @@ def add_export(commands: Commands) -> None:
     export = commands.add_parser(
         "export",
         allow_abbrev=False,
-        help="the weights of a trained run, for torch, PyG or DGL",
+        help="the weights of a trained run, for torch and other libraries",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description=EXPORT,
     )
@@ -44,9 +45,9 @@ def add_export(commands: Commands) -> None:
     export.add_argument("-o", "--output", metavar="FILE.safetensors", required=True, help="the file to write")
     export.add_argument(
         "--to",
-        choices=("torch", "pyg", "dgl"),
+        choices=("torch", *LIBRARIES),
         default="torch",
-        help="names and shapes of hpcgnn (torch), or of equal layers of PyG or DGL (default: torch)",
+        help="names and shapes of hpcgnn (torch), or of equal layers of another library (default: torch)",
     )
     export.add_argument("--graph", metavar="FILE", default="", help="the run's graph file, if it has been moved")
     export.add_argument("--force", action="store_true", help="replace the file if it exists")

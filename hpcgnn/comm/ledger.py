@@ -10,6 +10,20 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+#: {kind: its contents, for users who must state which data left a rank}, in the order of records.
+KINDS = {
+    "halo_forward": "hidden states of nodes, or projections of their features or states",
+    "halo_backward": "gradients of those",
+    "allreduce": "gradients of parameters",
+    "average": "parameters and buffers of the model",
+    "input": "features of nodes: rows, or entries where they are sparse",
+    "resume": "as input and halo_forward, sent once more because the run was resumed",
+    "evaluation": "as input or halo_forward, for the metrics; and counts",
+    "metrics": "sums of losses, counts, seconds and statistics over nodes",
+    "control": "short messages about errors, files and times",
+    "plan": "which nodes are whose neighbours: ids, degrees and types of nodes",
+}
+
 
 @dataclass
 class Entry:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Union
+from typing import TYPE_CHECKING, Union
 
 from hpcgnn import cores
 from hpcgnn.comm.health.heartbeat import Heartbeat
@@ -33,36 +33,17 @@ class Transport:
     over_mpi: bool = True
 
 
-class Means(NamedTuple):
-    """The transport of a job: a value of --comm."""
-
-    comm: str = "mpi"
-
-    @property
-    def transport(self) -> Transport:
-        """The transport of this name."""
-        return TRANSPORTS[self.comm]
-
-    @property
-    def traits(self) -> TransportTraits:
-        """The abilities of the transport."""
-        return self.transport.traits
-
-
-OVER_MPI = Means()
-
-
-def start(means: Means, limit: float, failure: tuple[str, str] | None = None) -> Union["StartedMpi", "StartedTorch"]:
+def start(transport: str, limit: float, failure: tuple[str, str] | None = None) -> Union["StartedMpi", "StartedTorch"]:
     """Start the transport's library, and no other. Collective.
 
     Args:
-        means: the transport's settings.
+        transport: a value of --comm.
         limit: seconds that a start may take, 0 for ever.
         failure: None, or (the failure in a line, its traceback) on a failed rank. It starts to inform the others, and
             does not return.
     """
     check_shell()
-    return means.transport.start(limit, failure)
+    return TRANSPORTS[transport].start(limit, failure)
 
 
 def _start_mpi(limit: float, failure: tuple[str, str] | None) -> "StartedMpi":
@@ -74,7 +55,7 @@ def _start_mpi(limit: float, failure: tuple[str, str] | None) -> "StartedMpi":
 def _start_gloo(limit: float, failure: tuple[str, str] | None) -> "StartedTorch":
     from hpcgnn.comm.launch.start_torch import StartedTorch
 
-    return StartedTorch("gloo", limit, failure)
+    return StartedTorch(limit, failure)
 
 
 TRANSPORTS: Registry[Transport] = Registry("transport")
@@ -82,27 +63,12 @@ TRANSPORTS.register("mpi", Transport(_start_mpi, TransportTraits(pairwise=True, 
 TRANSPORTS.register("torch", Transport(_start_gloo, TransportTraits(pairwise=True), over_mpi=False))
 
 
-def _start_oneccl(limit: float, failure: tuple[str, str] | None) -> "StartedMpi":
-    from hpcgnn.comm.launch.start_oneccl import StartedOneCcl
-
-    return StartedOneCcl(limit, failure)
-
-
-def _start_ccl(limit: float, failure: tuple[str, str] | None) -> "StartedTorch":
-    from hpcgnn.comm.launch.start_torch import StartedTorch
-
-    return StartedTorch("ccl", limit, failure)
-
-
-TRANSPORTS.register("oneccl", Transport(_start_oneccl, TransportTraits(pairwise=False)))
-TRANSPORTS.register("ccl", Transport(_start_ccl, TransportTraits(pairwise=False), over_mpi=False))
-
-
 class Session:
     """A started job on this rank.
 
     Attributes:
         comm: the Communicator.
+        transport: a value of --comm.
         threads: threads per rank.
         ranks_on_node, node: number of ranks of the node, and the first of them.
         crowding, shares_cores: threads per core, and whether they are more than one.
@@ -111,16 +77,16 @@ class Session:
     Args:
         threads: None for the launcher's number (`threads_per_rank`).
         watchdog: seconds without any progress after which the job is ended, 0 never.
-        means: the transport's settings.
+        transport: a value of --comm.
     """
 
     def __init__(
         self,
         threads: int | None = None,
         watchdog: float = WATCHDOG_SECONDS,
-        means: Means = OVER_MPI,
+        transport: str = "mpi",
     ) -> None:
-        self._started, self.means = start(means, watchdog), means
+        self._started, self.transport = start(transport, watchdog), transport
         started = self._started
         self.ranks_on_node, self.node, self.mpi_bytes = started.ranks_on_node, started.node, started.memory_bytes
         self.watchdog: Watchdog | None = None

@@ -15,12 +15,12 @@ log = logging.getLogger("hpcgnn")
 def check_identity(path: str | Path, saved: dict[str, Any], present: dict[str, Any]) -> None:
     """Raise CheckpointError naming the first difference between a checkpoint's run and this run.
 
-    An option that is newer than the checkpoint counts as its default.
+    An option that is newer than the checkpoint counts as its default, a fact of the graph as unchanged.
     """
     older = {field.name: str(field.default) for field in fields(ModelSpec) if field.default is not MISSING}
     older |= {"schedule": "sar", "plugin": ""}
     for key, value in present.items():
-        there = saved.get(key, older.get(key))
+        there = saved.get(key, older.get(key, value))
         if key == "plugin" and value and key not in saved:
             log.warning(
                 "%s does not know the code of its plugin, being older: the run assumes the code of --plugin", path

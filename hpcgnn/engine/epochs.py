@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from tqdm import tqdm
 
+from hpcgnn.comm.ledger import KINDS
 from hpcgnn.config import Config
 from hpcgnn.engine import rank_state
 from hpcgnn.engine.checkpoint import save_checkpoint
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("hpcgnn")
-KINDS = (
-    *("halo_forward", "halo_backward", "allreduce", "average", "input", "resume"),
-    *("evaluation", "metrics", "control", "plan", "scratch_written", "scratch_read"),
-)
 
 
 @dataclass

@@ -19,6 +19,7 @@ from tabulate import tabulate
 
 from hpcgnn import __version__, cores, kernels
 from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.ledger import KINDS
 from hpcgnn.engine.epochs import Progress
 from hpcgnn.engine.matmul import bf16_instructions
 from hpcgnn.graph.local import LocalGraph
@@ -36,21 +37,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("hpcgnn")
-# The contents of the ledger's kinds of traffic, for users who must state which data left a rank.
-CONTENTS = {
-    "input": "features of nodes: rows, or entries where they are sparse",
-    "halo_forward": "hidden states of nodes, or projections of their features or states",
-    "halo_backward": "gradients of those",
-    "resume": "as input and halo_forward, sent once more because the run was resumed",
-    "evaluation": "as input or halo_forward, for the metrics; and counts",
-    "allreduce": "gradients of parameters",
-    "average": "parameters and buffers of the model",
-    "metrics": "sums of losses, counts, seconds and statistics over nodes",
-    "plan": "which nodes are whose neighbours: ids, degrees and types of nodes",
-    "control": "short messages about errors, files and times",
-    "scratch_written": "nothing leaves the node: what a step keeps, written to the scratch file",
-    "scratch_read": "nothing leaves the node: what a step keeps, read from the scratch file",
-}
 # Of so many ranks the libraries take more than 1 GiB, most of which a fork server would save.
 MANY_RANKS = 8
 # A model with one answer gives another to less than one node, of so many that have another class.
@@ -119,7 +105,6 @@ def gather_rank_records(trainer: "Trainer") -> list[dict[str, Any]] | None:
         "halo_buffer_bytes": trainer.buffers.nbytes,
         "halo_kept_bytes": trainer.schedule.halo.kept_bytes,
         "traffic": comm.ledger.total(),
-        "scratch": None,
         **trainer.plugins.record(),
         "seconds": trainer.clock.total,
     }
@@ -210,7 +195,7 @@ def summarise(
 
 def _content(kind: str, entry: dict[str, Any]) -> dict[str, Any]:
     """Return a rank's traffic of one kind since its process began."""
-    return {"what": CONTENTS.get(kind, kind), "messages": entry["messages"], "bytes": entry["bytes_sent"]}
+    return {"what": KINDS.get(kind, kind), "messages": entry["messages"], "bytes": entry["bytes_sent"]}
 
 
 def _middle(values: Sequence[float]) -> dict[str, float]:

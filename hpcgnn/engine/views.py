@@ -17,7 +17,6 @@ from hpcgnn.graph.transforms.pruning import WORTHWHILE, prune, training_nodes
 from hpcgnn.graph.transforms.vertex_cover import least_rows, saves
 from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.nn.graph import Graph
-from hpcgnn.nn.model import traits_of
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.schedules.base import HaloPolicy, PrunableHalo
@@ -193,4 +192,4 @@ def make_views(
 def layers_to_prune(model: Any) -> tuple[list[float], int]:
     """(worthwhile, prunable) of a model, as `prune` has them."""
     prunable = model.prunable_layers
-    return [traits_of(conv).worthwhile or WORTHWHILE for conv in model.convs] if prunable else [], prunable
+    return [getattr(conv, "worthwhile", WORTHWHILE) for conv in model.convs] if prunable else [], prunable

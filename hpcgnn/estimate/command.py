@@ -12,20 +12,17 @@ from typing import Any
 from tqdm import tqdm
 
 from hpcgnn.app.choosing_maps import find_map
-from hpcgnn.app.shortage import advice
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
+from hpcgnn.estimate.additions import ADDITIONS
 from hpcgnn.estimate.arguments import CUT_SHARE, TRAIN_SHARE
 from hpcgnn.estimate.counts.sources import AssumedGraph, CountedGraph, Source
 from hpcgnn.estimate.like import Counts, read_measured
 from hpcgnn.estimate.results import Place, as_values, draw, size_in_words, table
-from hpcgnn.estimate.trial.offloading import within, within_table
 from hpcgnn.graphfile.storage import GraphFile, replacing
 from hpcgnn.listing import in_turn
 from hpcgnn.memory.resident import common_bytes, resident_bytes
-from hpcgnn.options.memory_size import said_memory
 from hpcgnn.output_files import check_outputs
-from hpcgnn.plan.run_plan import check_memory
 from hpcgnn.tasks.registry import task_traits
 from hpcgnn.terminal import tell
 
@@ -42,9 +39,7 @@ def estimate(config: Config, arguments: argparse.Namespace, like: Config | None)
         raise ConfigError(f"cannot draw {arguments.plot}: expected a name that ends in {', '.join(PICTURES)}")
     if arguments.plot and importlib.util.find_spec("matplotlib") is None:
         raise ConfigError("--plot needs matplotlib: pip install 'hpcgnn[plot]'")
-    memory = said_memory(config.run.memory)
-    if memory is not None:
-        check_memory(config)
+    additions = [more for make in ADDITIONS.values() if (more := make(config)) is not None]
     config = config.replace(auto_partition=True)  # a job is estimated before its map is stored
     rows, counts, place = [], [], place_of(arguments.ranks_per_node)
     with _source(config, arguments, place.ranks_per_node) as source:
@@ -53,16 +48,13 @@ def estimate(config: Config, arguments: argparse.Namespace, like: Config | None)
             rows.append(as_values(forecast, place))
             if like is not None:
                 counts.append(Counts.of(forecast))
-            if memory is not None:
-                rows[-1]["within"] = within(forecast, place, config, memory)
+            rows[-1] |= {more.name: more.values(forecast, place) for more in additions}
     measured = None if like is None else read_measured(like)
     for row, each in zip(rows, counts, strict=False):
         if measured is not None:
             row["seconds"] = dict(zip(("least", "most"), measured.scaled(each), strict=True))
     tell(table(rows), needed=True)
-    if memory is not None:
-        tell(f"\nwithin --memory {config.run.memory} of a node:\n{within_table(rows)}", needed=True)
-    for line in _remarks(rows, config, place, arguments):
+    for line in (*(line for more in additions for line in more.lines(rows)), *_remarks(rows, config, place, arguments)):
         tell(line, needed=True)
     if measured is not None:
         tell(measured.about, needed=True)
@@ -113,10 +105,6 @@ def _remarks(rows: list[dict[str, Any]], config: Config, place: Place, arguments
             made = [row["ranks"] for row in rows if find_map(file, config, row["ranks"])[1] is None]
         if made:
             yield f"no map is stored for {in_turn(made)} ranks: counted with the one that --auto-partition makes"
-    if said_memory(config.run.memory) is not None:
-        yield "the upper table is without --memory; the lower one takes all ranks for as large as the largest"
-        fitting = [row["ranks"] for row in rows if row["within"]["fits"]]
-        yield f"fewest ranks that fit: {min(fitting)}" if fitting else f"none fits; {advice(config)}"
     yield from _of_nodes(rows, config, place)
     if not all(row["bytes_counted"] for row in rows):
         yield "bytes are not counted from the graph, but taken from a small copy"

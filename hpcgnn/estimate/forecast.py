@@ -111,8 +111,8 @@ class Forecaster:
         mean, trial = self.rank(in_the_mean, shares.degrees)
         found = {} if layers is None or not trial.worthwhile else layers(trial.worthwhile, trial.prunable)
         pruned = None
-        if shares.steps:
-            trial.uses = _in_each_step(trial.uses, shares.steps)
+        if shares.steps is not None:
+            trial.uses = shares.steps.uses(trial.uses)
         elif layers is not None and trial.prunable:
             pruned = len({layer for layer, _ in found})
             if pruned != trial.pruned:  # neighbourhoods in the graph are not those in a copy
@@ -223,17 +223,6 @@ class Forecaster:
         return trial.parameters * each if plain and size.ranks > 1 else 0
 
 
-def _in_each_step(uses: Mapping[Place, Counter[Use]], steps: int) -> dict[Place, Counter[Use]]:
-    """The uses of a copy's first step in all of them, which differ in their rows alone."""
-    found: dict[Place, Counter[Use]] = {}
-    for (part, direction), used in uses.items():
-        if not isinstance(part, tuple):
-            found[part, direction] = used
-        elif part[1] == 0:
-            found |= {((part[0], step), direction): used for step in range(steps)}
-    return found
-
-
 def _candidates(shares: Shares) -> list[int]:
     """Return the ranks that may have the most memory or work: the most nodes, the most edges, the largest halo.
 
@@ -266,4 +255,4 @@ def _size(shares: Shares, of: Callable[[np.ndarray], float]) -> Size:
     seen = None if shares.seen is None else _size(shares.seen, of)
     held = {name: direction(each.own, each.remote, each.inward) for name, each in shares.held.items()}
     parts = inward, outward, shares.entries, pick(shares.loops), seen, held, int(shares.nodes.sum())
-    return Size(shares.ranks, nodes, train, outer, *parts, shares.steps, shares.inside)
+    return Size(shares.ranks, nodes, train, outer, *parts, shares.steps)

@@ -50,12 +50,11 @@ class Counts:
 
     @classmethod
     def of(cls, forecast: Forecast) -> "Counts":
-        """Return the counts of a job. Raises ConfigError for steps on shares, whose edges are not counted."""
-        plan = forecast.experiment.plan
-        if plan.on_shares:
+        """Return the counts of a job. Raises ConfigError for own steps of a schedule, whose edges are not counted."""
+        if forecast.shares.steps is not None:
             raise ConfigError(
-                f"--like counts no work of --schedule {plan.config.schedule.schedule} with several --steps; expected "
-                "another schedule, or no --like"
+                f"--like counts no work of --schedule {forecast.experiment.config.schedule.schedule} with several "
+                "steps in an epoch; expected another schedule, or no --like"
             )
         ranks = forecast.largest, forecast.busiest, forecast.mean
         return cls(

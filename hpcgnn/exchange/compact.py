@@ -11,16 +11,15 @@ The received numbers are the same as in dense rows: a sender of rows scales them
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic
 
 import numpy as np
 import torch
 
 from hpcgnn.comm import Communicator
-from hpcgnn.exchange.edges import EdgesT, Yielded
+from hpcgnn.exchange.edges import EdgesT, Part
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import Segment
-from hpcgnn.exchange.stream import Returns, Rows, Stream
+from hpcgnn.exchange.stream import Returns, Rows, RowStream, Stream
 
 # Rows that are counted at a time: the mask of all of them would take a fourth of the features' memory.
 _TILE = 4096
@@ -72,7 +71,7 @@ def _entry_bytes(size: int, alike: bool) -> int:
     return 4 if alike else 4 + size
 
 
-class CompactStream(Generic[EdgesT]):
+class CompactStream(RowStream[EdgesT]):
     """A Stream (see stream.py) of constant rows that travel as their entries, one round at a time.
 
     Rows are exchanged once, so two rounds on their way would gain nothing.
@@ -81,18 +80,15 @@ class CompactStream(Generic[EdgesT]):
     def __init__(self, stream: Stream[EdgesT], compact: Compact) -> None:
         self._stream, self._compact = stream, compact
         self.own, self.plan, self.edges = stream.own, stream.plan, stream.edges
-        self.wire, self.copies = stream.wire, False
+        self.wire, self.copies, self.buffers = stream.wire, False, stream.buffers
 
-    def __call__(
-        self, rows: Rows, kind: str, returns: Returns | None = None, pieces: bool = False
-    ) -> Iterator[Yielded[EdgesT]]:
-        """Yield (block, rows, scale, None) for the own block, whole, and every round, as a Stream does. Collective."""
+    def __call__(self, rows: Rows, kind: str, returns: Returns | None = None) -> Iterator[Part[EdgesT]]:
         x, scale = rows.x, rows.scale
-        yield self.own, x, scale, None
+        yield from self.edges.split(Part(self.own, x, scale), rows.interior)
         for index, segments in enumerate(self.plan.rounds):
             arrived = self._exchange(x, scale, segments, kind)
             if len(arrived):
-                yield self._stream.halo[index], arrived, None, None
+                yield from self.edges.split(Part(self._stream.halo[index], arrived), rows.interior)
 
     def _exchange(
         self, x: torch.Tensor, scale: torch.Tensor | None, segments: Sequence[Segment], kind: str

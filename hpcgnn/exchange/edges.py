@@ -1,6 +1,6 @@
 """The exchange's view of a block of edges (graph/blocks.py has them), and the items of streams."""
 
-from typing import Protocol, Self, TypeVar
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 
@@ -46,5 +46,23 @@ class Edges(Protocol):
 
 #: The blocks of one stream are all of one type.
 EdgesT = TypeVar("EdgesT", bound=Edges)
-#: (block, rows, scale, back); see stream.py.
-Yielded = tuple[EdgesT, torch.Tensor, torch.Tensor | None, torch.Tensor | None]
+
+
+class Part(NamedTuple, Generic[EdgesT]):
+    """Edges that can be computed now: what a stream yields. Its rows are valid only until the next.
+
+    Attributes:
+        block: the edges; its rows are numbered within the own rows `at`.
+        rows: (columns, F), the rows of its columns.
+        scale: (columns,) their factors, or None.
+        back: (columns, R), to which returns to the rows are added, or None.
+        at: a slice of own rows.
+        complete: whether the block has all edges of these rows.
+    """
+
+    block: EdgesT
+    rows: torch.Tensor
+    scale: torch.Tensor | None = None
+    back: torch.Tensor | None = None
+    at: slice = slice(None)
+    complete: bool = False

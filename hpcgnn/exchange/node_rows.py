@@ -21,9 +21,8 @@ import torch
 
 from hpcgnn.comm.communicator import NodeMemory
 from hpcgnn.memory.arena import Arena
-from hpcgnn.memory.lent import lent, shaped
+from hpcgnn.memory.lent import lent, rounded, shaped
 from hpcgnn.memory.resident import mapped_bytes
-from hpcgnn.memory.scratch import rounded
 
 #: The ledger's name for the seconds in meetings.
 KIND = "intra_node"

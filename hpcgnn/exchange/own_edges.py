@@ -12,7 +12,7 @@ from typing import Generic
 
 import torch
 
-from hpcgnn.exchange.edges import EdgesT
+from hpcgnn.exchange.edges import EdgesT, Part
 
 
 class OwnEdges(Generic[EdgesT]):
@@ -46,13 +46,16 @@ class OwnEdges(Generic[EdgesT]):
         """Of a block that stores all rows; all numbers of pieces share them."""
         return torch.arange(len(self.block.indptr) - 1, dtype=torch.int32)
 
-    def parts(self, block: EdgesT) -> list[tuple[EdgesT, slice, bool]]:
-        """[(block, the slice of its own rows, whether it has all edges of these)] of the own block, of a piece of it,
-        or of a round's block. Interior rows are by themselves.
+    def split(self, part: Part[EdgesT], interior: bool) -> list[Part[EdgesT]]:
+        """The parts of a part: of the own block, of a piece of it, or of a round.
+
+        interior: whether interior rows are by themselves.
         """
-        inner = self.first_interior
+        block, inner = part.block, self.first_interior
+        if not interior:
+            return [part]
         if block.first_column is not None:
-            return [(block, slice(0, inner), False)]
+            return [part._replace(at=slice(0, inner))]
         if id(block) not in self._parts:
             first, last = block.span
             cuts = [(first, min(last, inner), False), (max(first, inner), last, True)]
@@ -61,4 +64,4 @@ class OwnEdges(Generic[EdgesT]):
                 for start, stop, complete in cuts
                 if start < stop
             ]
-        return self._parts[id(block)]
+        return [part._replace(block=each, at=at, complete=all_) for each, at, all_ in self._parts[id(block)]]

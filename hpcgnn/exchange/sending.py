@@ -6,6 +6,7 @@ graph/transforms/vertex_cover.py chooses the edges of each. Both are rows of a s
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -43,6 +44,16 @@ class Sums:
         return sum(each.nbytes for each in tensors if each is not None)
 
 
+class Scaled(NamedTuple):
+    """Own rows x (n_p, F). scale: (n_p,) factors of rows that go as they are; within: factors of rows in sums. None:
+    ones.
+    """
+
+    x: torch.Tensor
+    scale: torch.Tensor | None = None
+    within: torch.Tensor | None = None
+
+
 @dataclass(frozen=True)
 class Sending:
     """The sent rows, in their order. rows: int32 (k,), the own rows that go as they are; sums: Sums, or None."""
@@ -71,11 +82,9 @@ class Sending:
         at, rows_at, indptr = sums.at[begin:end], sums.rows_at[low:high], sums.indptr[begin : end + 1]
         return Sending(self.rows[low:high], Sums(at, rows_at, indptr, sums.indices, sums.weight, first))
 
-    def pack(self, out: torch.Tensor, x: torch.Tensor, scale: torch.Tensor | None, within: torch.Tensor | None) -> None:
-        """out (count, F) = S x of own rows x (n_p, F). scale: (n_p,) factors of rows that go as they are. within:
-        factors of rows in sums. None: ones.
-        """
-        sums = self.sums
+    def pack(self, out: torch.Tensor, own: Scaled) -> None:
+        """out (count, F) = S x of own rows."""
+        (x, scale, within), sums = own, self.sums
         if sums is None:
             kernels.pack(out, x, self.rows, scale)
             return
@@ -85,17 +94,13 @@ class Sending:
         where = sums.at - sums.first
         kernels.gather(out, x, sums.indptr, sums.indices, rows=where, weight=sums.weight, source_scale=within)
 
-    def pieces(
-        self, x: torch.Tensor, scale: torch.Tensor | None, within: torch.Tensor | None, dtype: torch.dtype
-    ) -> Iterator[tuple[int, torch.Tensor]]:
-        """Yield (the number of the first, rows (m, F) of a type) of S x, a few rows at a time; arguments as of
-        `pack`.
-        """
-        step = max(1, _PIECE // max(1, x.shape[1]))
+    def pieces(self, own: Scaled, dtype: torch.dtype) -> Iterator[tuple[int, torch.Tensor]]:
+        """Yield (the number of the first, rows (m, F) of a type) of S x, a few rows at a time."""
+        step = max(1, _PIECE // max(1, own.x.shape[1]))
         for first in range(0, self.count, step):
             piece = self.part(first, min(first + step, self.count))
-            rows = x.new_empty(piece.count, x.shape[1], dtype=dtype)
-            piece.pack(rows, x, scale, within)
+            rows = own.x.new_empty(piece.count, own.x.shape[1], dtype=dtype)
+            piece.pack(rows, own)
             yield first, rows
 
     def add_transposed(self, total: torch.Tensor, rows: torch.Tensor) -> None:

@@ -4,23 +4,23 @@ The pushed operators of ops/ call them as a Stream. `used` yields blocks with th
 and sends this epoch's. `pushed` yields the transposed blocks with the same rows and memory for their gradients. These
 leave in the background, and it adds the gradients that others sent r epochs ago. So a rank's gradient of its epoch is
 whole and consistent, and reaches the owners of the rows r epochs later. The two are not each other's adjoint. An
-operator over them must take the gradient of weights from its used rows (ops/stale_convolution.py), not from the result
+operator over them must take the gradient of weights from its used rows (ops/convolution.py), not from the result
 of `pushed`.
 """
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Generic
 
 import numpy as np
 
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers, Lease
-from hpcgnn.exchange.edges import EdgesT, Yielded
+from hpcgnn.exchange.edges import EdgesT, Part
 from hpcgnn.exchange.mailbox import Mailbox
 from hpcgnn.exchange.plan import HaloPlan
-from hpcgnn.exchange.stream import Returns, Rows
+from hpcgnn.exchange.sending import Scaled
+from hpcgnn.exchange.stream import Returns, Rows, RowStream
 from hpcgnn.exchange.wire import Wire
 
 
@@ -55,37 +55,35 @@ class StaleExchange:
         return self.buffers.lease([0] * 7 + [summed * self.longest], widened * self.longest)
 
 
-class UsedRows(Generic[EdgesT]):
-    """A Stream of old rows along the in-edges. halo: one block for each round."""
+class UsedRows(RowStream[EdgesT]):
+    """Old rows along the in-edges. halo: one block for each round."""
 
     def __init__(self, exchange: StaleExchange, own: EdgesT, halo: Sequence[EdgesT]) -> None:
         self.exchange, self.own, self.halo, self.buffers = exchange, own, halo, exchange.buffers
 
-    def __call__(
-        self, rows: Rows, kind: str, returns: Returns | None = None, pieces: bool = False
-    ) -> Iterator[Yielded[EdgesT]]:
-        """Yield (block, rows, scale, None) as a Stream does; see there. The own block is always whole."""
+    def __call__(self, rows: Rows, kind: str, returns: Returns | None = None) -> Iterator[Part[EdgesT]]:
         stale, x, wire = self.exchange, rows.x, self.exchange.wire
         form = wire.form(x.shape[1], x.shape[1] if rows.narrow is None else rows.narrow, x.dtype)
         draw, scale = wire.next_draw(), rows.scale if rows.sent_scale is None else rows.sent_scale
+        own = Scaled(x, scale, scale)
         for number, ((message, _), sent) in enumerate(zip(stale.ahead.prepare(form), stale.sent, strict=True)):
-            wire.encode_sent(message, form, x, sent, scale, scale, draw, stale.plan.rank, number)
+            wire.encode_sent(message, form, own, sent, draw, stale.plan.rank, number)
         stale.ahead.post()
         lease = stale.lease(form.widened_bytes, 0)
-        yield self.own, x, rows.scale, None
+        yield Part(self.own, x, rows.scale)
         stale.ahead.open()
         for block, (start, stop) in stale.rounds(self.halo):
-            yield block, stale.ahead.rows(start, stop, lease), None, None
+            yield Part(block, stale.ahead.rows(start, stop, lease))
 
 
-class PushedGradients(Generic[EdgesT]):
-    """A Stream along the transposed blocks, with the same old rows. Arguments as of UsedRows."""
+class PushedGradients(RowStream[EdgesT]):
+    """The same old rows along the transposed blocks. Returns must be given. Arguments as of UsedRows."""
 
     def __init__(self, exchange: StaleExchange, own: EdgesT, halo: Sequence[EdgesT]) -> None:
         self.exchange, self.own, self.halo, self.buffers = exchange, own, halo, exchange.buffers
 
-    def __call__(self, rows: Rows, kind: str, returns: Returns, pieces: bool = False) -> Iterator[Yielded[EdgesT]]:
-        """Yield (transposed block, rows, None, back); afterwards `returns` has received gradients of own rows, too."""
+    def __call__(self, rows: Rows, kind: str, returns: Returns | None = None) -> Iterator[Part[EdgesT]]:
+        assert returns is not None, "gradients are what it sends"
         stale, wire, x, total = self.exchange, self.exchange.wire, rows.x, returns.total
         form, ahead = wire.form(total.shape[1], returns.narrow, x.dtype), stale.ahead
         draw = kernels.stream_key(wire.next_draw(), stale.plan.rank)
@@ -93,17 +91,17 @@ class PushedGradients(Generic[EdgesT]):
         row = total.shape[1] * total.dtype.itemsize
         widened = max(form.widened_bytes, ahead.form.widened_bytes if x.shape[1] else 0)
         lease = stale.lease(widened, row)
-        yield self.own, x, None, total
+        yield Part(self.own, x, None, total)
         for block, (start, stop) in stale.rounds(self.halo):
             back = lease.summed((stop - start) * row).view(form.dtype).view(stop - start, form.width).zero_()
-            yield block, ahead.rows(start, stop, lease) if x.shape[1] else back[:, :0], None, back
+            yield Part(block, ahead.rows(start, stop, lease) if x.shape[1] else back[:, :0], None, back)
             before = 0
             for message, count in messages:
                 first, last = max(start, before), min(stop, before + count)
                 if first < last:
                     part = back[first - start : last - start]
                     key = kernels.stream_key(draw, before)
-                    wire.encode(message, form, part, None, None, key, count, first - before)
+                    wire.encode(message, form, part, key, place=(count, first - before))
                 before += count
         stale.home.post()
         stale.home.open()

@@ -1,8 +1,9 @@
 """The primitive that everything hangs on: remote rows stream past the rank in a bounded buffer, turn after turn.
 
-A stream yields (block, rows, scale, back). First comes the rank's own block with own rows (no message), then the block
-of each round with its received rows. While one turn is computed the next is in flight. Rows are valid only until the
-next iteration.
+A stream yields Parts (edges.py). First comes the rank's own block with own rows (no message), then the block of each
+round with its received rows. While one turn is computed the next is in flight. Interior rows have all their edges in
+the own block. Their sums are complete at once and need no message, so they fill the time in which messages are on their
+way. The sums of the other rows are complete when the last message has come.
 
 The adjoint direction of the same transfer: with `returns`, the consumer adds to `back`, one row for each row. Each row
 of `back` travels to the owner of its row and is added there.
@@ -18,11 +19,12 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.edges import EdgesT, Yielded
+from hpcgnn.exchange.edges import EdgesT, Part
 from hpcgnn.exchange.narrow import rounds_at_random
 from hpcgnn.exchange.own_edges import OwnEdges
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import coalesce, merge
+from hpcgnn.exchange.sending import Scaled
 from hpcgnn.exchange.transfer import Transfer, Turn
 from hpcgnn.exchange.wire import Form, Wire
 
@@ -42,6 +44,8 @@ class Rows:
         narrow: the number of columns, from the first, that may be narrowed on the way (None: all).
         draw: key of the rounding; the same key rounds the same rows alike (None: the stream's next).
         sent: type of the rows on their way, if x is in a narrower one (None: that of x).
+        pieces: whether the own block may come in pieces, each of some of its rows, between the turns.
+        interior: whether interior rows come by themselves, complete; else nothing is complete before the end.
     """
 
     x: torch.Tensor
@@ -51,6 +55,8 @@ class Rows:
     narrow: int | None = None
     draw: int | None = None
     sent: torch.dtype | None = None
+    pieces: bool = False
+    interior: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,11 +83,38 @@ def row_sizes(form: Form, back: Form) -> tuple[int, int, int, int]:
     return form.message_bytes(1), back.message_bytes(1), summed, max(form.widened_bytes, back.widened_bytes)
 
 
-class Stream(Generic[EdgesT]):
-    """Streams rows along one direction of the edges.
+class RowStream(Generic[EdgesT]):
+    """Rows along one direction of the edges: those of the others of now, of a sample of these, or of an earlier epoch.
 
-    own: the block of edges between own nodes. halo: one block per round. wire: the Wire that packs rows (default: rows
-    as they are). uses: {use: its count}. copies: whether own rows are copied that `empty` did not give.
+    own: the block of edges between own nodes. buffers: HaloBuffers, which have the rank's Arena.
+    """
+
+    own: EdgesT
+    buffers: HaloBuffers
+
+    def __call__(self, rows: Rows, kind: str, returns: Returns | None = None) -> Iterator[Part[EdgesT]]:
+        """Yield the Parts of the own block and of the halo. Collective: exhaust it on all ranks.
+
+        With `returns`, back is (rows, R), for the consumer to add to. kind: the ledger's name for the traffic.
+        """
+        raise NotImplementedError
+
+    def of_columns(self, values: torch.Tensor) -> torch.Tensor:
+        """Values of the columns of the own block, from values of own rows (n_p,). Collective, once for the
+        same values.
+        """
+        return values
+
+    def empty(self, rows: int, width: int, dtype: torch.dtype) -> torch.Tensor:
+        """Uninitialised own rows (n_p, F) that are going to be streamed along it. rows: n_p. By all ranks alike."""
+        return self.buffers.arena.empty(rows, width, dtype=dtype)
+
+
+class Stream(RowStream[EdgesT]):
+    """The rows of all others as they are now.
+
+    halo: one block per round. wire: the Wire that packs rows (default: rows as they are). uses: {use: its count}.
+    copies: whether own rows are copied that `empty` did not give. edges: OwnEdges.
     """
 
     copies = False
@@ -101,15 +134,7 @@ class Stream(Generic[EdgesT]):
         self._turns_by_cap: dict[int, list[Turn]] = {}
         self._longest = plan.longest_round
 
-    def __call__(
-        self, rows: Rows, kind: str, returns: Returns | None = None, pieces: bool = False
-    ) -> Iterator[Yielded[EdgesT]]:
-        """Yield (block, rows, scale, back) for the own block and every round. Collective: exhaust it on all ranks.
-
-        With `returns`, back is (rows, R), for the consumer to add to. kind: the ledger's name for the traffic. pieces:
-        whether the own block may come in pieces, each of some of its rows, between the turns. With one turn it comes
-        first and whole (and then is `own`).
-        """
+    def __call__(self, rows: Rows, kind: str, returns: Returns | None = None) -> Iterator[Part[EdgesT]]:
         total = None if returns is None else returns.total
         form, back = self._forms(rows, returns)
         transfers = self._transfers(form, back)
@@ -118,24 +143,27 @@ class Stream(Generic[EdgesT]):
         of_own = self._open(rows, returns)
         x, scale, _ = of_own
         sent_scale = scale if rows.sent_scale is None else self.of_columns(rows.sent_scale)
-        within = sent_scale if rows.summed_scale is None else rows.summed_scale
+        sent = Scaled(x, sent_scale, sent_scale if rows.summed_scale is None else rows.summed_scale)
         if transfers:
-            transfers[0].begin(x, sent_scale, within, draw, kind)
-        own, tape = self.edges.pieces(max(1, len(transfers)) if pieces else 1), self.comm.tape
+            transfers[0].begin(sent, draw, kind)
+        own, tape = self.edges.pieces(max(1, len(transfers)) if rows.pieces else 1), self.comm.tape
         number = 0 if tape is None else tape.begin_stream()
         with _UNSEEN if tape is None else tape.span("own edges", "turn", {"kind": kind, "stream": number}):
-            yield own[0], *of_own
+            yield from self.edges.split(Part(own[0], *of_own), rows.interior)
         for turn, transfer in enumerate(transfers):
             about = None if tape is None else transfer.describe(kind, number, len(transfers))
             with _UNSEEN if tape is None else tape.span("turn", "turn", about):
                 transfer.finish()
                 if turn + 1 < len(transfers):
-                    transfers[turn + 1].begin(x, sent_scale, within, draw, kind)
+                    transfers[turn + 1].begin(sent, draw, kind)
                 if returns is not None:
                     transfer.open_returns()
-                yield from self._blocks(transfer)
+                for index, start, stop in transfer.turn.places:
+                    part = None if transfer.back is None else transfer.back[start:stop]
+                    come = Part(self.halo[index], transfer.rows(start, stop), None, part)
+                    yield from self.edges.split(come, rows.interior)
                 for piece in own[turn + 1 : turn + 2]:
-                    yield piece, *of_own
+                    yield from self.edges.split(Part(piece, *of_own), rows.interior)
                 if total is not None:
                     if turn > 0:
                         transfers[turn - 1].finish_returns(total)
@@ -143,16 +171,6 @@ class Stream(Generic[EdgesT]):
         if transfers and total is not None:
             transfers[-1].finish_returns(total)
         self._close(returns)
-
-    def of_columns(self, values: torch.Tensor) -> torch.Tensor:
-        """Values of the columns of the own block, from values of own rows (n_p,). Collective, once for the
-        same values.
-        """
-        return values
-
-    def empty(self, rows: int, width: int, dtype: torch.dtype) -> torch.Tensor:
-        """Uninitialised own rows (n_p, F) that are going to be streamed along it. rows: n_p. By all ranks alike."""
-        return self.buffers.arena.empty(rows, width, dtype=dtype)
 
     def empty_outer(self, width: int, dtype: torch.dtype) -> torch.Tensor:
         """Uninitialised sums of own rows that are not interior (edges.first_interior, width). By all ranks alike."""
@@ -207,9 +225,3 @@ class Stream(Generic[EdgesT]):
                 for number, group in enumerate(groups)
             ]
         return self._turns_by_cap[cap]
-
-    def _blocks(self, transfer: Transfer) -> Iterator[Yielded[EdgesT]]:
-        """The blocks of a turn's rounds, each with its part of the rows and of the returns."""
-        for index, start, stop in transfer.turn.places:
-            back = None if transfer.back is None else transfer.back[start:stop]
-            yield self.halo[index], transfer.rows(start, stop), None, back

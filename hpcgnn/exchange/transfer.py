@@ -18,7 +18,7 @@ from hpcgnn.exchange.buffers import Lease
 from hpcgnn.exchange.peers import Lane
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import Segment
-from hpcgnn.exchange.sending import Sending
+from hpcgnn.exchange.sending import Scaled, Sending
 from hpcgnn.exchange.wire import Form, Wire, cut, decode, read_rows
 
 
@@ -161,25 +161,20 @@ class Transfer:
             "bytes_returned": sum(part.nbytes for _, part in self._given),
         }
 
-    def begin(
-        self, x: torch.Tensor, scale: torch.Tensor | None, within: torch.Tensor | None, draw: int, kind: str
-    ) -> None:
-        """Pack rows x (columns, F) of the plan's columns, and begin to send and receive.
-
-        Rows are scaled by scale (columns,), in sums by within (columns,). draw: key of the rounding.
-        """
+    def begin(self, own: Scaled, draw: int, kind: str) -> None:
+        """Pack rows (columns, F) of the plan's columns, and begin to send and receive. draw: key of the rounding."""
         if self.form.row_bytes:
-            self._pack(x, scale, within, draw)
+            self._pack(own, draw)
         self._under_way = self._exchange(False, kind)
 
-    def _pack(self, x: torch.Tensor, scale: torch.Tensor | None, within: torch.Tensor | None, draw: int) -> None:
+    def _pack(self, own: Scaled, draw: int) -> None:
         if self._packed is not None:
             for first, sent in self.turn.sent:
-                sent.pack(self._packed[first : first + sent.count], x, scale, within)
+                sent.pack(self._packed[first : first + sent.count], own)
             return
         for (lane, part, _), sent in zip(self._outgoing, self.turn.sent_by, strict=True):
             place = self.plan.peers.rank, self.turn.number, lane.offset
-            self.wire.encode_sent(part, self.form, x, sent, scale, within, draw, *place, ids=self.ids)
+            self.wire.encode_sent(part, self.form, own, sent, draw, *place, ids=self.ids)
 
     def _exchange(self, returns: bool, kind: str) -> Exchange:
         """Begin to send and receive rows, or their returns; buffers, peers and sizes are always the same."""
@@ -217,7 +212,7 @@ class Transfer:
                 total += others[first:last]
             if form.narrow:
                 key = kernels.stream_key(draw, peers.rank, self.turn.number, lane.offset)
-                self.wire.encode(part, form, total, None, None, key)
+                self.wire.encode(part, form, total, key)
         self._returning = self._exchange(True, kind)
 
     def finish_returns(self, total: torch.Tensor) -> None:

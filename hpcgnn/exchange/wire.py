@@ -17,7 +17,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.exchange.buffers import Lease
 from hpcgnn.exchange.narrow import NARROW, Narrow, rounds_at_random
-from hpcgnn.exchange.sending import Sending
+from hpcgnn.exchange.sending import Scaled, Sending
 
 #: What a message is for: a rank, or the segment that it has the rows of.
 Peer = TypeVar("Peer")
@@ -135,32 +135,32 @@ class Wire:
         message: torch.Tensor,
         form: Form,
         x: torch.Tensor,
-        index: torch.Tensor | None,
-        scale: torch.Tensor | None,
         draw: int,
-        rows: int | None = None,
-        first: int = 0,
+        picked: tuple[torch.Tensor, torch.Tensor | None] | None = None,
+        place: tuple[int, int] | None = None,
         ids: torch.Tensor | None = None,
     ) -> None:
-        """Write rows index int32 (m,) of x (n, F), times scale (n,), as one message (bytes); draw: key of the rounding.
+        """Write rows of x (n, F) as one message (bytes). draw: key of the rounding.
 
-        index None: all rows of x, unscaled. rows, first: the message has `rows` rows, and these begin at `first`. ids:
-        int64 (n,), original ids of the rows of x (None: own rows).
+        picked: (int32 (m,), the rows, their factors (n,) or None); None: all. place: (rows of the message, the first of
+        these); None: it has these alone. ids: int64 (n,), original ids of the rows of x (None: own rows).
         """
+        index, scale = picked or (None, None)
         count = (x if index is None else index).shape[0]  # len() of a tensor goes through Python
-        place = slice(first, first + count)
-        factors, wide, narrow = form.parts(message, count if rows is None else rows)
+        total, first = place or (count, 0)
+        at = slice(first, first + count)
+        factors, wide, narrow = form.parts(message, total)
         if form.narrow < form.width:
-            _take(wide[place], x[:, form.narrow :], index, scale)
+            _take(wide[at], x[:, form.narrow :], index, scale)
         if narrow is None or form.kind is None:
             return
-        narrow, features = narrow[place], x[:, : form.narrow]
+        narrow, features = narrow[at], x[:, : form.narrow]
         if form.kind.type == torch.bfloat16 and x.dtype == torch.float32:
             _take(narrow, features, index, scale)
             return
         if factors is not None:
             numbers = self.ids if ids is None else ids
-            _round(narrow, factors[place], features, index, scale, draw, first, numbers)
+            _round(narrow, factors[at], features, picked, draw, first, numbers)
             return
         step = max(1, _PIECE // form.narrow)
         for start in range(0, count, step):
@@ -174,24 +174,22 @@ class Wire:
         self,
         message: torch.Tensor,
         form: Form,
-        x: torch.Tensor,
+        own: Scaled,
         sent: Sending,
-        scale: torch.Tensor | None,
-        within: torch.Tensor | None,
         draw: int,
         *place: int,
         ids: torch.Tensor | None = None,
     ) -> None:
-        """Write the sent rows and sums of x (n, F) as one message. scale, within: see Sending.pack. ids: see `encode`.
+        """Write the sent ones of own rows, and sums of them, as one message. ids: see `encode`.
 
         draw: key of the rounding. Among sums the place in the message takes the place of a row's id.
         """
         if sent.sums is None:
-            self.encode(message, form, x, sent.rows, scale, draw, ids=ids)
+            self.encode(message, form, own.x, draw, (sent.rows, own.scale), ids=ids)
             return
         key = kernels.stream_key(draw, *place)
-        for first, rows in sent.pieces(x, scale, within, form.dtype):
-            self.encode(message, form, rows, None, None, key, sent.count, first)
+        for first, rows in sent.pieces(own, form.dtype):
+            self.encode(message, form, rows, key, place=(sent.count, first))
 
 
 def decode(out: torch.Tensor, form: Form, message: torch.Tensor, rows: int, first: int) -> None:
@@ -245,16 +243,16 @@ def _round(
     narrow: torch.Tensor,
     factors: torch.Tensor,
     x: torch.Tensor,
-    index: torch.Tensor | None,
-    scale: torch.Tensor | None,
+    picked: tuple[torch.Tensor, torch.Tensor | None] | None,
     draw: int,
     first: int,
     ids: torch.Tensor,
 ) -> None:
-    """`kernels.narrow` by draws for the rows' original ids, or, without index, for their places from `first` on."""
-    if index is None:
+    """`kernels.narrow` by draws for the rows' original ids, or, if all are taken, for their places from `first` on."""
+    if picked is None:
         kernels.narrow(narrow, factors, x, torch.arange(first, first + len(x)), draw)
         return
+    index, scale = picked
     for start in range(0, len(index), _ROWS):
         piece = slice(start, min(start + _ROWS, len(index)))
         rows, at, factor = x, index[piece], scale

@@ -20,7 +20,7 @@ from hpcgnn.graphfile.ranges import edge_rows
 class Block:
     """A sparse matrix block with own rows and the columns of one source buffer.
 
-    Arrays over edges may be longer than E = indptr[R] (see graph/transforms/dropping.py).
+    Arrays over edges may be longer than E = indptr[R], with room for edges that other epochs have.
 
     Attributes:
         indptr: int64 (R + 1,).

@@ -7,7 +7,7 @@ of range can reach a kernel, and no NaN a sum), and never holds more than the ra
 import contextlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -19,7 +19,6 @@ from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.exchange.compact import agree_on_compact
 from hpcgnn.graph.dense_rows import NUMPY, check_finite, read_dense
 from hpcgnn.graph.edge_features import carrying, edge_means, read_edge_features
-from hpcgnn.graph.features_to_disk import write_features
 from hpcgnn.graph.given_pairs import GivenPairs, GivenSplit, read_given
 from hpcgnn.graph.held_out import LinkSplit, hold_out
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
@@ -30,15 +29,34 @@ from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.scales import read_scales
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.memory.on_disk import OnDisk
+from hpcgnn.memory.stored import StoredRows
 from hpcgnn.options.inputs import Inputs
 from hpcgnn.options.task import LINKS
 from hpcgnn.placement.order import LocalOrder, find_ends, interior_last
 from hpcgnn.placement.ownership import Ownership
 
-#: to_disk(the LocalGraph without its features, columns, dtype): an empty matrix on disk for them, or None where they
-#: have room in memory. columns: 0 for others than dense ones of the file that stand alone. Collective.
-ToDisk = Callable[[LocalGraph, int, torch.dtype], OnDisk | None]
+
+@dataclass(frozen=True)
+class FileFeatures:
+    """The features of own nodes in the file.
+
+    Attributes:
+        ranges: [(start, stop)] of the own nodes in the file.
+        order: their local order.
+        columns: 0 for others than dense ones that stand alone.
+        dtype: in which they are held.
+    """
+
+    file: GraphFile
+    ranges: list[tuple[int, int]]
+    order: LocalOrder
+    columns: int
+    dtype: torch.dtype
+
+
+#: store(the LocalGraph without its features, FileFeatures): a matrix that holds them elsewhere than in memory, or None.
+#: Collective.
+StoreFeatures = Callable[[LocalGraph, FileFeatures], StoredRows | None]
 
 
 def read_indptr(file: GraphFile, group: str, ranges: list[tuple[int, int]]) -> tuple[np.ndarray, list[tuple[int, int]]]:
@@ -207,7 +225,7 @@ def load_local_graph(
     labelled: bool = True,
     links: LinkSplit | GivenSplit | None = None,
     edge_features: bool = False,
-    to_disk: ToDisk = lambda local, columns, dtype: None,
+    store: StoreFeatures = lambda local, source: None,
     feature_type: torch.dtype | None = None,
     clusters: bool = False,
     relations: Sequence[int] = (),
@@ -219,7 +237,7 @@ def load_local_graph(
     inputs: what the features are. labelled: as of `read_labels`. links: which edges are held out, for the task `links`
     (a GivenSplit: those that come with the file), or None for none. edge_features: whether to keep those of the file
     too; only with keep_edges.
-    to_disk: see `ToDisk`. feature_type: of the file's dense features in memory; None: `dtype`. clusters:
+    store: see `StoreFeatures`. feature_type: of the file's dense features in memory; None: `dtype`. clusters:
     whether to keep the clusters of own nodes. relations: as of `read_edges`.
     watch(phase): entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all ranks together, for
     corrupted files and contents that cannot be trained on.
@@ -290,14 +308,16 @@ def load_local_graph(
         compared_with=file.meta.negatives if isinstance(links, GivenSplit) else "",
     )
     alone, held_type = inputs == Inputs() and not file.meta.sparse_features, feature_type or dtype
-    on_disk = to_disk(local, file.meta.num_features if alone else 0, held_type)
+    with watch("load"):
+        source = FileFeatures(file, ranges, order, file.meta.num_features if alone else 0, held_type)
+        elsewhere = store(local, source)
     with watch("load"), comm.together("reading the graph"):
-        features: torch.Tensor | SparseRows | OnDisk
+        features: torch.Tensor | SparseRows | StoredRows
         scales = read_scales(file) if feature_type == torch.int8 else None
-        if on_disk is None:
-            features = make_features(file, ranges, held_type, order, inputs, inward, remaining)
+        if elsewhere is not None:
+            features = elsewhere
         else:
-            features = write_features(on_disk, file, ranges, order)
+            features = make_features(file, ranges, held_type, order, inputs, inward, remaining)
         if edge_features:
             indptr, spans = read_indptr(file, "topology", ranges)
             rows = read_edge_features(file, indptr, spans, order, inward, NUMPY[dtype], remaining)

@@ -15,7 +15,7 @@ from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.split import EdgeList, RemoteEdges, split_edges
 from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.storage import SPLITS
-from hpcgnn.memory.on_disk import OnDisk
+from hpcgnn.memory.stored import StoredRows
 from hpcgnn.placement.order import FoundEdges, LocalOrder
 
 
@@ -76,7 +76,7 @@ class LocalGraph:
     """A rank's share. Tensors over own nodes are in the local order (see placement/order.py).
 
     inward: in-edges, along which features are aggregated. outward: out-edges, along which gradients are; the same
-    object for an undirected graph. features: (n_p, F), SparseRows or OnDisk. labels, task: int64 (n_p,) with -1 for
+    object for an undirected graph. features: (n_p, F), SparseRows or StoredRows. labels, task: int64 (n_p,) with -1 for
     none, float32 (n_p, C) for multi-label, or float (n_p, T) with NaN for none, and what they are for (see
     graphfile/labels.py). node_type: int32 (n_p,) or None. cluster: int32 (n_p,), the nodes' clusters of the graph file,
     or None where no schedule asks for them.
@@ -93,7 +93,7 @@ class LocalGraph:
 
     inward: Adjacency
     outward: Adjacency
-    features: torch.Tensor | SparseRows | OnDisk
+    features: torch.Tensor | SparseRows | StoredRows
     labels: torch.Tensor
     split: torch.Tensor
     original_id: torch.Tensor

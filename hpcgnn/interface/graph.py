@@ -22,10 +22,11 @@ from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.kernels import RowMessages, RowScores
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import initialise
 from hpcgnn.nn.model import traits_of
 from hpcgnn.ops.draws import Randomness
+from hpcgnn.ops.layer_input import Input
 from hpcgnn.ops.operators import Attention, Linear, Made, Operator
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.schedules.full_halo import FullHalo
@@ -220,7 +221,7 @@ class TrainingGraph(Graph):
         message: Callable[..., Any],
         reduce: str | Sequence[str] = "sum",
         *,
-        x_src: torch.Tensor | SparseRows | DroppedRows,
+        x_src: SparseRows | Input,
         x_dst: torch.Tensor | None = None,
         edge: torch.Tensor | None = None,
         dropout: float = 0.0,

@@ -79,7 +79,7 @@ class RowScores:
         attention: (F,) for <attention, LeakyReLU(x + z)>, where z is the value as well; None: <x, z>, with the values
             in another F columns of the sources' rows.
         slope: of LeakyReLU.
-        dropout: None or (p, key, dst_ids (n,) int64, src_ids (columns,) int64); see `ops.softmax`.
+        dropout: None or (p, key, dst_ids (n,) int64, src_ids (columns,) int64); see `ops.reducers`.
         weight: None, or (K, F) of the edges' features: z + edge weight is scored in place of z, and without attention
             vectors the values have it added as well. Of mixed rows (types, B): an edge's row of it mixes those of the
             bases.

@@ -8,7 +8,7 @@ arena allocates nothing. It asks for huge pages, which a gather of random rows n
 The last reference may go in the collector of garbage, in the middle of any function, or in another thread. So returned
 memory only enters a queue, and the thread that takes memory empties the queue.
 
-If a step needs more memory than there is, tensors saved for later go to a scratch file (keeping.py).
+Who keeps tensors that are saved for later (keeping.py) is asked before the arena grows.
 """
 
 import math
@@ -19,9 +19,11 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from hpcgnn.memory.keeping import SMALL, Keeper, Kept
-from hpcgnn.memory.lent import lent, shaped
-from hpcgnn.memory.scratch import Scratch, rounded
+from hpcgnn.memory.keeping import Keeper, Kept
+from hpcgnn.memory.lent import lent, rounded, shaped
+
+#: Smaller tensors are from malloc.
+SMALL = 1 << 18
 
 
 class Arena:
@@ -30,13 +32,14 @@ class Arena:
     Attributes:
         nbytes: bytes of all pieces.
         most: peak bytes in use since `mark()`.
+        keeper: keeps tensors for later.
         coder: None, or coder(tensor, exact), which keeps it as codes (plugins/coded_keeping.py), or returns None.
         shared: None, or a function that returns a matrix (rows, width) of a type that other ranks of the node can read.
             It returns None for other numbers of rows than those of layers.
     """
 
     def __init__(self, new_piece: Callable[[int], mmap.mmap] | None = None) -> None:
-        """new_piece: returns memory of at least so many bytes; None: private memory."""
+        """new_piece: returns memory of at least the given bytes; None: private memory."""
         self.nbytes = self._taken = self.most = 0
         self._new_piece = new_piece or _new_piece
         self._pieces: list[mmap.mmap | None] = []
@@ -44,14 +47,9 @@ class Arena:
             tuple[int, int, int]
         ] = []  # (number of the piece, first byte, bytes), in this order; no two of them touch
         self._returned: deque[tuple[int, int, int]] = deque()  # spaces that are to be free again
-        self.keeper: Keeper | None = None
+        self.keeper = Keeper()
         self.coder: Callable[[torch.Tensor, int], Kept | None] | None = None
         self.shared: Callable[[int, int, torch.dtype], torch.Tensor | None] | None = None
-
-    def keep_within(self, budget: int, scratch: Scratch) -> Keeper:
-        """Hold at most `budget` bytes, if possible: saved tensors go to a scratch file. Returns who keeps them."""
-        self.keeper = Keeper(budget, scratch, self._has_room, lambda size: self._take(size, size))
-        return self.keeper
 
     def keep(self, tensor: torch.Tensor, exact: int | None = None) -> Kept:
         """Keep a tensor for later. Until it is asked for nobody may write to it, and only who still holds it itself may
@@ -64,7 +62,7 @@ class Arena:
         coded = None if self.coder is None or exact is None else self.coder(tensor, exact)
         if coded is not None:
             return coded
-        return Kept(tensor) if self.keeper is None else self.keeper.keep(tensor, self.holds)
+        return self.keeper.keep(tensor)
 
     @property
     def taken(self) -> int:
@@ -106,8 +104,7 @@ class Arena:
         assert piece is not None, "free memory is of a piece that is there"
         self._taken += size
         self.most = max(self.most, self._taken)
-        if self.keeper is not None:
-            self.keeper.note(self._taken)
+        self.keeper.note(self._taken)
         return number, start, piece
 
     def empty_like(self, x: torch.Tensor) -> torch.Tensor:
@@ -131,7 +128,7 @@ class Arena:
     def _find(self, size: int) -> tuple[int, int]:
         """(piece, first byte) of the smallest free space that is large enough; a new piece if there is none."""
         while not (fitting := self._fitting(size)):
-            if self.keeper is not None and not self._may_grow(size) and self.keeper.make_room():
+            if self.keeper.make_room(size):
                 continue
             self.trim()
             piece = self._new_piece(size)
@@ -151,15 +148,14 @@ class Arena:
         self._settle()
         return [(free, index) for index, (_, _, free) in enumerate(self._free) if free >= size]
 
-    def _has_room(self, size: int) -> bool:
-        """Return whether `size` more bytes fit into the budget."""
-        return (size > 0 and bool(self._fitting(size))) or self._may_grow(size)
+    def fits(self, size: int) -> bool:
+        """Whether a free space has this size."""
+        return bool(self._fitting(size))
 
-    def _may_grow(self, size: int) -> bool:
-        """Return whether the budget has room for a new piece of `size` bytes in place of the pieces that are free."""
-        assert self.keeper is not None, "asked for where there is a budget"
-        unused = sum(free for number, _, free in self._free if free == len(self._pieces[number] or ()))
-        return self.nbytes - unused * (size > 0) + self.keeper.outside + size <= self.keeper.budget
+    @property
+    def unused(self) -> int:
+        """Bytes of pieces that are wholly free."""
+        return sum(free for number, _, free in self._free if free == len(self._pieces[number] or ()))
 
     def trim(self) -> None:
         """Return wholly free pieces to the system: their tensors will fit in the next, larger piece."""
@@ -182,7 +178,7 @@ class Arena:
             number, start, size = self._returned.popleft()
             self._taken -= size
             piece = self._pieces[number]
-            if self.keeper is not None and piece is not None:
+            if piece is not None:
                 self.keeper.gone(_address(piece) + start)
             joined: list[tuple[int, int, int]] = []
             for space in sorted([*self._free, (number, start, size)]):

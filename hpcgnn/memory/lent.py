@@ -7,6 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 
+#: The size of a page: large memory begins at a multiple of it, and has as many bytes.
+GRAIN = 4096
+
+
+def rounded(nbytes: int) -> int:
+    """The next multiple of GRAIN."""
+    return -(-nbytes // GRAIN) * GRAIN
+
 
 class _Lent(np.ndarray):
     """The bytes of a tensor, as torch holds on to them; a subclass, because plain arrays cannot be watched."""

@@ -12,26 +12,18 @@ import torch
 from torch import nn
 
 from hpcgnn.nn.entry import ModelEntry
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.ops.constants import ConstantRows
+from hpcgnn.ops.layer_input import Input
 from hpcgnn.traits import LayerTraits
 
 
 class OwnLayer(nn.Module):
     """x W + b of own rows."""
 
-    traits = LayerTraits(
-        self_loops="add",
-        fixed_sums=True,
-        input_rows="never",
-        normalisation="sym",
-        layerwise=False,
-        local=True,
-        input="product",
-    )
+    traits = LayerTraits(self_loops="add", neighbours="none", input="product")
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()
@@ -42,7 +34,7 @@ class OwnLayer(nn.Module):
         """As of any layer."""
         self.linear.bias = None
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
+    def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         """Own rows x (n_p, d_in) -> (n_p, d_out)."""
         return self.linear(x)
 
@@ -50,16 +42,20 @@ class OwnLayer(nn.Module):
 class PropagatedLayer(OwnLayer):
     """The last layer, whose outputs are propagated. hops: K; teleport: α."""
 
+    norm = "sym"
+    traits = replace(OwnLayer.traits, neighbours="hops")
+
     def __init__(self, d_in: int, d_out: int, hops: int, teleport: float, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out, dtype)
         self.hops, self.teleport = hops, teleport
-        self.traits = replace(self.traits, local=hops == 0)
+        if hops == 0:
+            self.traits = OwnLayer.traits
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
+    def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         """Own rows x (n_p, d_in) -> (n_p, d_out). Collective."""
         h = z = super().forward(graph, x)
         for _ in range(self.hops):
-            z = graph.aggregate(z, "sym").mul_(1 - self.teleport).add_(h, alpha=self.teleport)
+            z = graph.aggregate(z, self.norm).mul_(1 - self.teleport).add_(h, alpha=self.teleport)
         return z
 
 
@@ -70,4 +66,4 @@ def _build(spec: ModelSpec) -> Model:
     return Model(spec, layers, widths[1:-1])
 
 
-MODEL = ModelEntry(_build, lambda spec: OwnLayer, ("hidden", "norm", "residual", "hops", "teleport", "edge_dropout"))
+MODEL = ModelEntry(_build, lambda spec: PropagatedLayer, ("hidden", "norm", "residual", "hops", "teleport"))

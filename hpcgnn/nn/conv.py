@@ -10,14 +10,12 @@ from typing import cast
 import torch
 from torch import nn
 
-from hpcgnn.memory.on_disk import OnDisk
-from hpcgnn.nn.graph import DroppedRows, Graph, Part
-from hpcgnn.ops.activation_dropout import ReluDropout
-from hpcgnn.ops.constant_convolution import convolve_constants
-from hpcgnn.ops.constants import ConstantRows
+from hpcgnn.nn.graph import Graph, Part
 from hpcgnn.ops.convolution import Convolve
 from hpcgnn.ops.draws import Purpose
+from hpcgnn.ops.dropout import ReluDropout
 from hpcgnn.ops.handover import Handover
+from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input, Matrix
 from hpcgnn.ops.operators import Linear
 from hpcgnn.traits import LayerTraits
 
@@ -64,8 +62,8 @@ class Conv(nn.Module):
     def combine_constants(
         self,
         graph: Graph,
-        aggregate: torch.Tensor | OnDisk,
-        x: torch.Tensor | OnDisk,
+        aggregate: Matrix,
+        x: Matrix,
         p: float,
         layer: int = 0,
         *,
@@ -85,13 +83,13 @@ class Conv(nn.Module):
         if self.traits.constants_in_tiles:
             parts, bias = self.products_of_constants(aggregate, x)
             return self.finish(graph.combine(parts, bias, p, layer, self.kept, scaled=scaled))
-        assert not isinstance(aggregate, OnDisk) and not isinstance(x, OnDisk), "only where read in tiles"
+        assert isinstance(aggregate, torch.Tensor) and isinstance(x, torch.Tensor), "others are read in tiles"
         return self.combine(
             graph.own(graph.dropout(aggregate, p, layer, Purpose.DROPOUT_AGGREGATE)),
             graph.own(graph.dropout(x, p, layer)) if self.traits.reads_self else None,
         )
 
-    def products_of_constants(self, aggregate: torch.Tensor | OnDisk, x: torch.Tensor | OnDisk) -> Products:
+    def products_of_constants(self, aggregate: Matrix, x: Matrix) -> Products:
         """The products that `finish` makes the output of, with `traits.constants_in_tiles`. None of them is kept."""
         raise NotImplementedError
 
@@ -99,11 +97,11 @@ class Conv(nn.Module):
         """The output (m, d_out) from the sum y of these products and the bias."""
         return y
 
-    def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
+    def transform_first(self, graph: Graph, x: Input) -> torch.Tensor:
         """The same output from aggregating transformed rows of width d_out. Collective."""
         raise NotImplementedError
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
+    def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         """Output (m, d_out), of the nodes that the graph computes: all own ones unless rows are pruned. Collective."""
         if self.d_out < self.d_in or not isinstance(x, torch.Tensor):
             return self.transform_first(graph, x)
@@ -118,10 +116,7 @@ class LinearConv(Conv):
     """
 
     traits = LayerTraits(
-        fixed_sums=True,
-        constant_aggregate=True,
-        input_rows="narrower",
-        mixed_precision=True,
+        neighbours="sums",
         prunable=True,
         reads_self=False,
         input="tiles",
@@ -137,22 +132,23 @@ class LinearConv(Conv):
         """See the function `begin_as`."""
         begin_as(*self.weights(), weight, bias)
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows | Handover) -> torch.Tensor:
+    def forward(self, graph: Graph, x: Input | Handover) -> torch.Tensor:
         """Output (m, d_out). Collective. x: also a Handover, whose activation is done first, in the place of its
         rows.
         """
+        (neighbour, own, bias), activation = self.weights(), None
+        if isinstance(x, Handover):
+            activation, (x, _) = x.activation, x.take()
         if isinstance(x, ConstantRows):
+            if self.d_out < self.d_in:
+                neighbour, own = x.scaled(neighbour), None if own is None else x.scaled(own)
+            else:
+                x = x.whole()
+        if self.d_out <= self.d_in and not isinstance(x, DroppedRows):
             operator = graph.operator(Linear(self.norm, x.dtype))
-            if self.d_out < self.d_in and operator.convolution(self.d_in, self.d_out) is Convolve:
-                return convolve_constants(x, *self.weights(), operator, self.kept)
-            x = x.whole()
-        activation, (x, _) = (x.activation, x.take()) if isinstance(x, Handover) else (None, (x, None))
-        if isinstance(x, torch.Tensor) and self.d_out <= self.d_in:
-            operator = graph.operator(Linear(self.norm, x.dtype))
-            convolution = operator.convolution(self.d_in, self.d_out)
-            return convolution.apply(x, *self.weights(), operator, activation, self.kept)
+            return Convolve.apply(x, neighbour, own, bias, operator, activation, self.kept)
         x = x if activation is None else activation(cast(torch.Tensor, x))
-        y = super().forward(graph, x.to(self.weights()[0].dtype) if isinstance(x, torch.Tensor) else x)
+        y = super().forward(graph, x.to(neighbour.dtype) if isinstance(x, torch.Tensor) else x)
         return y.to(self.kept or y.dtype)
 
     def combine(self, aggregate: torch.Tensor, x: torch.Tensor | None) -> torch.Tensor:
@@ -163,12 +159,12 @@ class LinearConv(Conv):
         assert x is not None, "a convolution with W_s uses its input"
         return y.addmm_(x, own)
 
-    def products_of_constants(self, aggregate: torch.Tensor | OnDisk, x: torch.Tensor | OnDisk) -> Products:
+    def products_of_constants(self, aggregate: Matrix, x: Matrix) -> Products:
         neighbour, own, bias = self.weights()
         parts: list[Part] = [(aggregate, neighbour, Purpose.DROPOUT_AGGREGATE)]
         return parts if own is None else [*parts, (x, own, Purpose.DROPOUT)], bias
 
-    def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
+    def transform_first(self, graph: Graph, x: Input) -> torch.Tensor:
         neighbour, own, bias = self.weights()
         y = graph.aggregate(x @ neighbour, self.norm)
         y = y if own is None else y.add_(graph.own(x @ own))

@@ -7,19 +7,47 @@ from functools import cache, partial
 from typing import Any
 
 import torch
+from torch import nn
 
 from hpcgnn.errors import GraphError
-from hpcgnn.nn.graph import DroppedRows, Graph
-from hpcgnn.nn.linear import Linear
+from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.nn.graph import Graph
+from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
 from hpcgnn.nn.model import Activation, Model, traits_of
 from hpcgnn.nn.spec import PLAIN, ModelSpec
-from hpcgnn.nn.typed_projection import TypedProjection
+from hpcgnn.ops.layer_input import Input
 from hpcgnn.traits import LayerTraits
+
+
+class TypedProjection(nn.Module):
+    """x_i W_t(i) + b_t(i) by the node's type, then ReLU: forward(graph, x (n_p, d_in)) -> (n_p, d_out). Local."""
+
+    def __init__(self, d_in: int, d_out: int, num_types: int, dtype: torch.dtype | None = None) -> None:
+        super().__init__()
+        self.d_in, self.d_out = d_in, d_out
+        self.weights = nn.Parameter(torch.zeros(num_types, d_in, d_out, dtype=dtype))
+        self.bias = nn.Parameter(torch.zeros(num_types, d_out, dtype=dtype))
+
+    def glorot(self) -> list[Glorot]:
+        """Each type's weights by themselves, and its bias, which may be all that the type has, likewise."""
+        each = [(weight, self.d_in, self.d_out) for weight in self.weights.data]
+        return [*each, (self.bias, self.d_out, self.d_out)]
+
+    def forward(self, graph: Graph, x: Input) -> torch.Tensor:
+        kinds, parts, order = graph.node_type, [], []
+        for kind, weight in enumerate(self.weights):
+            rows = torch.nonzero(kinds == kind).flatten()
+            order.append(rows)
+            # Sparse features have no rows to pick from: all are multiplied, and the type's are taken.
+            parts.append(x[rows] @ weight if isinstance(x, torch.Tensor) else (x @ weight)[rows])
+        place = torch.cat(order).argsort()
+        return torch.relu_(torch.cat(parts)[place] + self.bias[kinds])
+
 
 #: The activation of attention layers, where no gradient needs their output.
 ELU_IN_PLACE = partial(torch.nn.functional.elu, inplace=True)
 #: Options that models of a kind use, of those declared `by_model`.
-STACK = ("hidden", "norm", "residual", "jumping", "edge_dropout")
+STACK = ("hidden", "norm", "residual", "jumping")
 LINEAR = (*STACK, "keep_input", "keep_input_dtype")
 ATTENTION = (*STACK, "heads", "out_heads", "attention_dropout")
 
@@ -33,7 +61,7 @@ class ModelEntry:
         layer: spec -> class of the model's layers, which has `traits`.
         uses: names of the `by_model` options that the model uses; None for unknown, as with a plugin.
         stacked: each of `--layers` layers has a map of its own. Else one map comes after all hops (sgc).
-        reads_hops: the model sees the columns of the file alone, in groups that are hops (`hpcgnn propagate`).
+        facts: {name: value} of a graph file that decide about parameters, besides the fields of ModelSpec.
         weights_remedy: options with which the model reads edge weights, if others than the given ones; '' if none do.
     """
 
@@ -41,7 +69,7 @@ class ModelEntry:
     layer: Callable[[ModelSpec], Any]
     uses: tuple[str, ...] | None
     stacked: bool = True
-    reads_hops: bool = False
+    facts: Callable[[GraphMeta], dict[str, Any]] = lambda meta: {}
     weights_remedy: str = ""
 
     def traits(self, spec: ModelSpec = PLAIN) -> LayerTraits:
@@ -50,30 +78,29 @@ class ModelEntry:
 
     def reads_edges(self, spec: ModelSpec) -> bool:
         """Return whether layers read edge data: weights as features, types, features."""
-        data = self.traits(spec).edge_data
-        return data == "all" or (data == "features" and spec.edge_features > 0) or (data == "term" and _has_term(spec))
+        read = {"all", "types"}
+        read |= {"features"} if spec.edge_features else set()
+        read |= {"term"} if _has_term(spec) else set()
+        return not read.isdisjoint(self.traits(spec).edges)
 
     def reads_weights(self, spec: ModelSpec) -> bool:
         """Whether layers read the weights of edges."""
-        traits = self.traits(spec)
-        return traits.weights and (traits.edge_data != "term" or spec.edge_term == "weight")
+        edges = self.traits(spec).edges
+        return spec.edge_term == "weight" if "term" in edges else "weights" in edges
 
     def reads_edge_features(self, spec: ModelSpec) -> bool:
         """Whether layers read features of edges where there are any: those with an edge term do not."""
-        traits = self.traits(spec)
-        reads = traits.edge_data != "none" and not traits.relational
-        return reads and not (traits.edge_data == "term" and _has_term(spec))
+        edges = self.traits(spec).edges
+        return "features" in edges or "all" in edges or ("term" in edges and not _has_term(spec))
 
     def sends_input(self, spec: ModelSpec) -> bool:
         """Whether epochs or evaluations send rows of the features, rather than once in a run or as projections."""
-        when, unkept = self.traits(spec).input_rows, not spec.keeps_input
+        traits, unkept = self.traits(spec), not spec.keeps_input
         return {
-            "always": True,
-            "unprojected": not projects_by_type(spec),
-            "narrower": unkept and not spec.sparse_input and spec.first_width >= spec.d_in,
-            "unkept": unkept,
-            "never": False,
-        }[when]
+            "any": not (traits.relational and projects_by_type(spec)),
+            "sums": unkept and not spec.sparse_input and spec.first_width >= spec.d_in,
+            "fixed": unkept,
+        }.get(traits.neighbours, False)
 
 
 def _has_term(spec: ModelSpec) -> bool:
@@ -100,6 +127,44 @@ def stacked(
         return Model(spec, convs, handed_on(spec, widths), activation, hand_over=hand_over)
 
     return build
+
+
+class Heads(nn.Module):
+    """Base of the attention layers: H heads of `width` columns each, concatenated, or averaged.
+
+    forward(graph, x (n_p, d_in)) -> (m, d_out). Collective. spec: ModelSpec, for attention_dropout, slope and what
+    edges carry; layer: its number, which keys that dropout. A layer that is made by itself needs neither.
+    """
+
+    def __init__(
+        self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
+    ) -> None:
+        super().__init__()
+        self.heads, self.width, self.average, self.layer = heads, width, average, layer
+        self.slope, self.attention_dropout = spec.slope, spec.attention_dropout
+        self.d_in, self.d_out = d_in, width if average else heads * width
+
+    @property
+    def vectors(self) -> list[nn.Parameter]:
+        """Attention vectors (heads, width)."""
+        return []
+
+    def glorot(self) -> list[Glorot]:
+        """The attention vectors, as maps from `width` columns to one."""
+        return [(vector, self.width, 1) for vector in self.vectors]
+
+    def as_pyg(self) -> list[Bounded]:
+        """The attention vectors, as maps from `width` columns to all heads."""
+        return [(vector, glorot_bound(self.heads, self.width)) for vector in self.vectors]
+
+    def joined(self, y: torch.Tensor) -> torch.Tensor:
+        """(n, d_out) from the heads' rows (n, H × width)."""
+        return y.unflatten(1, (self.heads, self.width)).mean(1) if self.average else y
+
+    @property
+    def p(self) -> float:
+        """The rate of dropped coefficients."""
+        return self.attention_dropout if self.training else 0.0
 
 
 def attentive(conv_class: type[Any], activation: Activation) -> Callable[[ModelSpec], Model]:
@@ -147,7 +212,7 @@ def with_residual(conv_class: Any) -> Any:
             with torch.no_grad():
                 self.own.weight.zero_()
 
-        def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
+        def forward(self, graph: Graph, x: Input) -> torch.Tensor:
             y: torch.Tensor = super().forward(graph, x)
             if isinstance(x, torch.Tensor):
                 return torch.addmm(y, graph.own(x), self.own.weight)

@@ -12,27 +12,19 @@ from torch import nn
 from torch.nn.functional import leaky_relu
 
 from hpcgnn.kernels import RowScores
-from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive, with_residual
-from hpcgnn.nn.graph import DroppedRows, Graph
-from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
+from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, Heads, ModelEntry, attentive, with_residual
+from hpcgnn.nn.graph import Graph
+from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.spec import PLAIN, ModelSpec
-from hpcgnn.ops.constants import ConstantRows
+from hpcgnn.ops.layer_input import Input
 from hpcgnn.traits import LayerTraits
 
 
-class GATv2Conv(nn.Module):
-    """H heads of `width` columns each, concatenated, or averaged. forward(graph, x (n_p, d_in)) -> (n_p, d_out).
-    Collective.
-
-    spec: ModelSpec, for slope, attention_dropout and edge_features; layer: its number, which keys that dropout. A layer
-    that is made by itself needs neither.
-    """
-
+class GATv2Conv(Heads):
     traits = LayerTraits(
         self_loops="add",
-        input_rows="never",
-        edge_data="features",
-        weights=False,
+        neighbours="products",
+        edges=("features",),
         codes=True,
         input="product",
     )
@@ -40,10 +32,7 @@ class GATv2Conv(nn.Module):
     def __init__(
         self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
     ) -> None:
-        super().__init__()
-        self.heads, self.width, self.average, self.layer = heads, width, average, layer
-        self.slope, self.attention_dropout = spec.slope, spec.attention_dropout
-        self.d_in, self.d_out = d_in, width if average else heads * width
+        super().__init__(d_in, width, heads, average, spec, layer)
         self.source = Linear(d_in, heads * width, dtype=spec.dtype, start="glorot and bias")
         self.target = Linear(d_in, heads * width, dtype=spec.dtype, start="glorot and bias")
         columns = spec.edge_features
@@ -55,13 +44,9 @@ class GATv2Conv(nn.Module):
         """See `Conv.drop_bias`. The sources' bias stays: the scores contain it as well."""
         self.bias = None
 
-    def glorot(self) -> list[Glorot]:
-        """The attention vectors, as maps from `width` columns to one."""
-        return [(self.attention, self.width, 1)]
-
-    def as_pyg(self) -> list[Bounded]:
-        """The attention vectors, as maps from `width` columns to all heads."""
-        return [(self.attention, glorot_bound(self.heads, self.width))]
+    @property
+    def vectors(self) -> list[nn.Parameter]:
+        return [self.attention]
 
     def message(
         self, source: torch.Tensor, target: torch.Tensor, edge: torch.Tensor | None = None
@@ -72,8 +57,7 @@ class GATv2Conv(nn.Module):
         score = leaky_relu(total, self.slope, inplace=self.slope > 0).unflatten(1, (self.heads, self.width))
         return (score * self.attention).sum(-1), source
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
-        p = self.attention_dropout if self.training else 0.0
+    def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         edge, weight = (None, None) if self.edge is None else (graph.edge_features, self.edge.weight)
         y = graph.propagate(
             self.message,
@@ -81,12 +65,11 @@ class GATv2Conv(nn.Module):
             x_src=self.source(x),
             x_dst=self.target(x),
             edge=edge,
-            dropout=p,
+            dropout=self.p,
             layer=self.layer,
             scores=RowScores(self.heads, self.attention, self.slope, weight=weight, edge=edge),
         )
-        y = y.unflatten(1, (self.heads, self.width)).mean(1) if self.average else y
-        return y if self.bias is None else y + self.bias
+        return self.joined(y) if self.bias is None else self.joined(y) + self.bias
 
 
 def _layer(spec: ModelSpec) -> Any:

@@ -1,18 +1,27 @@
-"""Graph convolution (Kipf and Welling, ICLR'17): y = D^-1/2 A D^-1/2 x W + b, where A has the self loops."""
+"""Graph convolution (Kipf and Welling, ICLR'17): y = D^-1/2 A D^-1/2 x W + b, where A has the self loops.
+
+Simplified graph convolution (`SGCConv`; Wu et al., ICML'19, eq. 8): y = (D^-1/2 A D^-1/2)^K x W + b, one linear layer
+after K hops.
+"""
 
 from dataclasses import replace
 
 import torch
 
-from hpcgnn.nn.conv import LinearConv, Weights
+from hpcgnn.nn.conv import Conv, LinearConv, Products, Weights
 from hpcgnn.nn.entry import LINEAR, ModelEntry, stacked
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
+from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.ops.draws import Purpose
+from hpcgnn.ops.layer_input import Input, Matrix
+from hpcgnn.traits import LayerTraits
 
 
 class GCNConv(LinearConv):
     norm = "sym"
-    traits = replace(LinearConv.traits, self_loops="add", normalisation="sym")
+    traits = replace(LinearConv.traits, self_loops="add")
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)
@@ -43,3 +52,40 @@ def _layer(spec: ModelSpec) -> type[GCNConv]:
 
 
 MODEL = ModelEntry(lambda spec: stacked(_layer(spec))(spec), _layer, (*LINEAR, "linear_residual"))
+
+
+class SGCConv(Conv):
+    norm = "sym"
+    traits = LayerTraits(
+        self_loops="add",
+        neighbours="sums",
+        reads_self=False,
+        input="product",
+    )
+
+    def __init__(self, d_in: int, d_out: int, hops: int, dtype: torch.dtype | None = None) -> None:
+        super().__init__(d_in, d_out)
+        self.hops = hops
+        self.linear = Linear(d_in, d_out, dtype=dtype)
+
+    def gather(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(self.hops):
+            x = graph.aggregate(x, self.norm)
+        return x
+
+    def combine(self, aggregate: torch.Tensor, x: torch.Tensor | None) -> torch.Tensor:
+        return self.linear(aggregate)
+
+    def products_of_constants(self, aggregate: Matrix, x: Matrix) -> Products:
+        return [(aggregate, self.linear.weight, Purpose.DROPOUT_AGGREGATE)], self.linear.bias
+
+    def transform_first(self, graph: Graph, x: Input) -> torch.Tensor:
+        assert self.linear.bias is not None, "nobody drops it"
+        return self.gather(graph, x @ self.linear.weight).add_(self.linear.bias)
+
+
+def _one_map(spec: ModelSpec) -> Model:
+    return Model(spec, [SGCConv(spec.d_in, spec.classes, spec.layers, dtype=spec.dtype)], [])
+
+
+SGC = ModelEntry(_one_map, lambda spec: SGCConv, ("keep_input", "keep_input_dtype"), stacked=False)

@@ -1,27 +1,36 @@
 """Graph isomorphism network (Xu et al., ICLR'19, eq. 4.1): y = MLP((1 + ε) x + Σ in-neighbours), ε learned.
 
 The MLP has two layers. The first is linear and commutes with the sum, so the narrower side can be sent here as well.
+
+With edge features (`GINEConv`; Hu et al., ICLR'20, eq. A.1; as PyG's GINEConv):
+
+y_i = MLP((1 + ε) x_i + Σ_j ReLU(x_j + W e_ij + b)),   ε learned
+
+A halo row carries x, so that it costs F numbers forwards and 2F backwards; features of edges do not travel.
 """
+
+from functools import partial
 
 import torch
 from torch import nn
 
-from hpcgnn.memory.on_disk import OnDisk
+from hpcgnn.errors import GraphError
+from hpcgnn.kernels import RowMessages
 from hpcgnn.nn.conv import Conv, Products
-from hpcgnn.nn.entry import LINEAR, ModelEntry, stacked
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.entry import LINEAR, STACK, ModelEntry, stacked
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
-from hpcgnn.ops.constants import ConstantRows
+from hpcgnn.nn.model import Model
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Purpose
+from hpcgnn.ops.layer_input import Input, Matrix
 from hpcgnn.traits import LayerTraits
 
 
 class GINConv(Conv):
     norm = "sum"
     traits = LayerTraits(
-        fixed_sums=True,
-        constant_aggregate=True,
-        input_rows="narrower",
+        neighbours="sums",
         prunable=True,
         input="product",
         codes=True,
@@ -43,16 +52,55 @@ class GINConv(Conv):
     def finish(self, y: torch.Tensor) -> torch.Tensor:
         return self.second(torch.relu_(y))
 
-    def products_of_constants(self, aggregate: torch.Tensor | OnDisk, x: torch.Tensor | OnDisk) -> Products:
+    def products_of_constants(self, aggregate: Matrix, x: Matrix) -> Products:
         """See `Conv`. (a + (1 + ε) x) W is a W + x (1 + ε) W, so ε needs no saved tensor as wide as the input."""
         weight = self.first.weight
         own = (1 + self.eps) * weight
         return [(aggregate, weight, Purpose.DROPOUT_AGGREGATE), (x, own, Purpose.DROPOUT)], self.first.bias
 
-    def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
+    def transform_first(self, graph: Graph, x: Input) -> torch.Tensor:
         z = x @ self.first.weight
         assert self.first.bias is not None, "nobody drops it"
         return self.finish(graph.aggregate(z, self.norm) + (1 + self.eps) * graph.own(z) + self.first.bias)
 
 
 MODEL = ModelEntry(stacked(GINConv), lambda spec: GINConv, LINEAR)
+
+
+class GINEConv(nn.Module):
+    """forward(graph, x (n_p, d_in)) -> (n_p, d_out), of a graph with `edge_features` columns. Collective."""
+
+    traits = LayerTraits(edges=("features",))
+
+    def __init__(self, d_in: int, d_out: int, edge_features: int, dtype: torch.dtype | None = None) -> None:
+        super().__init__()
+        self.edge = Linear(edge_features, d_in, dtype=dtype)
+        self.first = Linear(d_in, d_out, dtype=dtype)
+        self.second = Linear(d_out, d_out, dtype=dtype)
+        self.eps = nn.Parameter(torch.zeros((), dtype=dtype))
+
+    def drop_bias(self) -> None:
+        """See `Conv.drop_bias`."""
+        self.second.bias = None
+
+    def message(self, source: torch.Tensor, edge: torch.Tensor) -> torch.Tensor:
+        """(E, d_in) of edges."""
+        return torch.relu(source + self.edge(edge))
+
+    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        edge = graph.edge_features
+        how = RowMessages(relu=True, weight=self.edge.weight, bias=self.edge.bias, edge=edge)
+        total = graph.propagate(self.message, "sum", x_src=x, edge=edge, scores=how)
+        return self.second(torch.relu(self.first(total + (1 + self.eps) * x)))
+
+
+def _with_edges(spec: ModelSpec) -> Model:
+    if spec.edge_features == 0:
+        raise GraphError(
+            "gine needs edges with features, and there are none; import the graph with them (edges.features), train "
+            "with --edge-features file, or use gin"
+        )
+    return stacked(partial(GINEConv, edge_features=spec.edge_features))(spec)
+
+
+GINE = ModelEntry(_with_edges, lambda spec: GINEConv, STACK)

@@ -5,7 +5,7 @@ A schedule makes this object, and decides how `aggregate` gets remote rows (stre
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar, overload
 
@@ -18,28 +18,24 @@ from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.split import EdgeList
 from hpcgnn.kernels import RowMessages, RowScores
 from hpcgnn.memory.arena import Arena
-from hpcgnn.memory.on_disk import OnDisk
-from hpcgnn.ops.activation_dropout import EluDropout, ReluDropout
-from hpcgnn.ops.additive_attention import AttentionShape
-from hpcgnn.ops.attention_layer import attention_layer
-from hpcgnn.ops.constants import ConstantRows, combine
+from hpcgnn.ops.additive_attention import Attending, AttentionShape
+from hpcgnn.ops.attention_layer import attend, attention_layer
 from hpcgnn.ops.draws import Purpose, Randomness
-from hpcgnn.ops.dropout import Drop, dropout, dropped_means, dropped_rows
+from hpcgnn.ops.dropout import Drop, EluDropout, ReluDropout, dropout, dropped_means, dropped_rows
+from hpcgnn.ops.edge_rules import attend_by_scores, reduce_messages
 from hpcgnn.ops.handover import Handover
+from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input, Matrix, combine
 from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Made, Messages, Operator, Relational
 from hpcgnn.ops.propagate import Rule
-from hpcgnn.ops.row_messages import RowReduction
 from hpcgnn.ops.row_tiles import sum_type
-from hpcgnn.ops.scored_attention import ScoredAttention
-from hpcgnn.ops.sparse import sparse_product
 
 Activated = TypeVar("Activated", ReluDropout, EluDropout)
 #: total(tensor): its sum over ranks. constant(name, compute): the result of compute(), made once.
 Total = Callable[[torch.Tensor], torch.Tensor]
-Rows = TypeVar("Rows", torch.Tensor, torch.Tensor | OnDisk)
+Rows = TypeVar("Rows", torch.Tensor, Matrix)
 Constant = Callable[[str, Callable[[], Any]], Any]
 #: (x (n_p, d), W (d, d_out), purpose of the draws).
-Part = tuple[torch.Tensor | OnDisk, torch.Tensor, Purpose]
+Part = tuple[Matrix, torch.Tensor, Purpose]
 
 
 class Operators(Protocol):
@@ -49,19 +45,6 @@ class Operators(Protocol):
         """The operator of this description. By all ranks together. Raises ConfigError."""
 
 
-@dataclass(frozen=True)
-class DroppedRows:
-    """Sparse features with a dropout mask that is drawn when they are multiplied: dropout_p(X) for one step."""
-
-    features: SparseRows
-    ids: torch.Tensor
-    key: int
-    p: float
-
-    def __matmul__(self, weight: torch.Tensor) -> torch.Tensor:
-        return sparse_product(self.features, weight, self.ids, self.key, self.p)
-
-
 class Graph:
     """A rank's view of the graph.
 
@@ -69,7 +52,7 @@ class Graph:
     outputs and aggregates those of the computed nodes, `own(x)`.
 
     Attributes:
-        features: (n_p, F) tensor, SparseRows or OnDisk.
+        features: (n_p, F) Matrix or SparseRows.
         num_nodes: number of nodes over all ranks.
         ids: int64 (n_p,) original ids.
         in_degree: float64 (n_p,), number of in-edges in use.
@@ -128,10 +111,10 @@ class Graph:
         return self._arena
 
     @property
-    def features(self) -> torch.Tensor | SparseRows | OnDisk:
-        """Return the (n_p, F) tensor, SparseRows or OnDisk: constant columns first, then changing ones."""
+    def features(self) -> Matrix | SparseRows:
+        """Return the (n_p, F) Matrix or SparseRows: constant columns first, then changing ones."""
         fixed = self._local.features
-        if not self._changing or isinstance(fixed, (SparseRows, OnDisk)):
+        if not self._changing or not isinstance(fixed, torch.Tensor):
             return fixed
         parts = [fixed, *self._changing] if fixed.shape[1] else self._changing
         return torch.cat(list(parts), 1) if len(parts) > 1 else parts[0]
@@ -194,7 +177,7 @@ class Graph:
         return edges
 
     def activation(self, kind: Callable[[torch.Tensor, int, float], Activated], p: float, layer: int) -> Activated:
-        """kind (see ops/activation_dropout.py) with dropout of rate p, for a layer to apply to its own input."""
+        """kind (see ops/dropout.py) with dropout of rate p, for a layer to apply to its own input."""
         return kind(self.ids, self._random.key(Purpose.DROPOUT, layer), p)
 
     def aggregate(self, x: Rows, norm: str) -> Rows:
@@ -206,7 +189,7 @@ class Graph:
             x: owned rows.
             norm: 'sum', 'mean' or 'sym'.
         """
-        if isinstance(x, OnDisk):
+        if not isinstance(x, torch.Tensor):
             return x.mapped(lambda columns: self.aggregate(columns, norm))
         return self.operator(Linear(norm, x.dtype))(x)
 
@@ -220,7 +203,7 @@ class Graph:
         *,
         scaled: bool = False,
     ) -> torch.Tensor:
-        """Σ dropout_p(x) W + b of constants; see ops/constants.py. scaled: whether dropout of an aggregate has the
+        """Σ dropout_p(x) W + b of constants; see ops/layer_input.py. scaled: whether dropout of an aggregate has the
         noise of a mean of rows.
         """
         scales = self._local.feature_scales
@@ -247,31 +230,26 @@ class Graph:
         self, projected: torch.Tensor, shape: AttentionShape, layer: int, p: float, terms: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Additive attention with dropout of the coefficients keyed by epoch, layer and edge. See
-        ops/additive_attention.py.
+        ops/attention_layer.py.
         """
         key = self._random.key(Purpose.DROPOUT_ATTENTION, layer)
-        return self.operator(Attention(shape))(projected, shape, key, p, terms)
+        return attend(projected, self.operator(Attention(shape)), Attending(shape, key, p, terms))
 
     def attention_layer(
         self,
         x: torch.Tensor | ConstantRows | Handover,
         weight: torch.Tensor,
-        bias: torch.Tensor | None,
-        shape: AttentionShape,
+        how: Attending,
         layer: int,
-        p: float,
-        terms: torch.Tensor | None = None,
         *,
         hand_over: bool = False,
     ) -> torch.Tensor | Handover:
-        """attend(x W) + bias as one operator; see ops/attention_layer.py."""
-        key = self._random.key(Purpose.DROPOUT_ATTENTION, layer)
+        """attend(x W) + bias as one operator; see ops/attention_layer.py. how: its key is that of the layer."""
+        how = replace(how, key=self._random.key(Purpose.DROPOUT_ATTENTION, layer))
         weight = x.scaled(weight) if isinstance(x, ConstantRows) else weight
-        return attention_layer(
-            x, weight, bias, terms, self.operator(Attention(shape)), shape, key, p, hand_over=hand_over
-        )
+        return attention_layer(x, weight, self.operator(Attention(how.shape)), how, hand_over=hand_over)
 
-    def largest(self, x: torch.Tensor | SparseRows | DroppedRows | ConstantRows) -> torch.Tensor:
+    def largest(self, x: SparseRows | Input) -> torch.Tensor:
         """The largest of the in-neighbours' rows x (n_p, F), by column; zeros where there are none. Collective."""
         x = _dense(x)
         return self.operator(Largest())(x)
@@ -285,7 +263,7 @@ class Graph:
         message: Callable[..., Any],
         reduce: str | Sequence[str] = "sum",
         *,
-        x_src: torch.Tensor | SparseRows | DroppedRows,
+        x_src: SparseRows | Input,
         x_dst: torch.Tensor | None = None,
         edge: torch.Tensor | None = None,
         dropout: float = 0.0,
@@ -325,9 +303,9 @@ class Graph:
             )
         x_src, operator = _dense(x_src), self.operator(Messages())
         if isinstance(scores, RowMessages) and kernels.reduces_messages(x_src):
-            return RowReduction(operator)(rule, scores, x_src)
+            return reduce_messages(operator, rule, scores, x_src)
         if isinstance(scores, RowScores) and x_dst is not None and kernels.scores_rows(x_src, x_dst):
-            return ScoredAttention(operator)(rule, scores, x_src, x_dst)
+            return attend_by_scores(operator, rule, scores, x_src, x_dst)
         return operator(rule, x_src, x_dst, edge)
 
     @overload
@@ -337,22 +315,16 @@ class Graph:
     def dropout(self, x: SparseRows, p: float, layer: int, purpose: Purpose = ...) -> DroppedRows: ...
 
     @overload
-    def dropout(
-        self, x: torch.Tensor | SparseRows, p: float, layer: int, purpose: Purpose = ...
-    ) -> torch.Tensor | DroppedRows: ...
+    def dropout(self, x: torch.Tensor | SparseRows, p: float, layer: int, purpose: Purpose = ...) -> Input: ...
 
-    def dropout(
-        self, x: torch.Tensor | SparseRows, p: float, layer: int, purpose: Purpose = Purpose.DROPOUT
-    ) -> torch.Tensor | DroppedRows:
+    def dropout(self, x: torch.Tensor | SparseRows, p: float, layer: int, purpose: Purpose = Purpose.DROPOUT) -> Input:
         """Dropout with draws keyed by epoch, layer, original node id and column. x: (n_p, F) tensor or SparseRows."""
         key = self._random.key(purpose, layer)
         if isinstance(x, SparseRows):
             return DroppedRows(x, self.ids, key, p)
         return dropout(x, self.ids, key, p)
 
-    def constant_rows(
-        self, x: torch.Tensor | SparseRows | OnDisk, p: float, layer: int
-    ) -> torch.Tensor | DroppedRows | ConstantRows:
+    def constant_rows(self, x: Matrix | SparseRows, p: float, layer: int) -> Input:
         """As `dropout`, for a layer that reads some rows at a time: of rows that never change no copy is made."""
         if isinstance(x, SparseRows) or (
             isinstance(x, torch.Tensor) and x.dtype == sum_type(x.dtype) and (x.requires_grad or p == 0)
@@ -363,7 +335,7 @@ class Graph:
         return ConstantRows(x, (drops[0], drops[1]), self._arena, local.feature_scales, local.outputs)
 
 
-def _dense(x: torch.Tensor | SparseRows | DroppedRows | ConstantRows) -> torch.Tensor:
+def _dense(x: SparseRows | Input) -> torch.Tensor:
     if not isinstance(x, torch.Tensor):
         raise GraphError(
             "this layer needs rows of numbers, and the features are sparse; use a model that transforms them first, or "

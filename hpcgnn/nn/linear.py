@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from hpcgnn.nn.graph import DroppedRows
-from hpcgnn.ops.constants import ConstantRows
 from hpcgnn.ops.draws import Randomness
+from hpcgnn.ops.layer_input import Input
 
 #: (parameter of two dimensions, fan in, fan out).
 Glorot = tuple[torch.Tensor, int, int]
@@ -55,7 +54,7 @@ class Linear(nn.Module):
         found: list[Bounded] = [(self.weight, bound if self._start == "torch" else glorot_bound(*self.weight.shape))]
         return found if self.bias is None or self._start == "glorot" else [*found, (self.bias, bound)]
 
-    def forward(self, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
+    def forward(self, x: Input) -> torch.Tensor:
         if self.bias is None:
             return x @ self.weight
         if isinstance(x, torch.Tensor):

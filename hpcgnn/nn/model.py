@@ -1,6 +1,8 @@
 """A stack of convolutions."""
 
 import itertools
+import logging
+import math
 from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
@@ -8,14 +10,41 @@ from typing import Any
 import torch
 from torch import nn
 
-from hpcgnn.memory.on_disk import OnDisk
+from hpcgnn.errors import GraphError
 from hpcgnn.nn.graph import Graph
-from hpcgnn.nn.kept import kept
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.norm import NORM_LAYERS, Identity
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.handover import Handover
+from hpcgnn.ops.layer_input import Matrix
 from hpcgnn.traits import LayerTraits
+
+log = logging.getLogger("hpcgnn")
+# Rows that are rounded at a time: copies of them in float64 are small.
+_FEW = 128
+
+
+def kept(graph: Graph, aggregate: Matrix, dtype: torch.dtype) -> Matrix:
+    """Rows that are kept for the whole run, rounded to a type. The log has the error. Collective.
+
+    Raises:
+        GraphError: on all ranks, if a number is too large for the type.
+    """
+    if aggregate.dtype == dtype or not isinstance(aggregate, torch.Tensor):
+        return aggregate.to(dtype)
+    out, sums = graph.arena.empty(*aggregate.shape, dtype=dtype), torch.zeros(2, dtype=torch.float64)
+    for exact, rounded in zip(aggregate.split(_FEW), out.split(_FEW), strict=True):
+        error = rounded.copy_(exact).double() - exact
+        sums += torch.stack([error.square().sum(), exact.double().square().sum()])
+    lost, size = graph.total(sums).tolist()
+    if not math.isfinite(lost):
+        raise GraphError.on_all(
+            f"the kept aggregate has numbers that {dtype} does not hold; expected "
+            "--set model.keep_input_dtype=bf16, or auto"
+        )
+    log.info("kept aggregate: %s, with a relative error of %.1e", dtype, math.sqrt(lost / (size or 1)))
+    return out
+
 
 UNKNOWN = LayerTraits()
 
@@ -134,7 +163,7 @@ class Model(nn.Module):
     @property
     def is_local(self) -> bool:
         """Whether the model sees each node alone: no neighbours, and no statistics of all nodes."""
-        return self.spec.norm != "batch" and all(traits_of(conv).local for conv in self.convs)
+        return self.spec.norm != "batch" and all(traits_of(conv).neighbours == "none" for conv in self.convs)
 
     def _input_layer(self, graph: Graph) -> torch.Tensor | Handover:
         """The first convolution, whose input never changes: nothing is exchanged for it after the first step if it
@@ -149,7 +178,7 @@ class Model(nn.Module):
         aggregate = graph.constant("input aggregate", lambda: self._kept(graph, conv.gather(graph, x)))
         return conv.combine_constants(graph, aggregate, x, p, scaled=self.spec.input_dropout == "scaled")
 
-    def _kept(self, graph: Graph, aggregate: torch.Tensor | OnDisk) -> torch.Tensor | OnDisk:
+    def _kept(self, graph: Graph, aggregate: Matrix) -> Matrix:
         dtype = self.spec.aggregate
         return aggregate.to(dtype) if self.spec.keep_input_dtype == "auto" else kept(graph, aggregate, dtype)
 

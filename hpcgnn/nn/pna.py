@@ -18,14 +18,14 @@ from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.ops.row_messages import MOMENTS
+from hpcgnn.ops.edge_rules import MOMENTS
 from hpcgnn.traits import LayerTraits
 
 
 class PNAConv(nn.Module):
     """forward(graph, x (n_p, d_in)) -> (n_p, d_out). Collective. edge_features: columns that edges have, or 0."""
 
-    traits = LayerTraits(edge_data="features", weights=False)
+    traits = LayerTraits(edges=("features",))
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None, edge_features: int = 0) -> None:
         super().__init__()

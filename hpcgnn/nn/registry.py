@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import torch
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.nn import appnp, gat_edges, gatv2, gcn, gin, gine, pna, rgat, rgcn, sage_max, sgc, sign, transformer
+from hpcgnn.nn import appnp, gat, gatv2, gcn, gin, pna, rgcn, sage, transformer
 from hpcgnn.nn.entry import ModelEntry, stacked
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.registry import Registry
@@ -17,18 +17,17 @@ ConvClass = TypeVar("ConvClass", bound=torch.nn.Module)
 MODELS: Registry[ModelEntry] = Registry("model")
 for _name, _entry in {  # in the order of `--help`
     "gcn": gcn.MODEL,
-    "sage": sage_max.MODEL,
+    "sage": sage.MODEL,
     "gin": gin.MODEL,
-    "sgc": sgc.MODEL,
+    "sgc": gcn.SGC,
     "appnp": appnp.MODEL,
-    "sign": sign.MODEL,
-    "gat": gat_edges.MODEL,
+    "gat": gat.MODEL,
     "gatv2": gatv2.MODEL,
     "transformer": transformer.MODEL,
     "rgcn": rgcn.MODEL,
-    "rgat": rgat.MODEL,
+    "rgat": rgcn.RGAT,
     "pna": pna.MODEL,
-    "gine": gine.MODEL,
+    "gine": gin.GINE,
 }.items():
     MODELS.register(_name, _entry)
 
@@ -38,14 +37,16 @@ def ignored(spec: ModelSpec, num_edge_features: int) -> list[str]:
 
     num_edge_features: of the graph.
     """
-    entry, lines = MODELS[spec.model], []
+    entry, lines = MODELS[spec.model], list[str]()
     kind = f" --aggregator {spec.aggregator}" if "aggregator" in (entry.uses or ()) else ""
     what = "{} of this graph's edges are ignored by --model " + spec.model + kind + "; {} reads them"
-    if spec.weighted and not entry.reads_weights(spec) and spec.parts == 1:  # or the propagation has read them
+    if entry.traits(spec).neighbours == "none":  # the model ignores all edges
+        return lines
+    if spec.weighted and not entry.reads_weights(spec):
         remedy = entry.weights_remedy or "--model gat --edge-term weight, or gcn, sage, gin or sgc"
         lines.append(what.format("the weights", remedy))
     typed = entry.traits(spec).relational or entry.uses is None or spec.edge_term == "type"
-    if spec.edge_types and not typed and spec.parts == 1:
+    if spec.edge_types and not typed:
         lines.append(what.format(f"the {spec.edge_types} types", "rgcn, rgat, or --model gat --edge-term type,"))
     if num_edge_features and not spec.edge_features:
         reads = entry.reads_edge_features(spec)
@@ -75,7 +76,7 @@ def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]],
     def add(conv_class: type[Any]) -> type[ConvClass]:
         # An inherited `prunable` describes another forward.
         prunable = vars(conv_class).get("prunable", False)
-        conv_class.traits = LayerTraits(self_loops=self_loops, edge_data="all", drops_bias=False, prunable=prunable)
+        conv_class.traits = LayerTraits(self_loops=self_loops, edges=("weights", "all"), prunable=prunable)
         conv_class.begin_as = vars(conv_class).get("begin_as")
         # Not in place: a layer's gradient may need its output.
         build = stacked(conv_class, torch.relu, hand_over=False)
@@ -95,6 +96,6 @@ def complete(spec: ModelSpec) -> ModelSpec:
     edge_features = spec.edge_features if entry.reads_edge_features(spec) else 0
     spec = replace(spec, edge_features=edge_features, stacked=entry.stacked)
     traits, hidden = entry.traits(spec), entry.stacked and (spec.layers > 1 or spec.jumping != "none")
-    bare = hidden and spec.norm == "batch" and traits.drops_bias
+    bare = hidden and spec.norm == "batch" and entry.uses is not None
     constant = traits.constant_aggregate and not spec.changing
     return replace(spec, constant_input=constant, hidden_bias=not bare)

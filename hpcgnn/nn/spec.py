@@ -1,6 +1,7 @@
 """The description of a model, as plain values."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -25,15 +26,14 @@ class ModelSpec:
         hidden_bias: whether hidden layers add a bias; it is of no use before a batch norm (nn/norm.py).
         dtype: type of parameters and arithmetic.
         kept: type of the outputs and messages of hidden layers (None: the same).
-        inputs: the inputs by --features and --label-reuse.
+        inputs: the text of `inputs_text`.
         edge_features: number of edge feature columns that the model reads.
-        parts: number of column groups in sign's features.
-        part_widths: their widths, where these differ.
-        edge_dropout: rate of dropped edges in training.
         linear_residual: whether each layer adds a linear map of its input.
         keep_input_dtype: type of the kept aggregate; 'auto': as of outputs of hidden layers.
         keep: 'exact' or 'int8': what layers keep for the gradient.
         stacked: whether each layer has a map of its own.
+        facts: (name, value) of the graph file, of the model's entry.
+        same_edges: whether all epochs train on the same edges.
         held: type of the dense features in memory, if it is narrower than `dtype`; else None.
     """
 
@@ -68,13 +68,12 @@ class ModelSpec:
     kept: torch.dtype | None = None
     inputs: str = "file"
     edge_features: int = 0
-    parts: int = 1
-    part_widths: tuple[int, ...] = ()
-    edge_dropout: float = 0.0
     linear_residual: bool = False
     keep_input_dtype: str = "auto"
     keep: str = field(default="exact", metadata=DERIVED)
     stacked: bool = field(default=True, metadata=DERIVED)
+    facts: tuple[tuple[str, Any], ...] = field(default=(), metadata=DERIVED)
+    same_edges: bool = field(default=True, metadata=DERIVED)
     held: torch.dtype | None = field(default=None, metadata=DERIVED)
 
     @property
@@ -84,11 +83,8 @@ class ModelSpec:
 
     @property
     def changing(self) -> int:
-        """Return how many of the d_in columns change from step to step. They are the last: learned ones, then those for
-        labels.
-        """
-        inputs = inputs_of(self.inputs)
-        return inputs.learned + self.classes * inputs.labels
+        """How many of the d_in columns change from step to step: the last ones."""
+        return inputs_of(self.inputs).changing_columns(self.classes)
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -96,10 +92,7 @@ class ModelSpec:
         comes after them.
         """
         last = self.classes if self.jumping == "none" else self.hidden
-        widths = [self.hidden] * (self.layers - 1)
-        if widths:
-            widths[0] *= self.parts
-        return (self.d_in, *widths, last)
+        return (self.d_in, *[self.hidden] * (self.layers - 1), last)
 
     @property
     def first_width(self) -> int:
@@ -116,9 +109,9 @@ class ModelSpec:
         """Whether the features are aggregated once and the result is kept for the whole run.
 
         It pays where they are dense and not much wider than the first layer's output; else they are transformed first.
-        It changes from step to step where other edges are left out each time.
+        It changes from step to step where the edges do.
         """
-        if self.sparse_input or self.input_dropout == "raw" or not self.constant_input or self.edge_dropout:
+        if self.sparse_input or self.input_dropout == "raw" or not (self.constant_input and self.same_edges):
             return False
         return self.keep_input == "always" or (self.keep_input == "auto" and self.d_in <= 2 * self.first_width)
 

@@ -13,12 +13,12 @@ import torch
 from torch import nn
 
 from hpcgnn.graph.sparse_rows import SparseRows
-from hpcgnn.memory.on_disk import OnDisk
 from hpcgnn.nn.conv import LinearConv
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.ops.handover import kept
+from hpcgnn.ops.layer_input import Matrix
 
 
 class Frozen(Protocol):
@@ -38,8 +38,8 @@ class KeptAggregate:
     epoch.
     """
 
-    aggregate: torch.Tensor | OnDisk
-    input: torch.Tensor | OnDisk
+    aggregate: Matrix
+    input: Matrix
 
     @property
     def own(self) -> torch.Tensor:

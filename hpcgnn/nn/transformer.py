@@ -9,34 +9,23 @@ heads × width). Features of edges do not travel.
 import math
 
 import torch
-from torch import nn
 
 from hpcgnn.kernels import RowScores
-from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, ModelEntry, attentive
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, Heads, ModelEntry, attentive
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.spec import PLAIN, ModelSpec
-from hpcgnn.ops.constants import ConstantRows
+from hpcgnn.ops.layer_input import Input
 from hpcgnn.traits import LayerTraits
 
 
-class TransformerConv(nn.Module):
-    """H heads of `width` columns each, concatenated, or averaged. forward(graph, x (n_p, d_in)) -> (n_p, d_out).
-    Collective.
-
-    spec: ModelSpec, for attention_dropout and edge_features; layer: its number, which keys that dropout. A layer that
-    is made by itself needs neither.
-    """
-
-    traits = LayerTraits(input_rows="never", edge_data="features", weights=False, codes=True, input="product")
+class TransformerConv(Heads):
+    traits = LayerTraits(neighbours="products", edges=("features",), codes=True, input="product")
 
     def __init__(
         self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
     ) -> None:
-        super().__init__()
-        self.heads, self.width, self.average, self.layer = heads, width, average, layer
-        self.attention_dropout = spec.attention_dropout
-        self.d_in, self.d_out = d_in, width if average else heads * width
+        super().__init__(d_in, width, heads, average, spec, layer)
         self.query = Linear(d_in, heads * width, dtype=spec.dtype)
         self.key_value = Linear(d_in, 2 * heads * width, dtype=spec.dtype)
         self.edge = Linear(spec.edge_features, heads * width, False, spec.dtype) if spec.edge_features else None
@@ -58,8 +47,7 @@ class TransformerConv(nn.Module):
             key, value = key + more, value + more
         return (key * query).unflatten(1, (self.heads, self.width)).sum(-1), value
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows) -> torch.Tensor:
-        p = self.attention_dropout if self.training else 0.0
+    def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         edge, weight = (None, None) if self.edge is None else (graph.edge_features, self.edge.weight)
         y = graph.propagate(
             self.message,
@@ -67,11 +55,11 @@ class TransformerConv(nn.Module):
             x_src=self.key_value(x),
             x_dst=self.query(x) / math.sqrt(self.width),
             edge=edge,
-            dropout=p,
+            dropout=self.p,
             layer=self.layer,
             scores=RowScores(self.heads, weight=weight, edge=edge),
         )
-        return self.own(x) + (y.unflatten(1, (self.heads, self.width)).mean(1) if self.average else y)
+        return self.own(x) + self.joined(y)
 
 
 MODEL = ModelEntry(attentive(TransformerConv, ELU_IN_PLACE), lambda spec: TransformerConv, ATTENTION)

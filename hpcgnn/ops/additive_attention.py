@@ -22,23 +22,46 @@ summed into the gradient of the coefficients at the same place: nothing more tra
 
 So a halo row costs F + H numbers forwards and F + 4H backwards (F = heads × width; averaged heads: F/H + 4H). SAR
 (Mostafa, MLSys'22, section 3.2) fetches z again and pushes gradients of z back: F + H and 2(F + H).
+
+`PushedAttention` computes gradients where the rows were used, and pushes them to their owners: linear_aggregation.py
+gives the reason. A row that is used costs F + H numbers forwards; backwards it is fetched again (F + H), unless the
+stream has kept it, and F + H go back.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.exchange.stream import Returns, Rows, Stream
+from hpcgnn.exchange.stream import Returns, Rows, RowStream, Stream
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import edge_tiles
 from hpcgnn.graph.split import EdgeList
-from hpcgnn.ops.edge_terms import Carried
-from hpcgnn.ops.row_tiles import row_tiles
-from hpcgnn.ops.streams import BufferedStream, EdgeStream, RowStream
-from hpcgnn.ops.work import work
+from hpcgnn.ops.site import PushedSite
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Weights of some edges (E,), or their types int64 (E,). With the coefficients they make the edges' terms."""
+
+    coefficients: torch.Tensor
+    data: torch.Tensor
+
+    def term(self) -> torch.Tensor:
+        """(E, H)."""
+        if self.data.is_floating_point():
+            return self.data.unsqueeze(1) * self.coefficients
+        return self.coefficients[self.data]
+
+    def add_gradient(self, total: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Add the gradient of the terms (E, H) to the gradient of the coefficients."""
+        if self.data.is_floating_point():
+            total += self.data @ gradient
+        else:
+            total.index_add_(0, self.data, gradient)
+
 
 # Edges whose terms exist at a time, where edges have terms.
 TILE_EDGES = 1 << 16
@@ -61,6 +84,30 @@ class AttentionShape:
         return self.heads * self.width
 
 
+@dataclass(frozen=True)
+class Attending:
+    """How rows attend to each other in a call.
+
+    α_ij = softmax over the in-edges of i of LeakyReLU(a_dst_i + a_src_j); rows without in-edges give zeros.
+
+    Attributes:
+        shape: AttentionShape.
+        key, p: dropout of α, drawn per edge and head from the stream `key`, after the softmax's denominator.
+        terms: None, or coefficients of the edges' terms: (1, H) times the edge's weight, or (types, H) by its type.
+        bias: (F,), added to y, and taken off where D is made; or None.
+    """
+
+    shape: AttentionShape
+    key: int = 0
+    p: float = 0.0
+    terms: torch.Tensor | None = None
+    bias: torch.Tensor | None = None
+
+    def dropout(self, row_ids: torch.Tensor, column_ids: torch.Tensor) -> Dropout | None:
+        """As the kernels take it, of edges between these ids."""
+        return (self.p, self.key, row_ids, column_ids) if self.p else None
+
+
 class AdditiveAttention:
     """The operator of a rank. Collective in both directions.
 
@@ -69,7 +116,6 @@ class AdditiveAttention:
         ids: int64 (n_p,) original ids of own nodes. Ids decide the dropout of edges.
         forward_ids, backward_ids: original ids of the halo of each direction, in halo order.
         outputs: int32 (m,), increasing, the own rows to compute; None: all, m = n_p.
-        near: the two streams, if their own blocks may have more columns than the own nodes.
         remote_logit: added to the logits of remote edges, after LeakyReLU.
     """
 
@@ -77,75 +123,47 @@ class AdditiveAttention:
 
     def __init__(
         self,
-        forward_stream: BufferedStream,
-        backward_stream: RowStream,
+        forward_stream: RowStream[Block],
+        backward_stream: RowStream[Block],
         ids: torch.Tensor,
         forward_ids: torch.Tensor,
         backward_ids: torch.Tensor,
         edges: tuple[EdgeList | None, EdgeList | None] = (None, None),
         outputs: torch.Tensor | None = None,
-        near: tuple[Stream, Stream] | None = None,
     ) -> None:
         self.forward_stream, self.backward_stream, self.outputs = forward_stream, backward_stream, outputs
         self.ids, self.forward_ids, self.backward_ids = ids, forward_ids, backward_ids
         self.output_ids = ids if outputs is None else ids[outputs]
-        self._near, self._source_ids, self._destination_ids = near, self.ids, self.output_ids
-        if near is not None:
-            self._source_ids, self._destination_ids = near[0].of_columns(ids), near[1].of_columns(self.output_ids)
+        self._source_ids = forward_stream.of_columns(ids)
+        self._destination_ids = backward_stream.of_columns(self.output_ids)
         self.forward_edges, self.backward_edges = edges
         self.arena = forward_stream.buffers.arena
-
-    def __call__(
-        self,
-        projected: torch.Tensor,
-        shape: AttentionShape,
-        key: int = 0,
-        p: float = 0.0,
-        terms: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        """y (m, F), or (m, width) for averaged heads, from projected = [z | a_src | a_dst] (n_p, F + 2H).
-
-        α_ij = softmax over the in-edges of i of LeakyReLU(a_dst_i + a_src_j); rows without in-edges give zeros. p:
-        dropout of α, drawn per edge and head from the stream `key`, after the softmax's denominator. terms: None, or
-        coefficients of the edges' terms: (1, H) times the edge's weight, or (types, H) by its type.
-        """
-        return _Attend.apply(projected, terms, self, shape, key, p)
 
     def empty_streamed(self, rows: int, width: int, dtype: torch.dtype, transposed: bool = False) -> torch.Tensor:
         """An uninitialised tensor (rows, width) whose rows are going to be streamed forwards, or backwards if
         `transposed`. By all ranks alike.
         """
-        if self._near is None:
-            return self.arena.empty(rows, width, dtype=dtype)
-        return self._near[transposed].empty(rows, width, dtype)
-
-    def _empty_outer(self, inner: int, width: int, dtype: torch.dtype) -> torch.Tensor:
-        near = self._near
-        return self.arena.empty(inner, width, dtype=dtype) if near is None else near[1].empty_outer(width, dtype)
+        return (self.backward_stream if transposed else self.forward_stream).empty(rows, width, dtype)
 
     def forward(
         self,
         projected: torch.Tensor,
-        shape: AttentionShape,
-        key: int,
-        p: float,
-        terms: torch.Tensor | None = None,
+        how: Attending,
         into: list[torch.Tensor] | None = None,
-        bias: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """(y (m, F), a_dst (m, H), top (m, H), share (m, H)) without autograd. into: where to write them, or None;
-        bias: (F,), added to y, or None.
+        """(y (m, F), a_dst (m, H), top (m, H), share (m, H)) without autograd. into: where to write them, or None.
 
-        top, share: the maximum and the inverse of the denominator, or, unless `shares(shape)`, the log-sum-exp and
-        None.
+        projected: [z | a_src | a_dst] (n_p, F + 2H). top, share: the maximum and the inverse of the denominator, or,
+        unless `shares(shape)`, the log-sum-exp and None.
         """
+        shape, terms, bias = how.shape, how.terms, how.bias
         n, f, h = self.num_outputs, shape.columns, shape.heads
         widths = (f, h, h, h) if self.shares(shape) else (f, h, h)
         y, a_dst, top, *share = into or [projected.new_empty(n, columns) for columns in widths]
         maximum, denominator = (self.arena.empty(n, h, dtype=projected.dtype) for _ in range(2))
         inner = self._first_interior(self.forward_stream, terms)
-        rows_of, takes_interior = Rows(projected[:, : f + h], narrow=f), self._takes_interior(terms)
-        pieces = terms is None and not self.remote_logit
+        takes_interior, pieces = self._takes_interior(terms), terms is None and not self.remote_logit
+        sent = Rows(projected[:, : f + h], narrow=f, pieces=pieces, interior=takes_interior)
         outer, interior = slice(0, inner), slice(inner, n)
         if inner:
             y[outer].zero_()
@@ -153,14 +171,14 @@ class AdditiveAttention:
             denominator[outer].zero_()
         a_dst.copy_(self._computed(projected[:, f + h :]))
         shifted = False
-        for each in work(self.forward_stream, rows_of, "halo_forward", None, pieces, takes_interior):
+        for each in self.forward_stream(sent, "halo_forward"):
             at, complete = each.at, each.complete
             columns = column_ids(each.block, self._source_ids, self.forward_ids, len(each.rows))
             if self.remote_logit and each.block.first_column is not None and not shifted:
                 # The own block comes first: with its logits lowered instead, the softmax is the same.
                 maximum -= self.remote_logit
                 shifted = True
-            dropout = (p, key, self.output_ids[at], columns) if p else None
+            dropout = how.dropout(self.output_ids[at], columns)
             for indptr, indices, stored, what, _ in self._parts(each.block, self.forward_edges, terms):
                 kernels.attend_forward(
                     y[at],
@@ -187,51 +205,25 @@ class AdditiveAttention:
             top += self.remote_logit
         return y, a_dst, top, share[0] if share else None
 
-    def backward(
-        self,
-        gy: torch.Tensor,
-        projected: torch.Tensor,
-        y: torch.Tensor,
-        a_dst: torch.Tensor,
-        top: torch.Tensor,
-        share: torch.Tensor | None,
-        shape: AttentionShape,
-        key: int,
-        p: float,
-        terms: torch.Tensor | None = None,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """The gradients of `projected` (n_p, F + 2H) and of terms. gy: of y, already divided by H if heads are
-        averaged.
-        """
-        width, h = gy.shape[1], shape.heads
-        sent = torch.cat([gy, a_dst, top, torch.empty_like(top) if share is None else share], 1)
-        inner_products(sent[:, width + 2 * h :], sent[:, :width], y, shape, share is not None)
-        (gradient,), g_terms = self.from_bundle(sent, projected, shape, key, p, terms)
-        return gradient, g_terms
-
     def from_bundle(
         self,
         sent: torch.Tensor,
         projected: torch.Tensor,
-        shape: AttentionShape,
-        key: int,
-        p: float,
-        terms: torch.Tensor | None = None,
+        how: Attending,
         overwrite: bool = False,
-        bias: torch.Tensor | None = None,
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor | None]:
         """(the gradient of `projected` in parts of consecutive rows, the gradient of terms).
 
         sent: [gy | a_dst | top | D] of own rows; gy is times the share if there is one. overwrite: whether the gradient
-        may replace `projected`; otherwise it is one part. bias: (F,), added to the y of D, and taken off; or None.
+        may replace `projected`; otherwise it is one part.
 
         The gradient of a row needs no row of `projected` but its own. So the gradients of interior rows, made in one
         pass, replace these rows. The other gradients are sums until the last message has come.
         """
-        f, h, stream = shape.columns, shape.heads, self.backward_stream
+        terms, stream, f, h = how.terms, self.backward_stream, how.shape.columns, how.shape.heads
         inner, own = self._first_interior(stream, terms), projected[:, : f + h]
         if overwrite and terms is None:
-            gradient, outer = projected, self._empty_outer(inner, f + 2 * h, projected.dtype)
+            gradient, outer = projected, cast(Stream, stream).empty_outer(f + 2 * h, projected.dtype)
             parts = (outer, gradient[inner:]) if inner < len(gradient) else (outer,)
         else:
             gradient = self.arena.empty_like(projected)
@@ -239,28 +231,27 @@ class AdditiveAttention:
         sums = outer[:, : f + h].zero_()
         ga_dst = self.arena.empty(len(sent), h, dtype=projected.dtype).zero_()
         g_terms = None if terms is None else torch.zeros_like(terms)
-        rows_of, interior = Rows(sent, narrow=sent.shape[1] - 3 * h), self._takes_interior(terms)
-        for each in work(stream, rows_of, "halo_backward", Returns(ga_dst), terms is None, interior):
-            at, complete, edges = each.at, each.complete, self.backward_edges
+        narrow, interior = sent.shape[1] - 3 * h, self._takes_interior(terms)
+        rows_of = Rows(sent, narrow=narrow, pieces=terms is None, interior=interior)
+        for each in stream(rows_of, "halo_backward", Returns(ga_dst)):
             columns = column_ids(each.block, self._destination_ids, self.backward_ids, len(each.rows))
-            dropout = (p, key, columns, self.ids[at]) if p else None
+            dropout = how.dropout(columns, self.ids[each.at])
             assert each.back is not None, "Returns were given"
-            to = gradient[at, : f + h] if complete else sums[at]
-            self._spread(
-                to, each.back, own[at], each.rows, each.block, edges, shape, dropout, terms, g_terms, complete, bias
-            )
+            to = gradient[each.at, : f + h] if each.complete else sums[each.at]
+            sums_of, given = (to, each.back, g_terms), (own[each.at], each.rows)
+            self._spread(sums_of, given, each.block, self.backward_edges, how, dropout, each.complete)
         for part, of_part in zip(
             parts, self._placed(ga_dst, len(projected)).split([len(part) for part in parts]), strict=True
         ):
             part[:, f + h :] = of_part
         return parts, g_terms
 
-    def _first_interior(self, stream: RowStream, terms: torch.Tensor | None) -> int:
+    def _first_interior(self, stream: RowStream[Block], terms: torch.Tensor | None) -> int:
         """The first of the rows that are done in one pass; none where edges have terms, made for some edges at a
         time.
         """
-        # Interior rows are done in one pass along an EdgeStream alone.
-        return cast(EdgeStream, stream).edges.first_interior if self._takes_interior(terms) else stream.own.num_rows
+        # Interior rows are done in one pass along a Stream alone.
+        return cast(Stream, stream).edges.first_interior if self._takes_interior(terms) else stream.own.num_rows
 
     def _takes_interior(self, terms: torch.Tensor | None) -> bool:
         """Whether interior rows are done in one pass."""
@@ -292,29 +283,26 @@ class AdditiveAttention:
 
     def _spread(
         self,
-        gradient: torch.Tensor,
-        ga_dst: torch.Tensor,
-        own: torch.Tensor,
-        sent: torch.Tensor,
+        sums: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None],
+        given: tuple[torch.Tensor, torch.Tensor],
         block: Block,
         edges: EdgeList | None,
-        shape: AttentionShape,
+        how: Attending,
         dropout: Dropout | None,
-        terms: torch.Tensor | None = None,
-        g_terms: torch.Tensor | None = None,
         complete: bool = False,
-        bias: torch.Tensor | None = None,
     ) -> None:
-        """Add the part of a block's edges to the gradients of [z | a_src], of a_dst, and of terms.
+        """Add the part of a block's edges to `sums`, which `complete` makes the first of anew.
 
-        `complete` makes the first anew.
-
-        gradient, own: (rows of the block, F + H) of the sources; ga_dst, sent: (columns, H) and [gy | a_dst | top | D]
-        of the destinations. complete: the block has all edges of its rows, and `gradient`, which may be `own`, is
-        theirs alone.
+        Args:
+            sums: the gradients of [z | a_src] of the sources (rows of the block, F + H), of a_dst of the destinations
+                (columns, H), and of terms.
+            given: the first as they are, and [gy | a_dst | top | D] of the destinations.
+            block: the edges; edges: what they carry.
+            how: the call; dropout: of these edges.
+            complete: the block has all edges of its rows. Their gradients may then stand in the place of the rows.
         """
-        f = shape.columns
-        for indptr, indices, stored, what, returns in self._parts(block, edges, terms):
+        (gradient, ga_dst, g_terms), (own, sent), shape, f = sums, given, how.shape, how.shape.columns
+        for indptr, indices, stored, what, returns in self._parts(block, edges, how.terms):
             g_term = None if what is None else own.new_empty(len(indices), shape.heads)
             kernels.attend_backward(
                 gradient[:, :f],
@@ -332,7 +320,7 @@ class AdditiveAttention:
                 g_edge_term=g_term,
                 dropout=dropout,
                 complete=complete,
-                bias=bias,
+                bias=how.bias,
                 returns=returns,
             )
             if what is not None:
@@ -348,26 +336,11 @@ class AdditiveAttention:
         assert edges is not None and block.edge is not None, "models with terms have their edges kept"
         for tile in edge_tiles(block, TILE_EDGES, None, None):
             edge = block.edge[tile.first : tile.last].long()
-            carried = edges.weight[edge] if len(terms) == 1 and edges.weight is not None else None
-            yield (
-                tile.indptr,
-                tile.sources,
-                tile.rows,
-                # Without weights to read, the edges have types.
-                Carried(terms, carried, None if carried is not None else edges.type[edge]),  # type: ignore[index]
-                None if block.returns is None else block.returns[tile.first : tile.last],
-            )
-
-
-def inner_products(out: torch.Tensor, gy: torch.Tensor, y: torch.Tensor, shape: AttentionShape, scaled: bool) -> None:
-    """D (n, H) = <gy, y> per head, into `out`. scaled: that holds the shares, and gy becomes times these."""
-    if not shape.average:
-        kernels.elu_gradient(gy, gy, None, y, out, scaled=scaled)
-        return
-    for rows in row_tiles(len(gy)):  # which stay in the cache from head to head
-        for head in range(shape.heads):
-            columns = y[rows, head * shape.width : (head + 1) * shape.width]
-            kernels.elu_gradient(gy[rows], gy[rows], None, columns, out[rows, head : head + 1])
+            # Without weights to read, the edges have types.
+            by_weight = len(terms) == 1 and edges.weight is not None
+            data = edges.weight[edge] if by_weight else edges.type[edge].long()  # type: ignore[index]
+            returns = None if block.returns is None else block.returns[tile.first : tile.last]
+            yield tile.indptr, tile.sources, tile.rows, Carried(terms, data), returns
 
 
 def column_ids(block: Block, own_ids: torch.Tensor, halo_ids: torch.Tensor, count: int) -> torch.Tensor:
@@ -375,26 +348,48 @@ def column_ids(block: Block, own_ids: torch.Tensor, halo_ids: torch.Tensor, coun
     return own_ids if block.first_column is None else halo_ids[block.first_column : block.first_column + count]
 
 
-class _Attend(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        projected: torch.Tensor,
-        terms: torch.Tensor | None,
-        operator: AdditiveAttention,
-        shape: AttentionShape,
-        key: int,
-        p: float,
-    ) -> torch.Tensor:
-        projected = projected.contiguous()
-        y, a_dst, top, share = operator.forward(projected, shape, key, p, terms)
-        ctx.save_for_backward(projected, y, a_dst, top, share, terms)
-        ctx.settings = operator, shape, key, p
-        return y.view(len(y), shape.heads, shape.width).mean(1) if shape.average else y
+class PushedAttention(AdditiveAttention):
+    """As AdditiveAttention, with `site.added` added to the logits of remote edges after LeakyReLU. site: PushedSite."""
 
-    @staticmethod
-    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        projected, y, a_dst, top, share, terms = ctx.saved_tensors
-        operator, shape, key, p = ctx.settings
-        gy = gy / shape.heads if shape.average else gy.contiguous()
-        return *operator.backward(gy, projected, y, a_dst, top, share, shape, key, p, terms), None, None, None, None
+    def __init__(self, site: PushedSite) -> None:
+        local, ids = site.local, site.halo_ids
+        edges = local.inward.edges, local.outward.edges
+        super().__init__(site.used, site.push, local.original_id, ids, ids, edges, local.outputs)
+        self.remote_logit = site.added
+
+    def shares(self, shape: AttentionShape) -> bool:
+        """No gradient of a destination is sent."""
+        return not shape.average
+
+    def _takes_interior(self, terms: torch.Tensor | None) -> bool:
+        """No row is done in one pass where only some edges are used."""
+        return False
+
+    def from_bundle(
+        self,
+        sent: torch.Tensor,
+        projected: torch.Tensor,
+        how: Attending,
+        overwrite: bool = False,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor | None]:
+        """The gradients of `projected` (n_p, F + 2H), in one part, and of terms from sent = [gy | a_dst | top | D] of
+        own rows, which is used up.
+        """
+        n, f, h, terms = len(projected), how.shape.columns, how.shape.heads, how.terms
+        top, lowered = sent[:, -2 * h : -h], False
+        gradient = torch.zeros_like(projected)
+        total, ga_dst = projected.new_zeros(n, f + h), projected.new_zeros(len(sent), h)
+        g_terms = None if terms is None else torch.zeros_like(terms)
+        old = Rows(projected[:, : f + h], narrow=f)
+        for block, rows, _, back, *_ in self.backward_stream(old, "halo_backward", Returns(total, f)):
+            remote = block.first_column is not None
+            if remote and not lowered:  # the own block came first
+                top -= self.remote_logit
+                lowered = True
+            columns = column_ids(block, self.ids, self.backward_ids, len(rows))
+            dropout = how.dropout(self.output_ids, columns)
+            edges = self.forward_edges if remote else self.backward_edges
+            assert back is not None, "Returns were given"
+            self._spread((back, ga_dst, g_terms), (rows, sent), block, edges, how, dropout)
+        gradient[:, : f + h], gradient[:, f + h :] = total, self._placed(ga_dst, n)
+        return (gradient,), g_terms

@@ -8,69 +8,158 @@ shares stand in its place.
 A layer above that the output is handed over to (handover.py) writes the gradient, times the shares, over the output.
 Sending the gradient then copies nothing. But D_i = <gy_i, y_i> cannot be computed any more once y_i is gone. So the
 layer above makes D while it has both, and the gradient of the bias in the same pass.
+
+The product with the weights, with the activation before it, is one pass if the kernels can. Otherwise it takes some
+rows at a time, which stay in the cache from step to step.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.keeping import Kept
-from hpcgnn.ops.activation_dropout import EluDropout
-from hpcgnn.ops.additive_attention import AdditiveAttention, AttentionShape, inner_products
-from hpcgnn.ops.attention_projection import project, project_backward
-from hpcgnn.ops.constants import ConstantRows
+from hpcgnn.ops.additive_attention import AdditiveAttention, Attending, AttentionShape
+from hpcgnn.ops.dropout import EluDropout
 from hpcgnn.ops.handover import Handover, Loan
-from hpcgnn.ops.row_tiles import in_rows
+from hpcgnn.ops.layer_input import ConstantRows
+from hpcgnn.ops.row_tiles import in_rows, row_tiles, tile_rows
+from hpcgnn.ops.site import differentiable
+
+
+def project(
+    x: torch.Tensor | ConstantRows,
+    weight: torch.Tensor,
+    activation: EluDropout | None,
+    out: torch.Tensor,
+    arena: Arena,
+) -> torch.Tensor:
+    """out (n, d_out) = activation(x) W. x: (n, d_in); weight: (d_in, d_out); activation: EluDropout, or None, as of
+    ConstantRows; arena: for scratch memory.
+    """
+    if isinstance(x, ConstantRows):
+        for rows, part in x.tiles():
+            kernels.project(out[rows], part, weight)
+        return out
+    for rows, scratch in _tiles(x, activation, 1, arena):
+        kernels.project(out[rows], x[rows], weight, None if activation is None else activation.of(rows), scratch)
+    return out
+
+
+def project_backward(
+    parts: Sequence[torch.Tensor],
+    x: torch.Tensor | ConstantRows,
+    weight: torch.Tensor,
+    activation: EluDropout | None,
+    wanted: bool,
+    below: Loan | None,
+    arena: Arena,
+) -> tuple[torch.Tensor | None, torch.Tensor]:
+    """(gx or None, g_weight) from the gradient (n, d_out) of the result of `project`, in parts of consecutive rows.
+
+    wanted: whether gx is. With an activation it is written over x. below: the Loan that came with x, which goes back
+    with it, or None.
+    """
+    g_weight, dots, bias, sums, scaled = weight.new_zeros(weight.shape), None, None, None, False
+    if wanted and below is not None:
+        dots, bias, scaled = below.dots.tensor(), below.bias, below.scaled
+        sums = torch.zeros_like(bias)
+    if isinstance(x, ConstantRows):
+        _add_of_constants(g_weight, parts, x, weight)
+        return None, g_weight
+    gx = (x if activation is not None else arena.empty_like(x)) if wanted else None
+    first = 0
+    for part in parts:
+        of_part = x[first : first + len(part)]
+        for rows, scratch in _tiles(of_part, activation, 2, arena):
+            at = slice(first + rows.start, first + rows.stop)
+            kernels.project_backward(
+                gx if gx is None else gx[at],
+                g_weight,
+                x[at],
+                part[rows],
+                weight,
+                None if activation is None else activation.of(at),
+                dots=dots if dots is None else dots[at],
+                bias=bias,
+                sums=sums,
+                scratch=scratch,
+                scaled=scaled,
+            )
+        first += len(part)
+    if below is not None and sums is not None:
+        below.give_back(sums)
+    return gx, g_weight
+
+
+def _add_of_constants(
+    g_weight: torch.Tensor, parts: Sequence[torch.Tensor], x: ConstantRows, weight: torch.Tensor
+) -> None:
+    """g_weight += x^T gradient, the gradient being in parts of consecutive rows, which end within tiles of x."""
+    for rows, tile in x.tiles():
+        first = 0
+        for part in parts:
+            start, stop = max(rows.start, first), min(rows.stop, first + len(part))
+            if start < stop:
+                of_part = part[start - first : stop - first]
+                kernels.project_backward(None, g_weight, tile[start - rows.start : stop - rows.start], of_part, weight)
+            first += len(part)
+
+
+def _tiles(
+    x: torch.Tensor, activation: EluDropout | None, count: int, arena: Arena
+) -> list[tuple[slice, torch.Tensor | None]]:
+    """(rows, memory to work in): all rows at once, or as many as stay in the cache."""
+    if kernels.one_pass(x.dtype):
+        return [(slice(0, len(x)), None)] if len(x) else []
+    scratch = None if activation is None else arena.empty(count, min(tile_rows(), len(x)), x.shape[1], dtype=x.dtype)
+    return [(rows, scratch) for rows in row_tiles(len(x))]
 
 
 def attention_layer(
     x: torch.Tensor | ConstantRows | Handover,
     weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    terms: torch.Tensor | None,
     operator: AdditiveAttention,
-    shape: AttentionShape,
-    key: int,
-    p: float,
+    how: Attending,
     *,
     hand_over: bool = False,
 ) -> torch.Tensor | Handover:
     """y (m, F) + bias, or (m, width) for averaged heads, from own rows x (n_p, d_in), differentiable. Collective.
 
     x: a tensor, ConstantRows, or a Handover. Its activation (EluDropout) comes first, and its gradient is written over
-    its rows. weight: (d_in, F + 2H), to [z | a_src | a_dst]. bias: (F,), or (width,) for averaged heads, or None.
-    operator: AdditiveAttention; terms, shape, key, p: see there. hand_over: return y as a Handover.
+    its rows. weight: (d_in, F + 2H), to [z | a_src | a_dst]. how: its bias is (width,) for averaged heads. hand_over:
+    return y as a Handover.
     """
     activation, (x, below) = (x.activation, x.take(returns_loan=True)) if isinstance(x, Handover) else (None, (x, None))
-    lends = hand_over and not shape.average
+    lends, bias = hand_over and not how.shape.average, how.bias
     if lends and bias is None:
-        bias = weight.new_zeros(shape.columns)  # the layer above takes it off again when it makes D
+        bias = weight.new_zeros(how.shape.columns)  # the layer above takes it off again when it makes D
     # What hands rows over to a layer of attention gives them the activation that the layer names.
     elu = cast(EluDropout | None, activation)
-    settings = _Settings(operator, shape, key, p, elu, below, lends)
-    y = _Layer.apply(x, weight, bias, terms, settings)
+    settings = _Settings(operator, replace(how, terms=None, bias=None), elu, below, lends)
+    y = _Layer.apply(x, weight, bias, how.terms, settings)
     return Handover(y, settings.loan) if hand_over else y
 
 
+@dataclass
 class _Settings:
     """Arguments of a layer other than tensors. below: the Loan that came with its input, or None. loan: its own Loan,
     made by its forward pass where `lends`.
     """
 
-    def __init__(
-        self,
-        operator: AdditiveAttention,
-        shape: AttentionShape,
-        key: int,
-        p: float,
-        activation: EluDropout | None,
-        below: Loan | None,
-        lends: bool,
-    ) -> None:
-        self.operator, self.shape, self.key, self.p = operator, shape, key, p
-        self.activation, self.below, self.lends = activation, below, lends
-        self.loan: Loan | None = None
+    operator: AdditiveAttention
+    how: Attending
+    activation: EluDropout | None
+    below: Loan | None
+    lends: bool
+    loan: Loan | None = None
+
+    def with_tensors(self, terms: torch.Tensor | None, bias: torch.Tensor | None) -> Attending:
+        """Averaged heads have the bias behind their mean."""
+        return replace(self.how, terms=terms, bias=None if self.how.shape.average else bias)
 
 
 def _kept(tensor: torch.Tensor, exact: int | None = None) -> Kept:
@@ -88,7 +177,7 @@ class _Layer(torch.autograd.Function):
         terms: torch.Tensor | None,
         settings: _Settings,
     ) -> torch.Tensor:
-        operator, shape, key, p = settings.operator, settings.shape, settings.key, settings.p
+        operator, shape = settings.operator, settings.how.shape
         n, f, h, arena = operator.num_outputs, shape.columns, shape.heads, operator.arena
         keep = arena.keep if any(ctx.needs_input_grad) else _kept
         projected = _projected(x, weight, settings.activation, operator)
@@ -97,7 +186,7 @@ class _Layer(torch.autograd.Function):
         # Not as a view of the bundle: autograd forbids to write to those that an operator has returned.
         rows = bundle.new_empty(0).set_(bundle.untyped_storage(), bundle.storage_offset(), (n, f), bundle.stride())
         into = [rows, *(bundle[:, f + k * h : f + (k + 1) * h] for k in range(3 if shares else 2))]
-        y, *_ = operator.forward(projected, shape, key, p, terms, into, None if shape.average else bias)
+        y, *_ = operator.forward(projected, settings.with_tensors(terms, bias), into)
         if shape.average:
             out = arena.empty(n, shape.width, dtype=x.dtype)
             torch.mean(y.view(n, h, shape.width), 1, out=out)
@@ -117,7 +206,7 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         settings, (weight, bias, terms, bundle) = ctx.settings, ctx.rest
-        operator, shape, key, p, below = settings.operator, settings.shape, settings.key, settings.p, settings.below
+        operator, below = settings.operator, settings.below
         arena, activation, kept, bundle = operator.arena, settings.activation, ctx.x, bundle.tensor()
         constant = ctx.projected is None
         projected = _projected(kept, weight, activation, operator) if constant else ctx.projected.tensor()
@@ -127,18 +216,13 @@ class _Layer(torch.autograd.Function):
             loan.check_return(gy)
             sent, g_bias = bundle, loan.sums
         else:
-            sent, g_bias = _bundle(in_rows(gy), bundle, bias, shape, operator)
+            sent, g_bias = _bundle(in_rows(gy), bundle, bias, settings.how.shape, operator)
         del bundle, loan
-        own_bias = None if shape.average else bias
-        parts, g_terms = operator.from_bundle(sent, projected, shape, key, p, terms, overwrite=True, bias=own_bias)
+        parts, g_terms = operator.from_bundle(sent, projected, settings.with_tensors(terms, bias), overwrite=True)
         del projected, sent
         x, wanted = kept.tensor() if isinstance(kept, Kept) else kept, ctx.needs_input_grad[0]
-        asked: tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, bool] = None, None, None, False
-        if wanted and below is not None:
-            asked = below.dots.tensor(), below.bias, torch.zeros_like(below.bias), below.scaled
-        gx, g_weight = project_backward(parts, x, weight, activation, wanted, *asked, arena)
-        if wanted and below is not None:
-            below.give_back(asked[2])
+        gx, g_weight = project_backward(parts, x, weight, activation, wanted, below, arena)
+        if wanted:
             settings.below = None  # its memory is the layer's that lent it
         return gx, g_weight, g_bias, g_terms, None
 
@@ -180,3 +264,53 @@ def _bundle(
     torch.div(gy, h, out=sent[:, :width])
     inner_products(product, sent[:, :width], bundle[:, :f], shape, False)
     return sent, g_bias
+
+
+def inner_products(out: torch.Tensor, gy: torch.Tensor, y: torch.Tensor, shape: AttentionShape, scaled: bool) -> None:
+    """D (n, H) = <gy, y> per head, into `out`. scaled: that holds the shares, and gy becomes times these."""
+    if not shape.average:
+        kernels.elu_gradient(gy, gy, None, y, out, scaled=scaled)
+        return
+    for rows in row_tiles(len(gy)):  # which stay in the cache from head to head
+        for head in range(shape.heads):
+            columns = y[rows, head * shape.width : (head + 1) * shape.width]
+            kernels.elu_gradient(gy[rows], gy[rows], None, columns, out[rows, head : head + 1])
+
+
+def attend(projected: torch.Tensor, operator: AdditiveAttention, how: Attending) -> torch.Tensor:
+    """y (m, F), or (m, width) for averaged heads, from projected = [z | a_src | a_dst] (n_p, F + 2H), differentiable.
+    Collective. how: without a bias.
+    """
+    return differentiable(_Attend(operator, replace(how, terms=None)), projected.contiguous(), how.terms)
+
+
+@dataclass(frozen=True)
+class _Attend:
+    operator: AdditiveAttention
+    how: Attending
+
+    def forward(
+        self, projected: torch.Tensor, terms: torch.Tensor | None
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor | None, ...]]:
+        """See `differentiable`."""
+        how, shape = replace(self.how, terms=terms), self.how.shape
+        y, a_dst, top, share = self.operator.forward(projected, how)
+        kept = projected, terms, y, a_dst, top, share
+        return y.view(len(y), shape.heads, shape.width).mean(1) if shape.average else y, kept
+
+    def backward(
+        self,
+        gy: torch.Tensor,
+        wanted: Sequence[bool],
+        projected: torch.Tensor,
+        terms: torch.Tensor | None,
+        *made: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """See `differentiable`."""
+        (y, a_dst, top, share), shape = made, self.how.shape
+        gy = gy / shape.heads if shape.average else gy.contiguous()
+        width, h = gy.shape[1], shape.heads
+        sent = torch.cat([gy, a_dst, top, torch.empty_like(top) if share is None else share], 1)
+        inner_products(sent[:, width + 2 * h :], sent[:, :width], y, shape, share is not None)
+        (gradient,), g_terms = self.operator.from_bundle(sent, projected, replace(self.how, terms=terms))
+        return gradient, g_terms

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from hpcgnn.memory.keeping import Kept
-from hpcgnn.ops.activation_dropout import EluDropout, ReluDropout
+from hpcgnn.ops.dropout import EluDropout, ReluDropout
 
 
 class Loan:

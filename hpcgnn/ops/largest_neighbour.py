@@ -10,12 +10,13 @@ If rows are narrowed on the way, the largest is taken of the narrowed ones, also
 would compare numbers that were rounded on one side only.
 """
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 
 from hpcgnn import kernels
 from hpcgnn.exchange.stream import Rows, Stream
+from hpcgnn.ops.site import differentiable
 
 
 class LargestNeighbour:
@@ -29,32 +30,22 @@ class LargestNeighbour:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """y (n_p, F) from own rows x (n_p, F), differentiably."""
-        return _Largest.apply(x, self)
+        return differentiable(self, x)
 
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(y, c), both (n_p, F), without autograd."""
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+        """See `differentiable`. Kept are x, y and c."""
+        x = self.forward_stream.wire.rounded(x.contiguous())
         y, count = torch.full_like(x, -torch.inf), torch.zeros_like(x)
-        for block, rows, _, _ in self.forward_stream(Rows(x), "halo_forward"):
+        for block, rows, *_ in self.forward_stream(Rows(x), "halo_forward"):
             kernels.gather_largest(y, count, rows, block.indptr, block.indices, rows=block.rows)
-        return y.masked_fill_(count == 0, 0), count
+        y.masked_fill_(count == 0, 0)
+        return y, (x, y, count)
 
-    def backward(self, gy: torch.Tensor, x: torch.Tensor, y: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
-        """The gradient of x (n_p, F)."""
+    def backward(
+        self, gy: torch.Tensor, wanted: Sequence[bool], x: torch.Tensor, y: torch.Tensor, count: torch.Tensor
+    ) -> tuple[torch.Tensor]:
+        """See `differentiable`."""
         sent, gradient = torch.cat([gy / count.clamp(min=1), y], 1), torch.zeros_like(x)
-        for block, rows, _, _ in self.backward_stream(Rows(sent), "halo_backward"):
+        for block, rows, *_ in self.backward_stream(Rows(sent), "halo_backward"):
             kernels.gather_matching(gradient, x, rows, block.indptr, block.indices, rows=block.rows)
-        return gradient
-
-
-class _Largest(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, operator: LargestNeighbour) -> torch.Tensor:
-        x = operator.forward_stream.wire.rounded(x.contiguous())
-        y, count = operator.forward(x)
-        ctx.save_for_backward(x, y, count)
-        ctx.operator = operator
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        return ctx.operator.backward(gy, *ctx.saved_tensors), None
+        return (gradient,)

@@ -12,14 +12,11 @@ import torch
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.narrow import rounds_at_random
 from hpcgnn.graph.norms import scales
-from hpcgnn.ops.additive_attention import AdditiveAttention, AttentionShape
+from hpcgnn.ops.additive_attention import AdditiveAttention, AttentionShape, PushedAttention
 from hpcgnn.ops.largest_neighbour import LargestNeighbour
-from hpcgnn.ops.linear_aggregation import LinearAggregation
-from hpcgnn.ops.linear_operator import LinearOperator
-from hpcgnn.ops.pair_loss import PairLoss
+from hpcgnn.ops.linear_aggregation import LinearAggregation, LinearOperator, PushedAggregation
+from hpcgnn.ops.pairs import PairLoss
 from hpcgnn.ops.propagate import Propagation
-from hpcgnn.ops.pushed_aggregation import PushedAggregation
-from hpcgnn.ops.pushed_attention import PushedAttention
 from hpcgnn.ops.relational import RelationalAggregation
 from hpcgnn.ops.row_tiles import sum_type
 from hpcgnn.ops.site import PushedSite, Site
@@ -78,8 +75,7 @@ class Attention(Operator[AdditiveAttention]):
     def exact(self, site: Site) -> AdditiveAttention:
         local, ids = site.local, (site.facts.inward_ids(), site.facts.outward_ids())
         edges = local.inward.edges, local.outward.edges
-        near = site.inward, site.outward
-        return AdditiveAttention(*near, local.original_id, *ids, edges, local.outputs, near)
+        return AdditiveAttention(site.inward, site.outward, local.original_id, *ids, edges, local.outputs)
 
     def pushed(self, site: PushedSite) -> PushedAttention:
         return PushedAttention(site)

@@ -1,9 +1,25 @@
-"""The rank of each held-out pair's score among the scores of the pairs of a pool's nodes with its target.
+"""Scores of pairs of nodes: the ranks of held-out pairs, and the best targets of some sources.
 
-The rank of a pair (i ← j) is 1, plus one for each candidate v of the pool with a higher score of (v, i), plus half for
-each with the same score. Candidates with a known edge to i are left out, and so is i itself (the filtered setting of
-Bordes et al., NIPS'13). Scores are computed in float64 and compared in float32, so that equal rows tie
-whatever the order in which a product was summed.
+The rank of a pair (i ← j) among a pool's nodes is 1, plus one for each candidate v of the pool with a higher score of
+(v, i), plus half for each with the same score. Candidates with a known edge to i are left out, and so is i itself (the
+filtered setting of Bordes et al., NIPS'13).
+
+Ranks among given negatives are those of OGB's evaluators:
+
+* Negatives that all edges share (ogbl-collab, -ppa, -ddi): an edge is a hit at K where it scores higher than the K-th
+  best of all negatives. So its rank is 1 and one for each negative that scores as high or higher: an equal score is no
+  hit.
+* Negatives of each edge (ogbl-citation2): the rank is the mean of the best and the worst place that equal scores
+  allow. It is 1, plus one for each negative that scores higher, plus half for each that scores the same.
+
+No row of a negative is gathered anywhere: a negative is an edge like others, judged by the owner of its target.
+
+The best targets are nodes whose pairs with the sources, a pool, have the highest scores over all ranks. Each rank goes
+through its own nodes in tiles, and keeps the best few of each source. The ranks merge these for a part of the sources
+each. Of equal scores the smaller id is better, so the result is the same for every number of ranks.
+
+All scores are computed in float64 and compared in float32, so that equal rows tie whatever the order in which a product
+was summed.
 """
 
 from collections.abc import Iterable
@@ -12,17 +28,18 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from hpcgnn.comm import Communicator
 from hpcgnn.exchange.stream import Rows, Stream
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import edge_tiles
+from hpcgnn.graph.given_pairs import to_owners
 from hpcgnn.graphfile.ranges import segments
-from hpcgnn.ops.node_pool import NodePool, places_in
-from hpcgnn.ops.row_tiles import edge_tile_bytes, in_rows
-from hpcgnn.ops.tile_rows import picked
+from hpcgnn.ops.pairs import NodePool, places_in
+from hpcgnn.ops.row_tiles import edge_tile_bytes, in_rows, picked
 
 
 class Scorer(Protocol):
-    """Scores of pairs: see nn/scorers.py."""
+    """Scores of pairs: see tasks/link_scorers.py."""
 
     def __call__(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor: ...
 
@@ -67,7 +84,7 @@ def pair_ranks(
     # One tensor: many small ones that stay would lie between what tiles take and give back, and keep it from the next.
     found, done = torch.empty(pairs_of(stream), dtype=torch.float64), 0
     edges = max(1, edge_tile_bytes() // (pool.element_size() * max(1, len(pool), h.shape[1])))
-    for block, rows, _, _ in stream(Rows(h), "halo_forward"):
+    for block, rows, *_ in stream(Rows(h), "halo_forward"):
         for tile in edge_tiles(block, edges, None, None):
             targets = picked(h, tile.rows).double()
             scores = score.against(pool, targets).float()
@@ -82,3 +99,105 @@ def pair_ranks(
 def pairs_of(stream: Stream) -> int:
     """How many edges of a stream end at own nodes."""
     return sum(block.num_edges for block in (stream.own, *stream.halo))
+
+
+# Edges whose scores all ranks have at a time.
+_PIECE = 1 << 18
+#: The numbers of pairs, int64 (m,), and their scores, float32 (m,).
+Scored = tuple[torch.Tensor, torch.Tensor]
+
+
+def pair_scores(stream: Stream, h: torch.Tensor, score: Scorer) -> Scored:
+    """The scores of the pairs of a stream that end at own nodes, and their numbers in `Block.edge`. Collective.
+
+    h: (n_p, F) own rows; score: in float64.
+    """
+    numbers, h = [torch.zeros(0, dtype=torch.int64)], in_rows(h)
+    scores, done = torch.empty(pairs_of(stream)), 0
+    edges = max(1, edge_tile_bytes() // (16 * max(1, h.shape[1])))
+    for block, rows, *_ in stream(Rows(h), "halo_forward"):
+        for tile in edge_tiles(block, edges, None, None):
+            ends = picked(rows, tile.sources), picked(h, tile.owner.int())
+            scores[done : done + len(ends[0])] = score(*(end.double() for end in ends)).float()
+            done += len(ends[0])
+        assert block.edge is not None, "pairs are numbered"
+        numbers.append(block.edge)
+    return torch.cat(numbers), scores
+
+
+def ranks_among_all(scores: torch.Tensor, negatives: torch.Tensor, most: int, comm: Communicator) -> torch.Tensor:
+    """float64 (m,): the ranks of own edges among the negatives of all ranks; those beyond `most` are most + 1.
+    Collective.
+
+    scores, negatives: float32 (m,), (k_p,), of own pairs.
+    """
+    mine = torch.topk(negatives, min(most, len(negatives))).values.tolist()
+    best = torch.tensor([score for part in comm.allgather_object(mine) for score in part], dtype=torch.float32)
+    best = best.sort().values[-most:]
+    return 1 + (len(best) - torch.searchsorted(best, scores)).double()
+
+
+def ranks_among_own(pairs: Scored, negatives: Scored, count: int, comm: Communicator) -> torch.Tensor:
+    """float64 (m,): the ranks of own edges, each among the negatives that have its number. Collective.
+
+    pairs, negatives: of own targets; count: of the edges of all ranks, which have the numbers from 0.
+    """
+    numbers, scores = _in_order(pairs)
+    their, against = _in_order(negatives)
+    found = [torch.zeros(0, dtype=torch.float64)]
+    for first in range(0, count, _PIECE):
+        bounds = torch.tensor([first, min(first + _PIECE, count)])
+        own, there = (slice(*torch.searchsorted(each, bounds).tolist()) for each in (numbers, their))
+        size, place, which = int(bounds[1]) - first, numbers[own] - first, their[there] - first
+        everyones = torch.zeros(size)
+        everyones[place] = scores[own]
+        comm.allreduce_(everyones, "halo_forward")
+        than, each = everyones[which], against[there]
+        counts = [torch.bincount(which[beaten], minlength=size) for beaten in (each > than, each == than)]
+        higher, equal = comm.allreduce_(torch.stack(counts), "halo_forward")[:, place]
+        found.append(1 + higher + equal.double() / 2)
+    return torch.cat(found)
+
+
+def _in_order(scored: Scored) -> Scored:
+    order = torch.argsort(scored[0])
+    return scored[0][order], scored[1][order]
+
+
+#: Sources int64 (m,), their targets int64 (m,) and the scores float32 (m,): by source, the best first.
+Best = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def best_targets(
+    pool: NodePool, h: torch.Tensor, ids: torch.Tensor, known: Known, score: Scorer, most: int, comm: Communicator
+) -> Best:
+    """The `most` best targets of each node of the pool, on rank 0; nothing on other ranks. Collective.
+
+    h: (n_p, F) own rows; ids: int64 (n_p,), their original ids. known: targets that are left out. score: in float64.
+    """
+    sources, h = pool.gathered(h, comm, "evaluation").double(), in_rows(h)
+    best: Best = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)
+    step = max(1, edge_tile_bytes() // (8 * max(1, len(sources), h.shape[1])))
+    for start in range(0, len(h), step):
+        rows = torch.arange(start, min(start + step, len(h)))
+        scores = score.against(sources, h[start : start + step].double()).float()
+        known.leave_out(scores, rows)
+        least = scores.topk(min(most, len(rows)), 0).values[-1]
+        row, column = torch.nonzero((scores >= least) & (scores > -torch.inf), as_tuple=True)
+        found = column.numpy(), ids[start + row].numpy(), scores[row, column].numpy()
+        place, target, number = (np.concatenate(both) for both in zip(best, found, strict=True))
+        best = _first(place, target, number, most)
+    for part in (comm.size, 1):  # merged by all ranks, each for its part of the sources, then brought to rank 0
+        sent = np.stack(best, 1, dtype=np.float64)
+        place, target, number = to_owners(sent, best[0] * part // max(1, len(sources)), comm).T
+        best = _first(place.astype(np.int64), target.astype(np.int64), number.astype(np.float32), most)
+    return pool.ids.numpy()[best[0]], best[1], best[2]
+
+
+def _first(place: np.ndarray, target: np.ndarray, score: np.ndarray, most: int) -> Best:
+    """The best `most` of each place, by place."""
+    order = np.lexsort((target, -score, place))
+    place = place[order]
+    first = np.searchsorted(place, place)
+    kept = np.arange(len(place)) - first < most
+    return place[kept], target[order][kept], score[order][kept]

@@ -11,23 +11,59 @@ less (linear_aggregation.py, additive_attention.py, largest_neighbour.py) use th
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.exchange.edges import Part
 from hpcgnn.exchange.stream import Returns, Rows, Stream
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import EdgeTile, edge_tiles
-from hpcgnn.ops.reducers import REDUCERS, Message, Reducer, Several
-from hpcgnn.ops.row_tiles import edge_tile_bytes
-from hpcgnn.ops.softmax import Softmax
-from hpcgnn.ops.tile_rows import add_by_row, add_by_source, picked
-from hpcgnn.ops.used_parameters import captured_parameters
+from hpcgnn.ops.draws import torch_seed
+from hpcgnn.ops.reducers import REDUCERS, Message, Reducer, Several, Softmax
+from hpcgnn.ops.row_tiles import add_by_row, add_by_source, edge_tile_bytes, picked
+from hpcgnn.ops.site import differentiable
 
-#: Own rows x_src, and x_dst and edge or None.
-Inputs = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
+
+def captured_parameters(
+    function: Callable[..., Any], inputs: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor | tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
+    """(the result of `function` for no rows, the leaf tensors with requires_grad that it uses and that are no inputs).
+
+    inputs: tensors (n, …); only their widths and dtypes matter. Raises ValueError if the function uses a tensor that
+    was computed from parameters outside of it: its gradient would have to be carried on once for every tile.
+    """
+    leaves = [x.detach()[:0].requires_grad_(x.is_floating_point()) for x in inputs]
+    with torch.enable_grad():
+        first = torch.ones((), requires_grad=True).clone().grad_fn
+        assert first is not None, "the clone of a leaf has a node"
+        before = first._sequence_nr()
+        with torch.random.fork_rng(devices=[]):
+            result = function(*leaves)
+    outputs = result if isinstance(result, tuple) else (result,)
+    if not all(isinstance(x, torch.Tensor) for x in outputs):
+        raise ValueError(f"propagate: expected tensors from the message function, got {type(result).__name__}")
+    found, seen, todo = {}, set(), [x.grad_fn for x in outputs if x.grad_fn is not None]
+    known = {id(x) for x in leaves}
+    while todo:
+        node = todo.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            if id(node.variable) not in known:
+                found[id(node.variable)] = node.variable
+            continue
+        if node._sequence_nr() < before:
+            raise ValueError(
+                f"propagate: the message function uses a tensor that was computed outside of it (by {node.name()}); "
+                "compute it inside from the parameters, or give it as x_src, x_dst or edge"
+            )
+        todo += [following for following, _ in node.next_functions if following is not None]
+    detached = tuple(x.detach() for x in outputs)
+    return detached if isinstance(result, tuple) else detached[0], tuple(found.values())
 
 
 @dataclass(frozen=True)
@@ -92,87 +128,14 @@ class Propagation:
         """y (n_p, F) from own rows x_src (n_p, F_s), x_dst (n_p, F_d) or None, edge (E_p, F_e) or None,
         differentiably.
         """
-        # Ranks must not draw the same numbers.
-        rule = replace(rule, seed=kernels.stream_key(rule.seed, self.stream.comm.rank))
         inputs = [None if x is None else x.contiguous() for x in (x_src, x_dst, edge)]
+        example: Any  # whether it is a Message, the reducer says
         example, parameters = captured_parameters(rule.message, [x for x in inputs if x is not None])
-        return _Propagate.apply(self, rule, example, *inputs, *parameters)
+        return differentiable(_Call(self, rule, rule.reducer(len(x_src), example)), *inputs, *parameters)
 
-    def forward(self, rule: Rule, example: Message, inputs: Inputs) -> tuple[torch.Tensor, Reducer]:
-        """(y, the reducer that made it)."""
-        reducer = rule.reducer(len(inputs[0]), example)
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(rule.seed)  # torch.manual_seed takes ms to tell all devices
-            for block, rows, _, _ in self.stream(Rows(inputs[0], draw=rule.seed), "halo_forward"):
-                for tile in self._tiles(block, rows, inputs):
-                    reducer.add(tile, rule.message(*_take(tile, block, rows, *inputs)))
-        return reducer.finish(), reducer
-
-    def backward(
-        self,
-        rule: Rule,
-        reducer: Reducer,
-        gy: torch.Tensor,
-        y: torch.Tensor,
-        inputs: Inputs,
-        parameters: Sequence[torch.Tensor],
-        wanted: Sequence[bool],
-    ) -> list[torch.Tensor | None]:
-        """Gradients of inputs and parameters, None where not wanted. wanted: bool for each input and parameter."""
-        sums = [
-            torch.zeros_like(x) if w and x is not None else None
-            for x, w in zip((*inputs, *parameters), wanted, strict=True)
-        ]
-        g_src = sums[0]
-        reducer.prepare(gy.contiguous(), y)
-        returns = None if g_src is None else Returns(g_src)
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(rule.seed)
-            for block, rows, _, back in self.stream(Rows(inputs[0], draw=rule.seed), "halo_backward", returns):
-                for tile in self._tiles(block, rows, inputs):
-                    self._add_gradients(rule, reducer, tile, block, rows, back, inputs, parameters, wanted, sums)
-        return sums
-
-    def _add_gradients(
-        self,
-        rule: Rule,
-        reducer: Reducer,
-        tile: EdgeTile,
-        block: Block,
-        rows: torch.Tensor,
-        back: torch.Tensor | None,
-        inputs: Inputs,
-        parameters: Sequence[torch.Tensor],
-        wanted: Sequence[bool],
-        sums: Sequence[torch.Tensor | None],
-    ) -> None:
-        """Add a tile's gradients to `back` and to sums. In a method, so that no tensor of a tile outlives it: the next
-        one would double the memory.
-        """
-        _, g_dst, g_edge, *g_parameters = sums
-        leaves = _take(tile, block, rows, *inputs)
-        asked = [x.requires_grad_() for x, w in zip(leaves, self._given(wanted, inputs), strict=True) if w]
-        asked += [p for p, w in zip(parameters, wanted[3:], strict=True) if w]
-        with torch.enable_grad():
-            message = rule.message(*leaves)
-        found = iter(_gradients(message, reducer, tile, asked))
-        if back is not None:  # as the sum for x_src is
-            to = tile.sources if block.returns is None else block.returns[tile.first : tile.last]
-            add_by_source(back, to, next(found))
-        if g_dst is not None:
-            add_by_row(g_dst, tile, next(found))
-        if g_edge is not None and block.edge is not None:  # blocks number their edges where rows of edges are given
-            g_edge[block.edge[tile.first : tile.last].long()] = next(found)
-        for total, g in zip((g for g in g_parameters if g is not None), found, strict=True):
-            total += g
-
-    def _given(self, wanted: Sequence[bool], inputs: Inputs) -> list[bool]:
-        return [w for w, x in zip(wanted[:3], inputs, strict=True) if x is not None]
-
-    def _tiles(self, block: Block, rows: torch.Tensor, inputs: Inputs) -> Iterator[EdgeTile]:
-        width = sum(x.shape[1] for x in inputs if x is not None)
-        edges = max(1, edge_tile_bytes() // (width * rows.element_size()))
-        return edge_tiles(block, edges, self.ids, self.column_ids(block, len(rows)))
+    def seed(self, rule: Rule) -> int:
+        """Of a rule's draws on this rank: ranks must not draw the same numbers."""
+        return kernels.stream_key(rule.seed, self.stream.comm.rank)
 
     def column_ids(self, block: Block, columns: int) -> torch.Tensor:
         """The original ids of a block's columns, so many."""
@@ -180,21 +143,92 @@ class Propagation:
         return self._source_ids if first is None else self.halo_ids[first : first + columns]
 
 
+@dataclass(frozen=True)
+class _Call:
+    """A call of the operator, with the reducer that makes y."""
+
+    operator: Propagation
+    rule: Rule
+    reducer: Reducer
+
+    def forward(
+        self, x_src: torch.Tensor, *others: torch.Tensor | None
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor | None, ...]]:
+        """See `differentiable`. Kept are y, the inputs and the parameters."""
+        inputs, seed = (x_src, *others[:2]), self.operator.seed(self.rule)
+        with torch_seed(seed):
+            for part in self.operator.stream(Rows(x_src, draw=seed), "halo_forward"):
+                for tile in self._tiles(part, inputs):
+                    self.reducer.add(tile, self.rule.message(*_take(tile, part, *inputs)))
+        y = self.reducer.finish()
+        return y, (y, x_src, *others)
+
+    def backward(
+        self, gy: torch.Tensor, wanted: Sequence[bool], y: torch.Tensor, *tensors: torch.Tensor | None
+    ) -> list[torch.Tensor | None]:
+        """See `differentiable`."""
+        sums = [torch.zeros_like(x) if w and x is not None else None for x, w in zip(tensors, wanted, strict=True)]
+        g_src, x_src, seed = sums[0], tensors[0], self.operator.seed(self.rule)
+        assert x_src is not None, "the sources always have rows"
+        # The kept y knows of this node, and the node of the reducer: if that held it, none of them would ever go.
+        self.reducer.prepare(gy.contiguous(), y.detach())
+        returns = None if g_src is None else Returns(g_src)
+        with torch_seed(seed):
+            for part in self.operator.stream(Rows(x_src, draw=seed), "halo_backward", returns):
+                for tile in self._tiles(part, tensors[:3]):
+                    self._add_gradients(tile, part, tensors, wanted, sums)
+        return sums
+
+    def _add_gradients(
+        self,
+        tile: EdgeTile,
+        part: Part[Block],
+        tensors: Sequence[torch.Tensor | None],
+        wanted: Sequence[bool],
+        sums: Sequence[torch.Tensor | None],
+    ) -> None:
+        """Add a tile's gradients to `back` and to sums. In a method, so that no tensor of a tile outlives it: the next
+        one would double the memory.
+        """
+        _, g_dst, g_edge, *g_parameters = sums
+        leaves, block = _take(tile, part, *tensors[:3]), part.block
+        given = [w for w, x in zip(wanted[:3], tensors, strict=False) if x is not None]
+        asked = [x.requires_grad_() for x, w in zip(leaves, given, strict=True) if w]
+        asked += [p for p, w in zip(tensors[3:], wanted[3:], strict=True) if w and p is not None]
+        with torch.enable_grad():
+            message = self.rule.message(*leaves)
+        found = iter(_gradients(message, self.reducer, tile, asked))
+        if part.back is not None:  # as the sum for x_src is
+            to = tile.sources if block.returns is None else block.returns[tile.first : tile.last]
+            add_by_source(part.back, to, next(found))
+        if g_dst is not None:
+            add_by_row(g_dst, tile, next(found))
+        if g_edge is not None and block.edge is not None:  # blocks number their edges where rows of edges are given
+            g_edge[block.edge[tile.first : tile.last].long()] = next(found)
+        for total, g in zip((g for g in g_parameters if g is not None), found, strict=True):
+            total += g
+
+    def _tiles(self, part: Part[Block], inputs: Sequence[torch.Tensor | None]) -> Iterator[EdgeTile]:
+        width = sum(x.shape[1] for x in inputs if x is not None)
+        edges = max(1, edge_tile_bytes() // (width * part.rows.element_size()))
+        operator = self.operator
+        return edge_tiles(part.block, edges, operator.ids, operator.column_ids(part.block, len(part.rows)))
+
+
 def _take(
     tile: EdgeTile,
-    block: Block,
-    rows: torch.Tensor,
-    x_src: torch.Tensor,
+    part: Part[Block],
+    x_src: torch.Tensor | None,
     x_dst: torch.Tensor | None,
     edge: torch.Tensor | None,
 ) -> list[torch.Tensor]:
     """The rows of a tile's edges: of the sources, and of destinations and edges where there are such."""
-    taken = [picked(rows, tile.sources)]
+    taken = [picked(part.rows, tile.sources)]
     if x_dst is not None:
         taken.append(x_dst[tile.owner])
     if edge is not None:
         # Blocks number their edges where rows of edges are given.
-        taken.append(edge[block.edge[tile.first : tile.last].long()])  # type: ignore[index]
+        taken.append(edge[part.block.edge[tile.first : tile.last].long()])  # type: ignore[index]
     return taken
 
 
@@ -210,31 +244,3 @@ def _gradients(message: Message, reducer: Reducer, tile: EdgeTile, asked: list[t
         return [torch.zeros_like(x) for x in asked]
     found = torch.autograd.grad([x for x, _ in pairs], asked, [g for _, g in pairs], allow_unused=True)
     return [torch.zeros_like(x) if g is None else g for x, g in zip(asked, found, strict=True)]
-
-
-class _Propagate(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        operator: Propagation,
-        rule: Rule,
-        example: Message,
-        x_src: torch.Tensor,
-        x_dst: torch.Tensor | None,
-        edge: torch.Tensor | None,
-        *parameters: torch.Tensor,
-    ) -> torch.Tensor:
-        inputs = x_src, x_dst, edge
-        y, ctx.reducer = operator.forward(rule, example, inputs)
-        ctx.save_for_backward(y, *inputs, *parameters)
-        ctx.operator, ctx.rule = operator, rule
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        y, x_src, x_dst, edge = ctx.saved_tensors[:4]
-        inputs = x_src, x_dst, edge
-        parameters, wanted = ctx.saved_tensors[4:], ctx.needs_input_grad[3:]
-        # The saved y knows of this node, and the node of the reducer: if that held it, none of them would ever go.
-        gradients = ctx.operator.backward(ctx.rule, ctx.reducer, gy, y.detach(), inputs, parameters, wanted)
-        return None, None, None, *gradients

@@ -14,7 +14,7 @@ so that nothing is fetched again, nothing goes back, and of the forward pass x a
 numbers forwards and d_out backwards.
 """
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 
@@ -23,6 +23,7 @@ from hpcgnn.exchange.stream import Rows, Stream
 from hpcgnn.graph.edge_tiles import edge_tiles
 from hpcgnn.graph.split import EdgeList
 from hpcgnn.ops.row_tiles import edge_tile_bytes
+from hpcgnn.ops.site import differentiable
 
 # Edges whose coefficients exist at a time in the forward pass.
 TILE_EDGES = 1 << 18
@@ -44,20 +45,27 @@ class RelationalAggregation:
         """y (n_p, d_out) from own rows x (n_p, d_in), coefficients a (R, B) and bases V (B, d_in, d_out),
         differentiably.
         """
-        return _Relate.apply(x, coefficients, bases, self)
+        return differentiable(self, x, coefficients, bases)
 
-    def forward(self, x: torch.Tensor, coefficients: torch.Tensor, bases: torch.Tensor) -> torch.Tensor:
-        """y without autograd."""
+    def forward(
+        self, x: torch.Tensor, coefficients: torch.Tensor, bases: torch.Tensor
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+        """See `differentiable`."""
         sums = _sums(self.inward, x, coefficients, "halo_forward")
         y = torch.mm(sums[0], bases[0], out=self._empty(sums[0], bases.shape[2]))
         for each, basis in zip(sums[1:], bases[1:], strict=False):
             y.addmm_(each, basis)
-        return y
+        return y, (x, coefficients, bases)
 
     def backward(
-        self, gy: torch.Tensor, x: torch.Tensor, coefficients: torch.Tensor, bases: torch.Tensor
+        self,
+        gy: torch.Tensor,
+        wanted: Sequence[bool],
+        x: torch.Tensor,
+        coefficients: torch.Tensor,
+        bases: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The gradients of x, coefficients and bases."""
+        """See `differentiable`."""
         side_by_side = bases.permute(1, 0, 2).flatten(1)
         transformed = torch.mm(x, side_by_side, out=self._empty(x, side_by_side.shape[1]))  # x V_b of all bases
         g_coefficients = torch.zeros_like(coefficients)
@@ -88,7 +96,7 @@ def _sums(
     size = TILE_EDGES if products is None else max(1, edge_tile_bytes() // (products[0].shape[1] * x.element_size()))
     types = edges.type
     assert types is not None, "models with relations have the types of edges"
-    for block, rows, _, _ in stream(Rows(x.contiguous()), kind):
+    for block, rows, *_ in stream(Rows(x.contiguous()), kind):
         for tile in edge_tiles(block, size, None, None):
             # Memory of the arena: tiles are large enough to be had from the system, page by page.
             edge, count = block.edge[tile.first : tile.last], tile.last - tile.first
@@ -113,17 +121,3 @@ def _sums(
                 own = torch.index_select(u, 0, tile.owner, out=own).unflatten(1, (len(sums), -1))
                 into.index_add_(0, relation, (own @ other.unsqueeze(2)).squeeze(2).mul_(weight.unsqueeze(1)))
     return sums
-
-
-class _Relate(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, x: torch.Tensor, coefficients: torch.Tensor, bases: torch.Tensor, operator: RelationalAggregation
-    ) -> torch.Tensor:
-        ctx.save_for_backward(x, coefficients, bases)
-        ctx.operator = operator
-        return operator.forward(x, coefficients, bases)
-
-    @staticmethod
-    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        return *ctx.operator.backward(gy, *ctx.saved_tensors), None

@@ -1,4 +1,6 @@
-"""Some rows at a time in the type that is computed with, of a matrix that may be kept in a narrower one."""
+"""Some rows at a time in the type that is computed with, of a matrix that may be kept in a narrower one; and rows of a
+tile of edges.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -8,6 +10,7 @@ from typing import Protocol
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.graph.edge_tiles import EdgeTile
 from hpcgnn.memory.arena import Arena
 
 # Rows that one thread works on at a time: they stay in the cache from one step to the next, and a product of so many
@@ -118,7 +121,26 @@ class Cast:
             compute(out)
             part.copy_(out)
 
-    def store(self, part: torch.Tensor, result: torch.Tensor) -> None:
-        """Copy a result to the rows `part`, which it otherwise is already."""
-        if self._memory is not None:
-            part.copy_(result)
+
+def picked(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """x[index]. index: int32 (m,)."""
+    out = x.new_empty(len(index), x.shape[1])
+    kernels.pack(out, x, index)
+    return out
+
+
+def add_by_source(back: torch.Tensor, to: torch.Tensor, gradient: torch.Tensor) -> None:
+    """back[to] += the sum of its edges' gradients: edges are sorted by it, for there is no atomic addition. to: int32
+    (E,), sources of the edges.
+    """
+    order = torch.argsort(to, stable=True)
+    sources, starts = to[order], torch.empty(len(order) + 1, dtype=torch.bool)
+    starts[0] = starts[-1] = True
+    torch.ne(sources[1:], sources[:-1], out=starts[1:-1])  # unique_consecutive is serial
+    indptr = starts.nonzero().squeeze(1)
+    kernels.gather(back, gradient.contiguous(), indptr, order.int(), rows=sources[indptr[:-1]], accumulate=True)
+
+
+def add_by_row(total: torch.Tensor, tile: EdgeTile, gradient: torch.Tensor) -> None:
+    """total[row] += the sum of its edges' gradients."""
+    kernels.gather(total, gradient.contiguous(), tile.indptr, tile.each, rows=tile.rows, accumulate=True)

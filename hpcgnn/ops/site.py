@@ -1,22 +1,24 @@
-"""The parts of operators: a rank's share of the graph, the streams along its edges, and facts that are found once.
+"""The parts of operators: a rank's share of the graph, the streams along its edges, facts that are found once, and the
+step to autograd.
 
 A layer asks its halo policy for an operator by a description (operators.py); the policy has the site that it is made
 from.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.compact import CompactStream
 from hpcgnn.exchange.plan import gather_halo
-from hpcgnn.exchange.stream import Stream
+from hpcgnn.exchange.stream import RowStream, Stream
 from hpcgnn.exchange.wire import Wire
+from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.relations import relation_weights
 from hpcgnn.memory.resident import give_back_heap
-from hpcgnn.ops.streams import BufferedStream, ReturningStream
 
 
 class Facts:
@@ -81,8 +83,8 @@ class PushedSite:
     """
 
     local: LocalGraph
-    used: BufferedStream
-    push: ReturningStream
+    used: RowStream[Block]
+    push: RowStream[Block]
     facts: Facts
     ids: torch.Tensor | None = None
     factor: float = 1.0
@@ -93,3 +95,24 @@ class PushedSite:
     def halo_ids(self) -> torch.Tensor:
         """int64, the original ids of the rows that are used. By all ranks together."""
         return self.facts.inward_ids() if self.ids is None else self.ids
+
+
+def differentiable(operator: Any, *tensors: torch.Tensor | None) -> torch.Tensor:
+    """y of operator.forward(*tensors) -> (y, tensors to keep).
+
+    Its gradients are those of operator.backward(gy, wanted, *kept); wanted: bool for each of the tensors.
+    """
+    return _Differentiable.apply(operator, *tensors)
+
+
+class _Differentiable(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, operator: Any, *tensors: torch.Tensor | None) -> torch.Tensor:
+        y, kept = operator.forward(*tensors)
+        ctx.save_for_backward(*kept)
+        ctx.operator = operator
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return None, *ctx.operator.backward(gy, ctx.needs_input_grad[1:], *ctx.saved_tensors)

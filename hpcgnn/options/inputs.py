@@ -1,16 +1,33 @@
-"""The input columns of nodes, from `--features` and `--label-reuse`: file, degree, edges, learned, or labels."""
+"""The input columns of nodes: the words of `--features`, and columns of plugins."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.options.task import TaskConfig
+from hpcgnn.registry import Registry
 
 _WIDEST = 1 << 16
-#: The word for the labels in the text of all inputs, after the words of --features.
-LABELS = "+labels"
 # A word, and after `learned` a width.
 _PART = re.compile("(file|degree|edges|learned)(?:(?<=learned):([0-9]{1,5}))?")
+
+
+@dataclass(frozen=True)
+class MadeColumns:
+    """Input columns that a plugin makes anew in each step (`Plugin.columns` of engine/hooks.py).
+
+    Attributes:
+        flag: options of the task -> the flag with its value, or '' without these columns.
+        width: number of classes -> number of columns.
+    """
+
+    flag: Callable[[TaskConfig], str]
+    width: Callable[[int], int]
+
+
+#: By their word in the text of all inputs, after the words of --features.
+MADE_COLUMNS: Registry[MadeColumns] = Registry("kind of input columns")
 
 
 @dataclass(frozen=True)
@@ -22,14 +39,14 @@ class Inputs:
         degree: whether 1 and log(1 + in-degree) are inputs.
         edges: whether the means of in-edges' features are inputs.
         learned: number of learned columns, with a row for each node.
-        labels: whether labels of training nodes are inputs, with a column for each class.
+        made: names of MADE_COLUMNS.
     """
 
     file: bool = True
     degree: bool = False
     edges: bool = False
     learned: int = 0
-    labels: bool = False
+    made: tuple[str, ...] = ()
 
     def fixed(self, num_features: int, num_edge_features: int) -> int:
         """How many columns do not change. num_features, num_edge_features: of the file."""
@@ -43,24 +60,35 @@ class Inputs:
     @property
     def changing(self) -> bool:
         """Whether some of the columns change from step to step."""
-        return self.labels or self.learned > 0
+        return self.made != () or self.learned > 0
 
     def columns(self, num_features: int, num_edge_features: int, classes: int) -> int:
         """How many there are in all."""
-        return self.fixed(num_features, num_edge_features) + self.learned + classes * self.labels
+        return self.fixed(num_features, num_edge_features) + self.changing_columns(classes)
+
+    def changing_columns(self, classes: int) -> int:
+        """Number of columns that change from step to step: the last ones, learned before made."""
+        return self.learned + sum(MADE_COLUMNS[name].width(classes) for name in self.made)
+
+
+def made_flags(options: TaskConfig) -> list[str]:
+    """The given flags of made columns."""
+    return [flag for each in MADE_COLUMNS.values() if (flag := each.flag(options))]
 
 
 def inputs_text(options: TaskConfig) -> str:
     """Return the inputs that the options select, as a text that `inputs_of` reads."""
-    return options.features + LABELS * (options.label_reuse > 0)
+    return "+".join([options.features, *[name for name, each in MADE_COLUMNS.items() if each.flag(options)]])
 
 
 def inputs_of(text: str) -> Inputs:
     """The Inputs of a text of `inputs_text`. Raises ConfigError."""
-    labels, text = text.endswith(LABELS), text.removesuffix(LABELS)
-    if text == "none":
-        return Inputs(file=False, labels=labels)
-    parts = [_PART.fullmatch(part) for part in text.split("+")]
+    words = text.split("+")
+    made = tuple(name for name in MADE_COLUMNS if name in words[1:])
+    words = [word for word in words if word not in made]
+    if words == ["none"]:
+        return Inputs(file=False, made=made)
+    parts = [_PART.fullmatch(word) for word in words]
     given = {part[1]: int(part[2] or 0) for part in parts if part}
     learned = given.get("learned", 0)
     too_narrow = "learned" in given and learned == 0
@@ -69,4 +97,4 @@ def inputs_of(text: str) -> Inputs:
             f"--features: expected file, none, degree, edges, learned:D with D from 1 to {_WIDEST}, or several of "
             f"file, degree, edges and learned:D joined by +, such as file+learned:32, got {text!r}"
         )
-    return Inputs("file" in given, "degree" in given, "edges" in given, learned, labels)
+    return Inputs("file" in given, "degree" in given, "edges" in given, learned, made)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import AtLeast, Having, option
+from hpcgnn.declaring import AtLeast, option
 from hpcgnn.options.task import LINKS
 
 #: Values of `--jumping` with a linear map behind the last convolution.
@@ -24,17 +24,6 @@ class ModelConfig:
         also={"task": (LINKS,)},  # the width of embeddings
     )
     dropout: float = option(0.5, "dropout probability before every layer", flag=True, least=0.0, below=1.0)
-    edge_dropout: float = option(
-        0.0,
-        "probability with which an edge is left out of a training epoch",
-        details="All layers of an epoch leave out the same edges. In an undirected graph an edge and its reverse go "
-        "together. Self loops stay, and evaluation uses all edges.",
-        least=0.0,
-        below=1.0,
-        schedules=Having("drops_edges"),
-        by_model=True,
-        strict=True,
-    )
     initial_weights: str = option(
         "pyg",
         "distribution of the initial weights: those of PyG's layers, or Glorot-uniform",

@@ -36,17 +36,6 @@ class RunConfig:
         flag=True,
         choices=("fp32", "fp64", "mixed"),
     )
-    memory: str = option(
-        "auto",
-        "memory of a node's ranks, such as 48G, auto, or none",
-        details="Saved activations and features that do not fit go to a scratch file; results stay the same. auto: "
-        "memory of the machine, or of the job's share. none: no limit.",
-        flag=True,
-    )
-    scratch: str = option(
-        "",
-        "local directory for --memory (default: $TMPDIR, or /tmp)",
-    )
     matmul: str = option(
         "highest",
         "factors of fp32 products: unchanged (highest), or rounded to bf16 (medium)",
@@ -56,10 +45,9 @@ class RunConfig:
     )
     comm: str = option(
         "mpi",
-        "transport of messages: mpi, torch (gloo), oneccl, or ccl",
+        "transport of messages (docs/cluster.md)",
         details="mpi: the MPI library of mpi4py. torch: gloo of torch.distributed, without an MPI library; mpiexec, "
-        "srun or torchrun start the ranks. oneccl: Intel's oneCCL with MPI, after `bash env/build-oneccl.sh`. "
-        "ccl: the package oneccl_bindings_for_pytorch.",
+        "srun or torchrun start the ranks. oneccl, ccl: Intel's oneCCL.",
         flag=True,
         choices="transports",
     )

@@ -17,21 +17,6 @@ class ScheduleConfig:
         least=0.0,
         most=2.0**33,
     )
-    finetune: int = option(
-        0,
-        "lazy: epochs of exact training after the last layer",
-        details="All layers are trained together, as with sar.",
-        least=0,
-        schedules=("lazy",),
-    )
-    frozen_halo: str = option(
-        "keep",
-        "lazy: keep the halo's rows in memory, or refetch them every epoch",
-        details="For layers that weigh neighbours anew in every epoch (gat and others) and for sparse features. On "
-        "bad maps the halo is larger than a rank's share.",
-        choices=("keep", "refetch"),
-        schedules=("lazy",),
-    )
     assignment: str = option(
         "metis",
         "owner of a node: the stored map, or random clusters or nodes",
@@ -82,11 +67,11 @@ class ScheduleConfig:
     reduce_bucket: float = option(
         1.0,
         "MiB of gradients in each sum over ranks; 0: one sum",
-        details="Parts of whole layers are summed during the backward pass of earlier layers. --comm oneccl and "
-        "--comm ccl sum all gradients at the end.",
+        details="Parts of whole layers are summed during the backward pass of earlier layers. A "
+        "transport of collective calls alone sums all gradients at the end.",
         least=0.0,
         most=1e6,
-        needs={"schedule": Having("sums_by_layer"), "correct_every": AtLeast(1)},
+        needs={"schedule": Having("sums_gradients"), "correct_every": AtLeast(1)},
     )
     prune: str = option(
         "auto",
@@ -96,40 +81,4 @@ class ScheduleConfig:
         "rows.",
         choices=("auto", "none"),
         schedules=Having("exact_epochs"),
-    )
-    stale_epochs: int = option(
-        1,
-        "stale: age of remote rows and gradients in epochs; 0: sar",
-        details="New rows are exchanged in the background. Memory: the halo of all layers, for one epoch more than "
-        "this.",
-        least=0,
-        schedules=("stale",),
-    )
-    steps: int = option(
-        8,
-        "historical, batches: optimizer steps of an epoch; 1: sar",
-        details="Each step is on a share of the clusters of the graph file. historical: rows of other shares are of "
-        "the last time they were computed. batches: all rows that the share's training nodes depend on are computed.",
-        least=1,
-        schedules=Having("by_shares"),
-        on_resume="same",
-    )
-    history_dtype: str = option(
-        "fp32",
-        "historical: format of the last rows that are kept",
-        details="bf16: half the bytes, also of their messages. int8: a fourth, with a scale per row and random "
-        "rounding. Sums read rows in this format, fresh ones as well. For layers that sum rows with given weights.",
-        choices=("fp32", "bf16", "int8"),
-        schedules=("historical",),
-        on_resume="same",
-    )
-    extra_rows: float = option(
-        0.0,
-        "historical: computed rows of other shares, as a part of own ones",
-        details="They have most edges to the rows of the step. Gradients reach their edges, too, and an epoch computes "
-        "this part more rows (docs/schedules-measured.md).",
-        least=0.0,
-        most=100.0,
-        schedules=("historical",),
-        on_resume="same",
     )

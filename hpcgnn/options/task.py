@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from hpcgnn.declaring import option
-from hpcgnn.options.link_split import AUTO
+from hpcgnn.options.link_split import AUTO, check_link_split
 
 #: The task that is learned from edges, and from no labels.
 LINKS = "links"
@@ -62,6 +62,7 @@ class TaskConfig:
         details="given: the held-out edges of the graph file; its own edges are then all for training. Shares: "
         "training, validation and test edges, drawn by --seed and the ids of both ends. auto: given if the "
         "file has held-out edges, else 0.9/0.05/0.05. Messages use training edges alone.",
+        check=check_link_split,
         on_resume="same",
         needs={"task": (LINKS,)},
     )
@@ -104,13 +105,4 @@ class TaskConfig:
         "classification: equal weights, or inverse to the class's size",
         details="balanced: in inverse proportion to the training nodes of the class, with a mean of 1.",
         choices=("none", "balanced"),
-    )
-    label_reuse: float = option(
-        0.0,
-        "share of training nodes with labels as inputs; 0: none",
-        details="Classification and multilabel. In each epoch this share, drawn anew, has labels among its features, "
-        "and the loss is taken on the others. Evaluation uses the labels of all training nodes. 0.5 is usual.",
-        least=0.0,
-        below=1.0,
-        on_resume="same",
     )

@@ -1,14 +1,17 @@
 """The form of the halo exchange: rows or sums of rows, in place or as messages, all rows or some."""
 
+from collections.abc import Callable
+
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.narrow import rounds_at_random
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.options.memory_size import said_memory
 from hpcgnn.plan.rules import Selection
 
 MANY_RANKS = 8  # of a node: see `rows_in_place_pay`
+#: needs(config) of extras: whether ranks of a node cannot read each other's rows in place.
+NEEDS_MESSAGES: list[Callable[[Config], bool]] = []
 
 
 def prunes(config: Config) -> bool:
@@ -27,8 +30,8 @@ def takes_sums(config: Config, spec: ModelSpec) -> bool:
     selection, traits = Selection(config), MODELS[spec.model].traits(spec)
     keeps_rows = spec.sparse_input or (spec.input_dropout == "raw" and spec.dropout > 0)
     allowed = {"always": True, "dense": not keeps_rows, "never": False}[selection.schedule.partial_sums]
-    # The loss of links reads single rows of sources, and dropped edges would change the terms of a sum.
-    allowed = allowed and not selection.task.all_rows and not config.model.edge_dropout
+    # The loss of links reads single rows of sources, and other edges would change the terms of a sum.
+    allowed = allowed and not selection.task.all_rows and spec.same_edges
     return allowed and traits.fixed_sums
 
 
@@ -48,11 +51,11 @@ def reads_in_place(config: Config, spec: ModelSpec) -> bool:
 
     Layer by layer, this holds if nothing of single rows is kept.
     """
-    selection, options = Selection(config), config.schedule
-    frozen = takes_sums(config, spec) or options.frozen_halo == "refetch"
+    selection = Selection(config)
+    frozen = takes_sums(config, spec) or not selection.entry.halo_copies(config)
     serves = selection.schedule.exact_epochs or (selection.schedule.layer_by_layer and frozen)
-    plain = not selection.task.all_rows and not config.model.edge_dropout and said_memory(config.run.memory) is None
-    plain = plain and config.model.keep == "exact"
+    plain = not selection.task.all_rows and spec.same_edges and config.model.keep == "exact"
+    plain = plain and not any(needs(config) for needs in NEEDS_MESSAGES)
     return serves and plain and selection.transport.node_memory
 
 
@@ -81,13 +84,14 @@ def check_halo(config: Config, spec: ModelSpec) -> None:
     if options.intra_node == "shared" and not reads_in_place(config, spec):
         raise ConfigError(
             "--intra-node shared: expected --comm mpi, and --schedule sar, or lazy with a model that keeps sums or "
-            "with --frozen-halo refetch; no --memory, no --edge-dropout, only --keep exact, not --task links; got "
-            f"--comm {config.run.comm}, --schedule {options.schedule}, --model {spec.model}; use --intra-node messages"
+            "with --frozen-halo refetch; the same edges in all epochs, no --memory, only --keep exact, not --task "
+            f"links; got --comm {config.run.comm}, --schedule {options.schedule}, --model {spec.model}; use "
+            "--intra-node messages"
         )
     if options.halo == "least" and halo_of(config, spec) == "rows":
         raise ConfigError(
             f"--halo least: --model {spec.model} with --schedule {options.schedule} needs the rows of "
             "neighbours one by one; expected gcn, sage with --aggregator mean, gin or sgc; sar, stale, tma, or lazy "
-            "with dense features and without --input-dropout raw; no --edge-dropout; and not --task links; use --halo "
-            "auto, which sends sums where it can"
+            "with dense features and without --input-dropout raw; the same edges in all epochs; and not --task links; "
+            "use --halo auto, which sends sums where it can"
         )

@@ -16,14 +16,14 @@ _NARROW = {"float16": torch.float16, "bfloat16": torch.bfloat16, "int8": torch.i
 
 def reads_in_tiles(config: Config, spec: ModelSpec) -> bool:
     """Whether the first layer reads its constant inputs in order, some rows at a time."""
-    schedule, layer = Selection(config).schedule, MODELS[spec.model].traits(spec)
+    selection, layer = Selection(config), MODELS[spec.model].traits(spec)
+    schedule = selection.schedule
     if spec.sparse_input or spec.changing or not schedule.within_memory:
         return False
     if not spec.constant_input:  # layer by layer, a copy of the halo stays in memory with the own rows
         return layer.input == "tiles" and not schedule.layer_by_layer and not spec.edge_features
     raw = spec.input_dropout == "raw" and spec.dropout > 0
-    alone = schedule.layer_by_layer and not config.schedule.finetune
-    return layer.constants_in_tiles and (spec.keeps_input or (alone and not raw))
+    return layer.constants_in_tiles and (spec.keeps_input or (selection.entry.sends_once(config) and not raw))
 
 
 def check_aggregate(config: Config, spec: ModelSpec) -> None:

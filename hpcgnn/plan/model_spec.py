@@ -7,7 +7,8 @@ from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.options.inputs import Inputs, inputs_of, inputs_text
+from hpcgnn.options.inputs import Inputs, inputs_of, inputs_text, made_flags
+from hpcgnn.schedules.base import changing_edges
 from hpcgnn.tasks.registry import task_traits
 
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "mixed": torch.float32}
@@ -17,7 +18,6 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
     """The ModelSpec of a configuration on a graph."""
     text = inputs_text(config.task)
     options, inputs = config.model, inputs_of(text)
-    reads_hops = MODELS[options.model].reads_hops
     check_features(config, inputs, meta)
     spec = ModelSpec(
         model=options.model,
@@ -51,10 +51,9 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         kept=torch.bfloat16 if config.run.precision == "mixed" else None,
         inputs=text,
         edge_features=_edge_features(config, meta),
-        parts=meta.num_feature_parts if reads_hops else 1,
-        part_widths=meta.part_widths if reads_hops and meta.num_label_parts else (),
-        edge_dropout=options.edge_dropout,
+        same_edges=changing_edges(config) is None,
         linear_residual=options.linear_residual,
+        facts=tuple(MODELS[options.model].facts(meta).items()),
     )
     return complete(spec)
 
@@ -86,8 +85,8 @@ def check_features(config: Config, inputs: Inputs, meta: GraphMeta) -> None:
             "table of them, or leave edges out"
         )
     if inputs.file and inputs != Inputs() and meta.sparse_features:
-        reused = f" with --label-reuse {config.task.label_reuse:g}" if inputs.labels else ""
+        given = " ".join([f"--features {config.task.features}", *made_flags(config.task)])
         raise ConfigError.on_all(
-            f"--features {config.task.features}{reused}: the features of {config.data.graph} are sparse, and "
-            "nothing can be added to them; expected file, or none of the file's"
+            f"{given}: the features of {config.data.graph} are sparse, and nothing can be added to "
+            "them; expected file, or none of the file's"
         )

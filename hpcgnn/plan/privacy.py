@@ -17,8 +17,9 @@ def check_privacy(config: Config, spec: ModelSpec) -> None:
     if not options.private_features:
         return
     again = MODELS[spec.model].sends_input(spec) or config.data.inductive
-    if Selection(config).schedule.layer_by_layer and not options.finetune:  # it never sends them but to freeze them
-        again = again and options.frozen_halo == "refetch" and not spec.constant_input
+    entry = Selection(config).entry
+    if entry.sends_once(config):
+        again = again and not entry.halo_copies(config) and not spec.constant_input
         remedy = "use --frozen-halo keep"
     else:
         remedy = (

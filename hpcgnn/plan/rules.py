@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
-from hpcgnn.comm.session import Means
+from hpcgnn.comm.session import TRANSPORTS
 from hpcgnn.config import Config, epochs_to_trace
 from hpcgnn.declaring import allowed
 from hpcgnn.errors import ConfigError
 from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import PLAIN
-from hpcgnn.options.inputs import inputs_of
-from hpcgnn.options.link_split import check_link_split
+from hpcgnn.options.inputs import inputs_of, made_flags
+from hpcgnn.schedules.base import ScheduleEntry
 from hpcgnn.schedules.schedule_registry import SCHEDULES
 from hpcgnn.tasks.registry import task_traits
 from hpcgnn.traits import LayerTraits, ScheduleTraits, TaskTraits, TransportTraits
@@ -24,7 +24,7 @@ from hpcgnn.traits import LayerTraits, ScheduleTraits, TaskTraits, TransportTrai
 
 @dataclass(frozen=True)
 class Selection:
-    """A configuration with the traits of its model, schedule and task."""
+    """A configuration with the entries and traits of its model, schedule and task."""
 
     config: Config
 
@@ -39,8 +39,12 @@ class Selection:
         return self.model.traits(replace(PLAIN, aggregator=options.aggregator, edge_term=options.edge_term))
 
     @cached_property
+    def entry(self) -> ScheduleEntry:
+        return SCHEDULES[self.config.schedule.schedule]
+
+    @cached_property
     def schedule(self) -> ScheduleTraits:
-        return SCHEDULES[self.config.schedule.schedule].traits
+        return self.entry.traits
 
     @cached_property
     def task(self) -> TaskTraits:
@@ -48,12 +52,17 @@ class Selection:
 
     @cached_property
     def transport(self) -> TransportTraits:
-        return Means(self.config.run.comm).traits
+        return TRANSPORTS[self.config.run.comm].traits
 
     @property
     def learned(self) -> bool:
         """Whether features are learned."""
         return inputs_of(self.config.task.features).learned > 0
+
+    @property
+    def changing(self) -> str:
+        """The option by which the input changes from step to step, or ''."""
+        return next(iter([_features(self)] * self.learned + made_flags(self.config.task)), "")
 
 
 @dataclass(frozen=True)
@@ -76,8 +85,7 @@ def check_options(config: Config) -> None:
     for rule in RULES:
         if rule.broken(selection):
             raise ConfigError(rule.refusal(selection))
-    SCHEDULES[config.schedule.schedule].check(config, config.model.layers if selection.model.stacked else 1)
-    check_link_split(config.task.link_split)
+    selection.entry.check(config, config.model.layers if selection.model.stacked else 1)
     epochs_to_trace(config.run.trace)
 
 
@@ -108,24 +116,8 @@ def _exact(traits: ScheduleTraits) -> bool:
     return traits.exact_epochs
 
 
-def _label_reuse(of: Selection) -> str:
-    return f"--label-reuse {of.config.task.label_reuse:g}"
-
-
 def _features(of: Selection) -> str:
     return f"--features {of.config.task.features}"
-
-
-def _without_hops(of: Selection) -> str:
-    """The first option that a model of hops has no use for, or ''."""
-    config = of.config
-    given = (
-        (f"--schedule {config.schedule.schedule}", not of.schedule.exact_epochs),
-        (_features(of), config.task.features != "file"),
-        (_label_reuse(of), config.task.label_reuse > 0),
-        ("--inductive", config.data.inductive),
-    )
-    return next((flag for flag, used in given if used), "")
 
 
 def _pairwise(of: Selection) -> str:
@@ -138,7 +130,7 @@ def _pairwise(of: Selection) -> str:
 #: In the order in which they are checked. Packages of `hpcgnn.extras` append theirs.
 RULES: list[Rule] = [
     Rule(
-        lambda of: of.schedule.layer_by_layer and not of.layers.layerwise,
+        lambda of: of.schedule.layer_by_layer and of.layers.neighbours == "hops",
         lambda of: (
             f"--schedule {of.config.schedule.schedule} trains layers one by one on what their neighbours have sent "
             f"once, and the hops of --model {of.config.model.model} change in every step: expected --schedule "
@@ -160,14 +152,6 @@ RULES: list[Rule] = [
         ),
     ),
     Rule(
-        lambda of: of.schedule.by_shares and (of.config.model.norm == "batch" or of.config.model.jumping != "none"),
-        lambda of: (
-            f"--schedule {of.config.schedule.schedule} computes a share of the rows in each step: expected --norm none "
-            f"or layer and --jumping none, got --norm {of.config.model.norm} and --jumping {of.config.model.jumping}; "
-            "or choose another schedule"
-        ),
-    ),
-    Rule(
         lambda of: of.config.schedule.assignment != "metis" and bool(of.config.data.partition),
         lambda of: (
             f"--assignment {of.config.schedule.assignment} makes a map of its own, got --partition "
@@ -175,39 +159,10 @@ RULES: list[Rule] = [
         ),
     ),
     Rule(
-        lambda of: inputs_of(of.config.task.features).labels,
+        lambda of: of.config.data.inductive and of.changing != "",
         lambda of: (
-            f"{_features(of)}: labels become inputs by --label-reuse, with the share of the training nodes that are "
-            "given theirs in an epoch, such as 0.5"
-        ),
-    ),
-    Rule(
-        lambda of: of.config.task.label_reuse > 0 and not of.schedule.changing_input,
-        lambda of: (
-            f"{_label_reuse(of)} draws other labels in every step, and --schedule {of.config.schedule.schedule} needs "
-            f"an input that does not change; expected {schedules_with(lambda traits: traits.changing_input)}"
-        ),
-    ),
-    Rule(
-        lambda of: of.config.task.label_reuse > 0 and of.config.model.keep_input == "always",
-        lambda of: (
-            f"--keep-input always keeps an aggregate of features that do not change, got {_label_reuse(of)}; leave one "
-            "of them out"
-        ),
-    ),
-    Rule(
-        lambda of: of.config.model.edge_dropout > 0 and of.config.model.keep_input == "always",
-        lambda of: (
-            "--keep-input always keeps an aggregate that does not change, got --edge-dropout "
-            f"{of.config.model.edge_dropout:g}, which leaves out other edges in every epoch; leave one of them out"
-        ),
-    ),
-    Rule(
-        lambda of: of.config.data.inductive and (of.learned or of.config.task.label_reuse > 0),
-        lambda of: (
-            "--inductive trains on training nodes alone, and "
-            f"{_features(of) if of.learned else _label_reuse(of)} gives each node of the whole graph something of its "
-            "own in training; leave one of them out"
+            f"--inductive trains on training nodes alone, and {of.changing} gives each node of the whole graph "
+            "something of its own in training; leave one of them out"
         ),
     ),
     Rule(
@@ -232,10 +187,10 @@ RULES: list[Rule] = [
         ),
     ),
     Rule(
-        lambda of: of.learned and not of.schedule.changing_input,
+        lambda of: of.changing != "" and not of.schedule.changing_input,
         lambda of: (
-            f"{_features(of)}: learned features change in every step, and --schedule {of.config.schedule.schedule} "
-            f"needs an input that does not; expected {schedules_with(lambda traits: traits.changing_input)}"
+            f"{of.changing} changes the input in every step, and --schedule {of.config.schedule.schedule} "
+            f"needs an input that does not change; expected {schedules_with(lambda traits: traits.changing_input)}"
         ),
     ),
     Rule(
@@ -246,9 +201,9 @@ RULES: list[Rule] = [
         ),
     ),
     Rule(
-        lambda of: of.learned and of.config.model.keep_input == "always",
+        lambda of: of.changing != "" and of.config.model.keep_input == "always",
         lambda of: (
-            f"--keep-input always keeps an aggregate of features that do not change, got {_features(of)}; leave one of "
+            f"--keep-input always keeps an aggregate of features that do not change, got {of.changing}; leave one of "
             "them out"
         ),
     ),
@@ -257,14 +212,6 @@ RULES: list[Rule] = [
         lambda of: (
             f"--task {of.config.task.task} is learned from the rows of both ends of every edge in every step: expected "
             f"--schedule {schedules_with(_exact)}, got {of.config.schedule.schedule}"
-        ),
-    ),
-    Rule(
-        lambda of: of.model.reads_hops and _without_hops(of) != "",
-        lambda of: (
-            f"{_without_hops(of)} is not for --model {of.config.model.model}, which learns from the columns of the "
-            "graph file alone, propagated over the whole graph before, and exchanges nothing but gradients of "
-            "parameters; leave it out"
         ),
     ),
     Rule(

@@ -4,20 +4,19 @@ train, evaluate, predict, dry runs and estimates read it and decide nothing agai
 one line of refusal.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from hpcgnn.config import Config
-from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.options.memory_size import said_memory
 from hpcgnn.plan.halo import check_halo, features_travel, halo_of, intra_node_of, prunes
 from hpcgnn.plan.held import check_aggregate, check_keep, held_type
 from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.plan.privacy import check_privacy
-from hpcgnn.plan.rules import Selection, models_with, schedules_with
+from hpcgnn.plan.rules import Selection
 from hpcgnn.tasks.registry import resolve_task, task_traits
 from hpcgnn.traits import ScheduleTraits, TaskTraits
 
@@ -66,11 +65,6 @@ class RunPlan:
         return not MODELS[self.spec.model].traits(self.spec).fixed_sums
 
     @property
-    def on_shares(self) -> bool:
-        """Whether an epoch has several steps, on shares of the clusters."""
-        return self.schedule.by_shares and self.config.schedule.steps > 1
-
-    @property
     def narrows(self) -> bool:
         """Whether rows are narrowed on their way."""
         return self.config.schedule.halo_dtype != "fp32" or self.config.run.precision == "mixed"
@@ -101,6 +95,10 @@ class RunPlan:
         return task_traits(self.config.task.task)
 
 
+#: check(config, spec) of extras: raises ConfigError where nothing can be trained so.
+TRAINING_CHECKS: list[Callable[[Config, ModelSpec], None]] = []
+
+
 def plan(config: Config, meta: GraphMeta, ranks: int, learns: bool = True) -> RunPlan:
     """The plan of a run on a graph.
 
@@ -113,7 +111,6 @@ def plan(config: Config, meta: GraphMeta, ranks: int, learns: bool = True) -> Ru
     Raises:
         ConfigError, GraphError: one line of refusal. They are the same on all ranks that call alike.
     """
-    check_memory(config, learns)
     spec = model_spec(meta, config)
     check_aggregate(config, spec)
     spec = replace(spec, held=held_type(meta, config, spec))
@@ -126,44 +123,8 @@ def plan(config: Config, meta: GraphMeta, ranks: int, learns: bool = True) -> Ru
     if learns:
         check_keep(config, spec)
         check_privacy(config, spec)
-        check_steps(config, meta, spec)
+        Selection(config).entry.check_graph(config, meta, spec)
+        for check in TRAINING_CHECKS:
+            check(config, spec)
     check_halo(config, spec)
     return RunPlan.of(config, spec)
-
-
-def check_steps(config: Config, meta: GraphMeta, spec: ModelSpec) -> None:
-    """Raise ConfigError for steps that the clusters of the graph file or the last layer of the model do not allow."""
-    options, traits = config.schedule, Selection(config).schedule
-    alone = MODELS[spec.model].traits(spec).prunable or (spec.layers == 1 and spec.keeps_input)
-    if traits.last_rows_alone and options.steps > 1 and not alone:
-        raise ConfigError(
-            f"--schedule {options.schedule} computes the training nodes of a share alone, and the last layer of "
-            f"--model {spec.model} computes all nodes: expected another model, or --schedule sar"
-        )
-    layers, precision = MODELS[spec.model].traits(spec), config.run.precision
-    if options.history_dtype != "fp32" and options.steps > 1 and not (layers.fixed_sums and precision == "fp32"):
-        raise ConfigError(
-            f"schedule.history_dtype {options.history_dtype} is for float32 rows that are summed with given weights: "
-            f"expected {models_with(lambda each: each.fixed_sums)} and --precision fp32, or history_dtype fp32; got "
-            f"--model {spec.model} and --precision {precision}"
-        )
-    if traits.by_shares and options.steps > meta.num_clusters:
-        raise ConfigError(
-            f"--steps {options.steps}: each step computes whole clusters of {config.data.graph}, and it has "
-            f"{meta.num_clusters:,}: expected at most {meta.num_clusters:,}, or a file that is partitioned into more "
-            "(python -m partition_tools partition add --clusters)"
-        )
-
-
-def check_memory(config: Config, learns: bool = True) -> None:
-    """Raise ConfigError for a --memory limit that the schedule cannot hold.
-
-    Args:
-        learns: whether anything is trained.
-    """
-    if said_memory(config.run.memory) is not None and learns and not Selection(config).schedule.within_memory:
-        able = schedules_with(lambda traits: traits.within_memory).replace(" or ", " and ")
-        raise ConfigError(
-            f"--memory is for --schedule {able}, got {config.schedule.schedule}, which keeps rows of other ranks from "
-            "step to step; leave one of them out"
-        )

@@ -1,6 +1,6 @@
 """`--keep int8`: what a model keeps between the passes, as codes that are rounded at random.
 
-The forward pass computes with exact numbers. What it keeps for the gradient is coded (ops/coded.py): fused layers say
+The forward pass computes with exact numbers. What it keeps for the gradient is coded (`Coded`): fused layers say
 what may be rounded (`Arena.keep`), and torch's own operations are caught by their saved tensors. Only what the model
 saves is, not what the loss does, whose gradient is not linear in the logits.
 
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from hpcgnn import kernels
 from hpcgnn.engine.saved_tensors import SavedTensors, lasting_storages
+from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.keeping import Kept
 from hpcgnn.nn.model import traits_of
-from hpcgnn.ops.coded import Coded
 from hpcgnn.ops.draws import Purpose
 
 if TYPE_CHECKING:
@@ -26,6 +27,41 @@ if TYPE_CHECKING:
 
 # Narrower matrices are kept as they are: their steps would take as much as the codes.
 LEAST_COLUMNS = 8
+
+
+class Coded:
+    """The memory of a matrix, as the Kept of all its views have it.
+
+    The codes may wait in the scratch file. `memory()` makes the matrix anew, at another place, and lets the codes go. A
+    layer writes the gradient over it, so it takes no memory that the gradient would not.
+    """
+
+    def __init__(self, x: torch.Tensor, ids: torch.Tensor, key: int, exact: int, arena: Arena) -> None:
+        """Code x (n, F), contiguous, but for its last `exact` columns. ids: int64 (n,); with key they determine the
+        draws.
+        """
+        rows, width = len(x), x.shape[1] - exact
+        codes = arena.empty(rows, width, dtype=torch.int8)
+        steps = arena.empty(rows, -(-width // kernels.BLOCK))
+        kernels.encode(codes, steps, x[:, :width], ids, key)
+        parts = [codes, steps] if exact == 0 else [codes, steps, torch.empty(0)]
+        if exact:
+            parts[2] = arena.empty(rows, exact, dtype=x.dtype).copy_(x[:, width:])
+        self._arena, self._like = arena, (x.shape, x.dtype)
+        self._parts = [arena.keep(part) for part in parts]
+        self._storage: torch.UntypedStorage | None = None
+
+    def memory(self) -> torch.UntypedStorage:
+        if self._storage is None:
+            shape, dtype = self._like
+            codes, steps, *rest = (part.tensor() for part in self._parts)
+            out = self._arena.empty(*shape, dtype=dtype)
+            kernels.decode(out[:, : codes.shape[1]], codes, steps)
+            for exact in rest:
+                out[:, codes.shape[1] :] = exact
+            self._storage = out.untyped_storage()
+            self._parts.clear()
+        return self._storage
 
 
 class CodedKeeping(SavedTensors):

@@ -1,6 +1,6 @@
 """A schedule is two independent choices: how ranks treat the halo, and how they keep their models together.
 
-    halo policy   full | frozen | none | sampled | stale | historical   how operators get remote rows
+    halo policy   full | frozen | none | sampled | stale        how operators get remote rows
     sync policy   all-reduce every step | by layer | averaging  which parameters train when, and how gradients combine
 
 `sar` = full × all-reduce, `lazy` = frozen × by layer, `tma` = none × averaging, `bns` = sampled × all-reduce, `stale` =
@@ -17,11 +17,14 @@ from hpcgnn.comm.communicator import Communicator, Exchange
 from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.options import OptimConfig, ScheduleConfig
+from hpcgnn.registry import Registry
 from hpcgnn.traits import ScheduleTraits
 
 
@@ -162,7 +165,7 @@ class SyncPolicy(Protocol):
 
     def plans(self) -> Iterator[tuple[tuple[int, int], Any, Any]]:
         """((layer, step), plan of the in-edges, plan of the out-edges) of the layers that send rows of their own in a
-        step on a share of the clusters.
+        step.
         """
 
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
@@ -189,8 +192,31 @@ class Schedule:
 Build = Callable[[LocalGraph, Communicator, HaloBuffers, Config, Randomness], Schedule]
 
 
-def _nothing_to_check(config: Config, layers: int) -> None:
-    """For schedules whose options need no other check than their ranges."""
+class ChangingEdges(Protocol):
+    """An option by which training with `sar` sees other edges in every epoch."""
+
+    def applies(self, config: Config) -> bool:
+        """Whether the option is given."""
+
+    def halo(
+        self, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, config: Config, random: Randomness
+    ) -> HaloPolicy:
+        """The halo policy in place of that of `sar`. Collective."""
+
+    def check_counted(self, config: Config) -> None:
+        """Raise ConfigError for a run whose messages `hpcgnn estimate` does not count."""
+
+
+CHANGING_EDGES: Registry[ChangingEdges] = Registry("option of edges")
+
+
+def changing_edges(config: Config) -> ChangingEdges | None:
+    """The option by which training sees other edges in every epoch, if one is given."""
+    return next((each for each in CHANGING_EDGES.values() if each.applies(config)), None)
+
+
+def _nothing(*given: Any) -> None:
+    """For schedules that have nothing to check or to count."""
 
 
 @dataclass(frozen=True)
@@ -203,9 +229,20 @@ class ScheduleEntry:
         check: check(config, layers) raises ConfigError for options of the schedule that do not fit each other, or the
             number of layers.
         options: the options of the schedule alone: a ScheduleConfig with more fields, or None.
+        check_graph: likewise check_graph(config, metadata of the graph, ModelSpec).
+        reads_clusters: the schedule reads the cluster of each node.
+        count_steps: count_steps(RunPlan, Counter or None) for `hpcgnn estimate`: the steps of an epoch if the schedule
+            counts them itself (estimate/counts/own_steps.py), else None. Without a Counter it raises ConfigError.
+        halo_copies: config -> copies of the halo's rows of each layer that a rank keeps from epoch to epoch.
+        sends_once: config -> whether all of training reads rows that were sent once.
     """
 
     build: Build
     traits: ScheduleTraits
-    check: Callable[[Config, int], None] = _nothing_to_check
+    check: Callable[[Config, int], None] = _nothing
     options: type[ScheduleConfig] | None = None
+    check_graph: Callable[[Config, GraphMeta, ModelSpec], None] = _nothing
+    reads_clusters: bool = False
+    count_steps: Callable[[Any, Any], Any] = _nothing
+    halo_copies: Callable[[Config], int] = lambda config: 0
+    sends_once: Callable[[Config], bool] = lambda config: False

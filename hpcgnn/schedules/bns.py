@@ -110,6 +110,6 @@ def build_bns(
 
 SCHEDULE = ScheduleEntry(
     build_bns,
-    ScheduleTraits(changing_input=True, whole_steps=True, sums_gradients=True, sums_by_layer=True, narrows_rows=True),
+    ScheduleTraits(changing_input=True, sums_gradients=True, narrows_rows=True),
     options=BnsConfig,
 )

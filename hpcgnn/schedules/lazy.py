@@ -29,7 +29,7 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.transforms.kept_halo import halo_rows, sparse_with_halo
 from hpcgnn.graph.transforms.subgraphs import with_halo
-from hpcgnn.memory.on_disk import OnDisk
+from hpcgnn.memory.stored import StoredRows
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.stage import Frozen, KeptAggregate, KeptRows, LayerStage, add_heads, begin_where_ended
@@ -45,8 +45,23 @@ log = logging.getLogger("hpcgnn")
 
 @dataclass(frozen=True, kw_only=True)
 class LazyConfig(ScheduleConfig):
-    """The options that `lazy` alone reads."""
+    """The options of `lazy`."""
 
+    finetune: int = option(
+        0,
+        "lazy: epochs of exact training after the last layer",
+        details="All layers are trained together, as with sar.",
+        least=0,
+        schedules=("lazy",),
+    )
+    frozen_halo: str = option(
+        "keep",
+        "lazy: keep the halo's rows in memory, or refetch them every epoch",
+        details="For layers that weigh neighbours anew in every epoch (gat and others) and for sparse features. On "
+        "bad maps the halo is larger than a rank's share.",
+        choices=("keep", "refetch"),
+        schedules=("lazy",),
+    )
     layer_epochs: str = option(
         "",
         "lazy: epochs of each layer, as 100,100,200 (default: --epochs)",
@@ -138,7 +153,7 @@ class LayerByLayer(AllreduceEveryStep):
     def _booked(self, kind: str) -> AbstractContextManager[None]:
         return self._comm.ledger.booked_as("resume" if self._resumed else kind)
 
-    def _exchange(self, layer: int, x: torch.Tensor | SparseRows | OnDisk, model: Model, graph: Graph) -> Frozen:
+    def _exchange(self, layer: int, x: torch.Tensor | SparseRows | StoredRows, model: Model, graph: Graph) -> Frozen:
         """Send the layer's input to all who need it, once. Collective."""
         conv: Any = model.convs[layer]  # a Conv or alike
         spec = model.spec
@@ -149,7 +164,7 @@ class LayerByLayer(AllreduceEveryStep):
                 if layer == 0 and self._options.finetune and spec.keeps_input:  # the fine-tuning needs the very same
                     return KeptAggregate(graph.constant("input aggregate", lambda: conv.gather(graph, x)), x)
                 return KeptAggregate(conv.gather(graph, x), x)
-        assert not isinstance(x, OnDisk), "only kept aggregates are on disk"
+        assert not isinstance(x, StoredRows), "only kept aggregates lie outside of memory"
         if self._options.frozen_halo == "refetch":
             return KeptRows(graph, x, self._local.num_owned)
         with_its_halo = self._graph_with_halo(graph)
@@ -208,21 +223,25 @@ def build_lazy(
 ) -> Schedule:
     """The schedule for a LocalGraph."""
     halo = FullHalo(local, comm, buffers)
-    return Schedule(halo, LayerByLayer(local, halo, comm, buffers, cast(LazyConfig, config.schedule)))
+    return Schedule(halo, LayerByLayer(local, halo, comm, buffers, _options(config)))
+
+
+def _options(config: Config) -> LazyConfig:
+    return cast(LazyConfig, config.schedule)
 
 
 def check_lazy(config: Config, layers: int) -> None:
     """See ScheduleEntry."""
-    options = cast(LazyConfig, config.schedule)
+    options = _options(config)
     per_layer("--layer-epochs", options.layer_epochs, layers, int, 1, config.optim.epochs)
     per_layer("--layer-lr", options.layer_lr, layers, float, 0.0, config.optim.lr)
 
 
 SCHEDULE = ScheduleEntry(
     build_lazy,
-    ScheduleTraits(
-        layer_by_layer=True, partial_sums="dense", within_memory=True, sums_gradients=True, sums_by_layer=True
-    ),
+    ScheduleTraits(layer_by_layer=True, partial_sums="dense", within_memory=True, sums_gradients=True),
     check_lazy,
     LazyConfig,
+    halo_copies=lambda config: int(_options(config).frozen_halo == "keep"),
+    sends_once=lambda config: not _options(config).finetune,
 )

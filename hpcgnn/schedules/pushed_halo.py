@@ -1,4 +1,4 @@
-"""The common part of policies that use some or old rows of other ranks: see ops/pushed_aggregation.py."""
+"""The common part of policies that use some or old rows of other ranks: see ops/linear_aggregation.py."""
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.ops.operators import Made, Operator

@@ -2,7 +2,7 @@
 
 from hpcgnn.config import declare
 from hpcgnn.registry import Registry
-from hpcgnn.schedules import batches, bns, historical, lazy, sar, stale, tma
+from hpcgnn.schedules import bns, lazy, sar, stale, tma
 from hpcgnn.schedules.base import ScheduleEntry
 
 SCHEDULES: Registry[ScheduleEntry] = Registry("schedule")
@@ -21,5 +21,3 @@ register("lazy", lazy.SCHEDULE)
 register("tma", tma.SCHEDULE)
 register("bns", bns.SCHEDULE)
 register("stale", stale.SCHEDULE)
-register("historical", historical.SCHEDULE)
-register("batches", batches.SCHEDULE)

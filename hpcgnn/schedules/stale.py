@@ -22,12 +22,14 @@ rows and their gradients, and the transposed blocks of edges between ranks. It i
 """
 
 import logging
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
+from hpcgnn.declaring import option
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stale import PushedGradients, StaleExchange, UsedRows
 from hpcgnn.exchange.wire import Wire
@@ -36,6 +38,7 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.ops.site import Facts, PushedSite
+from hpcgnn.options import ScheduleConfig
 from hpcgnn.schedules.approximate import ApproximateInTraining
 from hpcgnn.schedules.base import Schedule, ScheduleEntry
 from hpcgnn.schedules.full_halo import FullHalo
@@ -46,6 +49,20 @@ from hpcgnn.schedules.sync import AllreduceEveryStep
 from hpcgnn.traits import ScheduleTraits
 
 log = logging.getLogger("hpcgnn")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StaleConfig(ScheduleConfig):
+    """The options of `stale`."""
+
+    stale_epochs: int = option(
+        1,
+        "stale: age of remote rows and gradients in epochs; 0: sar",
+        details="New rows are exchanged in the background. Memory: the halo of all layers, for one epoch more than "
+        "this.",
+        least=0,
+        schedules=("stale",),
+    )
 
 
 class StaleHalo(PushedHalo):
@@ -132,25 +149,24 @@ def build_stale(
     local: LocalGraph, comm: Communicator, buffers: HaloBuffers, config: Config, random: Randomness
 ) -> Schedule:
     """Delayed halo, all-reduce at every step; no delay is `sar`. config: Config; random: Randomness."""
-    options = config.schedule
+    options = cast(StaleConfig, config.schedule)
     sync = AllreduceEveryStep(comm, options.reduce_dtype)
     if options.stale_epochs == 0:
-        return Schedule(full_halo(local, comm, buffers, options, random), sync)
+        return Schedule(full_halo(local, comm, buffers, config, random), sync)
     facts, wire = Facts(local, comm), make_wire(options, local, random)
     exact = FullHalo(local, comm, buffers, facts=facts)
     training = StaleHalo(local, comm, buffers, wire, facts, options.stale_epochs)
     return Schedule(ApproximateInTraining(exact, training), sync)
 
 
+def _halo_copies(config: Config) -> int:
+    delay = cast(StaleConfig, config.schedule).stale_epochs
+    return delay + 1 if delay else 0
+
+
 SCHEDULE = ScheduleEntry(
     build_stale,
-    ScheduleTraits(
-        changing_input=True,
-        partial_sums="always",
-        keeps_halo=True,
-        whole_steps=True,
-        sums_gradients=True,
-        sums_by_layer=True,
-        narrows_rows=True,
-    ),
+    ScheduleTraits(changing_input=True, partial_sums="always", sums_gradients=True, narrows_rows=True),
+    options=StaleConfig,
+    halo_copies=_halo_copies,
 )

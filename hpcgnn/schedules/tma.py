@@ -210,7 +210,7 @@ def build_tma(
     local: LocalGraph, comm: Communicator, buffers: HaloBuffers, config: Config, random: Randomness
 ) -> Schedule:
     """The schedule for a LocalGraph; its halo policy serves evaluation and exact steps."""
-    halo = full_halo(local, comm, buffers, config.schedule, random)
+    halo = full_halo(local, comm, buffers, config, random)
     return Schedule(halo, Averaging(local, comm, buffers, cast(TmaConfig, config.schedule)))
 
 

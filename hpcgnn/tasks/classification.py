@@ -8,8 +8,7 @@ import torch
 
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.memory.arena import Arena
-from hpcgnn.ops.cross_entropy import cross_entropy
-from hpcgnn.ops.soft_cross_entropy import soft_cross_entropy
+from hpcgnn.ops.losses import cross_entropy, soft_cross_entropy
 from hpcgnn.options import TaskConfig
 from hpcgnn.tasks.base import LabelTask, Metric, Scale
 from hpcgnn.tasks.counting import macro_f1_of, mean_ratio, ratio, rows_by_class

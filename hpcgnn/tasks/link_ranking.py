@@ -15,9 +15,8 @@ from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graphfile.given_links import EACH, HELD, SHARED
 from hpcgnn.ops.draws import Purpose
-from hpcgnn.ops.given_ranks import pair_scores, ranks_among_all, ranks_among_own
-from hpcgnn.ops.node_pool import NodePool
-from hpcgnn.ops.pair_ranks import Known, Scorer, pair_ranks
+from hpcgnn.ops.pair_ranks import Known, Scorer, pair_ranks, pair_scores, ranks_among_all, ranks_among_own
+from hpcgnn.ops.pairs import NodePool
 from hpcgnn.tasks.links import KS
 
 

@@ -19,15 +19,15 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.given_links import HELD, NONE, summary
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.graph import Graph
-from hpcgnn.nn.scorers import SCORERS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Purpose, Randomness
-from hpcgnn.ops.node_pool import NodePool
 from hpcgnn.ops.operators import Pairs
+from hpcgnn.ops.pairs import NodePool
 from hpcgnn.options import TaskConfig
 from hpcgnn.options.link_split import GIVEN, link_shares
 from hpcgnn.tasks.evaluator import Judge
 from hpcgnn.tasks.link_ranking import ranking_of
+from hpcgnn.tasks.link_scorers import SCORERS
 from hpcgnn.tasks.registry import fitting_metric, links_task, task_traits
 
 #: The name of the scorer among the modules of a model.

@@ -1,6 +1,6 @@
 """Which pairs of nodes have an edge: mean reciprocal rank and Hits@K of held-out edges, exact over all ranks.
 
-Link metrics take the ranks of edges (ops/pair_ranks.py, ops/given_ranks.py), not outputs and labels of nodes. All sums
+Link metrics take the ranks of edges (ops/pair_ranks.py), not outputs and labels of nodes. All sums
 use float64.
 """
 

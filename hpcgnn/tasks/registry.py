@@ -4,7 +4,6 @@ from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.given_links import SHARED
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.options import TaskConfig
 from hpcgnn.options.link_split import AUTO, GIVEN, USUAL
 from hpcgnn.options.task import LINKS
 from hpcgnn.registry import Registry
@@ -47,7 +46,6 @@ def resolve_task(config: Config, meta: GraphMeta) -> Config:
     metric = fitting_metric(config.run.metric, task, meta.num_classes)
     loss = fitting_loss(config.task.loss, task)
     task.check(config.task)
-    _check_reuse(config.task, task)
     return config.replace(task=task.name, metric=metric, loss=loss)
 
 
@@ -71,15 +69,6 @@ def links_task(negatives: str) -> Task:
         negatives: the kind that the graph provides (graphfile/given_links.py), or ''.
     """
     return SharedNegatives() if negatives == SHARED else TASKS[LINKS]
-
-
-def _check_reuse(options: TaskConfig, task: Task) -> None:
-    """Raise ConfigError where labels are no classes that could be inputs."""
-    if options.label_reuse and isinstance(task, (Regression, Links)):
-        raise ConfigError.on_all(
-            f"--label-reuse {options.label_reuse:g} gives classes as inputs, and the labels of the graph are for "
-            f"{task.name} ({task.said}); leave it out"
-        )
 
 
 def metrics_of(task: Task, outputs: int) -> dict[str, Metric]:

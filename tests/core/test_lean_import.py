@@ -14,11 +14,12 @@ print("left out", left_out, "code", code)
 from hpcgnn.__main__ import registry_choices
 from hpcgnn.config import make_config
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.offload.toy import toy_step
+from hpcgnn.engine.probe import probe_step
+from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.plugins.live_tensors import LiveTensors
 config = make_config({"graph": "-"}, registry_choices()).replace(task="classification")
-toy_step(RunPlan.of(config, ModelSpec("gcn", 4, 3, 3, 5)))
+probe_step(RunPlan.of(config, ModelSpec("gcn", 4, 3, 3, 5)), make_plugins)
 with LiveTensors():
     torch.ones(3) + 1
 print("the compiler is loaded:", "torch._dynamo" in sys.modules)

@@ -174,8 +174,6 @@ def test_all_that_a_run_leaves_is_known_as_its_own(run, monkeypatch):
 COMMANDS = {
     "predict": (("predict", "r", "--nodes", "nodes.txt"), "-o", ("g.h5", "nodes.txt", "r/checkpoints/epoch-000002.h5")),
     "evaluate": (("evaluate", "r"), "--predictions", ("g.h5", "r/evaluation.json")),
-    "label-propagation": (("label-propagation", "--graph", "g.h5"), "-o", ("g.h5",)),
-    "propagate": (("propagate", "--graph", "g.h5"), "-o", ("g.h5",)),
     "export": (("export", "r"), "-o", ("g.h5", "r/checkpoints/epoch-000002.h5")),
     "json": (("estimate", "--config", "c.toml", "--ranks", "2"), "--json", ("g.h5", "c.toml")),
     "plot": (("estimate", "--graph", "g.h5", "--ranks", "2"), "--plot", ("g.h5",)),
@@ -184,8 +182,6 @@ COMMANDS = {
 SUFFIXES = {
     "predict": ".h5",
     "evaluate": ".h5",
-    "label-propagation": ".h5",
-    "propagate": ".h5",
     "export": ".safetensors",
 }
 

@@ -9,12 +9,13 @@ import pytest
 import hpcgnn
 from hpcgnn import kernels
 from hpcgnn.config import make_config
+from hpcgnn.engine.probe import probe_step
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.kernels.kernel import Kernel
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.offload.toy import toy_step
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.run_plan import RunPlan
+from hpcgnn.plugins.registry import make_plugins
 
 ROOT = Path(hpcgnn.__file__).parent
 FRAMES = 7
@@ -49,7 +50,7 @@ def test_frames_of_a_hidden_layer(monkeypatch, plan, model, kernel):
     monkeypatch.setattr(Kernel, "__call__", noted)
     if kernel == "gather":
         monkeypatch.setattr(kernels, "convolves", lambda *matrices: False)
-    toy_step(plan(model))
+    probe_step(plan(model), make_plugins)
     assert seen
     for frames in seen:
         assert len(frames) <= FRAMES, " -> ".join(frames)
@@ -73,9 +74,9 @@ def test_calls_of_a_kernel(monkeypatch, plan):
         finally:
             sys.setprofile(None)
 
-    toy_step(plan("sage"))
+    probe_step(plan("sage"), make_plugins)
     monkeypatch.setattr(Trainer, "step", counted)
-    toy_step(plan("sage"))
+    probe_step(plan("sage"), make_plugins)
     kernel_calls = [name for name in called if name.startswith(("Kernel.", "check"))]
     assert 0 < len(kernel_calls) <= OF_A_KERNEL * called.count("Kernel.__call__")
     assert len(called) <= OF_A_STEP, sorted(called)

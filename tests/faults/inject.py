@@ -4,7 +4,7 @@
 
 TIMES: at which passage through the stage it happens (1 the first). The program itself knows nothing of this: the
 functions that are the stages are wrapped here, in this process, before its command line is called. Serial passages (the
-step on the toy graph, which every rank takes by itself) do not count.
+step on the small graph, which every rank takes by itself) do not count.
 """
 
 import functools
@@ -105,10 +105,10 @@ def install(stage, fault, times):
 
 
 def _counts(args, kwargs, kind):
-    """Whether this passage is one of the whole job, after its start, and not of the toy graph's step."""
+    """Whether this passage is one of the whole job, after its start, and not of the probe."""
     frame, started = sys._getframe(2), False
     while frame is not None:
-        if frame.f_code.co_name == "toy_step":
+        if frame.f_code.co_name == "probe_step":
             return False
         started |= frame.f_code.co_name == "run" and frame.f_locals.get("session") is not None
         frame = frame.f_back

@@ -6,8 +6,6 @@ Each test continues what the one before left; the last one compares the curve wi
 
 import pytest
 
-from hpcgnn.comm.transports import oneccl_library
-
 from . import harness
 from .harness import Injection
 
@@ -31,7 +29,6 @@ OVER_TORCH = {
     Injection("import", "exit 0", 1, 2): "rank 1 failed before the ranks had met",
     **{each: CASES[each] for each in CASES if each.stage in ("load", "forward", "step", "evaluation", "shutdown")},
 }
-OVER_ONECCL = {each: CASES[each] for each in CASES if each.stage in ("forward", "step", "shutdown")}
 # Two nodes of two ranks, of which one fails in the middle of an exchange between nodes.
 BETWEEN_NODES = {
     Injection("forward", "kill", 1, 4, 9): "",
@@ -40,7 +37,7 @@ BETWEEN_NODES = {
     Injection("backward", "raise", 2, 4, 3): "",
     Injection("meeting", "pause", 0, 4, 140): "",  # the run goes on to its end
 }
-KINDS = {"mpi": CASES, "torch": OVER_TORCH, "oneccl": OVER_ONECCL, "nodes": BETWEEN_NODES}
+KINDS = {"mpi": CASES, "torch": OVER_TORCH, "nodes": BETWEEN_NODES}
 # Attention returns rows, and small buffers make many turns, so that ranks of a node wait for each other's lanes.
 OF_NODES = ("--comm", "mpi", "--model", "gat", "--intra-node", "shared", "--halo-buffer", "0.02")
 
@@ -49,8 +46,7 @@ def is_slow(kind, injection):
     """Whether another kind, or another stage, has the fault in the quick lane."""
     return {
         "mpi": (injection.stage, injection.fault) in (("plan", "exit 0"), ("evaluation", "_exit 0")),
-        "torch": injection not in OVER_ONECCL,
-        "oneccl": True,
+        "torch": injection.stage not in ("forward", "step", "shutdown"),
         "nodes": injection.stage != "meeting",
     }[kind]
 
@@ -69,8 +65,6 @@ def start(kind, folder, server, injection, name):
 @pytest.mark.parametrize("kind, injection", JOBS, ids=str)
 def test_a_fault(folder, server, kind, injection):
     """The same end over every transport: codes of jobs that a rank ended are as over MPI, too."""
-    if kind == "oneccl" and not oneccl_library.place().exists():
-        pytest.skip("oneCCL's library was not built (env/build-oneccl.sh)")
     outcome = start(kind, folder, server, injection, f"run-{kind}")
     assert outcome.happened, outcome.text
     assert not harness.complaint(injection, outcome, folder / f"run-{kind}"), outcome.text

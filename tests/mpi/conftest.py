@@ -93,12 +93,9 @@ def comm(request):
     if isinstance(ranks, ThreadRanks):
         yield ranks.communicators(request.param)
         return
-    from .transports import TRANSPORTS, has_oneccl
+    from .transports import TRANSPORTS
 
-    name = request.config.getoption("--transport")
-    if name == "oneccl" and not has_oneccl():
-        pytest.skip("oneCCL's library was not built (env/build-oneccl.sh)")
-    communicator = TRANSPORTS[name]()
+    communicator = TRANSPORTS[request.config.getoption("--transport")]()
     yield communicator
     communicator.close()
 

@@ -10,13 +10,14 @@ import numpy as np
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import make_config
+from hpcgnn.engine.probe import probe_step
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.offload.toy import toy_step
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.choices import registry_choices
+from hpcgnn.plan.rules import Selection
 from hpcgnn.plan.run_plan import plan
 from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.tasks.link_training import link_split
@@ -80,19 +81,19 @@ def configure(path, **options):
     formulas count bytes; and what the machine has left makes no difference.
     """
     pruning = {} if options.get("schedule", "sar") != "sar" else {"prune": "none"}
-    usual = {"hidden": 16, "layers": 3, "seed": 5, "halo": "rows", "memory": "none"}
+    usual = {"hidden": 16, "layers": 3, "seed": 5, "halo": "rows"}
     return make_config({"graph": str(path), **usual, **pruning, **options}, CHOICES)
 
 
 @functools.cache
 def widest_row(decided):
     """The bytes of the widest row that a step exchanges."""
-    return toy_step(decided)
+    return probe_step(decided, make_plugins)
 
 
-def build_trainer(comm, config, map_name=None, rows=None, to_disk=None):
+def build_trainer(comm, config, map_name=None, rows=None, store=None):
     """A Trainer on a stored map, or on one rank alone for map_name None. rows: of a communication buffer (None: as
-    configured). to_disk(arena, shape, dtype): an empty OnDisk for the features.
+    configured). store(arena, local, source): see `load_local_graph`.
     """
     with GraphFile(config.data.graph) as file:
         decided = plan(config, file.meta, 1)
@@ -115,9 +116,9 @@ def build_trainer(comm, config, map_name=None, rows=None, to_disk=None):
             inputs=inputs_of(spec.inputs),
             links=links,
             edge_features=spec.edge_features > 0,
-            to_disk=lambda local, width, dtype: to_disk and to_disk(buffers.arena, (local.num_owned, width), dtype),
+            store=lambda local, source: store and store(buffers.arena, local, source),
             feature_type=spec.held,
-            clusters=decided.schedule.by_shares,
+            clusters=Selection(config).entry.reads_clusters,
         )
     return Trainer(local, decided, comm, buffers, make_plugins)
 
@@ -145,9 +146,9 @@ def outputs_and_gradients(trainer, graph):
     )
 
 
-def trained(comm, config, to_disk=None):
+def trained(comm, config, store=None):
     """(losses, metrics, parameters, the Trainer) after some steps."""
-    trainer = build_trainer(comm, config, "metis", to_disk=to_disk)
+    trainer = build_trainer(comm, config, "metis", store=store)
     losses = []
     for stage in range(len(trainer.stages)):
         trainer.begin_stage(stage, 2 * stage)

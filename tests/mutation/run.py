@@ -82,7 +82,9 @@ class Reach:
             data.read()
             for path in data.measured_files():
                 for line, tests in data.contexts_by_lineno(path).items():
-                    self.lines[path.split("/hpcgnn/")[-1], line].update(set(tests) - {""})
+                    self.lines[path.split("/hpcgnn/")[-1], line].update(
+                        test for test in tests if test.startswith(f"{folder.name}.")
+                    )
 
     def tests(self, name, first, last, most):
         """pytest's names of at most so many seconds of them; where no test ran the lines, of those that came
@@ -100,7 +102,13 @@ class Reach:
             modules[test.rsplit(".", 1)[0]] += self.seconds[test]
         # Module by module, for what the tests of one share is made once.
         ordered.sort(key=lambda test: (modules[test.rsplit(".", 1)[0]], test.rsplit(".", 1)[0]))
-        return [re.sub(r"^(\w+)\.(\w+)\.(\w+)$", r"tests/\1/\2.py::\3", test) for test in ordered]
+        return [_node_id(test.split(".")) for test in ordered]
+
+
+def _node_id(parts):
+    """pytest's name of a test by the parts of its name in a coverage file, such as core.ops.test_sums.test_one."""
+    module = next(number for number, part in enumerate(parts) if part.startswith("test_")) + 1
+    return f"tests/{'/'.join(parts[:module])}.py::{'::'.join(parts[module:])}"
 
 
 def run(copy, tests, ranks, limit):

@@ -10,7 +10,6 @@ from partition_helpers import odd_graph, sorted_list
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.given_links import summary
-from hpcgnn.graphfile.other_features import with_other_features
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.graphfile.structure import check_structure
 from partition_tools.canonical.links import canonical_links, link_counts
@@ -79,19 +78,15 @@ def files(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["none", "shared", "each"])
-def test_a_file_keeps_what_is_given(cli, files, kind, tmp_path):
-    """By original ids, wherever the nodes are put, and in copies with other features."""
+def test_a_file_keeps_what_is_given(cli, files, kind):
+    """By original ids, wherever the nodes are put."""
     path, given = files / f"{kind}.h5", held(kind)
     assert_same(stored(path), expected(given))
     with GraphFile(path) as file:
         assert not np.array_equal(file.read("nodes/original_id"), np.arange(N)), "the nodes are in another order"
         check_structure(file)
-        with with_other_features(file, tmp_path / "copy.h5", [1]) as put:
-            put(0, np.zeros((N, 1), np.float32), 0)
-    for each in (path, tmp_path / "copy.h5"):
-        code, out, err = cli("verify", each)
-        assert code == 0 and "numbers of held-out pairs" in out and "training split" not in out, (out, err)
-    assert_same(stored(tmp_path / "copy.h5"), expected(given))
+    code, out, err = cli("verify", path)
+    assert code == 0 and "numbers of held-out pairs" in out and "training split" not in out, (out, err)
     src, dst = odd_graph(N)
     there = set(zip(src.tolist(), dst.tolist()))
     info = json.loads(cli("inspect", path, "--json")[1])["held_out_edges"]

@@ -31,10 +31,15 @@ from typing import NoReturn
 import numpy as np
 
 from hpcgnn import cores
-from hpcgnn.comm.health.heartbeat import Heartbeat, HeartbeatBoard, HeartbeatHistory, HeartbeatRecord
-from hpcgnn.comm.health.node_reports import NodeReports, NodeSummary
-from hpcgnn.comm.health.processes import ProcessWatch, start_time
-from hpcgnn.comm.health.standstill import describe_standstill, names
+from hpcgnn.comm.health.heartbeat import (
+    Heartbeat,
+    HeartbeatBoard,
+    HeartbeatHistory,
+    HeartbeatRecord,
+    ProcessWatch,
+    start_time,
+)
+from hpcgnn.comm.health.node_reports import NodeReports, NodeSummary, describe_standstill, names
 
 # sysexits.h calls it a temporary failure: starting again with --resume may well succeed.
 EXIT_STALLED = 75

@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from hpcgnn.comm.launch.ending import abort, end_job, end_lost, say
 from hpcgnn.comm.launch.launcher import expected_ranks, launched_rank, local_rank
-from hpcgnn.comm.session import OVER_MPI, WATCHDOG_SECONDS, Means, Session, start
+from hpcgnn.comm.session import WATCHDOG_SECONDS, Session, start
 from hpcgnn.errors import HpcgnnError, LostConnection
 
 EXIT_FAULT, EXIT_USER_ERROR, EXIT_INTERRUPTED = 1, 2, 130
@@ -36,7 +36,7 @@ def _leave(code: int, rank: int) -> int:
     return code
 
 
-def fail_before_start(means: Means = OVER_MPI) -> None:
+def fail_before_start(transport: str = "mpi") -> None:
     """End the whole job because this rank failed before its transport was started. Returns if this process is alone.
 
     It starts the transport to announce the failure, or the others would wait for this rank in their own start. Call it
@@ -46,7 +46,7 @@ def fail_before_start(means: Means = OVER_MPI) -> None:
         return
     failure = _in_a_line(sys.exception()), traceback.format_exc()
     try:
-        start(means, WATCHDOG_SECONDS, failure)
+        start(transport, WATCHDOG_SECONDS, failure)
     except BaseException:
         say(f"hpcgnn: rank {launched_rank()} failed before the start, and ends the job:\n{failure[1]}")
         raise
@@ -64,7 +64,7 @@ def run(
     threads: int | None = None,
     without_mpi: Callable[[HpcgnnError], int] | None = None,
     watchdog: float = WATCHDOG_SECONDS,
-    means: Means = OVER_MPI,
+    transport: str = "mpi",
 ) -> int:
     """Call `function(session)` on every rank inside a started transport and return the exit code. Collective.
 
@@ -74,11 +74,11 @@ def run(
         without_mpi: without_mpi(error) returns the exit code if the transport cannot start; called on the first rank of
             each node.
         watchdog: seconds after which a job that stands still is ended; 0 never.
-        means: the transport's settings.
+        transport: a value of --comm.
     """
     session = None
     try:
-        session = Session(threads, watchdog, means)
+        session = Session(threads, watchdog, transport)
         code = function(session) or 0
         rank = session.comm.rank
         session.finish()

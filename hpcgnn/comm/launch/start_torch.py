@@ -17,22 +17,24 @@ from hpcgnn.comm.launch.launcher import chosen_interface, launch
 from hpcgnn.comm.launch.pmi import Pmi
 from hpcgnn.comm.launch.rendezvous import meet
 from hpcgnn.comm.launch.secret import SEAL_LETTERS, is_seal, seal
-from hpcgnn.comm.transports.torch_backends import FOREVER, load_backend, make_communicator
+from hpcgnn.comm.transports.gloo import FOREVER, check_gloo, gloo_communicator
+from hpcgnn.comm.transports.torch_verbs import TorchCommunicator
 from hpcgnn.errors import ConfigError
 from hpcgnn.memory.resident import resident_bytes
 
 
 class StartedTorch:
-    """A started backend of torch.distributed; see `StartedMpi`.
+    """torch.distributed with gloo, started; see `StartedMpi`. A subclass has another backend.
 
     Args:
-        backend: a name in `comm/transports/torch_backends.py`.
         limit: seconds until all ranks must have come, 0 for no limit.
         failure: None, or (one line, its traceback) on a rank that could not start. Then no rank returns.
     """
 
-    def __init__(self, backend: str, limit: float, failure: tuple[str, str] | None = None) -> None:
-        before, self._backend, self._launch = resident_bytes(), backend, launch()
+    backend = "gloo"
+
+    def __init__(self, limit: float, failure: tuple[str, str] | None = None) -> None:
+        before, self._launch = resident_bytes(), launch()
         self.rank, self.size, self._store = self._launch.rank, self._launch.size, cast(Any, None)
         self._pmi: Pmi | None = None
         self.board: HeartbeatBoard | None = None
@@ -42,10 +44,18 @@ class StartedTorch:
             self._start(limit, failure)
         self.memory_bytes = resident_bytes() - before
 
+    def check(self) -> None:
+        """Raise ConfigError where this torch or this machine does not have the backend."""
+        check_gloo()
+
+    def communicator(self, store: Any, watchdog: Watchdog | None) -> TorchCommunicator:
+        """The verbs over a new process group. Collective. store: torch's, of all ranks."""
+        return gloo_communicator(store, self.rank, self.size, self.address, watchdog)
+
     def _start(self, limit: float, failure: tuple[str, str] | None) -> None:
         mistake: str | None = None
         try:
-            load_backend(self._backend)
+            self.check()
         except ConfigError as error:
             mistake = str(error)
         if self.size == 1:
@@ -90,7 +100,14 @@ class StartedTorch:
         """The communicator of all ranks. Collective. Ranks that wait sleep, whether they share cores or not."""
         if watchdog is not None:
             watchdog.heartbeat.arrive("the first connections")
-        made = make_communicator(self._backend, self._store, self.rank, self.size, self.address, watchdog)
+        try:
+            made = self.communicator(self._store, watchdog)
+        except RuntimeError as error:
+            raise ConfigError(
+                f"rank {self.rank} of {self.size} finds no way to the other ranks by {self.backend} from "
+                f"{self.address}: {str(error).splitlines()[0]}; check that no firewall is between the nodes, or choose "
+                "another network (GLOO_SOCKET_IFNAME)"
+            ) from error
         if watchdog is not None:
             watchdog.heartbeat.leave()
         return made
@@ -98,7 +115,7 @@ class StartedTorch:
     def describe(self) -> str:
         """Describe the transport for people."""
         way = chosen_interface() or self.address
-        return f"torch {torch.__version__}, {self._backend} over {way}; ranks started by {self._launch.by}"
+        return f"torch {torch.__version__}, {self.backend} over {way}; ranks started by {self._launch.by}"
 
     def finish(self) -> None:
         """End in order. Collective."""

@@ -1,4 +1,4 @@
-"""One rank without MPI: for tests, for tools, and for the toy training step before the memory baseline."""
+"""One rank without MPI: for tests, for tools, and for the probe before the memory baseline."""
 
 from typing import Any
 

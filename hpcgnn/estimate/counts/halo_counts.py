@@ -24,7 +24,6 @@ class HaloCounts:
         receiver, offset, rows: int64 (pairs,), for pairs with rows to send, by receiver. The sender is receiver -
             offset (modulo P).
         nodes: the Nodes in place of ranks, if nodes exchange rows; P is then their number. None for ranks.
-        at_once: the rows of a pair are one message, whatever the buffers are.
     """
 
     ranks: int
@@ -32,7 +31,6 @@ class HaloCounts:
     offset: np.ndarray
     rows: np.ndarray
     nodes: Nodes | None = None
-    at_once: bool = False
 
     @cached_property
     def received(self) -> np.ndarray:

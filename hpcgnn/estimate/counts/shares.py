@@ -12,6 +12,7 @@ import numpy as np
 
 from hpcgnn.estimate.counts.between_nodes import Nodes
 from hpcgnn.estimate.counts.halo_counts import Covers, HaloCounts, Needs, PairCounts
+from hpcgnn.estimate.counts.own_steps import OwnSteps
 from hpcgnn.graph.load import read_indptr
 from hpcgnn.graph.transforms.vertex_cover import saves
 from hpcgnn.graphfile.labels import LABELS
@@ -45,8 +46,7 @@ class Shares:
         entries: mean number of stored features per node, if features are sparse.
         seen: the training subgraph (`--inductive`), or None.
         held: held-out edges and their negatives by name, see `PairCounts`.
-        steps: of an epoch on shares of the clusters, or 0.
-        inside: the share of own edges whose ends are in the same cluster, where there are steps.
+        steps: the steps that the schedule counts itself, or None.
         between: (inward, outward) between nodes, if their ranks read each other's rows in place and only these travel.
         crossing: rows that cross between these nodes in an exchange where ranks send them, and where nodes do.
     """
@@ -68,8 +68,7 @@ class Shares:
     between: tuple[HaloCounts, HaloCounts] | None = None
     crossing: tuple[int, int] = (0, 0)
     held: Mapping[str, PairCounts] = field(default_factory=dict)
-    steps: int = 0
-    inside: float = 0.0
+    steps: OwnSteps | None = None
 
     @property
     def ranks(self) -> int:

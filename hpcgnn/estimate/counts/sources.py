@@ -11,10 +11,8 @@ from hpcgnn.estimate.counts.between_nodes import Nodes
 from hpcgnn.estimate.counts.halo_counts import PairCounts
 from hpcgnn.estimate.counts.pair_counts import drawn_pairs, given_pairs, sides_of
 from hpcgnn.estimate.counts.shares import Counter, Shares
-from hpcgnn.estimate.counts.steps import Steps
 from hpcgnn.estimate.forecast import Forecast, Forecaster
 from hpcgnn.estimate.trial.trial import Experiment
-from hpcgnn.estimate.trial.uncounted import check_known
 from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graph.transforms.vertex_cover import saves
 from hpcgnn.graphfile.given_links import HELD
@@ -22,6 +20,7 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.available import huge_pages
 from hpcgnn.options.link_split import GIVEN, link_shares
 from hpcgnn.plan.halo import rows_in_place_pay
+from hpcgnn.plan.rules import Selection
 from hpcgnn.plan.run_plan import RunPlan, plan
 from hpcgnn.tasks.registry import task_traits
 
@@ -60,12 +59,9 @@ class CountedGraph:
         if between is not None and not decided.in_place:
             counter, shares = self._count(decided.config, ranks, decided.halo, None)
         config, keeps_input = decided.config, decided.spec.keeps_input
-        if decided.on_shares:
-            steps = Steps(counter, decided)
-            shares = replace(shares, steps=config.schedule.steps, inside=steps.inside())
-            return self._forecaster(decided).forecast(
-                shares, lambda worthwhile, prunable: steps.halos(len(worthwhile), prunable)
-            )
+        steps = Selection(config).entry.count_steps(decided, counter)
+        if steps is not None:
+            return self._forecaster(decided).forecast(replace(shares, steps=steps), steps.halos)
         given = decided.task.splits_edges and config.task.link_split == GIVEN
         compared_with = self._file.meta.negatives if given else ""
         return self._forecaster(decided, compared_with).forecast(
@@ -122,7 +118,7 @@ class AssumedGraph:
     def forecast(self, config: Config, ranks: int) -> Forecast:
         """See Source."""
         decided = plan(config, assumed_meta(self._stats, config.task.task), ranks).deciding(False)
-        check_known(decided)
+        Selection(decided.config).entry.count_steps(decided, None)
         config, fewest = decided.config, decided.halo == "least"
         forecaster = self._forecaster(decided)
         shares = assumed_shares(self._stats, ranks, *self._shares, fewest)
@@ -146,7 +142,7 @@ class AssumedGraph:
 
 
 class _Forecasters:
-    """The Forecaster of a configuration: the last one is kept, for it has tried the model on a toy graph."""
+    """The Forecaster of a configuration: the last one is kept, for it has tried the model on a small graph."""
 
     def __init__(self) -> None:
         self._last: tuple[Config, Forecaster] | None = None

@@ -50,7 +50,7 @@ def halo_traffic(
         halo = halos[place]
         rounds = halo.rounds(cap if halo.nodes is None else halo.nodes.cap(cap))
         for use, times in used.items():
-            turns = [halo.pairs] if halo.at_once else _cut_turns(rounds, use, limit, halo.nodes)
+            turns = _cut_turns(rounds, use, limit, halo.nodes)
             counted = halo if halo.nodes is not None or per_node == 1 else halo.crossing(per_node)
             sent = _sent(counted, [each for turn in turns for each in turn])
             empty = np.zeros_like(sent.rows)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
     from hpcgnn.graph.local import LocalGraph
 
-#: (the layer whose share of the graph rows go along, (the layer, the step) of steps on shares of the clusters, None for
+#: (the layer whose share of the graph rows go along, (the layer, the step) of own steps of a schedule, None for
 #: all of the graph, SEEN for the subgraph that training sees, or the name of held-out pairs; 'inward' or 'outward').
 Place = tuple[int | tuple[int, int] | str | None, str]
 SEEN = "seen"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
+from hpcgnn.estimate.counts.own_steps import Arrangement, OwnSteps
 from hpcgnn.estimate.counts.pair_counts import NEGATIVE, TURNED
 from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator
 from hpcgnn.exchange.node_rows import NodeRows
@@ -24,8 +25,6 @@ from hpcgnn.placement.order import FoundEdges, LocalOrder
 from hpcgnn.tasks.registry import TASKS, task_traits
 
 _SEED = 1
-# Clusters of a copy for each step of an epoch.
-CLUSTERS = 4
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,7 @@ class Size:
         seen: the training subgraph, or None.
         held: held-out edges and their negatives by name (see estimate/counts/pair_counts.py).
         all_nodes: nodes of all ranks; no copy has fewer.
-        steps: of an epoch on shares of the clusters, or 0; the copy has training nodes for each.
-        inside: the share of own edges whose ends are in the same cluster.
+        steps: the steps that the schedule counts itself, or None; the copy has training nodes for each.
     """
 
     ranks: int
@@ -74,8 +72,7 @@ class Size:
     seen: "Size | None" = None
     held: Mapping[str, Direction] = field(default_factory=dict)
     all_nodes: int = 0
-    steps: int = 0
-    inside: float = 0.0
+    steps: OwnSteps | None = None
 
     def scaled(self, factor: float) -> "Size":
         """The same rank, smaller."""
@@ -86,7 +83,7 @@ class Size:
         def direction(of: Direction) -> Direction:
             return Direction(*(part(value) for value in vars(of).values()))
 
-        least = max(1, self.steps)
+        least = 1 if self.steps is None else self.steps.least
         nodes, inward = max(least, part(self.nodes)), direction(self.inward)
         # Others may have the training nodes, or edges, that this one has not: a mean over none would not be a number.
         if self.held and not inward.own + inward.remote:
@@ -128,7 +125,7 @@ def make_copy(
     draw = np.random.default_rng(_SEED)
     n = size.nodes
     share = draw.choice(degrees, n).astype(np.float64) + 1e-3
-    clusters = _Clusters(draw.permutation(n), size) if size.steps else None
+    clusters = None if size.steps is None else size.steps.arranged(draw.permutation(n))
 
     def adjacency(of: Direction) -> Adjacency:
         edges = _edges(of, n, size, share, spec, draw, clusters)
@@ -182,27 +179,6 @@ def make_copy(
     )
 
 
-class _Clusters:
-    """Clusters of a copy, of as many nodes and training nodes each, several for each step.
-
-    cluster: int32 (n,); training_first: int64 (n,), the nodes, training nodes first; size: of the copy.
-    """
-
-    def __init__(self, training_first: np.ndarray, size: Size) -> None:
-        self.training_first, self._inside, n = training_first, size.inside, len(training_first)
-        self._count = min(n, CLUSTERS * size.steps)
-        cluster = np.empty(n, np.int32)
-        cluster[training_first] = np.arange(n) % self._count
-        self.cluster = torch.from_numpy(cluster)
-
-    def draw_near(self, ends: np.ndarray, other: np.ndarray, draw: np.random.Generator) -> np.ndarray:
-        """The nodes `other`, of which the share inside comes from the cluster of the row at the other end."""
-        cluster = self.cluster.numpy()[ends]
-        sizes = -(-(len(self.training_first) - cluster) // self._count)
-        near = self.training_first[cluster + self._count * (draw.random(len(ends)) * sizes).astype(np.int64)]
-        return np.where(draw.random(len(ends)) < self._inside, near, other).astype(other.dtype)
-
-
 def on_ghost_node(local: LocalGraph, size: Size, rows: NodeRows, returns: bool) -> LocalGraph:
     """The LocalGraph of a copy as if it read rows of other ranks of its node in place: they stand for its own edges.
 
@@ -246,7 +222,7 @@ def _edges(
     share: np.ndarray,
     spec: ModelSpec,
     draw: np.random.Generator,
-    clusters: _Clusters | None = None,
+    clusters: Arrangement | None = None,
 ) -> FoundEdges:
     """Draw the edges of a rank.
 

@@ -6,7 +6,7 @@ A profile's code counts memory (plugins/account.py), streams and the ledger coun
 import contextlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
@@ -14,26 +14,25 @@ import numpy as np
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.engine.epochs import costs_of_epoch
+from hpcgnn.engine.probe import StepProbe
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.engine.views import TrainingPart, Views, layers_to_prune
 from hpcgnn.estimate.trial.places import Place, place_of, plans
 from hpcgnn.estimate.trial.scaled_rank import Size, make_copy, on_ghost_node
 from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator, GhostMemory
-from hpcgnn.estimate.trial.uncounted import check_counted
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.node_rows import NodeRows
 from hpcgnn.exchange.stream import Use
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.memory.resident import resident_bytes
-from hpcgnn.nn.model import traits_of
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.offload.toy import Toy, toy_of
 from hpcgnn.ops.row_tiles import tile_rows, tiles_of
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.plugins.account import MADE, held_bytes, make_account
 from hpcgnn.plugins.live_tensors import LiveTensors
 from hpcgnn.plugins.memory_profile import MemoryProfile, PeakMemory, trim_heap
 from hpcgnn.plugins.registry import make_plugins
+from hpcgnn.schedules.base import changing_edges
 from hpcgnn.schedules.tma import TmaConfig
 
 # The model learns nothing, which could end in numbers that are not finite, but the optimizer has its work.
@@ -59,8 +58,8 @@ class Trial:
         multiplied: numbers of weights times the rows that they are multiplied with, in one pass.
         evaluation: uses and sent of one evaluation.
         boundary: (rows sent, rows received) in one pass.
-        prunable, worthwhile, pruned: see graph/transforms/pruning.py, and the number of pruned last layers. Steps on
-            shares of the clusters choose their rows by prunable and the number of layers alone.
+        prunable, worthwhile, pruned: see graph/transforms/pruning.py, and the number of pruned last layers. Own steps
+            of a schedule prune every layer that they can.
     """
 
     account: dict[tuple[int, str], dict[str, int]] = field(default_factory=dict)
@@ -85,13 +84,13 @@ class Experiment:
     """The subject of a trial: the plan of a run. Tiles and memory depend on the configured threads (one by default).
 
     Attributes:
-        toy: result of a step on a small graph.
+        probe: of a step on a small graph.
         compared_with: see LocalGraph.
         code: bytes of libraries that this process loaded for the model.
     """
 
     plan: RunPlan
-    toy: Toy
+    probe: StepProbe
     compared_with: str = ""
     code: int = 0
 
@@ -108,7 +107,7 @@ class Experiment:
     @property
     def row_bytes(self) -> int:
         """Of the widest row that is exchanged."""
-        return self.toy.row_bytes
+        return self.probe.row_bytes
 
     @classmethod
     def of(cls, plan: RunPlan, compared_with: str = "") -> "Experiment":
@@ -119,15 +118,17 @@ class Experiment:
         in numbers that are not finite.
         """
         spec = plan.spec
-        check_counted(plan)
+        edges = changing_edges(plan.config)
+        if edges is not None:
+            edges.check_counted(plan.config)
         plan = plan.changed(lr=LR, layer_lr="", halo="rows")
         if cast(TmaConfig, plan.config.schedule).average_seconds:
             plan = plan.changed(average_steps=1, average_seconds=0.0)
         trim_heap()
-        before, toy = resident_bytes(), toy_of(plan)
+        before, probe = resident_bytes(), StepProbe.of(plan, make_plugins)
         trim_heap()
         code = CODE.setdefault(spec.model, max(0, resident_bytes() - before))
-        return cls(plan, toy, compared_with, code)
+        return cls(plan, probe, compared_with, code)
 
     @property
     def limit(self) -> int:
@@ -208,7 +209,7 @@ class Experiment:
         found.multiplied = int(np.dot(rows, [sum(each.numel() for each in conv.parameters()) for conv in convs]))
         found.parameters = sum(p.numel() for p in trainer.model.parameters())
         found.halo = {place: plan.num_halo for place, plan in plans(trainer, local)}
-        if self.plan.on_shares:
+        if size.steps is not None:
             found.worthwhile, found.prunable = [1.0] * len(trainer.model.convs), trainer.model.prunable_layers
         elif self.plan.prunes and trainer.views.subgraph is None:
             found.worthwhile, found.prunable = layers_to_prune(trainer.model)
@@ -235,8 +236,7 @@ class _PartOfCopy(TrainingPart):
     def shares(self, local: LocalGraph, model: Any, comm: Communicator) -> list[LocalGraph | None]:
         if self._number is not None:
             for back, conv in enumerate(reversed(model.convs)):
-                share = 1.0 if back < self._number else -1.0
-                conv.traits = replace(traits_of(conv), worthwhile=share)
+                conv.worthwhile = 1.0 if back < self._number else -1.0
         return super().shares(local, model, comm)
 
     def read_in_place(self, views: Views, plan: RunPlan, comm: Communicator, buffers: HaloBuffers) -> None:

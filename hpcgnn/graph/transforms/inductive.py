@@ -16,7 +16,7 @@ from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graph.split import EdgeList
 from hpcgnn.graph.sums import ROUNDING
 from hpcgnn.graph.transforms.filtering import filtered, numbers
-from hpcgnn.memory.on_disk import OnDisk
+from hpcgnn.memory.stored import StoredRows
 
 
 def training_subgraph(local: LocalGraph, comm: Communicator) -> LocalGraph:
@@ -24,7 +24,7 @@ def training_subgraph(local: LocalGraph, comm: Communicator) -> LocalGraph:
 
     It takes memory for its edges and for the features of its nodes, beside those of the whole graph.
     """
-    assert not isinstance(local.features, OnDisk), "they stay in memory where training sees a part of the graph"
+    assert not isinstance(local.features, StoredRows), "they stay in memory where training sees a part of the graph"
     nodes = local.mask("train")
     number = numbers(nodes)
     inward = _induced(local.inward, nodes, number, comm)

@@ -16,9 +16,9 @@ def halo_rows(stream: Stream[Block] | CompactStream[Block], x: torch.Tensor, kin
     `kind`.
     """
     kept = x.new_empty(stream.plan.num_halo, x.shape[1])
-    for block, rows, _, _ in stream(Rows(x.contiguous()), kind):
-        if block.first_column is not None:
-            kept[block.first_column : block.first_column + len(rows)] = rows
+    for part in stream(Rows(x.contiguous()), kind):
+        if (first := part.block.first_column) is not None:
+            kept[first : first + len(part.rows)] = part.rows
     return kept
 
 

@@ -119,20 +119,12 @@ def training_nodes(local: LocalGraph, comm: Communicator) -> LocalGraph | None:
 def with_in_neighbours(local: LocalGraph, needed: torch.Tensor, comm: Communicator) -> torch.Tensor:
     """bool (n_p,): own nodes that are needed (n_p,) or have an edge to a node of any rank that is. Collective."""
     result = needed.clone()
-    for rows, counts in _edges_to(local, needed, comm):
+    for rows, counts in edges_to(local, needed, comm):
         result[rows] |= counts > 0
     return result
 
 
-def edges_to(local: LocalGraph, rows: torch.Tensor, comm: Communicator) -> torch.Tensor:
-    """int64 (n_p,): edges from each own node to nodes in `rows`, bool (n_p,) on every rank. Collective."""
-    result = torch.zeros(len(rows), dtype=torch.int64)
-    for at, counts in _edges_to(local, rows, comm):
-        result[at] += counts
-    return result
-
-
-def _edges_to(
+def edges_to(
     local: LocalGraph, nodes: torch.Tensor, comm: Communicator
 ) -> Iterator[tuple[slice | torch.Tensor, torch.Tensor]]:
     """Some own rows at a time, and how many edges of a block each has to `nodes`, bool (n_p,). Collective: all ranks

@@ -1,7 +1,7 @@
 """A rank's share of the graph as a graph of its own, in which nothing is remote: with its halo, or without.
 
-`with_halo` takes the halo's nodes in as nodes without in-edges: whatever is computed on it for the own nodes is what
-the whole graph would give, as long as the rows of the halo are at hand. Degrees stay those of the whole graph.
+`with_halo` takes the halo's nodes in as nodes without in-edges. Results for own nodes are as on the whole graph, as
+long as the rows of the halo are at hand. Degrees stay as they were.
 `induced` keeps own nodes and the edges between them, with the degrees that these make. All operators run on either as
 on a graph of one rank.
 """

@@ -70,7 +70,7 @@ def row(run, name):
         "written per epoch (GiB)": round(scratch("scratch_written"), 2),
         "read per epoch (GiB)": round(scratch("scratch_read"), 2),
         "waited for the disk (s)": round(
-            max((rank["scratch"] or {"waiting_seconds": 0})["waiting_seconds"] for rank in ranks), 2
+            max(rank.get("scratch", {"waiting_seconds": 0})["waiting_seconds"] for rank in ranks), 2
         ),
     }
 

@@ -32,7 +32,7 @@ sys.exit(main(["train", *{options}]))
 
 
 # Before the graph is read the ranks agree, so it matters whether the first one fails; later a rank ends the job itself.
-TOGETHER, ALONE = ("bring_up", "toy_of"), ("train", "Trainer")
+TOGETHER, ALONE = ("bring_up", "StepProbe.of"), ("train", "Trainer")
 
 
 @pytest.mark.parametrize(

@@ -1,96 +1,44 @@
-"""`hpcgnn export` and `import-weights`: what real layers of PyG's make of the weights, and the way back."""
+"""`hpcgnn export` and `import-weights`: weights under their own names, and files that do not fit."""
 
 import json
-from dataclasses import replace
 
 import h5py
 import numpy as np
 import pytest
 import torch
-from pages import example
 
 from hpcgnn.__main__ import main
 from hpcgnn.app.export_weights import ENTRY, metadata_of
 from hpcgnn.app.import_weights import options_of_file
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.foreign import reason_against
-from hpcgnn.nn.spec import ModelSpec
-from partition_tools.canonical.canonical import ImportOptions
-from partition_tools.cli.import_graph import import_graph
+from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.generators.spec import Spec
 
 from ..forked import train
 
 safetensors = pytest.importorskip("safetensors.torch", reason="the extra `export` is not installed")
-NODES, WIDTH, CLASSES = 60, 6, 3
-MODELS = {
-    "gcn": {"norm": "batch"},
-    "gcn weighted": {"graph": "weighted", "norm": "layer"},
-    "sgc": {},
-    "sage": {"norm": "batch", "residual": True},
-    "sage max": {"aggregator": "max", "graph": "directed"},
-    "gin": {"graph": "directed", "norm": "batch"},
-    "gat": {"heads": 2, "out_heads": 3, "norm": "batch", "graph": "directed"},
-    "gatv2": {"heads": 2, "out_heads": 1, "norm": "layer", "residual": True},
-    "transformer": {"heads": 3, "out_heads": 2, "norm": "batch"},
-    "rgcn": {"graph": "typed", "bases": 2, "norm": "batch"},
-}
-
-SLOW = ("gcn weighted", "sage max", "gin", "gatv2", "transformer")
-of_models = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in MODELS]
-)
-TARGETS = {"gcn targets": {"graph": "targets"}}
+WIDTH = 6
+OPTIONS = ("--layers", 3, "--hidden", 6)
+KINDS = {"sage": {}, "gcn": {"targets": 2}}
 
 
 @pytest.fixture(scope="module")
-def graphs(tmp_path_factory):
-    """A folder of graphs with self loops and nodes without edges, each node with one loop at most, as PyG has it."""
-    folder, draw = tmp_path_factory.mktemp("weights"), np.random.default_rng(5)
-    ends = draw.integers(0, NODES - 8, (2, 240))
-    ends = np.unique(ends[:, ends[0] != ends[1]], axis=1)
-    loops = np.arange(0, NODES, 5)
-    for name in ("plain", "directed", "weighted", "typed", "targets"):
-        edges = ends if name in ("directed", "typed") else np.unique(np.concatenate([ends, ends[::-1]], 1), axis=1)
-        edges = np.concatenate([edges, [loops, loops]], 1)
-        arrays = {"edge_index": edges, "x": draw.standard_normal((NODES, WIDTH)).astype(np.float32)}
-        real = name == "targets"
-        arrays["y"] = 50 + 9 * draw.standard_normal((NODES, 2)) if real else draw.integers(0, CLASSES, NODES)
-        if name == "weighted":
-            arrays["edge_weight"] = (1 + (edges[0] + edges[1]) % 4).astype(np.float32)
-        if name == "typed":
-            arrays["edge_type"], arrays["node_type"] = edges.sum(0) % 3, np.arange(NODES) % 2
-        for number, part in enumerate(("train_mask", "val_mask", "test_mask")):
-            arrays[part] = np.arange(NODES) % 3 == number
-        np.savez(folder / f"{name}.npz", **arrays)
-        options = ImportOptions(task="regression" if real else "auto")
-        import_graph(folder / f"{name}.npz", folder / f"{name}.h5", options=options)
-        partition_graph(folder / f"{name}.h5", [1, 2], num_clusters=8)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def runs(graphs):
-    """run(name) -> (run directory, graph, options of the model) of a short run, made once."""
-    made = {}
-
-    def run(name):
-        if name not in made:
-            options = {"model": name.split()[0], "layers": 3, "hidden": 6, "graph": "plain"}
-            options |= (MODELS | TARGETS)[name]
-            graph, folder = graphs / f"{options.pop('graph')}.h5", graphs / f"run-{name.replace(' ', '-')}"
-            words = [word for key, value in options.items() for word in given(key, value)]
-            done = train(0, "--graph", graph, "--run-dir", folder, "--epochs", 5, "--lr", 0.05, *words)
-            assert done.code == 0, done.err
-            made[name] = folder, graph, words
-        return made[name]
-
-    return run
-
-
-def given(key, value):
-    flag = "--" + key.replace("_", "-")
-    return [flag] if value is True else [flag, value]
+def runs(tmp_path_factory):
+    """{model: (run directory, graph, options of the model)} of short runs; gcn predicts numbers around 50."""
+    folder, found = tmp_path_factory.mktemp("weights"), {}
+    for model, kind in KINDS.items():
+        graph, options = folder / f"{model}.h5", ("--model", model, *OPTIONS)
+        generate_graph("planted", graph, Spec(60, degree=4, features=WIDTH, classes=3, seed=5, **kind))
+        partition_graph(graph, [1, 2], num_clusters=8)
+        if model == "gcn":
+            with h5py.File(graph, "r+") as file:
+                labels = file["nodes/labels"]
+                labels[...] = 50 + 9 * np.random.default_rng(5).standard_normal(labels.shape)
+        done = train(0, "--graph", graph, "--run-dir", folder / model, "--epochs", 5, "--lr", 0.05, *options)
+        assert done.code == 0, done.err
+        found[model] = folder / model, graph, options
+    return found
 
 
 def call(*words):
@@ -99,72 +47,19 @@ def call(*words):
 
 @pytest.fixture
 def predicted(command, tmp_path):
-    """predicted(run directory) -> the logits of its last epoch."""
+    """predicted(run directory) -> (predictions, logits) of its last epoch."""
 
-    def logits(run_dir):
+    def rows(run_dir):
         done = command("predict", run_dir, "--logits", "--weights", "last", "--force", "-o", tmp_path / "p.h5")
         assert done.code == 0, done.err
         with h5py.File(tmp_path / "p.h5") as file:
-            return file["logit"][:]
+            return file["prediction"][:], file["logit"][:]
 
-    return logits
-
-
-def networks(path):
-    """What the recipe of docs/results.md makes of an exported file: {name: value}."""
-    names = {}
-    exec(example("results.md", "class Net").replace('"pyg.safetensors"', repr(str(path))), names)
-    return names
-
-
-def inputs(graph):
-    """The arguments of a network of PyG's."""
-    found = np.load(graph.with_suffix(".npz"))
-    more = {name: torch.from_numpy(found[name]) for name in ("edge_weight", "edge_type", "node_type") if name in found}
-    return torch.from_numpy(found["x"]), torch.from_numpy(found["edge_index"]), more
-
-
-@of_models
-def test_pyg_computes_the_same_and_its_weights_come_in(runs, predicted, tmp_path, name):
-    """Those of a network that has never been here: other weights, biases before the batch norm, running statistics."""
-    pytest.importorskip("torch_geometric", reason="PyG is not installed")
-    run_dir, graph, options = runs(name)
-    assert call("export", run_dir, "-o", tmp_path / "m.safetensors", "--to", "pyg", "--weights", "last") == 0
-    network = networks(tmp_path / "m.safetensors")["net"]
-    x, edges, more = inputs(graph)
-    with torch.no_grad():
-        found = network(x, edges, **more).numpy()
-    np.testing.assert_allclose(found, predicted(run_dir), rtol=1e-5, atol=1e-5)
-    with torch.no_grad():
-        for key, tensor in network.state_dict().items():
-            if tensor.dtype == torch.float32 and not (name == "transformer" and key.endswith("lin_value.bias")):
-                tensor.copy_(torch.rand_like(tensor) + (0.5 if "running_var" in key else -0.3))
-        expected = network(x, edges, **more).numpy()
-    torch.save({"state_dict": network.state_dict(), "epoch": 3}, tmp_path / "w.pt")
-    assert call("import-weights", tmp_path / "w.pt", "--graph", graph, "--run-dir", tmp_path / "in", *options) == 0
-    np.testing.assert_allclose(predicted(tmp_path / "in"), expected, rtol=1e-5, atol=2e-5)
-
-
-@pytest.mark.parametrize("name", ["gcn", "sage", "gat"])
-def test_weights_of_dgl_come_back(runs, tmp_path, name):
-    """Under the names of a module whose layers are called `layers`, as in DGL's examples."""
-    run_dir, graph, options = runs(name)
-    call("export", run_dir, "-o", tmp_path / "dgl.safetensors", "--to", "dgl", "--weights", "last")
-    state = safetensors.load_file(tmp_path / "dgl.safetensors")
-    torch.save({key.replace("convs.", "layers."): tensor for key, tensor in state.items()}, tmp_path / "dgl.pt")
-    new = tmp_path / "run"
-    assert call("import-weights", tmp_path / "dgl.pt", "--graph", graph, "--run-dir", new, *options) == 0
-    both = []
-    for each in (run_dir, new):
-        call("export", each, "-o", tmp_path / "own.safetensors", "--weights", "last", "--force")
-        both.append(safetensors.load_file(tmp_path / "own.safetensors"))
-    assert both[0].keys() == both[1].keys()
-    for key, tensor in both[0].items():
-        torch.testing.assert_close(both[1][key], tensor, rtol=1e-6, atol=1e-6)
+    return rows
 
 
 def test_our_own_file_needs_no_options_and_the_run_goes_on(runs, command, predicted, tmp_path):
-    run_dir, graph, _ = runs("sage")
+    run_dir, graph, _ = runs["sage"]
     assert call("export", run_dir, "-o", tmp_path / "m.safetensors", "--weights", "last") == 0
     assert call("export", run_dir, "-o", tmp_path / "m.safetensors") == 2, "nothing is overwritten unasked"
     about, state = metadata_of(tmp_path / "m.safetensors"), safetensors.load_file(tmp_path / "m.safetensors")
@@ -174,7 +69,7 @@ def test_our_own_file_needs_no_options_and_the_run_goes_on(runs, command, predic
     assert list(state["convs.0.neighbour.weight"].shape) == [WIDTH, 6]
     made = tmp_path / "in"
     assert call("import-weights", tmp_path / "m.safetensors", "--graph", graph, "--run-dir", made) == 0
-    assert (predicted(made) == predicted(run_dir)).all()
+    assert (predicted(made)[1] == predicted(run_dir)[1]).all()
     done = command("evaluate", made)
     assert done.code == 0, done.err
     assert json.loads((made / "evaluation.json").read_text())["epoch"] == 0
@@ -182,39 +77,32 @@ def test_our_own_file_needs_no_options_and_the_run_goes_on(runs, command, predic
     assert done.code == 0 and (made / "metrics.jsonl").read_text().count("\n") == 2, done.err
 
 
-@pytest.mark.parametrize("to", ["torch", "pyg"])
-def test_targets_come_with_the_scale_by_which_they_were_learned(runs, command, predicted, tmp_path, capsys, to):
-    run_dir, graph, options = runs("gcn targets")
+def test_targets_come_with_the_scale_by_which_they_were_learned(runs, predicted, tmp_path, capsys):
+    run_dir, graph, options = runs["gcn"]
     file, made = tmp_path / "m.safetensors", tmp_path / "in"
-    assert call("export", run_dir, "-o", file, "--to", to, "--weights", "last") == 0
+    assert call("export", run_dir, "-o", file, "--weights", "last") == 0
     about, state = metadata_of(file), safetensors.load_file(file)
     assert about["graph"]["task"] == "regression" and 40 < about["targets"]["mean"][1] < 60
-    assert ("targets.mean" in state) == (to == "torch"), "what layers of PyG's do not know is beside them"
     assert call("import-weights", file, "--graph", graph, "--run-dir", made) == 0
-    for name, run in (("a", made), ("b", run_dir)):
-        done = command("predict", run, "--weights", "last", "-o", tmp_path / f"{name}.npy")
-        assert done.code == 0, done.err
-    found = np.load(tmp_path / "a.npy")
-    np.testing.assert_array_equal(found, np.load(tmp_path / "b.npy"))
-    assert found.dtype == np.float64 and found.shape == (NODES, 2) and 40 < found.mean() < 60
-    if to == "torch":
-        return
-    torch.save(state, tmp_path / "w.pt")
-    words = ("import-weights", tmp_path / "w.pt", "--graph", graph, *options, "--run-dir", tmp_path / "foreign")
+    found, expected = (predicted(each)[0] for each in (made, run_dir))
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == np.float64 and found.shape == (60, 2) and 40 < found.mean() < 60
+    torch.save({name: each for name, each in state.items() if "targets" not in name}, tmp_path / "w.pt")
+    words = ("import-weights", tmp_path / "w.pt", "--graph", graph, *options, "--run-dir", tmp_path / "bare")
     assert call(*words) == 2 and "expected the mean and the deviation of 2 targets" in capsys.readouterr().err
     assert call(*words, "--target-scale", "none") == 0
-    assert abs(predicted(tmp_path / "foreign").mean()) < 5, "as the weights have them"
+    assert abs(predicted(tmp_path / "bare")[0].mean()) < 5, "as the weights have them"
 
 
 def test_what_does_not_fit_is_listed(runs, tmp_path, capsys):
-    run_dir, graph, options = runs("sage")
-    call("export", run_dir, "-o", tmp_path / "m.safetensors", "--to", "pyg")
+    run_dir, graph, options = runs["sage"]
+    call("export", run_dir, "-o", tmp_path / "m.safetensors")
     torch.save(torch.nn.Linear(2, 2), tmp_path / "module.pt")
     (tmp_path / "broken.safetensors").write_bytes(b"nothing")
     cases = [
-        ("m.safetensors", ["--hidden", 7], "convs.0.lin_l.weight: expected [7, 6], got [6, 6]"),
-        ("m.safetensors", ["--layers", 2], "convs.2.lin_l.weight: expected none, got [3, 6]"),
-        ("m.safetensors", ["--norm", "none"], "norms.0.module.weight: expected none"),
+        ("m.safetensors", ["--hidden", 7], "convs.0.own.weight: expected [6, 7], got [6, 6]"),
+        ("m.safetensors", ["--layers", 2], "convs.2.own.weight: expected none, got [6, 3]"),
+        ("m.safetensors", ["--norm", "batch"], "norms.0.weight: expected [6], got none"),
         ("module.pt", [], "module.pt cannot be read"),
         ("broken.safetensors", [], "broken.safetensors cannot be read"),
         ("absent.pt", [], "absent.pt cannot be read"),
@@ -226,44 +114,6 @@ def test_what_does_not_fit_is_listed(runs, tmp_path, capsys):
         errors = capsys.readouterr().err.strip().splitlines()
         assert code == 2 and len(errors) == 1 and words in errors[0], errors
         assert not (tmp_path / "in").exists()
-
-
-def test_export_says_why_not(runs, graphs):
-    """Each reason of docs/definitions.md by itself."""
-    with GraphFile(graphs / "plain.h5") as file:
-        plain = file.meta
-    directed, weighted = replace(plain, undirected=False), replace(plain, weighted=True)
-    spec = ModelSpec("gcn", 6, 3, 2, 6)
-    cases = [
-        ("pyg", {}, directed, "add", "directed"),
-        ("dgl", {}, directed, "add", ""),
-        ("dgl", {"model": "sgc"}, directed, "add", "directed"),
-        ("dgl", {}, weighted, "add", "weights"),
-        ("pyg", {}, weighted, "add", ""),
-        ("pyg", {"model": "sage"}, weighted, "keep", "weights"),
-        ("pyg", {"model": "sage", "aggregator": "max"}, weighted, "keep", ""),
-        ("dgl", {"model": "sage", "aggregator": "max"}, plain, "keep", "--aggregator max"),
-        ("pyg", {"model": "sage", "aggregator": "pool"}, plain, "keep", "--aggregator pool"),
-        ("pyg", {"model": "gin"}, weighted, "keep", "weights"),
-        ("pyg", {"model": "gat", "edge_term": "weight"}, weighted, "add", "--edge-term weight"),
-        ("pyg", {"model": "rgcn"}, plain, "add", "self loops"),
-        ("dgl", {"model": "gatv2"}, plain, "add", "no layer"),
-        ("pyg", {"model": "pna"}, plain, "keep", "no layer"),
-    ]
-    for to, options, meta, loops, words in cases:
-        found = reason_against(to, replace(spec, **options), meta, loops)
-        assert (words in found) if words else found == "", (to, options, found)
-
-
-def test_a_bias_that_no_batch_norm_takes_away(runs, tmp_path, capsys):
-    pytest.importorskip("torch_geometric", reason="PyG is not installed")
-    run_dir, graph, options = runs("transformer")
-    call("export", run_dir, "-o", tmp_path / "m.safetensors", "--to", "pyg")
-    state = safetensors.load_file(tmp_path / "m.safetensors")
-    state["convs.0.lin_value.bias"] += 1
-    torch.save(state, tmp_path / "w.pt")
-    assert call("import-weights", tmp_path / "w.pt", "--graph", graph, "--run-dir", tmp_path / "in", *options) == 2
-    assert "lin_value.bias is not zero" in capsys.readouterr().err
 
 
 def test_a_file_of_weights_names_no_code(tmp_path):

@@ -6,12 +6,8 @@ carried a message.
 
 import functools
 import json
-from pathlib import Path
 
 import pytest
-
-from hpcgnn.comm.transports.torch_backends import load_backend
-from hpcgnn.errors import ConfigError
 
 from .. import forked
 from ..launching import start
@@ -20,8 +16,6 @@ pytestmark = pytest.mark.slow
 
 BLOCKED = "import sys; sys.modules['mpi4py'] = None; from hpcgnn.__main__ import main; sys.exit(main(sys.argv[1:]))"
 TRAINING = ("--hidden", 8, "--layers", 2, "--partition", "dealt", "--epochs", 4, "--eval-every", 2)
-STAND_IN = Path(__file__).parents[1] / "stand_in"
-WITH_STAND_IN = f"import sys; sys.path.append({str(STAND_IN)!r}); {BLOCKED}"
 without_mpi = functools.partial(forked.start, modules=("-mpi4py",))
 
 
@@ -77,27 +71,6 @@ def test_a_job_without_mpi_is_the_same_to_the_bit(good, over_mpi):
 def test_one_rank_needs_no_launcher():
     result = start(0, "-c", BLOCKED, "doctor", "--comm", "torch")
     assert result.code == 0 and "ranks started by no launcher" in result.out, result.err
-
-
-def test_ccl_exchanges_by_calls_of_all_ranks(good, over_mpi):
-    options = ["--comm", "ccl"]
-    path = run_of(good, "ccl", "-c", WITH_STAND_IN, options=options)
-    assert losses(path) == losses(over_mpi)
-    assert without_times(traffic(path)) == without_times(traffic(over_mpi))
-
-
-def test_a_backend_that_is_not_there_is_said_once(good):
-    result = forked.start(2, "-m", "hpcgnn", "train", "--graph", good, "--comm", "ccl")
-    assert result.code == 2, result.err
-    assert len(result.errors) == 1 and "oneccl_bindings_for_pytorch" in result.errors[0]
-    assert "Traceback" not in result.err
-
-
-def test_bindings_of_another_torch(tmp_path, monkeypatch):
-    (tmp_path / "oneccl_bindings_for_pytorch.py").write_text("raise OSError('undefined symbol: c10d')")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigError, match=r"OSError: undefined symbol: c10d.*torch 2\.8"):
-        load_backend("ccl")
 
 
 def test_torchrun_starts_ranks_too(good):

@@ -11,9 +11,8 @@ import time
 
 import pytest
 
-from hpcgnn.comm.health.heartbeat import Heartbeat, HeartbeatBoard, HeartbeatHistory
+from hpcgnn.comm.health.heartbeat import Heartbeat, HeartbeatBoard, HeartbeatHistory, ProcessWatch, start_time
 from hpcgnn.comm.health.node_reports import NodeReports, NodeSummary
-from hpcgnn.comm.health.processes import ProcessWatch, start_time
 from hpcgnn.comm.health.watchdog import EXIT_STALLED, Watchdog
 
 LIMIT = 4.0

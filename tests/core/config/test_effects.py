@@ -178,7 +178,7 @@ def test_rules_name_what_there_is():
 
 def test_a_schedule_of_ones_own_has_the_options_of_its_traits(monkeypatch):
     """The file of a schedule alone says what it reads: no option has a list of schedules' names to be added to."""
-    traits = ScheduleTraits(sums_gradients=True, whole_steps=True)
+    traits = ScheduleTraits(sums_gradients=True)
     monkeypatch.setitem(SCHEDULES, "local", replace(SCHEDULES["bns"], traits=traits))
     choices = registry_choices()
     typed = {"graph": "g.h5", "schedule": "local", "reduce_dtype": "bf16", "ema": 0.9, "halo_dtype": "bf16"}

@@ -97,7 +97,6 @@ ARGUMENTS = {
     "no folder for a picture": ((*STATS, "--plot", "absent/o.png"), "there is no directory absent; make it first"),
     "wrong picture": ((*STATS, "--plot", "o.abc"), "o.abc"),
     "model": ((*STATS, "--model", "gnc"), "gnc"),
-    "steps on shares": ((*STATS, "--schedule", "batches", "--steps", "2"), "--stats has no clusters; expected --graph"),
 }
 
 
@@ -106,12 +105,6 @@ def test_what_is_refused(capsys, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arguments, said = ARGUMENTS[name]
     assert said in refused(capsys, "--ranks", "2", *arguments)
-
-
-def test_fewer_shares_than_steps(capsys, graph):
-    """16 clusters, some of which have no training nodes of their own or share the place of another."""
-    options = ("--graph", graph, "--ranks", "2", "--schedule", "batches", "--steps", "16")
-    assert "shares alone, and estimate counts --steps" in refused(capsys, *options)
 
 
 def test_more_ranks_than_clusters(capsys, graph):

@@ -78,8 +78,6 @@ def test_what_is_refused(capsys, tmp_path, trained):
     assert "expected a finished run with the seconds of its ranks: 'min'" in refused(capsys, *words, copy)
     (copy / "summary.json").unlink()
     assert "expected a finished run" in refused(capsys, *words, copy)
-    steps = ("--schedule", "batches", "--set", "schedule.steps=2")
-    assert "--like counts no work of --schedule batches" in refused(capsys, *words, run, *steps)
     summary = run / "summary.json"
     text = summary.read_text()
     try:

@@ -6,9 +6,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpcgnn.exchange.edges import Part
 from hpcgnn.exchange.own_edges import OwnEdges
 from hpcgnn.graph.blocks import Block, halo_blocks, own_block
 
+# Of no columns: the parts of a block are cut whatever its rows are.
+ROWS = torch.empty(0, 0)
 DEGREES = st.lists(st.integers(0, 9), max_size=30)
 
 
@@ -81,12 +84,11 @@ def test_parts_cover_every_row_once_and_interior_ones_are_complete(degrees, inne
     for pieces in (edges.pieces(number), [block]):
         covered, found = [], []
         for piece in pieces:
-            for part, at, complete in edges.parts(piece):
+            for part, _, _, _, at, complete in edges.split(Part(piece, ROWS), True):
                 assert at.start < at.stop and part.rows is None and part.num_rows == at.stop - at.start
                 assert complete == (at.start >= inner) and (complete or at.stop <= inner)
                 covered += range(at.start, at.stop)
                 found += edges_of(part, at.start)
-            assert edges.parts(piece) is edges.parts(piece), "they are kept"
         assert covered == list(range(len(degrees)))
         assert found == edges_of(block)
 
@@ -97,5 +99,5 @@ def test_a_rounds_block_is_one_part_that_is_not_complete():
     edges = OwnEdges(block_of([1] * 9), halo)
     assert edges.first_interior == 6
     for block in halo:
-        [(part, at, complete)] = edges.parts(block)
-        assert part is block and at == slice(0, 6) and not complete
+        [part] = edges.split(Part(block, ROWS), True)
+        assert part.block is block and part.at == slice(0, 6) and not part.complete

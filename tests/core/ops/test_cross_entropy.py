@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hpcgnn.memory.arena import Arena
-from hpcgnn.ops.cross_entropy import cross_entropy
+from hpcgnn.ops.losses import cross_entropy
 
 
 @pytest.mark.parametrize("rows", [torch.tensor([0, 3, 4]), None])

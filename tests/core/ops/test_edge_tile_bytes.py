@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from hpcgnn.graph.edge_tiles import EdgeTile
+from hpcgnn.ops.reducers import Softmax
 from hpcgnn.ops.row_tiles import EDGE_TILE_BYTES, edge_tile_bytes
-from hpcgnn.ops.softmax import Softmax
 
 
 @pytest.mark.parametrize("threads, shares", [(1, 1), (2, 1), (7, 1), (8, 8), (48, 48), (64, 64), (128, 64)])

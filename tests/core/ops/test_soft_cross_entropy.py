@@ -6,8 +6,7 @@ import torch.nn.functional as F
 
 from hpcgnn.memory.arena import Arena
 from hpcgnn.ops import row_tiles
-from hpcgnn.ops.cross_entropy import cross_entropy
-from hpcgnn.ops.soft_cross_entropy import soft_cross_entropy
+from hpcgnn.ops.losses import cross_entropy, soft_cross_entropy
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])

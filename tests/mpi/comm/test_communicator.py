@@ -12,7 +12,7 @@ from mpi4py import MPI
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.errors import FormatError, GraphError, HpcgnnError, RemoteError
 
-from ..transports import TRANSPORTS, has_oneccl
+from ..transports import TRANSPORTS
 
 pytestmark = [pytest.mark.ranks(2, 3), pytest.mark.processes]
 
@@ -31,15 +31,10 @@ LARGE = 300_000
 
 
 def pytest_generate_tests(metafunc):
-    """A new transport is one more entry of TRANSPORTS. SoloCommunicator is a transport of one rank alone. oneCCL, which
-    waits by spinning and takes the cores of all other tests, runs in launches over it.
-    """
+    """A new transport is one more entry of TRANSPORTS. SoloCommunicator is a transport of one rank alone."""
     if "verbs" in metafunc.fixturenames and metafunc.config.getoption("--transport") != "threads":
         solo = [] if "among_ranks" in metafunc.fixturenames or MPI.COMM_WORLD.size > 1 else ["solo"]
-        pairless = ["all-to-all", "oneccl"] if "by_pairs" in metafunc.fixturenames else []
-        elsewhere = [] if metafunc.config.getoption("--transport") == "oneccl" else ["oneccl"]
-        names = [name for name in (*TRANSPORTS, *solo) if name not in (*pairless, *elsewhere)]
-        metafunc.parametrize("verbs", names, indirect=True)
+        metafunc.parametrize("verbs", [*TRANSPORTS, *solo], indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +49,6 @@ def of_torch():
 @pytest.fixture
 def verbs(request, comm, of_torch):
     """A communicator with a fresh ledger, of its own unless it is of torch."""
-    if request.param == "oneccl" and not has_oneccl():
-        pytest.skip("oneCCL's library was not built (env/build-oneccl.sh)")
     if request.param == "solo":
         communicator = SoloCommunicator()
     elif request.param in ("polite", "spinning"):
@@ -78,6 +71,8 @@ def among_ranks(verbs):
 @pytest.fixture
 def by_pairs(verbs):
     """`verbs` of which a rank may call `exchange` alone."""
+    if not verbs.pairwise:
+        pytest.skip("all ranks take part in an exchange")
     return verbs
 
 

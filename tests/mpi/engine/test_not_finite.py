@@ -15,7 +15,6 @@ SCHEDULES = {
     "bns": {},
     "stale": {},
     "tma": {"average_steps": 2},
-    "historical": {"steps": 2},
 }
 
 

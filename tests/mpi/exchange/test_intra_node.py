@@ -15,7 +15,7 @@ from hpcgnn.exchange.node_rows import NodeRows
 from hpcgnn.graph.transforms.vertex_cover import least_rows
 from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.memory.scratch import rounded
+from hpcgnn.memory.lent import rounded
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.plan.halo import check_halo
 from hpcgnn.plan.model_spec import model_spec

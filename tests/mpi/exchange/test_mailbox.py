@@ -60,9 +60,7 @@ def post(comm, box, form, epoch):
     assert [rows for _, rows in messages] == [rows for _, rows in dests]
     for (message, _), (rank, _) in zip(messages, dests):
         assert len(message) == rows_between(comm.rank, rank) * form.row_bytes
-        Wire("fp32" if form.kind is None else "bf16").encode(
-            message, form, values(epoch, comm.rank, rank), None, None, 0
-        )
+        Wire("fp32" if form.kind is None else "bf16").encode(message, form, values(epoch, comm.rank, rank), 0)
     box.post()
 
 

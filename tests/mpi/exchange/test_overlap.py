@@ -67,7 +67,7 @@ def test_the_next_messages_are_under_way_while_a_block_is_computed(comm, local, 
     turn_of = {id(adjacency.halo[index]): turn for turn, group in enumerate(turns) for index in group}
     received = {turn for turn, group in enumerate(turns) if any(plan.num_received(plan.rounds[i]) for i in group)}
     own = []
-    for block, _, _, _ in stream(Rows(torch.ones(local.num_owned, WIDTH)), "halo", pieces=pieces):
+    for block, *_ in stream(Rows(torch.ones(local.num_owned, WIDTH), pieces=pieces), "halo"):
         mine = block.first_column is None
         own += [block] * mine
         turn = len(own) - 2 if mine else turn_of[id(block)]  # piece k of the own block comes after round k - 1

@@ -78,7 +78,7 @@ def collected(blocks, halo, num_halo):
     with the round's own block.
     """
     own, found, at = [], [], 0
-    for block, rows, scale, back in blocks:
+    for block, rows, scale, back, *_ in blocks:
         if block.first_column is None:
             own.append((block, rows, scale, back))
             continue
@@ -114,7 +114,7 @@ def test_what_is_added_returns_to_the_owners(comm, session_path, name, fine_rows
             table, total = case.table(width), case.mine(start)
             mine, halo = added[comm.rank], halos[comm.rank]
             comm.ledger.take()
-            for block, rows, _, back in stream(Rows(case.mine(table)), "both", Returns(total)):
+            for block, rows, _, back, *_ in stream(Rows(case.mine(table)), "both", Returns(total)):
                 assert back.shape == (len(rows), returned)
                 if block.first_column is None:
                     assert back is total
@@ -162,7 +162,7 @@ def test_narrow_columns(comm, session_path, dtype, fine_rows, cap):
         rows = Rows(case.mine(table), case.mine(factors), narrow=narrow)
         total, found = torch.zeros(len(case.ids), returned, dtype=torch.float64), []
         comm.ledger.take()
-        for block, given, _, back in stream(rows, "both", Returns(total, narrow_back)):
+        for block, given, _, back, *_ in stream(rows, "both", Returns(total, narrow_back)):
             if block.first_column is None:
                 assert given is rows.x, "own rows are not rounded"
                 continue
@@ -242,7 +242,7 @@ def test_add_message(name, memory_rows):
     index = torch.tensor([7, 0, 3, 3, 5, 7, 1, 0, 2, 7], dtype=torch.int32)
     message = torch.empty(rows * form.row_bytes, dtype=torch.uint8)
     wire = Wire(name, torch.arange(rows), lambda number: number)
-    wire.encode(message, form, values, None, None, kernels.stream_key(1))
+    wire.encode(message, form, values, kernels.stream_key(1))
     sizes = [0] * 8 + [memory_rows * form.widened_bytes]
     total = torch.ones(9, form.width, dtype=torch.float64)
     add_message(total, index, message, form, HaloBuffers(sum(sizes)).lease(sizes[:-1], sizes[-1]))

@@ -5,13 +5,11 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.errors import ConfigError, ScratchError
+from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile import bfloat16
 from hpcgnn.graphfile.bfloat16 import rounded
 from hpcgnn.graphfile.chunks import write_rows
 from hpcgnn.graphfile.scales import SCALES
-from hpcgnn.memory.on_disk import OnDisk
-from hpcgnn.memory.scratch import Scratch
 
 from ..training import FEATURES, build_trainer, configure, trained
 
@@ -101,20 +99,6 @@ def test_transformed_before_aggregated(comm, files, name, kind):
         return
     assert held[:2] == wide[:2]
     assert all(torch.equal(a, b) for a, b in zip(held[2], wide[2], strict=True))
-
-
-@pytest.mark.parametrize("name", ["sage", "gat"])
-def test_narrow_on_disk(comm, files, tmp_path, name):
-    options = {"hidden": 16, "layers": 2, "keep_input": "always", **CASES[name]}
-
-    def to_disk(*matrix):
-        return OnDisk(Scratch(str(tmp_path), ScratchError), *matrix, 64, 16)
-
-    memory, disk = (trained(comm, configure(files["int8, scaled"][0], **options), each) for each in (None, to_disk))
-    features = disk[3].local.features
-    assert isinstance(features, OnDisk) and features.dtype == torch.int8
-    assert memory[:2] == disk[:2]
-    assert all(torch.equal(a, b) for a, b in zip(memory[2], disk[2], strict=True))
 
 
 @pytest.mark.ranks(2)

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+from hpcgnn.engine.probe import StepProbe
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.offload.toy import toy_of
 from hpcgnn.ops.row_tiles import tiles_of
 from hpcgnn.plan.run_plan import plan
 from hpcgnn.plugins.coded_keeping import CodedKeeping
+from hpcgnn.plugins.registry import make_plugins
 
 from ..training import build_trainer, configure, make_graphs
 
@@ -80,7 +81,7 @@ def test_bytes(graph):
     with GraphFile(graph) as file:
         for keep, layers in (("exact", 3), ("int8", 2), ("int8", 3), ("int8", 5)):
             config = configure(graph, model="sage", keep=keep, hidden=300, layers=layers)
-            kept[keep, layers] = toy_of(plan(config, file.meta, 1)).per_node
+            kept[keep, layers] = StepProbe.of(plan(config, file.meta, 1), make_plugins).per_node
     whole, coded = 4 * 300, 300 + 8
     assert list(kept.values()) == [2 * whole, whole, coded + whole, 3 * coded + whole]
 

@@ -16,9 +16,9 @@ from hpcgnn.graph.held_out import LinkSplit
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.transforms.subgraphs import induced, with_halo
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.gat_edges import EdgeGATConv
+from hpcgnn.nn.gat import EdgeGATConv
 from hpcgnn.nn.gatv2 import GATv2Conv
-from hpcgnn.nn.gine import GINEConv
+from hpcgnn.nn.gin import GINEConv
 from hpcgnn.nn.pna import PNAConv
 from hpcgnn.nn.registry import ignored
 from hpcgnn.nn.spec import ModelSpec

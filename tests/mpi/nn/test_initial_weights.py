@@ -9,15 +9,12 @@ import torch
 
 from hpcgnn.nn.gat import GATConv
 from hpcgnn.nn.gatv2 import GATv2Conv
-from hpcgnn.nn.gcn import GCNConv
+from hpcgnn.nn.gcn import GCNConv, SGCConv
 from hpcgnn.nn.gin import GINConv
 from hpcgnn.nn.linear import Linear, initialise
 from hpcgnn.nn.pna import PNAConv
-from hpcgnn.nn.rgat import RGATConv
-from hpcgnn.nn.rgcn import RGCNConv
-from hpcgnn.nn.sage import SAGEConv
-from hpcgnn.nn.sage_max import SAGEPoolConv
-from hpcgnn.nn.sgc import SGCConv
+from hpcgnn.nn.rgcn import RGATConv, RGCNConv
+from hpcgnn.nn.sage import SAGEConv, SAGEPoolConv
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.nn.transformer import TransformerConv
 from hpcgnn.ops.draws import Randomness

@@ -14,16 +14,15 @@ from hpcgnn.exchange.node_rows import NodeRows
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.nn.entry import TypedProjection
 from hpcgnn.nn.gat import GATConv
 from hpcgnn.nn.gatv2 import GATv2Conv
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.pna import PNAConv
-from hpcgnn.nn.rgat import RGATConv
-from hpcgnn.nn.rgcn import RGCNConv
-from hpcgnn.nn.sage_max import SAGEMaxConv, SAGEPoolConv
+from hpcgnn.nn.rgcn import RGATConv, RGCNConv
+from hpcgnn.nn.sage import SAGEMaxConv, SAGEPoolConv
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.nn.transformer import TransformerConv
-from hpcgnn.nn.typed_projection import TypedProjection
 from hpcgnn.ops import additive_attention
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.schedules.full_halo import FullHalo

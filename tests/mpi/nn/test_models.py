@@ -13,14 +13,13 @@ from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.offload.toy import toy_step
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.plugins.registry import make_plugins
 
 from ..gathering import whole
 from ..small import written
-from ..training import outputs_and_gradients
+from ..training import outputs_and_gradients, widest_row
 
 SEED, EPOCH, CLASSES = 7, 4, 3
 LINEAR = ("gcn", "sage", "gin", "sgc")  # the models whose aggregation is linear
@@ -88,7 +87,7 @@ def make_trainer(comm, spec, path, cluster_to_rank, rows=9, **options):
     config = make_config({"graph": "-", "seed": SEED, **options}, CHOICES)
     with GraphFile(path) as file:
         decided = RunPlan.of(config.replace(task=file.meta.task), spec)
-        halo_buffer = 4 * rows * toy_step(decided)
+        halo_buffer = 4 * rows * widest_row(decided)
     local = graphs.load(path, cluster_to_rank, comm, cap=rows, self_loops=MODELS[spec.model].traits().self_loops)
     trainer = Trainer(local, decided, comm, HaloBuffers(halo_buffer), make_plugins)
     with torch.no_grad():  # away from the initial zeros of biases and epsilon, the same on all ranks

@@ -19,10 +19,10 @@ from hpcgnn.nn.linear import initialise
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.sage import SAGEConv
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.ops.activation_dropout import EluDropout, ReluDropout
-from hpcgnn.ops.additive_attention import AttentionShape
+from hpcgnn.ops.additive_attention import Attending, AttentionShape
 from hpcgnn.ops.attention_layer import attention_layer
 from hpcgnn.ops.draws import Randomness
+from hpcgnn.ops.dropout import EluDropout, ReluDropout
 from hpcgnn.ops.handover import Handover, Loan
 from hpcgnn.ops.operators import Attention
 from hpcgnn.schedules.full_halo import FullHalo
@@ -108,9 +108,8 @@ class Two:
         return self._layer(1, EluDropout(self.ids, 77, self.p)(h.clone()))
 
     def _layer(self, number, x, hand_over=False):
-        shape, key = self.shapes[number], 5 + number
-        tensors = x, self.weights[number], self.biases[number], None
-        return attention_layer(*tensors, self.operators[number], shape, key, self.p, hand_over=hand_over)
+        how = Attending(self.shapes[number], 5 + number, self.p, bias=self.biases[number])
+        return attention_layer(x, self.weights[number], self.operators[number], how, hand_over=hand_over)
 
     def loss(self, y):
         return (y * self.factors).sum()

@@ -7,8 +7,8 @@ import torch
 
 from hpcgnn.memory.arena import Arena
 from hpcgnn.nn.gat import GATConv
-from hpcgnn.ops.constants import combine
 from hpcgnn.ops.handover import Handover
+from hpcgnn.ops.layer_input import combine
 
 from ..training import build_trainer, configure
 

@@ -16,7 +16,7 @@ from torch.nn.functional import elu
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.errors import TrainingError
 from hpcgnn.kernels import library
-from hpcgnn.ops.softmax import Softmax
+from hpcgnn.ops.reducers import Softmax
 
 from ..nn import formulas
 from ..training import build_trainer, configure, curve, make_graphs

@@ -6,12 +6,12 @@ import graphs
 import numpy as np
 import pytest
 import torch
+from hpcgnn.ops.linear import LinearAggregation
 
 import hpcgnn.memory.arena as arena
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Stream
-from hpcgnn.memory.scratch import GRAIN
-from hpcgnn.ops.linear_aggregation import LinearAggregation
+from hpcgnn.memory.lent import GRAIN
 from hpcgnn.ops.row_tiles import tile_rows
 
 from ..exchange.test_overlap import Noting

@@ -57,7 +57,7 @@ def read_graph(path, self_loops=False):
 
 
 def toy_graph(width, classes, nodes=256):
-    """A ring with self loops, for the step that comes before the memory's baseline, as in hpcgnn.offload.toy."""
+    """A ring with self loops, for the step that comes before the memory's baseline, as in hpcgnn.engine.probe."""
     around = (np.arange(nodes)[:, None] + [-1, 0, 1]) % nodes
     return Graph(
         np.arange(0, 3 * nodes + 1, 3),

@@ -1,0 +1,176 @@
+"""A probe: a training step on a graph of 256 nodes in this process alone.
+
+It finds mistakes in a model before the real graph is read. It also gives the width of the exchanged rows, which decides
+how the halo is cut into rounds. And with it, the memory baseline includes the needs of every process.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from hpcgnn.comm import SoloCommunicator
+from hpcgnn.engine.hooks import Plugins
+from hpcgnn.engine.saved_tensors import SavedTensors
+from hpcgnn.engine.trainer import Trainer
+from hpcgnn.engine.views import layers_to_prune
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.edge_features import carrying
+from hpcgnn.graph.local import LocalGraph, build_adjacency
+from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
+from hpcgnn.graphfile.given_links import HELD
+from hpcgnn.graphfile.schema import Edges
+from hpcgnn.memory.keeping import Keeper, Kept
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.placement.order import LocalOrder, find_ends
+from hpcgnn.placement.ownership import Ownership
+from hpcgnn.plan.run_plan import RunPlan
+from hpcgnn.tasks.registry import TASKS
+from hpcgnn.terminal import logged_from
+
+#: make_plugins(trainer, learns), as of a Trainer.
+MakePlugins = Callable[[Trainer, bool], Plugins]
+NODES = 256
+# Bytes of a rank outside of the arena, without the optimizer's state and the best parameters so far.
+_BESIDE = 24 << 20
+# Number of the largest saved tensors that are in memory at a time in any case: the input, the output, and one in
+# transfer.
+_AT_WORK = 3
+
+
+def small_graph(spec: ModelSpec, task: str) -> LocalGraph:
+    """A ring of 256 nodes with the widths and kinds of `spec` and labels for a task, owned by one rank."""
+    indptr = np.arange(0, 2 * NODES + 1, 2)
+    around = np.stack([np.arange(NODES) - 1, np.arange(NODES) + 1], 1) % NODES
+    ownership = Ownership(np.array([0, NODES]), np.zeros(1, np.int32), 1)
+    kinds = None
+    if spec.edge_types:  # both directions of an edge have the same one
+        pairs = np.stack([(np.arange(NODES) - 1) % NODES, np.arange(NODES)], 1)
+        kinds = (pairs.reshape(-1) % spec.edge_types).astype(np.int32)
+    weight = np.ones(2 * NODES, np.float32) if spec.weighted else None
+    found = find_ends(Edges(indptr, around.reshape(-1).astype(np.int32), weight, kinds), ownership)
+    loops = "add" if spec.loop_relation else "keep"
+    edges = build_adjacency(found, LocalOrder(), SoloCommunicator(), 1, loops, spec.dtype, True, spec.edge_types)
+    if spec.edge_features:
+        edges = carrying(edges, torch.ones(edges.num_edges, spec.edge_features, dtype=spec.dtype))
+    features: torch.Tensor | SparseRows
+    if spec.sparse_input:
+        features = sparse_rows(
+            np.arange(NODES + 1),
+            (np.arange(NODES) % spec.d_in).astype(np.int32),
+            np.ones(NODES, np.float32),
+            spec.d_in,
+            spec.dtype,
+        )
+    else:
+        features = torch.ones(NODES, spec.d_in - spec.changing, dtype=spec.dtype)
+    return LocalGraph(
+        inward=edges,
+        outward=edges,
+        features=features,
+        labels=TASKS[task].blank(NODES, spec.classes),
+        split=torch.ones(NODES, dtype=torch.uint8),
+        original_id=torch.arange(NODES),
+        num_nodes=NODES,
+        num_classes=spec.classes,
+        task=TASKS[task].labels or task,
+        held=dict.fromkeys(HELD, edges) if TASKS[task].traits.splits_edges else {},
+        node_type=(torch.arange(NODES) % spec.node_types).int() if spec.node_types else None,
+    )
+
+
+def probe_step(
+    plan: RunPlan, make_plugins: MakePlugins, prepare: Callable[[Trainer], None] = lambda trainer: None
+) -> int:
+    """Run one step and one evaluation of every stage. Returns the bytes of the widest row that its streams declare, as
+    HaloBuffers counts them (`widest_row`). make_plugins: as of a Trainer. prepare: called with the trainer before each
+    stage.
+    """
+    buffers = HaloBuffers(0)
+    # One step of a round.
+    plan = plan.changed(average_steps=1, average_seconds=0.0, correct_every=0)
+    with logged_from(logging.WARNING):
+        graph = small_graph(plan.spec, plan.config.task.task)
+        trainer = Trainer(graph, plan, SoloCommunicator(), buffers, make_plugins)
+        for stage in range(len(trainer.stages)):
+            trainer.begin_stage(stage, 0)
+            prepare(trainer)
+            trainer.step(0)
+            trainer.evaluate()
+    return buffers.widest_row
+
+
+class _Counter(Keeper):
+    """Counts saved tensors, and leaves them unchanged."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[int, int] = {}
+        self._alive: list[Kept] = []
+
+    def keep(self, tensor: torch.Tensor) -> Kept:
+        kept = Kept(tensor)
+        storage = tensor.untyped_storage()
+        self.sizes[storage.data_ptr()] = storage.nbytes()
+        self._alive.append(kept)  # so that no other tensor lies where it did
+        return kept
+
+    def let_go(self) -> None:
+        """Keep nothing any more. Tensors that know of their gradient hold it, and it them, by ways that Python's
+        collector of garbage does not see.
+        """
+        self._alive.clear()
+
+
+@dataclass(frozen=True)
+class StepProbe:
+    """The results of a step on a small graph.
+
+    Attributes:
+        per_node: bytes that a step saves per node.
+        largest: bytes per node of the largest saved tensor.
+        beside: bytes of a rank that depend on no node, without parameters and gradients.
+        parameters: bytes of the parameters, and as many again for their gradients.
+        row_bytes: see `probe_step`.
+        pruning: see `layers_to_prune`.
+    """
+
+    per_node: int
+    largest: int
+    beside: int
+    parameters: int
+    row_bytes: int
+    pruning: tuple[list[float], int]
+
+    def peak_working_set(self, nodes: int) -> int:
+        """Bytes of a layer at work. nodes: of this rank."""
+        return _AT_WORK * self.largest * nodes
+
+    @classmethod
+    def of(cls, plan: RunPlan, make_plugins: MakePlugins) -> "StepProbe":
+        """By a step of every stage."""
+        counters: list[_Counter] = []
+        models: list[Any] = []
+
+        def count(trainer: Trainer) -> None:
+            counters.append(_Counter())
+            models.append(trainer.model)
+            trainer.buffers.arena.keeper = counters[-1]
+            trainer.plugins.add(SavedTensors(trainer))
+
+        row_bytes = probe_step(plan, make_plugins, count)
+        for counter in counters:
+            counter.let_go()
+        # Of stages that follow each other, the one that keeps most.
+        sizes = max(([size for size in each.sizes.values() if size >= NODES] for each in counters), key=sum, default=[])
+        parameters = sum(p.nbytes for p in models[0].parameters())
+        return cls(
+            per_node=-(-sum(sizes) // NODES),
+            largest=-(-max(sizes, default=0) // NODES) * (1 if plan.spec.keep == "exact" else plan.spec.dtype.itemsize),
+            beside=_BESIDE + 3 * parameters,
+            parameters=parameters,
+            row_bytes=row_bytes,
+            pruning=layers_to_prune(models[0]),
+        )

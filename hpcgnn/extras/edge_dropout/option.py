@@ -1,0 +1,115 @@
+"""The option `--edge-dropout`, its rules, and the halo policy that it asks for."""
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
+
+from hpcgnn.comm import Communicator
+from hpcgnn.config import Config
+from hpcgnn.declaring import option
+from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.extras.edge_dropout.dropped_halo import DroppedHalo, Dropping
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.nn.registry import MODELS
+from hpcgnn.nn.spec import PLAIN
+from hpcgnn.ops.draws import Randomness
+from hpcgnn.ops.site import Facts
+from hpcgnn.options import ModelConfig
+from hpcgnn.plan.rules import Rule
+from hpcgnn.schedules.approximate import ApproximateInTraining
+from hpcgnn.schedules.base import HaloPolicy
+from hpcgnn.schedules.full_halo import FullHalo
+from hpcgnn.schedules.rounding import make_wire
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeDropoutConfig(ModelConfig):
+    """The option."""
+
+    edge_dropout: float = option(
+        0.0,
+        "probability with which an edge is left out of a training epoch",
+        details="All layers of an epoch leave out the same edges. In an undirected graph an edge and its reverse go "
+        "together. Self loops stay, and evaluation uses all edges. For all models but rgcn and sign.",
+        least=0.0,
+        below=1.0,
+        schedules=("sar",),
+        strict=True,
+        on_resume="same",
+    )
+
+
+def rate_of(config: Config) -> float:
+    """The probability of a configuration."""
+    return cast(EdgeDropoutConfig, config.model).edge_dropout
+
+
+class EdgeDropout:
+    """Other edges in every epoch, as a ChangingEdges."""
+
+    def applies(self, config: Config) -> bool:
+        """Whether edges are left out."""
+        return rate_of(config) > 0
+
+    def halo(
+        self, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, config: Config, random: Randomness
+    ) -> HaloPolicy:
+        """Every remote row, along the edges that are left. Raises GraphError on all ranks for weights below 0 that the
+        model divides by.
+        """
+        if _divisor(config) != "sum":
+            _check_signs(local, comm, config)
+        facts = Facts(local, comm)
+        exact = FullHalo(local, comm, buffers, facts=facts)
+        wire = make_wire(config.schedule, local, random)
+        dropped = DroppedHalo(local, comm, buffers, wire, facts, Dropping(exact, rate_of(config), random))
+        return ApproximateInTraining(exact, dropped)
+
+    def check_counted(self, config: Config) -> None:
+        """Raise ConfigError where ranks tell each other degrees in every epoch."""
+        if config.run.precision == "mixed":
+            raise ConfigError(
+                "estimate does not count the degrees that ranks tell each other in every epoch with --edge-dropout "
+                f"{rate_of(config):g} and --precision mixed; expected --precision fp32, or no --edge-dropout"
+            )
+
+
+def _divisor(config: Config) -> str:
+    """The sum of weights that the layers divide by: 'mean', 'sym', 'relation', or 'sum' for none."""
+    options = config.model
+    spec = replace(PLAIN, model=options.model, aggregator=options.aggregator, edge_term=options.edge_term)
+    divisor = getattr(MODELS[options.model].layer(spec), "norm", "sum")
+    return divisor if divisor in ("mean", "sym", "relation") else "sum"
+
+
+def _check_signs(local: LocalGraph, comm: Communicator, config: Config) -> None:
+    """Raise GraphError, on all ranks, where a weight is below 0. Collective."""
+    weights = [block.weight for block in (local.inward.own, *local.inward.halo) if block.weight is not None]
+    below = sum(int((weight < 0).sum()) for weight in weights)
+    if comm.total(torch.tensor([below]), "plan").item():
+        raise GraphError.on_all(
+            f"edges have weights below 0, and {config.model.model} divides by the sum of those that --edge-dropout "
+            f"{rate_of(config):g} leaves, which could be near 0: expected weights of 0 or more; use --model gin, or "
+            "leave --edge-dropout out"
+        )
+
+
+#: For hpcgnn.plan.rules.
+RULES = (
+    Rule(
+        lambda of: rate_of(of.config) > 0 and of.config.model.keep_input == "always",
+        lambda of: (
+            "--keep-input always keeps an aggregate that does not change, got --edge-dropout "
+            f"{rate_of(of.config):g}, which leaves out other edges in every epoch; leave one of them out"
+        ),
+    ),
+    Rule(
+        lambda of: rate_of(of.config) > 0 and (of.layers.neighbours == "none" or _divisor(of.config) == "relation"),
+        lambda of: (
+            f"--edge-dropout {rate_of(of.config):g} is not for --model {of.config.model.model}: leave it out, or take "
+            "another model"
+        ),
+    ),
+)

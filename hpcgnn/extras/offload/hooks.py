@@ -1,0 +1,44 @@
+"""The options of a memory limit, the policy of a job that has one, and its part of an estimate."""
+
+from typing import Any
+
+from hpcgnn.cli import trained_runs
+from hpcgnn.comm.ledger import KINDS
+from hpcgnn.config import Config, declare
+from hpcgnn.engine.memory_policy import MEMORY_POLICIES, MemoryPolicy
+from hpcgnn.estimate.additions import ADDITIONS, Addition
+from hpcgnn.extras.offload.options import READ, WRITTEN, OffloadConfig, has_limit
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.plan.halo import NEEDS_MESSAGES
+from hpcgnn.plan.run_plan import TRAINING_CHECKS
+
+
+def make_policy(*job: Any) -> MemoryPolicy | None:
+    """The policy of a job with a limit."""
+    from hpcgnn.extras.offload.policy import make
+
+    return make(*job)
+
+
+def check_schedule(config: Config, spec: ModelSpec) -> None:
+    """Raise ConfigError for a limit that the schedule of a training cannot hold."""
+    from hpcgnn.extras.offload import policy
+
+    policy.check_schedule(config)
+
+
+def make_addition(config: Config) -> Addition | None:
+    """The part of an estimate on a limit."""
+    from hpcgnn.extras.offload.estimate import Within
+
+    return Within(config) if has_limit(config) else None
+
+
+declare("run", "offload", OffloadConfig)
+MEMORY_POLICIES.register("offload", make_policy)
+ADDITIONS.register("offload", make_addition)
+TRAINING_CHECKS.append(check_schedule)
+NEEDS_MESSAGES.append(has_limit)
+trained_runs.OPTIONS += ("memory", "scratch")
+KINDS[WRITTEN] = "nothing leaves the node: what a step keeps, written to the scratch file"
+KINDS[READ] = "nothing leaves the node: what a step keeps, read from the scratch file"

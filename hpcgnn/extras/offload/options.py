@@ -1,0 +1,55 @@
+"""The options of a memory limit."""
+
+import re
+from dataclasses import dataclass
+from typing import cast
+
+from hpcgnn.config import Config
+from hpcgnn.declaring import option
+from hpcgnn.errors import ConfigError
+from hpcgnn.options.run import RunConfig
+
+#: The memory that the machine or the job leaves; no limit ('' in run directories of earlier versions).
+AUTO, NO_LIMIT = "auto", "none"
+#: Kinds of the ledger: bytes written to and read from the scratch file.
+WRITTEN, READ = "scratch_written", "scratch_read"
+
+
+def said_memory(text: str) -> int | None:
+    """Return the bytes of a size such as 48G, 1.5T or 800M, in powers of 1024; None if no size is given.
+
+    Raises ConfigError.
+    """
+    if text in (AUTO, NO_LIMIT, ""):
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT])i?B?", text.strip(), re.IGNORECASE)
+    size = 0 if found is None else int(float(found[1]) * 1024 ** (1 + "KMGT".index(found[2].upper())))
+    if size <= 0:
+        raise ConfigError(f"--memory: expected a size such as 48G, 1.5T or 800M, {AUTO} or {NO_LIMIT}, got {text!r}")
+    return size
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffloadConfig(RunConfig):
+    memory: str = option(
+        AUTO,
+        "memory of a node's ranks, such as 48G, auto, or none",
+        details="Saved activations and features that do not fit go to a scratch file; results stay the same. auto: "
+        "memory of the machine, or of the job's share. none: no limit.",
+        flag=True,
+        check=said_memory,
+    )
+    scratch: str = option(
+        "",
+        "local directory for --memory (default: $TMPDIR, or /tmp)",
+    )
+
+
+def options_of(config: Config) -> OffloadConfig:
+    """The section with these options."""
+    return cast(OffloadConfig, config.run)
+
+
+def has_limit(config: Config) -> bool:
+    """Whether the user gives a limit."""
+    return said_memory(options_of(config).memory) is not None

@@ -1,0 +1,79 @@
+"""The memory policy of a job with a limit."""
+
+import logging
+
+from hpcgnn.comm.session import Session
+from hpcgnn.config import Config
+from hpcgnn.engine.memory_policy import MemoryPolicy
+from hpcgnn.engine.probe import StepProbe
+from hpcgnn.engine.trainer import Trainer
+from hpcgnn.errors import ConfigError
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.extras.offload.activations import check_room, hold_within
+from hpcgnn.extras.offload.features import fits, placed
+from hpcgnn.extras.offload.limits import Limit, memory_limit, without_limit_if_it_must
+from hpcgnn.extras.offload.on_disk import OnDisk
+from hpcgnn.extras.offload.options import has_limit
+from hpcgnn.extras.offload.writing import write_features
+from hpcgnn.graph.load import FileFeatures
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.ops.row_tiles import tile_rows
+from hpcgnn.plan.rules import Selection, schedules_with
+from hpcgnn.plan.run_plan import RunPlan
+
+log = logging.getLogger("hpcgnn")
+# Columns that are aggregated together are a multiple of these, a line of the cache.
+_COLUMNS = 16
+
+
+class WithinLimit(MemoryPolicy):
+    """Keeps a rank within a Limit: a scratch file takes the rest."""
+
+    def __init__(
+        self, plan: RunPlan, session: Session, buffers: HaloBuffers, probe: StepProbe, learns: bool, limit: Limit
+    ) -> None:
+        self._plan, self._comm, self._arena, self._probe = plan, session.comm, buffers.arena, probe
+        self._learns, self._limit = learns, limit
+
+    def features(self, local: LocalGraph, source: FileFeatures) -> OnDisk | None:
+        if self._plan.in_place:  # what the node shares is never on disk
+            return None
+        comm, columns, scratch = self._comm, source.columns, None
+        with without_limit_if_it_must(self._limit, comm):
+            scratch, placing = placed(self._plan, self._probe, self._limit, self._learns, comm, local, columns)
+        if scratch is None:
+            return None
+        width = min(columns, max(_COLUMNS, int(placing.share * columns) // _COLUMNS * _COLUMNS))
+        shape = local.num_owned, columns
+        matrix = OnDisk(scratch, self._arena, shape, source.dtype, tile_rows(), width, placing.aggregate)
+        with comm.together("reading the graph"):
+            return write_features(matrix, source.file, source.ranges, source.order)
+
+    def reads_in_place(self, local: LocalGraph) -> bool:
+        if fits(self._plan, self._probe, self._limit, self._learns, self._comm, local):
+            return True
+        log.info("--intra-node auto: messages; this job may need scratch files, and shared memory never goes there")
+        return False
+
+    def begin(self, trainer: Trainer) -> None:
+        if not self._learns:
+            check_room(trainer, self._probe, self._limit)
+            return
+        with without_limit_if_it_must(self._limit, self._comm):
+            hold_within(trainer, self._probe, self._limit)
+
+
+def make(plan: RunPlan, session: Session, buffers: HaloBuffers, probe: StepProbe, learns: bool) -> WithinLimit | None:
+    """The policy of a job with a limit."""
+    limit = memory_limit(plan.config, session)
+    return None if limit is None else WithinLimit(plan, session, buffers, probe, learns, limit)
+
+
+def check_schedule(config: Config) -> None:
+    """Raise ConfigError for a limit that the schedule of a training cannot hold."""
+    if has_limit(config) and not Selection(config).schedule.within_memory:
+        able = schedules_with(lambda traits: traits.within_memory).replace(" or ", " and ")
+        raise ConfigError(
+            f"--memory is for --schedule {able}, got {config.schedule.schedule}, which keeps rows of other ranks from "
+            "step to step; leave one of them out"
+        )

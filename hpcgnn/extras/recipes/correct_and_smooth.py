@@ -1,0 +1,141 @@
+"""Correct & Smooth (Huang et al., ICLR'21) of the outputs of `hpcgnn evaluate` and `predict`."""
+
+import argparse
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from hpcgnn.app.corrections import Correction, CorrectionEntry
+from hpcgnn.engine.trainer import Trainer
+from hpcgnn.errors import ConfigError
+from hpcgnn.extras.recipes.spreading import Spreading, as_logits
+from hpcgnn.graphfile.labels import CLASSIFICATION
+from hpcgnn.nn.spec import ModelSpec
+
+# Larger factors of an error are of rows that hardly any error has reached.
+_LARGEST = 1000.0
+
+
+@dataclass(frozen=True)
+class CorrectAndSmooth(Correction):
+    """Settings of Correct & Smooth.
+
+    Attributes:
+        steps: number of steps of each of the two.
+        correct_alpha, smooth_alpha: weight of the neighbours in a step.
+        scale: factor of the added error, 0 for a factor per node (autoscale).
+    """
+
+    name = "correct_and_smooth"
+    steps: int = 50
+    correct_alpha: float = 0.8
+    smooth_alpha: float = 0.8
+    scale: float = 0.0
+
+    def check(self, task: str) -> None:
+        if task != CLASSIFICATION:
+            raise ConfigError.on_all(
+                f"--correct-and-smooth spreads one class per node, and the run is of {task}; leave it out"
+            )
+
+    def row_bytes(self, spec: ModelSpec) -> int:
+        return spec.classes * spec.dtype.itemsize
+
+    def correct(self, outputs: torch.Tensor, trainer: Trainer) -> torch.Tensor:
+        dtype = trainer.plan.spec.dtype
+        spreading = Spreading(trainer.local, trainer.comm, trainer.buffers, dtype)
+        return as_logits(self.corrected(outputs.to(dtype).softmax(1), spreading))
+
+    def corrected(self, probabilities: torch.Tensor, spreading: Spreading) -> torch.Tensor:
+        """Return scores (n_p, C) in [0, 1] for the model's probabilities (n_p, C). Collective.
+
+        The model's errors on the training nodes spread and are added. Then the labels of these nodes spread with the
+        scores of all others.
+        """
+        known, error = spreading.known, torch.zeros_like(probabilities)
+        error[known] = spreading.hot - probabilities[known]
+        if self.scale:
+            fixed = error[known]
+            spread = spreading.spread(error, self.correct_alpha, self.steps, lambda y: y.index_copy_(0, known, fixed))
+            scores = probabilities + self.scale * spread
+        else:
+            total = error.abs().sum(dtype=torch.float64).reshape(1)
+            mean = float(spreading.total(total)) / spreading.num_known
+            spread = spreading.spread(error, self.correct_alpha, self.steps, lambda y: y.clamp_(-1, 1))
+            factor = mean / spread.abs().sum(1, keepdim=True)
+            scores = probabilities + torch.where(factor <= _LARGEST, factor, 1.0) * spread
+        scores[known] = spreading.hot
+        return spreading.spread(scores, self.smooth_alpha, self.steps, lambda y: y.clamp_(0, 1))
+
+    def record(self) -> dict[str, Any]:
+        return asdict(self) | {"scale": self.scale or "auto"}
+
+
+def _add(command: argparse.ArgumentParser) -> None:
+    usual = CorrectAndSmooth()
+    group = command.add_argument_group(
+        "Correct & Smooth (Huang et al., 2021; one class per node)",
+        "Spread the model's errors on the training nodes along edges and add them, then spread the training nodes' "
+        "labels with the scores of all others. Choose the numbers by the validation nodes. The graph is as the run has "
+        "it, with the self loops that its model adds.",
+    )
+    group.add_argument("--correct-and-smooth", action="store_true", help="correct and smooth the outputs first")
+    for flag, kind, metavar, default, text in (
+        ("--spread-steps", steps, "N", usual.steps, "steps of each of the two"),
+        ("--correct-alpha", part, "A", usual.correct_alpha, "part of the error that comes from the neighbours"),
+        ("--smooth-alpha", part, "A", usual.smooth_alpha, "part of the scores that comes from the neighbours"),
+        (
+            "--correct-scale",
+            _scale,
+            "X",
+            "auto",
+            "factor of the error that is added; auto gives each node's the mean size of the training nodes' errors",
+        ),
+    ):
+        group.add_argument(flag, type=kind, metavar=metavar, help=f"{text} (default: {default})")
+
+
+def _of(arguments: argparse.Namespace) -> CorrectAndSmooth | None:
+    """Return the requested settings, or None. Raises ConfigError for a number without its main option."""
+    names = {"spread_steps": "steps", "correct_alpha": "correct_alpha", "smooth_alpha": "smooth_alpha"}
+    names["correct_scale"] = "scale"
+    given = {name: vars(arguments)[flag] for flag, name in names.items() if vars(arguments)[flag] is not None}
+    if arguments.correct_and_smooth:
+        return CorrectAndSmooth(**given)
+    if given:
+        flag = next(flag for flag, name in names.items() if name in given)
+        raise ConfigError(f"--{flag.replace('_', '-')} belongs to --correct-and-smooth; give that too, or leave it out")
+    return None
+
+
+ENTRY = CorrectionEntry(_add, _of)
+
+
+def part(text: str) -> float:
+    """Parse a number in [0, 1]. Raises ArgumentTypeError."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, got {text!r}")
+    return value
+
+
+def _scale(text: str) -> float:
+    """Parse a number above 0, or `auto` as 0. Raises ArgumentTypeError."""
+    try:
+        value = 0.0 if text == "auto" else float(text)
+    except ValueError:
+        value = -1.0
+    if text != "auto" and not 0 < value <= _LARGEST:
+        raise argparse.ArgumentTypeError(f"expected auto, or a number above 0 and at most {_LARGEST:g}, got {text!r}")
+    return value
+
+
+def steps(text: str) -> int:
+    """Parse a number of steps. Raises ArgumentTypeError."""
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 100_000):
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to 100000, got {text!r}")
+    return int(text)

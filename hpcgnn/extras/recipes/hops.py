@@ -1,0 +1,190 @@
+"""Hops of features and of labels along the edges, for `hpcgnn propagate`.
+
+A training node must not see its own label, which comes back along self loops and over its neighbours. So training nodes
+are dealt into folds by their original ids. A node sees the labels of the other folds alone, scaled by G / (G - 1) for G
+folds. Other nodes see all labels. The hops are linear, so the sum over the folds gives both:
+
+    L_v = Σ_g (A^k Y_g)_v              of a node that is no training node
+    L_v = G / (G - 1) Σ_{g ≠ g(v)} (A^k Y_g)_v    of a training node, where Y_g are the labels of fold g
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+import torch
+
+from hpcgnn import kernels
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.errors import GraphError
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graph.sparse_rows import SparseRows
+from hpcgnn.graphfile.labels import REGRESSION
+from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.memory.stored import StoredRows
+from hpcgnn.ops.draws import Purpose, Randomness
+from hpcgnn.ops.operators import Linear
+from hpcgnn.schedules.full_halo import FullHalo
+
+_TILE = 1 << 20
+
+
+def check_roots(local: LocalGraph, comm: Communicator, who: str) -> None:
+    """Raise GraphError, on all ranks, if the weights of some node sum to less than 0. Collective.
+
+    who: subject of the message that divides by the root of the sum, as in `labels divide`.
+    """
+    below = sum(int((way.degree < 0).sum()) for way in (local.inward, local.outward))
+    if comm.total(torch.tensor([below]), "plan").item():
+        raise GraphError.on_all(
+            f"the edge weights of some nodes sum to less than 0, and {who} by the root of that sum: expected sums "
+            "above 0; make the weights positive"
+        )
+
+
+class Propagator(NamedTuple):
+    """norm: a key of graph/norms.py; returns: whether each hop takes back a part of the features."""
+
+    norm: str
+    returns: bool
+
+
+#: The values of --operators.
+OPERATORS = {
+    "sym": Propagator("sym", False),
+    "mean": Propagator("mean", False),
+    "ppr": Propagator("sym", True),
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """The request of `hpcgnn propagate`.
+
+    Attributes:
+        operators: keys of `OPERATORS`.
+        hops: number of hops of each operator.
+        teleport: weight of the features in a hop of `ppr`.
+        last: whether to keep only the last hop of each operator.
+        output: the graph file to write.
+        force: whether the file may exist.
+        label_hops: number of hops of the training nodes' labels.
+        label_folds: G.
+        relations: sets of types of edges, as texts of names or numbers joined by +; ('each',): each type by itself;
+            none: all edges together.
+    """
+
+    output: str
+    operators: tuple[str, ...] = ("sym",)
+    hops: int = 2
+    teleport: float = 0.1
+    last: bool = False
+    force: bool = False
+    label_hops: int = 0
+    label_folds: int = 5
+    relations: tuple[str, ...] = ()
+
+    def widths(self, meta: GraphMeta, sets: int) -> tuple[int, ...]:
+        """Columns of each group of columns: the features and all hops along each set of edges, or the last ones, and
+        then hops of labels. Raises GraphError, on all ranks, for labels that have no hops.
+        """
+        if self.label_hops and meta.task == REGRESSION:
+            raise GraphError.on_all("--label-hops: expected classes or 0/1 labels, and those of the graph are numbers")
+        kept = sets * len(self.operators)
+        before = kept if self.last else 1 + kept * self.hops
+        return (meta.num_features,) * before + (meta.num_classes,) * self.label_parts(sets)
+
+    def label_parts(self, sets: int) -> int:
+        """How many of the groups are of labels."""
+        return sets * len(self.operators) * (min(self.label_hops, 1) if self.last else self.label_hops)
+
+    def sets_of_types(self, meta: GraphMeta) -> list[tuple[int, ...]]:
+        """The types of each set of edges: one set without any for all edges. Raises GraphError, on all ranks."""
+        if not self.relations:
+            return [()]
+        if not meta.num_edge_types:
+            raise GraphError.on_all("--relations: the edges of the graph have no types; leave it out")
+        if self.relations == ("each",):
+            return [(kind,) for kind in range(meta.num_edge_types)]
+        known = {str(kind): kind for kind in range(meta.num_edge_types)}
+        known |= {name: kind for kind, name in enumerate(meta.type_names.get("edges", ()))}
+        sets = [each.split("+") for each in self.relations]
+        if unknown := [name for each in sets for name in each if name not in known]:
+            raise GraphError.on_all(f"--relations: expected types of edges of {', '.join(known)}, got {unknown[0]!r}")
+        return [tuple(sorted({known[name] for name in each})) for each in sets]
+
+    def record(self, self_loops: str) -> str:
+        """Return the processing of the features, as JSON. Unused options are left out."""
+        unused = {"output", "force"} | (set() if self.label_hops else {"label_hops", "label_folds"})
+        unused |= set() if self.relations else {"relations"}
+        done = asdict(self) | {"self_loops": self_loops}
+        return json.dumps({name: done[name] for name in sorted(done.keys() - unused)})
+
+
+def features_of(local: LocalGraph) -> torch.Tensor:
+    """The dense features of own nodes (n_p, F), which the caller must not change."""
+    features = local.features
+    assert not isinstance(features, StoredRows), "they are read into memory"
+    return _dense(features) if isinstance(features, SparseRows) else features
+
+
+def hops_of(halo: FullHalo, x: torch.Tensor, request: Request) -> Iterator[torch.Tensor]:
+    """Yield the hops (n_p, F) of rows x of own nodes that are kept, of one operator after another.
+
+    Collective: exhaust it on all ranks, without autograd. The caller must not change a yielded hop.
+    """
+    for name in request.operators:
+        for hop, y in enumerate(_hops(halo, name, x, request.hops, request.teleport)):
+            if not request.last or hop == request.hops - 1:
+                yield y
+
+
+def label_hops_of(halo: FullHalo, local: LocalGraph, dtype: torch.dtype, request: Request) -> Iterator[torch.Tensor]:
+    """Yield the hops (n_p, C) of labels that are kept, as `hops_of`. It holds all hops of an operator at a time."""
+    train = local.mask("train")
+    fold = torch.where(train, _folds(local.original_id, request.label_folds), -1)
+    kept = range(request.label_hops - 1 if request.last else 0, request.label_hops)
+    for name in request.operators:
+        sums = {hop: torch.zeros(local.num_owned, local.num_classes, dtype=dtype) for hop in kept}
+        for number in range(request.label_folds):
+            mine = fold == number
+            y = _labels(local, mine, dtype)
+            for hop, rows in enumerate(_hops(halo, name, y, request.label_hops, request.teleport)):
+                if hop in sums:
+                    sums[hop].add_(rows.masked_fill(mine[:, None], 0))
+        for hop in kept:
+            sums[hop][train] *= request.label_folds / (request.label_folds - 1)
+            yield sums.pop(hop)
+
+
+def _hops(halo: FullHalo, name: str, x: torch.Tensor, hops: int, teleport: float) -> Iterator[torch.Tensor]:
+    operator, y = halo.operator(Linear(OPERATORS[name].norm, x.dtype)), x
+    for _ in range(hops):
+        y = operator(y)
+        if OPERATORS[name].returns:
+            y.mul_(1 - teleport).add_(x, alpha=teleport)
+        yield y
+
+
+def _labels(local: LocalGraph, chosen: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """(n_p, C): the labels of the chosen nodes, zeros for others."""
+    rows = torch.zeros(local.num_owned, local.num_classes, dtype=dtype)
+    labels = local.labels[chosen]
+    if labels.dim() == 1:
+        rows[torch.nonzero(chosen).squeeze(1), labels] = 1
+    else:
+        rows[chosen] = labels.to(dtype)
+    return rows
+
+
+def _folds(ids: torch.Tensor, count: int) -> torch.Tensor:
+    """int64: the fold of each node, by its original id alone."""
+    key = Randomness(0).key(Purpose.LABEL_FOLD, 0)
+    tiles = [kernels.random_words(key, each, 1)[:, 0] % count for each in ids.split(_TILE)]
+    return torch.cat([torch.zeros(0, dtype=torch.int64), *tiles])
+
+
+def _dense(x: SparseRows) -> torch.Tensor:
+    rows, out = torch.repeat_interleave(torch.diff(x.indptr)), torch.zeros(x.shape, dtype=x.data.dtype)
+    return out.index_put_((rows, x.indices.long()), x.data, accumulate=True)

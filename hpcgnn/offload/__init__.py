@@ -1,1 +1,0 @@
-"""Training within a memory limit: activations and features on the local disk."""

@@ -1,0 +1,146 @@
+"""Training in less memory than it takes: the same bits, whatever goes to the scratch file meanwhile."""
+
+from threading import get_ident
+from types import SimpleNamespace
+
+import pytest
+import torch
+from mpi.training import build_trainer, configure, make_graphs
+
+from hpcgnn.engine.probe import StepProbe
+from hpcgnn.errors import ConfigError, RemoteError
+from hpcgnn.extras.offload import keeping
+from hpcgnn.extras.offload.activations import Within, hold_within, needs
+from hpcgnn.extras.offload.limits import Limit, portion
+from hpcgnn.extras.offload.options import READ, WRITTEN
+from hpcgnn.extras.offload.policy import WithinLimit
+from hpcgnn.memory import arena
+from hpcgnn.plugins.registry import make_plugins
+
+pytestmark = [pytest.mark.ranks(2), pytest.mark.slow]
+
+STEPS = 3
+#: {thread of a rank: bytes}.
+RESIDENT = {}
+CASES = {
+    "gcn": {"model": "gcn", "layers": 4},
+    "sage": {"model": "sage", "layers": 4, "dropout": 0.5},
+    "sage, batch norm": {"model": "sage", "norm": "batch", "layers": 4},
+    "sage, residual": {"model": "sage", "layers": 4, "residual": True, "norm": "layer"},
+    "sage, mixed": {"model": "sage", "precision": "mixed", "layers": 4},
+    "gin": {"model": "gin", "layers": 4},
+    "gat": {"model": "gat", "heads": 2, "layers": 4, "dropout": 0.5},
+    "gat, norm": {"model": "gat", "heads": 2, "norm": "layer"},
+    "gat, batch norm": {"model": "gat", "heads": 2, "norm": "batch"},
+    "transformer": {"model": "transformer", "heads": 2},
+    "pruned": {"model": "gcn", "layers": 4, "prune": "auto"},
+    "links": {"model": "sage", "layers": 4, "task": "links", "scorer": "mlp"},
+    "lazy": {"model": "gcn", "schedule": "lazy", "epochs": 2},
+}
+
+
+@pytest.fixture
+def all_are_large(monkeypatch):
+    """Tensors of a small graph count as large."""
+    monkeypatch.setattr(arena, "SMALL", 4096)
+    monkeypatch.setattr(keeping, "SMALL", 4096)
+
+
+def trained(comm, config, budget, folder):
+    """(losses, metrics, parameters, the Trainer) after some steps within a budget (None: no limit)."""
+    trainer = build_trainer(comm, config, "metis")
+    if budget is not None:
+        trainer.plugins.add(Within(trainer, budget, str(folder), 0))
+    losses = []
+    for stage in range(len(trainer.stages)):
+        trainer.begin_stage(stage, STEPS * stage)
+        losses += [trainer.step(STEPS * stage + step) for step in range(STEPS)]
+    found = trainer.evaluate()
+    return losses, found, [p.detach().clone() for p in trainer.model.parameters()], trainer
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_same_bits(comm, session_path, tmp_path, all_are_large, name):
+    config = configure(make_graphs(comm, session_path)["undirected"], **CASES[name])
+    losses, metrics, parameters, free = trained(comm, config, None, tmp_path)
+    for budget in (0, free.buffers.arena.nbytes // 2):
+        again, found, others, trainer = trained(comm, config, budget, tmp_path)
+        keeper = trainer.plugins.find(Within).keeper
+        assert again == losses and repr(found) == repr(metrics)  # NaN is not equal to itself
+        assert all(torch.equal(a, b) for a, b in zip(parameters, others))
+        if budget == 0 and trainer.local.num_owned:
+            assert keeper.scratch.written > 0, "there was nothing to keep, and so nothing was tested"
+        keeper.begin()
+        assert keeper.away == 0 and keeper.outside == 0, "a step is done: nothing is kept"
+        assert not keeper._flights
+        assert list(tmp_path.iterdir()) == [], "scratch files have no names"
+        trainer.plugins.end_epoch()
+        ledger = trainer.comm.ledger.take()
+        booked = [ledger[kind].bytes_sent if kind in ledger else 0 for kind in (WRITTEN, READ)]
+        assert booked == [keeper.scratch.written, keeper.scratch.read]
+
+
+def test_what_is_over_goes_and_no_more(comm, session_path, tmp_path, all_are_large):
+    """In every step about as many bytes go as the first had too many, and a tensor more. How many exactly depends on
+    the disk: what was not written in time is waited for, and another one may be written for it.
+    """
+    config = configure(make_graphs(comm, session_path)["undirected"], model="sage", layers=8, hidden=32)
+    free = trained(comm, config, None, tmp_path)[-1]
+    matrix = free.local.num_owned * 32 * 4
+    rounded = -(-matrix // 4096) * 4096
+    budget = free.buffers.arena.nbytes - 2 * rounded
+    trainer = trained(comm, config, budget, tmp_path)[-1]
+    keeper = trainer.plugins.find(Within).keeper
+    for step in range(STEPS, STEPS + 3):
+        before = keeper.scratch.written
+        trainer.step(step)
+        assert 2 * rounded <= keeper.scratch.written - before <= 5 * rounded
+        assert trainer.buffers.arena.nbytes <= budget
+
+
+def test_nodes_are_divided_each_by_itself(comm):
+    """Rank r cannot do without 100 (r + 1) bytes; two ranks are on a node, which has 1000 (or the last one 900)."""
+    rank, node = comm.rank, comm.rank // 2
+    limit = Limit(900 if rank == comm.size - 1 else 1000, node, 2, "")
+    found = portion(limit, comm, 100 * (rank + 1), 500)
+    near = [each for each in (2 * node, 2 * node + 1) if each < comm.size]
+    needs = sum(100 * (each + 1) for each in near)
+    total = 900 if comm.size - 1 in near else 1000
+    assert found.fits and not found.refused
+    assert found.nbytes == 100 * (rank + 1) + min(500, (total - needs) // len(near)) + max(
+        0, (total - needs - 500 * len(near)) // len(near)
+    )
+    short = portion(Limit(250, node, 2, ""), comm, 100 * (rank + 1))
+    assert short.fits == (comm.size == 1) and short.refused == (needs > 250 and rank == near[-1])
+    assert short.most_least == max(
+        sum(100 * (each + 1) for each in (first, first + 1) if each < comm.size) for first in range(0, comm.size, 2)
+    )
+
+
+def test_what_fits_together_has_no_limit(comm, session_path, tmp_path, all_are_large, monkeypatch):
+    """The last rank holds far more than its equal share of the node, and all together what there is."""
+    config = configure(make_graphs(comm, session_path)["undirected"], model="sage", scratch=str(tmp_path))
+    trainer = build_trainer(comm, config, "metis")
+    probe, held = StepProbe.of(trainer.plan, make_plugins), 1 << 20
+    held = held << 10 if comm.rank == comm.size - 1 else held
+    RESIDENT[get_ident()] = held
+    monkeypatch.setattr("hpcgnn.extras.offload.activations.resident_bytes", lambda: RESIDENT[get_ident()])
+    lasting, at_work = needs(trainer, probe, Limit(0, 0, comm.size, ""))
+    kept = probe.per_node * trainer.local.num_owned
+    least, all_of_it = (sum(comm.allgather_object(each)) for each in (lasting + at_work, lasting + at_work + kept))
+    hold_within(trainer, probe, Limit(all_of_it, 0, comm.size, ""))
+    assert trainer.plugins.find(Within) is None
+    with pytest.raises(ConfigError if comm.rank == comm.size - 1 else RemoteError, match="at least") as refused:
+        hold_within(trainer, probe, Limit(least - 1, 0, comm.size, "1G"))
+    largest = f", the largest of {comm.size} on its node" if comm.size > 1 else ""
+    assert f"too little for rank {comm.size - 1}{largest}, whose graph" in str(refused.value)
+    session = SimpleNamespace(comm=comm)
+    unasked = Limit(least - 1, 0, comm.size, "")  # nobody has asked for it
+    WithinLimit(trainer.plan, session, trainer.buffers, probe, True, unasked).begin(trainer)
+    assert trainer.plugins.find(Within) is None
+    hold_within(trainer, probe, Limit(least + (all_of_it - least) // 2, 0, comm.size, "1G"))
+    assert trainer.plugins.find(Within).keeper.budget >= at_work
+    assert (
+        sum(comm.allgather_object(trainer.plugins.find(Within).keeper.budget + lasting))
+        <= least + (all_of_it - least) // 2
+    )

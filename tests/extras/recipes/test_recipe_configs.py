@@ -1,0 +1,114 @@
+"""The configurations of jobs/configs: `hpcgnn train` runs with each to the end, on a small graph of the same kind, and
+each says what is published and whether it has been run.
+"""
+
+import json
+import logging
+import re
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+
+import graphs as generated
+import numpy as np
+import pytest
+
+from hpcgnn.__main__ import build_parser
+from hpcgnn.app.dry_run import check_training
+from hpcgnn.app.train import train
+from hpcgnn.cli.arguments import given_options
+from hpcgnn.comm import SoloCommunicator
+from hpcgnn.config import make_config, read_toml
+from hpcgnn.effects import without_effect
+from hpcgnn.extras.recipes.commands import request_of
+from hpcgnn.extras.recipes.propagate import propagate_features
+from hpcgnn.plan.choices import registry_choices
+from partition_tools import save_graph
+
+HERE = {"threads": 1, "ranks_on_node": 1, "node": 0, "shares_cores": True, "mpi_bytes": 0}
+ROOT = Path(__file__).parents[3]
+CONFIGS = sorted((ROOT / "jobs" / "configs").glob("*.toml"))
+pytestmark = pytest.mark.skipif(not CONFIGS, reason="there are no job scripts beside the tests")
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory):
+    """{"plain", "types" of edges, or "features" of edges and several labels: a graph file}."""
+    folder = tmp_path_factory.mktemp("graphs")
+    for name, kind in {"plain": {}, "types": {"edge_types": 8}}.items():
+        path = folder / f"{name}.h5"
+        generated.planted(path, [1, 2], nodes=200, features=12, classes=4, **kind)
+    draw = np.random.default_rng(1)
+    edges, labels, split = draw.integers(0, 200, (2, 900)), draw.integers(0, 2, (200, 4)), np.full(200, "train")
+    split[:80:2], split[1:80:2] = "val", "test"
+    what = {"labels": labels, "split": split, "edge_features": draw.random((900, 8), np.float32), "ranks": [1, 2]}
+    save_graph(folder / "features.h5", edges, **what)
+    return {name: folder / f"{name}.h5" for name in ("plain", "types", "features")}
+
+
+def kind_of(filed, head=""):
+    """Which of the graphs is as that of a configuration. head: with the commands that make hops."""
+    if filed["model"] == "rgcn" or "--relations" in head:
+        return "types"
+    return "features" if filed.get("features") == "edges" else "plain"
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_job_would_start_with_it(path, graphs, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("hpcgnn"), "handlers", [])  # of an earlier test, on a stream that is closed
+    filed, choices = read_toml(path), registry_choices()
+    assert not filed.keys() & {"graph", "run_dir", "seed"}, "these are the command's"
+    graph = graphs[kind_of(filed)]
+    config = make_config({**filed, "graph": str(graph), "run_dir": str(tmp_path / "run")}, choices, str(path))
+    assert without_effect(config, {}, filed, choices) is None
+    check_training(config, [1, 2])
+    assert "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_job_runs_with_it(path, graphs, tmp_path, monkeypatch):
+    """Two epochs on one rank, after the propagation that its head tells of."""
+    monkeypatch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)  # takes longer than training
+    filed, choices, session = read_toml(path), registry_choices(), SimpleNamespace(comm=SoloCommunicator(), **HERE)
+    graph = graphs[kind_of(filed, path.read_text())]
+    words = shlex.split(path.read_text().split("# Graph: ")[1].splitlines()[0])
+    if "propagate" in words:
+        arguments = build_parser(choices).parse_args(words[words.index("propagate") :])
+        arguments.output = str(tmp_path / "hops.h5")
+        given = {"graph": str(graph), "self_loops": given_options(arguments).get("self_loops", "auto")}
+        propagate_features(make_config(given, choices), session, request_of(arguments))
+        graph = arguments.output
+    values = {**filed, "graph": str(graph), "run_dir": str(tmp_path / "run"), "epochs": 2, "eval_every": 1}
+    values |= {name: 0 for name in ("warmup_epochs",) if name in values}
+    assert train(make_config(values, choices, str(path)), session) == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    records = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert len(records) == 2 and 0 <= json.loads(records[1])["val"] <= 1 and summary
+
+
+def test_heads_say_where_they_stand():
+    parser = build_parser(registry_choices())
+    for path in CONFIGS:
+        head = dict(
+            line.removeprefix("# ").split(": ", 1)
+            for line in path.read_text().splitlines()
+            if re.match("# [A-Z][a-z ]+: ", line)
+        )
+        assert {"Published", "Run here", "Graph", "Command"} <= head.keys()
+        assert re.match(r"none that we are sure of|\d\d\.\d.*[.)] [A-Z].*(19|20)\d\d", head["Published"])
+        assert re.match("no; |yes: ", head["Run here"])
+        words = shlex.split(head["Command"])
+        assert words[-1] == f"jobs/configs/{path.name}" and words[-3:-1] == ["--", "--config"]
+        assert f"-o {words[words.index('--graph') + 1]} " in head["Graph"]
+        assert f"--ranks {words[words.index('--ranks') + 1]}" in head["Graph"]
+        parser.parse_args(["train", *words[words.index("--") + 1 :]])
+
+
+def test_the_table_of_the_manual_has_all_of_them():
+    rows = re.findall(
+        r"^\| `([\w-]+)\.toml` \|.*\| (yes|no) \|$", (ROOT / "docs" / "recipes.md").read_text(), re.MULTILINE
+    )
+    assert [f"{name}.toml" for name, _ in rows] == [path.name for path in CONFIGS]
+    for name, run in rows:
+        assert f"# Run here: {run}" in (ROOT / "jobs" / "configs" / f"{name}.toml").read_text()
