@@ -134,7 +134,8 @@ def texts(tmp_path_factory):
 
 def command(folder, name):
     """The words of the import that reads a file."""
-    return [folder / word if (folder / word).exists() else word for word in TEXTS[name]]
+    words = [word.rpartition("=") for word in TEXTS[name]]
+    return [f"{key}{equals}{folder / file if (folder / file).exists() else file}" for key, equals, file in words]
 
 
 def test_archives_with_flipped_bits_and_lost_ends(capsys, tmp_path):
