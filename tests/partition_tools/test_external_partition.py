@@ -146,7 +146,7 @@ class Stopped(Exception):
     pass
 
 
-@pytest.mark.parametrize("after", [2, 7])
+@pytest.mark.parametrize("after", [2, 4, 7, 15])
 def test_a_dissection_that_was_killed_goes_on(tmp_path, monkeypatch, after):
     pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
     data = generated()
