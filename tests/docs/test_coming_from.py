@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     """Inputs under the names that the page has; folders have two parts."""
-    parts = TESTS / "partition_tools"
+    parts = TESTS / "extras" / "readers"
     for archive, name, called in (
         ("dgl-sar", "arxiv", "partition_data"),
         ("dgl-sar", "cora", "parts"),

@@ -1,6 +1,9 @@
 """The command line, called in this process; and METIS's process, one for all tests of a module."""
 
+from dataclasses import replace
+
 import pytest
+from partition_helpers import view
 
 from partition_tools.cli.main import main
 from partition_tools.partitioners import clustering, metis_process
@@ -23,6 +26,18 @@ def cli(capsys):
         code = main([str(word) for word in words])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def imports(cli, tmp_path):
+    """imports(input, word, ...) -> what g.h5 is then (`View`); `said` has the lines of the command."""
+
+    def run(source, *words):
+        code, out, err = cli("import", source, "-o", tmp_path / "g.h5", "--force", *words)
+        assert code == 0, err
+        return replace(view(tmp_path / "g.h5"), said=out + err)
 
     return run
 

@@ -92,6 +92,7 @@ class View:
     split: np.ndarray
     meta: object
     node_type: np.ndarray | None
+    said: str = ""
 
 
 def view(path):

@@ -14,7 +14,7 @@ from hpcgnn.placement.nested import nested_map
 from hpcgnn.placement.refinement import LOOSE_IMBALANCE, MAX_IMBALANCE, Assignment
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.import_graph import import_graph
-from partition_tools.cli.partition_graph import PartitionOptions, default_clusters, partition_graph
+from partition_tools.cli.partition_graph import PartitionOptions, partition_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.graph.quality import hubs
 
@@ -168,10 +168,6 @@ def test_a_hub_is_told_of(cli, tmp_path):
     assert not len(hubs(np.zeros(5, int), 4))
     loads = np.delete(np.bincount(by_id[dst], minlength=8), by_id[5])
     assert loads.max() > 1.1 * loads.mean() and f"{imbalance(loads):.3f} times the mean number of in-edges" in err
-
-
-def test_the_number_of_clusters_is_bounded():
-    assert default_clusters(10**8, 8) == 8192 and default_clusters(10**8, 512) == 64 * 512
 
 
 @pytest.mark.parametrize("symmetric", [True, False])

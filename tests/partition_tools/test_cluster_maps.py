@@ -1,8 +1,5 @@
 """Maps of clusters to ranks: onto, balanced where sizes allow, reproducible, and better than chance."""
 
-import cProfile
-import pstats
-
 import numpy as np
 import pytest
 import scipy.sparse
@@ -157,10 +154,3 @@ def test_quality_by_edges_and_by_nodes(monkeypatch):
         assert found.edge_cut == apart.sum()
         assert found.halo_rows_by_rank == np.bincount(pairs[0], minlength=5).tolist()
         assert found.sent_rows_by_rank == np.bincount(of_node[pairs[1]], minlength=5).tolist()
-
-
-def calls_of(function):
-    """How many functions of Python and numpy a call runs through."""
-    profile = cProfile.Profile()
-    profile.runcall(function)
-    return pstats.Stats(profile).total_calls

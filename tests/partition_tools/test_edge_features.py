@@ -7,13 +7,11 @@ import pytest
 from partition_helpers import graph_data, odd_graph, save_npz
 from test_bounded_memory import TINY, both_ways
 
-from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical import edge_features
 from partition_tools.canonical.canonical import ImportOptions
 from partition_tools.canonical.edge_features import GatheredRows
 from partition_tools.cli.import_graph import import_graph
-from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.graph.loading import load_graph
 from partition_tools.graph.raw import RawGraph
 from partition_tools.graph.writing import write_with_bar
@@ -49,57 +47,35 @@ EXPECTED = listed(DST, SRC, ROWS)
 NAMES = "size,weight,kindness"  # the names of columns decide, whatever they mean elsewhere
 
 
-@pytest.mark.parametrize("form", ["csv", "order", "no heading", "npy", "parquet", "npz"])
-def test_sources(cli, tmp_path, form):
-    path, options, expected = tmp_path / "g.csv", ("--set", f"edges.features={NAMES}"), EXPECTED
-    if form in ("csv", "order", "no heading"):
-        write_csv(path, header=form != "no heading")
-    if form == "order":
-        options, expected = ("--set", "edges.features=kindness,size,weight"), listed(DST, SRC, ROWS[:, [2, 0, 1]])
-    if form == "no heading":
-        options, expected = ("--set", "edges.columns=src,dst,feature,_,feature"), listed(DST, SRC, ROWS[:, [0, 2]])
+SOURCES = {
+    "csv": (f"edges.features={NAMES}", [0, 1, 2]),
+    "order": ("edges.features=kindness,size,weight", [2, 0, 1]),
+    "no heading": ("edges.columns=src,dst,feature,_,feature", [0, 2]),
+    "npy": ("edges.features=rows.npy", [0, 1, 2]),
+    "parquet": (f"edges.features={NAMES}", [0, 1, 2]),
+    "npz": ("features.dtype=fp32", [0, 1, 2]),
+}
+
+
+@pytest.mark.parametrize("form", SOURCES)
+def test_sources(cli, imports, tmp_path, monkeypatch, form):
+    monkeypatch.chdir(tmp_path)
+    option, columns = SOURCES[form]
+    path = write_csv(tmp_path / "g.csv", header=form != "no heading")
     if form == "npy":
         pandas.DataFrame({"src": SRC, "dst": DST}).to_csv(path, index=False)
-        np.save(tmp_path / "rows.npy", ROWS.astype(np.float64))
-        options = ("--set", f"edges.features={tmp_path / 'rows.npy'}")
+        np.save("rows.npy", ROWS.astype(np.float64))
     if form == "parquet":
         pytest.importorskip("pyarrow")
-        path = tmp_path / "g.parquet"
-        pandas.read_csv(write_csv(tmp_path / "g.csv")).to_parquet(path)
+        pandas.read_csv(path).to_parquet(path := tmp_path / "g.parquet")
     if form == "npz":
-        path, options = save_npz(tmp_path / "g.npz", SRC, DST, N, edge_attr=ROWS), ()
-    code, out, err = cli("import", path, "-o", tmp_path / "g.h5", *options)
-    assert code == 0, err
-    assert edges_of(tmp_path / "g.h5") == expected
-    assert f"{len(expected[0]) - 2} edge features" in out
-    with GraphFile(tmp_path / "g.h5") as file:
-        assert file.meta.num_edge_features == len(expected[0]) - 2 and not file.meta.weighted
+        path = save_npz(tmp_path / "g.npz", SRC, DST, N, edge_attr=ROWS)
+    seen = imports(path, "--set", option)
+    assert edges_of(tmp_path / "g.h5") == listed(DST, SRC, ROWS[:, columns])
+    assert f"{len(columns)} edge features" in seen.said
+    assert seen.meta.num_edge_features == len(columns) and not seen.meta.weighted
     assert cli("verify", tmp_path / "g.h5")[0] == 0
     assert "edge features" in cli("inspect", tmp_path / "g.h5")[1]
-
-
-def test_reverse_edges_have_the_row_of_the_first(tmp_path):
-    """With --undirected; parallel edges of one type are merged, and the first in the input gives its row."""
-    first = {}
-    for source, target, row in zip(SRC.tolist(), DST.tolist(), ROWS.tolist()):
-        first.setdefault((min(source, target), max(source, target)), row)
-    expected = {(t, s, *row) for (s, t), row in first.items()} | {(s, t, *row) for (s, t), row in first.items()}
-    path = save_npz(tmp_path / "g.npz", SRC, DST, N, edge_attr=ROWS)
-    import_graph(path, tmp_path / "g.h5", options=ImportOptions(undirected=True))
-    assert edges_of(tmp_path / "g.h5") == sorted(expected)
-
-
-def test_duplicates(tmp_path):
-    """--set edges.drop_duplicates=true keeps the first in the input; with weights the lightest, and its row."""
-    weight = ROWS[:, 1]
-    for given in (None, weight):
-        kept = {}
-        for edge, ends in enumerate(zip(DST.tolist(), SRC.tolist())):
-            lightest = ends not in kept or given is not None and given[edge] < given[kept[ends]]
-            kept[ends] = edge if lightest else kept[ends]
-        path = save_npz(tmp_path / "g.npz", SRC, DST, N, edge_attr=ROWS, edge_weight=given)
-        import_graph(path, tmp_path / "g.h5", force=True, options=ImportOptions(drop_duplicates=True))
-        assert edges_of(tmp_path / "g.h5") == sorted((*ends, *ROWS[edge].tolist()) for ends, edge in kept.items())
 
 
 def test_a_symmetric_pattern_may_have_a_row_for_each_direction(tmp_path):
@@ -134,13 +110,6 @@ def test_in_every_order_of_the_nodes(tmp_path, monkeypatch, undirected):
     assert edges_of(tmp_path / "a.h5") == expected
 
 
-def test_partition(tmp_path):
-    path = save_npz(tmp_path / "g.npz", SRC, DST, N, edge_attr=ROWS)
-    import_graph(path, tmp_path / "g.h5")
-    partition_graph(tmp_path / "g.h5", [2, 3], num_clusters=8)
-    assert edges_of(tmp_path / "g.h5") == EXPECTED
-
-
 def test_windows(monkeypatch):
     monkeypatch.setattr(edge_features, "SLAB_ROWS", 4)
     index = np.random.default_rng(0).integers(0, 50, 75)
@@ -148,49 +117,6 @@ def test_windows(monkeypatch):
     assert rows.rows == 4
     found = np.concatenate([rows[start : start + 5] for start in range(0, 75, 5)])
     np.testing.assert_array_equal(found, np.arange(100.0).reshape(50, 2)[index])
-
-
-def test_errors(fails, tmp_path):
-    path, out = write_csv(tmp_path / "g.csv"), ("-o", tmp_path / "g.h5")
-    assert "edges.features: expected a column colour" in fails("import", path, *out, "--set", "edges.features=colour")
-    assert "Columns of numbers that describe edges" in fails("import", path, *out)
-    assert "edges.self_loops=add" in fails(
-        "import", path, *out, "--set", f"edges.features={NAMES}", "--set", "edges.self_loops=add"
-    )
-    plain = write_csv(tmp_path / "plain.csv", header=False)
-    assert "names in a heading" in fails(
-        "import",
-        plain,
-        *out,
-        "--set",
-        "edges.heading=false",
-        "--set",
-        "edges.features=size",
-        "--set",
-        "edges.columns=src,dst,_,_,_",
-    )
-    words = write_csv(tmp_path / "words.csv", size="x")
-    assert "has an entry that is not a number" in fails("import", words, *out, "--set", f"edges.features={NAMES}")
-    np.save(tmp_path / "short.npy", ROWS[1:])
-    pandas.DataFrame({"src": SRC, "dst": DST}).to_csv(path, index=False)
-    assert f"one row of edge features for each of {len(SRC)} edges" in fails(
-        "import", path, *out, "--set", f"edges.features={tmp_path / 'short.npy'}"
-    )
-    assert "edges.features is no option of the format" in fails(
-        "import", save_npz(tmp_path / "g.npz", SRC, DST, N), *out, "--set", "edges.features=a"
-    )
-    for rows, message in (
-        (
-            np.where(np.arange(len(SRC)) == 7, np.nan, 0.0),
-            f"edge 7, from {SRC[7]} to {DST[7]}, has a feature that is NaN or infinite",
-        ),
-        (np.full(len(SRC), 1e300), "edge 0, .* has a feature"),
-        (np.zeros((len(SRC), 0)), "no columns"),
-        (np.array(["a"] * len(SRC)), "must be numbers"),
-        (np.zeros((len(SRC), 2, 2)), "expected one row"),
-    ):
-        with pytest.raises((GraphError, FormatError), match=message):
-            import_graph(save_npz(tmp_path / "g.npz", SRC, DST, N, edge_attr=rows), tmp_path / "none.h5")
 
 
 def test_verify_and_load_see_what_is_wrong(cli, tmp_path):

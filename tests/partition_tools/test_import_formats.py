@@ -1,6 +1,5 @@
 """Every format comes in element by element: edges in their direction with attributes, features, labels, splits."""
 
-import gzip
 from dataclasses import replace
 
 import h5py
@@ -9,7 +8,9 @@ import pytest
 import scipy.io
 import scipy.sparse
 import torch
+from ogb_layouts import write_csv
 from partition_helpers import edge_list, graph_data, node_data, odd_graph, save_npz, view
+from test_links import held
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graph.dense_rows import read_dense
@@ -17,6 +18,7 @@ from hpcgnn.graphfile.scales import SCALES, read_scales
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical.canonical import ImportOptions
 from partition_tools.cli.import_graph import import_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.tables.tables import TableOptions
 
@@ -38,12 +40,11 @@ def check_nodes(seen, n=N, features=True):
 
 @pytest.mark.parametrize("layout", ["edge_index", "src_dst"])
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_npz(cli, tmp_path, layout, symmetric):
+def test_npz(imports, tmp_path, layout, symmetric):
     src, dst = odd_graph(symmetric=symmetric)
     save_npz(tmp_path / "g.npz", src, dst, N, layout)
-    code, out, _ = cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5")
-    seen = view(tmp_path / "g.h5")
-    assert code == 0 and f"{N} nodes" in out
+    seen = imports(tmp_path / "g.npz")
+    assert f"{N} nodes" in seen.said
     assert seen.edges == edge_list(src, dst)
     assert seen.out == (None if symmetric else seen.edges)
     assert seen.meta.undirected == symmetric and seen.meta.source == "g"
@@ -53,30 +54,6 @@ def test_npz(cli, tmp_path, layout, symmetric):
         assert file.read("topology/indices").dtype == np.int32
         np.testing.assert_array_equal(file.read("clusters/offsets"), [0, N])
         np.testing.assert_array_equal(file.read("nodes/original_id"), np.arange(N))
-
-
-def test_npz_weights_types_and_sparse_features(tmp_path):
-    src, dst = odd_graph()
-    random = np.random.default_rng(5)
-    weight, kind = random.random(len(src)), random.integers(0, 3, len(src))
-    rows = scipy.sparse.random(N, 40, 0.1, "csr", np.float32, random)
-    changes = {
-        "x": None,
-        "x_indptr": rows.indptr,
-        "x_indices": rows.indices,
-        "x_data": rows.data,
-        "x_shape": np.array(rows.shape),
-    }
-    save_npz(tmp_path / "g.npz", src, dst, N, edge_weight=weight, edge_type=kind, **changes)
-    import_graph(tmp_path / "g.npz", tmp_path / "g.h5")
-    seen = view(tmp_path / "g.h5")
-    assert seen.edges == seen.out == edge_list(src, dst, weight, kind)
-    assert seen.meta.sparse_features and seen.meta.num_features == 40 and seen.meta.weighted and seen.meta.typed
-    np.testing.assert_array_equal(seen.features, rows.toarray())
-    import_graph(tmp_path / "g.npz", tmp_path / "n.h5", options=ImportOptions(row_normalize=True, drop_weights=True))
-    seen, dense = view(tmp_path / "n.h5"), rows.toarray()
-    np.testing.assert_allclose(seen.features, dense / np.maximum(dense.sum(1, keepdims=True), 1e-30), rtol=1e-6)
-    assert not seen.meta.weighted
 
 
 def test_bf16_features(cli, tmp_path):
@@ -95,32 +72,31 @@ def test_bf16_features(cli, tmp_path):
         assert torch.equal(torch.from_numpy(bits.view(np.int16)), expected.view(torch.int16))
 
 
-def test_row_normalize_and_fp16_of_dense_features(cli, tmp_path):
-    save_npz(tmp_path / "g.npz", *odd_graph(), N)
-    features = node_data(N)[0]
-    cli(
-        "import",
-        tmp_path / "g.npz",
-        "-o",
-        tmp_path / "g.h5",
-        "--set",
-        "features.row_normalize=true",
-        "--set",
-        "features.dtype=fp16",
-    )
+@pytest.mark.parametrize("sparse", [False, True])
+def test_row_normalize(tmp_path, sparse):
+    features, changes = node_data(N)[0], {}
+    if sparse:
+        rows = scipy.sparse.random(N, 40, 0.1, "csr", np.float32, np.random.default_rng(5))
+        parts = {"indptr": rows.indptr, "indices": rows.indices, "data": rows.data, "shape": np.array(rows.shape)}
+        changes = {"x": None} | {f"x_{name}": array for name, array in parts.items()}
+        features = rows.toarray()
+    save_npz(tmp_path / "g.npz", *odd_graph(), N, edge_weight=np.arange(255.0), **changes)
+    options = ImportOptions(row_normalize=True, drop_weights=True, feature_dtype="fp32" if sparse else "fp16")
+    import_graph(tmp_path / "g.npz", tmp_path / "g.h5", options=options)
     seen = view(tmp_path / "g.h5")
-    assert seen.features.dtype == np.float16
-    expected = features / np.abs(features).sum(1, keepdims=True)
-    np.testing.assert_array_equal(seen.features, expected.astype(np.float16))
+    expected = features / np.maximum(np.abs(features).sum(1, keepdims=True), 1e-30)
+    if sparse:
+        np.testing.assert_allclose(seen.features, expected, rtol=1e-6)
+    else:
+        np.testing.assert_array_equal(seen.features, expected.astype(np.float16), strict=True)
+    assert seen.meta.sparse_features == sparse and not seen.meta.weighted
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, bool])
-def test_int8_of_whole_numbers(cli, tmp_path, dtype):
+def test_int8_of_whole_numbers(imports, tmp_path, dtype):
     counts = np.random.default_rng(3).integers(-128, 128, (N, 3)).astype(dtype)
     save_npz(tmp_path / "g.npz", *odd_graph(), N, x=counts)
-    cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--set", "features.dtype=int8")
-    cli("verify", tmp_path / "g.h5")
-    seen = view(tmp_path / "g.h5")
+    seen = imports(tmp_path / "g.npz", "--set", "features.dtype=int8")
     assert seen.features.dtype == np.int8
     np.testing.assert_array_equal(seen.features, counts)
     with GraphFile(tmp_path / "g.h5") as file:
@@ -139,19 +115,7 @@ def test_int8_of_real_numbers(cli, tmp_path, options):
         made = tmp_path / f"{name}.h5"
         said = cli("import", tmp_path / "g.npz", "-o", made, "--set", f"features.dtype={name}", *options)[2]
     assert "relative error" in said
-    cli(
-        "partition",
-        "add",
-        made,
-        "--ranks",
-        2,
-        "--clusters",
-        4,
-        "--method",
-        "random-clusters",
-        "-o",
-        tmp_path / "parts.h5",
-    )
+    partition_graph(made, [2], method="random-clusters", num_clusters=4, output=tmp_path / "parts.h5")
     for path in (made, tmp_path / "parts.h5"):
         assert cli("verify", path)[0] == 0
         with GraphFile(path) as file, GraphFile(tmp_path / "fp32.h5") as wide:
@@ -173,45 +137,9 @@ def test_int8_of_real_numbers(cli, tmp_path, options):
         read_scales(file)
 
 
-def write_text(path, lines):
-    with (gzip.open if path.suffix == ".gz" else open)(path, "wt") as file:
-        file.write("\n".join(lines) + "\n")
-
-
-def test_edge_list_columns_and_relabelled_ids(cli, tmp_path):
-    """Ids are words here; nodes are numbered in the sorted order of all ids, those of keyed tables included."""
-    write_text(tmp_path / "e.csv", ["time,to,from,kind", "9,pear,apple,1", "8,fig,pear,0", "7,fig,pear,0"])
-    write_text(tmp_path / "y.csv", ["id,label", "zebra,1", "pear,0", "apple,1", "fig,2"])
-    code, _, err = cli(
-        "import",
-        tmp_path / "e.csv",
-        "-o",
-        tmp_path / "g.h5",
-        "--set",
-        "edges.columns=_,dst,src,type",
-        "--set",
-        "edges.heading=true",
-        "--relabel",
-        "--labels",
-        tmp_path / "y.csv",
-        "--train",
-        0.5,
-        "--val",
-        0.25,
-        "--set",
-        "split.seed=3",
-    )
-    assert code == 0, err
-    seen = view(tmp_path / "g.h5")
-    apple, fig, pear, zebra = range(4)
-    assert seen.edges == edge_list([apple, pear, pear], [pear, fig, fig], None, [1, 0, 0])
-    np.testing.assert_array_equal(seen.labels[[apple, fig, pear, zebra]], [1, 2, 0, 1])
-    assert sorted(seen.split) == [1, 1, 2, 3]
-
-
 def test_edge_list_without_edges(cli, tmp_path):
     """Zero edges are a graph: n comes from the tables."""
-    write_text(tmp_path / "e.csv", ["# nothing"])
+    (tmp_path / "e.csv").write_text("# nothing\n")
     np.save(tmp_path / "y.npy", np.arange(5))
     assert cli("import", tmp_path / "e.csv", "-o", tmp_path / "g.h5", "--labels", tmp_path / "y.npy")[0] == 0
     assert view(tmp_path / "g.h5").edges == []
@@ -239,17 +167,13 @@ def ogb_folder(path, labels, binary):
     """The raw files of a small data set in OGB's text or binary layout."""
     src, dst = odd_graph()
     features, _, masks = node_data(N)
-    (path / "raw").mkdir(parents=True)
-    (path / "split" / "time").mkdir(parents=True)
+    for file, name in (("train", "train"), ("valid", "val"), ("test", "test")):
+        write_csv(path / "split" / "time" / f"{file}.csv.gz", np.flatnonzero(masks[name])[:, None])
     if binary:
-        np.savez(
-            path / "raw" / "data.npz",
-            edge_index=np.stack([src, dst]),
-            num_nodes_list=np.array([N]),
-            num_edges_list=np.array([len(src)]),
-            node_feat=features,
-            node_year=np.full((N, 1), 2015),
-        )
+        (path / "raw").mkdir()
+        counts = {"num_nodes_list": np.array([N]), "num_edges_list": np.array([len(src)])}
+        rows = {"node_feat": features, "node_year": np.full((N, 1), 2015)}
+        np.savez(path / "raw" / "data.npz", edge_index=np.stack([src, dst]), **counts, **rows)
         np.savez(path / "raw" / "node-label.npz", node_label=labels)
     else:
         tables = {
@@ -260,73 +184,48 @@ def ogb_folder(path, labels, binary):
             "node-label": labels,
         }
         for name, rows in tables.items():
-            lines = [",".join("" if value != value else str(value) for value in row) for row in rows]
-            write_text(path / "raw" / f"{name}.csv.gz", lines)
-    for file, name in (("train", "train"), ("valid", "val"), ("test", "test")):
-        write_text(path / "split" / "time" / f"{file}.csv.gz", [str(i) for i in np.flatnonzero(masks[name])])
+            filled = [["" if value != value else value for value in row] for row in rows]
+            write_csv(path / "raw" / f"{name}.csv.gz", filled)
     return src, dst
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_ogb_with_missing_labels(cli, tmp_path, binary):
+def test_ogb_with_missing_labels(imports, tmp_path, binary):
     _, labels, masks = node_data(N)
     stored = labels.astype(np.float32)[:, None]
     stored[split_codes(masks) == 0] = np.nan
     src, dst = ogb_folder(tmp_path / "ogbn_small", stored, binary)
-    code, _, err = cli("import", tmp_path / "ogbn_small", "-o", tmp_path / "g.h5")
-    assert code == 0, err
-    seen = view(tmp_path / "g.h5")
+    seen = imports(tmp_path / "ogbn_small")
     assert seen.edges == edge_list(src, dst)
     np.testing.assert_array_equal(seen.features, node_data(N)[0])
     np.testing.assert_array_equal(seen.labels, np.where(split_codes(masks) == 0, -1, labels))
     np.testing.assert_array_equal(seen.split, split_codes(masks))
 
 
-def test_ogb_multi_label_and_hint(cli, tmp_path):
+def test_ogb_multi_label_and_hint(imports, tmp_path):
     labels = np.random.default_rng(0).integers(0, 2, (N, 7))
     src, dst = ogb_folder(tmp_path / "ogbn_proteins", labels, False)
-    code, _, err = cli("import", tmp_path / "ogbn_proteins", "-o", tmp_path / "g.h5", "--undirected")
-    assert code == 0 and "--undirected" in err
-    seen = view(tmp_path / "g.h5")
+    seen = imports(tmp_path / "ogbn_proteins", "--undirected")
+    assert "--undirected" in seen.said
     np.testing.assert_array_equal(seen.labels, labels)
     assert seen.edges == edge_list(*zip(*sorted(set(zip(src, dst)) | set(zip(dst, src)))))
 
 
-def canonical_view(tmp_path, src, dst, n, weight=None, kind=None, **options):
-    from hpcgnn.graphfile.storage import write_graph
-
-    write_graph(tmp_path / "o.h5", graph_data(RawGraph(src, dst, n, weight=weight, type=kind), **options))
-    return view(tmp_path / "o.h5")
-
-
-def test_undirected_merges_and_averages(tmp_path):
-    src, dst, weight = np.array([0, 1, 0, 2, 2]), np.array([1, 0, 1, 0, 2]), np.array([1.0, 2, 6, 5, 7])
-    seen = canonical_view(tmp_path, src, dst, 4, weight, undirected=True)
-    assert seen.meta.undirected and seen.edges == edge_list([0, 1, 0, 2, 2], [1, 0, 2, 0, 2], [3, 3, 5, 5, 7])
-    seen = canonical_view(tmp_path, src, dst, 4, weight, np.array([0, 1, 0, 1, 1]), undirected=True)
-    assert seen.edges == edge_list(
-        [0, 1, 0, 1, 0, 2, 2], [1, 0, 1, 0, 2, 0, 2], [3.5, 3.5, 2, 2, 5, 5, 7], [0, 0, 1, 1, 1, 1, 1]
-    )
-
-
-@pytest.mark.parametrize(
-    "weight, kind, undirected",
-    [([1, 1, 2, 2], None, True), ([1, 2, 2, 1], None, False), (None, [0, 0, 1, 1], True), (None, [0, 1, 1, 1], False)],
-)
-def test_symmetry_includes_weights_and_types(tmp_path, weight, kind, undirected):
-    src, dst = np.array([0, 1, 1, 2]), np.array([1, 0, 2, 1])
-    weight, kind = (None if a is None else np.array(a) for a in (weight, kind))
-    assert canonical_view(tmp_path, src, dst, 3, weight, kind).meta.undirected == undirected
-
-
 def test_the_name_of_a_graph_is_its_content(tmp_path):
+    """Whatever the order and the layout; labels, types of nodes and held-out pairs are part of it."""
     src, dst = odd_graph()
-    order = np.random.default_rng(9).permutation(len(src))
-    save_npz(tmp_path / "a.npz", src, dst, N)
-    save_npz(tmp_path / "b.npz", src[order], dst[order], N, "src_dst")
-    save_npz(tmp_path / "c.npz", src, dst, N, y=(node_data(N)[1] + 1) % 4)
-    uuids = [import_graph(tmp_path / f"{name}.npz", tmp_path / f"{name}.h5").uuid for name in "abc"]
-    assert uuids[0] == uuids[1] != uuids[2]
+    order, kind = np.random.default_rng(9).permutation(len(src)), np.arange(N) * 7 % 3
+    save_npz(tmp_path / "0.npz", src, dst, N)
+    save_npz(tmp_path / "1.npz", src[order], dst[order], N, "src_dst")
+    links = [held("none"), held("shared"), held("shared", seed=1)]
+    others = [{"y": (node_data(N)[1] + 1) % 4}, {"node_type": kind}, {"node_type": kind[::-1]}]
+    others += [
+        {f"{split}_{part}": array for split, parts in each.items() for part, array in parts.items()} for each in links
+    ]
+    for number, changes in enumerate(others, 2):
+        save_npz(tmp_path / f"{number}.npz", src, dst, N, **changes)
+    uuids = [import_graph(tmp_path / f"{number}.npz", tmp_path / f"{number}.h5").uuid for number in range(8)]
+    assert uuids[0] == uuids[1] and len(set(uuids)) == 7
 
 
 def test_random_split(tmp_path):

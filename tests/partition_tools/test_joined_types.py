@@ -89,24 +89,8 @@ def without_count(nodes, edges):
     del nodes["author"]["num_nodes"]
 
 
-def two_labelled(nodes, edges):
-    nodes["author"]["y"] = np.zeros(4, int)
-
-
-def outside(nodes, edges):
-    edges["author", "writes", "paper"]["edge_index"][1, 0] = 5
-
-
-def split_outside(nodes, edges):
-    nodes["author"]["val_idx"] = np.array([1, 4])
-
-
 def short_mask(nodes, edges):
     nodes["author"]["train_mask"] = np.ones(1, bool)
-
-
-def of_no_type(nodes, edges):
-    edges["venue", "has", "paper"] = {"edge_index": np.zeros((2, 1), int), "edge_weight": np.ones(1)}
 
 
 def weights_of_some(nodes, edges):
@@ -119,11 +103,7 @@ def short_features(nodes, edges):
 
 FLAWS = {
     without_count: "nodes of type author: nothing says how many",
-    two_labelled: "paper, author have labels; expected one type",
-    outside: "edge 0 of author___writes___paper names paper 5, outside 0..4",
-    split_outside: "val_idx of author names author 4, outside 0..3",
     short_mask: "train_mask of author has 1 rows, expected 4",
-    of_no_type: "names the node type 'venue'; there are paper, author, field",
     weights_of_some: "some relations have edge_weight and others not",
     short_features: r"features of field must be \(4, F\), got \[3, 3\]",
 }

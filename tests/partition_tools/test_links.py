@@ -98,14 +98,6 @@ def test_a_file_keeps_what_is_given(cli, files, kind):
     assert f"of {kind}" in cli("inspect", path)[1]
 
 
-def test_what_is_held_out_is_part_of_a_graphs_name(tmp_path, files):
-    names = set()
-    for number, links in enumerate((None, held("none"), held("shared"), held("shared", seed=1))):
-        names.add(save_graph(tmp_path / f"{number}.h5", odd_graph(N), np.ones((N, 2)), links=links).uuid)
-    with GraphFile(files / "shared.h5") as file:
-        assert len(names) == 4 and file.meta.uuid in names
-
-
 def test_pairs_among_edges_are_counted():
     """Against sets, in both orders of the nodes."""
     src, dst = odd_graph(N, 500)

@@ -6,11 +6,11 @@ The graph has the edges 0→1, 1→2, 2→3, 3→0; what differs from it stands 
 import bz2
 import gzip
 import os
+import pickle
 
 import numpy as np
 import polars as pl
 import pytest
-import scipy.sparse
 from partition_helpers import view
 
 import partition_tools
@@ -134,26 +134,51 @@ TABLES = {
         "--features x.csv --set tables.rows=position",
         {"features": [[5], [6], [7], [8]]},
     ),
+    "keyed beside an order": (
+        {"e.csv": "src,dst\nd,a\na,b\n", "x.npy": np.eye(3), "y.csv": "id,label\na,1\nd,0\n", "n.txt": "d\nb\na\n"},
+        f"--features x.npy {LABELS} {NODE_IDS}",
+        {"features": np.eye(3)[::-1], "labels": [1, -1, 0]},
+    ),
+    "ids that are row numbers": (
+        {"e.csv": "3 0\n1 2\n", "x.npy": np.eye(4)},
+        "--features x.npy --relabel",
+        {"features": np.eye(4)},
+    ),
+    "types by id": (
+        named(HEADED, t_csv="# what\nid,type\n3,town\n2,river\n1,road\n0,road\n"),
+        "--set tables.node_types=t.csv",
+        {"node_type": [1, 1, 0, 2]},
+    ),
+    "types in order": (
+        named(HEADED, t_csv="type\nroad\nroad\nriver\ntown\n"),
+        "--set tables.node_types=t.csv",
+        {"node_type": [1, 1, 0, 2]},
+    ),
+    "types of an array": (
+        named(HEADED, t_npy=np.array([1, 1, 0, 2])),
+        "--set tables.node_types=t.npy",
+        {"node_type": [1, 1, 0, 2]},
+    ),
     "splits": (named(HEADED, s_csv="split\ntrain\nvalid\n\ntest\n"), "--splits s.csv", {"split": [1, 2, 0, 3]}),
 }
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_tables_go_to_their_nodes(cli, tmp_path, name):
+def test_tables_go_to_their_nodes(imports, tmp_path, name):
     files, options, expected = TABLES[name]
-    words = words_of(tmp_path, files, options)
+    _, source, _, _, *words = words_of(tmp_path, files, options)
     if "split" in expected:
         write(tmp_path / "t.csv", "label\n0\n1\n0\n1\n")
-        words = (*words, "--labels", tmp_path / "t.csv")
-    code, _, err = cli(*words)
-    assert code == 0, err
-    seen = view(tmp_path / "g.h5")
+        words += ["--labels", tmp_path / "t.csv"]
+    seen = imports(source, *words)
     for what, values in expected.items():
         np.testing.assert_array_equal(getattr(seen, what), values)
 
 
 ARRAYS = {"edge_index": np.array([[0, 1, 2, 3], [1, 2, 3, 0]]), "x": np.ones((4, 1)), "y": np.array([0, 1, 0, 1])}
-FEATURES, SPLITS = "--features x.csv", "--splits s.csv"
+FEATURES, SPLITS, NODE_TYPES = "--features x.csv", "--splits s.csv", "--set tables.node_types=t.csv"
+WORDS = "src,dst\na,b\n"
+MATRIX = "%%MatrixMarket matrix coordinate real general\n3 3 2\n"
 REFUSED = {
     "comments below": (named(HEADED + "# one\n"), "", "begins with # or % (# one)"),
     "ids with a point": (named("src,dst\n1.0,2.0\n"), "--relabel", "write integers, in one way"),
@@ -218,7 +243,6 @@ REFUSED = {
         LABELS + " --relabel",
         "does not say which node a row belongs to",
     ),
-    "unknown id": (named("src,dst\na,b\n", n_txt="a\nc\n"), NODE_IDS, "have the id b, which"),
     "fold": (named(HEADED, s_csv="id,fold\n0,1\n1,2\n"), SPLITS, "has the split '1'"),
     "bzip2": (named(bz2.compress(HEADED.encode())), "", "compressed by bzip2, and only gzip is read"),
     "gzip unsaid": (named(gzip.compress(HEADED.encode())), "", "compressed by gzip; its name must end with .gz"),
@@ -233,7 +257,105 @@ REFUSED = {
     "mask or list": ({"g.npz": {**ARRAYS, "train_idx": np.array([0, 1, 1, 0])}}, "", "which may be a mask or a list"),
     "turned features": ({"g.npz": {**ARRAYS, "x": np.ones((3, 4))}}, "", "expected one label (or one row"),
     "complex": ({"g.npz": {**ARRAYS, "x": np.ones((4, 1), complex)}}, "", "complex128"),
+    "no Parquet": ({"e.parquet": "x"}, "", "not a readable Parquet file"),
+    "words in Parquet": ({"e.parquet": FRAME.cast(pl.String).with_columns(pl.all() + "n")}, "", "--relabel"),
+    "order without an id": (named(WORDS, n_txt="a\nc\n"), NODE_IDS, "have the id b, which"),
+    "order with an id twice": (named(WORDS, n_txt="a\nb\na\n"), NODE_IDS, "a twice"),
+    "order with another id": (
+        named(WORDS, n_txt="a\nb\nc\n", y_csv="label\n0\n1\n"),
+        f"{LABELS} {NODE_IDS}",
+        "rows but",
+    ),
+    "order of two columns": (named(WORDS, n_txt="a,1\nb,2\n"), NODE_IDS, "one node id per row"),
+    "order with a gap": (named(WORDS, n_txt="a\n\nb\n"), NODE_IDS, "row 1 has no id"),
+    "order of two axes": (named(WORDS, n_npy=np.zeros((2, 2))), "--set tables.node_ids=n.npy", "vector of node ids"),
+    "a label beyond the order": (
+        named(WORDS, n_txt="a\nb\n", y_csv="id,label\nplum,1\n"),
+        f"{LABELS} {NODE_IDS}",
+        "plum",
+    ),
+    "ids of two spellings": (named(WORDS, y_csv="id,label\nplum,1\n"), LABELS + " --relabel", "written alike"),
+    "a short row of types": (
+        named(HEADED, t_csv="id,type\n0,a\n1,a\n3,b\n"),
+        NODE_TYPES,
+        "node 2 has no row in the table of node types",
+    ),
+    "an empty type": (named(HEADED, t_csv="id,type\n0,a\n1,\n2,a\n3,a\n"), NODE_TYPES, "node 1 has no type"),
+    "types of two columns": (named(HEADED, t_npy=np.zeros((4, 2), int)), "--set tables.node_types=t.npy", "one column"),
+    "types of an archive": (
+        {"g.npz": ARRAYS, "t.csv": "x"},
+        NODE_TYPES,
+        "tables.node_types is no option of the format",
+    ),
+    "features of an archive": (
+        {"g.npz": ARRAYS},
+        "--set edges.features=a",
+        "edges.features is no option of the format",
+    ),
+    "no such column": (named(HEADED), "--set edges.features=colour", "edges.features: expected a column colour"),
+    "a column of numbers": (named("src,dst,size\n0,1,5\n"), "", "Columns of numbers that describe edges"),
+    "loops without a row": (
+        named("src,dst,size\n0,1,5\n"),
+        "--set edges.features=size --set edges.self_loops=add",
+        "edges.self_loops=add",
+    ),
+    "names without a heading": (
+        named("0,1,5\n"),
+        "--set edges.heading=false --set edges.features=size --set edges.columns=src,dst,_",
+        "names in a heading",
+    ),
+    "words for features": (
+        named("src,dst,size\n0,1,x\n"),
+        "--set edges.features=size",
+        "has an entry that is not a number",
+    ),
+    "too few rows": (
+        named(HEADED, f_npy=np.ones((3, 2))),
+        "--set edges.features=f.npy",
+        "one row of edge features for each of 4 edges",
+    ),
+    "a real number": (named("src,dst\n0,1\n1,1.5\n"), "", "ids that are not integers"),
+    "no square": (
+        {"m.mtx": "%%MatrixMarket matrix coordinate real general\n2 3 1\n1 3 1.0\n"},
+        "",
+        "square",
+    ),
+    "an entry with a letter": ({"m.mtx": MATRIX + "1 3J 1\n2 1 1\n"}, "", "has 'J' among its entries"),
+    "an end that is no number": ({"m.mtx": MATRIX + "1 3 1\n2 1 1e"}, "", "ends with '2 1 1e', expected 3 numbers"),
+    "an end of four numbers": ({"m.mtx": MATRIX + "1 3 1\n2 1 1 4"}, "", "ends with '2 1 1 4', expected 3 numbers"),
+    "values of a pattern": (
+        {"m.mtx": MATRIX.replace("real", "pattern") + "1 3 1\n2 1 1\n"},
+        "",
+        "its entries have values",
+    ),
+    "no matrix": ({"m.mtx": "not a matrix\n"}, "", "Matrix Market"),
+    "no archive": ({"g.npz": b"0 1\n"}, "", "not a readable .npz"),
+    "a pickle": ({"g.npz": pickle.dumps({"a": 1})}, "", "not a readable .npz"),
+    "no format": ({"g.what": "0 1\n"}, "", "--format"),
+    "fractions": ({"g.npz": ARRAYS}, "--train 0.9 --val 0.2", "sum to at most 1"),
+    "no fractions": ({"g.npz": ARRAYS}, "--set split.resplit=true", "split.resplit needs the fractions"),
+    "reverse of no types": ({"g.npz": ARRAYS}, "--set edges.add_reverse=true", "--undirected"),
+    "both directions twice": (
+        {"g.npz": {**ARRAYS, "edge_type": np.zeros(4, int)}},
+        "--set edges.add_reverse=true --undirected",
+        "choose one",
+    ),
+    "ends of two lengths": ({"g.npz": {"src": np.arange(4), "dst": np.arange(3)}}, "", "one length"),
 }
+METIS = {
+    "0 0\n": "has no edges, and no table says which nodes there are",
+    "": "expected: nodes edges",
+    "3 x\n1\n": "expected: nodes edges",
+    "2 1 7\n2\n1\n": "of the digits 0 and 1",
+    "3 1\n2\n1\n": "states 3 nodes, but 2 lines",
+    "2 1\n2\n1\n1\n": "states 2 nodes, but 3 lines",
+    "2 1\n3\n1\n": "node 1 has the neighbour 3",
+    "2 1\n0\n1\n": "node 1 has the neighbour 0",
+    "2 2\n2\n1\n": "states 2 edges, so that 4 neighbours",
+    "2 1 1\n2 1\n1\n": "the line of node 2 has 1 numbers",
+    "2 1\nb\n1\n": "has a word",
+}
+REFUSED |= {f"METIS {text!r}": ({"g.graph": text}, "", message) for text, message in METIS.items()}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -260,18 +382,6 @@ def test_a_pipe_is_refused_and_not_waited_for(fails, tmp_path, name):
     os.mkfifo(tmp_path / name)
     path, more = (tmp_path / name, ()) if name == "edges.csv" else (tmp_path / "e.csv", ("--features", tmp_path / name))
     assert "can be read only once" in fails("import", path, "-o", tmp_path / "g.h5", *more)
-
-
-@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr", "dia", "lil", "dok"])
-def test_formats_of_scipy(tmp_path, layout):
-    matrix = scipy.sparse.coo_matrix(([1, 2, 1, 1], ([0, 1, 2, 3], [1, 2, 3, 0])), (4, 4)).asformat(layout)
-    partition_tools.from_scipy(matrix, tmp_path / "g.h5")
-    assert sorted((d, s, w) for d, s, _, w in view(tmp_path / "g.h5").edges) == [
-        (0, 3, 1),
-        (1, 0, 1),
-        (2, 1, 2),
-        (3, 2, 1),
-    ]
 
 
 def test_an_index_of_pandas_is_refused(tmp_path):

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 import scipy.sparse
-from partition_helpers import node_data, odd_graph, save_npz, view
+from partition_helpers import node_data, odd_graph, save_npz
 
-import partition_tools
 from hpcgnn.errors import GraphError
 from partition_tools.canonical import column_scales, rows
 
 N = 60
 TRAIN = node_data(N)[2]["train"]
+STANDARDIZE = "--set", "features.standardize=true"
 
 
 def mixed_features():
@@ -28,65 +28,44 @@ def expected_of(x):
     return (x - x[TRAIN].mean(0)) / deviation
 
 
-@pytest.mark.parametrize("slab", [7, 1 << 16])
-@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
-def test_columns_have_the_mean_and_deviation_of_the_training_nodes(cli, tmp_path, monkeypatch, slab, dtype):
+@pytest.mark.parametrize("slab, dtype", [(7, "fp32"), (1 << 16, "fp16")])
+def test_columns_have_the_mean_and_deviation_of_the_training_nodes(imports, tmp_path, monkeypatch, slab, dtype):
     monkeypatch.setattr(rows, "SLAB_ROWS", slab)
     x = mixed_features()
     save_npz(tmp_path / "g.npz", *odd_graph(), N, x=x)
-    code, _, errors = cli(
-        "import",
-        tmp_path / "g.npz",
-        "-o",
-        tmp_path / "g.h5",
-        "--set",
-        "features.standardize=true",
-        "--set",
-        f"features.dtype={dtype}",
-    )
-    assert code == 0 and "times as large" not in errors
-    seen = view(tmp_path / "g.h5").features
-    assert seen.dtype == {"fp32": np.float32, "fp16": np.float16}[dtype]
-    np.testing.assert_allclose(seen, expected_of(x), rtol=1e-6 if dtype == "fp32" else 1e-3, atol=1e-6)
-    assert not seen[TRAIN][:, 4:].any(), "constant columns become zero"
+    seen = imports(tmp_path / "g.npz", *STANDARDIZE, "--set", f"features.dtype={dtype}")
+    assert "times as large" not in seen.said
+    assert seen.features.dtype == {"fp32": np.float32, "fp16": np.float16}[dtype]
+    np.testing.assert_allclose(seen.features, expected_of(x), rtol=1e-6 if dtype == "fp32" else 1e-3, atol=1e-6)
+    assert not seen.features[TRAIN][:, 4:].any(), "constant columns become zero"
 
 
-def test_arrays_are_standardized_alike(tmp_path):
-    x, masks = mixed_features(), node_data(N)[2]
-    src, dst = odd_graph()
-    partition_tools.save_graph(tmp_path / "g.h5", np.stack([src, dst]), x, node_data(N)[1], masks, standardize=True)
-    np.testing.assert_allclose(view(tmp_path / "g.h5").features, expected_of(x), rtol=1e-6, atol=1e-6)
-
-
-def test_refused(cli, tmp_path):
-    x, empty = mixed_features(), np.zeros(N, bool)
-    sparse = scipy.sparse.random(N, 40, 0.1, "csr", np.float32, np.random.default_rng(1))
-    entries = {"x": None, "x_indptr": sparse.indptr, "x_indices": sparse.indices, "x_data": sparse.data}
-    broken = x.copy()
-    broken[np.flatnonzero(TRAIN)[3], 2] = np.nan
-    cases = [
-        ({"x": x, "train_mask": empty}, [], "expected training nodes"),
-        ({"x": x}, ["--set", "features.row_normalize=true"], "undo each other"),
-        ({**entries, "x_shape": (N, 40)}, [], "sparse features would have no zeros"),
-        ({"x": broken}, [], f"node {np.flatnonzero(TRAIN)[3]} has a feature that is NaN"),
-    ]
-    for number, (changes, options, words) in enumerate(cases):
-        save_npz(tmp_path / f"{number}.npz", *odd_graph(), N, **changes)
-        path = tmp_path / f"{number}.h5"
-        code, _, errors = cli(
-            "import", tmp_path / f"{number}.npz", "-o", path, "--set", "features.standardize=true", *options
-        )
-        assert code == 2 and words in errors and errors.count("error:") == 1, errors
-        assert not path.exists()
-
-
-def test_a_nan_outside_of_training_is_named(cli, tmp_path):
+def with_value(mask, column, value):
     x = mixed_features()
-    node = int(np.flatnonzero(~TRAIN)[2])
-    x[node, 1] = np.inf
-    save_npz(tmp_path / "g.npz", *odd_graph(), N, x=x)
-    code, _, errors = cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--set", "features.standardize=true")
-    assert code == 2 and f"node {node} has a feature that is NaN or infinite" in errors
+    x[np.flatnonzero(mask)[3], column] = value
+    return x
+
+
+SPARSE = scipy.sparse.random(N, 40, 0.1, "csr", np.float32, np.random.default_rng(1))
+ENTRIES = {"x_indptr": SPARSE.indptr, "x_indices": SPARSE.indices, "x_data": SPARSE.data, "x_shape": (N, 40)}
+REFUSED = {
+    "no training nodes": ({"train_mask": np.zeros(N, bool)}, [], "expected training nodes"),
+    "rows too": ({}, ["--set", "features.row_normalize=true"], "undo each other"),
+    "sparse": ({"x": None, **ENTRIES}, [], "sparse features would have no zeros"),
+    "nan": ({"x": with_value(TRAIN, 2, np.nan)}, [], f"node {np.flatnonzero(TRAIN)[3]} has a feature that is NaN"),
+    "outside of training": (
+        {"x": with_value(~TRAIN, 1, np.inf)},
+        [],
+        f"node {np.flatnonzero(~TRAIN)[3]} has a feature that is NaN or infinite",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(fails, tmp_path, name):
+    changes, options, words = REFUSED[name]
+    save_npz(tmp_path / "g.npz", *odd_graph(), N, **{"x": mixed_features()} | changes)
+    assert words in fails("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", *STANDARDIZE, *options)
 
 
 def test_one_pass_is_exact_far_from_zero():

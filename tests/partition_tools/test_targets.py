@@ -21,16 +21,8 @@ def npz(tmp_path):
 
     def make(*options, **changes):
         save_npz(tmp_path / "g.npz", SRC, DST, N, **{"num_classes": None} | changes)
-        return (
-            "import",
-            tmp_path / "g.npz",
-            "-o",
-            tmp_path / "g.h5",
-            "--set",
-            "labels.task=regression",
-            "--force",
-            *options,
-        )
+        words = "--set", "labels.task=regression", "--force", *options
+        return "import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", *words
 
     return make
 
@@ -75,44 +67,32 @@ def test_a_random_split_takes_nodes_with_a_target(cli, tmp_path, npz):
     assert not split[:20].any() and np.bincount(split[20:], minlength=4).tolist() == [0, 20, 10, 10]
 
 
-def test_tables_with_gaps(cli, tmp_path):
+def test_tables_with_gaps(imports, tmp_path):
     np.savetxt(tmp_path / "e.csv", np.stack([SRC, DST], 1), "%d", ",")
     (tmp_path / "y.csv").write_text("id,price\n" + "".join(f"{node},{node / 8}\n" for node in range(N - 1, 5, -1)))
-    words = "import", tmp_path / "e.csv", "-o", tmp_path / "g.h5", "--labels", tmp_path / "y.csv"
-    assert cli(*words, "--set", "labels.task=regression", "--train", 0.5)[0] == 0
-    labels = view(tmp_path / "g.h5").labels
+    words = "--labels", tmp_path / "y.csv", "--set", "labels.task=regression", "--train", 0.5
+    labels = imports(tmp_path / "e.csv", *words).labels
     assert np.isnan(labels[:6]).all()
     np.testing.assert_array_equal(labels[6:N], np.arange(6, N) / 8)
 
 
-@pytest.mark.parametrize(
-    "options, labels, text",
-    [
-        ((), np.where(np.arange(N) == 7, np.inf, 1.0), "node 7 has an infinite target"),
-        (
-            (),
-            np.array(["low", "high"])[np.arange(N) % 2],
-            "labels.task=regression: expected numbers, and the labels are",
-        ),
-        (
-            ("--set", f"labels.classes={3}"),
-            np.ones(N),
-            "labels.task=regression has no classes, got labels.classes=3",
-        ),
-        ((), np.ones((N, 0)), "expected one target"),
-    ],
-)
-def test_what_is_no_target(fails, npz, options, labels, text):
-    assert text in fails(*npz(*options, y=labels))
+WRONG = {
+    "infinite": ("regression", np.where(np.arange(N) == 7, np.inf, 1.0), "node 7 has an infinite target"),
+    "words": ("regression", np.array(["a", "b"])[np.arange(N) % 2], "expected numbers, and the labels are"),
+    "no column": ("regression", np.ones((N, 0)), "expected one target"),
+    "one column": ("multilabel", np.zeros(N, int), "labels.task=multilabel: expected several columns"),
+    "two columns": ("classification", np.zeros((N, 2), int), "labels.task=classification: expected one column"),
+}
 
 
-def test_a_task_that_the_labels_are_not_for(fails, cli, tmp_path, npz):
-    assert "labels.task=multilabel: expected several columns" in fails(
-        *npz("--set", "labels.task=multilabel", y=np.zeros(N, int))
-    )
-    assert "labels.task=classification: expected one column" in fails(
-        *npz("--set", "labels.task=classification", y=np.zeros((N, 2), int))
-    )
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_target(fails, npz, name):
+    task, labels, text = WRONG[name]
+    assert text in fails(*npz("--set", f"labels.task={task}", y=labels))
+
+
+def test_a_regression_has_no_classes_and_labels_of_two_columns_are_several(fails, cli, tmp_path, npz):
+    assert "has no classes, got labels.classes=3" in fails(*npz("--set", "labels.classes=3", y=np.ones(N)))
     assert cli(*npz("--set", "labels.task=multilabel", y=np.eye(2, dtype=int)[np.arange(N) % 2]))[0] == 0
     assert view(tmp_path / "g.h5").meta.task == "multilabel"
 

@@ -18,11 +18,12 @@ from hpcgnn.errors import FormatError
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.tables.node_tables import beside
 from partition_tools.readers.tables.tables import NodeTables
-from partition_tools.readers.tables.text import lines
+from partition_tools.readers.tables.text import blocks, lines
 from partition_tools.workspace.scratch import Scratch
 
 NAME = "mtx"
 OPTIONS = NodeTables
+NUMBERS = b"0123456789+-.eE \t\r\n"
 
 
 def matches(path: Path) -> bool:
@@ -34,6 +35,7 @@ def read(path: Path, tables: NodeTables, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of a sparse square matrix and its tables."""
     try:
         rows, columns, _, layout, field, symmetry = scipy.io.mminfo(_plain(path))
+        _check_entries(path, layout, field)
         matrix = scipy.io.mmread(_plain(path))
     except (ValueError, OSError, EOFError, OverflowError, zlib.error) as error:
         raise FormatError(f"{path} is not a readable Matrix Market file: {error}") from error
@@ -45,7 +47,6 @@ def read(path: Path, tables: NodeTables, scratch: Scratch) -> RawGraph:
     matrix = scipy.sparse.coo_array(matrix)
     if symmetry == "skew-symmetric" and (matrix.row == matrix.col).any():
         raise FormatError(f"{path} states that it is skew-symmetric, but has an entry on the diagonal")
-    _check_width(path, field)
     if symmetry != "general":
         _check_one_triangle(path, symmetry, matrix)
     weight = None if field == "pattern" else matrix.data
@@ -54,19 +55,36 @@ def read(path: Path, tables: NodeTables, scratch: Scratch) -> RawGraph:
 
 
 def _plain(path: Path) -> Any:
-    """The path, or its text where a byte order mark or line ends of CR would stop SciPy."""
+    """The path, or its text where a byte order mark would stop SciPy."""
     with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-        start = file.read(1 << 10)
-    odd = start.startswith(b"\xef\xbb\xbf") or (b"\r" in start and b"\n" not in start)
-    return io.BytesIO("".join(lines(path)).encode()) if odd else path
+        marked = file.read(3) == b"\xef\xbb\xbf"
+    return io.BytesIO("".join(lines(path)).encode()) if marked else path
 
 
-def _check_width(path: Path, field: str) -> None:
-    """FormatError for a matrix that states `pattern` and has values, which the reader leaves out."""
-    rows = (line.split() for line in lines(path) if line.strip() and not line.startswith("%"))
-    next(rows, None)  # the counts
-    if field == "pattern" and len(next(rows, ())) > 2:
+def _check_entries(path: Path, layout: str, field: str) -> None:
+    """FormatError for what SciPy would leave out, or crash at: other characters than those of numbers, and values of a
+    pattern or of an entry at the end.
+    """
+    counts = first = last = b""
+    for block in blocks(path):
+        odd = block.translate(None, NUMBERS)
+        if odd:
+            raise FormatError(f"{path} has {odd[:20].decode(errors='replace')!r} among its entries, expected numbers")
+        if not counts:
+            counts, first, *_ = [*block.split(b"\n", 2), b""]
+        last = block.rstrip().rpartition(b"\n")[2]
+    if field == "pattern" and len(first.split()) > 2:
         raise FormatError(f"{path} states that it is a pattern, but its entries have values; state real")
+    width = 1 + (field == "complex") if layout == "array" else {"pattern": 2, "complex": 4}.get(field, 3)
+    if last != counts and (len(last.split()) != width or not all(map(_is_number, last.split()))):
+        raise FormatError(f"{path} ends with {last.decode()!r}, expected {width} numbers")
+
+
+def _is_number(word: bytes) -> bool:
+    try:
+        return np.isfinite(float(word)).item()
+    except ValueError:
+        return False
 
 
 def _check_one_triangle(path: Path, symmetry: str, matrix: Any) -> None:
