@@ -43,4 +43,4 @@ def test_a_name_that_has_moved_says_where_it_is(name):
         getattr(hpcgnn, name)
     assert callable(getattr(partition_tools, name))
     with pytest.raises(AttributeError, match="use hpcgnn.extras.readers.from_dgl "):
-        partition_tools.from_dgl
+        partition_tools.from_dgl  # noqa: B018
