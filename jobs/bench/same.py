@@ -119,7 +119,8 @@ def prepare(checkout, folder):
             ["import", str(folder / f"{name}.npz"), "-o", path, *more],
             ["partition", *add, path, "--ranks", "2,3,4"],
         ):
-            subprocess.run([*tool, *command], check=True, capture_output=True, env=environment(checkout))
+            how = {"cwd": checkout, "env": environment(checkout)}  # python -m looks in the folder of the call first
+            subprocess.run([*tool, *command], check=True, capture_output=True, **how)
 
 
 def environment(checkout):
@@ -193,8 +194,9 @@ def main():
         for ranks in map(int, options.ranks.split(",")):
             found = []
             for side in ("before", "after"):
-                (top / f"{side}-{ranks}").mkdir()
-                found.append(measure(getattr(options, side).resolve(), ranks, names, top / f"{side}-{ranks}"))
+                runs = top / f"{side:6}-{ranks}".replace(" ", "_")  # ranks send each other its name, as bytes
+                runs.mkdir()
+                found.append(measure(getattr(options, side).resolve(), ranks, names, runs))
             for name in names:
                 before, after = (each[name] for each in found)
                 wrong = [key for key in before | after if before.get(key) != after.get(key)]

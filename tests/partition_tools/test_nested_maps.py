@@ -23,7 +23,7 @@ ROWS = "halo_rows_between_compute_nodes", "compute_node_halo_rows_total"
 def path(request, tmp_path_factory):
     """A graph with a map of METIS as it always was, `flat`, and one for nodes of four ranks, `nested`."""
     path = tmp_path_factory.mktemp("nested") / "g.h5"
-    generate_graph(request.param, path, Spec(nodes=1000, degree=16, features=4, classes=8, seed=1))
+    generate_graph(request.param, path, Spec(nodes=2000, degree=16, features=4, classes=8, seed=1))
     partition_graph(path, [RANKS], method="metis", name="flat")
     partition_graph(path, [2, RANKS], method="metis", name="nested", options=PartitionOptions(per_node=PER_NODE))
     return path
