@@ -86,14 +86,22 @@ def make_room_for_names():
 
 @pytest.fixture(scope="module")
 def paths(comm, session_path):
-    """{whether it is directed: file}: graphs of very many nodes of which a few hundred have edges, of all ranks."""
-    found = {directed: session_path / f"nodes-{directed}.h5" for directed in (False, True)}
+    """{whether it is directed: file}: graphs of very many nodes of which a few hundred have edges, of all ranks. They
+    are written when they are first asked for. "small": one of these nodes alone.
+    """
+
+    class Written(dict):
+        def __missing__(self, directed):
+            self[directed] = session_path / f"nodes-{directed}.h5"
+            if comm.rank == 0:
+                write(self[directed], directed, comm.size)
+            comm.barrier()
+            return self[directed]
+
     if comm.rank == 0:
-        for directed, path in found.items():
-            write(path, directed, comm.size)
         write(session_path / "nodes-small.h5", True, comm.size, comm.size * FEW)
     comm.barrier()
-    return {**found, "small": session_path / "nodes-small.h5"}
+    return Written(small=session_path / "nodes-small.h5")
 
 
 def write(path, directed, ranks, nodes=NODES):
