@@ -107,7 +107,6 @@ PARTS = (
     Part(
         "slow of jobs", (*PYTEST, "tests/jobs", "tests/core", "tests/faults", "-m", "slow"), ("jobs/", "hpcgnn/comm/")
     ),
-    Part("slow of extras", (*PYTEST, "tests/extras", "-m", "slow"), ("hpcgnn/", "tests/extras/")),
     Part(
         "packages",
         (*PYTEST, "tests/install", "tests/docs", "tests/report", "-m", "slow"),

@@ -3,7 +3,6 @@ beside a dense serial run.
 """
 
 import json
-from types import SimpleNamespace
 
 import graphs
 import h5py
@@ -12,6 +11,7 @@ import oracle
 import pytest
 import torch
 import torch.nn.functional as F
+from mpi.runs import session_of
 from mpi.small import written
 from mpi.training import CHOICES, build_trainer, configure, make_graphs
 
@@ -77,7 +77,7 @@ def test_the_curve_of_a_serial_oracle(comm, session_path, several):
 def test_a_run_that_is_used(comm, session_path, shared_path):
     """As another graph the same one gives the same labels, and without a split it gives none."""
     path = make_graphs(comm, session_path, nodes=300)["undirected"]
-    session, run_dir = SimpleNamespace(comm=comm, threads=1), shared_path / "run"
+    session, run_dir = session_of(comm), shared_path / "run"
     usual = {"model": "sage", "layers": 2, "label_reuse": 0.5, "partition": "metis", "epochs": 4}
     assert train(configure(path, run_dir=str(run_dir), **usual), session) == 0
     bare = shared_path / "bare.h5"

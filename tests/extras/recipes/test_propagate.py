@@ -1,7 +1,6 @@
 """`hpcgnn propagate` and --model sign of what it writes, beside dense matrices on any number of ranks."""
 
 import uuid
-from types import SimpleNamespace
 
 import graphs
 import h5py
@@ -9,6 +8,7 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from mpi.runs import session_of
 from mpi.small import written
 from mpi.training import CHOICES, build_trainer, configure, curve, outputs_and_gradients
 
@@ -56,7 +56,7 @@ def propagated(comm, path, folder, map_name="random-clusters", **options):
     """The file that the command writes. Collective."""
     request = Request(str(folder / "hops.h5"), teleport=TELEPORT, force=True, **options)
     config = configure(path, partition=map_name, precision="fp64")
-    assert propagate_features(config, SimpleNamespace(comm=comm, threads=1), request) == 0
+    assert propagate_features(config, session_of(comm), request) == 0
     return folder / "hops.h5"
 
 
@@ -170,7 +170,7 @@ def test_a_run_on_any_number_of_ranks(comm, typed, shared_path):
     found = curve(comm, configure(file, **options), "random-clusters", None, 4)
     np.testing.assert_allclose(found, expected, rtol=1e-4)
     assert expected[-1] < expected[0]
-    session, run_dir = SimpleNamespace(comm=comm, threads=1), str(shared_path / "run")
+    session, run_dir = session_of(comm), str(shared_path / "run")
     config = configure(file, run_dir=run_dir, epochs=3, partition="random-clusters", **options)
     assert train(config, session) == 0
     assert train(config.replace(epochs=5, resume=True), session) == 0
@@ -192,7 +192,7 @@ def test_a_run_on_any_number_of_ranks(comm, typed, shared_path):
 
 @pytest.mark.ranks(2)
 def test_what_does_not_go_together_is_refused(comm, typed, shared_path):
-    path, session = typed["undirected"], SimpleNamespace(comm=comm, threads=1)
+    path, session = typed["undirected"], session_of(comm)
     for force in (False, True):
         with pytest.raises(ConfigError, match="is the input itself"):
             propagate_features(configure(path), session, Request(str(path), force=force))

@@ -4,7 +4,6 @@ beside PyG's where it is installed; and as users ask for them.
 
 import csv
 import json
-from types import SimpleNamespace
 
 import graphs
 import h5py
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
+from mpi.runs import session_of
 from mpi.small import GRAPHS, stored
 from mpi.training import CHOICES, configure, make_graphs
 
@@ -135,7 +135,7 @@ def plain(path):
 @pytest.mark.usefixtures("no_pictures")
 def test_a_run_is_corrected_and_its_predictions_are(comm, planted, shared_path):
     """The classes of a run that had only just begun to learn, which its neighbours' labels make better."""
-    path, session, run_dir = planted["undirected"], SimpleNamespace(comm=comm, threads=1), shared_path / "run"
+    path, session, run_dir = planted["undirected"], session_of(comm), shared_path / "run"
     usual = {"model": "sage", "layers": 2, "epochs": 2, "precision": "fp64", "partition": "metis", "hidden": 4}
     assert train(configure(path, run_dir=str(run_dir), **usual), session) == 0
     comm.barrier()
@@ -165,7 +165,7 @@ def test_a_run_is_corrected_and_its_predictions_are(comm, planted, shared_path):
 
 def test_the_command_label_propagation(comm, planted, shared_path, capsys):
     path, out = planted["undirected"], shared_path / "classes.csv"
-    config, session = configure(path, partition="metis", precision="fp64"), SimpleNamespace(comm=comm, threads=1)
+    config, session = configure(path, partition="metis", precision="fp64"), session_of(comm)
     assert propagate_labels(config, session, LabelRequest(0.7, 20, str(out), probabilities=True)) == 0
     comm.barrier()
     graph = plain(path)
@@ -179,7 +179,7 @@ def test_the_command_label_propagation(comm, planted, shared_path, capsys):
 
 
 def test_what_cannot_spread_is_refused(comm, planted, session_path, shared_path):
-    session = SimpleNamespace(comm=comm, threads=1)
+    session = session_of(comm)
     with pytest.raises(ConfigError, match="one class per node.*multilabel"):
         propagate_labels(configure(planted["directed multi-label"]), session, LabelRequest())
     with pytest.raises(ConfigError, match="one class per node.*multilabel"):
