@@ -22,8 +22,8 @@ def check_weights(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> Non
 
     Raises GraphError on all ranks where the model takes the root of a sum below 0.
     """
-    divides = getattr(MODELS[spec.model].layer(spec), "norm", "sum")
-    if not spec.weighted or divides not in ("mean", "sym", "relation"):
+    divides = MODELS[spec.model].divisor(spec) if spec.weighted else ""
+    if not divides:
         return
     if divides == "relation":
         counts = odd_relations(local, spec.edge_types + spec.loop_relation)

@@ -76,6 +76,11 @@ class ModelEntry:
         """The traits of the layers that a spec gives."""
         return traits_of(self.layer(spec))
 
+    def divisor(self, spec: ModelSpec) -> str:
+        """The sum of edge weights that the layers divide by: 'mean', 'sym' (graph/norms.py), 'relation', or ''."""
+        norm = getattr(self.layer(spec), "norm", "")
+        return norm if norm in ("mean", "sym", "relation") else ""
+
     def reads_edges(self, spec: ModelSpec) -> bool:
         """Return whether layers read edge data: weights as features, types, features."""
         read = {"all", "types"}

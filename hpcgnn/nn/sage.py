@@ -18,9 +18,8 @@ from hpcgnn.ops.layer_input import Input
 from hpcgnn.traits import LayerTraits
 
 
-class SAGEConv(LinearConv):
-    norm = "mean"
-    traits = replace(LinearConv.traits, reads_self=True)
+class _TwoMaps(Conv):
+    """A map of the aggregate, and one of the own row, which has the bias."""
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)
@@ -29,21 +28,18 @@ class SAGEConv(LinearConv):
 
     def drop_bias(self) -> None:
         self.own.bias = None
+
+
+class SAGEConv(_TwoMaps, LinearConv):
+    norm = "mean"
+    traits = replace(LinearConv.traits, reads_self=True)
 
     def weights(self) -> Weights:
         return self.neighbour.weight, self.own.weight, self.own.bias
 
 
-class SAGEMaxConv(Conv):
+class SAGEMaxConv(_TwoMaps):
     traits = LayerTraits(neighbours="fixed", edges=())
-
-    def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
-        super().__init__(d_in, d_out)
-        self.neighbour = Linear(d_in, d_out, bias=False, dtype=dtype)
-        self.own = Linear(d_in, d_out, dtype=dtype)
-
-    def drop_bias(self) -> None:
-        self.own.bias = None
 
     def begin_as(self, weight: torch.Tensor, bias: torch.Tensor) -> None:
         """See `conv.begin_as`."""

@@ -14,7 +14,7 @@ from hpcgnn.declaring import allowed
 from hpcgnn.errors import ConfigError
 from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.registry import MODELS
-from hpcgnn.nn.spec import PLAIN
+from hpcgnn.nn.spec import PLAIN, ModelSpec
 from hpcgnn.options.inputs import inputs_of, made_flags
 from hpcgnn.schedules.base import ScheduleEntry
 from hpcgnn.schedules.schedule_registry import SCHEDULES
@@ -35,8 +35,17 @@ class Selection:
     @cached_property
     def layers(self) -> LayerTraits:
         """The traits of the model's layers, as far as the configuration alone decides."""
+        return self.model.traits(self._layer_spec)
+
+    @cached_property
+    def divisor(self) -> str:
+        """See ModelEntry.divisor."""
+        return self.model.divisor(self._layer_spec)
+
+    @property
+    def _layer_spec(self) -> ModelSpec:
         options = self.config.model
-        return self.model.traits(replace(PLAIN, aggregator=options.aggregator, edge_term=options.edge_term))
+        return replace(PLAIN, aggregator=options.aggregator, edge_term=options.edge_term)
 
     @cached_property
     def entry(self) -> ScheduleEntry:

@@ -1,6 +1,6 @@
 """The option `--edge-dropout`, its rules, and the halo policy that it asks for."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -12,12 +12,10 @@ from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.extras.edge_dropout.dropped_halo import DroppedHalo, Dropping
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.nn.registry import MODELS
-from hpcgnn.nn.spec import PLAIN
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.site import Facts
 from hpcgnn.options import ModelConfig
-from hpcgnn.plan.rules import Rule
+from hpcgnn.plan.rules import Rule, Selection
 from hpcgnn.schedules.approximate import ApproximateInTraining
 from hpcgnn.schedules.base import HaloPolicy
 from hpcgnn.schedules.full_halo import FullHalo
@@ -59,7 +57,7 @@ class EdgeDropout:
         """Every remote row, along the edges that are left. Raises GraphError on all ranks for weights below 0 that the
         model divides by.
         """
-        if _divisor(config) != "sum":
+        if Selection(config).divisor:
             _check_signs(local, comm, config)
         facts = Facts(local, comm)
         exact = FullHalo(local, comm, buffers, facts=facts)
@@ -74,14 +72,6 @@ class EdgeDropout:
                 "estimate does not count the degrees that ranks tell each other in every epoch with --edge-dropout "
                 f"{rate_of(config):g} and --precision mixed; expected --precision fp32, or no --edge-dropout"
             )
-
-
-def _divisor(config: Config) -> str:
-    """The sum of weights that the layers divide by: 'mean', 'sym', 'relation', or 'sum' for none."""
-    options = config.model
-    spec = replace(PLAIN, model=options.model, aggregator=options.aggregator, edge_term=options.edge_term)
-    divisor = getattr(MODELS[options.model].layer(spec), "norm", "sum")
-    return divisor if divisor in ("mean", "sym", "relation") else "sum"
 
 
 def _check_signs(local: LocalGraph, comm: Communicator, config: Config) -> None:
@@ -106,7 +96,7 @@ RULES = (
         ),
     ),
     Rule(
-        lambda of: rate_of(of.config) > 0 and (of.layers.neighbours == "none" or _divisor(of.config) == "relation"),
+        lambda of: rate_of(of.config) > 0 and (of.layers.neighbours == "none" or of.divisor == "relation"),
         lambda of: (
             f"--edge-dropout {rate_of(of.config):g} is not for --model {of.config.model.model}: leave it out, or take "
             "another model"
