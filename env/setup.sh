@@ -65,7 +65,7 @@ setup_environment() {
         "${pip[@]}" --no-deps --editable "$project" &
         requirements "$extras" > "$project/.venv/requirements.txt"
         "${pip[@]}" --constraint "$project/env/constraints.txt" --requirement "$project/.venv/requirements.txt" ||
-            fail "installation failed; the lines above say why"
+            { kill $! 2>/dev/null || true; fail "installation failed; the lines above say why"; }
         wait $! || fail "hpcgnn itself could not be installed; the lines above say why"
         env -u PYTHONDONTWRITEBYTECODE "$project/.venv/bin/python" -c "import hpcgnn.app.train, partition_tools.cli" ||
             fail "what was installed cannot be loaded; the lines above say why"

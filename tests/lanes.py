@@ -49,8 +49,10 @@ def of_ranks(ranks, transport, *options):
 
 
 def tests_of(*names):
-    """Files of tests/mpi by their names."""
-    return [str(path.relative_to(ROOT)) for name in names for path in sorted(ROOT.glob(f"tests/mpi/*/test_{name}.py"))]
+    """Files of tests/mpi by their names, each of which there is."""
+    found = {name: sorted(ROOT.glob(f"tests/mpi/*/test_{name}.py")) for name in names}
+    assert all(found.values()), f"no such files of tests: {[name for name in names if not found[name]]}"
+    return [str(path.relative_to(ROOT)) for paths in found.values() for path in paths]
 
 
 STYLE = """
@@ -101,7 +103,6 @@ PARTS = (
     Part("gloo", of_ranks(2, "gloo", *GLOO), COMM),
     Part("all-to-all", of_ranks(3, "all-to-all", *OF_ALL_RANKS, *ALL_TO_ALL), ONECCL),
     Part("oneCCL", of_ranks(3, "oneccl", *OF_ALL_RANKS, *OF_ONECCL, "-m", "smoke or processes"), ONECCL),
-    Part("slow of ranks", (*PYTEST, "tests/mpi", "-m", "slow"), ("hpcgnn/nn/", "hpcgnn/ops/")),
     Part("slow of extras", (*PYTEST, "tests/extras", "-m", "slow"), ("hpcgnn/", "tests/extras/")),
     Part("slow of processes", of_ranks(2, "polite", *PROCESSES, "-m", "slow and (processes or smoke)"), ("hpcgnn/",)),
     Part(

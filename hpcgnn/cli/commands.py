@@ -1,12 +1,24 @@
-"""The commands that packages of `hpcgnn.extras` and the user's file add to `hpcgnn`."""
+"""Commands that packages of `hpcgnn.extras` and the user's file add to `hpcgnn`, and the call of a command on ranks."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hpcgnn.config import Choices
+from hpcgnn.config import Choices, Config
 from hpcgnn.registry import Registry
+
+if TYPE_CHECKING:
+    from hpcgnn.comm.session import Session
 
 #: argparse's sub-parsers of `hpcgnn`, a class that is generic in stubs alone.
 Commands = Any
 #: add(commands, choices) adds a parser to them.
 COMMANDS: Registry[Callable[[Commands, Choices], None]] = Registry("command")
+
+
+def on_ranks(main: Callable[["Session"], int], config: Config) -> int:
+    """Call main(session) with the threads, the watchdog and the transport of a configuration; returns the exit code.
+    Collective.
+    """
+    from hpcgnn.comm.launch.run import run
+
+    return run(main, config.run.threads or None, watchdog=config.run.watchdog, transport=config.run.comm)

@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from hpcgnn.cli.arguments import add_dry_run, add_sections, add_trust, dry_run, given_options, preset_of
+from hpcgnn.cli.commands import on_ranks
 from hpcgnn.config import Choices, make_config, read_toml
 from hpcgnn.effects import without_effect
 from hpcgnn.plan.choices import load_choices
@@ -41,7 +42,6 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     from hpcgnn.app.resuming import options_to_continue, plugin_of_checkpoint, plugin_of_run
     from hpcgnn.app.shortage import advising
     from hpcgnn.app.train import train
-    from hpcgnn.comm.launch.run import run
     from hpcgnn.nn.plugin import read_code
 
     filed, typed = read_toml(arguments.config) if arguments.config else {}, given_options(arguments)
@@ -71,9 +71,4 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
                     tell(line)
 
         return dry_run(arguments.dry_run, check)
-    return run(
-        advising(lambda session: train(config, session, remarks, notes), config),
-        config.run.threads or None,
-        watchdog=config.run.watchdog,
-        transport=config.run.comm,
-    )
+    return on_ranks(advising(lambda session: train(config, session, remarks, notes), config), config)

@@ -7,7 +7,7 @@ import argparse
 
 from hpcgnn.app.corrections import add_corrections, corrections_of
 from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, add_dry_run, add_trust, dry_run, given_options
-from hpcgnn.cli.commands import Commands
+from hpcgnn.cli.commands import Commands, on_ranks
 from hpcgnn.config import Choices, Config, make_config
 from hpcgnn.plan.choices import load_choices
 
@@ -141,7 +141,6 @@ def process_evaluate(arguments: argparse.Namespace, choices: Choices) -> int:
     """Evaluate a run."""
     from hpcgnn.app.evaluate import evaluate
     from hpcgnn.app.shortage import advising
-    from hpcgnn.comm.launch.run import run
     from hpcgnn.outputs.files import check_name
 
     if arguments.predictions:
@@ -158,14 +157,13 @@ def process_evaluate(arguments: argparse.Namespace, choices: Choices) -> int:
     with_advice = advising(
         lambda session: evaluate(config, session, arguments.weights, *predictions, corrections), config
     )
-    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog, transport=config.run.comm)
+    return on_ranks(with_advice, config)
 
 
 def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
     """Predict with a run."""
     from hpcgnn.app.predict import Request, predict
     from hpcgnn.app.shortage import advising
-    from hpcgnn.comm.launch.run import run
     from hpcgnn.outputs.files import check_name
 
     request = Request(
@@ -190,4 +188,4 @@ def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
         about = ("--output", request.output, request.force, not request.other_graph, [request.nodes, request.pairs])
         return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run, *about))
     with_advice = advising(lambda session: predict(config, session, arguments.weights, request), config)
-    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog, transport=config.run.comm)
+    return on_ranks(with_advice, config)

@@ -1,12 +1,10 @@
 """The commands `propagate` and `label-propagation`: their parsers, and the calls of their functions."""
 
 import argparse
-from collections.abc import Callable
 
 from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, given_options, whole
-from hpcgnn.cli.commands import Commands
-from hpcgnn.comm.session import Session
-from hpcgnn.config import Choices, Config, make_config
+from hpcgnn.cli.commands import Commands, on_ranks
+from hpcgnn.config import Choices, make_config
 from hpcgnn.extras.recipes.correct_and_smooth import part, steps
 from hpcgnn.extras.recipes.hops import OPERATORS, Request
 
@@ -119,7 +117,7 @@ def process_propagate(arguments: argparse.Namespace, choices: Choices) -> int:
 
     given = {name: value for name, value in given_options(arguments).items() if name not in ("hops", "teleport")}
     config = make_config(given, choices)
-    return _on_ranks(lambda session: propagate_features(config, session, request_of(arguments)), config)
+    return on_ranks(lambda session: propagate_features(config, session, request_of(arguments)), config)
 
 
 LABEL_PROPAGATION = """\
@@ -168,10 +166,4 @@ def process_label_propagation(arguments: argparse.Namespace, choices: Choices) -
     if request.output:
         check_name("--output", request.output, int(request.probabilities))
     config = make_config(given_options(arguments), choices)
-    return _on_ranks(lambda session: propagate_labels(config, session, request), config)
-
-
-def _on_ranks(main: Callable[[Session], int], config: Config) -> int:
-    from hpcgnn.comm.launch.run import run
-
-    return run(main, config.run.threads or None, watchdog=config.run.watchdog, transport=config.run.comm)
+    return on_ranks(lambda session: propagate_labels(config, session, request), config)
