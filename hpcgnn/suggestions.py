@@ -60,7 +60,6 @@ MEANINGS = {
     r"(part|partition|map)-?(name|method|file|config)": "partition",
     r"buffer(-size)?|halo|cache(-size)?": "halo-buffer",
     r"quanti[sz](e|ation)|compress(ion)?|bits": "halo-dtype",
-    r"(staleness|delay|pipeline)(-epochs)?": "stale-epochs",
     r"(sampling|boundary|bns)-?(rate|p)": "boundary-rate",
     r"conf(ig-file)?|cfg|yaml|settings": "config",
     r"timeout": "watchdog",

@@ -145,7 +145,7 @@ def remarks_on_graph(plan: RunPlan, meta: GraphMeta) -> list[str]:
 
 def _travelling(local: LocalGraph, comm: Communicator) -> str:
     """Describe the messages in place of the halo's rows, for the log. Collective."""
-    plan, between = local.inward.plan, local.inward.near is not None
+    plan, between = local.inward.plan, local.inward.plan.near is not None
     if plan.sending.sums is None and not between:
         return ""
     # All ranks of a node have the plan of the node.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 
@@ -19,7 +19,7 @@ from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.nn.graph import Graph
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.plan.run_plan import RunPlan
-from hpcgnn.schedules.base import HaloPolicy, PrunableHalo
+from hpcgnn.schedules.base import HaloPolicy
 from hpcgnn.schedules.full_halo import FullHalo
 
 
@@ -136,9 +136,8 @@ class Views:
 
     def _policies(self, halo: HaloPolicy) -> dict[int, tuple[LocalGraph, HaloPolicy]]:
         """{layer: (its share, its halo policy)} of the layers that have a share of their own."""
-        prunable = cast(PrunableHalo, halo)  # of a schedule that prunes
         return {
-            layer: (share, halo if share.inward is self.local.inward else prunable.restricted(share))
+            layer: (share, halo if share.inward is self.local.inward else halo.restricted(share))
             for layer, share in enumerate(self.shares)
             if share is not None
         }

@@ -28,14 +28,13 @@ class HaloBuffers:
         nbytes: bytes allocated so far, on need.
         widest_row: bytes of the widest declared row, with a third of the bytes for returning and widening it.
         arena: the rank's other large memory, for the operators that work from these buffers.
-        streams: living streams that have cut something from the memory.
+        streams: {living stream: what it has cut from the memory}, see `cuts`.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit, self.widest_row, self.arena = limit, 0, Arena()
         self._memory, self._ranks = torch.empty(0, dtype=torch.uint8), 1
-        self.streams: weakref.WeakSet[object] = weakref.WeakSet()
-        self._cuts: weakref.WeakKeyDictionary[object, dict[Any, Any]] = weakref.WeakKeyDictionary()
+        self.streams: weakref.WeakKeyDictionary[object, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
     @property
     def nbytes(self) -> int:
@@ -67,7 +66,7 @@ class HaloBuffers:
         each = 3 * row_bytes + given + 2 * return_bytes + ranks * summed_bytes
         return max(0, ranks * (self.limit - widened_bytes * rows)) // max(1, each)
 
-    def lease(self, sizes: list[int], own: int, peers: Peers | None = None) -> "Lease":
+    def pieces(self, sizes: Sequence[int], own: int, peers: Peers | None = None) -> list[torch.Tensor]:
         """Carve the memory into pieces of these many bytes, and a last one of `own` bytes, for streams of one form of
         rows. The ranks of a node share all pieces but the last one, which each of them has. Collective over the node,
         with the same numbers.
@@ -77,53 +76,16 @@ class HaloBuffers:
         needed = sum(all_sizes)
         assert needed <= self.limit * ranks, "a round is larger than the communication memory"
         if self._memory.nbytes < needed or self._ranks != ranks:
-            self._cuts.clear()
+            for cut in self.streams.values():
+                cut.clear()
             self._memory, self._ranks = torch.empty(0, dtype=torch.uint8), ranks
             self._memory = (peers or Peers.alone(0, 1)).common(needed, torch.uint8)
-        pieces = self._memory[:needed].split(all_sizes)
-        return Lease([*pieces[: len(sizes)], pieces[len(sizes) + place]])
+        found = self._memory[:needed].split(all_sizes)
+        return [*found[: len(sizes)], found[len(sizes) + place]]
 
     def cuts(self, stream: object) -> dict[Any, Any]:
         """A dict for a stream's pieces of the memory. It goes with the stream.
 
         It is empty after more memory was allocated: earlier pieces must not be held.
         """
-        if stream not in self._cuts:
-            self.streams.add(stream)
-            self._cuts[stream] = {}
-        return self._cuts[stream]
-
-
-class Lease:
-    """The buffers of streams of one form of rows, as bytes; even and odd turns alternate.
-
-    In the order of their sizes: two to receive, one to send, two to give back, two to take back, one for sums of
-    returns, one to widen rows.
-    """
-
-    def __init__(self, pieces: Sequence[torch.Tensor]) -> None:
-        self._pieces = pieces
-
-    def receive(self, turn: int, size: int) -> torch.Tensor:
-        """Where the rows of others arrive."""
-        return self._pieces[turn % 2][:size]
-
-    def send(self, size: int) -> torch.Tensor:
-        """Where own rows are packed."""
-        return self._pieces[2][:size]
-
-    def give_back(self, turn: int, size: int) -> torch.Tensor:
-        """Returns to the owners of others' rows."""
-        return self._pieces[3 + turn % 2][:size]
-
-    def take_back(self, turn: int, size: int) -> torch.Tensor:
-        """Where results for own rows arrive."""
-        return self._pieces[5 + turn % 2][:size]
-
-    def summed(self, size: int) -> torch.Tensor:
-        """Where results for the rows of others are summed, if they are narrowed before they go back."""
-        return self._pieces[7][:size]
-
-    def widened(self, size: int | None) -> torch.Tensor:
-        """Where rows are widened, one round's at a time; a size of None is all that there is."""
-        return self._pieces[8][:size]
+        return self.streams.setdefault(stream, {})

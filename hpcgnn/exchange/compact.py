@@ -9,17 +9,16 @@ be more bytes than its rows, the rows are its body. So a round never takes more 
 The received numbers are the same as in dense rows: a sender of rows scales them by the same product.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from hpcgnn.comm import Communicator
-from hpcgnn.exchange.edges import EdgesT, Part
 from hpcgnn.exchange.plan import HaloPlan
-from hpcgnn.exchange.rounds import Segment
-from hpcgnn.exchange.stream import Returns, Rows, RowStream, Stream
+from hpcgnn.exchange.sending import Scaled
+from hpcgnn.exchange.transfer import Transfer
 
 # Rows that are counted at a time: the mask of all of them would take a fourth of the features' memory.
 _TILE = 4096
@@ -31,11 +30,16 @@ class Compact:
 
     value: float | None
 
+    def entry_bytes(self, size: int) -> int:
+        """Bytes of an entry whose number has `size`."""
+        return 4 if self.value is not None else 4 + size
+
 
 def agree_on_compact(features: torch.Tensor, plan: HaloPlan, comm: Communicator) -> Compact | None:
     """A Compact, the same on all ranks, or None where dense rows (n_p, F) are fewer bytes. Collective (`plan`)."""
     if comm.size == 1:
         return None
+    # ends: -the least and the largest entry.
     counts, ends = np.zeros(len(features), np.int64), torch.full((2,), -float("inf"), dtype=torch.float64)
     for first in range(0, len(features), _TILE):
         rows = features[first : first + _TILE]
@@ -43,132 +47,104 @@ def agree_on_compact(features: torch.Tensor, plan: HaloPlan, comm: Communicator)
         present = part != 0
         counts[first : first + _TILE] = np.add.reduce(present.view(np.uint8), 1, np.int64)
         # Once two entries differ, it does not matter what the others are.
-        if part.size and -ends[0] >= ends[1]:
-            ends = torch.maximum(ends, _extremes(part, present))
+        if -ends[0] >= ends[1] and present.any():
+            entries = part[present]
+            ends = torch.maximum(ends, torch.tensor([-float(entries.min()), float(entries.max())], dtype=ends.dtype))
     comm.allreduce_(ends, "plan", "max")
-    alike = bool(-ends[0] == ends[1])
+    found = Compact(float(ends[1]) if bool(-ends[0] == ends[1]) else None)
     sent = plan.num_boundary, int(counts[plan.send_rows.numpy()].sum())
-    total, entries = comm.total(torch.tensor(sent, dtype=torch.float64), "plan").tolist()
+    total, entries_sent = comm.total(torch.tensor(sent, dtype=torch.float64), "plan").tolist()
     size = torch.promote_types(features.dtype, torch.float32).itemsize  # as they travel
-    header = 4 + size
-    if total * header + entries * _entry_bytes(size, alike) >= total * features.shape[1] * size:
-        return None
-    return Compact(float(ends[1]) if alike else None)
+    less = total * (4 + size) + entries_sent * found.entry_bytes(size) < total * features.shape[1] * size
+    return found if less else None
 
 
-def _extremes(part: np.ndarray, present: np.ndarray) -> torch.Tensor:
-    """float64 (2,): -the least and the largest stored entry; -infinity twice if there are none."""
-    low, high = part.min(), part.max()
-    if low == 0 or high == 0:
-        entries = part[present]
-        if len(entries) == 0:
-            return torch.full((2,), -float("inf"), dtype=torch.float64)
-        low, high = entries.min(), entries.max()
-    return torch.tensor([-float(low), float(high)], dtype=torch.float64)
+class EntryTransfer(Transfer):
+    """The rows of one round as their entries, without returns.
 
-
-def _entry_bytes(size: int, alike: bool) -> int:
-    return 4 if alike else 4 + size
-
-
-class CompactStream(RowStream[EdgesT]):
-    """A Stream (see stream.py) of constant rows that travel as their entries, one round at a time.
-
-    Rows are exchanged once, so two rounds on their way would gain nothing.
+    Rows are exchanged once, so two rounds on their way would gain nothing: `finish` sends them.
     """
 
-    def __init__(self, stream: Stream[EdgesT], compact: Compact) -> None:
-        self._stream, self._compact = stream, compact
-        self.own, self.plan, self.edges = stream.own, stream.plan, stream.edges
-        self.wire, self.copies, self.buffers = stream.wire, False, stream.buffers
+    def __init__(self, number: int, plan: HaloPlan, compact: Compact, comm: Communicator) -> None:
+        self._plan, self._segments, self._compact, self.comm = plan, plan.rounds[number], compact, comm
+        count, self.back = sum(map(plan.received, self._segments)), None
+        self.places = [(number, 0, count)] if count else []
+        self._rows = torch.empty(0)
 
-    def __call__(self, rows: Rows, kind: str, returns: Returns | None = None) -> Iterator[Part[EdgesT]]:
-        x, scale = rows.x, rows.scale
-        yield from self.edges.split(Part(self.own, x, scale), rows.interior)
-        for index, segments in enumerate(self.plan.rounds):
-            arrived = self._exchange(x, scale, segments, kind)
-            if len(arrived):
-                yield from self.edges.split(Part(self._stream.halo[index], arrived), rows.interior)
+    def begin(self, own: Scaled, draw: int, kind: str) -> None:
+        """See Transfer."""
+        self._own, self._kind = own, kind
 
-    def _exchange(
-        self, x: torch.Tensor, scale: torch.Tensor | None, segments: Sequence[Segment], kind: str
-    ) -> torch.Tensor:
-        """The halo's rows of a round, dense."""
-        comm, plan, packed, incoming = self._stream.comm, self.plan, [], []
-        # Of what travels: rows in a narrow type are widened before.
-        like = x.new_empty(0, x.shape[1], dtype=torch.promote_types(x.dtype, torch.float32))
-        for segment in segments:
+    def sizes(self) -> dict[str, int]:
+        """See Transfer; bytes are known when they are there."""
+        return {}
+
+    def rows(self, start: int, stop: int) -> torch.Tensor:
+        """See Transfer; once, for nothing keeps them."""
+        rows, self._rows = self._rows, self._rows[:0]
+        return rows[start:stop]
+
+    def finish(self) -> None:
+        """Send and receive the headers, and then the bodies."""
+        x, plan, packed, counts = self._own.x, self._plan, [], []
+        for segment in self._segments:
             first, last = plan.sent(segment)
             if last > first:
-                packed.append(
-                    (plan.dest(segment.offset), *self._pack(x, scale, plan.send_rows[first:last].long(), like.dtype))
-                )
+                packed.append((plan.dest(segment.offset), *self._pack(plan.send_rows[first:last].long())))
             if count := plan.received(segment):
-                header = torch.empty(count * self._header_bytes(like, scale is not None), dtype=torch.uint8)
-                incoming.append((plan.source(segment.offset), count, header))
-        headers = [(source, header) for source, _, header in incoming]
-        comm.exchange([(dest, header) for dest, header, _ in packed], headers, kind).finish()
-        bodies = [
-            torch.empty(self._body_bytes(like, self._lengths(like, scale is not None, header)), dtype=torch.uint8)
-            for _, _, header in incoming
-        ]
-        outgoing = [(dest, body) for dest, _, body in packed if len(body)]
-        comm.exchange(
-            outgoing, [(s, body) for (s, _, _), body in zip(incoming, bodies, strict=True) if len(body)], kind
-        ).finish()
-        rows = like.new_zeros(sum(count for _, count, _ in incoming), x.shape[1])
-        for part, (_, _, header), body in zip(
-            rows.split([count for _, count, _ in incoming]), incoming, bodies, strict=True
-        ):
-            self._unpack(part, scale is not None, header, body)
-        return rows
+                counts.append((plan.source(segment.offset), count))
+        # Rows in a narrow type are widened before they go.
+        rows = x.new_zeros(sum(count for _, count in counts), x.shape[1], dtype=_travelling(x))
+        header_bytes = 4 + (0 if self._own.scale is None else rows.element_size())
+        headers = [(source, torch.empty(count * header_bytes, dtype=torch.uint8)) for source, count in counts]
+        self._exchange_all([(dest, header) for dest, header, _ in packed], headers)
+        lengths = [each[-4 * n :].view(torch.int32) for (_, each), (_, n) in zip(headers, counts, strict=True)]
+        bodies = [(source, self._empty_body(rows, each)) for (source, _), each in zip(counts, lengths, strict=True)]
+        self._exchange_all([(dest, body) for dest, _, body in packed], bodies)
+        parts = rows.split([count for _, count in counts])
+        for part, (_, header), each, (_, body) in zip(parts, headers, lengths, bodies, strict=True):
+            self._unpack(part, header, each, body)
+        self._rows = rows
 
-    def _pack(
-        self, x: torch.Tensor, scale: torch.Tensor | None, sent: torch.Tensor, dtype: torch.dtype
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """(header, body) of these own rows, as bytes. dtype: as of the numbers."""
-        rows = x[sent].to(dtype)
+    def _exchange_all(self, outgoing: list[tuple[int, torch.Tensor]], incoming: list[tuple[int, torch.Tensor]]) -> None:
+        """Messages without bytes are left out: both ends know."""
+        sent, received = ([each for each in messages if len(each[1])] for messages in (outgoing, incoming))
+        self.comm.exchange(sent, received, self._kind).finish()
+
+    def _pack(self, sent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(header, body) of these own rows, as bytes. Lengths of -1 say that the body has dense rows."""
+        (x, scale, _), value = self._own, self._compact.value
+        rows = x[sent].to(_travelling(x))
         present = rows != 0
         lengths = present.sum(1).to(torch.int32)
-        entry = _entry_bytes(rows.element_size(), self._compact.value is not None)
-        if int(lengths.sum()) * entry < rows.nbytes:
-            values = [] if self._compact.value is not None else [rows[present]]
-            body = [*values, present.nonzero()[:, 1].to(torch.int32)]
+        if int(lengths.sum()) * self._compact.entry_bytes(rows.element_size()) < rows.nbytes:
+            columns = present.nonzero()[:, 1].to(torch.int32)
+            body = [columns] if value is not None else [rows[present], columns]
         else:
             body, lengths = [rows], torch.full_like(lengths, -1)
-        factors = [] if scale is None else [scale[sent]]
-        return _as_bytes([*factors, lengths]), _as_bytes(body)
+        return _as_bytes([lengths] if scale is None else [scale[sent], lengths]), _as_bytes(body)
 
-    def _unpack(self, out: torch.Tensor, scaled: bool, header: torch.Tensor, body: torch.Tensor) -> None:
-        count, width = out.shape
-        lengths = self._lengths(out, scaled, header)
-        if int(lengths.min()) < 0:
-            out.copy_(body.view(out.dtype).view(count, width))
+    def _empty_body(self, rows: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        entries, size = int(lengths.sum()), rows.element_size()
+        dense = len(lengths) * rows.shape[1] * size
+        return torch.empty(self._compact.entry_bytes(size) * entries if entries >= 0 else dense, dtype=torch.uint8)
+
+    def _unpack(self, out: torch.Tensor, header: torch.Tensor, lengths: torch.Tensor, body: torch.Tensor) -> None:
+        (count, _), entries, value = out.shape, int(lengths.sum()), self._compact.value
+        if entries < 0:
+            out.copy_(body.view(out.dtype).view(out.shape))
         else:
-            entries, value = int(lengths.sum()), self._compact.value
-            stored = 0 if value is not None else entries * out.element_size()
-            columns = body[stored:].view(torch.int32).long()
+            columns = body[len(body) - 4 * entries :].view(torch.int32).long()
             place = torch.repeat_interleave(torch.arange(count), lengths.long())
-            out[place, columns] = (
-                body[:stored].view(out.dtype) if value is None else torch.tensor(value, dtype=out.dtype)
-            )
-        if scaled:
+            stored = body[: len(body) - 4 * entries].view(out.dtype)
+            out[place, columns] = stored if value is None else torch.tensor(value, dtype=out.dtype)
+        if self._own.scale is not None:
             out.mul_(header[: count * out.element_size()].view(out.dtype)[:, None])
 
-    @staticmethod
-    def _header_bytes(x: torch.Tensor, scaled: bool) -> int:
-        """Of one row."""
-        return 4 + x.element_size() if scaled else 4
 
-    def _lengths(self, x: torch.Tensor, scaled: bool, header: torch.Tensor) -> torch.Tensor:
-        """int32, the entries of each row; -1 where the body has dense rows."""
-        count = len(header) // self._header_bytes(x, scaled)
-        return header[len(header) - 4 * count :].view(torch.int32)
-
-    def _body_bytes(self, x: torch.Tensor, lengths: torch.Tensor) -> int:
-        if int(lengths.min()) < 0:
-            return len(lengths) * x.shape[1] * x.element_size()
-        return int(lengths.sum()) * _entry_bytes(x.element_size(), self._compact.value is not None)
+def _travelling(x: torch.Tensor) -> torch.dtype:
+    """The type in which rows travel."""
+    return torch.promote_types(x.dtype, torch.float32)
 
 
 def _as_bytes(parts: Sequence[torch.Tensor]) -> torch.Tensor:

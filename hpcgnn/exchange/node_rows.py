@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from hpcgnn import kernels
 from hpcgnn.comm.communicator import NodeMemory
 from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.lent import lent, rounded, shaped
@@ -215,3 +216,31 @@ class NodeRows:
         found[spread.own] = values
         self.meet(-4)
         return found
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Facts that the ranks of a node share, in one direction of the edges.
+
+    Attributes:
+        rows: NodeRows of the node.
+        columns: Spread of the streamed rows.
+        returns: Spread of the returns, for own rows, and then for the rows of others that this rank reads.
+        taken: [(begin of another rank's returns for own rows, among the returns of all; int32 (m,): these own rows)].
+    """
+
+    rows: NodeRows
+    columns: Spread
+    returns: Spread
+    taken: list[tuple[int, torch.Tensor]]
+
+    def empty_returns(self, like: torch.Tensor) -> torch.Tensor:
+        """Zeros, to which the returns for the rows that this rank reads are added. like: the total of own rows."""
+        return self.rows.empty(self.returns, like.shape[1], like.dtype).zero_()
+
+    def add_returns(self, total: torch.Tensor, returned: torch.Tensor) -> None:
+        """Add the returns of all ranks of the node for own rows to total (n_p, R). returned: of `empty_returns`."""
+        all_returned, _ = self.rows.open(self.returns, returned)
+        total.add_(returned[: len(total)])
+        for start, rows in self.taken:
+            kernels.add_rows(total, rows, all_returned[start : start + len(rows)], distinct=True)

@@ -108,6 +108,8 @@ class Peers:
         return self._lanes(offset, start, rows, self.number, self.dest(offset))
 
     def _lanes(self, offset: int, start: int, rows: int, source: int, dest: int) -> list[Lane]:
+        if rows == 0:
+            return []
         senders, receivers = self.of(source), self.of(dest)
         cuts = [start + rows * place // len(senders) for place in range(len(senders) + 1)]
         return [

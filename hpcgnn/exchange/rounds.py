@@ -34,6 +34,10 @@ class Segment(NamedTuple):
     start: int
     stop: int
 
+    def overlap(self, rows: int) -> int:
+        """How many of the segment's rows a rank has that has `rows` at this offset."""
+        return max(0, min(self.stop, rows) - self.start)
+
 
 class Rounds(NamedTuple):
     """segments: of each round, in ring order; sizes: rows of each on the rank that receives or sends most in it."""

@@ -103,18 +103,6 @@ class Sending:
             piece.pack(rows, own)
             yield first, rows
 
-    def add_transposed(self, total: torch.Tensor, rows: torch.Tensor) -> None:
-        """total (n_p, F) += Sᵀ rows, of rows (count, F): the returns for the rows sent to one rank, without scales."""
-        sums = self.sums
-        if sums is None:
-            kernels.add_rows(total, self.rows, rows, distinct=True)
-            return
-        kernels.add_rows(total, self.rows, rows, place=sums.rows_at - sums.first, distinct=True)
-        begin, end = int(sums.indptr[0]), int(sums.indptr[-1])
-        place = torch.repeat_interleave(sums.at - sums.first, torch.diff(sums.indptr))
-        weight = None if sums.weight is None else sums.weight[begin:end]
-        kernels.add_rows(total, sums.indices[begin:end], rows, place=place, weight=weight)
-
     def factors(self, scale: torch.Tensor) -> torch.Tensor:
         """(count,): of the factors of own rows (n_p,) the ones of rows that go as they are; ones for sums."""
         if self.sums is None:

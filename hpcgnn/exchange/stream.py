@@ -7,29 +7,29 @@ way. The sums of the other rows are complete when the last message has come.
 
 The adjoint direction of the same transfer: with `returns`, the consumer adds to `back`, one row for each row. Each row
 of `back` travels to the owner of its row and is added there.
+
+If the plan has neighbours (`near`), the rows of this node's ranks are read in place, and the own block has the edges
+from all of them. Only rows of other nodes travel.
 """
 
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.edges import EdgesT, Part
-from hpcgnn.exchange.narrow import rounds_at_random
-from hpcgnn.exchange.own_edges import OwnEdges
+from hpcgnn.exchange.compact import Compact, EntryTransfer
+from hpcgnn.exchange.edges import EdgesT, OwnEdges, Part
+from hpcgnn.exchange.node_rows import Spread
 from hpcgnn.exchange.plan import HaloPlan
-from hpcgnn.exchange.rounds import coalesce, merge
+from hpcgnn.exchange.rounds import coalesce
 from hpcgnn.exchange.sending import Scaled
 from hpcgnn.exchange.transfer import Transfer, Turn
-from hpcgnn.exchange.wire import Form, Wire
-
-# In place of a span where no tape runs.
-_UNSEEN = contextlib.nullcontext()
+from hpcgnn.exchange.wire import Form, Wire, rounds_at_random
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class RowStream(Generic[EdgesT]):
 
     def of_columns(self, values: torch.Tensor) -> torch.Tensor:
         """Values of the columns of the own block, from values of own rows (n_p,). Collective, once for the
-        same values.
+        same values, which must not change.
         """
         return values
 
@@ -113,11 +113,17 @@ class RowStream(Generic[EdgesT]):
 class Stream(RowStream[EdgesT]):
     """The rows of all others as they are now.
 
-    halo: one block per round. wire: the Wire that packs rows (default: rows as they are). uses: {use: its count}.
-    copies: whether own rows are copied that `empty` did not give. edges: OwnEdges.
-    """
+    Args:
+        own: the edges from own rows, or from those of all ranks of the node.
+        halo: one block per round.
+        plan: HaloPlan.
+        wire: the Wire that packs rows (default: rows as they are).
+        compact: None, or how constant rows travel as their entries.
 
-    copies = False
+    Attributes:
+        uses: {use: its count}.
+        edges: OwnEdges.
+    """
 
     def __init__(
         self,
@@ -127,101 +133,134 @@ class Stream(RowStream[EdgesT]):
         buffers: HaloBuffers,
         comm: Communicator,
         wire: Wire | None = None,
+        compact: Compact | None = None,
     ) -> None:
         self.own, self.halo, self.plan, self.buffers, self.comm = own, halo, plan, buffers, comm
-        self.wire, self.edges = wire or Wire(), OwnEdges(own, halo)
+        self.wire, self.edges, self._compact = wire or Wire(), OwnEdges(own, halo), compact
         self.uses: Counter[Use] = Counter()
         self._turns_by_cap: dict[int, list[Turn]] = {}
-        self._longest = plan.longest_round
+        self._outer: Spread | None = None
+        self._of_columns: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    @property
+    def copies(self) -> bool:
+        """Whether own rows are copied that `empty` did not give."""
+        return self.plan.near is not None
 
     def __call__(self, rows: Rows, kind: str, returns: Returns | None = None) -> Iterator[Part[EdgesT]]:
-        total = None if returns is None else returns.total
-        form, back = self._forms(rows, returns)
-        transfers = self._transfers(form, back)
-        self.uses[Use(kind, form, None if returns is None else back)] += 1
+        """See RowStream."""
+        total, near = None if returns is None else returns.total, self.plan.near
+        transfers = self._transfers(rows, kind, returns)
         draw = self.wire.next_draw() if rows.draw is None else rows.draw
-        of_own = self._open(rows, returns)
-        x, scale, _ = of_own
+        scale = None if rows.scale is None else self.of_columns(rows.scale)
+        x, held = (rows.x, rows.x) if near is None else near.rows.open(near.columns, rows.x)
+        back = total if near is None or total is None else near.empty_returns(total)
+        of_own = x, scale, back
         sent_scale = scale if rows.sent_scale is None else self.of_columns(rows.sent_scale)
         sent = Scaled(x, sent_scale, sent_scale if rows.summed_scale is None else rows.summed_scale)
         if transfers:
             transfers[0].begin(sent, draw, kind)
-        own, tape = self.edges.pieces(max(1, len(transfers)) if rows.pieces else 1), self.comm.tape
-        number = 0 if tape is None else tape.begin_stream()
-        with _UNSEEN if tape is None else tape.span("own edges", "turn", {"kind": kind, "stream": number}):
+        own = self.edges.pieces(max(1, len(transfers)) if rows.pieces and self._compact is None else 1)
+        about = {"kind": kind, "stream": 0 if self.comm.tape is None else self.comm.tape.begin_stream()}
+        with self._span("own edges", about):
             yield from self.edges.split(Part(own[0], *of_own), rows.interior)
-        for turn, transfer in enumerate(transfers):
-            about = None if tape is None else transfer.describe(kind, number, len(transfers))
-            with _UNSEEN if tape is None else tape.span("turn", "turn", about):
+        for number, transfer in enumerate(transfers):
+            with self._span("turn", about | {"turn": f"{number + 1} of {len(transfers)}"}, transfer):
                 transfer.finish()
-                if turn + 1 < len(transfers):
-                    transfers[turn + 1].begin(sent, draw, kind)
-                if returns is not None:
+                if number + 1 < len(transfers):
+                    transfers[number + 1].begin(sent, draw, kind)
+                if total is not None:
                     transfer.open_returns()
-                for index, start, stop in transfer.turn.places:
+                for index, start, stop in transfer.places:
                     part = None if transfer.back is None else transfer.back[start:stop]
                     come = Part(self.halo[index], transfer.rows(start, stop), None, part)
                     yield from self.edges.split(come, rows.interior)
-                for piece in own[turn + 1 : turn + 2]:
+                for piece in own[number + 1 : number + 2]:
                     yield from self.edges.split(Part(piece, *of_own), rows.interior)
                 if total is not None:
-                    if turn > 0:
-                        transfers[turn - 1].finish_returns(total)
+                    if number > 0:
+                        transfers[number - 1].finish_returns(total)
                     transfer.begin_returns(draw, kind)
         if transfers and total is not None:
             transfers[-1].finish_returns(total)
-        self._close(returns)
+        if near is not None:
+            if total is not None and back is not None:
+                near.add_returns(total, back)
+            near.rows.close()
+        del held  # others have read it
+
+    def of_columns(self, values: torch.Tensor) -> torch.Tensor:
+        """See RowStream."""
+        near = self.plan.near
+        if near is None:
+            return values
+        if id(values) not in self._of_columns:
+            self._of_columns[id(values)] = values, near.rows.whole(near.columns, values)
+        return self._of_columns[id(values)][1]
+
+    def empty(self, rows: int, width: int, dtype: torch.dtype) -> torch.Tensor:
+        """See RowStream. Others of the node read them as they are."""
+        near = self.plan.near
+        return super().empty(rows, width, dtype) if near is None else near.rows.empty(near.columns, width, dtype)
 
     def empty_outer(self, width: int, dtype: torch.dtype) -> torch.Tensor:
-        """Uninitialised sums of own rows that are not interior (edges.first_interior, width). By all ranks alike."""
-        return self.buffers.arena.empty(self.edges.first_interior, width, dtype=dtype)
+        """Uninitialised sums of own rows that are not interior (edges.first_interior, width). By all ranks alike.
 
-    def _open(
-        self, rows: Rows, returns: Returns | None
-    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-        """(rows, scale, back) for the own block."""
-        return rows.x, rows.scale, None if returns is None else returns.total
+        Nobody else reads them, but they can lie where other matrices of the node have been.
+        """
+        near = self.plan.near
+        if near is None:
+            return self.buffers.arena.empty(self.edges.first_interior, width, dtype=dtype)
+        if self._outer is None:
+            self._outer = near.rows.spread(self.edges.first_interior)
+        return near.rows.empty(self._outer, width, dtype)
 
-    def _close(self, returns: Returns | None) -> None:
-        """All of the own block has been used."""
+    def _span(
+        self, name: str, about: dict[str, Any], transfer: Transfer | None = None
+    ) -> contextlib.AbstractContextManager[Any]:
+        """Of the trace, where one is made."""
+        if self.comm.tape is None:
+            return contextlib.nullcontext()
+        return self.comm.tape.span(name, "turn", about if transfer is None else about | transfer.sizes())
 
-    def _forms(self, rows: Rows, returns: Returns | None) -> tuple[Form, Form]:
-        """The Forms of the rows and of the returns."""
+    def _transfers(self, rows: Rows, kind: str, returns: Returns | None) -> Sequence[Transfer]:
+        """One for each turn, and the use is counted."""
+        if self._compact is not None:
+            return [EntryTransfer(index, self.plan, self._compact, self.comm) for index in range(len(self.plan.rounds))]
         width, dtype = rows.x.shape[1], rows.sent or rows.x.dtype
         form = self.wire.form(width, width if rows.narrow is None else rows.narrow, dtype)
-        if returns is None:
-            return form, self.wire.form(0, 0, dtype)
-        return form, self.wire.form(returns.total.shape[1], returns.narrow, dtype)
-
-    def _transfers(self, form: Form, back: Form) -> list[Transfer]:
-        """One Transfer per turn: as many consecutive rounds as fit the buffers. The same ones every time."""
+        back = Form(0, 0, dtype)
+        if returns is not None:
+            back = self.wire.form(returns.total.shape[1], returns.narrow, dtype)
         if (form, back) not in self.buffers.cuts(self):
-            takes = row_sizes(form, back)
-            _, _, summed, widened = takes
-            self.buffers.declare(*takes)
-            peers = self.plan.peers
-            turns = self._turns(self.buffers.cap(*takes, self._longest, peers.fewest))
-
-            def most(values: Iterable[int]) -> int:
-                return max(values, default=0)
-
-            received = most(turn.num_received for turn in turns) * len(peers.ranks)
-            sizes = [most(turn.bytes_in(form) for turn in turns)] * 2 + [most(turn.bytes_out(form) for turn in turns)]
-            # What returns is added where it is given back, but where it is narrowed on its way there.
-            given = [most(turn.bytes_in(back) for turn in turns) if back.narrow else received * back.row_bytes] * 2
-            sizes += given + [most(turn.bytes_out(back) for turn in turns)] * 2
-            lease = self.buffers.lease([*sizes, received * summed], widened * self._longest, peers)
-            ids = self.of_columns(self.wire.ids) if rounds_at_random(self.wire.name) else None
-            made = [Transfer(turn, lease, self.comm, self.wire, form, back, ids) for turn in turns]
-            self.buffers.cuts(self)[form, back] = made
+            self.buffers.cuts(self)[form, back] = self._cut(form, back)
+        self.uses[Use(kind, form, None if returns is None else back)] += 1
         return self.buffers.cuts(self)[form, back]
+
+    def _cut(self, form: Form, back: Form) -> list[Transfer]:
+        """As many consecutive rounds as fit the buffers are a turn."""
+        takes, peers, longest = row_sizes(form, back), self.plan.peers, self.plan.longest_round
+        _, _, summed, widened = takes
+        self.buffers.declare(*takes)
+        turns = self._turns(self.buffers.cap(*takes, longest, peers.fewest))
+
+        def most(values: Iterable[int]) -> int:
+            return max(values, default=0)
+
+        received = most(turn.num_received for turn in turns) * len(peers.ranks)
+        # What returns is added where it is given back, but where it is narrowed on its way there.
+        given = most(back.buffer_bytes(turn.incoming) for turn in turns) if back.narrow else received * back.row_bytes
+        come = most(form.buffer_bytes(turn.incoming) for turn in turns)
+        gone = most(form.buffer_bytes(turn.outgoing) for turn in turns)
+        taken = most(back.buffer_bytes(turn.outgoing) for turn in turns)
+        sizes = [come, come, gone, given, given, taken, taken, received * summed]
+        pieces = self.buffers.pieces(sizes, widened * longest, peers)
+        ids = self.of_columns(self.wire.ids) if rounds_at_random(self.wire.name) else None
+        return [Transfer(turn, pieces, self.comm, self.wire, form, back, ids) for turn in turns]
 
     def _turns(self, cap: int) -> list[Turn]:
         """The Turns for buffers of `cap` rows."""
         if cap not in self._turns_by_cap:
             groups = coalesce(self.plan.sizes, cap)
-            self._turns_by_cap[cap] = [
-                Turn(number, merge(segment for index in group for segment in self.plan.rounds[index]), group, self.plan)
-                for number, group in enumerate(groups)
-            ]
+            self._turns_by_cap[cap] = [Turn(number, group, self.plan) for number, group in enumerate(groups)]
         return self._turns_by_cap[cap]

@@ -2,30 +2,58 @@
 
 The halo is most of a job's traffic, and a feature needs fewer bits to travel than in computing. The leading columns of
 a row are features (or their gradients) and may be narrowed. The others (logits, log-sum-exps, the inputs of a node's
-softmax) travel in the computing dtype.
+softmax) travel in the computing dtype. bf16 is rounded to the nearest. int8 is between ± the largest of its row, and
+rounded at random (kernels/narrowing.py). The place in the run keys the draws, so a run can be repeated.
 
 The rows of one message lie as [wide columns | factors | narrow columns], each part by itself. So none is misaligned and
-no byte is padding.
+no byte is padding. The messages of a turn lie one after another in one buffer, with known places of lanes and rows.
 """
 
-from collections.abc import Callable, Iterable
+import bisect
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.exchange.buffers import Lease
-from hpcgnn.exchange.narrow import NARROW, Narrow, rounds_at_random
+from hpcgnn.comm import Message
+from hpcgnn.exchange.peers import Lane
 from hpcgnn.exchange.sending import Scaled, Sending
 
-#: What a message is for: a rank, or the segment that it has the rows of.
-Peer = TypeVar("Peer")
 # Numbers that are converted at a time: their copies stay in the cache and are no part of the communication memory's
 # account.
 _PIECE = 1 << 15
 # Rows whose ids are looked up at a time, likewise.
 _ROWS = 1 << 12
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """One kind of narrow numbers.
+
+    Attributes:
+        type: their dtype.
+        at_random: whether they are rounded at random, with a factor (float32) of their row.
+    """
+
+    type: torch.dtype
+    at_random: bool = False
+
+    @property
+    def factor_bytes(self) -> int:
+        """Bytes of the factor of a row."""
+        return torch.float32.itemsize * self.at_random
+
+
+#: name of --halo-dtype -> the kind; fp32 stands for the run's own precision.
+NARROW: dict[str, Narrow | None] = {"fp32": None, "bf16": Narrow(torch.bfloat16), "int8": Narrow(torch.int8, True)}
+
+
+def rounds_at_random(name: str) -> bool:
+    """Whether this --halo-dtype rounds at random."""
+    kind = NARROW[name]
+    return kind is not None and kind.at_random
 
 
 @dataclass(frozen=True)
@@ -67,6 +95,10 @@ class Form:
         unit = self.dtype.itemsize
         return -(-rows * self.row_bytes // unit) * unit
 
+    def buffer_bytes(self, lanes: Iterable[Lane]) -> int:
+        """Bytes of the messages of these lanes, one after another."""
+        return sum(self.message_bytes(lane.rows) for lane in lanes)
+
     def parts(self, message: torch.Tensor, rows: int) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor | None]:
         """(factors (rows, 1) or None, wide (rows, width − narrow), narrow ones or None) of a message: views."""
         kind = self.kind
@@ -96,7 +128,7 @@ class Wire:
         self,
         name: str = "fp32",
         ids: torch.Tensor | None = None,
-        key: Callable[[int], int] | None = None,
+        key: Callable[[int], int] = int,
     ) -> None:
         self.name, self.kind, self._key = name, NARROW[name], key
         self.ids = torch.empty(0, dtype=torch.int64) if ids is None else ids
@@ -109,10 +141,7 @@ class Wire:
     def next_draw(self) -> int:
         """The key of the next stream's rounding."""
         self.drawn += 1
-        if not rounds_at_random(self.name):
-            return 0
-        assert self._key is not None, "what is rounded at random needs keys"
-        return self._key(self.drawn)
+        return self._key(self.drawn) if rounds_at_random(self.name) else 0
 
     def form(self, width: int, narrow: int, dtype: torch.dtype) -> Form:
         """The Form of rows of `width` columns.
@@ -134,62 +163,67 @@ class Wire:
         self,
         message: torch.Tensor,
         form: Form,
-        x: torch.Tensor,
-        draw: int,
-        picked: tuple[torch.Tensor, torch.Tensor | None] | None = None,
-        place: tuple[int, int] | None = None,
-        ids: torch.Tensor | None = None,
-    ) -> None:
-        """Write rows of x (n, F) as one message (bytes). draw: key of the rounding.
-
-        picked: (int32 (m,), the rows, their factors (n,) or None); None: all. place: (rows of the message, the first of
-        these); None: it has these alone. ids: int64 (n,), original ids of the rows of x (None: own rows).
-        """
-        index, scale = picked or (None, None)
-        count = (x if index is None else index).shape[0]  # len() of a tensor goes through Python
-        total, first = place or (count, 0)
-        at = slice(first, first + count)
-        factors, wide, narrow = form.parts(message, total)
-        if form.narrow < form.width:
-            _take(wide[at], x[:, form.narrow :], index, scale)
-        if narrow is None or form.kind is None:
-            return
-        narrow, features = narrow[at], x[:, : form.narrow]
-        if form.kind.type == torch.bfloat16 and x.dtype == torch.float32:
-            _take(narrow, features, index, scale)
-            return
-        if factors is not None:
-            numbers = self.ids if ids is None else ids
-            _round(narrow, factors[at], features, picked, draw, first, numbers)
-            return
-        step = max(1, _PIECE // form.narrow)
-        for start in range(0, count, step):
-            piece = slice(start, min(start + step, count))
-            taken = features[piece] if index is None else features[index[piece].long()]
-            if scale is not None and index is not None:
-                taken = taken * scale[index[piece].long(), None]
-            narrow[piece] = taken.to(form.kind.type)
-
-    def encode_sent(
-        self,
-        message: torch.Tensor,
-        form: Form,
         own: Scaled,
         sent: Sending,
         draw: int,
         *place: int,
         ids: torch.Tensor | None = None,
     ) -> None:
-        """Write the sent ones of own rows, and sums of them, as one message. ids: see `encode`.
+        """Write the sent ones of own rows, and sums of them, as one message (bytes).
 
-        draw: key of the rounding. Among sums the place in the message takes the place of a row's id.
+        Args:
+            draw: key of the rounding.
+            place: of the message. Among sums, its key and a sum's number in the message take the place of a row's id.
+            ids: int64, original ids of the own rows (None: those of the Wire).
         """
         if sent.sums is None:
-            self.encode(message, form, own.x, draw, (sent.rows, own.scale), ids=ids)
+            encode(message, form, own.x, draw, (sent.rows, own.scale, self.ids if ids is None else ids))
             return
         key = kernels.stream_key(draw, *place)
         for first, rows in sent.pieces(own, form.dtype):
-            self.encode(message, form, rows, key, place=(sent.count, first))
+            encode(message, form, rows, key, place=(sent.count, first))
+
+
+def encode(
+    message: torch.Tensor,
+    form: Form,
+    x: torch.Tensor,
+    draw: int,
+    picked: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None = None,
+    place: tuple[int, int] | None = None,
+) -> None:
+    """Write rows of x (n, F) as one message (bytes). draw: key of the rounding.
+
+    picked: (int32 (m,), the rows; their factors (n,) or None; int64 (n,), original ids, which key the rounding). None:
+    all rows, keyed by their numbers in the message. place: (rows of the message, the first of these); None: it has
+    these alone.
+    """
+    index, scale, ids = picked or (None, None, None)
+    count = (x if index is None else index).shape[0]  # len() of a tensor goes through Python
+    total, begin = place or (count, 0)
+    factors, wide, narrow = form.parts(message, total)
+    if form.narrow < form.width:
+        _take(wide[begin : begin + count], x[:, form.narrow :], index, scale)
+    if narrow is None:
+        return
+    features, at_random = x[:, : form.narrow], factors is not None
+    if not at_random and x.dtype == torch.float32:
+        _take(narrow[begin : begin + count], features, index, scale)
+        return
+    step = _ROWS if at_random else max(1, _PIECE // form.narrow)
+    for start in range(0, count, step):
+        out = slice(begin + start, begin + min(start + step, count))
+        rows, at, factor = features[start : start + step], None, None
+        if index is not None:
+            rows, at, factor = features, index[start : start + step], scale
+        if factors is None:
+            narrow[out] = _widened(rows, at, factor)
+            continue
+        numbers = torch.arange(out.start, out.stop) if ids is None or at is None else ids[at.long()]
+        if x.dtype not in (torch.float32, torch.float64):
+            rows, factor = _widened(rows, at, None), None if factor is None else factor[at]
+            at = None
+        kernels.narrow(narrow[out], factors[out], rows, numbers, draw, at, factor)
 
 
 def decode(out: torch.Tensor, form: Form, message: torch.Tensor, rows: int, first: int) -> None:
@@ -197,39 +231,73 @@ def decode(out: torch.Tensor, form: Form, message: torch.Tensor, rows: int, firs
     piece = slice(first, first + len(out))
     factors, wide, narrow = form.parts(message, rows)
     out[:, form.narrow :] = wide[piece]
-    if narrow is None or form.kind is None:
-        return
-    if factors is not None:
+    if factors is not None and narrow is not None:
         kernels.widen(out[:, : form.narrow], narrow[piece], factors[piece])
-    else:
+    elif narrow is not None:
         out[:, : form.narrow] = narrow[piece]
 
 
-def cut(buffer: torch.Tensor, counts: Iterable[tuple[Peer, int]], form: Form) -> list[tuple[Peer, torch.Tensor, int]]:
-    """[(peer, its message, its rows)] of a buffer for messages of these many rows, for the peers that have rows."""
-    sizes = [(peer, count, form.message_bytes(count)) for peer, count in counts]
-    parts = buffer.split([size for _, _, size in sizes])
-    return [
-        (peer, part[: count * form.row_bytes], count)
-        for (peer, count, _), part in zip(sizes, parts, strict=True)
-        if count
-    ]
+class Messages:
+    """The messages of one turn in one direction, one after another in one buffer, all of one Form.
 
-
-def read_rows(
-    messages: Iterable[tuple[Peer, torch.Tensor, int]], form: Form, start: int, stop: int, lease: Lease
-) -> torch.Tensor:
-    """(stop − start, F): rows start … stop of the messages of `cut`, one after another, widened in the lease's
-    memory.
+    Attributes:
+        lanes: the Lane of each message.
+        parts: the bytes of each.
+        starts: where each one's rows begin among those of all, and the number of all.
+        rows: (rows, width) of all, where none is narrowed; else None.
     """
-    out = lease.widened((stop - start) * form.widened_bytes).view(form.dtype).view(stop - start, form.width)
-    before = 0
-    for _, message, count in messages:
-        first, last = max(start, before), min(stop, before + count)
-        if first < last:
-            decode(out[first - start : last - start], form, message, count, first - before)
-        before += count
-    return out
+
+    def __init__(self, form: Form, lanes: Sequence[Lane], memory: torch.Tensor) -> None:
+        """memory: bytes, of which the first ones are taken."""
+        self.form, self.lanes = form, lanes
+        self.starts = [0, *itertools.accumulate(lane.rows for lane in lanes)]
+        sizes = [form.message_bytes(lane.rows) for lane in lanes]
+        buffer = memory[: sum(sizes)]
+        cut = zip(lanes, buffer.split(sizes), strict=True)
+        self.parts = [part[: lane.rows * form.row_bytes] for lane, part in cut]
+        self.rows = None if form.narrow else buffer.view(form.dtype).view(self.starts[-1], form.width)
+
+    def leaving(self, rank: int) -> list[Message]:
+        """Those along the lanes that this rank sends, for the other end; none of rows without columns."""
+        pairs = zip(self.lanes, self.parts, strict=True) if self.form.row_bytes else ()
+        return [(lane.receiver, part) for lane, part in pairs if lane.sender == rank]
+
+    def arriving(self, rank: int) -> list[Message]:
+        """Those along the lanes that this rank receives, likewise."""
+        pairs = zip(self.lanes, self.parts, strict=True) if self.form.row_bytes else ()
+        return [(lane.sender, part) for lane, part in pairs if lane.receiver == rank]
+
+    def read(self, start: int, stop: int, memory: torch.Tensor) -> torch.Tensor:
+        """(stop − start, F): some rows of all. Narrow ones are widened in memory (bytes), and valid until it is used
+        again.
+        """
+        if self.rows is not None:
+            return self.rows[start:stop]
+        form, number = self.form, bisect.bisect_right(self.starts, start) - 1
+        out = memory[: (stop - start) * form.widened_bytes].view(form.dtype).view(stop - start, form.width)
+        while number < len(self.parts) and self.starts[number] < stop:
+            before, after = self.starts[number : number + 2]
+            first, last = max(start, before), min(stop, after)
+            decode(out[first - start : last - start], form, self.parts[number], after - before, first - before)
+            number += 1
+        return out
+
+    def add(
+        self, total: torch.Tensor, number: int, index: torch.Tensor, memory: torch.Tensor, own: slice | None = None
+    ) -> None:
+        """Add the rows of message `number` to rows index int32 (m,), ascending, of total (n, R).
+
+        memory: see `read`. own: None, or the part of `index` with rows in total; others are left out.
+        """
+        begin, end, base, before = 0, index.shape[0], 0, self.starts[number]
+        if own is not None:
+            ends = torch.tensor([own.start, own.stop], dtype=index.dtype)
+            (begin, end), base = torch.searchsorted(index, ends).tolist(), own.start
+        step = max(1, len(memory) // self.form.widened_bytes if self.form.narrow else end - begin)
+        for first in range(begin, end, step):
+            last = min(first + step, end)
+            at = index[first:last] - base if base else index[first:last]
+            kernels.add_rows(total, at, self.read(before + first, before + last, memory), distinct=True)
 
 
 def _take(out: torch.Tensor, x: torch.Tensor, index: torch.Tensor | None, scale: torch.Tensor | None) -> None:
@@ -239,26 +307,9 @@ def _take(out: torch.Tensor, x: torch.Tensor, index: torch.Tensor | None, scale:
         kernels.pack(out, x, index, scale)
 
 
-def _round(
-    narrow: torch.Tensor,
-    factors: torch.Tensor,
-    x: torch.Tensor,
-    picked: tuple[torch.Tensor, torch.Tensor | None] | None,
-    draw: int,
-    first: int,
-    ids: torch.Tensor,
-) -> None:
-    """`kernels.narrow` by draws for the rows' original ids, or, if all are taken, for their places from `first` on."""
-    if picked is None:
-        kernels.narrow(narrow, factors, x, torch.arange(first, first + len(x)), draw)
-        return
-    index, scale = picked
-    for start in range(0, len(index), _ROWS):
-        piece = slice(start, min(start + _ROWS, len(index)))
-        rows, at, factor = x, index[piece], scale
-        taken = ids[at.long()]
-        if x.dtype not in (torch.float32, torch.float64):
-            rows = x.new_empty(len(at), x.shape[1], dtype=torch.float32)
-            kernels.pack(rows, x, at)
-            at, factor = torch.arange(len(at), dtype=torch.int32), None if scale is None else scale[at]
-        kernels.narrow(narrow[piece], factors[piece], rows, taken, draw, at, factor)
+def _widened(x: torch.Tensor, index: torch.Tensor | None, scale: torch.Tensor | None) -> torch.Tensor:
+    """A copy of rows, scaled, in at least 32 bits."""
+    count = (x if index is None else index).shape[0]
+    out = x.new_empty(count, x.shape[1], dtype=torch.promote_types(x.dtype, torch.float32))
+    _take(out, x, index, scale)
+    return out

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.exchange.grouping import count_keys, grouped
+from hpcgnn.exchange.plan import count_keys, grouped
 from hpcgnn.graphfile.ranges import edge_rows
 
 

@@ -8,7 +8,6 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.compact import Compact
-from hpcgnn.exchange.node_stream import Neighbours
 from hpcgnn.exchange.plan import HaloPlan, build_halo_plan
 from hpcgnn.graph.blocks import Block, halo_blocks
 from hpcgnn.graph.sparse_rows import SparseRows
@@ -24,8 +23,8 @@ class Adjacency:
     """One direction of the edges of a rank, ready to be streamed along. degree: float64 (rows,), the sum of the weights
     of each row's edges in the whole graph, 0 where they cancel (see sums.py). edges: EdgeList, or None where no model
     asks for one. counted, row_counts: the edges of the own rows, and of each of them (int32 (rows,), where edges have
-    weights), where sums stand for some of them. near: None, or what is known of
-    the node's other ranks where their rows are read in place: then these are columns of `own`, and none of the halo.
+    weights), where sums stand for some of them. If the plan has
+    neighbours, rows of the node's other ranks are read in place: then these are columns of `own`, and none of the halo.
     """
 
     own: Block
@@ -35,7 +34,6 @@ class Adjacency:
     edges: EdgeList | None = None
     counted: int | None = None
     row_counts: torch.Tensor | None = None
-    near: Neighbours | None = None
 
     @property
     def num_edges(self) -> int:

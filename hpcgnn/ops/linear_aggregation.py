@@ -19,14 +19,13 @@ With rows of the past it is not: a convolution then keeps its aggregate (convolu
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.exchange.compact import CompactStream
 from hpcgnn.exchange.edges import Part
-from hpcgnn.exchange.plan import halo_factors
+from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.exchange.stream import Returns, Rows, RowStream, Stream
 from hpcgnn.graph.blocks import Block
 from hpcgnn.ops.row_tiles import in_rows, row_tiles, sum_type, tile_rows
@@ -148,7 +147,7 @@ class Direction:
     scales of the halo by (stream, scale), which both directions share.
     """
 
-    stream: Stream[Block] | CompactStream[Block]
+    stream: Stream[Block]
     source_scale: torch.Tensor | None
     row_scale: torch.Tensor | None
     kind: str
@@ -160,9 +159,7 @@ class Direction:
         assert self.source_scale is not None, "asked for where rows are scaled"
         known = id(self.stream), id(self.source_scale)
         if known not in self.halo_scales:
-            # Rows are of half precision here, which the features, what a CompactStream sends, never are.
-            stream = cast(Stream, self.stream)
-            self.halo_scales[known] = halo_factors(stream.plan, self.source_scale, stream.comm)
+            self.halo_scales[known] = gather_halo(self.stream.plan, self.source_scale, self.stream.comm)
         return self.halo_scales[known]
 
     def rows(self, x: torch.Tensor, sent: torch.dtype | None = None) -> Rows:
@@ -173,7 +170,7 @@ class Direction:
         """
         if self.source_scale is None or sent is not None or x.dtype == sum_type(x.dtype):
             return Rows(x, self.source_scale, sent=sent, pieces=True, interior=True)
-        own, _ = cast(Stream, self.stream).of_columns(self.source_scale), self.halo_scale
+        own, _ = self.stream.of_columns(self.source_scale), self.halo_scale
         return Rows(x, summed_scale=own, pieces=True, interior=True)
 
     def scale(self, part: Part[Block], rows: Rows) -> torch.Tensor | None:
@@ -208,7 +205,7 @@ class LinearAggregation(LinearOperator):
         row_scale: torch.Tensor | None,
         source_scale: torch.Tensor | None,
         outputs: torch.Tensor | None = None,
-        constant: tuple[torch.Tensor, CompactStream] | None = None,
+        constant: tuple[torch.Tensor, Stream] | None = None,
         features: object = None,
     ) -> None:
         super().__init__(inward, outward, outputs)
@@ -231,7 +228,7 @@ class LinearAggregation(LinearOperator):
         The bits are those of widened rows. Rows travel as they are, but scaled rows, sums of rows and entries, and
         rows that are narrowed on the way, in float32.
         """
-        dtype, stream = sum_type(x.dtype), cast(Stream, way.stream)
+        dtype, stream = sum_type(x.dtype), way.stream
         whole = stream is self.forward.stream and stream.plan.sending.sums is None and stream.wire.kind is None
         sent = x.dtype if whole and way.source_scale is None else dtype
         y = self.arena.empty(stream.own.num_rows, x.shape[1], dtype=dtype)
@@ -268,7 +265,7 @@ class LinearAggregation(LinearOperator):
         way = self.adjoint if transposed else self.forward
         own, inner, dtype = way.stream.own, way.stream.edges.first_interior, sum_type(x.dtype)
         lent = y is not None and y.shape[1] == x.shape[1] and y.dtype == dtype
-        sums = y[:inner] if lent and y is not None else cast(Stream, way.stream).empty_outer(x.shape[1], dtype)
+        sums = y[:inner] if lent and y is not None else way.stream.empty_outer(x.shape[1], dtype)
         memory = self.arena.empty(min(tile_rows(), own.num_rows), x.shape[1], dtype=dtype)
         return self._parts(way, x.contiguous(), sums, memory, lent)
 

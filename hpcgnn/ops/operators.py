@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import torch
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.exchange.narrow import rounds_at_random
+from hpcgnn.exchange.wire import rounds_at_random
 from hpcgnn.graph.norms import scales
 from hpcgnn.ops.additive_attention import AdditiveAttention, AttentionShape, PushedAttention
 from hpcgnn.ops.largest_neighbour import LargestNeighbour

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from hpcgnn.comm import Communicator
-from hpcgnn.exchange.compact import CompactStream
 from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.exchange.stream import RowStream, Stream
 from hpcgnn.exchange.wire import Wire
@@ -62,7 +61,7 @@ class Site:
     inward: Stream
     outward: Stream
     facts: Facts
-    constant: tuple[torch.Tensor, CompactStream] | None = None
+    constant: tuple[torch.Tensor, Stream] | None = None
 
     @property
     def wire(self) -> Wire:

@@ -65,7 +65,6 @@ PRESETS = {
         },
     ),
     "retexo": Preset("Retexo's lazy message passing: one layer after the other", {"schedule": "lazy"}),
-    "pipegcn": Preset("PipeGCN: remote rows of the epoch before", {"schedule": "stale", "stale_epochs": 1}),
     "bns-gcn": Preset("BNS-GCN: a tenth of the boundary nodes", {"schedule": "bns", "boundary_rate": 0.1}),
     "random-tma": Preset(
         "RandomTMA: random nodes, models averaged after every 10 steps",

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
-from hpcgnn.exchange.narrow import rounds_at_random
+from hpcgnn.exchange.wire import rounds_at_random
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.plan.rules import Selection

@@ -1,10 +1,10 @@
 """A schedule is two independent choices: how ranks treat the halo, and how they keep their models together.
 
-    halo policy   full | frozen | none | sampled | stale        how operators get remote rows
+    halo policy   full | frozen | none | sampled                how operators get remote rows
     sync policy   all-reduce every step | by layer | averaging  which parameters train when, and how gradients combine
 
-`sar` = full × all-reduce, `lazy` = frozen × by layer, `tma` = none × averaging, `bns` = sampled × all-reduce, `stale` =
-stale × all-reduce. The training loop calls the verbs below and never checks which schedule it runs.
+`sar` = full × all-reduce, `lazy` = frozen × by layer, `tma` = none × averaging, `bns` = sampled × all-reduce. The
+training loop calls the verbs below and never checks which schedule it runs.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +15,7 @@ import torch
 
 from hpcgnn.comm.communicator import Communicator, Exchange
 from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.schema import GraphMeta
@@ -25,32 +26,32 @@ from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.options import OptimConfig, ScheduleConfig
 from hpcgnn.registry import Registry
+from hpcgnn.schedules.rounded_sum import RoundedSums
 from hpcgnn.traits import ScheduleTraits
 
 
-class HaloPolicy(Protocol):
-    """How operators get remote rows.
-
-    With pruned rows (graph/transforms/pruning.py), the policy is a PrunableHalo.
+class HaloPolicy:
+    """How operators get remote rows. This one keeps nothing from epoch to epoch.
 
     Attributes:
         n_p: number of owned rows.
         m: number of computed rows, n_p unless rows are pruned.
+        has_state: whether anything must be saved for a resumed run to go on as if it had not been stopped.
     """
+
+    has_state = False
 
     def begin_epoch(self, epoch: int) -> None:
         """Called by all ranks before the forward pass of an epoch."""
 
     @property
-    def has_state(self) -> bool:
-        """Whether anything must be saved for a resumed run to go on as if it had not been stopped."""
-
-    @property
     def kept_bytes(self) -> int:
-        """Return the bytes that this rank keeps from epoch to epoch, without the communication buffers."""
+        """The bytes that this rank keeps from epoch to epoch, without the communication buffers."""
+        return 0
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return the tensors that this rank must save. All ranks call it."""
+        return {}
 
     def load_state(self, tensors: dict[str, torch.Tensor]) -> None:
         """Continue from the saved `state` of the same rank, with the same number of ranks and map. All ranks, at the
@@ -61,31 +62,35 @@ class HaloPolicy(Protocol):
         """The operator that a layer asks for (see ops/operators.py). It is made, and used, by all ranks together.
         Raises ConfigError where the policy has no such operator.
         """
+        raise NotImplementedError
+
+    def restricted(self, local: LocalGraph) -> "HaloPolicy":
+        """Return the same policy for a layer's part of the graph, a LocalGraph with `outputs`; of a schedule that
+        prunes (graph/transforms/pruning.py).
+        """
+        raise NotImplementedError
 
 
-class PrunableHalo(HaloPolicy, Protocol):
-    """A HaloPolicy of a schedule that prunes."""
+class PushedHalo(HaloPolicy):
+    """A policy that uses some or old rows of other ranks (see ops/linear_aggregation.py), and refuses operators that do
+    not go with such rows. name: of the schedule, for its errors.
 
-    def restricted(self, local: LocalGraph) -> HaloPolicy:
-        """Return the same policy for a layer's part of the graph, a LocalGraph with `outputs`."""
+    It has _make(description): the operator of the present call.
+    """
 
+    name = ""
 
-class Stateless:
-    """For policies that keep nothing from epoch to epoch."""
+    def operator(self, description: Operator[Made]) -> Made:
+        """See HaloPolicy."""
+        if not description.pushes:
+            raise ConfigError(
+                f"--schedule {self.name} is not for models {description.models}: expected gcn, sage with "
+                "--aggregator mean, gin, sgc or gat, or --schedule sar"
+            )
+        return self._make(description)
 
-    has_state = False
-
-    @property
-    def kept_bytes(self) -> int:
-        """Nothing is."""
-        return 0
-
-    def state(self) -> dict[str, torch.Tensor]:
-        """Nothing."""
-        return {}
-
-    def load_state(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Nothing."""
+    def _make(self, description: Operator[Made]) -> Made:
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -127,38 +132,47 @@ class Step:
 
 
 class Optimizer(Protocol):
-    """A SyncPolicy's view of an optimizer (engine/optim.py): the state of each parameter, by names."""
+    """A sync policy's view of an optimizer (engine/optim.py): the state of each parameter, by names."""
 
     param_groups: list[dict[str, Any]]
     state: dict[torch.Tensor, dict[str, torch.Tensor]]
     state_names: tuple[str, ...]
 
 
-class SyncPolicy(Protocol):
+class AllreduceEveryStep:
     """How training proceeds: its stages, the steps of an epoch, and how ranks keep their parameters together.
 
-    Between epochs all ranks hold the same parameters. All ranks call all methods alike.
+    This sync policy, the base of all others, has one stage with one step per epoch. Each step sums gradients over
+    ranks. Between epochs all ranks hold the same parameters. All ranks call all methods alike.
 
     Attributes:
         first_whole: the first stage that trains the model's own output, so that the model can be evaluated; known after
             `extend`.
     """
 
-    first_whole: int
+    first_whole = 0
+
+    def __init__(self, comm: Communicator, dtype: str = "fp32") -> None:
+        """dtype: the type of --reduce-dtype."""
+        self._comm = comm
+        self._rounded = RoundedSums(comm, "allreduce") if dtype == "bf16" and comm.size > 1 else None
 
     def plan(self, options: OptimConfig) -> list[OptimConfig]:
         """Return the OptimConfig of each stage of a whole run, from the configuration's."""
+        return [options]
 
     def extend(self, model: Model) -> None:
         """Add the schedule's own parameters to a new model."""
 
     def stage(self, index: int, options: OptimConfig, model: Model, graph: Graph) -> Stage:
         """The stage number `index`, whose options are options = plan[index]. Nothing is sent or computed yet."""
+        return Stage(model, options)
 
     def follow(self, index: int, model: Model) -> bool:
         """Called with the best parameters of stage index - 1 in place, before stage `index` begins. Returns whether the
         best of before is still to be beaten (the model is the same predictor).
         """
+        return True
 
     def prepare(self, graph: Graph) -> None:
         """Make what the steps need of the graph, before the first epoch. Collective."""
@@ -167,15 +181,31 @@ class SyncPolicy(Protocol):
         """((layer, step), plan of the in-edges, plan of the out-edges) of the layers that send rows of their own in a
         step.
         """
+        yield from ()
 
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """The steps of an epoch. Resumed after each step, and then run to its end."""
+        yield Step(graph, self.reduce, begin=self.begin)
+
+    def reduce(self, gradients: torch.Tensor) -> None:
+        """Sum the flat gradients (one buffer, one message) over all ranks in place. Collective."""
+        if self._rounded is None:
+            self._comm.allreduce_(gradients, "allreduce")
+        else:
+            self._rounded.begin_(gradients).finish()
+
+    def begin(self, gradients: torch.Tensor) -> Exchange:
+        """Begin the same for a part of them, where the transport can. Collective, in the sense of `begin_sum_`."""
+        if self._rounded is None:
+            return self._comm.begin_sum_(gradients, "allreduce")
+        return self._rounded.begin_(gradients)
 
     def state(self, optimizers: Sequence[Optimizer]) -> dict[str, torch.Tensor]:
         """Return {name: tensor} for a checkpoint, in addition to the model and the first optimizer. Collective.
 
         The result is complete on rank 0.
         """
+        return {}
 
     def restore(self, state: Mapping[str, torch.Tensor], optimizers: Sequence[Optimizer]) -> None:
         """Go on from a checkpoint with this state ({} if it had none). Collective."""
@@ -186,7 +216,7 @@ class Schedule:
     """A halo policy and a sync policy."""
 
     halo: HaloPolicy
-    sync: SyncPolicy
+    sync: AllreduceEveryStep
 
 
 Build = Callable[[LocalGraph, Communicator, HaloBuffers, Config, Randomness], Schedule]

@@ -27,12 +27,8 @@ from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.ops.site import Facts, PushedSite
 from hpcgnn.options import ScheduleConfig
-from hpcgnn.schedules.approximate import ApproximateInTraining
-from hpcgnn.schedules.base import Schedule, ScheduleEntry
-from hpcgnn.schedules.full_halo import FullHalo
-from hpcgnn.schedules.pushed_halo import PushedHalo
-from hpcgnn.schedules.rounding import make_wire
-from hpcgnn.schedules.sync import AllreduceEveryStep
+from hpcgnn.schedules.base import AllreduceEveryStep, PushedHalo, Schedule, ScheduleEntry
+from hpcgnn.schedules.full_halo import ApproximateInTraining, FullHalo, make_wire
 from hpcgnn.traits import ScheduleTraits
 
 

@@ -1,4 +1,10 @@
-"""The halo policy of exact training: every remote row, in every layer of every step."""
+"""The halo policy of exact training: every remote row, in every layer of every step; and that of approximate training.
+
+A step may be approximate; kept values and reported numbers never are. Narrowed, sampled or delayed rows, and dropped
+edges, make noise that training averages out. A published number must not depend on it, nor on the number of ranks. The
+same holds for an aggregate of the features that is exchanged once and kept. So without gradients (evaluation, kept
+aggregates), ranks exchange all neighbours' rows unchanged.
+"""
 
 from typing import Any, cast
 
@@ -6,17 +12,18 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.compact import CompactStream
-from hpcgnn.exchange.node_stream import NodeStream
+from hpcgnn.exchange.compact import Compact
 from hpcgnn.exchange.stream import Stream
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.graph.local import Adjacency, LocalGraph
+from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.ops.site import Facts, Site
-from hpcgnn.schedules.base import Stateless
+from hpcgnn.options import ScheduleConfig
+from hpcgnn.schedules.base import HaloPolicy
 
 
-class FullHalo(Stateless):
+class FullHalo(HaloPolicy):
     """Every remote row in every layer of every step: exact full-batch training, if `wire` sends rows as they are.
 
     local: LocalGraph; buffers: HaloBuffers, the rank's only communication memory; wire: Wire; facts: Facts, if another
@@ -40,14 +47,12 @@ class FullHalo(Stateless):
             along = local.inward
         if local.compact is not None and self._wire.kind is None and along is not None:
             dense = cast(torch.Tensor, local.features)  # no others are counted for that
-            rows = self.inward if along is local.inward else self._stream(along)
-            constant = dense, CompactStream(rows, local.compact)
+            constant = dense, self._stream(along, local.compact)
         self._site = Site(local, comm, self.inward, self.outward, facts or Facts(local, comm), constant)
         self._operators: dict[Operator[Any], Any] = {}
 
-    def _stream(self, adjacency: Adjacency) -> Stream:
-        what = adjacency.own, adjacency.halo, adjacency.plan, self._buffers, self._comm, self._wire
-        return Stream(*what) if adjacency.near is None else NodeStream(*what, adjacency.near)
+    def _stream(self, along: Adjacency, compact: Compact | None = None) -> Stream:
+        return Stream(along.own, along.halo, along.plan, self._buffers, self._comm, self._wire, compact)
 
     def operator(self, description: Operator[Made]) -> Made:
         """See HaloPolicy."""
@@ -55,7 +60,7 @@ class FullHalo(Stateless):
             self._operators[description] = description.exact(self._site)
         return self._operators[description]
 
-    def inward_of(self, x: torch.Tensor) -> Stream | CompactStream:
+    def inward_of(self, x: torch.Tensor) -> Stream:
         """The Stream along the in-edges for rows x (n_p, F): if they are the features, it may send their entries
         alone.
         """
@@ -63,9 +68,44 @@ class FullHalo(Stateless):
         return constant[1] if constant is not None and x is constant[0] else self.inward
 
     def restricted(self, local: LocalGraph) -> "FullHalo":
-        """Return the same policy for a layer's part of the graph, a LocalGraph with `outputs`."""
+        """See HaloPolicy."""
         return FullHalo(local, self._comm, self._buffers, self._wire)
 
     def begin_epoch(self, epoch: int) -> None:
         """Nothing changes from epoch to epoch but how rows are narrowed."""
         self._wire.begin_epoch(epoch)
+
+
+class ApproximateInTraining(HaloPolicy):
+    """A halo policy of two: `training` gives the operators where gradients are wanted, `exact` elsewhere. All else is a
+    matter of training alone.
+    """
+
+    def __init__(self, exact: HaloPolicy, training: HaloPolicy) -> None:
+        self.exact, self.training, self.has_state = exact, training, training.has_state
+
+    def operator(self, description: Operator[Made]) -> Made:
+        """See HaloPolicy."""
+        return (self.training if torch.is_grad_enabled() else self.exact).operator(description)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """See HaloPolicy; so are all that follow."""
+        self.training.begin_epoch(epoch)
+
+    @property
+    def kept_bytes(self) -> int:
+        return self.training.kept_bytes
+
+    def state(self) -> dict[str, torch.Tensor]:
+        return self.training.state()
+
+    def load_state(self, tensors: dict[str, torch.Tensor]) -> None:
+        self.training.load_state(tensors)
+
+    def restricted(self, local: LocalGraph) -> HaloPolicy:
+        return self.training.restricted(local)
+
+
+def make_wire(options: ScheduleConfig, local: LocalGraph, random: Randomness) -> Wire:
+    """The Wire that the options ask for. random: Randomness, whose epoch is the present one."""
+    return Wire(options.halo_dtype, local.original_id, lambda number: random.key(Purpose.ROUNDING, number))

@@ -35,9 +35,8 @@ from hpcgnn.nn.model import Model
 from hpcgnn.nn.stage import Frozen, KeptAggregate, KeptRows, LayerStage, add_heads, begin_where_ended
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.options import OptimConfig, ScheduleConfig
-from hpcgnn.schedules.base import Optimizer, Schedule, ScheduleEntry, Stage
+from hpcgnn.schedules.base import AllreduceEveryStep, Optimizer, Schedule, ScheduleEntry, Stage
 from hpcgnn.schedules.full_halo import FullHalo
-from hpcgnn.schedules.sync import AllreduceEveryStep
 from hpcgnn.traits import ScheduleTraits
 
 log = logging.getLogger("hpcgnn")

@@ -6,11 +6,8 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.site import Facts
-from hpcgnn.schedules.approximate import ApproximateInTraining
-from hpcgnn.schedules.base import HaloPolicy, Schedule, ScheduleEntry, changing_edges
-from hpcgnn.schedules.full_halo import FullHalo
-from hpcgnn.schedules.rounding import make_wire
-from hpcgnn.schedules.sync import AllreduceEveryStep
+from hpcgnn.schedules.base import AllreduceEveryStep, HaloPolicy, Schedule, ScheduleEntry, changing_edges
+from hpcgnn.schedules.full_halo import ApproximateInTraining, FullHalo, make_wire
 from hpcgnn.traits import ScheduleTraits
 
 

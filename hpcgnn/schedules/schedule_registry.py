@@ -2,7 +2,7 @@
 
 from hpcgnn.config import declare
 from hpcgnn.registry import Registry
-from hpcgnn.schedules import bns, lazy, sar, stale, tma
+from hpcgnn.schedules import bns, lazy, sar, tma
 from hpcgnn.schedules.base import ScheduleEntry
 
 SCHEDULES: Registry[ScheduleEntry] = Registry("schedule")
@@ -20,4 +20,3 @@ register("sar", sar.SCHEDULE)
 register("lazy", lazy.SCHEDULE)
 register("tma", tma.SCHEDULE)
 register("bns", bns.SCHEDULE)
-register("stale", stale.SCHEDULE)

@@ -30,10 +30,9 @@ from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.options import OptimConfig, ScheduleConfig
-from hpcgnn.schedules.base import Optimizer, Schedule, ScheduleEntry, Stage, Step
+from hpcgnn.schedules.base import AllreduceEveryStep, Optimizer, Schedule, ScheduleEntry, Stage, Step
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.sar import full_halo
-from hpcgnn.schedules.sync import AllreduceEveryStep
 from hpcgnn.traits import ScheduleTraits
 
 log = logging.getLogger("hpcgnn")

@@ -13,8 +13,7 @@ import torch
 from hpcgnn.estimate.counts.own_steps import Arrangement, OwnSteps
 from hpcgnn.estimate.counts.pair_counts import NEGATIVE, TURNED
 from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator
-from hpcgnn.exchange.node_rows import NodeRows
-from hpcgnn.exchange.node_stream import Neighbours
+from hpcgnn.exchange.node_rows import Neighbours, NodeRows
 from hpcgnn.graph.edge_features import carrying
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
@@ -192,7 +191,7 @@ def on_ghost_node(local: LocalGraph, size: Size, rows: NodeRows, returns: bool) 
     def joined(adjacency: Adjacency, of: Direction, columns: int) -> Adjacency:
         near = Neighbours(rows, rows.spread(columns), rows.spread(columns + of.near * returns), [])
         own = replace(adjacency.own, returns=adjacency.own.indices.clone()) if returns else adjacency.own
-        return replace(adjacency, own=own, near=near)
+        return replace(adjacency, own=own, plan=replace(adjacency.plan, near=near))
 
     inward = joined(local.inward, size.inward, local.outward.own.num_rows)
     outward = inward

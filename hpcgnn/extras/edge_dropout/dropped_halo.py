@@ -73,7 +73,7 @@ class DroppedHalo(FullHalo):
         self._renew(self._dropping.random.key(Purpose.DROPPED_EDGE, 0))
 
     def restricted(self, local: LocalGraph) -> FullHalo:
-        """See PrunableHalo."""
+        """See HaloPolicy."""
         means = self._comm, self._buffers, self._wire, Facts(local, self._comm)
         self._parts.append(DroppedHalo(local, *means, self._dropping, self))
         return self._parts[-1]

@@ -16,10 +16,8 @@ from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.site import Facts
 from hpcgnn.options import ModelConfig
 from hpcgnn.plan.rules import Rule, Selection
-from hpcgnn.schedules.approximate import ApproximateInTraining
 from hpcgnn.schedules.base import HaloPolicy
-from hpcgnn.schedules.full_halo import FullHalo
-from hpcgnn.schedules.rounding import make_wire
+from hpcgnn.schedules.full_halo import ApproximateInTraining, FullHalo, make_wire
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,7 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.narrow import NARROW
+from hpcgnn.exchange.wire import NARROW
 from hpcgnn.extras.steps.histories import Crossing, HistoricalGradients, HistoricalRows, History
 from hpcgnn.extras.steps.options import StepsConfig, options_of
 from hpcgnn.extras.steps.share_rows import rows_of_layers, rows_of_shares
@@ -49,9 +49,8 @@ from hpcgnn.nn.model import Model
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.ops.site import Facts, PushedSite
-from hpcgnn.schedules.base import Optimizer, Schedule, Stage, Step
+from hpcgnn.schedules.base import Optimizer, PushedHalo, Schedule, Stage, Step
 from hpcgnn.schedules.full_halo import FullHalo
-from hpcgnn.schedules.pushed_halo import PushedHalo
 from hpcgnn.schedules.sar import build_sar
 
 

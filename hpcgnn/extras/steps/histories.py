@@ -19,9 +19,8 @@ from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.edges import EdgesT, Part
-from hpcgnn.exchange.narrow import Narrow
 from hpcgnn.exchange.stream import Returns, Rows, RowStream, Use
-from hpcgnn.exchange.wire import Form
+from hpcgnn.exchange.wire import Form, Narrow
 
 #: (a rank, int32: numbers of rows).
 Numbers = tuple[int, torch.Tensor]
@@ -141,7 +140,7 @@ class HistoricalRows(RowStream[EdgesT]):
         self.own, self.buffers, self.plan = own, buffers, crossing
         self._history, self._edges, self._comm = history, edges, comm
         self.uses: Counter[Use] = Counter()
-        buffers.streams.add(self)
+        buffers.cuts(self)
 
     def __call__(self, rows: Rows, kind: str, returns: Returns | None = None) -> Iterator[Part[EdgesT]]:
         x = rows.x if rows.scale is None else rows.x * rows.scale[:, None]
@@ -176,7 +175,7 @@ class HistoricalGradients(RowStream[EdgesT]):
         self.own, self._near, self._edges, self.buffers = own, near, edges, buffers
         self._history, self.plan, self._comm = history, crossing, comm
         self.uses: Counter[Use] = Counter()
-        buffers.streams.add(self)
+        buffers.cuts(self)
 
     def __call__(self, rows: Rows, kind: str, returns: Returns | None = None) -> Iterator[Part[EdgesT]]:
         assert returns is not None, "gradients are what it sends"

@@ -9,7 +9,7 @@ from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.nn.model import Model
 from hpcgnn.ops.draws import Purpose, Randomness
-from hpcgnn.schedules.sync import AllreduceEveryStep
+from hpcgnn.schedules.base import AllreduceEveryStep
 
 
 class StepsInTurn(AllreduceEveryStep):

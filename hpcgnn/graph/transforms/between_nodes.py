@@ -11,18 +11,18 @@ import numpy as np
 import torch
 
 from hpcgnn.comm import Communicator, Message
-from hpcgnn.exchange.node_rows import Spread
+from hpcgnn.exchange.node_rows import Neighbours
 from hpcgnn.exchange.peers import Peers
 from hpcgnn.exchange.plan import HaloPlan, agreed_plan
 from hpcgnn.exchange.sending import Sending
 
 
 def node_plan(
-    peers: Peers, columns: Spread, offset: np.ndarray, ids: np.ndarray, cap: int, comm: Communicator
+    peers: Peers, near: Neighbours, offset: np.ndarray, ids: np.ndarray, cap: int, comm: Communicator
 ) -> tuple[HaloPlan, np.ndarray]:
     """(the HaloPlan of the node, int64 (m,): the place in its halo of each row that this rank needs). Collective.
 
-    columns: of the node's own rows; offset, ids: int64 (m,), the ring offset of the node that each row is of, and the
+    near: of the node; offset, ids: int64 (m,), the ring offset of the node that each row is of, and the
     row's number there; each once. cap: rows of a round.
     """
     order = np.lexsort((ids, offset))
@@ -49,7 +49,7 @@ def node_plan(
     position[order] = places_found.numpy()
     rows, sent = _told(peers, unions, comm)
     sending = Sending(peers.joined(rows, descending=True))
-    return agreed_plan(peers, received, sent, sending, cap, comm, columns), position
+    return agreed_plan(peers, received, sent, sending, cap, comm, near), position
 
 
 def to_planners(peers: Peers, counts: np.ndarray, values: torch.Tensor, comm: Communicator) -> list[dict]:

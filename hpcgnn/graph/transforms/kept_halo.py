@@ -4,14 +4,13 @@ import numpy as np
 import torch
 
 from hpcgnn.comm import Communicator
-from hpcgnn.exchange.compact import CompactStream
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.stream import Rows, Stream
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 
 
-def halo_rows(stream: Stream[Block] | CompactStream[Block], x: torch.Tensor, kind: str) -> torch.Tensor:
+def halo_rows(stream: Stream[Block], x: torch.Tensor, kind: str) -> torch.Tensor:
     """A kept copy of the halo's rows of x (n_p, F), in halo order: (halo rows, F). Collective; traffic booked as
     `kind`.
     """

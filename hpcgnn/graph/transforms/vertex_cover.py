@@ -252,7 +252,7 @@ def _served(
     # What comes from a rank stands at an offset in one direction, and at the other one in the other.
     received = nodes_in + sums_in[::-1]
     sending, sent = _sending(plan, back, columns_back, cover)
-    made = agreed_plan(plan.peers, received, sent, sending, plan.cap, comm, plan.columns)
+    made = agreed_plan(plan.peers, received, sent, sending, plan.cap, comm, plan.near)
     starts = np.cumsum(received) - received
     node_at, sum_at = _places(starts, nodes_in), _places((starts + nodes_in)[::-1], sums_in)
     lengths = np.diff(columns.indptr)

@@ -1,4 +1,4 @@
-"""The structure of a rank that reads the rows of the other ranks of its node where they are (exchange/node_stream.py).
+"""The structure of a rank that reads the rows of the other ranks of its node where they are (exchange/stream.py).
 
 Edges from ranks of the node join the own block, whose columns are then rows of the node's matrix: those of the node's
 ranks, one rank's after the other's. Halo, rounds and messages remain for other nodes, and the node has them as one
@@ -14,8 +14,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.errors import GraphError
-from hpcgnn.exchange.node_rows import NodeRows, Spread
-from hpcgnn.exchange.node_stream import Neighbours
+from hpcgnn.exchange.node_rows import Neighbours, NodeRows, Spread
 from hpcgnn.exchange.peers import Peers, cap_of_nodes
 from hpcgnn.exchange.plan import HaloPlan, gather_halo
 from hpcgnn.graph.blocks import Block, halo_blocks, joined
@@ -67,12 +66,12 @@ def _joined(
     edges = _Edges(adjacency, near)
     back = columns.num_own + np.cumsum(near) - 1 if returns else None
     own = _with_near(adjacency.own, edges, column, back, columns)
-    far, place = node_plan(peers, columns, node_offset[~near], column[~near], cap, comm)
+    found = _neighbours(plan, rows, columns, int(near.sum()) if returns else 0)
+    far, place = node_plan(peers, found, node_offset[~near], column[~near], cap, comm)
     row, position, weight, edge = edges.far
     indptr = np.append(0, np.cumsum(np.bincount(row, minlength=len(own.indptr) - 1)))
     halo = halo_blocks(far.starts, indptr, place[(np.cumsum(~near) - 1)[position]], weight, edge)
-    found = _neighbours(plan, rows, columns, int(near.sum()) if returns else 0)
-    return replace(adjacency, own=own, halo=halo, plan=far, near=found)
+    return replace(adjacency, own=own, halo=halo, plan=far)
 
 
 class _Edges:

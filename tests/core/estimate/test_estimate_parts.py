@@ -12,10 +12,9 @@ from hpcgnn.estimate.counts.halo_counts import HaloCounts
 from hpcgnn.estimate.counts.traffic import halo_traffic
 from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.narrow import NARROW
 from hpcgnn.exchange.rounds import coalesce, merge
 from hpcgnn.exchange.stream import Use
-from hpcgnn.exchange.wire import Form
+from hpcgnn.exchange.wire import NARROW, Form
 
 
 def test_a_ghost_counts_what_is_sent():

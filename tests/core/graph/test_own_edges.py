@@ -6,8 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcgnn.exchange.edges import Part
-from hpcgnn.exchange.own_edges import OwnEdges
+from hpcgnn.exchange.edges import OwnEdges, Part
 from hpcgnn.graph.blocks import Block, halo_blocks, own_block
 
 # Of no columns: the parts of a block are cut whatever its rows are.

@@ -11,7 +11,7 @@ import torch
 from hpcgnn.engine.gradient_sum import GradientSum, by_layer
 from hpcgnn.engine.gradients import FlatGradients
 from hpcgnn.errors import ConfigError
-from hpcgnn.exchange.rounded_sum import RoundedSums
+from hpcgnn.schedules.rounded_sum import RoundedSums
 
 from ..estimate.test_estimated import check
 from ..training import build_trainer, configure

@@ -65,7 +65,7 @@ def test_the_next_messages_are_under_way_while_a_block_is_computed(comm, local, 
     stream = Stream(adjacency.own, adjacency.halo, adjacency.plan, buffers, noting)
     plan, turns = adjacency.plan, coalesce(adjacency.plan.sizes, ROWS)
     turn_of = {id(adjacency.halo[index]): turn for turn, group in enumerate(turns) for index in group}
-    received = {turn for turn, group in enumerate(turns) if any(plan.num_received(plan.rounds[i]) for i in group)}
+    received = {turn for turn, group in enumerate(turns) if any(plan.received(each) for i in group for each in plan.rounds[i])}
     own = []
     for block, *_ in stream(Rows(torch.ones(local.num_owned, WIDTH), pieces=pieces), "halo"):
         mine = block.first_column is None
@@ -121,7 +121,7 @@ def test_messages_are_cut_once_and_old_memory_is_not_held(comm, local):
     other = Stream(adjacency.own, adjacency.halo, adjacency.plan, buffers, comm)
     for _ in other(Rows(torch.ones(local.num_owned, WIDTH)), "halo"):
         pass
-    assert len(buffers._cuts) == 2
+    assert len(buffers.streams) == 2
     del other
     gc.collect()
-    assert len(buffers._cuts) == 1, "nothing is kept for a stream that is gone, as that of an epoch's sample"
+    assert len(buffers.streams) == 1, "nothing is kept for a stream that is gone, as that of an epoch's sample"

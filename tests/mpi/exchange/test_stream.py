@@ -8,10 +8,9 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.narrow import NARROW
 from hpcgnn.exchange.stream import Returns, Rows, Stream
 from hpcgnn.exchange.transfer import add_message
-from hpcgnn.exchange.wire import Form, Wire, decode
+from hpcgnn.exchange.wire import NARROW, Form, Wire, decode
 
 from ..narrowing import DTYPES, error_bound, row_bytes
 from ..small import stored

@@ -6,6 +6,7 @@ import graphs
 import numpy as np
 import pytest
 import torch
+from hpcgnn.schedules.stale import StaleHalo, build_stale
 
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError
@@ -18,7 +19,6 @@ from hpcgnn.ops.site import Facts
 from hpcgnn.schedules.bns import SampledHalo, build_bns
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.schedule_registry import SCHEDULES
-from hpcgnn.schedules.stale import StaleHalo, build_stale
 
 from ..gathering import whole
 from ..small import stored

@@ -5,11 +5,10 @@ saved letters is the run that was not stopped.
 import numpy as np
 import pytest
 import torch
+from hpcgnn.exchange.mailbox import Mailbox
 
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.mailbox import Mailbox
-from hpcgnn.exchange.narrow import NARROW
-from hpcgnn.exchange.wire import Form, Wire
+from hpcgnn.exchange.wire import NARROW, Form, Wire
 
 from ..schedules.test_stale import Delayed, used_in
 

@@ -6,13 +6,13 @@ import oracle
 import pytest
 import torch
 from asking import aggregate, attend
+from hpcgnn.schedules.stale import StaleHalo
 
 from hpcgnn.engine.checkpoint import checkpoints
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.site import Facts
-from hpcgnn.schedules.stale import StaleHalo
 
 from ..gathering import both_ways, check_rows, sent_both_ways
 from ..nn import formulas

@@ -22,6 +22,7 @@ rows and their gradients, and the transposed blocks of edges between ranks. It i
 """
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -31,21 +32,17 @@ from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
 from hpcgnn.declaring import option
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.stale import PushedGradients, StaleExchange, UsedRows
 from hpcgnn.exchange.wire import Wire
+from hpcgnn.extras.stale.streams import Mailbox, PushedGradients, StaleExchange, UsedRows
 from hpcgnn.graph.blocks import transposed
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.ops.site import Facts, PushedSite
 from hpcgnn.options import ScheduleConfig
-from hpcgnn.schedules.approximate import ApproximateInTraining
-from hpcgnn.schedules.base import Schedule, ScheduleEntry
-from hpcgnn.schedules.full_halo import FullHalo
-from hpcgnn.schedules.pushed_halo import PushedHalo
-from hpcgnn.schedules.rounding import make_wire
+from hpcgnn.schedules.base import AllreduceEveryStep, PushedHalo, Schedule, ScheduleEntry
+from hpcgnn.schedules.full_halo import ApproximateInTraining, FullHalo, make_wire
 from hpcgnn.schedules.sar import full_halo
-from hpcgnn.schedules.sync import AllreduceEveryStep
 from hpcgnn.traits import ScheduleTraits
 
 log = logging.getLogger("hpcgnn")
@@ -85,7 +82,7 @@ class StaleHalo(PushedHalo):
         # One operator for each call in an epoch: calls come in the same order in every epoch, on all ranks.
         self._exchanges: list[StaleExchange] = []
         self._operators: list[tuple[Operator[Any], Any]] = []
-        self._saved: dict[tuple[int, str], dict[str, torch.Tensor]] = {}
+        self._saved: dict[str, torch.Tensor] = {}
         self._calls, self._warned = 0, False
 
     def begin_epoch(self, epoch: int) -> None:
@@ -98,19 +95,27 @@ class StaleHalo(PushedHalo):
     @property
     def kept_bytes(self) -> int:
         """Bytes of rows and edges that are kept for the delay, on this rank."""
-        boxes = [box for each in self._exchanges for box in (each.ahead, each.home)]
-        return sum(box.kept_bytes for box in boxes) + sum(block.nbytes for block in self.transposed)
+        boxes = sum(box.kept_bytes for _, box in self._boxes())
+        return boxes + sum(block.nbytes for block in self.transposed)
+
+    def _boxes(self) -> Iterator[tuple[str, Mailbox]]:
+        """The mailboxes, with the beginnings of their names in a checkpoint."""
+        for number, exchange in enumerate(self._exchanges):
+            for name, box in exchange.boxes.items():
+                yield f"{number:04d}-{name}-", box
 
     def _make(self, description: Operator[Made]) -> Made:
         number, self._calls = self._calls, self._calls + 1
         if number == len(self._exchanges):
-            exchange = StaleExchange(self._local.inward.plan, self._buffers, self._comm, self._wire, self._delay)
-            for name, box in (("ahead", exchange.ahead), ("home", exchange.home)):
-                box.load_state(self._saved.pop((number, name), {}))
-            used = UsedRows(exchange, self._local.inward.own, self._local.inward.halo)
+            inward = self._local.inward
+            exchange = StaleExchange(inward.plan, self._buffers, self._comm, self._wire, self._delay)
+            self._exchanges.append(exchange)
+            for start, box in list(self._boxes())[-2:]:
+                mine = [each for each in self._saved if each.startswith(start)]
+                box.load_state({each.removeprefix(start): self._saved.pop(each) for each in mine})
+            used = UsedRows(exchange, inward.own, inward.halo)
             push = PushedGradients(exchange, self._local.outward.own, self.transposed)
             site = PushedSite(self._local, used, push, self._facts, old=True)
-            self._exchanges.append(exchange)
             self._operators.append((description, description.pushed(site)))
         known, operator = self._operators[number]
         assert known == description, "a model must call the same operators in the same order in every epoch"
@@ -118,31 +123,23 @@ class StaleHalo(PushedHalo):
 
     def state(self) -> dict[str, torch.Tensor]:
         """{name: tensor}: rows that were sent and will be used. All ranks, for those under way are waited for."""
-        return {
-            f"{number:04d}-{name}-{part}": tensor
-            for number, each in enumerate(self._exchanges)
-            for name, box in (("ahead", each.ahead), ("home", each.home))
-            for part, tensor in box.state().items()
-        }
+        return {start + part: tensor for start, box in self._boxes() for part, tensor in box.state().items()}
 
     def load_state(self, tensors: dict[str, torch.Tensor]) -> None:
         """Continue from the saved `state` of the same rank, before the first epoch."""
-        for key, tensor in tensors.items():
-            number, name, part = key.split("-", 2)
-            self._saved.setdefault((int(number), name), {})[part] = tensor
+        self._saved = dict(tensors)
 
     def _warn(self) -> None:
         most = self._comm.allreduce_(torch.tensor([self.kept_bytes]), "control", "max")
         self._warned = True
-        if not most or self._comm.rank:
-            return
-        log.warning(
-            "--schedule stale keeps %.1f MiB on the rank with the largest halo: %d epochs of the rows of all "
-            "neighbours for every layer. It follows the size of the halo, and does not fall linearly with the "
-            "number of ranks",
-            int(most) / 2**20,
-            self._delay + 1,
-        )
+        if most and not self._comm.rank:
+            log.warning(
+                "--schedule stale keeps %.1f MiB on the rank with the largest halo: %d epochs of the rows of all "
+                "neighbours for every layer. It follows the size of the halo, and does not fall linearly with the "
+                "number of ranks",
+                int(most) / 2**20,
+                self._delay + 1,
+            )
 
 
 def build_stale(
