@@ -31,7 +31,7 @@ HELP
 }
 
 # What differs between libraries: messages and their tags and threads, streams, sums, and jobs that start, stop and end.
-some_of_all="communicator mailbox opening numbers stream overlap aggregation operators attention stale tma curves resume evaluate stopping"
+some_of_all="communicator opening numbers stream overlap aggregation operators attention tma curves resume evaluate stopping"
 # Nothing can hang for longer than this, whatever happens inside (seconds).
 limit=1800
 

@@ -69,7 +69,7 @@ PROCESSES = sorted(
 )
 GLOO = tests_of("stream", "operators", "curves", "resume", "tma")
 OF_ONECCL = tests_of("communicator", "stream", "curves")
-ALL_TO_ALL = tests_of("communicator", "stream", "stale", "numbers")
+ALL_TO_ALL = tests_of("communicator", "stream", "numbers")
 OF_ALL_RANKS = ("-p", "tests.extras.oneccl.transports")
 #: Paths whose change asks for a slow part.
 COMM = ("hpcgnn/comm/", "hpcgnn/exchange/")

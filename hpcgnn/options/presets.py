@@ -24,15 +24,15 @@ _TUNED = {
 PRESETS = {
     "exact": Preset(
         "exact full-batch training in fp32",
-        {"schedule": "sar", "precision": "fp32", "matmul": "highest", "halo_dtype": "fp32", "reduce_dtype": "fp32"},
+        {"schedule": "sar", "precision": "fp32", "matmul": "highest", "halo_dtype": "fp32"},
     ),
     "small-memory": Preset(
         "small communication buffers, and no aggregate of the features in memory",
         {"schedule": "sar", "halo_buffer": 1.0, "keep_input": "never", "prune": "auto"},
     ),
     "few-bytes": Preset(
-        "rows between ranks in int8, gradients of parameters in bf16",
-        {"schedule": "sar", "halo_dtype": "int8", "reduce_dtype": "bf16"},
+        "rows between ranks in int8",
+        {"schedule": "sar", "halo_dtype": "int8"},
     ),
     "sar-2022": Preset(
         "SAR as published (Mostafa, MLSys 2022): all boundary rows, all layers, nothing kept of the input",

@@ -26,6 +26,7 @@ REMOVED = {
     "average_optimizer": Removed("keep", "each rank keeps the state of its optimizer"),
     "average_weights": Removed("uniform", "ranks with training nodes have equal weights"),
     "stale_smoothing": Removed(0.0, "old rows are used unchanged"),
+    "reduce_dtype": Removed("fp32", "gradients of parameters are summed in their own type, by fewer messages"),
     "drop_ranks": Removed("", "start the job on fewer ranks"),
     "spare_core": Removed(False, "give the number of threads: --threads, one less than the cores of a rank"),
     "halo_bits": Removed(4.0, "--halo-dtype int8 is a fixed width"),

@@ -56,14 +56,6 @@ class ScheduleConfig:
         choices=("fp32", "bf16", "int8"),
         needs={"schedule": Having("narrows_rows"), "correct_every": AtLeast(1)},
     )
-    reduce_dtype: str = option(
-        "fp32",
-        "format of parameter gradients between ranks",
-        details="bf16: half the bytes, added in fp32. One rank adds each share and sends the rounded sum to all: 2 (P "
-        "- 1) messages of a rank.",
-        choices=("fp32", "bf16"),
-        needs={"schedule": Having("sums_gradients"), "correct_every": AtLeast(1)},
-    )
     reduce_bucket: float = option(
         1.0,
         "MiB of gradients in each sum over ranks; 0: one sum",

@@ -231,13 +231,6 @@ RULES: list[Rule] = [
         ),
     ),
     Rule(
-        lambda of: of.config.schedule.reduce_dtype != "fp32" and of.config.run.precision == "fp64",
-        lambda of: (
-            f"--reduce-dtype {of.config.schedule.reduce_dtype} rounds gradients of fp32, got --precision fp64; leave "
-            "one of them out"
-        ),
-    ),
-    Rule(
         lambda of: of.config.run.precision == "mixed" and not of.layers.mixed_precision,
         lambda of: (
             f"--precision mixed: expected --model {models_with(lambda traits: traits.mixed_precision)} with "

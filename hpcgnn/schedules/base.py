@@ -26,7 +26,6 @@ from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.options import OptimConfig, ScheduleConfig
 from hpcgnn.registry import Registry
-from hpcgnn.schedules.rounded_sum import RoundedSums
 from hpcgnn.traits import ScheduleTraits
 
 
@@ -152,10 +151,8 @@ class AllreduceEveryStep:
 
     first_whole = 0
 
-    def __init__(self, comm: Communicator, dtype: str = "fp32") -> None:
-        """dtype: the type of --reduce-dtype."""
+    def __init__(self, comm: Communicator) -> None:
         self._comm = comm
-        self._rounded = RoundedSums(comm, "allreduce") if dtype == "bf16" and comm.size > 1 else None
 
     def plan(self, options: OptimConfig) -> list[OptimConfig]:
         """Return the OptimConfig of each stage of a whole run, from the configuration's."""
@@ -189,16 +186,11 @@ class AllreduceEveryStep:
 
     def reduce(self, gradients: torch.Tensor) -> None:
         """Sum the flat gradients (one buffer, one message) over all ranks in place. Collective."""
-        if self._rounded is None:
-            self._comm.allreduce_(gradients, "allreduce")
-        else:
-            self._rounded.begin_(gradients).finish()
+        self._comm.allreduce_(gradients, "allreduce")
 
     def begin(self, gradients: torch.Tensor) -> Exchange:
         """Begin the same for a part of them, where the transport can. Collective, in the sense of `begin_sum_`."""
-        if self._rounded is None:
-            return self._comm.begin_sum_(gradients, "allreduce")
-        return self._rounded.begin_(gradients)
+        return self._comm.begin_sum_(gradients, "allreduce")
 
     def state(self, optimizers: Sequence[Optimizer]) -> dict[str, torch.Tensor]:
         """Return {name: tensor} for a checkpoint, in addition to the model and the first optimizer. Collective.

@@ -88,7 +88,7 @@ class LayerByLayer(AllreduceEveryStep):
     def __init__(
         self, local: LocalGraph, halo: FullHalo, comm: Communicator, buffers: HaloBuffers, options: LazyConfig
     ) -> None:
-        super().__init__(comm, options.reduce_dtype)
+        super().__init__(comm)
         self._local, self._halo, self._buffers, self._options = local, halo, buffers, options
         self._layer, self._resumed = -1, False
         self._present: Frozen | None = None
@@ -132,9 +132,7 @@ class LayerByLayer(AllreduceEveryStep):
         """Return the frozen input of a layer: kept, or exchanged now from the kept input of a layer before, or from the
         start.
         """
-        if self._layer == index:
-            return self._kept()
-        for layer in range(self._layer + 1 if self._layer < index else 0, index + 1):
+        for layer in range(self._layer + 1 if self._layer <= index else 0, index + 1):
             x = graph.features
             if layer > 0:
                 with self._booked("halo_forward"):
@@ -155,12 +153,12 @@ class LayerByLayer(AllreduceEveryStep):
     def _exchange(self, layer: int, x: torch.Tensor | SparseRows | StoredRows, model: Model, graph: Graph) -> Frozen:
         """Send the layer's input to all who need it, once. Collective."""
         conv: Any = model.convs[layer]  # a Conv or alike
-        spec = model.spec
-        kind = "resume" if self._resumed else "halo_forward" if layer else "input"
-        raw = layer == 0 and (spec.input_dropout == "raw" and spec.dropout > 0)
+        spec, first = model.spec, layer == 0
+        kind = "resume" if self._resumed else "input" if first else "halo_forward"
+        raw = first and spec.input_dropout == "raw" and spec.dropout > 0
         if spec.constant_input and not isinstance(x, SparseRows) and not raw:
             with self._comm.ledger.booked_as(kind):
-                if layer == 0 and self._options.finetune and spec.keeps_input:  # the fine-tuning needs the very same
+                if first and self._options.finetune and spec.keeps_input:  # the fine-tuning needs the very same
                     return KeptAggregate(graph.constant("input aggregate", lambda: conv.gather(graph, x)), x)
                 return KeptAggregate(conv.gather(graph, x), x)
         assert not isinstance(x, StoredRows), "only kept aggregates lie outside of memory"

@@ -71,7 +71,7 @@ class Averaging(AllreduceEveryStep):
     """Rounds of local steps, each ended by an average. Made collectively."""
 
     def __init__(self, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, options: TmaConfig) -> None:
-        super().__init__(comm, options.reduce_dtype)
+        super().__init__(comm)
         self._local, self._buffers, self._options = local, buffers, options
         self._subgraph: Graph | None = None
         self._own = int(local.mask("train").sum())
@@ -142,15 +142,10 @@ class Averaging(AllreduceEveryStep):
         saved = {f"correction.{index}": _pack(optimizer) for index, optimizer in enumerate(optimizers[1:])}
         comm, own = self._comm, _pack(optimizers[0])
         lengths = comm.allgather_object(own.numel())
-        if comm.rank == 0:
-            parts = [own] + [own.new_empty(length) for length in lengths[1:]]
-            for rank, part in enumerate(parts):
-                if rank and len(part):
-                    comm.exchange([], [(rank, part)], "control").finish()
-            return saved | {f"own.{rank}": part for rank, part in enumerate(parts)}
-        if len(own):
-            comm.exchange([(0, own)], [], "control").finish()
-        return saved
+        parts = [own, *map(own.new_empty, lengths[1:])] if comm.rank == 0 else []
+        incoming = [(rank, part) for rank, part in enumerate(parts) if rank and len(part)]
+        comm.exchange([(0, own)] if comm.rank and len(own) else [], incoming, "control").finish()
+        return saved | {f"own.{rank}": part for rank, part in enumerate(parts)}
 
     def restore(self, state: Mapping[str, torch.Tensor], optimizers: Sequence[Optimizer]) -> None:
         """Each rank its own, or, on another number of ranks, all the mean."""

@@ -1,7 +1,16 @@
 """Tests of extras run on ranks as those of tests/mpi do: by its conftest."""
 
 from mpi import conftest as ranks
-from mpi.conftest import _fresh_ledger, comm, job_session, no_pictures, session_path, shared_path  # noqa: F401
+from mpi.conftest import (  # noqa: F401
+    _fresh_ledger,
+    comm,
+    graph,
+    job_session,
+    no_pictures,
+    paths,
+    session_path,
+    shared_path,
+)
 
 
 def pytest_configure(config):

@@ -15,14 +15,13 @@ from hpcgnn.schedules.base import AllreduceEveryStep
 class StepsInTurn(AllreduceEveryStep):
     """One stage with several steps in every epoch, in an order that is drawn anew.
 
-    comm, dtype: see AllreduceEveryStep; random: Randomness, for the order. count: the number of
-    steps, known when they are made.
+    random: Randomness, for the order. count: the number of steps, known when they are made.
     """
 
     count = 0
 
-    def __init__(self, comm: Communicator, dtype: str, random: Randomness) -> None:
-        super().__init__(comm, dtype)
+    def __init__(self, comm: Communicator, random: Randomness) -> None:
+        super().__init__(comm)
         self._random = random
         self._plans: list[tuple[tuple[int, int], Any, Any]] = []
 

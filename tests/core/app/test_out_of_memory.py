@@ -73,7 +73,6 @@ def test_who_runs_out_of_memory():
         ({}, ("more ranks", "below 8 MiB", "--precision mixed", "--hidden below 256"), ("stale", "lazy", "--prune")),
         ({"model": "gat", "prune": "none"}, ("--prune auto",), ("mixed",)),
         ({"precision": "fp64", "model": "sgc"}, ("--precision fp32",), ("--hidden",)),
-        ({"schedule": "stale", "stale_epochs": 3}, ("4 copies of the halo",), ("mixed",)),
         ({"schedule": "lazy", "model": "gat"}, ("--frozen-halo refetch",), ("mixed",)),
         ({"schedule": "lazy", "model": "gat", "frozen_halo": "refetch", "halo_buffer": 0.5}, (), ("refetch", "MiB")),
     ],

@@ -41,7 +41,6 @@ BREAKS = (
     {"features": "learned:4", "keep_input": "always"},
     {"task": "links", "schedule": "bns"},
     {"matmul": "medium", "precision": "fp64"},
-    {"reduce_dtype": "bf16", "precision": "fp64"},
     {"precision": "mixed", "model": "gat"},
     {"precision": "mixed", "jumping": "cat"},
     {"precision": "mixed", "schedule": "bns"},
@@ -108,7 +107,6 @@ def test_ranks_of_a_node():
         ({"model": "gcn", "schedule": "lazy"}, "auto"),
         ({"model": "gat", "schedule": "lazy"}, "messages"),
         ({"model": "gat", "schedule": "lazy", "frozen_halo": "refetch"}, "auto"),
-        ({"model": "gcn", "schedule": "stale"}, "messages"),
         ({"model": "gcn", "intra_node": "messages"}, "messages"),
         ({"model": "gcn", "intra_node": "shared"}, "shared"),
     ):

@@ -2,15 +2,17 @@
 saved letters is the run that was not stopped.
 """
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
-from hpcgnn.exchange.mailbox import Mailbox
 
-from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.wire import NARROW, Form, Wire
+from hpcgnn.exchange.peers import Lane
+from hpcgnn.exchange.wire import NARROW, Form, encode
+from hpcgnn.extras.stale.streams import Mailbox
 
-from ..schedules.test_stale import Delayed, used_in
+from .test_stale import Delayed, used_in
 
 pytestmark = pytest.mark.ranks(2, 3)
 
@@ -24,11 +26,15 @@ def rows_between(source, dest):
     return (2 * source + dest) % 4
 
 
-def peers(comm):
-    """(sources, dests) of a Mailbox."""
-    size, rank = comm.size, comm.rank
-    come = [((rank - k) % size, rows_between((rank - k) % size, rank)) for k in range(1, size)]
-    return come, [((rank + k) % size, rows_between(rank, (rank + k) % size)) for k in range(1, size)]
+def turn(comm):
+    """The lanes of a Turn in which every rank sends to every other one."""
+    size, rank, lanes = comm.size, comm.rank, {}
+    for name, pairs in (
+        ("incoming", [((rank - k) % size, rank) for k in range(1, size)]),
+        ("outgoing", [(rank, (rank + k) % size) for k in range(1, size)]),
+    ):
+        lanes[name] = [Lane(k, 0, rows_between(*pair), *pair) for k, pair in enumerate(pairs, 1) if rows_between(*pair)]
+    return SimpleNamespace(**lanes)
 
 
 def values(epoch, source, dest):
@@ -39,33 +45,26 @@ def values(epoch, source, dest):
 
 def all_of(epoch, comm):
     """(rows, WIDTH) of all that come in an epoch, in the order of the sources."""
-    come = [values(epoch, source, comm.rank) for source, _ in peers(comm)[0]]
+    come = [values(epoch, lane.sender, comm.rank) for lane in turn(comm).incoming]
     return torch.cat(come) if come else torch.zeros(0, WIDTH, dtype=torch.float64)
 
 
-def lease_for(form, rows):
-    """A Lease with memory to widen so many rows."""
-    sizes = [0] * 8 + [rows * form.widened_bytes]
-    return HaloBuffers(sum(sizes)).lease(sizes[:-1], sizes[-1])
-
-
 def make(comm, delay):
-    return Mailbox(comm, *peers(comm), delay, "letters")
+    return Mailbox(comm, turn(comm), delay, home=False)
 
 
 def post(comm, box, form, epoch):
-    dests = [(rank, rows) for rank, rows in peers(comm)[1] if rows]
     messages = box.prepare(form)
-    assert [rows for _, rows in messages] == [rows for _, rows in dests]
-    for (message, _), (rank, _) in zip(messages, dests):
-        assert len(message) == rows_between(comm.rank, rank) * form.row_bytes
-        Wire("fp32" if form.kind is None else "bf16").encode(message, form, values(epoch, comm.rank, rank), 0)
+    for lane, part in zip(messages.lanes, messages.parts, strict=True):
+        assert len(part) == rows_between(comm.rank, lane.receiver) * form.row_bytes
+        encode(part, form, values(epoch, comm.rank, lane.receiver), 0)
     box.post()
 
 
-def used(box, lease):
-    """A copy of all rows that are used, asked for in pieces that do not end where messages do."""
-    pieces = [box.rows(first, min(first + 2, box.num_rows), lease).clone() for first in range(0, box.num_rows, 2)]
+def used(box):
+    """A copy of all rows that are used, asked for two at a time, so that pieces do not end where messages do."""
+    rows, memory = box.opened.starts[-1], torch.empty(2 * box.form.widened_bytes, dtype=torch.uint8)
+    pieces = [box.opened.read(first, min(first + 2, rows), memory).clone() for first in range(0, rows, 2)]
     return torch.cat(pieces) if pieces else torch.zeros(0, WIDTH, dtype=torch.float64)
 
 
@@ -75,25 +74,20 @@ def test_letters_are_used_after_the_delay(comm, delay, form):
     """In the first epochs, the newest."""
     box, oracle = make(comm, delay), Delayed(delay)
     assert box.kept_bytes == 0
-    assert box.num_rows == sum(rows for _, rows in peers(comm)[0])
+    lanes, rows = turn(comm), sum(lane.rows for lane in turn(comm).incoming)
+    sent = sum(lane.rows for lane in lanes.outgoing)
     for epoch in range(EPOCHS):
         comm.ledger.take()
         post(comm, box, form, epoch)
-        lease = lease_for(form, 2)  # two rows at a time
         box.open()
-        entry = comm.ledger.take().get("letters")
+        entry = comm.ledger.take().get("halo_forward")
         counts = (entry.messages, entry.bytes_sent, entry.bytes_received) if entry else (0, 0, 0)
-        sent = sum(rows for _, rows in peers(comm)[1])
-        assert counts == (
-            sum(rows > 0 for _, rows in peers(comm)[1]),
-            sent * form.row_bytes,
-            box.num_rows * form.row_bytes,
-        )
+        assert counts == (len(lanes.outgoing), sent * form.row_bytes, rows * form.row_bytes)
         expected = oracle(all_of(epoch, comm))
         for _ in range(2):  # what was opened is read as often as one likes
-            torch.testing.assert_close(used(box, lease), expected, rtol=1e-12, atol=1e-12)
-        assert torch.equal(used(box, lease), all_of(used_in(epoch, delay), comm))
-        letters = min(epoch + 1, delay + 1) * box.num_rows
+            torch.testing.assert_close(used(box), expected, rtol=1e-12, atol=1e-12)
+        assert torch.equal(used(box), all_of(used_in(epoch, delay), comm))
+        letters = min(epoch + 1, delay + 1) * rows
         assert box.kept_bytes == form.row_bytes * (letters + sent), "r + 1 letters and the sent one, however long"
     box.state()
 
@@ -106,7 +100,7 @@ def test_going_on_is_not_having_stopped(comm, delay, form, stop):
         for epoch in epochs:
             post(comm, box, form, epoch)
             box.open()
-            rows.append(used(box, lease_for(form, 2)))
+            rows.append(used(box))
         return rows, {name: tensor.clone() for name, tensor in box.state().items()}
 
     expected, _ = found_by(make(comm, delay), range(EPOCHS + delay))

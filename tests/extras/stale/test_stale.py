@@ -6,19 +6,36 @@ import oracle
 import pytest
 import torch
 from asking import aggregate, attend
-from hpcgnn.schedules.stale import StaleHalo
+from mpi.engine import test_curves, test_not_finite, test_resume
+from mpi.engine import test_nothing_stays as nothing_stays
+from mpi.engine.test_nothing_stays import path  # noqa: F401
+from mpi.estimate.test_estimated import check_case
+from mpi.gathering import both_ways, check_rows, sent_both_ways, whole
+from mpi.graph import test_nothing_of_size_n
+from mpi.graph.test_nothing_of_size_n import paths as many  # noqa: F401
+from mpi.nn import formulas
+from mpi.ops.test_attention import KEY, P, edge_mask
+from mpi.ops.test_operators import local as share  # noqa: F401
+from mpi.runs import log_of, summary, train_into
+from mpi.schedules import emulated
+from mpi.small import edges_of, stored
+from mpi.training import CHOICES, build_trainer, configure
 
+from hpcgnn.app.shortage import advice
+from hpcgnn.config import make_config
 from hpcgnn.engine.checkpoint import checkpoints
+from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import Wire
+from hpcgnn.extras.stale.schedule import StaleHalo, build_stale
+from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.ops.additive_attention import AttentionShape
+from hpcgnn.ops.draws import Randomness
+from hpcgnn.ops.operators import Largest, Linear
 from hpcgnn.ops.site import Facts
-
-from ..gathering import both_ways, check_rows, sent_both_ways
-from ..nn import formulas
-from ..ops.test_attention import KEY, P, edge_mask
-from ..runs import log_of, summary, train_into
-from ..small import edges_of, stored
+from hpcgnn.plan.halo import check_halo
+from hpcgnn.plan.model_spec import model_spec
+from hpcgnn.schedules.full_halo import FullHalo
 
 pytestmark = pytest.mark.ranks(2, 3)
 
@@ -127,3 +144,104 @@ def test_what_is_on_its_way_is_saved_by_every_rank(comm, graph, shared_path):
     assert ("does not fall linearly" in log_of(shared_path / "run")) == (comm.size > 1)
     train_into(comm, graph, shared_path / "run", **usual, stale_epochs=1, epochs=12, resume=True)
     assert "starts afresh" in log_of(shared_path / "run")
+
+
+class Emulated:
+    """A graph whose edges between ranks carry the rows of `delay` epochs ago."""
+
+    def __init__(self, matrix, owner, delay):
+        same = owner[:, None] == owner[None, :]
+        self.whole, self.near, self.far = (torch.from_numpy(m) for m in (matrix, matrix * same, matrix * ~same))
+        self._make, self._boxes = (lambda: Delayed(delay)), {}
+
+    def box(self, *place):
+        return self._boxes.setdefault(place, self._make())
+
+    def forwards(self, place, rows):
+        return self.near @ rows + self.far @ self.box(place, "ahead")(rows.detach().clone())
+
+    def backwards(self, place, gradient):
+        return self.near.T @ gradient + self.box(place, "home")(self.far.T @ gradient)
+
+
+@pytest.mark.parametrize("widths", emulated.WIDTHS)
+@pytest.mark.parametrize("kind", ["gcn", "sage"])
+def test_losses_and_parameters(comm, session_path, kind, widths):
+    """PipeGCN to the letter."""
+    usual = {"model": kind, "schedule": "stale", "precision": "fp64", "dropout": 0.3, "input_dropout": "none"}
+    for number, delay in enumerate((1, 2, 3, 4, 0)):
+        name = ("random undirected", "random directed weighted")[number % 2]
+        graph, where, file = stored(comm, session_path, name)
+        config = configure(file, lr=emulated.LR, **usual, stale_epochs=delay, **emulated.WIDTHS[widths])
+        map_name = ("random", "one empty")[number // 2 % 2]
+        trainer = build_trainer(comm, config, map_name, rows=9)
+        emulation = Emulated(emulated.operator_of(graph, kind), where.owner(map_name), delay)
+        emulated.check(emulation, graph, config, trainer, lambda epoch: None)
+
+
+def test_calls_have_operators_of_their_own(comm, share):  # noqa: F811
+    """Rows of the past are those of one place in the model, and what has no such rows is refused."""
+    policy, one = make_policy(comm, share, 1), Linear("sum", torch.float64)
+    policy.begin_epoch(0)
+    calls = [policy.operator(one) for _ in range(2)]
+    assert calls[0] is not calls[1]
+    policy.begin_epoch(1)
+    assert [policy.operator(one) for _ in range(2)] == calls
+    policy.begin_epoch(2)
+    with pytest.raises(AssertionError, match="same order"):
+        policy.operator(Linear("mean", torch.float64))
+    with pytest.raises(ConfigError, match="--schedule stale "):
+        policy.operator(Largest())
+
+
+def test_without_gradients_it_is_exact_and_refuses_nothing(comm, share):  # noqa: F811
+    config = make_config({"graph": "g.h5", "schedule": "stale", "stale_epochs": 1}, CHOICES)
+    policy = build_stale(share, comm, HaloBuffers(1 << 20), config, Randomness(2)).halo
+    exact = FullHalo(share, comm, HaloBuffers(1 << 20))
+    x = torch.from_numpy(np.random.default_rng(3).standard_normal((share.num_nodes, 4))[share.original_id.numpy()])
+    with torch.no_grad():
+        for one in (Linear("mean", torch.float64), Largest()):
+            found, expected = (whole(comm, share, each.operator(one)(x)) for each in (policy, exact))
+            np.testing.assert_array_equal(found, expected)
+
+
+GAT = {"schedule": "stale", "model": "gat", "heads": 2, "hidden": 4}
+
+
+def test_what_every_schedule_promises(comm, graph, paths, session_path, shared_path, monkeypatch):
+    """The tests of the core, with this schedule for one of theirs."""
+    monkeypatch.setitem(test_resume.PAUSED, "stale", {**GAT, "stale_epochs": 2})
+    test_resume.test_a_pause_changes_no_bit(comm, graph, shared_path, "stale")
+    case = "directed multi-label", {"schedule": "stale", "stale_epochs": 2, "model": "gin"}, test_curves.LEAST
+    monkeypatch.setitem(test_curves.WAYS, "stale", case)
+    test_curves.test_ways_that_change_no_curve(comm, paths, session_path, "stale")
+    monkeypatch.setitem(test_not_finite.SCHEDULES, "stale", {})
+    test_not_finite.test_the_layer_and_the_rank_are_named(comm, graph, "stale")
+
+
+@pytest.mark.parametrize("options", [{"schedule": "stale", "halo_dtype": "int8", "stale_epochs": 2}, GAT], ids=str)
+def test_an_estimate_counts_every_byte(comm, paths, options):
+    for name in ("undirected", "directed multi-label"):
+        check_case(comm, paths[name], options, "metis")
+
+
+def test_what_a_plan_says_of_it(graph):
+    config = make_config({"graph": "g.h5", "schedule": "stale", "stale_epochs": 3}, CHOICES)
+    assert "4 copies of the halo" in advice(config)
+    config = configure(graph, schedule="stale", intra_node="shared")
+    with GraphFile(graph) as file, pytest.raises(ConfigError, match="--intra-node messages"):
+        check_halo(config, model_spec(file.meta, config))
+
+
+@pytest.mark.slow
+def test_nothing_stays(comm, path, monkeypatch):  # noqa: F811
+    monkeypatch.setitem(nothing_stays.CASES, "stale", {"schedule": "stale", "model": "sage"})
+    nothing_stays.test_no_tensor_stays(comm, path, "stale")
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_nothing_is_as_long_as_the_graph(comm, many, shared_path, monkeypatch):  # noqa: F811
+    monkeypatch.setitem(test_nothing_of_size_n.CASES, "stale", {**GAT, "halo_dtype": "int8"})
+    largest = test_nothing_of_size_n.test_no_rank_holds_anything_as_long_as_all_nodes
+    largest(comm, many, shared_path, monkeypatch, "stale")

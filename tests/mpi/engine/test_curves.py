@@ -75,7 +75,6 @@ WAYS = {
     "fewest rows": ("directed multi-label", SAGE, LEAST),
     "fewest rows, pruned": ("few train", SAGE, PRUNED | LEAST),
     "fewest rows, lazy": ("undirected", {"schedule": "lazy", "epochs": 5}, LEAST),
-    "fewest rows, stale": ("directed multi-label", {"schedule": "stale", "stale_epochs": 2, "model": "gin"}, LEAST),
     "in place, sage": ("directed multi-label", {**SAGE, "layers": 4}, IN_PLACE),
     "in place, gat": ("undirected", {"model": "gat", "hidden": 4, "heads": 3, "out_heads": 2}, IN_PLACE),
     "in place, lazy": ("undirected", {"model": "sage", "schedule": "lazy", "finetune": 2}, IN_PLACE),

@@ -13,7 +13,6 @@ SCHEDULES = {
     "sar": {"halo_dtype": "int8"},
     "lazy": {},
     "bns": {},
-    "stale": {},
     "tma": {"average_steps": 2},
 }
 

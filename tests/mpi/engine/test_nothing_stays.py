@@ -21,7 +21,6 @@ OTHERS = {
     "inductive": {"model": "gat", "inductive": True},
     "learned features": {"model": "gcn", "features": "file+learned:3"},
     "raw": {"model": "sage", "input_dropout": "raw"},
-    "stale": {"model": "sage", "schedule": "stale"},
     "bns": {"model": "gat", "schedule": "bns", "boundary_rate": 0.5},
     "lazy": {"model": "gat", "schedule": "lazy", "layer_epochs": "5,5"},
     "tma": {"model": "gcn", "schedule": "tma", "average_steps": 2},

@@ -23,7 +23,6 @@ PAUSED = {
     "gin, batch norm, adam": OPTIONS,
     "gcn, sgd, warm-up": {"optimizer": "sgd", "lr": 0.05, "warmup_epochs": 8, "clip_norm": 1.0},
     "bns": {"schedule": "bns", "boundary_rate": 0.5},
-    "stale": {"schedule": "stale", "stale_epochs": 2, "model": "gat", "hidden": 4, "heads": 2},
     "tma": {"schedule": "tma", "average_steps": 2, "correct_every": 2},
     "inductive": {"model": "sage", "layers": 2, "inductive": True, "prune": "auto"},
     "averages": {"model": "sage", "layers": 2, "ema": 0.7},

@@ -191,8 +191,6 @@ OPTIONS = {
     "gcn, fewest rows": {**LEAST, "layers": 3},
     "gin, as few rows as pay": {"model": "gin", "halo": "auto", "layers": 3},
     "sage, fewest rows, tiny buffer, int8": {"model": "sage", **LEAST, "halo_dtype": "int8", "halo_buffer": 0.01},
-    "stale, int8": {"schedule": "stale", "halo_dtype": "int8", "stale_epochs": 2},
-    "stale, gat": {"schedule": "stale", **GAT},
     "pruned sage": {**PRUNED, "model": "sage"},
     "pruned gat": {**PRUNED, **GAT, "dropout": 0.0},
     "pruned, fewest rows": {**PRUNED, "model": "sage", **LEAST},
@@ -206,10 +204,10 @@ OPTIONS = {
 DIRECTED = (
     *("sage", "gat", "gcn, bf16", "gcn, mixed", "gcn, fp64, rows of the features", "gcn, int8"),
     *("gat, tiny buffer, int8", "sage, tiny buffer, int8", "gcn, fewest rows", "gin, as few rows as pay"),
-    *("sage, fewest rows, tiny buffer, int8", "stale, int8", "inductive sage", "links, tiny buffer"),
+    *("sage, fewest rows, tiny buffer, int8", "inductive sage", "links, tiny buffer"),
     *("pruned sage", "pruned gat"),
 )
-BOTH = ("sage", "gat", "stale, int8", "links, tiny buffer", "inductive sage", "pruned sage", "pruned gat")
+BOTH = ("sage", "gat", "links, tiny buffer", "inductive sage", "pruned sage", "pruned gat")
 UNDIRECTED = [name for name in OPTIONS if name not in DIRECTED or name in BOTH]
 
 

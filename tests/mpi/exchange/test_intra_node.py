@@ -193,7 +193,7 @@ def test_where_it_may_pay(comm, graph, node, monkeypatch):
 
 
 def test_what_cannot_be_read_in_place(graph):
-    for options in ({"schedule": "stale"}, {"model": "gat", "schedule": "lazy"}, {"comm": "torch"}):
+    for options in ({"model": "gat", "schedule": "lazy"}, {"comm": "torch"}):
         config = configure(graph, **options, intra_node="shared")
         with GraphFile(graph) as file, pytest.raises(ConfigError, match="--intra-node messages"):
             check_halo(config, model_spec(file.meta, config))

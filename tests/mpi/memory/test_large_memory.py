@@ -22,7 +22,6 @@ CASES = {
     "lazy": {"model": "gcn", "schedule": "lazy", "epochs": 2},
     "lazy, residual": {"model": "sage", "schedule": "lazy", "epochs": 2, "residual": True},
     "bns, int8": {"model": "gcn", "schedule": "bns", "halo_dtype": "int8", "boundary_rate": 0.5},
-    "stale": {"model": "gat", "schedule": "stale", "heads": 2, "hidden": 4},
     "tma": {"model": "sage", "schedule": "tma", "average_steps": 2, "correct_every": 1},
 }
 

@@ -6,7 +6,6 @@ import graphs
 import numpy as np
 import pytest
 import torch
-from hpcgnn.schedules.stale import StaleHalo, build_stale
 
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError
@@ -18,7 +17,6 @@ from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Messages,
 from hpcgnn.ops.site import Facts
 from hpcgnn.schedules.bns import SampledHalo, build_bns
 from hpcgnn.schedules.full_halo import FullHalo
-from hpcgnn.schedules.schedule_registry import SCHEDULES
 
 from ..gathering import whole
 from ..small import stored
@@ -58,14 +56,11 @@ def local(comm, session_path):
     return graphs.load(file, where.maps["dealt"], comm, cap=4, keep_edges=True)
 
 
-def policies(comm, local):
-    """{name: a policy whose ranks use some or old rows of others}."""
-    buffers, facts = HaloBuffers(1 << 20), Facts(local, comm)
-    sampled = SampledHalo(local, comm, buffers, Wire(), facts, Randomness(1), 0.5)
-    stale = StaleHalo(local, comm, buffers, Wire(), facts, 1)
-    for policy in (sampled, stale):
-        policy.begin_epoch(0)
-    return {"bns": sampled, "stale": stale}
+def sampled_halo(comm, local):
+    """A policy whose ranks use some rows of others."""
+    policy = SampledHalo(local, comm, HaloBuffers(1 << 20), Wire(), Facts(local, comm), Randomness(1), 0.5)
+    policy.begin_epoch(0)
+    return policy
 
 
 def test_every_operator_is_tested_here():
@@ -95,11 +90,10 @@ def test_equal_descriptions_are_one_operator_of_a_full_halo(comm, local, kind):
     assert FullHalo(local, comm, HaloBuffers(1 << 20)).operator(one) is not operator
 
 
-@pytest.mark.parametrize("schedule", ["bns", "stale"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_schedule_cannot_give_is_refused(comm, local, kind, schedule):
+def test_what_a_schedule_cannot_give_is_refused(comm, local, kind):
     """With the schedule, the models that asked for it, and what to use; on every rank, and before anything is sent."""
-    policy, (one, _, _) = policies(comm, local)[schedule], KINDS[kind]()
+    policy, (one, _, _) = sampled_halo(comm, local), KINDS[kind]()
     if one.pushes:
         assert policy.operator(one) is not None
         return
@@ -108,25 +102,17 @@ def test_what_a_schedule_cannot_give_is_refused(comm, local, kind, schedule):
     with pytest.raises(ConfigError) as caught:
         policy.operator(one)
     text = str(caught.value)
-    assert f"--schedule {schedule} " in text and one.models in text and "expected gcn" in text
+    assert "--schedule bns " in text and one.models in text and "expected gcn" in text
     assert not comm.ledger.take()
 
 
-def test_a_sample_has_new_operators_in_every_epoch_and_old_rows_one_for_each_call(comm, local):
-    """In an epoch all layers that ask for the same have one sample; but rows of the past are those of one place."""
-    found, one = policies(comm, local), Linear("sum", torch.float64)
-    sampled, stale = found["bns"], found["stale"]
+def test_a_sample_has_new_operators_in_every_epoch(comm, local):
+    """In an epoch all layers that ask for the same have one sample."""
+    sampled, one = sampled_halo(comm, local), Linear("sum", torch.float64)
     first = sampled.operator(one)
     assert sampled.operator(Linear("sum", torch.float64)) is first
     sampled.begin_epoch(1)
     assert sampled.operator(one) is not first
-    calls = [stale.operator(one) for _ in range(2)]
-    assert calls[0] is not calls[1]
-    stale.begin_epoch(1)
-    assert [stale.operator(one) for _ in range(2)] == calls
-    stale.begin_epoch(2)
-    with pytest.raises(AssertionError, match="same order"):
-        stale.operator(Linear("mean", torch.float64))
 
 
 def test_int8_rows_are_refused_for_the_largest(comm, local):
@@ -135,12 +121,9 @@ def test_int8_rows_are_refused_for_the_largest(comm, local):
         FullHalo(local, comm, HaloBuffers(1 << 20), wire).operator(Largest())
 
 
-@pytest.mark.parametrize("schedule, build", [("bns", build_bns), ("stale", build_stale)], ids=["bns", "stale"])
-def test_without_gradients_the_schedules_are_exact_and_refuse_nothing(comm, local, schedule, build):
-    options = {"boundary_rate": 0.3} if schedule == "bns" else {"stale_epochs": 1}
-    assert schedule in SCHEDULES
-    config = make_config({"graph": "g.h5", "schedule": schedule, **options}, CHOICES)
-    policy = build(local, comm, HaloBuffers(1 << 20), config, Randomness(2)).halo
+def test_without_gradients_a_schedule_is_exact_and_refuses_nothing(comm, local):
+    config = make_config({"graph": "g.h5", "schedule": "bns", "boundary_rate": 0.3}, CHOICES)
+    policy = build_bns(local, comm, HaloBuffers(1 << 20), config, Randomness(2)).halo
     exact = FullHalo(local, comm, HaloBuffers(1 << 20))
     policy.begin_epoch(0)
     with pytest.raises(ConfigError):

@@ -20,6 +20,7 @@ from ..gathering import both_ways, check_rows, sent_both_ways
 from ..ops.test_attention import KEY, P, right
 from ..small import stored
 from ..training import build_trainer, configure
+from . import emulated
 
 SEED, BOUNDARY, RATE = 9, 7, 0.4
 
@@ -147,3 +148,42 @@ def test_the_ends(comm, paths, model):
     assert len({sent for _, sent in evaluated}) == 1
     for split, value in evaluated[0][0].items():
         assert evaluated[1][0][split] == pytest.approx(value, abs=0.02)
+
+
+class Sampled:
+    """A graph of whose edges between ranks each epoch uses a sample, forwards and backwards the same. matrix: that of
+    now.
+    """
+
+    def __init__(self, whole):
+        self.whole = torch.from_numpy(whole)
+
+    def forwards(self, place, rows):
+        return self.matrix @ rows
+
+    def backwards(self, place, gradient):
+        return self.matrix.T @ gradient
+
+
+@pytest.mark.parametrize("widths", emulated.WIDTHS)
+@pytest.mark.parametrize("kind", ["gcn", "sage"])
+def test_boundary_sampling(comm, session_path, kind, widths):
+    """Whole epochs by hand: with one sample in both directions xᵀ t is (rows used)ᵀ gy."""
+    graph, where, file = stored(comm, session_path, "random directed weighted")
+    usual = {
+        "schedule": "bns",
+        "boundary_rate": RATE,
+        "precision": "fp64",
+        "seed": SEED,
+        "dropout": 0.0,
+        "lr": emulated.LR,
+    }
+    config = configure(file, model=kind, lr=emulated.LR, **usual, **emulated.WIDTHS[widths])
+    owner, matrix = where.owner("random"), emulated.operator_of(graph, kind)
+    emulation, far = Sampled(matrix), owner[:, None] != owner[None, :]
+
+    def sample(epoch):
+        kept = kept_by(graph.num_nodes, owner, comm.size, epoch, RATE)
+        emulation.matrix = torch.from_numpy(matrix * np.where(far, kept[:, owner].T / RATE, 1.0))
+
+    emulated.check(emulation, graph, config, build_trainer(comm, config, "random", rows=9), sample)

@@ -1,25 +1,18 @@
-"""`--schedule stale` against PipeGCN (Wan et al., ICLR'22, algorithm 1 and section 3.4), emulated by hand on dense
-matrices.
+"""Epochs of gcn and sage with every derivative written out by hand, on dense matrices (PipeGCN: Wan et al., ICLR'22,
+algorithm 1 and section 3.4).
 
 Losses and every parameter over several epochs with a learning rate above 0: old rows and old gradients are then not the
 new ones. Once dW was xᵀ t with t = Aᵀ gy of old gradients wherever a layer did not widen its input, which is PipeGCN's
 (rows used)ᵀ gy for no delay alone; a test with a learning rate of 0 could not tell them apart.
 """
 
-import numpy as np
 import oracle
 import pytest
 import torch
 
-from ..small import dense, stored
-from ..training import build_trainer, configure
-from .test_bns import RATE, SEED, kept_by
-from .test_stale import Delayed
+from ..small import dense
 
-pytestmark = pytest.mark.ranks(2, 3)
-
-EPOCHS, LR, P = 6, 0.05, 0.3
-DELAYS = [1, 2, 3, 4, 0]
+EPOCHS, LR = 6, 0.05
 # Of 5 features and 3 classes: layers that widen what they are given, keep its width and narrow it, with and without a
 # kept aggregate of the features, which is exact under every schedule.
 WIDTHS = {
@@ -28,24 +21,6 @@ WIDTHS = {
     "5 to 2, 2 to 2, 2 to 3": {"hidden": 2, "keep_input": "never"},
     "kept, 7 to 7, 7 to 3": {"hidden": 7, "keep_input": "always"},
 }
-
-
-class Emulated:
-    """A graph whose edges between ranks carry the rows of `delay` epochs ago."""
-
-    def __init__(self, matrix, owner, delay):
-        same = owner[:, None] == owner[None, :]
-        self.whole, self.near, self.far = (torch.from_numpy(m) for m in (matrix, matrix * same, matrix * ~same))
-        self._make, self._boxes = (lambda: Delayed(delay)), {}
-
-    def box(self, *place):
-        return self._boxes.setdefault(place, self._make())
-
-    def forwards(self, place, rows):
-        return self.near @ rows + self.far @ self.box(place, "ahead")(rows.detach().clone())
-
-    def backwards(self, place, gradient):
-        return self.near.T @ gradient + self.box(place, "home")(self.far.T @ gradient)
 
 
 def pipegcn(graph, x, labels, train, parameters, kind, layers, kept, mask):
@@ -118,49 +93,3 @@ def check(emulation, graph, config, trainer, begin):
 
 def operator_of(graph, kind):
     return oracle.operator(dense(graph, kind)[0], {"gcn": "sym", "sage": "mean"}[kind])
-
-
-@pytest.mark.parametrize("widths", WIDTHS)
-@pytest.mark.parametrize("kind", ["gcn", "sage"])
-def test_losses_and_parameters(comm, session_path, kind, widths):
-    usual = {"model": kind, "schedule": "stale", "precision": "fp64", "lr": LR, "dropout": P, "input_dropout": "none"}
-    for number, delay in enumerate(DELAYS):
-        name = ("random undirected", "random directed weighted")[number % 2]
-        graph, where, file = stored(comm, session_path, name)
-        config = configure(file, **usual, stale_epochs=delay, **WIDTHS[widths])
-        map_name = ("random", "one empty")[number // 2 % 2]
-        trainer = build_trainer(comm, config, map_name, rows=9)
-        emulation = Emulated(operator_of(graph, kind), where.owner(map_name), delay)
-        check(emulation, graph, config, trainer, lambda epoch: None)
-
-
-class Sampled:
-    """A graph of whose edges between ranks each epoch uses a sample, forwards and backwards the same. matrix: that of
-    now.
-    """
-
-    def __init__(self, whole):
-        self.whole = torch.from_numpy(whole)
-
-    def forwards(self, place, rows):
-        return self.matrix @ rows
-
-    def backwards(self, place, gradient):
-        return self.matrix.T @ gradient
-
-
-@pytest.mark.parametrize("widths", WIDTHS)
-@pytest.mark.parametrize("kind", ["gcn", "sage"])
-def test_boundary_sampling(comm, session_path, kind, widths):
-    """`bns` by the same hand: with one sample in both directions xᵀ t is (rows used)ᵀ gy."""
-    graph, where, file = stored(comm, session_path, "random directed weighted")
-    usual = {"schedule": "bns", "boundary_rate": RATE, "precision": "fp64", "seed": SEED, "dropout": 0.0, "lr": LR}
-    config = configure(file, model=kind, **usual, **WIDTHS[widths])
-    owner, matrix = where.owner("random"), operator_of(graph, kind)
-    emulation, far = Sampled(matrix), owner[:, None] != owner[None, :]
-
-    def sample(epoch):
-        kept = kept_by(graph.num_nodes, owner, comm.size, epoch, RATE)
-        emulation.matrix = torch.from_numpy(matrix * np.where(far, kept[:, owner].T / RATE, 1.0))
-
-    check(emulation, graph, config, build_trainer(comm, config, "random", rows=9), sample)
