@@ -9,7 +9,7 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.engine.constants import Constants
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.node_rows import NodeRows
+from hpcgnn.exchange.nodes import NodeRows
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.transforms.inductive import training_subgraph

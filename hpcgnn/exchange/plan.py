@@ -16,10 +16,10 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from hpcgnn import kernels
 from hpcgnn.comm import Communicator, Message
 from hpcgnn.errors import GraphError
-from hpcgnn.exchange.node_rows import Neighbours, Spread
-from hpcgnn.exchange.peers import Peers
+from hpcgnn.exchange.nodes import NodeRows, Peers, Spread
 from hpcgnn.exchange.rounds import Segment, Sides, cut, segments
 from hpcgnn.exchange.sending import Sending
 
@@ -28,6 +28,34 @@ _MOST_INT32 = 2**31 - 1
 _BLOCK = 1 << 16
 #: (keys rising, their places int64, where these belong when all keys are grouped int64), of consecutive keys.
 Places = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Facts that the ranks of a node share, in one direction of the edges.
+
+    Attributes:
+        rows: NodeRows of the node.
+        columns: Spread of the streamed rows.
+        returns: Spread of the returns, for own rows, and then for the rows of others that this rank reads.
+        taken: [(begin of another rank's returns for own rows, among the returns of all; int32 (m,): these own rows)].
+    """
+
+    rows: NodeRows
+    columns: Spread
+    returns: Spread
+    taken: list[tuple[int, torch.Tensor]]
+
+    def empty_returns(self, like: torch.Tensor) -> torch.Tensor:
+        """Zeros, to which the returns for the rows that this rank reads are added. like: the total of own rows."""
+        return self.rows.empty(self.returns, like.shape[1], like.dtype).zero_()
+
+    def add_returns(self, total: torch.Tensor, returned: torch.Tensor) -> None:
+        """Add the returns of all ranks of the node for own rows to total (n_p, R). returned: of `empty_returns`."""
+        all_returned, _ = self.rows.open(self.returns, returned)
+        total.add_(returned[: len(total)])
+        for start, rows in self.taken:
+            kernels.add_rows(total, rows, all_returned[start : start + len(rows)], distinct=True)
 
 
 @dataclass(frozen=True)

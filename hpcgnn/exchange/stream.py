@@ -24,7 +24,7 @@ from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.compact import Compact, EntryTransfer
 from hpcgnn.exchange.edges import EdgesT, OwnEdges, Part
-from hpcgnn.exchange.node_rows import Spread
+from hpcgnn.exchange.nodes import Spread
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import coalesce
 from hpcgnn.exchange.sending import Scaled

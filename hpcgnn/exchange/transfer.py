@@ -14,7 +14,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator, Exchange, PersistentExchange
-from hpcgnn.exchange.peers import Lane
+from hpcgnn.exchange.nodes import Lane
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import merge
 from hpcgnn.exchange.sending import Scaled, Sending

@@ -18,7 +18,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.comm import Message
-from hpcgnn.exchange.peers import Lane
+from hpcgnn.exchange.nodes import Lane
 from hpcgnn.exchange.sending import Scaled, Sending
 
 # Numbers that are converted at a time: their copies stay in the cache and are no part of the communication memory's

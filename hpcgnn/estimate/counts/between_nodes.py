@@ -1,4 +1,4 @@
-"""Traffic between nodes of several ranks where their ranks read rows in place (exchange/peers.py)."""
+"""Traffic between nodes of several ranks where their ranks read rows in place (exchange/nodes.py)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hpcgnn.exchange.peers import cap_of_nodes
+from hpcgnn.exchange.nodes import cap_of_nodes
 from hpcgnn.exchange.rounds import Segment
 
 

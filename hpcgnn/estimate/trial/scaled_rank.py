@@ -13,7 +13,8 @@ import torch
 from hpcgnn.estimate.counts.own_steps import Arrangement, OwnSteps
 from hpcgnn.estimate.counts.pair_counts import NEGATIVE, TURNED
 from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator
-from hpcgnn.exchange.node_rows import Neighbours, NodeRows
+from hpcgnn.exchange.nodes import NodeRows
+from hpcgnn.exchange.plan import Neighbours
 from hpcgnn.graph.edge_features import carrying
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows

@@ -21,7 +21,7 @@ from hpcgnn.estimate.trial.places import Place, place_of, plans
 from hpcgnn.estimate.trial.scaled_rank import Size, make_copy, on_ghost_node
 from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator, GhostMemory
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.node_rows import NodeRows
+from hpcgnn.exchange.nodes import NodeRows
 from hpcgnn.exchange.stream import Use
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.memory.resident import resident_bytes

@@ -2,7 +2,7 @@
 
 Each rank knows its own needs. The pairs of nodes are dealt to the ranks of both. One rank of each node, the planner of
 the pair, makes one list of its node's needs, and sends it to the planner on the other end. Plans lie in
-memory that the ranks of the node share (see exchange/peers.py).
+memory that the ranks of the node share (see exchange/nodes.py).
 """
 
 from collections.abc import Iterable
@@ -11,9 +11,8 @@ import numpy as np
 import torch
 
 from hpcgnn.comm import Communicator, Message
-from hpcgnn.exchange.node_rows import Neighbours
-from hpcgnn.exchange.peers import Peers
-from hpcgnn.exchange.plan import HaloPlan, agreed_plan
+from hpcgnn.exchange.nodes import Peers
+from hpcgnn.exchange.plan import HaloPlan, Neighbours, agreed_plan
 from hpcgnn.exchange.sending import Sending
 
 

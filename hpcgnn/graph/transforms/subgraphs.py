@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from hpcgnn.comm import Communicator
-from hpcgnn.exchange.peers import Peers
+from hpcgnn.exchange.nodes import Peers
 from hpcgnn.exchange.plan import HaloPlan, gather_halo
 from hpcgnn.exchange.sending import Sending
 from hpcgnn.graph.blocks import joined, own_block

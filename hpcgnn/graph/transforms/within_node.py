@@ -14,9 +14,8 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.errors import GraphError
-from hpcgnn.exchange.node_rows import Neighbours, NodeRows, Spread
-from hpcgnn.exchange.peers import Peers, cap_of_nodes
-from hpcgnn.exchange.plan import HaloPlan, gather_halo
+from hpcgnn.exchange.nodes import NodeRows, Peers, Spread, cap_of_nodes
+from hpcgnn.exchange.plan import HaloPlan, Neighbours, gather_halo
 from hpcgnn.graph.blocks import Block, halo_blocks, joined
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.transforms.between_nodes import node_plan

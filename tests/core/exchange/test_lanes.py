@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hpcgnn.exchange.peers import Peers, cap_of_nodes
+from hpcgnn.exchange.nodes import Peers, cap_of_nodes
 
 LAYOUTS = {"even": [4, 4, 4], "uneven": [1, 3, 2, 5], "ranks": [1, 1, 1], "one node": [3]}
 

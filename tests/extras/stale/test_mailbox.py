@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.exchange.peers import Lane
+from hpcgnn.exchange.nodes import Lane
 from hpcgnn.exchange.wire import NARROW, Form, encode
 from hpcgnn.extras.stale.streams import Mailbox
 

@@ -7,7 +7,7 @@ import torch
 from asking import aggregate
 
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.node_rows import NodeRows
+from hpcgnn.exchange.nodes import NodeRows
 from hpcgnn.graph.transforms.vertex_cover import least_rows
 from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.schedules.full_halo import FullHalo

@@ -8,7 +8,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.peers import Lane
+from hpcgnn.exchange.nodes import Lane
 from hpcgnn.exchange.stream import Returns, Rows, Stream
 from hpcgnn.exchange.wire import NARROW, Form, Messages, Wire, encode
 

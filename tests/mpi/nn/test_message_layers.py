@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.node_rows import NodeRows
+from hpcgnn.exchange.nodes import NodeRows
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.graphfile.storage import GraphFile

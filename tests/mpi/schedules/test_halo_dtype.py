@@ -10,7 +10,7 @@ import pytest
 from asking import aggregate, attend
 
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.node_rows import NodeRows
+from hpcgnn.exchange.nodes import NodeRows
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.ops.additive_attention import AttentionShape
