@@ -86,6 +86,9 @@ def test_aggregation(comm, session_path, name, delay):
             ):
                 entry = traffic.get(kind)
                 assert ((entry.messages, entry.bytes_sent) if entry else (0, 0)) == (peers, 24 * sent)
+            letters = min(epoch + 1, delay + 1) + 1  # and the sent one
+            kept = sum(box.kept_bytes for _, box in policy._boxes())
+            assert kept == 24 * (plan.num_halo + plan.num_boundary) * letters
         policy.state()
 
 
