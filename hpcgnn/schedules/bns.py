@@ -20,7 +20,7 @@ from hpcgnn.declaring import option
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Stream
 from hpcgnn.exchange.wire import Wire
-from hpcgnn.graph.blocks import Block, transposed
+from hpcgnn.graph.blocks import transposed
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.transforms.sampling import sample_blocks, sample_plan
 from hpcgnn.ops.draws import Purpose, Randomness
@@ -77,8 +77,9 @@ class SampledHalo(PushedHalo):
         key = self._random.key(Purpose.BOUNDARY, 0)
         self.plan, kept = sample_plan(inward.plan, self._local.original_id, ids, key, self.rate)
         blocks = sample_blocks(inward.halo, inward.plan, self.plan, kept)
-        used = self._stream(inward.own, blocks)
-        push = self._stream(self._local.outward.own, [transposed(block) for block in blocks])
+        means = self.plan, self.buffers, self._comm, self._wire
+        used = Stream(inward.own, blocks, *means)
+        push = Stream(self._local.outward.own, [transposed(block) for block in blocks], *means)
         factor, added = (1 / self.rate, -math.log(self.rate)) if self.rate else (1.0, 0.0)
         self._site = PushedSite(self._local, used, push, self._facts, ids[kept], factor, added)
 
@@ -87,9 +88,6 @@ class SampledHalo(PushedHalo):
         if description not in self._operators:
             self._operators[description] = description.pushed(self._site)
         return self._operators[description]
-
-    def _stream(self, own: Block, blocks: list[Block]) -> Stream:
-        return Stream(own, blocks, self.plan, self.buffers, self._comm, self._wire)
 
 
 def build_bns(

@@ -127,15 +127,13 @@ class Averaging(AllreduceEveryStep):
         with torch.no_grad():
             tensors = [t for t in (*module.parameters(), *module.buffers()) if t.is_floating_point()]
             for dtype in dict.fromkeys(t.dtype for t in tensors):
-                self._average_([t for t in tensors if t.dtype == dtype])
-
-    def _average_(self, tensors: Sequence[torch.Tensor]) -> None:
-        flat = torch.cat([t.reshape(-1) for t in tensors])
-        # An idle rank may hold anything, also what is not finite: it counts for nothing.
-        flat = flat.mul_(self._weight) if self._weight else flat.zero_()
-        self._comm.allreduce_(flat, "average")
-        for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
-            tensor.copy_(part.view_as(tensor))
+                alike = [t for t in tensors if t.dtype == dtype]
+                flat = torch.cat([t.reshape(-1) for t in alike])
+                # An idle rank may hold anything, also what is not finite: it counts for nothing.
+                flat = flat.mul_(self._weight) if self._weight else flat.zero_()
+                self._comm.allreduce_(flat, "average")
+                for tensor, part in zip(alike, flat.split([t.numel() for t in alike]), strict=True):
+                    tensor.copy_(part.view_as(tensor))
 
     def state(self, optimizers: Sequence[Optimizer]) -> dict[str, torch.Tensor]:
         """The optimizers of the exact steps and of every rank. Collective."""

@@ -98,14 +98,6 @@ def test_a_layer_ends_when_validation_does_not_rise(comm, graph, shared_path):
     assert len(kept) < 90, "at least one layer ends early, or the test says nothing"
 
 
-def test_patience_holds_for_exact_training_too(comm, graph, shared_path):
-    options = {"schedule": "sar", "epochs": 60, "patience": 3, "eval_every": 1, "lr": 0.2}
-    kept = run(comm, graph, shared_path / "run", **options)
-    best = max(kept, key=lambda record: record["val"])
-    assert kept[-1]["epoch"] == best["epoch"] + 3 < 60
-    assert run(comm, graph, shared_path / "run", **options, resume=True) == kept, "a run that ended early is done"
-
-
 def warm_starts(comm, graph, **options):
     """(trainer, logits of a layer when it has been trained, those of the next one before it is), for each layer but the
     last.
