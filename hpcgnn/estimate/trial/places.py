@@ -22,7 +22,8 @@ def place_of(stream: Any, trainer: "Trainer", local: "LocalGraph") -> Place | No
 
 def plans(trainer: "Trainer", local: "LocalGraph") -> Iterator[tuple[Place, Any]]:
     """Yield the plans of all streams, the whole graph's first."""
-    for layer, share in [(None, local), *enumerate(trainer.views.shares), (SEEN, trainer.views.subgraph)]:
+    views = trainer.views
+    for layer, share in [(None, views.local), *enumerate(views.shares), (SEEN, views.subgraph)]:
         if share is not None:
             yield (layer, "inward"), share.inward.plan
             yield (layer, "outward"), share.outward.plan

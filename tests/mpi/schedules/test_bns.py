@@ -170,14 +170,7 @@ class Sampled:
 def test_boundary_sampling(comm, session_path, kind, widths):
     """Whole epochs by hand: with one sample in both directions xᵀ t is (rows used)ᵀ gy."""
     graph, where, file = stored(comm, session_path, "random directed weighted")
-    usual = {
-        "schedule": "bns",
-        "boundary_rate": RATE,
-        "precision": "fp64",
-        "seed": SEED,
-        "dropout": 0.0,
-        "lr": emulated.LR,
-    }
+    usual = {"schedule": "bns", "boundary_rate": RATE, "precision": "fp64", "seed": SEED, "dropout": 0.0}
     config = configure(file, model=kind, lr=emulated.LR, **usual, **emulated.WIDTHS[widths])
     owner, matrix = where.owner("random"), emulated.operator_of(graph, kind)
     emulation, far = Sampled(matrix), owner[:, None] != owner[None, :]
