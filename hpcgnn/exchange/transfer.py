@@ -18,7 +18,7 @@ from hpcgnn.exchange.nodes import Lane
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import merge
 from hpcgnn.exchange.sending import Scaled, Sending
-from hpcgnn.exchange.wire import Form, Messages, Wire, encode
+from hpcgnn.exchange.wire import Form, MessageGroup, Wire, encode
 
 
 class Turn:
@@ -73,8 +73,8 @@ class Transfer:
 
     Attributes:
         places: see Turn.
-        received, packed: Messages with rows of others, and with own rows.
-        given, taken: Messages with returns for rows of others, and for own rows.
+        received, packed: MessageGroup with rows of others, and with own rows.
+        given, taken: MessageGroup with returns for rows of others, and for own rows.
     """
 
     def __init__(
@@ -101,10 +101,10 @@ class Transfer:
         self._peers, self._columns = turn.plan.peers, turn.plan.columns
         self.back: torch.Tensor | None = None
         odd, self._widened = turn.number % 2, pieces[8]
-        self.received = Messages(form, turn.incoming, pieces[odd])
-        self.packed = Messages(form, turn.outgoing, pieces[2])
-        self.given = Messages(back, turn.incoming, pieces[3 + odd])
-        self.taken = Messages(back, turn.outgoing, pieces[5 + odd])
+        self.received = MessageGroup(form, turn.incoming, pieces[odd])
+        self.packed = MessageGroup(form, turn.outgoing, pieces[2])
+        self.given = MessageGroup(back, turn.incoming, pieces[3 + odd])
+        self.taken = MessageGroup(back, turn.outgoing, pieces[5 + odd])
         # Every rank of the node adds in a part of its own. The first one's is what is sent, unless it is narrowed.
         shape = len(self._peers.ranks), turn.num_received, back.width
         memory = pieces[7 if back.narrow else 3 + odd]

@@ -237,7 +237,7 @@ def decode(out: torch.Tensor, form: Form, message: torch.Tensor, rows: int, firs
         out[:, : form.narrow] = narrow[piece]
 
 
-class Messages:
+class MessageGroup:
     """The messages of one turn in one direction, one after another in one buffer, all of one Form.
 
     Attributes:

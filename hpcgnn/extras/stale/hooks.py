@@ -1,6 +1,6 @@
 """The schedule `stale`, and the preset `pipegcn`."""
 
-from hpcgnn.extras.stale.schedule import SCHEDULE
+from hpcgnn.extras.stale.stale_halo import SCHEDULE
 from hpcgnn.options.presets import PRESETS, Preset
 from hpcgnn.schedules.schedule_registry import register
 from hpcgnn.suggestions import MEANINGS

@@ -24,7 +24,7 @@ from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.sending import Scaled, Sending
 from hpcgnn.exchange.stream import Returns, Rows, RowStream
 from hpcgnn.exchange.transfer import Turn
-from hpcgnn.exchange.wire import Form, Messages, Wire, encode
+from hpcgnn.exchange.wire import Form, MessageGroup, Wire, encode
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Mailbox:
         self._comm, self._delay, self._home, self._letters = comm, delay, home, list[Letter]()
         self._lanes = (turn.incoming, turn.outgoing) if home else (turn.outgoing, turn.incoming)
         self._sent: Exchange = Finished()
-        self._outgoing: Messages | None = None
+        self._outgoing: MessageGroup | None = None
 
     @property
     def kept_bytes(self) -> int:
@@ -55,12 +55,12 @@ class Mailbox:
         sent = 0 if self._outgoing is None else self.form.buffer_bytes(self._lanes[0])
         return sent + sum(letter.data.nbytes for letter in self._letters)
 
-    def prepare(self, form: Form) -> Messages:
+    def prepare(self, form: Form) -> MessageGroup:
         """The messages to be filled, before `post`. form: the same in every epoch."""
         self._sent.finish_sending()
         if self._outgoing is None:
             self.form, (lanes, _) = form, self._lanes
-            self._outgoing = Messages(form, lanes, torch.empty(form.buffer_bytes(lanes), dtype=torch.uint8))
+            self._outgoing = MessageGroup(form, lanes, torch.empty(form.buffer_bytes(lanes), dtype=torch.uint8))
         return self._outgoing
 
     def post(self) -> None:
@@ -81,8 +81,8 @@ class Mailbox:
         self._letters.append(letter)
         letter.under_way.progress()
 
-    def _received(self, letter: Letter) -> Messages:
-        return Messages(self.form, self._lanes[1], letter.data)
+    def _received(self, letter: Letter) -> MessageGroup:
+        return MessageGroup(self.form, self._lanes[1], letter.data)
 
     def open(self) -> None:
         """Wait for the letter of this epoch's use, whose rows are `opened` then."""

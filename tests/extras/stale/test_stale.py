@@ -27,7 +27,7 @@ from hpcgnn.engine.checkpoint import checkpoints
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import Wire
-from hpcgnn.extras.stale.schedule import StaleHalo, build_stale
+from hpcgnn.extras.stale.stale_halo import StaleHalo, build_stale
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.draws import Randomness

@@ -10,7 +10,7 @@ from hpcgnn import kernels
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.nodes import Lane
 from hpcgnn.exchange.stream import Returns, Rows, Stream
-from hpcgnn.exchange.wire import NARROW, Form, Messages, Wire, encode
+from hpcgnn.exchange.wire import NARROW, Form, MessageGroup, Wire, encode
 
 from ..narrowing import DTYPES, error_bound, row_bytes
 from ..small import stored
@@ -242,7 +242,7 @@ def test_a_message_is_added(name, memory_rows):
     values = torch.from_numpy(random.standard_normal((rows, form.width)))
     index = torch.tensor([0, 0, 1, 2, 3, 3, 5, 7, 7, 7], dtype=torch.int32)
     lanes = [Lane(1, 0, before, 1, 0), Lane(1, before, before + rows, 1, 0)]
-    messages = Messages(form, lanes, torch.zeros(form.buffer_bytes(lanes), dtype=torch.uint8))
+    messages = MessageGroup(form, lanes, torch.zeros(form.buffer_bytes(lanes), dtype=torch.uint8))
     encode(messages.parts[1], form, values, kernels.stream_key(1))
     memory = torch.empty(memory_rows * form.widened_bytes, dtype=torch.uint8)
     sent = messages.read(before, before + rows, torch.empty(rows * form.width * 8, dtype=torch.uint8))
