@@ -19,7 +19,7 @@ _ROWS = 1 << 13
 
 
 @dataclass(frozen=True)
-class Sums:
+class PartialSums:
     """Sums of own rows, among sent own rows.
 
     Attributes:
@@ -56,10 +56,10 @@ class Scaled(NamedTuple):
 
 @dataclass(frozen=True)
 class Sending:
-    """The sent rows, in their order. rows: int32 (k,), the own rows that go as they are; sums: Sums, or None."""
+    """The sent rows, in their order. rows: int32 (k,), the own rows that go as they are; sums: PartialSums, or None."""
 
     rows: torch.Tensor
-    sums: Sums | None = None
+    sums: PartialSums | None = None
 
     @property
     def count(self) -> int:
@@ -80,7 +80,7 @@ class Sending:
         low, high = torch.searchsorted(sums.rows_at, ends).tolist()
         begin, end = torch.searchsorted(sums.at, ends).tolist()
         at, rows_at, indptr = sums.at[begin:end], sums.rows_at[low:high], sums.indptr[begin : end + 1]
-        return Sending(self.rows[low:high], Sums(at, rows_at, indptr, sums.indices, sums.weight, first))
+        return Sending(self.rows[low:high], PartialSums(at, rows_at, indptr, sums.indices, sums.weight, first))
 
     def pack(self, out: torch.Tensor, own: Scaled) -> None:
         """out (count, F) = S x of own rows."""

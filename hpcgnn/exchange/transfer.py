@@ -73,8 +73,8 @@ class Transfer:
 
     Attributes:
         places: see Turn.
-        received, packed: MessageGroup with rows of others, and with own rows.
-        given, taken: MessageGroup with returns for rows of others, and for own rows.
+        received, packed: MessageGroups with rows of others, and with own rows.
+        given, taken: MessageGroups with returns for rows of others, and for own rows.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import HaloPlan, agreed_plan
-from hpcgnn.exchange.sending import Sending, Sums
+from hpcgnn.exchange.sending import PartialSums, Sending
 from hpcgnn.graph.blocks import halo_blocks, joined, transposed
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.transforms.between_nodes import to_planners
@@ -332,7 +332,7 @@ def _sending(plan: HaloPlan, back: Adjacency, columns: _Columns, cover: _Cover) 
     if peers.place == len(peers.ranks) - 1:
         edges_end = torch.cat([torch.zeros(1, dtype=torch.int64), edges_end])
     indptr = joined_all(edges_end)
-    summed = Sums(
+    summed = PartialSums(
         joined_all(at),
         joined_all(rows_at),
         indptr,
