@@ -93,9 +93,6 @@ class RunConfig:
         "write every epoch's numbers for TensorBoard",
         details="Loss, metrics, seconds and bytes go to tensorboard/ of the run directory.",
     )
-    watch: str = option(
-        "", "Python file with a function epoch(record), called after every epoch", details="Rank 0 calls it."
-    )
     log_every: int = option(
         0,
         "epochs between log lines without a terminal; 0: growing intervals",

@@ -16,7 +16,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from hpcgnn import kernels
-from hpcgnn.engine.saved_tensors import SavedTensors, lasting_storages
+from hpcgnn.engine.memory_policy import SavedTensors, lasting_storages
 from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.keeping import Kept
 from hpcgnn.nn.model import traits_of

@@ -15,7 +15,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcgnn import __version__, kernels
 from hpcgnn.comm.communicator import Communicator
@@ -26,6 +26,9 @@ from hpcgnn.engine.hooks import Plugin
 from hpcgnn.errors import RunDirError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.records import to_json, write_atomically
+
+if TYPE_CHECKING:
+    from hpcgnn.engine.trainer import Trainer
 
 log = logging.getLogger("hpcgnn")
 FOLDER = "trace"
@@ -40,22 +43,18 @@ CATEGORIES = {
 
 
 class Tracer(Plugin):
-    """Records the epochs that `--trace` names, on this rank. `epoch` is collective where its epoch is traced, and so is
-    `finish_epoch`.
-    """
+    """Records the epochs that `--trace` names, on this rank. `epoch` is collective where its epoch is traced."""
 
     def __init__(self, config: Config, comm: Communicator) -> None:
         self._first, self._last = epochs_to_trace(config.run.trace)
         self._comm, self._folder = comm, Path(config.run.run_dir) / FOLDER
         self._tape: Tape | None = None
-        self._written = False
         self.epochs: list[int] = []
-        self.watch = self._span
 
     @contextlib.contextmanager
     def epoch(self, number: int) -> Iterator[None]:
         """The body is epoch `number`, from 1."""
-        if not self._first <= number <= self._last or self._written:
+        if not self._first <= number <= self._last:
             yield
             return
         if self._tape is None:
@@ -68,14 +67,23 @@ class Tracer(Plugin):
                 yield
         finally:
             self._comm.tape = None
+        if number == self._last:
+            self._write()
 
-    def _span(self, name: str) -> AbstractContextManager[None]:
-        """For the body, where it is traced."""
+    @contextlib.contextmanager
+    def run(self, trainer: "Trainer") -> Iterator[None]:
+        yield
+        if self._tape is not None:  # the run was over, or stopped, before the last epoch to trace
+            self._write()
+        if not self.epochs and self._comm.rank == 0:
+            log.warning("nothing was traced: --trace %d-%d names no epoch of this run", self._first, self._last)
+
+    def watch(self, phase: str) -> AbstractContextManager[None]:
         tape = self._comm.tape
         if tape is None:
             return contextlib.nullcontext()
         tape.begin_phase()
-        return tape.span(name, "phase")
+        return tape.span(phase, "phase")
 
     def _kernel(self, name: str, arguments: tuple[Any, ...]) -> AbstractContextManager[None]:
         """The watch of the kernels."""
@@ -93,22 +101,12 @@ class Tracer(Plugin):
         self._tape = Tape()
 
     def checkpoint(self) -> AbstractContextManager[None]:
-        return self._span("checkpoint")
+        return self.watch("checkpoint")
 
-    def finish_epoch(self, number: int, last: bool) -> None:
-        """Write the file after the last traced epoch, or the run's last. A write error becomes a line in the log.
-
-        Args:
-            number: the finished epoch.
-            last: whether it is the run's last.
-        """
-        if self._written or not (last or number >= self._last):
-            return
-        self._written, comm, tape = True, self._comm, self._tape
-        if tape is None:
-            if comm.rank == 0:
-                log.warning("nothing was traced: --trace %d-%d names no epoch of this run", self._first, self._last)
-            return
+    def _write(self) -> None:
+        """Write the file of the traced epochs. A write error becomes a line in the log. Collective."""
+        comm, tape = self._comm, self._tape
+        assert tape is not None, "it has begun"
         failure = ""
         try:
             self._folder.mkdir(exist_ok=True)

@@ -67,7 +67,6 @@ MAY_IMPORT = {
         "kernels/kernel.py",
         "kernels/library.py",
         "kernels/native.py",
-        "plugins/memory_profile.py",
         "memory/resident.py",
         "extras/offload/scratch.py",
         "extras/oneccl/communicator.py",

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.engine.gradient_sum import GradientSum, by_layer
-from hpcgnn.engine.gradients import FlatGradients
+from hpcgnn.engine.gradients import FlatGradients, GradientSum, by_layer
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.rounded_sum import RoundedSums
 

@@ -17,7 +17,7 @@ from hpcgnn.errors import GraphError
 from hpcgnn.estimate.command import place_of
 from hpcgnn.estimate.memory_check import memory_lines
 from hpcgnn.exchange.plan import gather_halo
-from hpcgnn.plugins.watching import scalars
+from hpcgnn.plugins.tensorboard import scalars
 from partition_tools.interface.arrays import save_graph
 
 from ..runs import evaluated, losses, predicted, summary, train_into
