@@ -39,7 +39,7 @@ def first_not_finite(
     for name, parameter in model.named_parameters():
         if not torch.isfinite(parameter).all():
             return f"parameter {name} is not finite already"
-    order, found = itertools.count(), list[tuple[int, str]]()
+    order, found = itertools.count(1), list[tuple[int, str]]()
 
     def look(name: str, module: torch.nn.Module, inputs: Any, output: Any) -> None:
         number, rows = next(order), getattr(output, "rows", output)  # of a layer that hands its output over

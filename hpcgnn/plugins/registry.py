@@ -13,8 +13,6 @@ from hpcgnn.plugins import (
     learned_features,
     memory_use,
     schedule_state,
-    tensorboard,
-    trace,
 )
 from hpcgnn.registry import Registry
 
@@ -32,8 +30,6 @@ TRAINER_PLUGINS.register("learned_features", learned_features.make)
 TRAINER_PLUGINS.register("averages", averages.make)
 TRAINER_PLUGINS.register("coded_keeping", coded_keeping.make)
 JOB_PLUGINS.register("memory_use", memory_use.make)
-JOB_PLUGINS.register("trace", trace.make)
-JOB_PLUGINS.register("tensorboard", tensorboard.make)
 
 
 def make_plugins(trainer: "Trainer", learns: bool) -> Plugins:

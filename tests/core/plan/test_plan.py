@@ -45,7 +45,6 @@ BREAKS = (
     {"precision": "mixed", "model": "gat"},
     {"precision": "mixed", "jumping": "cat"},
     {"precision": "mixed", "schedule": "bns"},
-    {"trace": "2", "comm": "collective"},
 )
 
 

@@ -9,19 +9,33 @@ import importlib
 import importlib.util
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
+from hpcgnn.declaring import option
 from hpcgnn.engine.hooks import Plugin
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.options.run import RunConfig
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
 
 log = logging.getLogger("hpcgnn")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorBoardConfig(RunConfig):
+    """The option `tensorboard`."""
+
+    tensorboard: bool = option(
+        False,
+        "write every epoch's numbers for TensorBoard",
+        details="Loss, metrics, seconds and bytes go to tensorboard/ of the run directory.",
+    )
 
 
 class TensorBoard(Plugin):
@@ -75,7 +89,7 @@ def scalars(record: dict[str, Any], metric: str) -> dict[str, float]:
 
 def make(config: Config, session: Session, buffers: HaloBuffers) -> TensorBoard | None:
     """The plugin of rank 0 of a job with `--tensorboard`. Raises ConfigError if its package is missing."""
-    if session.comm.rank or not config.run.tensorboard:
+    if session.comm.rank or not cast(TensorBoardConfig, config.run).tensorboard:
         return None
     if importlib.util.find_spec("tensorboard") is None:
         raise ConfigError("--tensorboard needs the package tensorboard: pip install 'hpcgnn[tensorboard]'")
