@@ -9,6 +9,7 @@ in a folder beside it.
 import contextlib
 import json
 import logging
+import math
 import os
 import re
 import shutil
@@ -29,12 +30,10 @@ from hpcgnn.graphfile.structure import check_dataset
 from hpcgnn.graphfile.writing import written_file
 from hpcgnn.nn.plugin import COPY
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.records import FIRST_EPOCH, to_json
+from hpcgnn.records import to_json
 
 log = logging.getLogger("hpcgnn")
-# In version 2 `best` of the progress counted epochs from 0.
 FORMAT, VERSION, KEEP = "hpcgnn-checkpoint", 3, 2
-READABLE = (2, VERSION)
 _NAME = re.compile(r"epoch-(\d+)(\.h5|-ranks)")
 Tensors = dict[str, torch.Tensor]
 
@@ -55,18 +54,15 @@ class Checkpoint:
         self.path = Path(path)
         with _reading(f"checkpoint {path}", "it is truncated or corrupted"), opened(path) as file:
             attributes = read_attributes(file)
-            if attributes.get("format") != FORMAT or attributes.get("format_version") not in READABLE:
+            if attributes.get("format") != FORMAT or attributes.get("format_version") != VERSION:
                 raise CheckpointError(
-                    f"{path} is not a checkpoint of format version {' or '.join(map(str, READABLE))}; it was written "
-                    "by another program"
+                    f"{path} is not a checkpoint of format version {VERSION}; it was written by another program"
                 )
             self.progress: dict[str, Any] = json.loads(attributes["progress"])
             self.epoch: int = self.progress["epoch"]
             self.identity: dict[str, Any] = self.progress["identity"]
             if best := self.progress.get("best"):  # JSON has no NaN: the metric of an empty split was written as null
-                best = {name: float("nan") if value is None else value for name, value in best.items()}
-                best["epoch"] += FIRST_EPOCH if attributes["format_version"] == 2 else 0
-                self.progress["best"] = best
+                self.progress["best"] = {name: math.nan if value is None else value for name, value in best.items()}
             self._groups = {name: _read_tensors(file, name) for name in file if name != "optimizer"}
             self.model, self.best = self._groups["model"], self._groups["best_model"] or None
             states = _within(file, file, "optimizer") if "optimizer" in file else ()

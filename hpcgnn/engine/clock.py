@@ -10,9 +10,11 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from typing import TypeVar
 
 from hpcgnn.comm.health.heartbeat import Heartbeat
 
+Item = TypeVar("Item")
 PHASES = ("forward", "backward", "reduction", "step")
 COSTS = ("user_seconds", "system_seconds", "minor_faults")
 
@@ -56,6 +58,15 @@ class Clock:
                     self._costs["user_seconds"] += after.ru_utime - before.ru_utime
                     self._costs["system_seconds"] += after.ru_stime - before.ru_stime
                     self._costs["minor_faults"] += after.ru_minflt - before.ru_minflt
+
+    def between(self, phase: str, items: Iterator[Item]) -> Iterator[Item]:
+        """The items, as they come; a phase has the time that they take to come."""
+        while True:
+            with self(phase):
+                item = next(items, None)
+            if item is None:
+                return
+            yield item
 
     def take(self) -> tuple[dict[str, float], dict[str, float]]:
         """({phase: seconds}, {cost: amount}) since the last call."""

@@ -48,9 +48,6 @@ class Plugin:
         """Bytes that the plugin does not hold yet and will hold after the first best epoch."""
         return 0
 
-    def begin_epoch(self, learning_rate: float) -> None:
-        """Before the first step of an epoch."""
-
     def before_step(self) -> None:
         """Before the forward pass of a step."""
 

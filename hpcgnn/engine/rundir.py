@@ -22,7 +22,7 @@ from typing import Any
 from hpcgnn.config import Config
 from hpcgnn.errors import RunDirError
 from hpcgnn.nn.plugin import COPY, plugin_source
-from hpcgnn.records import counted_from_one, to_json, write_atomically
+from hpcgnn.records import to_json, write_atomically
 
 log = logging.getLogger("hpcgnn")
 
@@ -78,9 +78,7 @@ class RunDir:
                 left.unlink()
 
     def records(self) -> list[dict[str, Any]]:
-        """The epoch records written so far, up to the first damaged line, with epochs that count from 1 whatever wrote
-        them.
-        """
+        """The epoch records written so far, up to the first damaged line."""
         self.settle()
         result = []
         for line in (self.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
@@ -88,7 +86,7 @@ class RunDir:
                 result.append(json.loads(line))
             except json.JSONDecodeError:
                 break
-        return counted_from_one(result)
+        return result
 
     def begin(self, config: Config, epochs: int) -> None:
         """Write the configuration and drop the records after `epochs`, which the checkpoint does not cover.

@@ -24,7 +24,7 @@ from hpcgnn.engine.epochs import Progress
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import CLASSIFICATION
 from hpcgnn.graphfile.schema import SPLITS
-from hpcgnn.records import FIRST_EPOCH, shown_number, spread, to_json
+from hpcgnn.records import shown_number, spread, to_json
 from hpcgnn.report.curves import draw_curves
 from hpcgnn.report.measures import named
 from hpcgnn.report.read import RANKS
@@ -153,7 +153,7 @@ def summarise(
         "metric": evaluator.name,
         "better": evaluator.metric.direction,
         "best_val": best.get("val"),
-        "first_epoch": FIRST_EPOCH,
+        "first_epoch": 1,
         "best_epoch": best.get("epoch"),
         "test_at_best_val": best.get("test"),
         "test_at_end": records[-1].get("test"),

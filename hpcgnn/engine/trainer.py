@@ -1,9 +1,7 @@
 """The one training step. It knows neither the schedule nor the model nor the transport nor any plugin."""
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,7 +10,7 @@ from hpcgnn.comm import Communicator
 from hpcgnn.cores.domains import over_own_domains
 from hpcgnn.engine.clock import Clock, Watch, unwatched
 from hpcgnn.engine.diagnosis import check_finite
-from hpcgnn.engine.gradients import FlatGradients, GradientSum, by_layer
+from hpcgnn.engine.gradients import FlatGradients
 from hpcgnn.engine.hooks import Plugins
 from hpcgnn.engine.optim import Optimizer, build_optimizer, learning_rate
 from hpcgnn.engine.views import Constants, TrainingPart, make_views
@@ -75,7 +73,6 @@ class Trainer:
         verbs = self.schedule.halo, comm, self.random, self.constants, buffers
         self.graph, self.training_graph = self.views.graphs(*verbs, changing)
         self.stages = self.schedule.sync.plan(config.optim)
-        self._leaving = contextlib.ExitStack()
         self.begin_stage(0, 0)
         setting = Setting(self.model, self.local, trained_on, self.graph, comm, buffers, self.random, config)
         self.evaluator, objective = task.judges(setting, learns)
@@ -87,11 +84,7 @@ class Trainer:
         self.model.zero_grad(set_to_none=True)
         options, self.stage_begun = self.stages[index], epoch
         self.stage = self.schedule.sync.stage(index, options, self.model, self.graph)
-        layers, least_sum = by_layer(self.stage.module), int(self.plan.config.schedule.reduce_bucket * 2**20)
-        self._leaving.close()
-        self.gradients = FlatGradients(chain.from_iterable(layers))
-        self._sum = GradientSum(self.gradients.flat, layers, self.comm, least_sum)
-        self._leaving.callback(self._sum.close)
+        self.gradients = FlatGradients(self.stage.module)
         self.optimizers = [build_optimizer(self.stage.module, options) for _ in range(self.stage.optimizers)]
         self.optimizer = self.optimizers[0]
 
@@ -105,19 +98,17 @@ class Trainer:
         """
         self.random.epoch = epoch
         self.schedule.halo.begin_epoch(epoch)
-        rate = self.learning_rate(epoch)
         for optimizer in self.optimizers:
-            optimizer.set_learning_rate(rate)
-        for plugin in self.plugins:
-            plugin.begin_epoch(rate)
+            optimizer.set_learning_rate(self.learning_rate(epoch))
         total, finite, tried = torch.zeros(()), True, None
-        for each in self._steps(epoch):
+        steps = self.schedule.sync.steps(epoch, self.stage, self.training_graph, self.optimizers)
+        for each in self.clock.between("reduction", steps):  # the schedule's own time counts as reduction
             self.gradients.zero()
             loss = self.local_loss(each, epoch)
-            with self.clock("backward"), self._sum.during(each.begin):
+            with self.clock("backward"):
                 loss.backward()
             with self.clock("reduction"):
-                self._sum.finish(each.reduce)
+                each.reduce(self.gradients.flat)
             with self.clock("step"):
                 if finite:  # after a step that fails nothing moves, so that it can be computed again
                     tried, finite = each, self._move(self.optimizers[each.optimizer])
@@ -143,16 +134,6 @@ class Trainer:
         for plugin in self.plugins:
             plugin.after_step(factor)
         return True
-
-    def _steps(self, epoch: int) -> Iterator[Step]:
-        """Yield the schedule's steps of an epoch; the schedule's own time between them counts as reduction."""
-        steps = self.schedule.sync.steps(epoch, self.stage, self.training_graph, self.optimizers)
-        while True:
-            with self.clock("reduction"):
-                step = next(steps, None)
-            if step is None:
-                return
-            yield step
 
     def evaluate(self) -> dict[str, Any]:
         """Return {'train', 'val', 'test'}: the metric of each split; for links also `links`. Collective."""

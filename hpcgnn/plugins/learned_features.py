@@ -76,10 +76,8 @@ class LearnedFeatures(Plugin):
     def later_bytes(self) -> int:
         return self.rows.nbytes if self.best is None else 0
 
-    def begin_epoch(self, learning_rate: float) -> None:
-        self.optimizer.set_learning_rate(learning_rate)
-
     def before_step(self) -> None:
+        self.optimizer.set_learning_rate(self._trainer.optimizer.param_groups[0]["lr"])
         self.gradient.zero_()
 
     def gradient_square(self) -> torch.Tensor:

@@ -166,7 +166,7 @@ class Experiment:
         buffers = HaloBuffers(max(round(self.limit * factor), least))
         buffers.declare(max(1, self.row_bytes))
         cap = max(1, buffers.cap(buffers.widest_row))
-        comm = GhostCommunicator(size.ranks, run.comm in ("mpi", "torch"))
+        comm = GhostCommunicator(size.ranks)
         loops, edges, task = self.config.data.self_loops, self.plan.reads_edges, self.config.task.task
         how = degrees, self.spec, task, cap, loops, edges, comm, self.compared_with
         local = make_copy(small, *how)

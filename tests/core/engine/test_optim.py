@@ -103,7 +103,7 @@ def test_one_layer_has_one_group():
 
 
 def test_gradients_are_views_of_one_buffer():
-    parameters = [torch.nn.Parameter(torch.randn(shape)) for shape in ((3, 2), (), (4,))]
+    parameters = torch.nn.ParameterList(torch.randn(shape) for shape in ((3, 2), (), (4,)))
     gradients = FlatGradients(parameters)
     assert gradients.flat.shape == (11,)
     for _ in range(2):
@@ -115,7 +115,7 @@ def test_gradients_are_views_of_one_buffer():
 
 
 def test_clipping():
-    gradients = FlatGradients([torch.nn.Parameter(torch.zeros(4))])
+    gradients = FlatGradients(torch.nn.ParameterList([torch.zeros(4)]))
     gradients.flat.fill_(3.0)
     gradients.clip(0.0)
     gradients.clip(6.0)

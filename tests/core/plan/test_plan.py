@@ -43,6 +43,7 @@ BREAKS = (
     {"precision": "mixed", "model": "gat"},
     {"precision": "mixed", "jumping": "cat"},
     {"precision": "mixed", "schedule": "bns"},
+    {"schedule": "tma", "average_steps": 2, "comm": "collective"},
 )
 
 
