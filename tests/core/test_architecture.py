@@ -99,7 +99,7 @@ MAY_READ_ENVIRONMENT = {
     "kernels/library.py",
     "kernels/sources.py",
     "__main__.py",
-    "engine/rundir.py",
+    "engine/epochs.py",
     "doctor.py",
     "report/style.py",
 }
