@@ -1,4 +1,4 @@
-"""What a schedule keeps from epoch to epoch outside of the model, in checkpoints.
+"""The state of a schedule in checkpoints: tensors that it keeps from epoch to epoch, outside of the model.
 
 A sync policy's tensors are the same on all ranks, and go to the checkpoint itself. Those of a halo policy belong to one
 rank and one layout, and go to a file for each rank. With another layout, or a lost file, the schedule starts afresh,

@@ -134,11 +134,6 @@ def test_a_checkpoint_without_its_rows_is_damaged(comm, planted, shared_path):
     run(comm, planted[0], shared_path / "run", epochs=4, checkpoint_every=2)
     if comm.rank == 0:
         told = []
-        assert (
-            Checkpoint.newest(shared_path / "run", told.append).path == checkpoints(shared_path / "run")[-1]
-            and not told
-        )
-        learned_path(shared_path / "run", 4).write_bytes(b"")
         first, last = checkpoints(shared_path / "run")
         assert Checkpoint.newest(shared_path / "run", told.append).path == last and not told
         learned_path(shared_path / "run", 4).write_bytes(b"")
