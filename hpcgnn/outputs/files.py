@@ -150,8 +150,8 @@ def written_csv(path: str | Path, contents: Contents) -> Iterator[Put]:
         lines.writerow(_headings(contents))
 
         def put(nodes: np.ndarray, ids: np.ndarray | None, slab: Mapping[str, np.ndarray]) -> None:
-            columns = _table(contents, nodes, ids, slab).values()
-            columns = [each.astype(str) if each.dtype.kind == "f" else each for each in columns]
+            table = _table(contents, nodes, ids, slab)
+            columns = [each.astype(str) if each.dtype.kind == "f" else each for each in table.values()]
             for start in range(0, len(nodes), step):
                 lines.writerows(zip(*(each[start : start + step].tolist() for each in columns), strict=True))
 
