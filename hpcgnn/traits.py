@@ -86,7 +86,7 @@ class ScheduleTraits:
             sum.
         within_memory: the schedule keeps no rows of other ranks from step to step, so a limit of memory can hold.
         pairwise: two ranks exchange messages while the others do something else.
-        sums_gradients: every step sums gradients of parameters over the ranks (`--reduce-bucket`).
+        sums_gradients: every step sums gradients of parameters over the ranks.
         narrows_rows: training can exchange rows in `--halo-dtype`.
     """
 

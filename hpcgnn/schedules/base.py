@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import torch
 
-from hpcgnn.comm.communicator import Communicator, Exchange
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
@@ -118,7 +118,6 @@ class Step:
         reduce: reduce(flat gradients) before the step, by all ranks that take it.
         optimizer: number of the step's optimizer.
         number: from 0 in each epoch, a key of the draws.
-        begin: begin(bucket of the flat gradients) starts its reduction; None if reduction is synchronous.
         nodes: int64, the own rows that the step computes, if the loss of an epoch is the sum over its steps; None: all.
     """
 
@@ -126,7 +125,6 @@ class Step:
     reduce: Callable[[torch.Tensor], None]
     optimizer: int = 0
     number: int = 0
-    begin: Callable[[torch.Tensor], Exchange] | None = None
     nodes: torch.Tensor | None = None
 
 
@@ -182,15 +180,11 @@ class AllreduceEveryStep:
 
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """The steps of an epoch. Resumed after each step, and then run to its end."""
-        yield Step(graph, self.reduce, begin=self.begin)
+        yield Step(graph, self.reduce)
 
     def reduce(self, gradients: torch.Tensor) -> None:
         """Sum the flat gradients (one buffer, one message) over all ranks in place. Collective."""
         self._comm.allreduce_(gradients, "allreduce")
-
-    def begin(self, gradients: torch.Tensor) -> Exchange:
-        """Begin the same for a part of them, where the transport can. Collective, in the sense of `begin_sum_`."""
-        return self._comm.begin_sum_(gradients, "allreduce")
 
     def state(self, optimizers: Sequence[Optimizer]) -> dict[str, torch.Tensor]:
         """Return {name: tensor} for a checkpoint, in addition to the model and the first optimizer. Collective.

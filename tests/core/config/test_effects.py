@@ -180,7 +180,7 @@ def test_a_schedule_of_ones_own_has_the_options_of_its_traits(monkeypatch):
     traits = ScheduleTraits(sums_gradients=True)
     monkeypatch.setitem(SCHEDULES, "local", replace(SCHEDULES["bns"], traits=traits))
     choices = registry_choices()
-    typed = {"graph": "g.h5", "schedule": "local", "reduce_bucket": 2.0, "ema": 0.9, "halo_dtype": "bf16"}
+    typed = {"graph": "g.h5", "schedule": "local", "ema": 0.9, "halo_dtype": "bf16"}
     line = without_effect(make_config(typed, choices), typed, {}, choices)
     assert line.startswith("without effect: --halo-dtype (needs --schedule sar or bns or ")
     assert line.endswith(" or --correct-every of at least 1)")
