@@ -85,18 +85,15 @@ class ModelEntry:
         """Return whether layers read edge data: weights as features, types, features."""
         read = {"all", "types"}
         read |= {"features"} if spec.edge_features else set()
-        read |= {"term"} if _has_term(spec) else set()
         return not read.isdisjoint(self.traits(spec).edges)
 
     def reads_weights(self, spec: ModelSpec) -> bool:
         """Whether layers read the weights of edges."""
-        edges = self.traits(spec).edges
-        return spec.edge_term == "weight" if "term" in edges else "weights" in edges
+        return "weights" in self.traits(spec).edges
 
     def reads_edge_features(self, spec: ModelSpec) -> bool:
-        """Whether layers read features of edges where there are any: those with an edge term do not."""
-        edges = self.traits(spec).edges
-        return "features" in edges or "all" in edges or ("term" in edges and not _has_term(spec))
+        """Whether layers read features of edges where there are any."""
+        return not {"features", "all"}.isdisjoint(self.traits(spec).edges)
 
     def sends_input(self, spec: ModelSpec) -> bool:
         """Whether epochs or evaluations send rows of the features, rather than once in a run or as projections."""
@@ -106,10 +103,6 @@ class ModelEntry:
             "sums": unkept and not spec.sparse_input and spec.first_width >= spec.d_in,
             "fixed": unkept,
         }.get(traits.neighbours, False)
-
-
-def _has_term(spec: ModelSpec) -> bool:
-    return spec.edge_term != "none"
 
 
 def handed_on(spec: ModelSpec, widths: Sequence[int]) -> Sequence[int]:

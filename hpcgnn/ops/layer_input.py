@@ -66,7 +66,7 @@ class DroppedRows(LayerInput):
         if p == 0:
             return features.data
         out = torch.empty_like(features.data)
-        kernels.dropout_entries(out, features.data, features.indptr, ids, features.indices, key, p)
+        kernels.dropout_entries(out, features.data, features.indptr, ids, features.indices, key=key, p=p)
         return out
 
 

@@ -28,6 +28,7 @@ REMOVED = {
     "stale_smoothing": Removed(0.0, "old rows are used unchanged"),
     "drop_ranks": Removed("", "start the job on fewer ranks"),
     "spare_core": Removed(False, "give the number of threads: --threads, one less than the cores of a rank"),
+    "edge_term": Removed("none", "import the weights as features of edges, which gat reads; rgat reads types"),
     "halo_bits": Removed(4.0, "--halo-dtype int8 is a fixed width"),
 }
 #: {option: {value: the way to go on}} of values that are gone.

@@ -40,7 +40,6 @@ CASES = {
     "gat": ("undirected", "--model gat --heads 2 --dropout 0.3 --attention-dropout 0.2"),
     "gat-turns": ("directed", "--model gat --heads 2 --halo-buffer 0.004"),
     "gat-out-heads": ("undirected", "--model gat --heads 2 --out-heads 2 --norm batch"),
-    "gat-term": ("directed", "--model gat --heads 2 --edge-term weight"),
     "gatv2": ("directed", "--model gatv2 --heads 2 --attention-dropout 0.2 --halo-buffer 0.01"),
     "transformer": ("undirected", "--model transformer --heads 2"),
     "pna": ("undirected", "--model pna"),

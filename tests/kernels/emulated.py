@@ -19,7 +19,7 @@ import pytest
 
 from hpcgnn.kernels import library
 from hpcgnn.kernels.interface import INTERFACE
-from hpcgnn.kernels.native import Native
+from hpcgnn.kernels.library import Native
 from hpcgnn.kernels.sources import NATIVE, contraction, fingerprint
 
 FOLDER = "HPCGNN_EMULATED_FOLDER"
