@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import hpcgnn.kernels
-from hpcgnn.kernels import library
+from hpcgnn.kernels import column_sums, library, norm_gradient_sums
 from hpcgnn.kernels.kernel import BELONGING, DTYPES, Kernel, _entry
 
 NAMES = [each.name for each in pkgutil.iter_modules(hpcgnn.kernels.__path__) if each.name != "_native"]
@@ -121,9 +121,9 @@ class Given:
         self.around[name] = wide
         return inside
 
-    def run(self):
+    def run(self, compiled=True):
         """(the result, all tensors with what lies beside them) of a call."""
-        result = self.kernel(**self.arguments)
+        result = self.kernel(**self.arguments, compiled=compiled)
         return result, {name: self.around.get(name, self.arguments[name]) for name in self.dtypes}
 
 
@@ -184,6 +184,14 @@ def test_no_bit_depends_on_the_number_of_threads(kernel, set_threads):
         found.append(Given(kernel, torch.float32, 40, 3000).run()[1])
     for name, tensor in found[0].items():
         assert all(torch.equal(tensor, other[name]) for other in found[1:]), name
+
+
+@pytest.mark.parametrize("kernel", [column_sums, norm_gradient_sums], ids=lambda kernel: kernel.name)
+def test_more_rows_than_the_shares_that_are_added_at_a_time(kernel):
+    (_, found), (_, right) = (
+        Given(kernel, torch.float32, 3, 512 * 256 + 5).run(compiled=each) for each in (True, False)
+    )
+    torch.testing.assert_close(found["sums"], right["sums"], rtol=1e-6, atol=0.1)
 
 
 @every_kernel
