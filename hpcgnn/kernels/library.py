@@ -220,7 +220,7 @@ def describe() -> dict[str, Any]:
         openmp_runtimes: files of the OpenMP runtimes in the process; more than one is a fault.
         threads: int, torch's setting, which the kernels follow at each call.
         products, rounded_products: the kernel of float32 products, and of products with rounded factors: "own" or
-            "torch" (see products.py); "none": our own do not round here.
+            "torch" (see projection.py); "none": our own do not round here.
     """
     loaded = load()
     native = loaded.native

@@ -205,11 +205,6 @@ def with_residual(conv_class: Any) -> Any:
             super().__init__(d_in, width, heads, average, spec, layer)
             self.own = Linear(d_in, self.d_out, bias=False, dtype=spec.dtype)
 
-        def begin_as(self, weight: torch.Tensor, bias: torch.Tensor) -> None:
-            super().begin_as(weight, bias)
-            with torch.no_grad():
-                self.own.weight.zero_()
-
         def forward(self, graph: Graph, x: Input) -> torch.Tensor:
             y: torch.Tensor = super().forward(graph, x)
             if isinstance(x, torch.Tensor):

@@ -62,15 +62,6 @@ class GATConv(Heads):
     def vectors(self) -> list[nn.Parameter]:
         return [self.att_src, self.att_dst]
 
-    def begin_as(self, weight: torch.Tensor, bias: torch.Tensor) -> None:
-        """Let every head's rows be x W (of concatenated heads: its part of them), and b the bias. Attention stays as it
-        is.
-        """
-        with torch.no_grad():
-            self.linear.weight.copy_(weight.repeat(1, self.shape.heads if self.shape.average else 1))
-            if self.bias is not None:
-                self.bias.copy_(bias)
-
     def with_halves(self) -> torch.Tensor:
         """Return the joint weights (d_in, H × width + 2H) of z and of the logits' two halves.
 

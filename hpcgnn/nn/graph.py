@@ -7,7 +7,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, Protocol, TypeVar
 
 import torch
 
@@ -24,10 +24,10 @@ from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.dropout import Drop, EluDropout, ReluDropout, dropout, dropped_means, dropped_rows
 from hpcgnn.ops.edge_rules import attend_by_scores, reduce_messages
 from hpcgnn.ops.handover import Handover
-from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input, Matrix, combine
+from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input, combine
 from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Made, Messages, Operator, Relational
 from hpcgnn.ops.propagate import Rule
-from hpcgnn.ops.row_tiles import sum_type
+from hpcgnn.ops.row_tiles import Matrix, sum_type
 
 Activated = TypeVar("Activated", ReluDropout, EluDropout)
 #: total(tensor): its sum over ranks. constant(name, compute): the result of compute(), made once.
@@ -303,17 +303,10 @@ class Graph:
             return attend_by_scores(operator, rule, scores, x_src, x_dst)
         return operator(rule, x_src, x_dst, edge)
 
-    @overload
-    def dropout(self, x: torch.Tensor, p: float, layer: int, purpose: Purpose = ...) -> torch.Tensor: ...
-
-    @overload
-    def dropout(self, x: SparseRows, p: float, layer: int, purpose: Purpose = ...) -> DroppedRows: ...
-
-    @overload
-    def dropout(self, x: torch.Tensor | SparseRows, p: float, layer: int, purpose: Purpose = ...) -> Input: ...
-
-    def dropout(self, x: torch.Tensor | SparseRows, p: float, layer: int, purpose: Purpose = Purpose.DROPOUT) -> Input:
-        """Dropout with draws keyed by epoch, layer, original node id and column. x: (n_p, F) tensor or SparseRows."""
+    def dropout(self, x: torch.Tensor | SparseRows, p: float, layer: int, purpose: Purpose = Purpose.DROPOUT) -> Any:
+        """Dropout with draws keyed by epoch, layer, original node id and column: of a (n_p, F) tensor, or DroppedRows
+        of SparseRows.
+        """
         key = self._random.key(purpose, layer)
         if isinstance(x, SparseRows):
             return DroppedRows(x, self.ids, key, p)

@@ -76,7 +76,6 @@ def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]],
         # An inherited `prunable` describes another forward.
         prunable = vars(conv_class).get("prunable", False)
         conv_class.traits = LayerTraits(self_loops=self_loops, edges=("weights", "all"), prunable=prunable)
-        conv_class.begin_as = vars(conv_class).get("begin_as")
         # Not in place: a layer's gradient may need its output.
         build = stacked(conv_class, torch.relu, hand_over=False)
         MODELS.register(name, ModelEntry(build, lambda spec: conv_class, None))

@@ -54,7 +54,7 @@ CASES = {
     "gat-whole": ("undirected", "--model gat --heads 2 --prune none"),
     "lazy-sage": ("directed", "--schedule lazy --model sage --layer-epochs 2 --finetune 2"),
     "lazy-gat": ("undirected", "--schedule lazy --model gat --heads 2 --layer-epochs 2"),
-    "lazy-rgcn": ("directed", "--schedule lazy --model rgcn --layer-epochs 2 --warm-start"),
+    "lazy-rgcn": ("directed", "--schedule lazy --model rgcn --layer-epochs 2"),
     "tma": ("directed", "--schedule tma --model sage --average-steps 2 --correct-every 2"),
     "tma-gat": ("undirected", "--schedule tma --model gat --heads 2 --average-steps 2"),
     "tma-keep": ("directed", "--schedule tma --model gcn --average-steps 3"),

@@ -66,7 +66,7 @@ MODELS = {
     "gat by refetching": ({"model": "gat", "heads": 2, "attention_dropout": 0.3, "frozen_halo": "refetch"}, False),
     "gat on sparse features": ({"model": "gat", "heads": 2}, True),
     "sage, dropout of raw features": ({"model": "sage", "input_dropout": "raw"}, False),
-    "gatv2, warm start, fine-tuned": ({"model": "gatv2", "heads": 2, "warm_start": True, "finetune": 3}, False),
+    "gatv2, fine-tuned": ({"model": "gatv2", "heads": 2, "finetune": 3}, False),
 }
 
 
