@@ -12,7 +12,7 @@ from torch import nn
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.graph import Graph
-from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
+from hpcgnn.nn.linear import Bounded, Linear, glorot_bound
 from hpcgnn.nn.model import Activation, Model, traits_of
 from hpcgnn.nn.spec import PLAIN, ModelSpec
 from hpcgnn.ops.layer_input import Input
@@ -28,10 +28,10 @@ class TypedProjection(nn.Module):
         self.weights = nn.Parameter(torch.zeros(num_types, d_in, d_out, dtype=dtype))
         self.bias = nn.Parameter(torch.zeros(num_types, d_out, dtype=dtype))
 
-    def glorot(self) -> list[Glorot]:
+    def initial_bounds(self) -> list[Bounded]:
         """Each type's weights by themselves, and its bias, which may be all that the type has, likewise."""
-        each = [(weight, self.d_in, self.d_out) for weight in self.weights.data]
-        return [*each, (self.bias, self.d_out, self.d_out)]
+        each = [(weight, glorot_bound(self.d_in, self.d_out)) for weight in self.weights.data]
+        return [*each, (self.bias, glorot_bound(self.d_out, self.d_out))]
 
     def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         kinds, parts, order = graph.node_type, [], []
@@ -147,11 +147,7 @@ class Heads(nn.Module):
         """Attention vectors (heads, width)."""
         return []
 
-    def glorot(self) -> list[Glorot]:
-        """The attention vectors, as maps from `width` columns to one."""
-        return [(vector, self.width, 1) for vector in self.vectors]
-
-    def as_pyg(self) -> list[Bounded]:
+    def initial_bounds(self) -> list[Bounded]:
         """The attention vectors, as maps from `width` columns to all heads."""
         return [(vector, glorot_bound(self.heads, self.width)) for vector in self.vectors]
 

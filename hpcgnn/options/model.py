@@ -24,13 +24,6 @@ class ModelConfig:
         also={"task": (LINKS,)},  # the width of embeddings
     )
     dropout: float = option(0.5, "dropout probability before every layer", flag=True, least=0.0, below=1.0)
-    initial_weights: str = option(
-        "pyg",
-        "distribution of the initial weights: those of PyG's layers, or Glorot-uniform",
-        details="glorot: Glorot-uniform in all layers, and zero biases.",
-        choices=("pyg", "glorot"),
-        on_resume="same",
-    )
     input_dropout: str = option(
         "scaled",
         "first layer's dropout: kept aggregate (scaled or not), raw features, none",

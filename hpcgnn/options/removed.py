@@ -29,6 +29,7 @@ REMOVED = {
     "drop_ranks": Removed("", "start the job on fewer ranks"),
     "spare_core": Removed(False, "give the number of threads: --threads, one less than the cores of a rank"),
     "edge_term": Removed("none", "import the weights as features of edges, which gat reads; rgat reads types"),
+    "initial_weights": Removed("pyg", "layers start as PyG's do, which learn sooner"),
     "warm_start": Removed(False, "layers that start from new weights have the same accuracy"),
     "halo_bits": Removed(4.0, "--halo-dtype int8 is a fixed width"),
 }
