@@ -98,7 +98,11 @@ class _ScoredAttention(_ByRows):
             None if each is None else torch.zeros_like(each, memory_format=torch.contiguous_format)
             for each in (attention, weight)
         )
-        saved = {"x": x_dst, "gy": gy.contiguous(), **dict(zip(("y", "top", "share"), made, strict=True))}
+        saved: dict[str, Any] = {
+            "x": x_dst,
+            "gy": gy.contiguous(),
+            **dict(zip(("y", "top", "share"), made, strict=True)),
+        }
         saved |= {"g_x": g_dst, "g_attention": g_attention, "g_weight": g_weight}
         for part in self.parts(x_src, "halo_backward", g_src):
             given = self.given(scores, part)
