@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from . import library
-from .aggregation import ALL_ROWS, gather
+from .aggregation import gather
 from .kernel import kernel
 
 _WEIGHTS = "strided float32 (depth, width)"
@@ -26,7 +26,8 @@ _COMMON = {
 _NO_MEMORY = "a convolution: no memory to work in"
 #: `gather` of consecutive rows, without its result.
 _SUMMED = {name: entry for name, entry in gather.table.items() if name not in ("y", "rows", "accumulate")}
-_gathering = kernel("hg_gather", _SUMMED | {"x": "float32 (sources, width)", "num_rows": ...}, without=ALL_ROWS)(None)
+_SUMMED |= {"x": "float32 (sources, width)", "row_scale": "optional sum of x [num_rows]", "num_rows": ...}
+_gathering = kernel("hg_gather", _SUMMED)(None)
 _convolve = kernel(
     "hg_convolve",
     {
