@@ -5,7 +5,7 @@ package is installed). Tests compare both. The lines of torch also run if there 
 runs. Environment: HPCGNN_KERNELS=auto|native|reference and HPCGNN_VECTOR=baseline|avx2|avx512 (see `library.py`), read
 at the first call.
 
-They are plain calls and not registered as torch custom operators: their gradients are written by hand in `ops/`,
+They are plain calls and not registered as torch custom operators. Their gradients are written by hand in `ops/`,
 nothing traces them, and the dispatcher takes longer than a small gather. docs/kernels.md describes how to add one.
 """
 

@@ -10,7 +10,7 @@ step + u), with u from 16 bits of the random word of the row's id and the column
 level 1 for a 2^24th of a step. So rounding is unbiased, but for 2^-17 of a step, and no number changes its sign or
 becomes 0. ReLU and dropout, whose gradients ask for zeros and signs alone, need no masks beside the codes.
 
-A row or block with a number that is not finite has a factor or step that is not, so that all its numbers are invalid.
+A row or block with a number that is not finite has such a factor or step, so that all its numbers are invalid.
 """
 
 import torch

@@ -14,7 +14,7 @@ name. The entry of a tensor has, in this order:
 * A dtype of torch, or several by a word (`DTYPES`). Or what belongs to the dtype of another argument (`BELONGING`).
 * `as field`, where C has another name for it.
 * The shape: `(rows, columns)` of a matrix, `[length]` of a vector. A name stands for the same size wherever it occurs,
-  also in an expression; where it is not known, the last name of an expression is taken from the length.
+  also in an expression. The last name of an expression is taken from the length where it is not known.
 
 C gets pointers, and under their names strides (`x_stride`, or `x_down` and `x_across` of a strided matrix), codes of
 dtypes (`x_type`, and `type` of the first argument with a dtype of its own), sizes and values. What is not given is NULL

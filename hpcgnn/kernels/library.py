@@ -1,5 +1,4 @@
-"""Finds, loads and describes the compiled library, or gives the reason why there is none; on one vector path, with its
-own products of float32 or torch's.
+"""Finds, loads and describes the compiled library, or gives the reason why there is none.
 
 The library is loaded at the first call of a kernel, not at import, and always after torch. It needs the OpenMP runtime
 by the soname `libgomp.so.1`, and uses torch's bundled one, which is then already in the process. Two runtimes would

@@ -1,5 +1,6 @@
-"""Products of the rows of many nodes with a small matrix of weights, most of the arithmetic of an epoch: alone, with
-ELU and dropout before it, and backwards with all the gradients.
+"""Products of the rows of many nodes with a small matrix of weights: most of the arithmetic of an epoch.
+
+Products are alone, or with ELU and dropout before them, and backwards with all the gradients.
 
 torch has products from MKL and oneDNN on x86, which leave much of an AMD processor unused. There the product of float32
 is our own, and with AVX512-BF16 that of factors which `--matmul medium` rounds. Elsewhere, and for other types, it is

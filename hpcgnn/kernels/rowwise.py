@@ -1,5 +1,6 @@
-"""Operations on rows between two layers and at the end, each in one pass over them: ELU, its gradient and ReLU's, the
-gradient of a bias, batch normalisation, and cross-entropy.
+"""Operations on rows between two layers and at the end, each in one pass over them.
+
+These are ELU, its gradient and ReLU's, the gradient of a bias, batch normalisation, and cross-entropy.
 
 torch's own ELU takes longer, for more digits than the result can hold. Layers of attention need an inner product per
 head with each gradient, and the sums of its columns (see ops/attention_layer.py). Both come from the same pass.

@@ -5,7 +5,7 @@
 * Messages that are a source's row with a map of the edge's features (GINE, PNA) do what it does for such a message
   function. Saved are the rows, and of moments y with its counts.
 
-The same rows travel, and the same rows return. But a block's edges are one call of a kernel, so Python makes nothing
+The same rows travel, and the same rows return. But a block's edges are one call of a kernel. So Python makes nothing
 for each tile, and nothing per edge is kept but for a wave of edges. The data of edges are read where they are.
 """
 

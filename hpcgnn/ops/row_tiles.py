@@ -1,5 +1,6 @@
-"""Some rows at a time in the type that is computed with, of a matrix that may be kept in a narrower one; and rows of a
-tile of edges.
+"""Some rows at a time in the type that is computed with, of a matrix that may be kept in a narrower one.
+
+And rows of a tile of edges.
 """
 
 import contextlib

@@ -94,10 +94,6 @@ def test_what_has_no_effect_is_said_in_one_line(options, words):
     [
         ("--aggregator max", "--aggregator max has no effect as it stands (for --model sage, got gcn)"),
         (
-            "--model gatv2 --bases 2",
-            "--bases 2 has no effect as it stands (for --model rgcn or rgat, got gatv2)",
-        ),
-        (
             "--patience 5 --eval-every 0",
             "--patience 5 has no effect as it stands (needs --eval-every of at least 1, got 0)",
         ),
