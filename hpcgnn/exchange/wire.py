@@ -3,7 +3,7 @@
 The halo is most of a job's traffic, and a feature needs fewer bits to travel than in computing. The leading columns of
 a row are features (or their gradients) and may be narrowed. The others (logits, log-sum-exps, the inputs of a node's
 softmax) travel in the computing dtype. bf16 is rounded to the nearest. int8 is between ± the largest of its row, and
-rounded at random (kernels/narrowing.py). The place in the run keys the draws, so a run can be repeated.
+rounded at random (kernels/coding.py). The place in the run keys the draws, so a run can be repeated.
 
 The rows of one message lie as [wide columns | factors | narrow columns], each part by itself. So none is misaligned and
 no byte is padding. The messages of a turn lie one after another in one buffer, with known places of lanes and rows.
