@@ -37,7 +37,7 @@ FLOORS_OF_TOOLS = [
     ["graph"],
     ["out_of_core", "readers.tables"],
     ["canonical", "generators"],
-    ["checks", "partitioners", "readers.arrays"],
+    ["partitioners", "readers.arrays"],
     ["readers.formats"],
     ["cli"],
     ["__main__", "interface"],
