@@ -14,17 +14,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="split a ParHIP file with KaMinPar")
     parser.add_argument("graph", metavar="IN")
     parser.add_argument("parts", metavar="OUT")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--context", default="terapart")
-    parser.add_argument("--epsilon", type=float, default=0.03)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--epsilon", type=float)
     parser.add_argument("--shares", type=float, nargs="+", required=True, help="relative weight of each part")
     given = parser.parse_args()
     import kaminpar
 
     graph = kaminpar.load_graph(given.graph, kaminpar.GraphFileFormat.PARHIP, compress=True)
     kaminpar.reseed(given.seed)
-    solver = kaminpar.KaMinPar(given.threads, kaminpar.context_by_name(given.context))
+    solver = kaminpar.KaMinPar(given.threads, kaminpar.context_by_name("terapart"))
     shares = np.asarray(given.shares) / np.sum(given.shares)
     if np.ptp(shares) < 1e-9:
         found = solver.compute_partition(graph, len(shares), given.epsilon)
