@@ -73,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     try:
         if words[:1] == ["partition"] and len(words) > 1 and words[1] not in ("add", "list", "remove", "-h", "--help"):
-            raise ConfigError("partition has actions: partition add GRAPH --ranks 1,2,4 makes maps; see partition --help")
+            raise ConfigError("partition has actions: partition add GRAPH --ranks 1,2,4 makes maps (partition --help)")
         arguments, unknown = build_parser().parse_known_args(words)
         if unknown:
             _refuse(unknown[0])

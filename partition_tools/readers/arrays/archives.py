@@ -108,5 +108,5 @@ class _Archive:
         if not self.scratch.done(key):
             self.scratch.reporter.stage(f"unpacking {name} of {self.path}")
             with self.archive.zip.open(member) as packed, self.scratch.writing(key) as part, open(part, "wb") as file:
-                shutil.copyfileobj(packed, file, 1 << 20)
+                shutil.copyfileobj(packed, file)
         return self.scratch.path(key)
