@@ -12,7 +12,7 @@ from hpcgnn.graphfile.bfloat16 import rounded
 from hpcgnn.graphfile.schema import Rows
 from hpcgnn.graphfile.storage import Csr
 from partition_tools.canonical.codes import in_bytes
-from partition_tools.canonical.column_scales import standard_of
+from partition_tools.canonical.column_scales import mean_and_deviation
 from partition_tools.canonical.precision import PrecisionLoss
 from partition_tools.canonical.rows import RowMap, numbered
 from partition_tools.graph.raw import DataError
@@ -64,8 +64,12 @@ def canonical_features(
     loss = None if changes or dtype == "int8" else PrecisionLoss("features", "node", features.shape[1], target)
     source = features
     if standardize is not None:
-        standard = standard_of(source, standardize)
-        features = RowMap(source, lambda rows: _convert(standard(rows), target, False, halved), target)
+        mean, deviation = mean_and_deviation(source, standardize)
+
+        def standard(rows: np.ndarray) -> np.ndarray:
+            return _convert((rows.astype(np.float64) - mean) / deviation, target, False, halved)
+
+        features = RowMap(source, standard, target)
     elif row_normalize or halved or (dtype != "int8" and features.dtype != target):
         features = RowMap(features, lambda rows: _convert(rows, target, row_normalize, halved), target)
     if dtype == "int8":

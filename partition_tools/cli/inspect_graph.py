@@ -168,7 +168,7 @@ def _map(
     offsets = np.concatenate([[0], np.cumsum(nodes)])
     if "halo_rows_by_rank" not in figures:
         edges_out = None if file.meta.undirected else load_edges(file, "_out")
-        figures |= partition_quality(cluster_to_rank, count, offsets, load_edges(file), edges_out).attributes()
+        figures |= partition_quality(cluster_to_rank, count, offsets, load_edges(file), edges_out)
     if per_node is not None and per_node != figures.get("ranks_per_node"):
         figures |= node_attributes(cluster_to_rank, count, per_node, offsets, load_edges(file))
     received, sent = (np.atleast_1d(figures.pop(f"{which}_rows_by_rank")) for which in ("halo", "sent"))

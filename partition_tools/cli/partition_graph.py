@@ -325,7 +325,7 @@ def _maps(
         options.resources.reporter.stage(f"mapping {len(sizes):,} clusters to {count} ranks")
 
         def rows(parts: np.ndarray, count: int = count) -> int:
-            return partition_quality(parts // per_node, count // per_node, offsets, data.edges).halo_rows_total
+            return partition_quality(parts // per_node, count // per_node, offsets, data.edges)["halo_rows_total"]
 
         def make(each: np.ndarray, count: int = count) -> np.ndarray:
             if per_node > 1:
@@ -338,9 +338,9 @@ def _maps(
             "method": maker.NAME,
             "seed": seed,
             "balance": balance,
-            **quality.attributes(),
-            "halo_rows_per_node": quality.halo_rows_total / data.num_nodes,
-            "cut_fraction": quality.edge_cut / max(len(data.edges.indices), 1),
+            **quality,
+            "halo_rows_per_node": quality["halo_rows_total"] / data.num_nodes,
+            "cut_fraction": quality["edge_cut"] / max(len(data.edges.indices), 1),
             **(node_attributes(found, count, per_node, offsets, data.edges) if per_node > 1 else {}),
             "versions": " ".join(map(" ".join, versions(**_tool_versions()).items())),
         }

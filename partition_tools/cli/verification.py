@@ -243,7 +243,7 @@ def _wrong_map(file: GraphFile, name: str, count: int, edges: Edges) -> str:
     per_node, offsets = int(stored.get("ranks_per_node", 1)), file.read("clusters/offsets")
     if per_node < 1:
         return f"ranks_per_node is {per_node}, expected at least 1"
-    quality = partition_quality(parts, count, offsets, edges).attributes()
+    quality = partition_quality(parts, count, offsets, edges)
     if per_node > 1:
         quality |= node_attributes(parts, count, per_node, offsets, edges)
     wrong = [key for key in FIGURES if key in stored and stored[key] != quality[key]]

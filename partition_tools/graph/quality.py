@@ -8,7 +8,6 @@ need counts once for it. Counted for each rank, it crosses the network once for 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -22,30 +21,6 @@ from hpcgnn.placement.clusters import imbalance
 
 BLOCK = 1 << 24
 FEW = 8  # nodes for each edge of a rank: its edges are then looked through in place of the nodes
-
-
-@dataclass(frozen=True)
-class Quality:
-    """imbalance_*: heaviest rank over mean. edge_cut: directed edges between ranks. halo_rows_*: rows received
-    forwards.
-
-    halo_rows_backward_total: rows received backwards; the same for undirected graphs. *_by_rank: rows that each rank
-    receives and sends forwards, one number per rank.
-    """
-
-    num_ranks: int
-    imbalance_nodes: float
-    imbalance_edges: float
-    edge_cut: int
-    halo_rows_total: int
-    halo_rows_max: int
-    halo_rows_backward_total: int
-    halo_rows_by_rank: list[int]
-    sent_rows_by_rank: list[int]
-
-    def attributes(self) -> dict[str, Any]:
-        """As attributes of the map in the file."""
-        return asdict(self)
 
 
 def cluster_sizes(kind: str, offsets: np.ndarray, indptr: np.ndarray, split: np.ndarray) -> np.ndarray:
@@ -113,25 +88,30 @@ def cluster_graph(parts: np.ndarray, num_clusters: int, edges: Edges, directed: 
 
 def partition_quality(
     cluster_to_rank: np.ndarray, num_ranks: int, offsets: np.ndarray, edges: Edges, edges_out: Edges | None = None
-) -> Quality:
-    """The `Quality` of a map. Exact, from the edges. Memory: 10 bytes per node beyond the arguments."""
+) -> dict[str, Any]:
+    """The figures of a map, exact, from the edges, as attributes in the file.
+
+    imbalance_*: heaviest rank over mean. edge_cut: directed edges between ranks. halo_rows_*: rows received forwards;
+    halo_rows_backward_total: rows received backwards, the same for undirected graphs. *_by_rank: rows that each rank
+    receives and sends forwards. Memory: 10 bytes per node beyond the arguments.
+    """
     offsets = np.asarray(offsets, np.int64)
     rank_of = np.repeat(cluster_to_rank, np.diff(offsets))
     nodes = np.bincount(cluster_to_rank, np.diff(offsets), num_ranks)
     edge_loads = np.bincount(cluster_to_rank, np.diff(edges.indptr[offsets]), num_ranks)
     halo, sent, cut = _halo(cluster_to_rank, num_ranks, offsets, edges, rank_of)
     backward = halo if edges_out is None else _halo(cluster_to_rank, num_ranks, offsets, edges_out, rank_of)[0]
-    return Quality(
-        num_ranks=num_ranks,
-        imbalance_nodes=imbalance(nodes),
-        imbalance_edges=imbalance(edge_loads),
-        edge_cut=cut,
-        halo_rows_total=int(halo.sum()),
-        halo_rows_max=int(halo.max()),
-        halo_rows_backward_total=int(backward.sum()),
-        halo_rows_by_rank=halo.tolist(),
-        sent_rows_by_rank=sent.tolist(),
-    )
+    return {
+        "num_ranks": num_ranks,
+        "imbalance_nodes": imbalance(nodes),
+        "imbalance_edges": imbalance(edge_loads),
+        "edge_cut": cut,
+        "halo_rows_total": int(halo.sum()),
+        "halo_rows_max": int(halo.max()),
+        "halo_rows_backward_total": int(backward.sum()),
+        "halo_rows_by_rank": halo.tolist(),
+        "sent_rows_by_rank": sent.tolist(),
+    }
 
 
 def crossing_rows(cluster_to_rank: np.ndarray, num_ranks: int, per_node: int, offsets: np.ndarray, edges: Edges) -> int:
@@ -199,15 +179,12 @@ def node_attributes(
 ) -> dict[str, Any]:
     """Figures of a map on compute nodes of per_node consecutive ranks, exact, as attributes in the file."""
     quality = partition_quality(cluster_to_rank // per_node, -(-num_ranks // per_node), offsets, edges)
+    figures = ("imbalance_nodes", "imbalance_edges", "edge_cut", "halo_rows_total", "halo_rows_max")
     return {
         "ranks_per_node": per_node,
-        "compute_node_imbalance_nodes": quality.imbalance_nodes,
-        "compute_node_imbalance_edges": quality.imbalance_edges,
-        "compute_node_edge_cut": quality.edge_cut,
-        "compute_node_halo_rows_total": quality.halo_rows_total,
-        "compute_node_halo_rows_max": quality.halo_rows_max,
-        "halo_rows_by_compute_node": quality.halo_rows_by_rank,
-        "sent_rows_by_compute_node": quality.sent_rows_by_rank,
+        **{f"compute_node_{name}": quality[name] for name in figures},
+        "halo_rows_by_compute_node": quality["halo_rows_by_rank"],
+        "sent_rows_by_compute_node": quality["sent_rows_by_rank"],
         "halo_rows_between_compute_nodes": crossing_rows(cluster_to_rank, num_ranks, per_node, offsets, edges),
     }
 

@@ -151,6 +151,6 @@ def test_quality_by_edges_and_by_nodes(monkeypatch):
     for few in (0, 1000):
         monkeypatch.setattr(quality, "FEW", few)
         found = quality.partition_quality(ranks, 5, offsets, edges)
-        assert found.edge_cut == apart.sum()
-        assert found.halo_rows_by_rank == np.bincount(pairs[0], minlength=5).tolist()
-        assert found.sent_rows_by_rank == np.bincount(of_node[pairs[1]], minlength=5).tolist()
+        assert found["edge_cut"] == apart.sum()
+        assert found["halo_rows_by_rank"] == np.bincount(pairs[0], minlength=5).tolist()
+        assert found["sent_rows_by_rank"] == np.bincount(of_node[pairs[1]], minlength=5).tolist()

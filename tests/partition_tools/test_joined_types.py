@@ -105,7 +105,7 @@ FLAWS = {
     without_count: "nodes of type author: nothing says how many",
     short_mask: "train_mask of author has 1 rows, expected 4",
     weights_of_some: "some relations have edge_weight and others not",
-    short_features: r"features of field must be \(4, F\), got \[3, 3\]",
+    short_features: "x of field has 3 rows, expected 4",
 }
 
 

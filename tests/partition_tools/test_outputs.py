@@ -4,7 +4,6 @@ import os
 import re
 import stat
 
-import networkx
 import numpy as np
 import pytest
 
@@ -57,6 +56,8 @@ def test_import_keeps_its_edge_list_and_every_table(tables, fails, cli):
     assert cli(*words, "-o", "g.h5")[0] == 0
     assert "choose another name or overwrite it with --force" in fails(*words, "-o", "g.h5")
     assert cli(*words, "-o", "g.h5", "--force")[0] == 0
+    for output in by_all_names("g.h5"):
+        assert "is the input" in fails("partition", "add", "g.h5", "--ranks", 2, "-o", output, "--force")
 
 
 def test_import_keeps_the_files_of_a_folder(tmp_path, monkeypatch, fails, cli):
@@ -71,15 +72,6 @@ def test_import_keeps_the_files_of_a_folder(tmp_path, monkeypatch, fails, cli):
     assert "is a directory" in fails("import", "graph", "-o", "graph", "--force")
     for _ in range(2):
         assert cli("import", "graph", "-o", "graph/g.h5", "--force")[0] == 0, "what an earlier import has left there"
-
-
-def test_partition_keeps_its_graph(tmp_path, monkeypatch, fails, cli):
-    monkeypatch.chdir(tmp_path)
-    assert cli(*GENERATE, "-o", "g.h5")[0] == 0
-    for output in by_all_names("g.h5"):
-        for force in ((), ("--force",)):
-            assert "is the input" in fails("partition", "add", "g.h5", "--ranks", 2, "-o", output, *force)
-    assert "expected a new name; g.h5 exists" in fails(*GENERATE, "-o", "g.h5")
 
 
 def test_a_private_graph_stays_private_and_a_protected_one_as_it_is(tmp_path, monkeypatch, fails, cli):
@@ -135,17 +127,6 @@ def test_arrays_that_are_mapped_from_the_output(tmp_path):
     with pytest.raises(ConfigError, match="is the input"):
         partition_tools.save_graph(tmp_path / "e.npy", mapped_ends, rows, force=True)
     assert path.read_bytes() == before
-    output = tmp_path / "g.h5"
-    for place, words in (
-        (output, "expected a new name; .*g.h5 exists"),
-        ("/dev/null", "a device"),
-        (tmp_path, "a dir"),
-    ):
-        partition_tools.save_graph(output, ends, mapped, force=True)
-        with pytest.raises(ConfigError, match=words):
-            partition_tools.save_graph(place, ends, mapped, force=place != output)
-        with pytest.raises(ConfigError, match=words):
-            partition_tools.from_networkx(networkx.cycle_graph(3), place, force=place != output)
 
 
 def test_a_folder_that_is_no_scratch_directory_stays(tables, fails):

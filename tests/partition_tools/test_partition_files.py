@@ -181,6 +181,7 @@ ERRORS = {
     "--ranks 2 --name a/b": "slash",
     "--ranks 3 --method file": "needs --set file.path",
     "--ranks 2 --method magic": "random-clusters",
+    "--ranks 2 --seed -1": "seed must be from 0 to 2^31",
     "--ranks 2 --method restreaming": "gone: --method kaminpar",
 }
 

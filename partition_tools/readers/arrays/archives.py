@@ -5,15 +5,16 @@ Small ones are read. Pickled arrays are refused: loading one runs code of the fi
 """
 
 import contextlib
+import functools
 import pickle
 import shutil
 import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -40,21 +41,18 @@ _DAMAGE = (
 )
 
 
-class Arrays(Protocol):
-    """Arrays by their names. files: the names. path: of the archive or folder."""
-
-    path: Path
-    files: list[str]
-
-    def array(self, name: str) -> np.ndarray | None:
-        """One array, or None if it is not there. FormatError for pickled and damaged ones."""
+Arrays = Mapping[str, Callable[[], np.ndarray]]
+"""{name: reads this array}. It raises FormatError for pickled and damaged ones."""
 
 
 @contextlib.contextmanager
 def open_arrays(path: Path, scratch: Scratch) -> Iterator[Arrays]:
     """The arrays of an .npz archive or a folder of .npy files, for a `with` statement. FormatError if it is neither."""
     if path.is_dir():
-        yield _Folder(path, scratch)
+        files = sorted(path.glob("*.npy"))
+        for file in files:
+            check_file(file)
+        yield {file.stem: functools.partial(map_npy, file, scratch) for file in files}
         return
     with open(path, "rb") as handle:
         try:
@@ -64,7 +62,7 @@ def open_arrays(path: Path, scratch: Scratch) -> Iterator[Arrays]:
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise FormatError(f"{path} is a single array, expected an .npz archive of several")
         with archive:
-            yield _Archive(path, archive, scratch)
+            yield {name: functools.partial(_member, path, archive, name, scratch) for name in archive.files}
 
 
 def map_npy(path: Path, scratch: Scratch) -> np.ndarray:
@@ -72,41 +70,19 @@ def map_npy(path: Path, scratch: Scratch) -> np.ndarray:
     return load_npy(path, scratch.memory // PART)
 
 
-class _Folder:
-    def __init__(self, path: Path, scratch: Scratch) -> None:
-        self.path, self.scratch = path, scratch
-        for file in path.glob("*.npy"):
-            check_file(file)
-        self.files = sorted(file.stem for file in path.glob("*.npy"))
-
-    def array(self, name: str) -> np.ndarray | None:
-        file = self.path / f"{name}.npy"
-        return map_npy(file, self.scratch) if file.is_file() else None
-
-
-class _Archive:
-    def __init__(self, path: Path, archive: np.lib.npyio.NpzFile, scratch: Scratch) -> None:
-        self.path, self.archive, self.scratch = path, archive, scratch
-        self.files: list[str] = list(archive.files)
-
-    def array(self, name: str) -> np.ndarray | None:
-        if name not in self.files:
-            return None
-        try:
-            inside = self.archive.zip.namelist()
-            member = self.archive.zip.getinfo(f"{name}.npy" if f"{name}.npy" in inside else name)
-            if is_large(member.file_size, self.scratch):
-                return np.load(self._unpacked(name, member), "r")
-            return self.archive[name]
-        except _DAMAGE as error:
-            hint = "; save it again as a plain array, without objects" if "ickle" in str(error) else ""
-            raise FormatError(f"{self.path}: array {name} cannot be read: {error}{hint}") from error
-
-    def _unpacked(self, name: str, member: zipfile.ZipInfo) -> Path:
-        """The .npy file of an array, written once; its checksum is compared."""
-        key = f"source/{self.path.stem}-{name}"
-        if not self.scratch.done(key):
-            self.scratch.reporter.stage(f"unpacking {name} of {self.path}")
-            with self.archive.zip.open(member) as packed, self.scratch.writing(key) as part, open(part, "wb") as file:
-                shutil.copyfileobj(packed, file)
-        return self.scratch.path(key)
+def _member(path: Path, archive: Any, name: str, scratch: Scratch) -> np.ndarray:
+    """An array of an archive. A large one is mapped from a .npy file of its own, written once."""
+    try:
+        inside = archive.zip.namelist()
+        member = archive.zip.getinfo(f"{name}.npy" if f"{name}.npy" in inside else name)
+        if not is_large(member.file_size, scratch):
+            return archive[name]
+        key = f"source/{path.stem}-{name}"
+        if not scratch.done(key):
+            scratch.reporter.stage(f"unpacking {name} of {path}")
+            with archive.zip.open(member) as packed, scratch.writing(key) as part, open(part, "wb") as file:
+                shutil.copyfileobj(packed, file)  # it compares the checksum
+        return np.load(scratch.path(key), "r")
+    except _DAMAGE as error:
+        hint = "; save it again as a plain array, without objects" if "ickle" in str(error) else ""
+        raise FormatError(f"{path}: array {name} cannot be read: {error}{hint}") from error
