@@ -5,7 +5,8 @@
 
 import argparse
 import contextlib
-from collections.abc import Mapping
+import operator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -139,7 +140,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
     """The sub-command itself; returns the exit code."""
     if arguments.action == "remove":
-        remove_maps(arguments.graph, arguments.name, parse_ranks(arguments.ranks) if arguments.ranks else None)
+        remove_maps(arguments.graph, arguments.name, rank_counts(arguments.ranks) if arguments.ranks else None)
         return 0
     if arguments.action == "list":
         tell(_shown_maps(arguments.graph), needed=True)
@@ -153,7 +154,7 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
         Resources(arguments.memory, arguments.scratch, reporter),
     )
     given = {name: getattr(arguments, name) for name in ("method", "num_clusters", "name", "output")}
-    partition_graph(arguments.graph, parse_ranks(arguments.ranks), **given, options=options)
+    partition_graph(arguments.graph, rank_counts(arguments.ranks), **given, options=options)
     tell(_shown_maps(arguments.output or arguments.graph))
     return 0
 
@@ -178,15 +179,16 @@ def remove_maps(path: str | Path, name: str, ranks: list[int] | None = None) -> 
         add_partitionings(path, (), None, [name] if len(gone) == len(there) else [f"{name}/{count}" for count in gone])
 
 
-def parse_ranks(text: str) -> list[int]:
-    """Sorted distinct positive integers of a list such as "1,2,4"."""
+def rank_counts(ranks: int | str | Iterable[int]) -> list[int]:
+    """Sorted distinct numbers of ranks, of a text such as "1,2,4" as well. Raises ConfigError."""
     try:
-        ranks = sorted({int(word) for word in text.split(",")})
-    except ValueError:
-        ranks = [0]
-    if ranks[0] < 1:
-        raise ConfigError(f"--ranks must be positive integers separated by commas, such as 1,2,4; got {text!r}")
-    return ranks
+        given = [int(word) for word in ranks.split(",")] if isinstance(ranks, str) else ranks
+        counts = sorted({given} if isinstance(given, int) else {operator.index(count) for count in given})
+    except (ValueError, TypeError):
+        counts = []
+    if not counts or counts[0] < 1:
+        raise ConfigError(f"ranks must be positive integers, such as 1,2,4 or [1, 2, 4]; got {ranks!r}")
+    return counts
 
 
 def default_clusters(num_nodes: int, max_ranks: int) -> int:

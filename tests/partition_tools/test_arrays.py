@@ -106,7 +106,7 @@ def test_edges_name_nodes_by_ids_of_ones_own(tmp_path):
         (([["a"], ["b"]],), {"node_ids": ["a", "c"]}, FormatError, "names the id b, which node_ids does not have"),
         (([["a"], ["a"]],), {"node_ids": ["a", "a"]}, FormatError, "has the id a twice"),
         (([[0], [1]],), {"undirekted": True}, ConfigError, "unknown argument 'undirekted'"),
-        (([[0], [1]],), {"ranks": 0}, ConfigError, "ranks must be a number of ranks from 1"),
+        (([[0], [1]],), {"ranks": 0}, ConfigError, "ranks must be positive integers"),
         (([[0], [1]],), {"ranks": [1, 9]}, GraphError, "9 ranks are more than the 2 nodes"),
     ],
 )

@@ -8,7 +8,7 @@ from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical.canonical import ImportOptions
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.import_graph import import_graph
-from partition_tools.cli.partition_graph import PartitionOptions, default_clusters, parse_ranks, partition_graph
+from partition_tools.cli.partition_graph import PartitionOptions, default_clusters, partition_graph, rank_counts
 from partition_tools.generators.spec import Spec
 
 N = 200
@@ -160,7 +160,7 @@ def test_cluster_counts():
     assert default_clusters(10**6, 8) == 1000 and default_clusters(10**6, 64) == 4096
     assert default_clusters(10**8, 8) == 8192 and default_clusters(10**8, 512) == 64 * 512
     assert default_clusters(400, 8) == 100 and default_clusters(20, 16) == 16
-    assert parse_ranks("8,1,2,2") == [1, 2, 8]
+    assert rank_counts("8,1,2,2") == [1, 2, 8]
 
 
 def test_as_many_clusters_as_nodes(tmp_path):

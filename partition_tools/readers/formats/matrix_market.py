@@ -46,15 +46,14 @@ def read(path: Path, tables: NodeTables, scratch: Scratch) -> RawGraph:
         raise FormatError(f"{path} holds a matrix of {rows} x {columns}; expected a square one")
     names = ("src", "dst") if field == "pattern" else ("src", "dst", "weight")
     found = read_edges(TableFile(path, names, True, " "), names, (), False, scratch)
-    src, dst, weight = (np.asarray(found[name]) if name in found else None for name in ("src", "dst", "weight"))
-    assert src is not None and dst is not None, "these are always read"
+    src, dst, weight = np.asarray(found.src), np.asarray(found.dst), found.weight
     if len(src) != count or (count and not 1 <= min(src.min(), dst.min()) <= max(src.max(), dst.max()) <= rows):
         raise FormatError(f"{path} states {count} entries in rows 1..{rows}, and has others: {len(src)} entries")
     if sign := SIGNS[symmetry]:
         _check_one_triangle(path, symmetry, src, dst)
         other = src != dst
         src, dst = np.concatenate([src, dst[other]]), np.concatenate([dst, src[other]])
-        weight = None if weight is None else np.concatenate([weight, sign * weight[other]])
+        weight = None if weight is None else np.concatenate([weight[:], sign * weight[:][other]])
     return beside(RawGraph(src - 1, dst - 1, rows, weight=weight, source=path.name.split(".")[0]), tables, scratch, 1)
 
 

@@ -75,9 +75,9 @@ def _header(path: Path, line: bytes) -> tuple[int, int, int, bool]:
             f"{path}: the first line is {line[:40].decode(errors='replace')!r}, expected: nodes edges [fmt [ncon]], "
             "with fmt of the digits 0 and 1"
         )
-    sizes, weights, weighted = list(f"{int(words[2]) if len(words) > 2 else 0:03}"[-3:])
+    sizes, weights, weighted = (digit == "1" for digit in f"{int(words[2]) if len(words) > 2 else 0:03}"[-3:])
     constraints = int(words[3]) if len(words) > 3 else 1
-    return int(words[0]), int(words[1]), (sizes == "1") + (weights == "1") * constraints, weighted == "1"
+    return int(words[0]), int(words[1]), sizes + weights * constraints, weighted
 
 
 def _neighbours(

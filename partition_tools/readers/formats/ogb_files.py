@@ -53,8 +53,8 @@ def edge_columns(file: Path, scratch: Scratch) -> tuple[np.ndarray, np.ndarray]:
     if opened.fields and len(opened.fields) != 2:
         raise FormatError(f"{file} must have two columns of node ids, got {len(opened.fields)}")
     found = read_edges(opened, ENDS, (), False, scratch)
-    check_edges(file, len(found["src"]), table(file.with_name("num-edge-list.csv.gz")))
-    return found["src"], found["dst"]
+    check_edges(file, found.src.shape[0], table(file.with_name("num-edge-list.csv.gz")))
+    return np.asarray(found.src), np.asarray(found.dst)
 
 
 def check_edges(file: Path, count: int, stated: np.ndarray | None) -> None:
