@@ -148,7 +148,7 @@ def test_random_nodes_do_not_depend_on_the_order_of_the_file(tmp_path):
 def test_quality_on_a_graph_with_communities(tmp_path):
     """The point of it all: fewer halo rows than random clusters, and far fewer than random nodes, at good balance."""
     path = tmp_path / "g.h5"
-    generate_graph("planted", path, Spec(nodes=3000, degree=10, features=4, classes=6, seed=2))
+    generate_graph("planted", path, Spec(nodes=2000, degree=10, features=4, classes=6, seed=2))
     metis = partition_graph(path, [2, 4, 8])
     random = partition_graph(path, [4], method="random-clusters")
     nodes = partition_graph(path, [4], method="random-nodes", output=tmp_path / "r.h5")
