@@ -20,7 +20,6 @@ from hpcgnn.graphfile.storage import Csr
 from hpcgnn.placement.clusters import imbalance
 
 BLOCK = 1 << 24
-FEW = 8  # nodes for each edge of a rank: its edges are then looked through in place of the nodes
 
 
 def cluster_sizes(kind: str, offsets: np.ndarray, indptr: np.ndarray, split: np.ndarray) -> np.ndarray:
@@ -96,11 +95,11 @@ def partition_quality(
     receives and sends forwards. Memory: 10 bytes per node beyond the arguments.
     """
     offsets = np.asarray(offsets, np.int64)
-    rank_of = np.repeat(cluster_to_rank, np.diff(offsets))
     nodes = np.bincount(cluster_to_rank, np.diff(offsets), num_ranks)
     edge_loads = np.bincount(cluster_to_rank, np.diff(edges.indptr[offsets]), num_ranks)
-    halo, sent, cut = _halo(cluster_to_rank, num_ranks, offsets, edges, rank_of)
-    backward = halo if edges_out is None else _halo(cluster_to_rank, num_ranks, offsets, edges_out, rank_of)[0]
+    received, cut = _received(cluster_to_rank, num_ranks, offsets, edges)
+    halo, sent = received.sum(axis=1), received.sum(axis=0)
+    backward = halo if edges_out is None else _received(cluster_to_rank, num_ranks, offsets, edges_out)[0]
     return {
         "num_ranks": num_ranks,
         "imbalance_nodes": imbalance(nodes),
@@ -114,22 +113,25 @@ def partition_quality(
     }
 
 
-def crossing_rows(cluster_to_rank: np.ndarray, num_ranks: int, per_node: int, offsets: np.ndarray, edges: Edges) -> int:
-    """Halo rows that ranks receive from compute nodes other than their own, of per_node consecutive ranks each."""
-    offsets, total = np.asarray(offsets, np.int64), 0
+def _received(cluster_to_rank: np.ndarray, num_ranks: int, offsets: np.ndarray, edges: Edges) -> tuple[np.ndarray, int]:
+    """(rows that each rank receives from each other one int64 (P, P), edges cut)."""
     rank_of = np.repeat(cluster_to_rank, np.diff(offsets))
+    received, cut = np.zeros((num_ranks, num_ranks), np.int64), 0
+    needed, last_place = np.zeros(len(rank_of), bool), np.zeros(len(rank_of), np.int32)
     for rank in range(num_ranks):
-        owners = np.bincount(rank_of[_needed(cluster_to_rank == rank, offsets, edges)], minlength=num_ranks)
-        total += int(owners.sum() - owners[rank // per_node * per_node :][:per_node].sum())
-    return total
-
-
-def _needed(chosen: np.ndarray, offsets: np.ndarray, edges: Edges) -> np.ndarray:
-    """The sources of the in-edges of some clusters, each once: bool (n,). chosen: bool (K,)."""
-    needed = np.zeros(int(offsets[-1]), bool)
-    for sources in _sources(chosen, offsets, edges):
-        needed[sources] = True
-    return needed
+        seen = [np.zeros(0, np.int64)]
+        for sources in _sources(cluster_to_rank == rank, offsets, edges):
+            cut += int(np.count_nonzero(rank_of[sources] != rank))
+            fresh = sources[~needed[sources]]
+            places = np.arange(len(fresh), dtype=np.int32)
+            last_place[fresh] = places
+            seen.append(fresh[last_place[fresh] == places])  # each once
+            needed[seen[-1]] = True
+        rows = np.concatenate(seen)
+        needed[rows] = False
+        received[rank] = np.bincount(rank_of[rows], minlength=num_ranks)
+        received[rank, rank] = 0
+    return received, cut
 
 
 def _sources(chosen: np.ndarray, offsets: np.ndarray, edges: Edges) -> Iterator[np.ndarray]:
@@ -137,35 +139,6 @@ def _sources(chosen: np.ndarray, offsets: np.ndarray, edges: Edges) -> Iterator[
     for start, stop in ranges(offsets, chosen):
         for first in range(int(edges.indptr[start]), int(edges.indptr[stop]), BLOCK):
             yield edges.indices[first : min(first + BLOCK, int(edges.indptr[stop]))]
-
-
-def _halo(
-    cluster_to_rank: np.ndarray, num_ranks: int, offsets: np.ndarray, edges: Edges, rank_of: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """(rows that each rank receives int64 (P,), and sends, edges cut)."""
-    rows, sent, cut = np.zeros(num_ranks, np.int64), np.zeros(num_ranks, np.int64), 0
-    edge_loads = np.bincount(cluster_to_rank, np.diff(edges.indptr[offsets]), num_ranks)
-    needed, last_place = np.zeros(len(rank_of), bool), np.zeros(len(rank_of), np.int32)
-    for rank in range(num_ranks):
-        if edge_loads[rank] * FEW < len(rank_of):  # looking through all nodes would take most of the time
-            pieces = list(_sources(cluster_to_rank == rank, offsets, edges))
-            sources = np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
-            places = np.arange(len(sources), dtype=np.int32)
-            last_place[sources] = places
-            of_edges = rank_of[sources]
-            cut += int(np.count_nonzero(of_edges != rank))
-            owned = of_edges[last_place[sources] == places]
-        else:
-            needed[:] = False
-            for sources in _sources(cluster_to_rank == rank, offsets, edges):
-                needed[sources] = True
-                cut += int(np.count_nonzero(rank_of[sources] != rank))
-            owned = rank_of[needed]
-        owners = np.bincount(owned, minlength=num_ranks)
-        owners[rank] = 0
-        rows[rank] = owners.sum()
-        sent += owners
-    return rows, sent, cut
 
 
 def ranges(offsets: np.ndarray, chosen: np.ndarray) -> list[tuple[int, int]]:
@@ -179,13 +152,14 @@ def node_attributes(
 ) -> dict[str, Any]:
     """Figures of a map on compute nodes of per_node consecutive ranks, exact, as attributes in the file."""
     quality = partition_quality(cluster_to_rank // per_node, -(-num_ranks // per_node), offsets, edges)
+    received, node = _received(cluster_to_rank, num_ranks, offsets, edges)[0], np.arange(num_ranks) // per_node
     figures = ("imbalance_nodes", "imbalance_edges", "edge_cut", "halo_rows_total", "halo_rows_max")
     return {
         "ranks_per_node": per_node,
         **{f"compute_node_{name}": quality[name] for name in figures},
         "halo_rows_by_compute_node": quality["halo_rows_by_rank"],
         "sent_rows_by_compute_node": quality["sent_rows_by_rank"],
-        "halo_rows_between_compute_nodes": crossing_rows(cluster_to_rank, num_ranks, per_node, offsets, edges),
+        "halo_rows_between_compute_nodes": int(received[node[:, None] != node].sum()),
     }
 
 

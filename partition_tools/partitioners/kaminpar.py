@@ -8,6 +8,7 @@ that METIS splits sooner than a process starts are left to METIS.
 The seed is set, but threads race: with one thread a result can be repeated, with several it cannot.
 """
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -91,9 +92,9 @@ def kaminpar_split(path: Path, shares: np.ndarray, seed: int = 0) -> np.ndarray:
     """
     answer = path.with_name(f"{path.name}.parts.npy")
     program = Path(__file__).with_name("kaminpar_process.py")
-    command = [sys.executable, "-P", str(program), str(path), str(answer)]  # nothing comes from the current folder
-    command += ["--seed", str(seed), "--threads", str(len(cores.usable())), "--epsilon", repr(EPSILON)]
-    command += ["--shares", *map(repr, (np.asarray(shares) / np.sum(shares)).tolist())]
+    weights = (np.asarray(shares) / np.sum(shares)).tolist()
+    given = [str(path), str(answer), seed, len(cores.usable()), EPSILON, weights]
+    command = [sys.executable, "-P", str(program), json.dumps(given)]  # nothing comes from the current folder
     try:
         with cores.all_used():  # it inherits them
             done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")

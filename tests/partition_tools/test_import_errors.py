@@ -77,7 +77,7 @@ BAD_ARRAYS = {
     "edge features of three axes": ({"edge_attr": np.zeros((len(SRC), 2, 2))}, "expected one row"),
     "no edges given": ({"edge_index": None}, "neither edge_index nor src"),
     "pickled": ({"y": np.array([{} for _ in range(N)])}, "pickle"),
-    "sparse column": (sparse([0] + [1] * N, [9]), "column outside"),
+    "sparse column": (sparse([0] + [1] * N, [9]), "sparse features of 9 columns are inconsistent"),
     "sparse pointers": (sparse([0, 2] + [1] * (N - 1), [0]), "inconsistent"),
     "too large for fp16": ({"x": put(FEATURES, (4, 2), 1e5)}, "fp16", "features.dtype=fp16"),
     "no number for int8": ({"x": put(np.zeros((N, 3)), (4, 2), np.inf)}, "node 4", "features.dtype=int8"),
