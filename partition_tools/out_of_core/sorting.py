@@ -22,7 +22,6 @@ from partition_tools.workspace.scratch import Scratch
 MOST_RUN, MOST_RANGE = 1 << 25, 1 << 23
 #: Bytes that are held beside each record while a chunk or a range is worked on, sorted order and results included.
 WORKING_BYTES = 56
-MOST_GROWTH = 4  # of a run, over what the memory allows now
 COLUMNS = ("kind", "weight", "row", "key")  # the key last: a run is finished when it is there
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -56,20 +55,16 @@ def chunk_records(memory: int, most: int) -> int:
 class Runs:
     """Sorted runs in a scratch directory. name: of their folder. by_weight: whether weights take part in the order.
 
-    size: the records that a run may have, as it was when they were begun: less memory now and then makes no other runs.
+    size: the records that a run may have, a power of two. So a job that goes on with about as much memory finds them.
     """
 
     def __init__(self, scratch: Scratch, name: str, by_weight: bool = False) -> None:
         self.scratch, self.by_weight, self.name = scratch, by_weight, name
-        wanted = chunk_records(scratch.memory, MOST_RUN)
-        self.size = scratch.once(f"{name}.size", wanted)
-        if self.size > MOST_GROWTH * wanted:  # they were begun with far more memory
-            self.remove()
-            self.size = scratch.once(f"{name}.size", wanted)
+        self.size = 1 << (chunk_records(scratch.memory, MOST_RUN).bit_length() - 1)
         self.count = 0
 
     def _column(self, run: int, column: str) -> str:
-        return f"{self.name}/{run:05d}.{column}"
+        return f"{self.name}/{self.size}-{run:05d}.{column}"
 
     def form(self, make: Callable[[int], Records], count: int, advance: Advance = lambda records: None) -> None:
         """Add `count` runs from make(0), make(1), … in any order; existing runs stay.
@@ -136,7 +131,6 @@ class Runs:
     def remove(self) -> None:
         """Give the space of the runs back."""
         self.scratch.forget(self.name)
-        self.scratch.forget(f"{self.name}.size")
 
 
 def _cuts(samples: list[np.ndarray], per_range: int, least: int) -> np.ndarray:
