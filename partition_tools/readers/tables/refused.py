@@ -14,11 +14,11 @@ SPELLINGS = (
 )
 #: Suffixes of files that a library reads to an object, and what takes the object.
 _TAKERS = {
-    **dict.fromkeys((".bin", ".dgl"), "from_dgl"),
-    **dict.fromkeys((".pt", ".pth"), "from_pyg"),
-    **dict.fromkeys((".graphml", ".gml", ".gexf", ".net"), "from_networkx"),
-    ".mat": "from_scipy",
-    ".npy": "save_graph",
+    **dict.fromkeys((".bin", ".dgl"), "hpcgnn.extras.readers.from_dgl"),
+    **dict.fromkeys((".pt", ".pth"), "partition_tools.from_pyg"),
+    **dict.fromkeys((".graphml", ".gml", ".gexf", ".net"), "partition_tools.from_networkx"),
+    ".mat": "partition_tools.from_scipy",
+    ".npy": "partition_tools.save_graph",
 }
 _GZIP = b"\x1f\x8b"
 
@@ -38,7 +38,7 @@ def unread(path: Path) -> FormatError:
     if suffix in _TAKERS:
         return FormatError(
             f"{path} ({suffix}) is not read; read it with its library in Python, and give the result to "
-            f"partition_tools.{_TAKERS[suffix]} (docs/python.md)"
+            f"{_TAKERS[suffix]} (docs/python.md)"
         )
     return FormatError(f"cannot tell the format of {path} from its name (--format says it); expected {SPELLINGS}")
 
