@@ -6,7 +6,7 @@ A large file goes block by block into arrays of the scratch directory. A file wi
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -74,8 +74,8 @@ def read_edges(file: TableFile, names: Sequence[str], places: Sequence[int], exa
     mapped, and a finished array is not made again. Raises FormatError naming the faulty edge.
     """
 
-    def convert(frame: "pl.DataFrame", first: int) -> dict[str, np.ndarray]:
-        found = {}
+    def convert(frame: "pl.DataFrame", first: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
         for place, name in enumerate(names):
             column, where = frame[str(place)], f"{file.path}: column {file.names[place] if file.names else place + 1}"
             if name in ENDS:
@@ -88,7 +88,7 @@ def read_edges(file: TableFile, names: Sequence[str], places: Sequence[int], exa
         return found
 
     if not file.fields:
-        return RawGraph(*np.zeros((2, 0), np.int64), 0)
+        return RawGraph(np.zeros(0, np.int64), np.zeros(0, np.int64), 0)
     if not file.is_large(scratch):
         return RawGraph(num_nodes=0, **convert(file.frame(scratch.reporter), 0))
     key = f"source/{key_of(file.path)}"
@@ -110,7 +110,7 @@ def read_edges(file: TableFile, names: Sequence[str], places: Sequence[int], exa
         except _NotIntegersError:
             scratch.reporter.stage(f"{file.path}: ids or types are no plain numbers, so that it is read at once")
             return RawGraph(num_nodes=0, **convert(file.frame(scratch.reporter), 0))
-    columns = {name: scratch.load(f"{key}-{name}") for name in wanted}
+    columns: dict[str, Any] = {name: scratch.load(f"{key}-{name}") for name in wanted}
     if places:
         columns["edge_features"] = columns["edge_features"].reshape(-1, len(places))
     return RawGraph(num_nodes=0, **columns)
