@@ -11,7 +11,7 @@ from typing import Any
 from hpcgnn.comm.launch.launcher import expected_ranks
 from hpcgnn.config import Config, filed_value, option_of, read_toml
 from hpcgnn.effects import flag
-from hpcgnn.engine.checkpoint import newest_readable, read_identity
+from hpcgnn.engine.checkpoint import Checkpoint
 from hpcgnn.errors import CheckpointError, ConfigError, HpcgnnError, RunDirError
 from hpcgnn.graphfile.labels import CLASSIFICATION, MULTILABEL
 from hpcgnn.graphfile.storage import GraphFile
@@ -54,7 +54,6 @@ def options_to_continue(given: Mapping[str, Any], rank_counts: Sequence[int] | N
         return {}
     saved = {name: value for name, value in read_toml(path, _GONE).items() if name != "threads"}
     saved.setdefault("halo", "rows")  # all that runs of earlier versions sent
-    saved.setdefault("initial_weights", "glorot")  # all that they began with
     saved.setdefault("intra_node", "messages")  # all that they had
     saved["plugin"] = plugin_of_run(path.parent)
     if not _has_map({**saved, **given}, rank_counts or [expected_ranks()[1]]):
@@ -87,8 +86,8 @@ def plugin_of_run(run_dir: str | Path) -> str:
 
 def plugin_of_checkpoint(run_dir: str | Path) -> str:
     """The hash of the plugin by the newest readable checkpoint of a run; '' where none says it."""
-    path = newest_readable(run_dir, lambda text: None)
-    return "" if path is None else read_identity(path).get("plugin", "")
+    found = Checkpoint.newest(run_dir, lambda text: None)
+    return "" if found is None else found.identity.get("plugin", "")
 
 
 def _is_gone(key: str, value: Any) -> bool:
