@@ -101,7 +101,7 @@ def test_a_graph_in_another_order_is_the_same_graph(tmp_path, directed, memory):
     np.testing.assert_array_equal(before.labels, after.labels)
 
 
-def generated(n=3000, kind="planted"):
+def generated(n=6000, kind="planted"):
     spec = Spec(n, 12, 4, 4, seed=4)
     return graph_data(drawn(kind, spec))
 
