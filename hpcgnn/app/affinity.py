@@ -3,7 +3,7 @@
 import socket
 
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.launch.crowding import Binding
+from hpcgnn.cores import Binding
 from hpcgnn.cores.domains import domains_of, over_own_domains
 from hpcgnn.listing import every
 

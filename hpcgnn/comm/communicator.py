@@ -3,21 +3,19 @@
 Everything above this room receives a communicator as an argument and imports no MPI. A transport is a subclass with
 `exchange`, `alltoall`, `allreduce_`, `broadcast_`, `allgather_object`, `gather_object` and `close`; the other methods
 build on these.
-Transports: `comm/transports/solo.py` for one process, `comm/transports/mpi.py` over mpi4py,
-`comm/transports/torch_verbs.py` over torch.distributed. tests/mpi/comm/test_communicator.py holds the contract of all
-transports.
+Transports: `SoloCommunicator` for one process, `comm/mpi.py` over mpi4py, `comm/torch_transport.py` over
+torch.distributed. tests/mpi/comm/test_communicator.py holds the contract of all transports.
 """
 
 import contextlib
 import pickle
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 
-from hpcgnn.comm.health.heartbeat import Heartbeat
+from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.ledger import Ledger
 from hpcgnn.errors import ConfigError, HpcgnnError, RemoteError, memory_shortage
 from hpcgnn.listing import ranges
@@ -296,12 +294,40 @@ class Communicator:
             told.of = kind
         raise told from failure
 
-    def show_heartbeats(self, folder: str | Path) -> None:
-        """Let ranks of several nodes see each other's signs of life from now on: in `heartbeats` of this folder."""
-
     def close(self) -> None:
         """Release the transport's resources."""
 
     def total(self, tensor: torch.Tensor, kind: str = "metrics") -> torch.Tensor:
         """The sum over ranks of a float64 or int64 tensor, as a new tensor."""
         return self.allreduce_(tensor.clone(), kind)
+
+
+class SoloCommunicator(Communicator):
+    """One rank without MPI: for tests, for tools, and for the probe before the memory baseline. Nothing is ever sent,
+    and the ledger stays empty.
+    """
+
+    def __init__(self) -> None:
+        self.rank, self.size, self.ledger, self.heartbeat = 0, 1, Ledger(), Heartbeat()
+
+    def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Exchange:
+        assert not outgoing and not incoming, "one rank has nobody to exchange with"
+        return Finished()
+
+    def alltoall(self, numbers: torch.Tensor, kind: str) -> torch.Tensor:
+        return numbers.clone()
+
+    def allreduce_(self, tensor: torch.Tensor, kind: str, op: str = "sum") -> torch.Tensor:
+        return tensor
+
+    def allgather_object(self, value: Any) -> list[Any]:
+        return [value]
+
+    def gather_object(self, value: Any, root: int = 0) -> list[Any]:
+        return [value]
+
+    def broadcast_object(self, value: Any, root: int = 0) -> Any:
+        return value
+
+    def broadcast_(self, tensor: torch.Tensor, root: int, kind: str) -> torch.Tensor:
+        return tensor

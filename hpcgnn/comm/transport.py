@@ -1,21 +1,17 @@
 """The common part of transports of several ranks: tags, the ledger, the tape, waits that the watchdog sees.
 
-A transport gives messages to a library and gets requests back. `comm/transports/mpi.py` and
-`comm/transports/torch_verbs.py` have the calls of the library and the waits. Counts and signs of life are here, once.
+A transport gives messages to a library and gets requests back. `comm/mpi.py` and `comm/torch_transport.py` have the
+calls of the library and the waits. Counts and signs of life are here, once.
 """
 
-import contextlib
-import shutil
 import time
 import zlib
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
 from hpcgnn.comm.communicator import Communicator, Exchange, Message, PersistentExchange
-from hpcgnn.comm.health.heartbeat import Heartbeat
-from hpcgnn.comm.health.watchdog import Watchdog
+from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.ledger import Ledger
 
 # The largest tag that every MPI library supports.
@@ -47,15 +43,6 @@ def numbers_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().view(-1)
 
 
-class PersistentRequests(Protocol):
-    """Requests that a library keeps, and starts again and again."""
-
-    def start(self) -> tuple[list[Any], list[Any]]:
-        """Start all requests and return (receives, sends), lists that keep them alive. None of them may be under
-        way.
-        """
-
-
 class Traffic(NamedTuple):
     """The traffic of an exchange.
 
@@ -84,14 +71,12 @@ class Transport(Communicator):
 
     Attributes:
         rank, size: this rank, and the number of ranks.
-        watchdog: the watchdog of this rank's heartbeat, or None.
+        heartbeat: receives the stages of long work; None for one that nobody looks at.
     """
 
-    def __init__(self, rank: int, size: int, watchdog: Watchdog | None = None) -> None:
+    def __init__(self, rank: int, size: int, heartbeat: Heartbeat | None = None) -> None:
         self.rank, self.size = rank, size
-        self.ledger, self._watchdog = Ledger(), watchdog
-        self._heartbeats: Path | None = None
-        self.heartbeat = Heartbeat() if watchdog is None else watchdog.heartbeat
+        self.ledger, self.heartbeat = Ledger(), heartbeat or Heartbeat()
         self._kinds: dict[int, str] = {}  # by tag
 
     # --- the library's part -------------------------------------------------------------------------------------------
@@ -100,8 +85,10 @@ class Transport(Communicator):
         """Give messages to the library and return (receives, sends)."""
         raise NotImplementedError
 
-    def _persistent(self, outgoing: list[Message], incoming: list[Message], tag: int) -> PersistentRequests | None:
-        """Requests of these messages that can be started again and again; None where the library has none."""
+    def _persistent(self, outgoing: list[Message], incoming: list[Message], tag: int) -> Any:
+        """Requests of these messages that `start() -> (receives, sends)` starts, again and again, while none is under
+        way; None where the library has none.
+        """
         return None
 
     def advance(self, requests: list[Any]) -> None:
@@ -198,31 +185,10 @@ class Transport(Communicator):
     def barrier(self) -> None:
         self._collective([self._barrier()], "control", 0)
 
-    def show_heartbeats(self, folder: str | Path) -> None:
-        if self._watchdog is None or not self._watchdog.several_nodes:
-            return
-        path = Path(folder) / "heartbeats"
-        if self.rank == 0:
-            _remove(path)  # of a job that was ended
-            with contextlib.suppress(OSError):
-                path.mkdir()
-                self._heartbeats = path
-        self.barrier()
-        self._watchdog.share(path)
-
     def close(self) -> None:
-        """Wait for all ranks, and remove their shared memory. Collective."""
+        """Wait for all ranks. Collective."""
         self.heartbeat.at = "the end"
         self.barrier()
-        if self._heartbeats is not None:
-            _remove(self._heartbeats)
-
-
-def _remove(heartbeats: Path) -> None:
-    """Remove the files of the nodes, or the one file that earlier versions wrote."""
-    with contextlib.suppress(OSError):
-        heartbeats.unlink()
-    shutil.rmtree(heartbeats, ignore_errors=True)
 
 
 class Requested(Exchange):
@@ -272,7 +238,7 @@ class _Prepared(PersistentExchange):
         self._transport, self._tag = transport, transport._tag(kind)
         self._traffic = Traffic.of(outgoing, incoming, kind)
         self._times = 0
-        self._requests: PersistentRequests | None = None
+        self._requests: Any = None
         self._last: Requested | None = None
 
     def begin(self) -> Exchange:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 
-from hpcgnn.comm.health.heartbeat import Heartbeat
+from hpcgnn.comm.heartbeat import Heartbeat
 
 PHASES = ("forward", "backward", "reduction", "step")
 COSTS = ("user_seconds", "system_seconds", "minor_faults")

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 import hpcgnn
-from hpcgnn.comm.launch.launcher import SPINS
+from hpcgnn.comm.launcher import SPINS
 from hpcgnn.cores import physical
 from hpcgnn.cores.domains import domains_of
 from hpcgnn.listing import every
@@ -21,8 +21,8 @@ LINE = re.compile(r"(ok|note|WRONG) +(.+?) {2,}(.+)")
 # Rank 1 runs with other kernels than rank 0.
 UNLIKE = """
 import os, sys
-from hpcgnn.comm.launch.launcher import launched_rank
-os.environ["HPCGNN_KERNELS"] = "reference" if launched_rank() == 1 else "auto"
+from hpcgnn.comm.launcher import launch
+os.environ["HPCGNN_KERNELS"] = "reference" if launch().rank == 1 else "auto"
 from hpcgnn.__main__ import main
 sys.exit(main(["doctor"]))
 """

@@ -7,7 +7,7 @@ import pytest
 
 from hpcgnn.app.affinity import CROWDED, describe_affinity
 from hpcgnn.comm import SoloCommunicator
-from hpcgnn.comm.launch.crowding import Binding
+from hpcgnn.cores import Binding
 from hpcgnn.listing import every
 
 HOST = socket.gethostname()
@@ -25,7 +25,7 @@ class Ranks(SoloCommunicator):
 
     @staticmethod
     def _whole(host, cores, main=(), domains=(0,), refusal=None):
-        return host, Binding.of_lists(cores, main), list(domains), refusal
+        return host, Binding(frozenset(cores), frozenset(main) or frozenset(cores)), list(domains), refusal
 
     def allgather_object(self, value):
         return self.told

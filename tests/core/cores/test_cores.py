@@ -35,13 +35,13 @@ TRAINING = """
 import json, sys, threading
 from hpcgnn.comm.session import Session
 from hpcgnn.__main__ import main
-from hpcgnn.comm.launch.launcher import launched_rank
+from hpcgnn.comm.launcher import launch
 def cores_of(thread):
     with open(f"/proc/self/task/{thread.native_id}/status") as status:
         return next(line.split()[1] for line in status if line.startswith("Cpus_allowed_list"))
 def finish(session, before=Session.finish):
     seen = {thread.name: cores_of(thread) for thread in threading.enumerate()} | {"crowding": session.crowding}
-    with open(f"{sys.argv[1]}/{launched_rank()}.json", "w") as file:
+    with open(f"{sys.argv[1]}/{launch().rank}.json", "w") as file:
         json.dump(seen, file)
     before(session)
 Session.finish = finish

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from hpcgnn.comm.launch.launcher import fork_plan
+from hpcgnn.comm.launcher import fork_plan
 
 from .. import forked, launching
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from mpi4py import MPI
 
-from hpcgnn.comm.transports import mpi_persistent
+from hpcgnn.comm import mpi
 
 pytestmark = [pytest.mark.ranks(2, 3), pytest.mark.processes]
 
@@ -18,13 +18,13 @@ def made(comm, monkeypatch):
     if comm.size == 1 or not hasattr(comm, "_prepared") or not comm.pairwise:
         pytest.skip("nothing is prepared")
     counts = []
-    init = mpi_persistent.MpiPersistentRequests.__init__
+    init = mpi.MpiPersistentRequests.__init__
 
     def counted(self, communicator, outgoing, incoming, tag):
         counts.append(len(outgoing) + len(incoming))
         init(self, communicator, outgoing, incoming, tag)
 
-    monkeypatch.setattr(mpi_persistent.MpiPersistentRequests, "__init__", counted)
+    monkeypatch.setattr(mpi.MpiPersistentRequests, "__init__", counted)
     return counts
 
 
@@ -67,7 +67,7 @@ def test_one_call_starts_all(comm, made, monkeypatch):
         def __getattr__(self, name):
             return getattr(MPI, name)
 
-    monkeypatch.setattr(mpi_persistent, "MPI", Counting())
+    monkeypatch.setattr(mpi, "MPI", Counting())
     monkeypatch.setattr(comm, "_comm", None)  # neither Isend nor Irecv
     single.begin().finish()
     assert calls == [2 * (comm.size - 1)]

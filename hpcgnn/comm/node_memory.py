@@ -18,7 +18,7 @@ from mpi4py import MPI
 from hpcgnn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hpcgnn.comm.transports.mpi import MpiCommunicator
+    from hpcgnn.comm.mpi import MpiCommunicator
 
 _HUGE = 1 << 21
 

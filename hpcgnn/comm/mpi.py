@@ -6,9 +6,12 @@ full overlap. mpi4py releases the interpreter lock in its calls and so do our ke
 When ranks share cores, a spinning rank takes the core that the awaited one needs, so we test and sleep instead.
 """
 
+import functools
 import os
+import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -16,15 +19,15 @@ import numpy as np
 import torch
 from mpi4py import MPI
 
+from hpcgnn import cores
 from hpcgnn.comm.communicator import Message
-from hpcgnn.comm.health.watchdog import Watchdog
-from hpcgnn.comm.transport import Transport
-from hpcgnn.comm.transports import mpi_buffers
-from hpcgnn.comm.transports.mpi_buffers import as_bytes, as_numbers
-from hpcgnn.comm.transports.mpi_persistent import MpiPersistentRequests
-from hpcgnn.comm.transports.node_memory import MpiNodeMemory
-from hpcgnn.comm.transports.progress import Progress
+from hpcgnn.comm.heartbeat import Heartbeat
+from hpcgnn.comm.node_memory import MpiNodeMemory
+from hpcgnn.comm.transport import Transport, bytes_of, numbers_of
 
+_TYPES = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE, torch.int64: MPI.INT64_T, torch.int32: MPI.INT32_T}
+#: Libraries before MPI 4 count in 32 bits; a halo buffer of some GiB makes larger messages.
+MOST_COUNT = 2**31 - 1
 _OPS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 _POLL_SECONDS = 0.0005
 # The helper thread of a rank that shares cores takes them from the others whenever it wakes, so it sleeps as many
@@ -45,21 +48,153 @@ def _through(requests: list[MPI.Request]) -> bool:
     return not requests
 
 
+def as_bytes(tensor: torch.Tensor) -> Any:
+    """The tensor's memory as an MPI buffer of bytes."""
+    data = bytes_of(tensor).numpy()
+    return [data, MPI.BYTE] if len(data) <= MOST_COUNT else [data, 1, _one_of(len(data), MOST_COUNT)]
+
+
+@functools.cache
+def _one_of(size: int, most: int) -> MPI.Datatype:
+    """Return a cached type with elements of `size` bytes, made with counts of at most `most`. There are few sizes."""
+    whole, rest = divmod(size, most)
+    piece = MPI.BYTE.Create_contiguous(most)
+    kind = MPI.Datatype.Create_struct([whole, rest], [0, whole * most], [piece, MPI.BYTE]).Commit()
+    piece.Free()
+    return kind
+
+
+def as_numbers(tensor: torch.Tensor) -> Any:
+    """The tensor's numbers as an MPI buffer of their type. Raises ValueError for types that are not reduced."""
+    return [numbers_of(tensor).numpy(), _TYPES[tensor.dtype]]
+
+
+class _Started(list[MPI.Request]):
+    """Started requests.
+
+    Attributes:
+        owner: keeps the requests and their memory alive while they are waited for, or watched by the helper thread.
+    """
+
+    owner: "MpiPersistentRequests"
+
+
+class MpiPersistentRequests:
+    """Persistent requests of messages, as of `exchange`. They are freed with this object, or before by `free`.
+
+    One call starts all of a turn, instead of a loop in Python that posts each of them. A rank has up to P - 1 peers in
+    every turn, and posting takes some microseconds for each message. This time is the interpreter's, and serial
+    whatever the number of threads.
+    """
+
+    def __init__(self, communicator: MPI.Comm, outgoing: list[Message], incoming: list[Message], tag: int) -> None:
+        self._receives = [communicator.Recv_init(as_bytes(tensor), rank, tag) for rank, tensor in incoming]
+        self._sends = [communicator.Send_init(as_bytes(tensor), rank, tag) for rank, tensor in outgoing]
+        self._batches = _in_order(
+            [*(("from", rank) for rank, _ in incoming), *(("to", rank) for rank, _ in outgoing)],
+            [*self._receives, *self._sends],
+        )
+        # mpi4py drops requests and does not free them.
+        self.free = weakref.finalize(self, _free, [*self._receives, *self._sends])
+        self.free.atexit = False
+
+    def start(self) -> tuple[list[MPI.Request], list[MPI.Request]]:
+        for batch in self._batches:
+            MPI.Prequest.Startall(batch)
+        receives, sends = _Started(self._receives), _Started(self._sends)
+        receives.owner = sends.owner = self
+        return receives, sends
+
+
+def _in_order(ways: list[tuple[str, int]], requests: list[MPI.Prequest]) -> list[list[MPI.Prequest]]:
+    """Return the requests in lists that are started one after another.
+
+    Startall starts the requests of a list in any order, so a second message for the same rank has to wait for the next
+    list. With one message per peer, there is one list.
+    """
+    batches: dict[int, list[MPI.Prequest]] = {}
+    seen: Counter[tuple[str, int]] = Counter()
+    for way, request in zip(ways, requests, strict=True):
+        batches.setdefault(seen[way], []).append(request)
+        seen[way] += 1
+    return list(batches.values())
+
+
+def _free(requests: list[MPI.Prequest]) -> None:
+    if not MPI.Is_finalized():
+        for request in requests:
+            request.Free()
+
+
+class Progress(threading.Thread):
+    """A helper thread that lets messages advance while the rank computes.
+
+    It tests pending lists of requests until they are complete or released, and sleeps `pause` seconds between.
+    """
+
+    def __init__(self, pause: float) -> None:
+        super().__init__(name="hpcgnn-progress", daemon=True)
+        self.pause = pause
+        self.lock = threading.Lock()
+        self.awake = threading.Event()
+        self.pending: list[list[Any]] = []
+        self.stopping = False
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        cores.use_all()
+        try:
+            while self.awake.wait() and not self.stopping:
+                with self.lock:
+                    self.pending = [requests for requests in self.pending if not _through(requests)]
+                    if not self.pending and not self.stopping:
+                        self.awake.clear()
+                time.sleep(self.pause)
+        except BaseException as error:  # shown by the rank that waits, which then ends the job
+            self.failure = error
+
+    def watch(self, requests: list[Any]) -> None:
+        if not self.is_alive():
+            self.start()
+        with self.lock:
+            self.pending.append(requests)
+            if not self.awake.is_set():
+                self.awake.set()
+
+    def arrived(self, requests: list[Any]) -> bool:
+        """Test whether these requests are complete. Some may be watched: two threads must not test at a time."""
+        with self.lock:
+            return _through(requests)
+
+    def release(self, requests: list[Any]) -> None:
+        """Take requests back: MPI forbids two threads to complete the same request."""
+        with self.lock:
+            self.pending = [other for other in self.pending if other is not requests]
+        if self.failure is not None:
+            raise RuntimeError("the thread that advances messages failed") from self.failure
+
+    def stop(self) -> None:
+        with self.lock:
+            self.stopping = True
+            self.awake.set()
+        if self.is_alive():
+            self.join()
+
+
 class MpiCommunicator(Transport):
     """The operations over a duplicate of an MPI communicator, so that other code cannot interfere with our messages.
 
     Attributes:
         crowding: threads per core; above 1, ranks share cores and wait by sleeping instead of spinning.
-        watchdog: the watchdog of this rank's heartbeat, or None.
     """
 
-    def __init__(self, communicator: MPI.Comm, crowding: float, watchdog: Watchdog | None = None) -> None:
+    def __init__(self, communicator: MPI.Comm, crowding: float, heartbeat: Heartbeat | None = None) -> None:
         self._comm = communicator.Dup()
         self._sums: MPI.Comm | None = None
         self._node_memory: MpiNodeMemory | None = None
-        super().__init__(self._comm.rank, self._comm.size, watchdog)
+        super().__init__(self._comm.rank, self._comm.size, heartbeat)
         self._polite = crowding > 1
-        self._progress = Progress(_through, _SHARED_POLL_SECONDS * crowding if self._polite else _POLL_SECONDS)
+        self._progress = Progress(_SHARED_POLL_SECONDS * crowding if self._polite else _POLL_SECONDS)
         self._prepared: weakref.WeakSet[MpiPersistentRequests] = weakref.WeakSet()
 
     def _begin(
@@ -110,7 +245,7 @@ class MpiCommunicator(Transport):
         Libraries may sum in another order in the blocking call. The bits of a run would then depend on whether ranks
         share cores. Long sums begin during the backward pass anyway.
         """
-        for part in numbers.split(mpi_buffers.MOST_COUNT):
+        for part in numbers.split(MOST_COUNT):
             request = self._comm.Iallreduce(MPI.IN_PLACE, as_numbers(part), _OPS[op])
             self._collective([request], kind, part.nbytes)
 
@@ -124,7 +259,7 @@ class MpiCommunicator(Transport):
 
     def _begin_sum(self, numbers: torch.Tensor) -> list[MPI.Request]:
         assert self._sums is not None, "see prepare_sums"
-        parts = numbers.split(mpi_buffers.MOST_COUNT)
+        parts = numbers.split(MOST_COUNT)
         return [self._sums.Iallreduce(MPI.IN_PLACE, as_numbers(part), MPI.SUM) for part in parts]
 
     def broadcast_(self, tensor: torch.Tensor, root: int, kind: str) -> torch.Tensor:

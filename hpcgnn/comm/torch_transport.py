@@ -1,5 +1,4 @@
-"""The communicator's operations over a process group of torch.distributed, for backends that send and receive (gloo,
-mpi).
+"""The communicator's operations over a process group of torch.distributed, for backends that send and receive (gloo).
 
 gloo has a thread of its own that moves messages while the rank computes, so no helper thread of ours is needed. A rank
 that waits for it sleeps, so ranks may share cores. Two missing features of gloo's sends and receives shape this file.
@@ -7,25 +6,30 @@ They have no test for completion, and a wait with a limit breaks all connections
 a thread that waits without a limit, and the watchdog ends a standstill.
 """
 
+import base64
+import json
 import re
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, cast
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
 from hpcgnn import cores
-from hpcgnn.comm import plain_data
 from hpcgnn.comm.communicator import Message
-from hpcgnn.comm.health.watchdog import Watchdog
+from hpcgnn.comm.heartbeat import Heartbeat
+from hpcgnn.comm.launcher import chosen_interface
 from hpcgnn.comm.transport import Transport, bytes_of
-from hpcgnn.errors import LostConnection
+from hpcgnn.errors import ConfigError, LostConnection
+
+#: The watchdog ends a job that stands still; torch's own limits would end one that is only slow.
+FOREVER = timedelta(days=3650)
 
 _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
 _BROKEN = re.compile("connect|broken pipe|reset by|closed|(read|write) error|timed out", re.IGNORECASE)
-# Longer objects are not padded to the longest of all ranks, but sent by one rank after another.
-_LONG_OBJECT = 1 << 16
 
 
 class Request:
@@ -82,7 +86,7 @@ class TorchCommunicator(Transport):
 
     Attributes:
         group: torch's group.
-        watchdog: the watchdog of this rank's heartbeat, or None.
+        heartbeat: as for `Transport`.
         another: makes one more group of the same ranks, collectively; None if there can be only one.
     """
 
@@ -91,10 +95,10 @@ class TorchCommunicator(Transport):
         group: Any,
         rank: int,
         size: int,
-        watchdog: Watchdog | None = None,
+        heartbeat: Heartbeat | None = None,
         another: Callable[[], Any] | None = None,
     ) -> None:
-        super().__init__(rank, size, watchdog)
+        super().__init__(rank, size, heartbeat)
         self._group, self._another = group, another
         self._sums: Any = None
 
@@ -176,42 +180,36 @@ class TorchCommunicator(Transport):
 
     def to_bytes(self, value: Any) -> bytes:
         """Plain data: whoever reaches a rank's port while the ranks connect may take another's place."""
-        return plain_data.to_bytes(value)
+        return plain_bytes(value)
 
     def of_bytes(self, data: bytes) -> Any:
-        return plain_data.of_bytes(data)
+        return of_plain_bytes(data)
 
     def allgather_object(self, value: Any) -> list[Any]:
-        data = torch.frombuffer(bytearray(self.to_bytes(value)), dtype=torch.uint8)
-        lengths = torch.empty(self.size, dtype=torch.int64)
-        self._collective([self._gather(lengths, torch.tensor([data.numel()]))], "control", 8)
-        sizes = lengths.tolist()
-        short = max((size for size in sizes if size <= _LONG_OBJECT), default=0)
-        padded = torch.zeros(short, dtype=torch.uint8)
-        if data.numel() <= short:
-            padded[: data.numel()] = data
-        everyone = torch.empty(self.size * short, dtype=torch.uint8)
-        found = [part[:size] for part, size in zip(everyone.view(self.size, short), sizes, strict=True)]
-        long = [rank for rank, size in enumerate(sizes) if size > short]
-        for rank in long:
-            found[rank] = data if rank == self.rank else torch.empty(sizes[rank], dtype=torch.uint8)
-        requests = [self._gather(everyone, padded)] if short else []
-        requests += [self._broadcast(found[rank], rank) for rank in long]
-        self._collective(requests, "control", data.numel())
-        return [self.of_bytes(part.numpy().tobytes()) for part in found]
+        data, lengths = self._bytes_and_lengths(value)
+        padded = torch.zeros(max(lengths), dtype=torch.uint8)
+        padded[: data.numel()] = data
+        everyone = torch.empty(self.size, len(padded), dtype=torch.uint8)
+        self._collective([self._gather(everyone.view(-1), padded)], "control", data.numel())
+        return [self.of_bytes(part[:size].numpy().tobytes()) for part, size in zip(everyone, lengths, strict=True)]
 
     def gather_object(self, value: Any, root: int = 0) -> list[Any] | None:
         """As messages to the root: gathers of torch's take equal parts alone."""
-        data = torch.frombuffer(bytearray(self.to_bytes(value)), dtype=torch.uint8)
-        lengths = torch.empty(self.size, dtype=torch.int64)
-        self._collective([self._gather(lengths, torch.tensor([data.numel()]))], "control", 8)
+        data, lengths = self._bytes_and_lengths(value)
         if self.rank != root:
             self.exchange([(root, data)], [], "control").finish()
             return None
-        parts = [torch.empty(length, dtype=torch.uint8) for length in lengths.tolist()]
+        parts = [torch.empty(length, dtype=torch.uint8) for length in lengths]
         parts[root] = data
         self.exchange([], [(rank, part) for rank, part in enumerate(parts) if rank != root], "control").finish()
         return [self.of_bytes(part.numpy().tobytes()) for part in parts]
+
+    def _bytes_and_lengths(self, value: Any) -> tuple[torch.Tensor, list[int]]:
+        """(the bytes of this rank's object, how many each rank has)."""
+        data = torch.frombuffer(bytearray(self.to_bytes(value)), dtype=torch.uint8)
+        lengths = torch.empty(self.size, dtype=torch.int64)
+        self._collective([self._gather(lengths, torch.tensor([data.numel()]))], "control", 8)
+        return data, lengths.tolist()
 
     def _gather(self, everyone: torch.Tensor, mine: torch.Tensor) -> Request:
         """Equal parts of all ranks, one after another."""
@@ -226,3 +224,94 @@ class TorchCommunicator(Transport):
         """
         super().close()
         self._group = self._sums = self._another = None
+
+
+def check_gloo() -> None:
+    """Raise ConfigError where this torch has no gloo."""
+    if not dist.is_gloo_available():
+        raise ConfigError(
+            f"--comm torch cannot be used with torch {torch.__version__}: install a torch that was built with gloo"
+        )
+
+
+def gloo_communicator(store: Any, rank: int, size: int, address: str, heartbeat: Heartbeat | None) -> TorchCommunicator:
+    """The verbs over a new process group. Collective. store: torch's, of all ranks; address: of this rank's node on
+    the network that leads to the others. Raises ConfigError or RuntimeError.
+    """
+    apart = dist.PrefixStore("hpcgnn/sums", store)
+    group = _gloo(store, rank, size, address)
+    return TorchCommunicator(group, rank, size, heartbeat, lambda: _gloo(apart, rank, size, address))
+
+
+def _gloo(store: Any, rank: int, size: int, address: str) -> Any:
+    """torch would listen where the host's name leads, which on many nodes is the loopback."""
+    gloo: Any = dist.ProcessGroupGloo  # torch's stubs do not know its options
+    options, interface = gloo._Options(), chosen_interface()
+    try:
+        if interface is not None:
+            devices = [gloo.create_device(interface=each) for each in interface.split(",")]
+        else:
+            devices = [gloo.create_device(hostname=address)]
+    except RuntimeError as error:
+        raise ConfigError(
+            f"gloo cannot use {f'GLOO_SOCKET_IFNAME={interface}' if interface else address}: "
+            f"{str(error).splitlines()[0]}; expected an interface of this node (`ip -brief address` lists them)"
+        ) from error
+    options._devices, options._timeout = devices, FOREVER
+    return gloo(store, rank, size, options)
+
+
+def plain_bytes(value: Any) -> bytes:
+    """A small Python value as JSON: reading it runs no code, where another user may reach the connections.
+
+    None, truth values, numbers and texts are themselves. Lists are too; all other kinds are an object of one entry,
+    whose name says what its value is. Raises TypeError for anything but plain data and numpy's arrays of numbers.
+    """
+    return json.dumps(_tagged(value)).encode()
+
+
+def of_plain_bytes(data: bytes) -> Any:
+    """The value of `plain_bytes`. Raises ValueError for bytes that are not of one."""
+    try:
+        return json.loads(data, object_hook=_untagged)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"expected plain data, got {data[:40]!r}: {error}") from error
+
+
+def _tagged(value: Any) -> Any:
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if type(value) is list:
+        return [_tagged(each) for each in value]
+    if isinstance(value, tuple):
+        return {"tuple": [_tagged(each) for each in value]}
+    if isinstance(value, dict):
+        return {"dict": [[_tagged(key), _tagged(each)] for key, each in value.items()]}
+    if isinstance(value, frozenset):
+        return {"set": [_tagged(each) for each in value]}
+    if isinstance(value, bytes):
+        return {"bytes": base64.b64encode(value).decode()}
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biuf":
+        if isinstance(value, np.generic):
+            return value.item()
+        return {"array": [value.dtype.str, value.shape, base64.b64encode(np.ascontiguousarray(value).data).decode()]}
+    raise TypeError(f"objects between ranks are plain data, got {type(value).__name__}")
+
+
+def _untagged(value: dict[str, Any]) -> Any:
+    ((kind, held),) = value.items()
+    return _KINDS[kind](held)
+
+
+def _array(held: list[Any]) -> np.ndarray:
+    dtype, shape, text = held
+    return np.frombuffer(bytearray(base64.b64decode(text)), np.dtype(dtype)).reshape(shape)
+
+
+_KINDS: dict[str, Callable[[Any], Any]] = {
+    "tuple": tuple,
+    "dict": dict,
+    "set": frozenset,
+    "bytes": base64.b64decode,
+    "array": _array,
+}
