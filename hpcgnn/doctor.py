@@ -19,7 +19,6 @@ from tabulate import tabulate
 from hpcgnn import __version__, cores
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import TRANSPORTS, Session
-from hpcgnn.cores.domains import domains_of, over_own_domains
 from hpcgnn.engine.matmul import bf16_instructions
 from hpcgnn.engine.summary import versions
 from hpcgnn.errors import HpcgnnError
@@ -149,18 +148,15 @@ def _threads(session: Session) -> Iterator[Finding]:
 
 
 def _domains() -> Finding:
-    domains = domains_of(cores.usable())
-    with over_own_domains() as reason:
-        pass
+    domains = cores.domains_of(cores.usable())
     if len(domains) < 2:
         found = f"cores of domain {domains[0]}" if domains else "the kernel does not tell"
         return Finding("NUMA", found)
-    where = f"not spread over them ({reason})" if reason else "spread over them page by page"
     return Finding(
         "NUMA",
-        f"cores of {len(domains)} domains, {every(domains)}; what is loaded is {where}",
+        f"cores of {len(domains)} domains, {every(domains)}",
         "a rank of several domains reads far memory: start one rank for each domain, bound to its cores (srun "
-        "--ntasks-per-node, --cpu-bind=cores)",
+        "--ntasks-per-node, --cpu-bind=cores), or spread its memory (numactl --interleave=all)",
         fatal=False,
     )
 

@@ -35,58 +35,53 @@ def enter(load: Callable[[], None], listen: Callable[[], None]) -> None:
         load: imports the modules of a rank, and starts nothing.
         listen: has the rank note signals.
     """
-    here, ranks = launch(), launch().local_size
-    if os.environ.get(VARIABLE, "") in ("", "0") or ranks == 1:
+    ranks = ranks_to_fork()
+    if not isinstance(ranks, int):
+        if ranks is not None and launch().local_rank == 0:
+            tell(f"hpcgnn: warning: no fork server: {ranks}; each rank imports its modules itself", sys.stderr)
         listen()
         return
-    reason = _obstacle()
-    if ranks is None or reason is not None:
-        if here.local_rank == 0:
-            tell(f"hpcgnn: warning: no fork server: {reason}; each rank imports its modules itself", sys.stderr)
-        listen()
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    environment = dict(os.environ)
-    name = socket_name()
-    if here.local_rank != 0 or os.fork() != 0:
+    before, name = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS), socket_name()
+    if launch().local_rank != 0 or os.fork() != 0:
         _become_proxy(name)
-    _serve(name, ranks, load, environment)
+    _serve(name, ranks, load)
     listen()
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _obstacle() -> str | None:
-    """Why the ranks of this node cannot be forked from one process, or None."""
-    if os.environ[VARIABLE] != "1":
-        return f"{VARIABLE} is {os.environ[VARIABLE]!r}, expected 0 or 1"
+def ranks_to_fork() -> int | str | None:
+    """How many ranks of this node are forked from one process; None if it is not asked for, or why they cannot be."""
+    ranks, wanted = launch().local_size, os.environ.get(VARIABLE, "")
+    if wanted in ("", "0") or ranks == 1:
+        return None
+    if wanted != "1":
+        return f"{VARIABLE} is {wanted!r}, expected 0 or 1"
     if not hasattr(os, "pidfd_open"):
         return "this system has no handles of processes (pidfd, Linux 5.3)"
     if bound := next((name for name in _BINDING_VARIABLES if name in os.environ), None):
         return f"{bound} is set, so OpenMP would bind all ranks to the cores of the first"
-    if launch().local_size is None:
+    if ranks is None:
         return "the launcher does not say how many ranks this node has"
-    return None
+    return ranks if _job() else "the launcher's process is not known"
 
 
 def socket_name() -> str:
     """The name of the server's socket: the same for all ranks of this node and start, and for no others."""
-    job = "/".join(os.environ.get(name, "") for name in _OF_A_START)
-    node = os.environ.get("SLURMD_NODENAME", "")
-    return f"@hpcgnn {os.getuid()} {socket.gethostname()} {node} {job} {_hydra()}"
+    return f"@hpcgnn {os.getuid()} {socket.gethostname()} {os.environ.get('SLURMD_NODENAME', '')} {_job()}"
 
 
-def _hydra() -> str:
-    """The number of the process of MPICH's mpiexec that has started the ranks of this node; empty without one."""
-    pid = os.getppid()
+def _job() -> str:
+    """A text that differs between starts: variables, and the process of MPICH's mpiexec on this node; or empty."""
+    job, pid = " ".join(os.environ[name] for name in _OF_A_START if name in os.environ), os.getppid()
     while pid > 1:
         try:
             name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
         except OSError:
             break
         if name.startswith("hydra"):
-            return str(pid)
+            return f"{job} {pid}"
         pid = int(rest.split()[1])
-    return ""
+    return job
 
 
 def _become_proxy(name: str) -> NoReturn:
@@ -95,7 +90,7 @@ def _become_proxy(name: str) -> NoReturn:
     os.execv(sys.executable, [*proxy, sys.executable, *sys.orig_argv[1:]])
 
 
-def _serve(name: str, ranks: int, load: Callable[[], None], environment: dict[str, str]) -> None:
+def _serve(name: str, ranks: int, load: Callable[[], None]) -> None:
     """Be the server, and return in its ranks."""
     from hpcgnn.fork_server.server import ForkServer, become_rank, listen
 
@@ -109,4 +104,4 @@ def _serve(name: str, ranks: int, load: Callable[[], None], environment: dict[st
         os.dup2(null, number)
     os.close(null)
     server = os.getpid()
-    become_rank(ForkServer(listening, environment, ranks).serve(), server)
+    become_rank(ForkServer(listening, ranks).serve(), server)

@@ -72,7 +72,6 @@ MAY_IMPORT = {
         "extras/oneccl/library.py",
         "extras/oneccl/start.py",
         "cores/__init__.py",
-        "cores/domains.py",
         "fork_server/server.py",
     },
 }

@@ -8,8 +8,7 @@ import pytest
 
 import hpcgnn
 from hpcgnn.comm.launcher import SPINS
-from hpcgnn.cores import physical
-from hpcgnn.cores.domains import domains_of
+from hpcgnn.cores import domains_of, physical
 from hpcgnn.listing import every
 
 from . import forked
@@ -95,7 +94,7 @@ def test_domains_and_hardware_threads(alone):
     own = domains_of(CORES)
     mark, said = found["NUMA"]
     if len(own) > 1:
-        assert mark == "note" and said.startswith(f"cores of {len(own)} domains, {every(own)}; ")
+        assert mark == "note" and said.startswith(f"cores of {len(own)} domains, {every(own)}")
     else:
         assert (mark, said) == ("ok", f"cores of domain {own[0]}" if own else "the kernel does not tell")
 

@@ -63,13 +63,13 @@ def nursery(*modules):
     with tempfile.TemporaryDirectory(prefix="hpcgnn-nursery-") as folder:
         path = Path(folder) / "socket"
         command = [sys.executable, HERE / "nursery.py", path, *modules]
-        server = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, env=clean_environment(**QUIET))
+        server = subprocess.Popen(list(map(str, command)), env=clean_environment(**QUIET))
         try:
             while not path.exists() and server.poll() is None:
                 time.sleep(0.05)
             yield path
         finally:
-            server.stdin.close()
+            server.kill()
             server.wait(LIMIT_SECONDS)
 
 
