@@ -18,7 +18,7 @@ from tabulate import tabulate
 
 from hpcgnn import __version__, cores
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.session import TRANSPORTS, Session
+from hpcgnn.comm.session import Session
 from hpcgnn.engine.matmul import bf16_instructions
 from hpcgnn.engine.summary import versions
 from hpcgnn.errors import HpcgnnError
@@ -109,8 +109,7 @@ def _software() -> Iterator[Finding]:
 
 def _transport(session: Session) -> Finding:
     """The transport of messages: the MPI library, or torch."""
-    subject = "MPI" if TRANSPORTS[session.transport].over_mpi else "messages"
-    return Finding(subject, f"{session.describe()}, {session.ranks_on_node} ranks on the first node")
+    return Finding("transport", f"{session.describe()}, {session.ranks_on_node} ranks on the first node")
 
 
 def _ring(comm: Communicator) -> Finding:

@@ -9,7 +9,7 @@ torch.distributed. tests/mpi/comm/test_communicator.py holds the contract of all
 
 import contextlib
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -33,6 +33,9 @@ class Exchange:
 
     None of the verbs is collective.
     """
+
+    #: Whether both have been waited for.
+    finished = True
 
     def progress(self) -> None:
         """Let the messages advance in the background while this rank computes."""
@@ -72,15 +75,22 @@ class PersistentExchange:
     """Messages that are sent repeatedly, from and into the same memory: peers, order, sizes never change.
 
     `begin` equals an `exchange` of them, with the same guarantees, once the last round is complete. A transport may
-    prepare them; this class sends them anew each time.
+    prepare them (`persistent`). That is done in the second round: for messages sent only once it would be wasted.
     """
 
     def __init__(self, comm: "Communicator", outgoing: list[Message], incoming: list[Message], kind: str) -> None:
-        self._comm, self._outgoing, self._incoming, self._kind = comm, outgoing, incoming, kind
+        self._comm, self._messages, self._times = comm, (outgoing, incoming, kind), 0
+        self._prepared: Callable[[], Exchange] | None = None
+        self._last: Exchange = Finished()
 
     def begin(self) -> Exchange:
         """Begin to send and to receive them once more. Not collective, as `exchange` is not."""
-        return self._comm.exchange(self._outgoing, self._incoming, self._kind)
+        assert self._last.finished, "the messages of the time before have been waited for"
+        self._times += 1
+        if self._times == 2:
+            self._prepared = self._comm.persistent(*self._messages)
+        self._last = self._comm.exchange(*self._messages) if self._prepared is None else self._prepared()
+        return self._last
 
 
 class NodeMemory(Protocol):
@@ -161,6 +171,10 @@ class Communicator:
         its side.
         """
         return PersistentExchange(self, outgoing, incoming, kind)
+
+    def persistent(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Callable[[], Exchange] | None:
+        """Return what begins prepared messages, with arguments as in `exchange`; None where there are none."""
+        return None
 
     def alltoall(self, numbers: torch.Tensor, kind: str) -> torch.Tensor:
         """Exchange one number with each rank.

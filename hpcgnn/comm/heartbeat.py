@@ -14,7 +14,6 @@ its square. The further lines describe each rank, for the message that ends a jo
 """
 
 import contextlib
-import fcntl
 import json
 import mmap
 import os
@@ -28,9 +27,8 @@ from typing import NamedTuple, Self
 import numpy as np
 
 _MAIN = threading.main_thread()
-# ending: exit code + 1 once the ranks of the node must leave. stacks: ranks up to this number print their stacks.
-# working: so do ranks that do not wait.
-_HEAD = np.dtype([("ending", "i8"), ("stacks", "i8"), ("working", "i8")])
+# ending: exit code + 1 once the ranks of the node must leave. working: ranks that do not wait print their stacks.
+_HEAD = np.dtype([("ending", "i8"), ("working", "i8")])
 _WORDS = 96  # bytes of a text
 # A whole number of cache lines, the numbers first.
 _RECORD = np.dtype(
@@ -125,8 +123,8 @@ class HeartbeatBoard:
             first write.
     """
 
-    def __init__(self, memory: mmap.mmap, place: int, places: int, file: int | None = None) -> None:
-        self.place, self.places, self._file = place, places, file
+    def __init__(self, memory: mmap.mmap, place: int, places: int) -> None:
+        self.place, self.places = place, places
         self._head = np.frombuffer(memory, _HEAD, 1)[0]
         self.records = np.frombuffer(memory, _RECORD, places, _RECORD.itemsize)
         self._host, self._pid = socket.gethostname(), os.getpid()
@@ -139,36 +137,11 @@ class HeartbeatBoard:
 
     @classmethod
     def of_node(cls, place: int, places: int, tell: Callable[[str], str]) -> Self:
-        """Return the board of a node's ranks; where a rank cannot map it, it has its own. Collective.
-
-        Args:
-            place: this rank's index among the node's ranks.
-            places: number of ranks of the node.
-            tell: collective over the node; returns the text that the first rank gives.
+        """Return the board of a node's ranks; where a rank cannot map it, it has its own. Collective: see
+        `map_of_node`, also for the arguments.
         """
-        board, path = None, ""
-        if place == 0:
-            with contextlib.suppress(OSError):
-                file = os.memfd_create("hpcgnn-heartbeats")
-                os.write(file, bytes(cls.num_bytes(places)))  # now, for a page that cannot be given later is a crash
-                board, path = cls(mmap.mmap(file, 0), place, places, file), f"/proc/{os.getpid()}/fd/{file}"
-        path = tell(path)
-        if place != 0 and path:
-            board = cls.open(path, place, places)
-        return board or cls.alone()
-
-    @classmethod
-    def open(cls, path: str | Path, place: int, places: int) -> Self | None:
-        """A board on a file that exists, or None if it cannot be mapped here."""
-        try:
-            file = os.open(path, os.O_RDWR)
-        except OSError:
-            return None
-        try:
-            return cls(mmap.mmap(file, cls.num_bytes(places)), place, places, file)
-        except (OSError, ValueError):  # a file that is shorter: the disk was full
-            os.close(file)
-            return None
+        memory, _, _ = map_of_node(place, cls.num_bytes(places), tell)  # the file stays open, for ranks that come late
+        return cls.alone() if memory is None else cls(memory, place, places)
 
     @classmethod
     def alone(cls) -> Self:
@@ -202,39 +175,49 @@ class HeartbeatBoard:
         record = self.records[place]
         return start_time(int(record["pid"])) != record["started"]
 
-    def claim_speech(self) -> bool:
-        """Return whether this process reports for the node why the job ends. Another may do so later only if this one
-        died.
-        """
-        if self._file is None:
-            return True
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
-
-    def end(self, code: int, stacks: int = -1, working: bool = False) -> None:
+    def end(self, code: int, working: bool = False) -> None:
         """Make all ranks of the node leave.
 
         Args:
             code: their exit code.
-            stacks: ranks up to this number show their stacks.
-            working: ranks that do not wait show theirs too.
+            working: ranks that do not wait show their stacks.
         """
-        self._head["stacks"], self._head["working"] = stacks, working
+        self._head["working"] = working
         self._head["ending"] = code + 1
 
-    def ending(self) -> tuple[int, int, bool] | None:
+    def ending(self) -> tuple[int, bool] | None:
         """Return the arguments of `end`, or None before it was called."""
-        ending, stacks, working = self._head.tolist()
-        return (ending - 1, stacks, bool(working)) if ending else None
+        ending, working = self._head.tolist()
+        return (ending - 1, bool(working)) if ending else None
 
-    def close(self) -> None:
-        """Give up the file; the memory goes with the last reference to it."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+
+def map_of_node(place: int, nbytes: int, tell: Callable[[str], str]) -> tuple[mmap.mmap | None, int, str]:
+    """Map memory that the ranks of a node share: a file without a name (memfd) of the first one. Collective.
+
+    Args:
+        place: this rank's index among the node's ranks.
+        nbytes: size of the memory.
+        tell: collective over the node; returns the text that the first rank gives.
+
+    Returns:
+        (memory or None, descriptor of the file or -1, why it cannot be mapped). The first rank's descriptor must stay
+            open until all have mapped the file.
+    """
+    file, path, failure = -1, "", ""
+    try:
+        if place == 0:
+            file = os.memfd_create("hpcgnn", os.MFD_CLOEXEC)
+            os.ftruncate(file, nbytes)
+            path = f"/proc/{os.getpid()}/fd/{file}"
+    except OSError as error:
+        failure = str(error)
+    path = tell(path)
+    try:
+        if place != 0 and path:
+            file = os.open(path, os.O_RDWR)
+        return mmap.mmap(file, nbytes) if path else None, file, failure
+    except OSError as error:
+        return None, file, str(error)
 
 
 def start_time(pid: int) -> int | None:

@@ -267,26 +267,11 @@ class MpiCommunicator(Transport):
             self._collective([self._comm.Ibcast(as_bytes(tensor), root)], kind, tensor.nbytes)
         return tensor
 
-    def allgather_object(self, value: Any) -> list[Any]:
-        data, counts = np.frombuffer(self.to_bytes(value), np.uint8), np.empty(self.size, np.int64)
-        self._collective([self._comm.Iallgather(np.array([len(data)], np.int64), counts)], "control", 8)
-        out = np.empty(int(counts.sum()), np.uint8)
-        self._collective([self._comm.Iallgatherv(data, [out, counts])], "control", len(data))
-        return self._objects(out, counts)
-
-    def gather_object(self, value: Any, root: int = 0) -> list[Any] | None:
-        data, here = np.frombuffer(self.to_bytes(value), np.uint8), self.rank == root
-        counts = np.empty(self.size if here else 0, np.int64)
-        length = np.array([len(data)], np.int64)
-        self._collective([self._comm.Igather(length, counts if here else None, root)], "control", 8)
-        out = np.empty(int(counts.sum()), np.uint8)
-        request = self._comm.Igatherv(data, [out, counts] if here else None, root)
-        self._collective([request], "control", len(data))
-        return self._objects(out, counts) if here else None
-
-    def _objects(self, data: np.ndarray, counts: np.ndarray) -> list[Any]:
-        """The values of all ranks. counts: bytes of each."""
-        return [self.of_bytes(part.tobytes()) for part in np.split(data, np.cumsum(counts)[:-1])]
+    def _gather(self, data: torch.Tensor, sizes: list[int]) -> list[torch.Tensor]:
+        everyone = torch.empty(sum(sizes), dtype=torch.uint8)
+        request = self._comm.Iallgatherv(data.numpy(), [everyone.numpy(), np.array(sizes)])
+        self._collective([request], "control", data.numel())
+        return list(everyone.split(sizes))
 
     def _barrier(self) -> MPI.Request:
         return self._comm.Ibarrier()

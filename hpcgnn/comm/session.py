@@ -26,12 +26,10 @@ class Transport:
     Attributes:
         start: start(limit, failure) starts its library, and no other: see `start`.
         traits: its abilities.
-        over_mpi: ranks find each other by MPI.
     """
 
     start: Callable[[float, tuple[str, str] | None], Union["StartedMpi", "StartedTorch"]]
     traits: TransportTraits
-    over_mpi: bool = True
 
 
 def start(transport: str, limit: float, failure: tuple[str, str] | None = None) -> Union["StartedMpi", "StartedTorch"]:
@@ -61,7 +59,7 @@ def _start_gloo(limit: float, failure: tuple[str, str] | None) -> "StartedTorch"
 
 TRANSPORTS: Registry[Transport] = Registry("transport")
 TRANSPORTS.register("mpi", Transport(_start_mpi, TransportTraits(pairwise=True, node_memory=True)))
-TRANSPORTS.register("torch", Transport(_start_gloo, TransportTraits(pairwise=True), over_mpi=False))
+TRANSPORTS.register("torch", Transport(_start_gloo, TransportTraits(pairwise=True)))
 
 
 class Session:

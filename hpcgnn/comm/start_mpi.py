@@ -62,32 +62,32 @@ class StartedMpi:
         with self._timed(), cores.all_used():
             if failure is not None and MPI.Is_initialized():  # the others are past the first collective call
                 raise RuntimeError("failed after MPI was started")
-            self._level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
+            level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
             self._world = MPI.COMM_WORLD
             self.rank, self.size = self._world.rank, self._world.size
             end_if_failed(self.rank, self._world.allgather(failure and failure[0]), failure)
         self.memory_bytes = resident_bytes() - without_mpi
-        self._check()
+        self._check_launcher()
+        if level < MPI.THREAD_MULTIPLE:
+            raise ConfigError(
+                "the MPI library was built without MPI_THREAD_MULTIPLE, which the helper thread that advances "
+                "messages needs; load another MPI (see `hpcgnn doctor`)"
+            )
         node = self._world.Split_type(MPI.COMM_TYPE_SHARED)
         self.ranks_on_node, self.node = node.size, node.bcast(self.rank)
         self.near: list[cores.Binding] = node.allgather(self.binding)
         self.board = HeartbeatBoard.of_node(node.rank, node.size, node.bcast)
         node.Free()
 
-    def _check(self) -> None:
-        MPI, here = self._mpi, launch()
+    def _check_launcher(self) -> None:
+        here, library = launch(), self._mpi.Get_library_version().split("\n")[0]
         if self.size == 1 and here.size > 1:
             shell = f"{IN_A_SHELL}, or unset {here.variable}. " if here.by == "srun" else ""
             raise error_of_node(
                 f"{here.variable}={here.size}, but this process is rank 0 of 1. {shell}If the "
                 f"launcher started {here.size} processes, it and the MPI library do not match: expected that of "
-                f"{MPI.Get_library_version().split(chr(10))[0]}: {os.path.join(sys.prefix, 'bin', 'mpiexec')} if it "
+                f"{library}: {os.path.join(sys.prefix, 'bin', 'mpiexec')} if it "
                 "exists, or srun with the right --mpi= (srun --mpi=list)"
-            )
-        if self._level < MPI.THREAD_MULTIPLE:
-            raise ConfigError(
-                "the MPI library was built without MPI_THREAD_MULTIPLE, which the helper thread that advances "
-                "messages needs; load another MPI (see `hpcgnn doctor`)"
             )
 
     def transport(self, crowding: float, heartbeat: Heartbeat) -> Communicator:
@@ -98,12 +98,8 @@ class StartedMpi:
 
     def describe(self) -> str:
         """Describe the transport for people."""
-        names = {
-            getattr(self._mpi, f"THREAD_{name}"): name for name in ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
-        }
-        library = self._mpi.Get_library_version().split("\n")[0].strip("\0 \t")
-        network = chosen_network()
-        return f"{library}, thread level {names[self._level]}" + (
+        library, network = self._mpi.Get_library_version().split("\n")[0].strip("\0 \t"), chosen_network()
+        return f"{library}, thread level MULTIPLE" + (
             f", network module {network} (MPIR_CVAR_CH4_NETMOD)" if network else ""
         )
 

@@ -13,7 +13,7 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.heartbeat import Heartbeat, HeartbeatBoard
 from hpcgnn.comm.launcher import chosen_interface, place_without_mpi
 from hpcgnn.comm.run import end_if_failed
-from hpcgnn.comm.torch_transport import FOREVER, TorchCommunicator, check_gloo, gloo_communicator
+from hpcgnn.comm.torch_transport import FOREVER, TorchCommunicator, gloo_communicator
 from hpcgnn.errors import ConfigError
 from hpcgnn.listing import ranges
 from hpcgnn.memory.resident import resident_bytes
@@ -61,7 +61,6 @@ class StartedTorch:
 
     def check(self) -> None:
         """Raise ConfigError where this torch or this machine does not have the backend."""
-        check_gloo()
 
     def communicator(self, store: Any, heartbeat: Heartbeat) -> TorchCommunicator:
         """The verbs over a new process group. Collective. store: torch's, of all ranks."""

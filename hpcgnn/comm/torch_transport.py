@@ -185,35 +185,14 @@ class TorchCommunicator(Transport):
     def of_bytes(self, data: bytes) -> Any:
         return of_plain_bytes(data)
 
-    def allgather_object(self, value: Any) -> list[Any]:
-        data, lengths = self._bytes_and_lengths(value)
-        padded = torch.zeros(max(lengths), dtype=torch.uint8)
+    def _gather(self, data: torch.Tensor, sizes: list[int]) -> list[torch.Tensor]:
+        """Padded to the longest: torch gathers equal parts alone."""
+        padded = torch.zeros(max(sizes), dtype=torch.uint8)
         padded[: data.numel()] = data
         everyone = torch.empty(self.size, len(padded), dtype=torch.uint8)
-        self._collective([self._gather(everyone.view(-1), padded)], "control", data.numel())
-        return [self.of_bytes(part[:size].numpy().tobytes()) for part, size in zip(everyone, lengths, strict=True)]
-
-    def gather_object(self, value: Any, root: int = 0) -> list[Any] | None:
-        """As messages to the root: gathers of torch's take equal parts alone."""
-        data, lengths = self._bytes_and_lengths(value)
-        if self.rank != root:
-            self.exchange([(root, data)], [], "control").finish()
-            return None
-        parts = [torch.empty(length, dtype=torch.uint8) for length in lengths]
-        parts[root] = data
-        self.exchange([], [(rank, part) for rank, part in enumerate(parts) if rank != root], "control").finish()
-        return [self.of_bytes(part.numpy().tobytes()) for part in parts]
-
-    def _bytes_and_lengths(self, value: Any) -> tuple[torch.Tensor, list[int]]:
-        """(the bytes of this rank's object, how many each rank has)."""
-        data = torch.frombuffer(bytearray(self.to_bytes(value)), dtype=torch.uint8)
-        lengths = torch.empty(self.size, dtype=torch.int64)
-        self._collective([self._gather(lengths, torch.tensor([data.numel()]))], "control", 8)
-        return data, lengths.tolist()
-
-    def _gather(self, everyone: torch.Tensor, mine: torch.Tensor) -> Request:
-        """Equal parts of all ranks, one after another."""
-        return self._all(self._group._allgather_base, everyone, mine)
+        request = self._all(self._group._allgather_base, everyone.view(-1), padded)
+        self._collective([request], "control", data.numel())
+        return [part[:size] for part, size in zip(everyone, sizes, strict=True)]
 
     def _barrier(self) -> Request:
         return self._reduction(torch.zeros(1, dtype=torch.int32), "max")
@@ -224,14 +203,6 @@ class TorchCommunicator(Transport):
         """
         super().close()
         self._group = self._sums = self._another = None
-
-
-def check_gloo() -> None:
-    """Raise ConfigError where this torch has no gloo."""
-    if not dist.is_gloo_available():
-        raise ConfigError(
-            f"--comm torch cannot be used with torch {torch.__version__}: install a torch that was built with gloo"
-        )
 
 
 def gloo_communicator(store: Any, rank: int, size: int, address: str, heartbeat: Heartbeat | None) -> TorchCommunicator:

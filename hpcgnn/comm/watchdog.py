@@ -10,7 +10,7 @@ Every rank writes its own record and compares those on its node. One rank of the
 the rest. It asks the kernel about processes whose records no longer change, and writes its node's file for other nodes.
 It reads theirs when its own node makes no progress. If it stops or dies, the next one takes over.
 
-The thread calls no MPI, for MPI may be what hangs. It writes its findings and the stacks of some ranks, and leaves by
+The thread calls no MPI, for MPI may be what hangs. It writes its findings and some stacks, and leaves by
 `os._exit` with a code other than 0. The launcher then ends the others. A node notices within seconds a process that
 ended without leaving in order, if the launcher does not (srun without --kill-on-bad-exit). Time in which this process
 itself was suspended does not count: a whole job may be suspended, and go on.
@@ -52,7 +52,7 @@ LOST, ENDED = "lost a connection", "ended by the watchdog"
 CONSEQUENCES = {LOST, ENDED}
 # Ranks that fail alike do so at nearly the same time, unless they share cores.
 _SECONDS_FOR_FAILURES = 1.0
-_MOST_STACKS, _MOST_NAMES = 8, 8
+_MOST_NAMES = 8
 
 
 class Watchdog(threading.Thread):
@@ -153,7 +153,6 @@ class Watchdog(threading.Thread):
         if self.is_alive():
             self.join()
         self._show()
-        self._board.close()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -254,7 +253,7 @@ class Watchdog(threading.Thread):
         ):
             patience = 2 * self._interval + _SECONDS_FOR_OTHERS
         if idle >= self.limit + patience:
-            self._finish_off(describe_standstill(states, self.size, idle, self.limit), states)
+            self._finish_off(describe_standstill(states, self.size, idle, self.limit))
 
     def _all_states(self) -> dict[int, RankState]:
         """{rank: RankState} of all visible ranks."""
@@ -276,21 +275,19 @@ class Watchdog(threading.Thread):
             f"hpcgnn: rank {names(gone, gone)} of {self.size} has ended without finishing (killed from outside, or out "
             "of memory?); the job ends. Continue with --resume"
         )
-        others = {state.rank: state for state in states.values() if state.rank not in gone}
-        self._finish_off(text, others, working=False)
+        self._finish_off(text, working=False)
 
-    def _finish_off(self, text: str, states: dict[int, RankState] | None = None, working: bool = True) -> NoReturn:
-        """Report the cause, unless another rank of this node does; some ranks show their stacks; all leave.
+    def _finish_off(self, text: str, working: bool = True) -> NoReturn:
+        """Report the cause, unless another rank of this node does; ranks that do not wait show their stacks; all leave.
 
         Silent ranks of this node are killed: a stopped process obeys no launcher's request to end, and the launcher
         would wait for it.
         """
-        arrived = sorted(rank for rank, state in (states or {}).items() if state.waits and not state.silent)
-        if self._board.claim_speech():
-            if text:
-                print(text, file=sys.stderr, flush=True)
+        first = self._board.ending() is None
+        self._board.end(EXIT_STALLED, working)
+        if first:
+            print(text, end="\n" * bool(text), file=sys.stderr, flush=True)
             self._show_stack()
-        self._board.end(EXIT_STALLED, arrived[:_MOST_STACKS][-1] if arrived else -1, working)
         self.heartbeat.failure = self.heartbeat.failure or ENDED  # for ranks of other nodes
         self._show()
         self._report(ended=True)
@@ -301,9 +298,9 @@ class Watchdog(threading.Thread):
                     os.kill(int(self._board.records["pid"][place]), signal.SIGKILL)
         self._exit()
 
-    def _follow(self, code: int, stacks: int, working: bool) -> NoReturn:
+    def _follow(self, code: int, working: bool) -> NoReturn:
         """Leave, since one rank of the node has reported the cause."""
-        if self.rank <= stacks or (working and not self.heartbeat.waits):
+        if working and not self.heartbeat.waits:
             self._show_stack()
         self.heartbeat.failure = self.heartbeat.failure or ENDED
         self._show()

@@ -2,6 +2,7 @@
 on two.
 """
 
+import mmap
 import multiprocessing
 import os
 import signal
@@ -17,9 +18,12 @@ LIMIT = 4.0
 SIZE = 3
 
 
-def make(path, places):
-    """The file of a board."""
-    path.write_bytes(bytes(HeartbeatBoard.num_bytes(places)))
+def board_at(path, place, places):
+    """A board on a file."""
+    if not path.exists():
+        path.write_bytes(bytes(HeartbeatBoard.num_bytes(places)))
+    with open(path, "r+b") as file:
+        return HeartbeatBoard(mmap.mmap(file.fileno(), 0), place, places)
 
 
 def live(folder, nodes, rank, deed, log):
@@ -27,7 +31,7 @@ def live(folder, nodes, rank, deed, log):
     sys.stderr = open(log, "a", buffering=1)
     node = next(each for each in nodes if rank in each)
     heartbeat = Heartbeat()
-    board = HeartbeatBoard.open(folder / f"board-{node[0]}", node.index(rank), len(node))
+    board = board_at(folder / f"board-{node[0]}", node.index(rank), len(node))
     dog = Watchdog(rank, sum(map(len, nodes)), heartbeat, LIMIT, board)
     time.sleep(0.3)
     dog.share(folder / "heartbeats")
@@ -54,7 +58,7 @@ def begin(folder, deeds, nodes):
     """The processes of a job, which has begun."""
     (folder / "heartbeats").mkdir()
     for node in nodes:
-        make(folder / f"board-{node[0]}", len(node))
+        board_at(folder / f"board-{node[0]}", 0, len(node))
     fork = multiprocessing.get_context("fork")
     ranks = [
         fork.Process(target=live, args=(folder, nodes, rank, deed, folder / "log")) for rank, deed in enumerate(deeds)
@@ -190,8 +194,7 @@ def test_suspension_of_the_whole_job_does_not_count(monkeypatch):
 
 def boards(tmp_path, places=SIZE):
     """A board as each of the ranks has it open."""
-    make(tmp_path / "board", places)
-    return [HeartbeatBoard.open(tmp_path / "board", place, places) for place in range(places)]
+    return [board_at(tmp_path / "board", place, places) for place in range(places)]
 
 
 def test_records_are_read_as_they_were_written(tmp_path):
@@ -211,9 +214,6 @@ def test_records_are_read_as_they_were_written(tmp_path):
     heartbeat.failure, heartbeat.at = "", "short"
     third.write(7, 6, heartbeat, False)
     assert (first.states()[2].at, first.states()[2].failure) == ("short", ""), "nothing of a longer text stays"
-    assert HeartbeatBoard.open(tmp_path / "absent", 0, 1) is None
-    (tmp_path / "cut").write_bytes(b"1234")
-    assert HeartbeatBoard.open(tmp_path / "cut", 0, 1) is None, "a disk that was full"
 
 
 def test_a_board_of_a_node_is_one_memory():
@@ -222,7 +222,8 @@ def test_a_board_of_a_node_is_one_memory():
     second = HeartbeatBoard.of_node(1, 2, lambda text: path[0])
     second.write(5, 1, Heartbeat(), False)
     assert first.states()[1].rank == 5
-    assert first.claim_speech() and not second.claim_speech()
+    second.end(3, working=True)
+    assert first.ending() == (3, True)
     assert HeartbeatBoard.of_node(1, 2, lambda text: "").places == 1, "without one, a rank is alone"
 
 
@@ -242,8 +243,7 @@ def test_processes_that_end_are_seen():
 
 def test_looks_leave_no_descriptors(tmp_path):
     before = len(os.listdir("/proc/self/fd"))
-    make(tmp_path / "board", 1)
-    dog = Watchdog(0, 1, Heartbeat(), LIMIT, HeartbeatBoard.open(tmp_path / "board", 0, 1))
+    dog = Watchdog(0, 1, Heartbeat(), LIMIT, board_at(tmp_path / "board", 0, 1))
     (tmp_path / "heartbeats").mkdir()
     dog.share(tmp_path / "heartbeats")
     for _ in range(5):
@@ -275,12 +275,11 @@ def test_reports_of_nodes_are_read_as_they_were_written(tmp_path):
 def test_a_look_reads_neither_texts_nor_other_nodes(tmp_path, monkeypatch):
     """What it costs must not grow with what is only read when somebody speaks."""
     places = 128
-    make(tmp_path / "board", places)
     heartbeat = Heartbeat()
     for place in range(places):
-        HeartbeatBoard.open(tmp_path / "board", place, places).write(place, 1, heartbeat, False)
+        board_at(tmp_path / "board", place, places).write(place, 1, heartbeat, False)
     (tmp_path / "heartbeats").mkdir()
-    dog = Watchdog(5, 4096, heartbeat, 300.0, HeartbeatBoard.open(tmp_path / "board", 5, places))
+    dog = Watchdog(5, 4096, heartbeat, 300.0, board_at(tmp_path / "board", 5, places))
     dog.share(tmp_path / "heartbeats")
     monkeypatch.setattr(HeartbeatBoard, "states", None)
     monkeypatch.setattr(NodeReports, "summaries", None)
