@@ -108,11 +108,7 @@ class Session:
         Collective.
         """
         if self.watchdog is not None and self.watchdog.several_nodes:
-            path = Path(folder) / "heartbeats"
-            if self.comm.rank == 0:
-                self.watchdog.make_folder(path)
-            self.comm.barrier()
-            self.watchdog.share(path)
+            self.watchdog.share(Path(folder) / "heartbeats", self.comm.barrier)
 
     def finish(self) -> None:
         """End the job in order. Collective."""

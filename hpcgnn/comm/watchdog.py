@@ -25,7 +25,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import NoReturn
 
@@ -82,20 +82,19 @@ class Watchdog(threading.Thread):
         self._nodes: dict[str, tuple[NodeSummary, float]] = {}  # (the latest, when it was first seen)
         self._show()  # at once: a rank may stop before the first look
 
-    def make_folder(self, folder: Path) -> None:
-        """Make the folder of `share`, which `finish` removes, on one rank."""
-        with contextlib.suppress(OSError):
-            folder.unlink()  # the one file that earlier versions wrote
-        shutil.rmtree(folder, ignore_errors=True)  # of a job that was ended
-        with contextlib.suppress(OSError):
-            folder.mkdir()
-            self._folder = folder
+    def share(self, folder: Path, meet: Callable[[], None]) -> None:
+        """Also write this node's state to a file of this folder, which other nodes can read. Collective.
 
-    def share(self, folder: Path) -> None:
-        """Also write this node's state to a file that other nodes can read, if the folder exists.
-
-        All ranks call it, after all of them have a watchdog.
+        Args:
+            folder: which `finish` removes.
+            meet: returns when all ranks have called it.
         """
+        if self.rank == 0:
+            shutil.rmtree(folder, ignore_errors=True)  # of a job that was ended
+            with contextlib.suppress(OSError):
+                folder.mkdir()
+            self._folder = folder
+        meet()
         reports = NodeReports(folder, int(self._board.records["rank"][0]))
         with contextlib.suppress(OSError):
             if self._board.place == 0:
@@ -142,7 +141,7 @@ class Watchdog(threading.Thread):
             records = self._board.records
             present = np.flatnonzero((records["looks"] > 0) & ~records["left"])
             if self._board.ending() or any(self._board.is_gone(place) for place in present.tolist()):
-                time.sleep((4 + _SILENT_LOOKS) * self._pause + _SECONDS_TO_BE_HEARD)
+                time.sleep(4 * self._pause + _SECONDS_TO_BE_HEARD)
                 return
             time.sleep(_SECONDS_FOR_FAILURES / 20)
 

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from hpcgnn.comm.heartbeat import Heartbeat, HeartbeatBoard, NodeReports, NodeSummary, RankState, start_time
+from hpcgnn.comm.heartbeat import Heartbeat, HeartbeatBoard, NodeReports, NodeSummary, RankState
 from hpcgnn.comm.watchdog import EXIT_STALLED, Watchdog
 
 LIMIT = 4.0
@@ -26,15 +26,14 @@ def board_at(path, place, places):
         return HeartbeatBoard(mmap.mmap(file.fileno(), 0), place, places)
 
 
-def live(folder, nodes, rank, deed, log):
+def live(folder, nodes, rank, deed, log, meet):
     """A rank that arrives and waits, unless it does something else. nodes: ranks of each."""
     sys.stderr = open(log, "a", buffering=1)
     node = next(each for each in nodes if rank in each)
     heartbeat = Heartbeat()
     board = board_at(folder / f"board-{node[0]}", node.index(rank), len(node))
     dog = Watchdog(rank, sum(map(len, nodes)), heartbeat, LIMIT, board)
-    time.sleep(0.3)
-    dog.share(folder / "heartbeats")
+    dog.share(folder / "heartbeats", meet)
     dog.start()
     heartbeat.arrive("a message")
     time.sleep(1)
@@ -56,13 +55,11 @@ def live(folder, nodes, rank, deed, log):
 
 def begin(folder, deeds, nodes):
     """The processes of a job, which has begun."""
-    (folder / "heartbeats").mkdir()
     for node in nodes:
         board_at(folder / f"board-{node[0]}", 0, len(node))
     fork = multiprocessing.get_context("fork")
-    ranks = [
-        fork.Process(target=live, args=(folder, nodes, rank, deed, folder / "log")) for rank, deed in enumerate(deeds)
-    ]
+    log, meet = folder / "log", fork.Barrier(len(deeds)).wait
+    ranks = [fork.Process(target=live, args=(folder, nodes, rank, deed, log, meet)) for rank, deed in enumerate(deeds)]
     for rank in ranks:
         rank.start()
     return ranks
@@ -227,25 +224,10 @@ def test_a_board_of_a_node_is_one_memory():
     assert HeartbeatBoard.of_node(1, 2, lambda text: "").places == 1, "without one, a rank is alone"
 
 
-def test_processes_that_end_are_seen():
-    """Before anybody has waited for them."""
-    process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
-    process.start()
-    assert start_time(process.pid) is not None
-    process.kill()
-    end = time.monotonic() + 30
-    while start_time(process.pid) is not None and time.monotonic() < end:
-        time.sleep(0.05)
-    assert start_time(process.pid) is None
-    process.join()
-    assert start_time(process.pid) is None
-
-
 def test_looks_leave_no_descriptors(tmp_path):
     before = len(os.listdir("/proc/self/fd"))
     dog = Watchdog(0, 1, Heartbeat(), LIMIT, board_at(tmp_path / "board", 0, 1))
-    (tmp_path / "heartbeats").mkdir()
-    dog.share(tmp_path / "heartbeats")
+    dog.share(tmp_path / "heartbeats", lambda: None)
     for _ in range(5):
         dog._next_report = 0.0
         dog._look()
@@ -278,9 +260,8 @@ def test_a_look_reads_neither_texts_nor_other_nodes(tmp_path, monkeypatch):
     heartbeat = Heartbeat()
     for place in range(places):
         board_at(tmp_path / "board", place, places).write(place, 1, heartbeat, False)
-    (tmp_path / "heartbeats").mkdir()
     dog = Watchdog(5, 4096, heartbeat, 300.0, board_at(tmp_path / "board", 5, places))
-    dog.share(tmp_path / "heartbeats")
+    dog.share(tmp_path / "heartbeats", lambda: None)
     monkeypatch.setattr(HeartbeatBoard, "states", None)
     monkeypatch.setattr(NodeReports, "summaries", None)
     for _ in range(4):

@@ -118,18 +118,16 @@ def tree(root, files):
     return root
 
 
-def test_hardware_threads_of_a_core_count_once(tmp_path):
-    """Four cores of two hardware threads, numbered as most firmware does."""
-    pairs = {f"cpu{cpu}/topology/thread_siblings_list": f"{cpu % 4},{cpu % 4 + 4}\n" for cpu in range(8)}
-    root = tree(tmp_path, pairs)
-    assert cores.physical(range(8), root) == 4
-    assert cores.physical({0, 4}, root) == 1 and cores.physical({0, 1, 5}, root) == 2
-    assert cores.physical({0, 9}, root) == 2, "of core 9 nothing is known"
-
-
-def test_hardware_threads_that_are_numbered_as_ranges(tmp_path):
-    root = tree(tmp_path, {f"cpu{cpu}/topology/thread_siblings_list": f"{cpu & ~1}-{cpu | 1}\n" for cpu in range(4)})
-    assert cores.physical(range(4), root) == 2
+@pytest.mark.parametrize("siblings", ["{0},{1}", "{0}-{1}"])
+def test_hardware_threads_of_a_core_count_once(tmp_path, siblings):
+    """Four cores of two hardware threads, listed or as ranges of neighbours."""
+    far = "," in siblings
+    for cpu in range(8):
+        pair = (cpu % 4, cpu % 4 + 4) if far else (cpu & ~1, cpu | 1)
+        tree(tmp_path, {f"cpu{cpu}/topology/thread_siblings_list": siblings.format(*pair) + "\n"})
+    assert cores.physical(range(8), tmp_path) == 4
+    assert cores.physical({0, 4 if far else 1}, tmp_path) == 1 and cores.physical({0, 2, 5}, tmp_path) == 3
+    assert cores.physical({0, 9}, tmp_path) == 2, "of core 9 nothing is known"
 
 
 def test_domains_of_cores(tmp_path):
