@@ -157,18 +157,13 @@ class HeartbeatBoard:
     def states(self, silent: np.ndarray | None = None) -> dict[int, RankState]:
         """{place: RankState} of the ranks that have written. silent: bool (places,), ranks without a sign of life."""
         still = np.zeros(self.places, bool) if silent is None else silent
-        return {
-            place: RankState(
-                int(record["rank"]),
-                self._host,
-                record["at"].decode(errors="ignore"),
-                bool(record["waits"]),
-                bool(still[place]),
-                record["failure"].decode(errors="ignore"),
-            )
-            for place, record in enumerate(self.records)
-            if record["looks"]
-        }
+        names = ["looks", "rank", "waits", "at", "failure"]
+        found = {}
+        for place, (looks, rank, waits, *texts) in enumerate(self.records[names].tolist()):
+            at, failure = (text.decode(errors="ignore") for text in texts)
+            if looks:
+                found[place] = RankState(rank, self._host, at, waits, bool(still[place]), failure)
+        return found
 
     def is_gone(self, place: int) -> bool:
         """Whether a process has ended. Process ids are reused, so its start counts too."""

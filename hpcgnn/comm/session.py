@@ -107,7 +107,7 @@ class Session:
         """Let ranks of several nodes see each other's signs of life from now on: in `heartbeats` of this folder.
         Collective.
         """
-        if self.watchdog is not None and self.watchdog.several_nodes:
+        if self.watchdog is not None and self.ranks_on_node < self.comm.size:
             self.watchdog.share(Path(folder) / "heartbeats", self.comm.barrier)
 
     def finish(self) -> None:

@@ -33,9 +33,9 @@ _BROKEN = re.compile("connect|broken pipe|reset by|closed|(read|write) error|tim
 
 
 class Request:
-    """A piece of work of torch's. about: whom it is with, in words; kept: tensors that it needs until then."""
+    """A piece of work of torch's. about: whom it is with, in words; kept: what it needs until then."""
 
-    def __init__(self, work: Any, about: str, *kept: torch.Tensor) -> None:
+    def __init__(self, work: Any, about: str, *kept: Any) -> None:
         self._work, self._about, self._kept = work, about, kept
         self.done = False
         self._failure: BaseException | None = None
@@ -81,6 +81,14 @@ def broken(error: RuntimeError, about: str) -> Exception:
     return LostConnection(f"the connection {about} is broken: {' '.join(words.split())}")
 
 
+def _request(about: str, verb: Any, *arguments: Any) -> Request:
+    """The Request of a call of torch's."""
+    try:
+        return Request(verb(*arguments), about, *arguments)
+    except RuntimeError as error:
+        raise broken(error, about) from error.__cause__
+
+
 class TorchCommunicator(Transport):
     """The operations over a process group.
 
@@ -110,11 +118,7 @@ class TorchCommunicator(Transport):
         return receives, [self._post(self._group.send, "to", *each, tag) for each in going if each[1].numel()]
 
     def _post(self, verb: Any, way: str, rank: int, data: torch.Tensor, tag: int) -> Request:
-        about = f"{way} rank {rank}"
-        try:
-            return Request(verb([data], rank, tag), about, data)
-        except RuntimeError as error:
-            raise broken(error, about) from error.__cause__
+        return _request(f"{way} rank {rank}", verb, [data], rank, tag)
 
     def arrived(self, requests: list[Request]) -> bool:
         unseen = [each for each in requests if not each.done and each.watcher is None]
@@ -129,12 +133,9 @@ class TorchCommunicator(Transport):
         for each in requests:
             each.wait()
 
-    def _all(self, verb: Any, *tensors: Any) -> Request:
+    def _all(self, verb: Any, *arguments: Any) -> Request:
         """The request of a collective verb."""
-        try:
-            return Request(verb(*tensors), "to the other ranks")
-        except RuntimeError as error:
-            raise broken(error, "to the other ranks") from error.__cause__
+        return _request("to the other ranks", verb, *arguments)
 
     def alltoall(self, numbers: torch.Tensor, kind: str) -> torch.Tensor:
         result = torch.empty_like(numbers)
@@ -170,13 +171,11 @@ class TorchCommunicator(Transport):
 
     def broadcast_(self, tensor: torch.Tensor, root: int, kind: str) -> torch.Tensor:
         if tensor.numel():
-            self._collective([self._broadcast(bytes_of(tensor), root)], kind, tensor.nbytes)
+            options = dist.BroadcastOptions()
+            options.rootRank, options.rootTensor = root, 0
+            request = self._all(self._group.broadcast, [bytes_of(tensor)], options)
+            self._collective([request], kind, tensor.nbytes)
         return tensor
-
-    def _broadcast(self, data: torch.Tensor, root: int) -> Request:
-        options = dist.BroadcastOptions()
-        options.rootRank, options.rootTensor = root, 0
-        return self._all(self._group.broadcast, [data], options)
 
     def to_bytes(self, value: Any) -> bytes:
         """Plain data: whoever reaches a rank's port while the ranks connect may take another's place."""

@@ -67,7 +67,6 @@ class Watchdog(threading.Thread):
         super().__init__(name="hpcgnn-watchdog", daemon=True)
         self.rank, self.size, self.heartbeat, self.limit = rank, size, heartbeat, limit
         self._board = board or HeartbeatBoard.alone()
-        self.several_nodes = self._board.places < size
         self._pause = min(_SECONDS_BETWEEN_LOOKS, limit / 10) if limit else _SECONDS_BETWEEN_LOOKS
         self._interval = min(_SECONDS_BETWEEN_REPORTS, limit / 8) if limit else _SECONDS_BETWEEN_REPORTS
         self._end, self._own_looks, self._left = threading.Event(), 0, False
