@@ -15,13 +15,14 @@ from hpcgnn.comm.torch_transport import of_plain_bytes, plain_bytes
 from hpcgnn.errors import ConfigError
 
 
-def attend(rank, variables, limit, results):
+def attend(rank, variables, limit, results, leave):
     os.environ.update(variables, RANK=str(rank))
     try:
         started = StartedTorch(limit)
         results.put((rank, (started.ranks_on_node, started.node, started.address, started.board.places)))
     except ConfigError as error:
         results.put((rank, str(error)))
+    leave.wait(20)  # rank 0 has the store
 
 
 def meet(size, ranks, limit=20, host="127.0.0.1"):
@@ -29,12 +30,13 @@ def meet(size, ranks, limit=20, host="127.0.0.1"):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     variables = {"MASTER_ADDR": host, "MASTER_PORT": str(port), "WORLD_SIZE": str(size)}
-    spawn = multiprocessing.get_context("fork")
-    results = spawn.Queue()
-    processes = [spawn.Process(target=attend, args=(rank, variables, limit, results)) for rank in ranks]
+    fork = multiprocessing.get_context("fork")
+    results, leave = fork.Queue(), fork.Event()
+    processes = [fork.Process(target=attend, args=(rank, variables, limit, results, leave)) for rank in ranks]
     for process in processes:
         process.start()
     found = dict(results.get(timeout=60) for _ in ranks)
+    leave.set()
     for process in processes:
         process.join(20)
     return found

@@ -26,14 +26,21 @@ def board_at(path, place, places):
         return HeartbeatBoard(mmap.mmap(file.fileno(), 0), place, places)
 
 
-def live(folder, nodes, rank, deed, log, meet):
+def meet(folder, rank, size):
+    """Return when all ranks of a job have come here."""
+    (folder / f"here-{rank}").touch()
+    while len(list(folder.glob("here-*"))) < size:
+        time.sleep(0.02)
+
+
+def live(folder, nodes, rank, deed, log):
     """A rank that arrives and waits, unless it does something else. nodes: ranks of each."""
     sys.stderr = open(log, "a", buffering=1)
     node = next(each for each in nodes if rank in each)
     heartbeat = Heartbeat()
     board = board_at(folder / f"board-{node[0]}", node.index(rank), len(node))
     dog = Watchdog(rank, sum(map(len, nodes)), heartbeat, LIMIT, board)
-    dog.share(folder / "heartbeats", meet)
+    dog.share(folder / "heartbeats", lambda: meet(folder, rank, dog.size))
     dog.start()
     heartbeat.arrive("a message")
     time.sleep(1)
@@ -58,8 +65,9 @@ def begin(folder, deeds, nodes):
     for node in nodes:
         board_at(folder / f"board-{node[0]}", 0, len(node))
     fork = multiprocessing.get_context("fork")
-    log, meet = folder / "log", fork.Barrier(len(deeds)).wait
-    ranks = [fork.Process(target=live, args=(folder, nodes, rank, deed, log, meet)) for rank, deed in enumerate(deeds)]
+    ranks = [
+        fork.Process(target=live, args=(folder, nodes, rank, deed, folder / "log")) for rank, deed in enumerate(deeds)
+    ]
     for rank in ranks:
         rank.start()
     return ranks
