@@ -95,20 +95,11 @@ class TorchCommunicator(Transport):
     Attributes:
         group: torch's group.
         heartbeat: as for `Transport`.
-        another: makes one more group of the same ranks, collectively; None if there can be only one.
     """
 
-    def __init__(
-        self,
-        group: Any,
-        rank: int,
-        size: int,
-        heartbeat: Heartbeat | None = None,
-        another: Callable[[], Any] | None = None,
-    ) -> None:
+    def __init__(self, group: Any, rank: int, size: int, heartbeat: Heartbeat | None = None) -> None:
         super().__init__(rank, size, heartbeat)
-        self._group, self._another = group, another
-        self._sums: Any = None
+        self._group = group
 
     def _begin(self, outgoing: list[Message], incoming: list[Message], tag: int) -> tuple[list[Request], list[Request]]:
         coming = [(rank, bytes_of(tensor)) for rank, tensor in incoming]
@@ -151,23 +142,10 @@ class TorchCommunicator(Transport):
     def _reduce_(self, numbers: torch.Tensor, kind: str, op: str) -> None:
         self._collective([self._reduction(numbers, op)], kind, numbers.nbytes)
 
-    def _reduction(self, numbers: torch.Tensor, op: str, group: Any = None) -> Request:
+    def _reduction(self, numbers: torch.Tensor, op: str) -> Request:
         options = dist.AllreduceOptions()
         options.reduceOp = cast(Any, _OPS[op])  # torch's stubs give the members another type
-        return self._all((group or self._group).allreduce, [numbers], options)
-
-    def prepare_sums(self) -> bool:
-        """Give sums a group of their own. In a common one, all ranks would have to begin all collective calls in one
-        order.
-        """
-        if self.size > 1 and self._sums is None and self._another is not None:
-            self.heartbeat.arrive("the connections for sums")
-            self._sums = self._another()
-            self.heartbeat.leave()
-        return self._sums is not None
-
-    def _begin_sum(self, numbers: torch.Tensor) -> list[Request]:
-        return [self._reduction(numbers, "sum", self._sums)]
+        return self._all(self._group.allreduce, [numbers], options)
 
     def broadcast_(self, tensor: torch.Tensor, root: int, kind: str) -> torch.Tensor:
         if tensor.numel():
@@ -201,16 +179,14 @@ class TorchCommunicator(Transport):
         take the process with it. Collective.
         """
         super().close()
-        self._group = self._sums = self._another = None
+        self._group = None
 
 
 def gloo_communicator(store: Any, rank: int, size: int, address: str, heartbeat: Heartbeat | None) -> TorchCommunicator:
     """The verbs over a new process group. Collective. store: torch's, of all ranks; address: of this rank's node on
     the network that leads to the others. Raises ConfigError or RuntimeError.
     """
-    apart = dist.PrefixStore("hpcgnn/sums", store)
-    group = _gloo(store, rank, size, address)
-    return TorchCommunicator(group, rank, size, heartbeat, lambda: _gloo(apart, rank, size, address))
+    return TorchCommunicator(_gloo(store, rank, size, address), rank, size, heartbeat)
 
 
 def _gloo(store: Any, rank: int, size: int, address: str) -> Any:

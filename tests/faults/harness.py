@@ -17,7 +17,7 @@ from pathlib import Path
 
 from core.launching import ROOT, clean_environment, command_and_environment
 
-from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
+from hpcgnn.engine.checkpoint import Checkpoint, checkpoints
 from hpcgnn.errors import CheckpointError
 
 QUIET = {"OMP_WAIT_POLICY": "passive", "MPLBACKEND": "Agg"}
@@ -139,7 +139,7 @@ def complaint(injection, outcome, run_dir):
         return f"failed with code {outcome.code} though nothing had happened"
     for path in checkpoints(run_dir):
         try:
-            read_checkpoint(path)
+            Checkpoint(path)
         except CheckpointError as error:
             return str(error)
     if expected_to_fail and injection.fault == "disk" and "Traceback" in outcome.text:
