@@ -56,7 +56,7 @@ def examine(session: Session) -> int:
 def examine_without_mpi(error: HpcgnnError) -> int:
     """Print the findings that need no MPI. error: why MPI cannot be started. Returns 1."""
     findings = [
-        Finding("MPI", "cannot be used", str(error)),
+        Finding("transport", "cannot be used", str(error)),
         *_software(),
         *_kernels(),
         _products(),

@@ -67,7 +67,7 @@ def test_a_sound_installation(alone):
 
 def test_what_is_looked_at(alone):
     _, found, _ = alone
-    assert list(found)[:2] == ["MPI", "ring"], "what ranks do together comes first"
+    assert list(found)[:2] == ["transport", "ring"], "what ranks do together comes first"
     assert {"python", "packages", "HDF5", "threads", "cores", "kernels", "OpenMP", "bf16", "allocator"} <= found.keys()
     assert "thread level MULTIPLE, 1 ranks on the first node" in found["transport"][1]
     assert found["ring"] == (
@@ -128,5 +128,5 @@ def test_without_a_library_of_mpi_the_rest_is_reported():
     result, found, remedies = doctor(0, MPI4PY_LIBMPI="/nowhere/libmpi.so")
     assert result.code == 1 and result.out.splitlines()[-1] == "something is wrong"
     assert result.out.splitlines()[0] == f"hpcgnn {hpcgnn.__version__} on host {HOST}, without MPI"
-    assert found["transport"] == ("WRONG", "cannot be used") and "/nowhere/libmpi.so" in remedies["MPI"]
+    assert found["transport"] == ("WRONG", "cannot be used") and "/nowhere/libmpi.so" in remedies["transport"]
     assert found["kernels"][0] == "ok" and "ring" not in found
