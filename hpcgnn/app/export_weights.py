@@ -16,8 +16,9 @@ from hpcgnn.engine.checkpoint import learned_path, read_checkpoint
 from hpcgnn.engine.checkpoint_checks import check_identity
 from hpcgnn.engine.summary import versions
 from hpcgnn.errors import ConfigError, RunDirError
+from hpcgnn.graphfile.hdf5 import replacing
 from hpcgnn.graphfile.labels import REGRESSION
-from hpcgnn.graphfile.storage import GraphFile, replacing
+from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.model import ModelConfig
 from hpcgnn.output_files import check_outputs

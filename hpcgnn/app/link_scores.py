@@ -16,10 +16,10 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.errors import FormatError
 from hpcgnn.exchange.stream import Stream
 from hpcgnn.graph.given_pairs import placed_pairs, to_owners
+from hpcgnn.graphfile.hdf5 import writing
 from hpcgnn.graphfile.original_order import share_of
 from hpcgnn.graphfile.own_ids import ids_of, nodes_of
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.graphfile.writing import writing
 from hpcgnn.ops.pair_ranks import Best, Known, best_targets, pair_scores
 from hpcgnn.ops.pairs import NodePool
 from hpcgnn.outputs.written_together import made_by_one

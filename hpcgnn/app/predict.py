@@ -26,8 +26,8 @@ from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import CLASSIFICATION, REGRESSION
 from hpcgnn.graphfile.original_order import OriginalOrder, share_of
-from hpcgnn.graphfile.own_ids import NUMBERS, find_nodes, kind_of_ids, longest_id, read_ids
-from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.graphfile.own_ids import find_nodes, kind_of_ids, longest_id, read_ids
+from hpcgnn.graphfile.schema import ID_NUMBERS, GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.options.task import LINKS
@@ -328,7 +328,7 @@ def write_rows(
             predicted=task.columns(order.widths.get(task.rows, 0), column_names),
             some=wanted is not None,
             ids=kind,
-            id_dtype=file.dtype(NUMBERS) if kind == "numbers" else np.dtype(np.int64),
+            id_dtype=file.dtype(ID_NUMBERS) if kind == "numbers" else np.dtype(np.int64),
             longest=longest_id(file) if kind == "words" and comm.rank == 0 else 0,
             class_names=names if task.name == CLASSIFICATION else (),
             origin=origin,

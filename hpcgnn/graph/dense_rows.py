@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graphfile.scales import read_scales
+from hpcgnn.graphfile.narrow import read_scales
 from hpcgnn.graphfile.storage import GraphFile
 
 #: uint16 is the bits of bfloat16, which numpy has not.
@@ -24,7 +24,7 @@ def read_dense(
 ) -> torch.Tensor:
     """Dense features of the nodes in `ranges`, (m, F), in a type of NUMPY. number: as GraphFile.read has it.
 
-    In int8 they are codes where the file has factors of them (graphfile/scales.py), and numbers in all other types.
+    In int8 they are codes where the file has factors of them (graphfile/narrow.py), and numbers in all other types.
     Raises GraphError for NaN and infinity.
     """
     found = file.read("nodes/features", ranges, NUMPY[dtype], number)  # float64 may overflow here

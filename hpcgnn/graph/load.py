@@ -26,7 +26,7 @@ from hpcgnn.graph.opening import check_trainable, read_clusters
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.labels import LABELS
-from hpcgnn.graphfile.scales import read_scales
+from hpcgnn.graphfile.narrow import read_scales
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.stored import StoredRows
@@ -188,7 +188,7 @@ def read_labels(
     split = file.read("nodes/split", ranges, np.uint8, number)
     kind = LABELS[file.meta.task]
     if not labelled:
-        return torch.from_numpy(kind.none(len(split), file.meta.num_classes)), torch.from_numpy(split)
+        return torch.from_numpy(kind.unlabelled(len(split), file.meta.num_classes)), torch.from_numpy(split)
     labels = file.read("nodes/labels", ranges, number=number)
     if fault := kind.fault(labels, file.meta.num_classes):
         raise GraphError(f"{file.path}: {fault}; import the graph again with the right labels")

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hpcgnn.comm.communicator import Communicator
+from hpcgnn.graphfile.hdf5 import writing
 from hpcgnn.graphfile.original_order import OriginalOrder
 from hpcgnn.graphfile.own_ids import read_ids
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.graphfile.writing import writing
 from hpcgnn.outputs.files import Contents, csv_heading, csv_lines
 from hpcgnn.outputs.written_together import NumberedSlab, by_all_or_one, made_by_one, put_into
 

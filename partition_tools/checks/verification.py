@@ -13,9 +13,9 @@ import numpy as np
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.graphfile.given_links import given_shapes
 from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
-from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT, doubled_ids, kind_of_ids
-from hpcgnn.graphfile.scales import SCALES, are_scales
-from hpcgnn.graphfile.schema import Edges
+from hpcgnn.graphfile.narrow import SCALES, are_scales
+from hpcgnn.graphfile.own_ids import doubled_ids, kind_of_ids
+from hpcgnn.graphfile.schema import ID_NUMBERS, ID_OFFSETS, ID_TEXT, Edges
 from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
 from partition_tools.canonical.rows import numbered
 from partition_tools.checks.verify_links import check_links
@@ -102,9 +102,9 @@ class Verification:
             "nodes/split": ((n,), True),
             "nodes/original_id": ((n,), True),
             "clusters/offsets": ((meta.num_clusters + 1,), True),
-            NUMBERS: ((n,), False),
-            OFFSETS: ((n + 1,), False),
-            TEXT: (None, OFFSETS in self.file),
+            ID_NUMBERS: ((n,), False),
+            ID_OFFSETS: ((n + 1,), False),
+            ID_TEXT: (None, ID_OFFSETS in self.file),
         }
         expected |= {name: shape for name, (shape, stated) in others.items() if stated or name in self.file}
         expected |= given_shapes(self.file)
@@ -227,7 +227,7 @@ class Verification:
 
         self.check("original_id is a permutation", ("nodes/original_id",), permutation)
         if kind_of_ids(self.file):
-            self.check("ids are distinct", (NUMBERS, OFFSETS, TEXT), lambda: doubled_ids(self.file))
+            self.check("ids are distinct", (ID_NUMBERS, ID_OFFSETS, ID_TEXT), lambda: doubled_ids(self.file))
 
     def _labels(self) -> str:
         labels, meta = self.file.read("nodes/labels"), self.meta

@@ -12,11 +12,12 @@ from tabulate import tabulate
 
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.given_links import HELD, name_of, summary
+from hpcgnn.graphfile.hdf5 import replacing
 from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
+from hpcgnn.graphfile.narrow import read_scales
 from hpcgnn.graphfile.own_ids import ids_of
-from hpcgnn.graphfile.scales import read_scales
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile, replacing
+from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
 from hpcgnn.output_files import check_outputs
 from hpcgnn.terminal import tell
 from partition_tools.canonical.rows import numbered

@@ -14,7 +14,7 @@ from test_links import held
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graph.dense_rows import read_dense
-from hpcgnn.graphfile.scales import SCALES, read_scales
+from hpcgnn.graphfile.narrow import SCALES, read_scales
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical.canonical import ImportOptions
 from partition_tools.cli.import_graph import import_graph

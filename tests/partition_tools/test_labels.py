@@ -113,7 +113,7 @@ def test_several_columns_keep_their_names(cli, imports, tmp_path, table):
 def test_names_of_classes_that_do_not_fit_fail_verify(cli, tmp_path, words):
     import h5py
 
-    from hpcgnn.graphfile.attributes import write_attributes
+    from hpcgnn.graphfile.hdf5 import write_attributes
 
     assert cli(*words(y=WORDS))[0] == 0
     with h5py.File(tmp_path / "g.h5", "r+", libver="latest") as file:

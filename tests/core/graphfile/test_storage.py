@@ -11,8 +11,7 @@ import pytest
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.errors import AccessError, FormatError, GraphError
 from hpcgnn.graph.load import load_local_graph
-from hpcgnn.graphfile.access import opened
-from hpcgnn.graphfile.attributes import write_attributes
+from hpcgnn.graphfile.hdf5 import opened, write_attributes
 from hpcgnn.graphfile.storage import Csr, GraphFile, add_partitionings, write_graph
 
 GRAPHS = {

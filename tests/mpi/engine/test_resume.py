@@ -9,7 +9,7 @@ import pytest
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.engine.checkpoint import checkpoints
-from hpcgnn.graphfile.attributes import read_attributes, write_attributes
+from hpcgnn.graphfile.hdf5 import read_attributes, write_attributes
 
 from ..runs import check_same, checkpoint_names, learned, log_of, losses, records, summary, train_into
 from ..training import generated
