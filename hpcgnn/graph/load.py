@@ -27,6 +27,7 @@ from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.narrow import read_scales
+from hpcgnn.graphfile.ranges import permuted_rows
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.stored import StoredRows
@@ -139,7 +140,7 @@ def read_features(
     data = file.read("nodes/features_csr/data", spans, np.float32)
     check_finite(file, torch.from_numpy(data), "node")
     if order.number is not None:
-        indptr, entries = order.rows(indptr)
+        indptr, entries = permuted_rows(indptr, order.taken())
         columns, data = columns[entries], data[entries]
     return sparse_rows(indptr, columns, data, file.meta.num_features, dtype)
 

@@ -12,7 +12,7 @@ from hpcgnn.exchange.node_stream import Neighbours
 from hpcgnn.exchange.plan import HaloPlan, build_halo_plan
 from hpcgnn.graph.blocks import Block, halo_blocks
 from hpcgnn.graph.sparse_rows import SparseRows
-from hpcgnn.graph.split import EdgeList, RemoteEdges, split_edges
+from hpcgnn.graph.split import EdgeList, RemoteEdges, degrees_of, split_edges, with_loops
 from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.storage import SPLITS
 from hpcgnn.memory.stored import StoredRows
@@ -146,11 +146,16 @@ def build_adjacency(
     loop of weight 1 and type `loop_type`; 'keep' leaves them. cap: rows of a round. keep_edges: keep an EdgeList, and
     in every block where its edges stand in it.
     """
-    split = split_edges(edges, comm.rank, self_loops == "add", loop_type, dtype, keep_edges)
-    del edges  # the caller has let it go as well, where memory counts
-    num_rows = len(split.degree)
-    own, halo, plan = with_halo(split.own, split.away, num_rows, num_rows, cap, comm, order)
-    return Adjacency(own, halo, plan, torch.from_numpy(split.degree), split.kept)
+    if self_loops == "add":
+        edges = with_loops(edges, comm.rank, loop_type)  # the caller has let the others go, where memory counts
+    degree, num_rows = degrees_of(edges), len(edges.indptr) - 1
+    own, away = split_edges(edges, comm.rank, dtype, keep_edges)
+    kept = None
+    if keep_edges:
+        weight = None if edges.weight is None else torch.from_numpy(edges.weight).to(dtype)
+        kept = EdgeList(len(edges.owner), weight, None if edges.type is None else torch.from_numpy(edges.type))
+    del edges
+    return Adjacency(*with_halo(own, away, num_rows, num_rows, cap, comm, order), degree, kept)
 
 
 def with_halo(

@@ -115,8 +115,9 @@ def ids_of(file: "GraphFile", nodes: np.ndarray) -> list[int | str]:
 
 def doubled_ids(file: "GraphFile") -> str:
     """'', or how many nodes of a file that has ids share one with another. Of words, hashes are held."""
-    found = [np.array([hash(word) for word in ids.tolist()], np.int64) for _, ids in _slabs(file)]
-    doubled = file.meta.num_nodes - len(np.unique(np.concatenate(found)))
+    words = kind_of_ids(file) == "words"
+    keys = [np.array([hash(word) for word in ids], np.int64) if words else ids for _, ids in _slabs(file)]
+    doubled = file.meta.num_nodes - len(np.unique(np.concatenate(keys)))
     return f"{doubled} nodes have the id of another" if doubled else ""
 
 

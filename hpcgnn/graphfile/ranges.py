@@ -71,6 +71,15 @@ def row_blocks(indptr: np.ndarray, most: int = 1 << 16) -> Iterator[tuple[int, i
         first = last
 
 
+def indptr_of(indptr: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """int64: row pointers of the CSR matrix of the chosen entries alone, bool (E,)."""
+    found = np.zeros(len(indptr), np.int64)
+    for first, last in row_blocks(indptr):
+        before = np.concatenate([[0], np.cumsum(chosen[indptr[first] : indptr[last]])])
+        found[first + 1 : last + 1] = found[first] + before[indptr[first + 1 : last + 1] - indptr[first]]
+    return found
+
+
 def pieces(ranges: Iterable[tuple[int, int]], chunk_rows: int, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Piece]:
     """Yield the Pieces to read for `ranges`, in this order, without empty ranges.
 

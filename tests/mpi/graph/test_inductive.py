@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.graph.transforms.inductive import training_subgraph
+from hpcgnn.graph.transforms.subgraphs import training_subgraph
 from partition_tools.interface.arrays import save_graph
 
 from ..small import written
