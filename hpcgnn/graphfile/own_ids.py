@@ -94,10 +94,13 @@ def nodes_of(file: "GraphFile", wanted: Sequence[str], where: str) -> np.ndarray
     nodes, kind = file.meta.num_nodes, kind_of_ids(file)
     keys: list[Any] = list(wanted) if kind == "words" else [_as_number(word, where, kind) for word in wanted]
     known = set(keys)
-    numbers = np.array([key for key in known if kind == "numbers" and abs(key) < 2**63], np.int64)
     node_of = {} if kind else {key: key for key in known if 0 <= key < nodes}
     for start, ids in _slabs(file) if kind else ():
-        some = np.flatnonzero(np.isin(ids, numbers)) if kind == "numbers" else np.arange(len(ids))
+        some = np.arange(len(ids))
+        if kind == "numbers":  # whether a few are among many is asked of numpy
+            limits = np.iinfo(ids.dtype)
+            numbers = np.array([key for key in known if limits.min <= key <= limits.max], ids.dtype)
+            some = np.flatnonzero(np.isin(ids, numbers))
         node_of |= {key: start + at for at, key in zip(some.tolist(), ids[some].tolist(), strict=True) if key in known}
     if missing := sorted(known - node_of.keys()):
         there = f"the ids of {file.path}" if kind else f"0..{nodes - 1}"
