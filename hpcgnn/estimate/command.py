@@ -23,7 +23,6 @@ from hpcgnn.graphfile.storage import GraphFile, replacing
 from hpcgnn.listing import in_turn
 from hpcgnn.memory.resident import common_bytes, resident_bytes
 from hpcgnn.output_files import check_outputs
-from hpcgnn.tasks.registry import task_traits
 from hpcgnn.terminal import tell
 
 # Bytes that loading and starting MPI adds to a process with torch.
@@ -83,7 +82,7 @@ def _source(config: Config, arguments: argparse.Namespace, per_node: int | None)
             "--cut-share and --train-share belong to --stats: of a graph file both are counted; drop them"
         )
     with GraphFile(config.data.graph) as file:
-        yield CountedGraph(file, task_traits(config.task.task).labels, per_node)
+        yield CountedGraph(file, per_node)
 
 
 def place_of(ranks_per_node: int | None = None) -> Place:

@@ -5,24 +5,21 @@ from typing import Protocol
 
 from hpcgnn.app.choosing_maps import map_of_one_process
 from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.arguments import Stats
 from hpcgnn.estimate.counts.assumed import assumed_meta, assumed_shares
 from hpcgnn.estimate.counts.between_nodes import Nodes
-from hpcgnn.estimate.counts.halo_counts import PairCounts
-from hpcgnn.estimate.counts.pair_counts import drawn_pairs, given_pairs, sides_of
 from hpcgnn.estimate.counts.shares import Counter, Shares
 from hpcgnn.estimate.forecast import Forecast, Forecaster
 from hpcgnn.estimate.trial.trial import Experiment
 from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graph.transforms.vertex_cover import saves
-from hpcgnn.graphfile.given_links import HELD
+from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.available import huge_pages
-from hpcgnn.options.link_split import GIVEN, link_shares
 from hpcgnn.plan.halo import rows_in_place_pay
 from hpcgnn.plan.rules import Selection
 from hpcgnn.plan.run_plan import RunPlan, plan
-from hpcgnn.tasks.registry import task_traits
 
 
 class Source(Protocol):
@@ -38,19 +35,18 @@ class CountedGraph:
     """The graph of an open GraphFile. It caches the last counts and trials.
 
     Attributes:
-        labelled: whether it must have labels.
         per_node: number of ranks on a node, if known.
     """
 
-    def __init__(self, file: GraphFile, labelled: bool = True, per_node: int | None = None) -> None:
-        check_trainable(file, labelled)
+    def __init__(self, file: GraphFile, per_node: int | None = None) -> None:
+        check_trainable(file)
         self._file, self._per_node = file, per_node
         self._counted: tuple[object, Counter, Shares] | None = None
         self._forecaster = _Forecasters()
 
     def forecast(self, config: Config, ranks: int) -> Forecast:
         """See Source."""
-        decided = plan(config, self._file.meta, ranks)
+        decided = _counted_plan(config, self._file.meta, ranks)
         between = self._between(decided, ranks)
         if decided.in_place and between is None:
             decided = decided.changed(intra_node="messages")
@@ -62,9 +58,7 @@ class CountedGraph:
         steps = Selection(config).entry.count_steps(decided, counter)
         if steps is not None:
             return self._forecaster(decided).forecast(replace(shares, steps=steps), steps.halos)
-        given = decided.task.splits_edges and config.task.link_split == GIVEN
-        compared_with = self._file.meta.negatives if given else ""
-        return self._forecaster(decided, compared_with).forecast(
+        return self._forecaster(decided).forecast(
             shares, lambda worthwhile, prunable: counter.layers(shares, keeps_input, worthwhile, prunable)
         )
 
@@ -82,28 +76,28 @@ class CountedGraph:
         if self._counted is None or self._counted[0] != key:
             self._counted = None  # its memory goes before the next takes some
             counter = Counter(self._file, map_of_one_process(self._file, config, ranks)[1], ranks, halo, between)
-            self._counted = key, *count(config, counter)
+            self._counted = key, counter, count(config, counter)
         return self._counted[1:]
 
 
-def count(config: Config, counter: Counter) -> tuple[Counter, Shares]:
-    """Return the Counter of the message edges, and the Shares of the ranks with training subgraph and held-out edges.
+def count(config: Config, counter: Counter) -> Shares:
+    """The Shares of the ranks, with the training subgraph. config: resolved."""
+    if not config.data.inductive:
+        return counter.shares()
+    among = counter.trained_on()
+    induced = counter.taking(lambda ends, others: among[ends] & among[others])
+    return replace(counter.shares(), seen=induced.shares(among))
 
-    Args:
-        config: the resolved configuration.
-        counter: Counter of all edges.
-    """
-    if config.data.inductive:
-        among = counter.trained_on()
-        induced = counter.taking(lambda ends, others: among[ends] & among[others])
-        return counter, replace(counter.shares(), seen=induced.shares(among))
-    if not task_traits(config.task.task).splits_edges:
-        return counter, counter.shares()
-    sides = sides_of(config, counter.file)
-    if sides is None:
-        return counter, replace(counter.shares(), held=given_pairs(counter.file, counter.ownership, counter.ranks))
-    training = counter.taking(sides[0])
-    return training, replace(training.shares(), held=drawn_pairs(counter, sides))
+
+def _counted_plan(config: Config, meta: GraphMeta, ranks: int) -> RunPlan:
+    """The plan of a run. Raises ConfigError for a task whose messages nobody counts."""
+    decided = plan(config, meta, ranks)
+    if not decided.task.labels:
+        raise ConfigError(
+            f"estimate counts the messages of tasks of labels, got --task {decided.config.task.task}; estimate the "
+            "model without --task, and train a few epochs"
+        )
+    return decided
 
 
 class AssumedGraph:
@@ -117,7 +111,7 @@ class AssumedGraph:
 
     def forecast(self, config: Config, ranks: int) -> Forecast:
         """See Source."""
-        decided = plan(config, assumed_meta(self._stats, config.task.task), ranks).deciding(False)
+        decided = _counted_plan(config, assumed_meta(self._stats, config.task.task), ranks).deciding(False)
         Selection(decided.config).entry.count_steps(decided, None)
         config, fewest = decided.config, decided.halo == "least"
         forecaster = self._forecaster(decided)
@@ -126,19 +120,7 @@ class AssumedGraph:
             cut_share, train_share = self._shares
             seen = assumed_shares(self._stats.induced(train_share), ranks, cut_share, 1.0, fewest)
             shares = replace(shares, seen=seen)
-        if decided.task.splits_edges:
-            shares = self._with_links(config, ranks)
         return forecaster.forecast(shares)
-
-    def _with_links(self, config: Config, ranks: int) -> Shares:
-        """Return the Shares of the training edges with the held-out ones; the cut share is the same for both."""
-        cut_share, train_share = self._shares
-        training, *held = (
-            assumed_shares(self._stats._replace(edges=round(share * self._stats.edges)), ranks, cut_share, train_share)
-            for share in link_shares(config.task.link_split)
-        )
-        pairs = {split: PairCounts(each.own, each.remote, each.inward) for split, each in zip(HELD, held, strict=True)}
-        return replace(training, held=pairs)
 
 
 class _Forecasters:
@@ -147,7 +129,7 @@ class _Forecasters:
     def __init__(self) -> None:
         self._last: tuple[Config, Forecaster] | None = None
 
-    def __call__(self, plan: RunPlan, compared_with: str = "") -> Forecaster:
+    def __call__(self, plan: RunPlan) -> Forecaster:
         if self._last is None or self._last[0] != plan.config:
-            self._last = plan.config, Forecaster(Experiment.of(plan, compared_with))
+            self._last = plan.config, Forecaster(Experiment.of(plan))
         return self._last[1]

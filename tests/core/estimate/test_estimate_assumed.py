@@ -3,7 +3,6 @@
 import pytest
 
 from hpcgnn.estimate.arguments import Stats
-from hpcgnn.estimate.counts.halo_counts import HaloCounts
 from hpcgnn.estimate.counts.sources import AssumedGraph
 
 from .test_estimate_copy import configure
@@ -27,17 +26,6 @@ def test_training_nodes():
     assert seen.edges.sum() == pytest.approx(TRAIN**2 * GRAPH.edges, abs=2 * RANKS)
     assert sent(inductive.halo) < sent(whole.halo) / 2
     assert inductive.mean.parts["features"] == pytest.approx((1 + TRAIN) * whole.mean.parts["features"], rel=0.01)
-
-
-@pytest.mark.parametrize("split", ["0.8/0.15/0.05", "1/0/0"])
-def test_training_edges(split):
-    labels, links = forecast(prune="none"), forecast(task="links", link_split=split)
-    train, *held = (float(share) for share in split.split("/"))
-    assert links.shares.edges.sum() == pytest.approx(train * GRAPH.edges, abs=2 * RANKS)
-    for share, pairs in zip(held, links.shares.held.values()):
-        assert (pairs.own + pairs.remote).sum() == pytest.approx(share * GRAPH.edges, abs=2 * RANKS)
-        assert isinstance(pairs.inward, HaloCounts)
-    assert sent(links.halo) > sent(labels.halo) * train, "the rows of both ends, and of the pool, travel for the loss"
 
 
 def test_sums_of_rows_travel_where_that_is_asked_for():
