@@ -1,34 +1,21 @@
-"""Sources of graphs for estimates: a file with counted halos, or assumed numbers."""
+"""Forecasts of the graph of a file."""
 
 from dataclasses import replace
-from typing import Protocol
 
 from hpcgnn.app.choosing_maps import map_of_one_process
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
-from hpcgnn.estimate.arguments import Stats
-from hpcgnn.estimate.counts.assumed import assumed_meta, assumed_shares
 from hpcgnn.estimate.counts.between_nodes import Nodes
 from hpcgnn.estimate.counts.shares import Counter, Shares
 from hpcgnn.estimate.forecast import Forecast, Forecaster
 from hpcgnn.estimate.trial.trial import Experiment
 from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graph.transforms.vertex_cover import saves
-from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.available import huge_pages
 from hpcgnn.plan.halo import rows_in_place_pay
 from hpcgnn.plan.rules import Selection
 from hpcgnn.plan.run_plan import RunPlan, plan
-
-
-class Source(Protocol):
-    """A graph to be trained on."""
-
-    def forecast(self, config: Config, ranks: int) -> Forecast:
-        """Return the Forecast of a configuration on `ranks` ranks. Raises ConfigError or GraphError if there is
-        none.
-        """
 
 
 class CountedGraph:
@@ -45,8 +32,13 @@ class CountedGraph:
         self._forecaster = _Forecasters()
 
     def forecast(self, config: Config, ranks: int) -> Forecast:
-        """See Source."""
-        decided = _counted_plan(config, self._file.meta, ranks)
+        """Return the Forecast of a configuration on so many ranks. Raises ConfigError, or GraphError."""
+        decided = plan(config, self._file.meta, ranks)
+        if not decided.task.labels:
+            raise ConfigError(
+                f"estimate counts the messages of tasks of labels, got --task {decided.config.task.task}; train a few "
+                "epochs, and use what summary.json has of their bytes and memory"
+            )
         between = self._between(decided, ranks)
         if decided.in_place and between is None:
             decided = decided.changed(intra_node="messages")
@@ -87,40 +79,6 @@ def count(config: Config, counter: Counter) -> Shares:
     among = counter.trained_on()
     induced = counter.taking(lambda ends, others: among[ends] & among[others])
     return replace(counter.shares(), seen=induced.shares(among))
-
-
-def _counted_plan(config: Config, meta: GraphMeta, ranks: int) -> RunPlan:
-    """The plan of a run. Raises ConfigError for a task whose messages nobody counts."""
-    decided = plan(config, meta, ranks)
-    if not decided.task.labels:
-        raise ConfigError(
-            f"estimate counts the messages of tasks of labels, got --task {decided.config.task.task}; estimate the "
-            "model without --task, and train a few epochs"
-        )
-    return decided
-
-
-class AssumedGraph:
-    """A graph that is known by numbers. cut_share, train_share: see `assumed_shares`. Sums of rows travel for
-    `--halo least` alone: whether they would pay is not known.
-    """
-
-    def __init__(self, stats: Stats, cut_share: float, train_share: float) -> None:
-        self._stats, self._shares = stats, (cut_share, train_share)
-        self._forecaster = _Forecasters()
-
-    def forecast(self, config: Config, ranks: int) -> Forecast:
-        """See Source."""
-        decided = _counted_plan(config, assumed_meta(self._stats, config.task.task), ranks).deciding(False)
-        Selection(decided.config).entry.count_steps(decided, None)
-        config, fewest = decided.config, decided.halo == "least"
-        forecaster = self._forecaster(decided)
-        shares = assumed_shares(self._stats, ranks, *self._shares, fewest)
-        if config.data.inductive:
-            cut_share, train_share = self._shares
-            seen = assumed_shares(self._stats.induced(train_share), ranks, cut_share, 1.0, fewest)
-            shares = replace(shares, seen=seen)
-        return forecaster.forecast(shares)
 
 
 class _Forecasters:

@@ -6,13 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from graphs import META
 
 import hpcgnn
 from hpcgnn.comm.session import TRANSPORTS
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
-from hpcgnn.estimate.arguments import Stats
-from hpcgnn.estimate.counts.assumed import assumed_meta
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.plan import rules
 from hpcgnn.plan.choices import registry_choices
@@ -24,7 +23,6 @@ from hpcgnn.traits import TransportTraits
 
 #: Those of extras have tests of their own.
 RULES = [rule for rule in rules.RULES if rule.broken.__module__ == rules.__name__]
-META = assumed_meta(Stats(1000, 8000, features=16, classes=4))
 OF_SCHEDULE = {"tma": {"average_steps": 2}}
 # What breaks each rule, in the order of the rules.
 BREAKS = (
