@@ -1,7 +1,7 @@
 """What one rank holds of the graph: its nodes, its edges as blocks, its halo plan, its features and labels."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -60,6 +60,11 @@ class Adjacency:
         if self.own.weight is None:
             return self.degree
         return self.edge_counts if self.row_counts is None else self.row_counts
+
+    def carrying(self, features: torch.Tensor) -> "Adjacency":
+        """The Adjacency whose edges have these features (E_p, F), in the order of its EdgeList."""
+        assert self.edges is not None, "models that read features of edges have the edges kept"
+        return replace(self, edges=replace(self.edges, features=features))
 
     @property
     def nbytes(self) -> int:

@@ -25,7 +25,7 @@ class EdgeList:
         count: E_p.
         weight: (E_p,) of the computing dtype, or None.
         type: int32 (E_p,), or None.
-        features: (E_p, F) of the computing dtype, of in-edges, or None (edge_features.py).
+        features: (E_p, F) of the computing dtype, of in-edges, or None (own_rows.py).
     """
 
     count: int

@@ -361,7 +361,7 @@ def check_structure(file: GraphFile) -> None:
     """FormatError naming the first dataset that is missing or has another shape or type than the file's attributes
     promise; GraphError for a graph without nodes.
 
-    It reads descriptions only. Together with the range checks of `graph/load.py`, it protects against any file. No
+    It reads descriptions only. Together with the range checks of `graph/own_rows.py`, it protects against any file. No
     index out of range reaches a kernel, and no array is allocated that the file cannot fill.
     """
     meta = file.meta

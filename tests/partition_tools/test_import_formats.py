@@ -13,7 +13,7 @@ from partition_helpers import edge_list, graph_data, node_data, odd_graph, save_
 from test_links import held
 
 from hpcgnn.errors import FormatError, GraphError
-from hpcgnn.graph.dense_rows import read_dense
+from hpcgnn.graph.own_rows import read_dense
 from hpcgnn.graphfile.narrow import SCALES, read_scales
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical.canonical import ImportOptions

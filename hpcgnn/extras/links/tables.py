@@ -23,10 +23,10 @@ from hpcgnn.extras.links.options import LINKS
 from hpcgnn.extras.links.ranks import Best, Known, best_targets, with_ids
 from hpcgnn.extras.links.task import exact_scorer, wide
 from hpcgnn.graphfile.given_links import HELD
+from hpcgnn.graphfile.hdf5 import writing
 from hpcgnn.graphfile.original_order import share_of
 from hpcgnn.graphfile.own_ids import ids_of, nodes_of
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.graphfile.hdf5 import writing
 from hpcgnn.outputs.written_together import made_by_one
 
 # Listed pairs whose scores are made at a time.

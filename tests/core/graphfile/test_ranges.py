@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcgnn.errors import FormatError
-from hpcgnn.graph.load import read_indptr
+from hpcgnn.graph.own_rows import read_indptr
 from hpcgnn.graphfile import hdf5, storage
 from hpcgnn.graphfile.ranges import MOST_CHUNKS, pieces
 from hpcgnn.graphfile.storage import GraphFile
