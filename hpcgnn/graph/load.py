@@ -1,6 +1,6 @@
 """Reading a rank's share of the graph file.
 
-Loading reads whole chunks once (graphfile/ranges.py), checks everything that later code relies on (own_rows.py), and
+Loading reads whole chunks once (graphfile/ranges.py), and checks everything that later code relies on (own_rows.py). It
 never holds more than the rank's own share.
 """
 
@@ -29,12 +29,12 @@ from hpcgnn.placement.ownership import Ownership
 
 
 class Beside:
-    """What a task reads of a graph beside its nodes and edges, or takes out of these: here nothing."""
+    """Further edges that a task reads of a graph, or takes out of its edges: here none."""
 
     def take_out(
         self, file: GraphFile, ranges: list[tuple[int, int]], directions: list[FoundEdges], cap: int, comm: Communicator
     ) -> tuple[dict[str, FoundEdges], np.ndarray | None]:
-        """Take edges out of those of all directions, in the order of the file; the remaining ones replace them.
+        """Take edges out of all directions, in the order of the file; the remaining ones replace them.
         Collective.
 
         ranges: as of OwnRows; cap: rows of a round. Returns ({name: the in-edges taken out, without weights and
@@ -79,14 +79,25 @@ def load_local_graph(
 ) -> LocalGraph:
     """Read this rank's share of an open GraphFile. Collective.
 
-    cluster_to_rank: int32 (K,), or (n,) to deal out single nodes. cap: halo rows of a round at most. self_loops: 'add'
-    or 'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists (EdgeList).
-    inputs: what the features are. labelled: as of `OwnRows.labels`. beside: what the task reads beside nodes and edges.
-    edge_features: whether to keep those of the file too; only with keep_edges.
-    store: see `StoreFeatures`. feature_type: of the file's dense features in memory; None: `dtype`. clusters:
-    whether to keep the clusters of own nodes. relations: as of `read_edges`.
-    watch(phase): entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all ranks together, for
-    corrupted files and contents that cannot be trained on.
+    Args:
+        file: the graph file.
+        cluster_to_rank: int32 (K,), or (n,) to deal out single nodes.
+        cap: halo rows of a round at most.
+        self_loops: 'add' or 'keep'.
+        dtype: computing precision.
+        keep_edges: keep the edges' weights and types in lists (EdgeList).
+        watch: watch(phase) is entered for the phases 'load' and 'plan'.
+        inputs: the kinds of input columns.
+        labelled: as of `OwnRows.labels`.
+        beside: the task's further edges.
+        edge_features: whether to keep the file's features of edges; only with keep_edges.
+        store: see `StoreFeatures`.
+        feature_type: of the file's dense features in memory; None: `dtype`.
+        clusters: whether to keep the clusters of own nodes.
+        relations: as of `read_edges`.
+
+    Raises:
+        FormatError, GraphError: on all ranks together, for corrupted files and contents that cannot be trained on.
     """
     file.progress, meta = comm.heartbeat.beat, file.meta
     with watch("load"):

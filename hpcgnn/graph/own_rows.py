@@ -1,4 +1,4 @@
-"""What the graph file has of a rank's own nodes and their edges, read in the local order and checked.
+"""The graph file's rows of a rank's own nodes and their edges, read in the local order and checked.
 
 Later code relies on the checks: no index out of range reaches a kernel, and no NaN a sum.
 """
@@ -97,6 +97,7 @@ def _types(
 
 def read_original_id(file: GraphFile, ranges: list[tuple[int, int]], number: np.ndarray | None = None) -> torch.Tensor:
     """int64 (n_p,): the ids that randomness is keyed by and predictions are ordered by, each a node of the graph.
+
     number: as GraphFile.read has it.
     """
     ids = file.read("nodes/original_id", ranges, np.int64, number)
@@ -123,12 +124,12 @@ def read_dense(
     return rows
 
 
-def _check_finite(file: GraphFile, values: torch.Tensor, what: str) -> None:
-    """Raise GraphError for features `values` with NaN or infinity. what: they belong to a node or an edge."""
+def _check_finite(file: GraphFile, values: torch.Tensor, owner: str) -> None:
+    """Raise GraphError for features `values` with NaN or infinity. owner: a node or an edge."""
     tile = max(1, _TILE // max(1, values[:1].numel()))
     if not all(bool(values[first : first + tile].isfinite().all()) for first in range(0, len(values), tile)):
         raise GraphError(
-            f"{file.path}: {what} features hold NaN or infinite values; clean them and import the graph again"
+            f"{file.path}: {owner} features hold NaN or infinite values; clean them and import the graph again"
         )
 
 
@@ -139,7 +140,7 @@ class OwnRows:
     Attributes:
         ranges: [(start, stop)] of the own nodes in the file.
         order: their local order.
-        inputs: what the features are.
+        inputs: the kinds of input columns.
         dtype: in which features are held.
     """
 
@@ -242,12 +243,14 @@ class OwnRows:
         return means
 
     def edge_features(self, inward: Adjacency, dtype: torch.dtype, remaining: np.ndarray | None = None) -> torch.Tensor:
-        """(E_p, F) of the edges of an Adjacency, in the order of its EdgeList: only the result is as long as all edges
-        times their features.
+        """(E_p, F) of the edges of an Adjacency, in the order of its EdgeList. Only the result is as long as all
+        edges times their features.
 
         A rank numbers its edges by own row in the local order, an added self loop last. So a row is read to its edge's
         place there. An added self loop gets the mean of its node's other edges (PyG's fill_value of attention layers),
-        zeros if there are none. remaining: bool (E,), the edges of the file that the Adjacency has, None for all.
+        zeros if there are none.
+
+        remaining: bool (E,), the edges of the file that the Adjacency has, None for all.
         """
         indptr, spans = read_indptr(self.file, "topology", self.ranges)
         if remaining is not None:

@@ -1,7 +1,6 @@
 """The edges of a rank, with self loops added, split by their sources' owner into own and remote edges.
 
-At the start of a job a rank holds most here in addition to its share of the edges: once more the edges, and a byte for
-each.
+At the start of a job a rank holds most here in addition to its share: its edges once more, and a byte for each.
 """
 
 from dataclasses import dataclass

@@ -88,6 +88,7 @@ def _taken(
     owners: np.ndarray | None = None,
 ) -> RemoteEdges:
     """The edges of all blocks with numbers at both ends, in the order of rows, in a row one block after another.
+
     owners: of the columns; None: without.
     """
     indptr = np.zeros(num_rows + 1, np.int64)

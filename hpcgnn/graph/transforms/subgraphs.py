@@ -5,8 +5,8 @@ long as the rows of the halo are at hand. Degrees stay as they were.
 `induced` keeps own nodes and the edges between them, with the degrees that these make. All operators run on either as
 on a graph of one rank.
 `training_subgraph` (`--inductive`) keeps the training nodes and the edges between them, over all ranks. Nothing of
-validation and test nodes is there: neither features nor edges nor, in a batch norm, statistics. Degrees are those that
-the edges between training nodes make. It is filtered from the rank's one structure, as pruned layers' shares are, and
+validation and test nodes is there: neither features nor edges nor, in a batch norm, statistics. The edges between
+training nodes alone make the degrees. It is filtered from the rank's one structure, as pruned layers' shares are, and
 has a halo of its own.
 """
 
@@ -69,7 +69,7 @@ def induced(local: LocalGraph) -> LocalGraph:
 def training_subgraph(local: LocalGraph, comm: Communicator) -> LocalGraph:
     """The LocalGraph of the own training nodes that have a label. local: one that sends rows. Collective.
 
-    It takes memory for its edges and for the features of its nodes, beside those of the whole graph.
+    It takes memory for its edges and for the features of its nodes, which are copies.
     """
     assert not isinstance(local.features, StoredRows), "they stay in memory where training sees a part of the graph"
     nodes = local.mask("train")
@@ -97,7 +97,7 @@ def rows_of(features: torch.Tensor | SparseRows, nodes: torch.Tensor) -> torch.T
 
 
 def _both(local: LocalGraph, made: Callable[[Adjacency], Adjacency]) -> LocalGraph:
-    """The LocalGraph of what is made of each of its directions."""
+    """The LocalGraph with new directions."""
     inward = made(local.inward)
     outward = inward if local.outward is local.inward else made(local.outward)
     return replace(local, inward=inward, outward=outward, compact=None)
