@@ -143,33 +143,32 @@ class OriginalOrder:
             yield [(keeper, int(first), int(last)) for keeper, (first, last) in zip(keepers, bounds, strict=True)]
 
     def slabs(self, nodes_alone: bool = False) -> Iterator[Slab]:
-        """Yield all rows, slab by slab, on rank 0 alone. nodes_alone: without their contents; equal on all ranks."""
-        first = 0
+        """Yield all rows, slab by slab, on rank 0 alone; the others `hand_over`. nodes_alone: without their contents;
+        equal on all ranks.
+        """
+        first, rank = 0, self._comm.rank
         for parts in self._pieces():
-            slab = {}
-            for name, mine in self._handed(nodes_alone).items():
-                out = mine.new_empty(sum(stop - start for _, start, stop in parts), mine.shape[1])
-                pieces = out.split([stop - start for _, start, stop in parts])
-                for (keeper, start, stop), part in zip(parts, pieces, strict=True):
-                    if keeper == 0:
+            slab, count = {}, sum(stop - start for _, start, stop in parts)
+            for name, mine in self._kept.items():
+                if nodes_alone and name != "node":
+                    continue
+                out, at = mine.new_empty(count if rank == 0 else 0, mine.shape[1]), 0
+                for keeper, start, stop in parts:
+                    part, at = out[at : at + stop - start], at + stop - start
+                    if keeper == rank == 0:
                         part.copy_(mine[start:stop])
-                    else:
+                    elif rank == 0:
                         self._comm.exchange([], [(keeper, part)], "evaluation").finish()
+                    elif keeper == rank:
+                        self._comm.exchange([(0, mine[start:stop])], [], "evaluation").finish()
                 slab[name] = out.numpy()
-            count = sum(stop - start for _, start, stop in parts)
-            yield self._with_nodes(first, count, slab)
+            if rank == 0:
+                yield self._with_nodes(first, count, slab)
             first += count
-
-    def _handed(self, nodes_alone: bool) -> dict[str, torch.Tensor]:
-        return {name: mine for name, mine in self._kept.items() if name == "node" or not nodes_alone}
 
     def hand_over(self, nodes_alone: bool = False) -> None:
         """Send the rows that this rank keeps to rank 0, in the pieces in which it goes through them."""
-        for parts in self._pieces():
-            for mine in self._handed(nodes_alone).values():
-                for keeper, start, stop in parts:
-                    if keeper == self._comm.rank:
-                        self._comm.exchange([(0, mine[start:stop])], [], "evaluation").finish()
+        assert not list(self.slabs(nodes_alone)), "another rank than 0 sends"
 
 
 def write_in_original_order(

@@ -33,80 +33,9 @@ BATCHES, MOST_LOOKED_AT = 64, 1 << 18  # batches of a pass; clusters times ranks
 MANY_EDGES = 1 << 20  # of a large graph of clusters
 MOST_PAIRS = 1 << 21  # of clusters that are looked at for one swap
 
-MOST_KEPT = 1 << 25  # clusters times ranks; with more, edges are counted on request
-COUNTED = 1 << 18  # clusters times ranks whose edges are counted together
-EXACT = 1 << 24  # whole numbers up to this one are exact in float32
-
 Graph = tuple[np.ndarray, np.ndarray, np.ndarray]
 """indptr int64 (K + 1,), indices int64 (nnz,), edge weights int64 (nnz,): symmetric, without a diagonal."""
 _Loads = list[float]
-
-
-class Links:
-    """Edges from each cluster to each rank. Memory: O(K P) up to MOST_KEPT numbers.
-
-    They are counted once, then brought up to date with each move. A pass over the clusters asks for all of them, and
-    moves few. Counting them anew in each pass took most of its time.
-    """
-
-    def __init__(self, graph: Graph, parts: np.ndarray, num_ranks: int, per_node: int = 1) -> None:
-        """Args:
-        graph: the graph of the clusters.
-        parts: int64 (K,), the rank of each cluster. Who changes it calls `update`.
-        num_ranks: P.
-        per_node: consecutive ranks on a node, a divisor of num_ranks.
-        """
-        self.indptr, self.indices, self.weights = graph
-        self.parts, self.num_ranks, self.per_node = parts, num_ranks, per_node
-        self.kept: np.ndarray | None = None
-        if len(parts) * num_ranks <= MOST_KEPT:
-            before = np.concatenate([[0], np.cumsum(self.weights)])[self.indptr]
-            dtype = np.float32 if np.diff(before).max(initial=0) < EXACT else np.float64
-            kept, step = np.empty((len(parts), num_ranks), dtype), max(1, COUNTED // num_ranks)
-            for first in range(0, len(parts), step):
-                kept[first : first + step] = self._counted(first, min(first + step, len(parts)))
-            self.kept = kept
-
-    def of(self, clusters: np.ndarray) -> np.ndarray:
-        """Edges from clusters (B,) to each rank, plus those to all ranks of its node: float (B, P), a copy."""
-        if self.kept is not None:
-            found = self.kept[clusters]
-        else:
-            counts = self.indptr[clusters + 1] - self.indptr[clusters]
-            found = self._count(segments(self.indptr[clusters], counts), counts)
-        if self.per_node > 1:
-            of_node = found.reshape(-1, self.per_node).sum(axis=1, dtype=np.float64)
-            found = found + np.repeat(of_node, self.per_node).reshape(found.shape)
-        return found
-
-    def within(self) -> int:
-        """Edges that do not leave a rank, and those that do not leave a node where nodes have several ranks."""
-        total, step = 0.0, max(1, COUNTED // self.num_ranks)
-        for first in range(0, len(self.parts), step):
-            some = np.arange(first, min(first + step, len(self.parts)))
-            total += float(self.of(some)[some - first, self.parts[some]].sum(dtype=np.float64))
-        return round(total)
-
-    def update(self, clusters: np.ndarray, left: np.ndarray) -> None:
-        """Follow moves of different clusters (B,) away from the ranks `left` (B,); `parts` has their new ranks."""
-        if self.kept is None or not len(clusters):
-            return
-        counts = self.indptr[clusters + 1] - self.indptr[clusters]
-        edges = segments(self.indptr[clusters], counts)
-        cells, weights = self.indices[edges] * self.num_ranks, self.weights[edges].astype(self.kept.dtype)
-        kept = self.kept.reshape(-1)
-        np.subtract.at(kept, cells + np.repeat(left, counts), weights)
-        np.add.at(kept, cells + np.repeat(self.parts[clusters], counts), weights)
-
-    def _counted(self, first: int, last: int) -> np.ndarray:
-        edges = slice(int(self.indptr[first]), int(self.indptr[last]))
-        return self._count(edges, np.diff(self.indptr[first : last + 1]))
-
-    def _count(self, edges: np.ndarray | slice, counts: np.ndarray) -> np.ndarray:
-        """Edges to each rank: float64 (B, P). edges: those of B clusters, one after another. counts: of each (B,)."""
-        cells = np.repeat(np.arange(len(counts)) * self.num_ranks, counts) + self.parts[self.indices[edges]]
-        found = np.bincount(cells, self.weights[edges], len(counts) * self.num_ranks)
-        return found.astype(np.float64, copy=False).reshape(-1, self.num_ranks)
 
 
 def bounds(count: int) -> np.ndarray:
@@ -115,7 +44,7 @@ def bounds(count: int) -> np.ndarray:
 
 
 class Assignment:
-    """A map, the loads of its ranks and its improvements. Memory: that of the graph, and of `Links`."""
+    """A map, the loads of its ranks and its improvements. Memory: that of the graph."""
 
     def __init__(
         self,
@@ -136,7 +65,7 @@ class Assignment:
         """
         self.parts, self.sizes, self.num_ranks, self.per_node = parts, sizes, num_ranks, per_node
         self.num_edges = int(graph[2].sum())
-        self.links = Links(graph, parts, num_ranks, per_node)
+        self.graph = graph
         self.loads = np.stack([np.bincount(parts, column, num_ranks) for column in sizes.T], axis=1)
         self.members = np.bincount(parts, minlength=num_ranks)
         above = allowance * (bounds(sizes.shape[1]) - 1)
@@ -146,8 +75,23 @@ class Assignment:
         """The order of maps: (excess of the heaviest rank over the limit, edges between ranks). Edges between nodes
         count for two.
         """
-        cut = self.num_edges * (1 if self.per_node == 1 else 2) - self.links.within()
+        indptr, indices, weights = self.graph
+        one, other = np.repeat(self.parts, np.diff(indptr)), self.parts[indices]
+        cut = int(weights[one != other].sum())
+        if self.per_node > 1:
+            cut += int(weights[one // self.per_node != other // self.per_node].sum())
         return max(float((self.loads / self.limit).max()), 1.0 + 1e-9), cut
+
+    def edges_of(self, clusters: np.ndarray) -> np.ndarray:
+        """Edges from clusters (B,) to each rank, plus those to all ranks of its node: float64 (B, P)."""
+        indptr, indices, weights = self.graph
+        counts, cells = indptr[clusters + 1] - indptr[clusters], len(clusters) * self.num_ranks
+        edges = segments(indptr[clusters], counts)
+        cell = np.repeat(np.arange(0, cells, self.num_ranks), counts) + self.parts[indices[edges]]
+        found = np.bincount(cell, weights[edges], cells).astype(np.float64, copy=False)
+        if self.per_node > 1:
+            found += np.repeat(found.reshape(-1, self.per_node).sum(axis=1), self.per_node)
+        return found.reshape(-1, self.num_ranks)
 
     def _batches(self, random: np.random.Generator) -> Iterator[np.ndarray]:
         """All clusters in random order, some at a time: int64 (B,)."""
@@ -164,7 +108,6 @@ class Assignment:
         self.members[old] -= 1
         self.members[rank] += 1
         self.parts[cluster] = rank
-        self.links.update(np.array([cluster]), np.array([old]))
 
     def _move_all(self, clusters: np.ndarray, ranks: np.ndarray, pays: Callable[[int, _Loads, _Loads], bool]) -> int:
         """Give clusters (B,) to ranks (B,), one after another. No rank loses its last one. Returns how many moved.
@@ -182,9 +125,7 @@ class Assignment:
             members[rank] += 1
             moved.append(one)
         self.loads[:], self.members[:] = loads, members
-        left = self.parts[clusters[moved]]
         self.parts[clusters[moved]] = ranks[moved]
-        self.links.update(clusters[moved], left)
         return len(moved)
 
     def fill_empty_ranks(self) -> None:
@@ -204,7 +145,7 @@ class Assignment:
     def _pass_with_price(self, random: np.random.Generator, price: float) -> int:
         total = 0
         for batch in self._batches(random):
-            links, homes = self.links.of(batch), self.parts[batch]
+            links, homes = self.edges_of(batch), self.parts[batch]
             here = links[np.arange(len(batch)), homes]
             left = _excess(self.loads[homes], self.soft)
             left -= _excess(self.loads[homes] - self.sizes[batch], self.soft)
@@ -281,7 +222,7 @@ class Assignment:
             if least >= (self.loads[heavy, weight] / self.limit[weight]) * (1 - 1e-9):
                 return False
             fits = after <= least
-        gains = self.links.of(clusters)
+        gains = self.edges_of(clusters)
         gains -= gains[:, [heavy]]
         gains = np.where(fits, gains / self.sizes[clusters, weight, None], -np.inf)
         best = int(np.argmax(gains))
@@ -321,7 +262,7 @@ class Assignment:
         for _ in range(PASSES):
             moved = 0
             for batch in self._batches(random):
-                links, homes = self.links.of(batch), self.parts[batch]
+                links, homes = self.edges_of(batch), self.parts[batch]
                 here = links[np.arange(len(batch)), homes]
                 some = np.flatnonzero(links.max(axis=1) > here)
                 clusters, links, homes, here = batch[some], links[some], homes[some], here[some]

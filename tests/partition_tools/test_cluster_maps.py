@@ -72,25 +72,20 @@ def test_without_pymetis(monkeypatch):
         metis([0, 1, 2], [1, 0], None, 2)
 
 
-@pytest.mark.parametrize("most_kept", [0, 1 << 25])
-def test_links_follow_moves(monkeypatch, most_kept):
-    """Edges to ranks and nodes after moves, kept or counted anew, are those of a dense count."""
-    monkeypatch.setattr(refinement, "MOST_KEPT", most_kept)
+def test_edges_to_ranks_and_nodes():
+    """After moves, they and the cut are those of a dense count."""
     _, graph = ring(64)
     bare, random = without_diagonal(graph), np.random.default_rng(1)
-    parts = random.integers(0, 6, 64)
-    found = refinement.Links(bare, parts, 6, per_node=3)
-    for size in (1, 20, 64):
-        moved = random.permutation(64)[:size]
-        left = parts[moved]
-        parts[moved] = random.integers(0, 6, size)
-        found.update(moved, left)
+    found = refinement.Assignment(random.integers(0, 6, 64), np.ones((64, 1)), bare, 6, per_node=3)
+    for cluster in random.permutation(64)[:20]:
+        found.move(cluster, random.integers(0, 6))
     dense = scipy.sparse.csr_matrix((bare[2], bare[1], bare[0]), shape=(64, 64)).toarray()
-    to_rank = dense @ np.eye(6, dtype=np.int64)[parts]
+    to_rank = dense @ np.eye(6, dtype=np.int64)[found.parts]
     to_node = to_rank.reshape(64, 2, 3).sum(axis=2)
     some = random.permutation(64)[:9]
-    np.testing.assert_array_equal(found.of(some), (to_rank + np.repeat(to_node, 3, axis=1))[some])
-    assert found.within() == sum(to_rank[c, r] + to_node[c, r // 3] for c, r in enumerate(parts))
+    np.testing.assert_array_equal(found.edges_of(some), (to_rank + np.repeat(to_node, 3, axis=1))[some])
+    within = sum(to_rank[c, r] + to_node[c, r // 3] for c, r in enumerate(found.parts))
+    assert found.cost()[1] == 2 * dense.sum() - within
 
 
 def test_groups_of_clusters_in_order(monkeypatch):
