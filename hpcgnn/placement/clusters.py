@@ -10,6 +10,7 @@ of the weights, and refined for each of them (`refinement`).
 Used by `partition_tools` and by training with --auto-partition, hence numpy only, and pymetis where METIS is called.
 """
 
+import heapq
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -167,13 +168,10 @@ def deal_clusters(sizes: np.ndarray, num_ranks: int, seed: int = 0) -> np.ndarra
     _check_count(len(sizes), num_ranks)
     sizes = sizes if sizes.any() else np.ones_like(sizes)
     random = np.random.Generator(np.random.PCG64(seed))
-    order, parts, loads = random.permutation(len(sizes)), np.empty(len(sizes), np.int32), np.zeros(num_ranks)
-    dealt = np.zeros(num_ranks, np.int64)
-    for cluster in order:
-        rank = np.lexsort((dealt, loads))[0]
-        parts[cluster] = rank
-        loads[rank] += sizes[cluster]
-        dealt[rank] += 1
+    parts, lightest = np.empty(len(sizes), np.int32), [(0, 0, rank) for rank in range(num_ranks)]
+    for cluster in random.permutation(len(sizes)):
+        load, dealt, parts[cluster] = lightest[0]
+        heapq.heapreplace(lightest, (load + int(sizes[cluster]), dealt + 1, int(parts[cluster])))
     return parts
 
 
