@@ -51,7 +51,7 @@ from hpcgnn.graphfile.schema import (
 )
 
 __all__ = ["FORMAT", "SLAB_ROWS", "SPLITS", "Csr", "Edges", "GraphData", "GraphFile", "GraphMeta"]
-__all__ += ["add_partitionings", "check_structure", "write_graph"]
+__all__ += ["add_partitionings", "check_structure", "expected_datasets", "write_graph"]
 
 FORMAT = "hpcgnn-graph"
 # Each added: 3 a task, 4 edge features, 5 hops of labels, 6 feature factors. Older programs can read older versions.
@@ -373,20 +373,25 @@ def check_structure(file: GraphFile) -> None:
             )
     if meta.num_nodes == 0:
         raise GraphError(f"{file.path} has no nodes; expected a graph with at least one")
-    wanted = [each for each in layout(meta) if not each.optional or each.name in file]
-    wanted += [Stored(name, "links", shape, WHOLE) for name, shape in given_shapes(file).items()]
-    for stored in wanted:
-        name, found = stored.name, file.shape(stored.name)
-        shape = tuple(
-            file.shape(size)[0] if isinstance(size, str) and file.shape(size) else size for size in stored.shape
-        )
+    for name, (shape, kinds) in expected_datasets(file).items():
+        found = file.shape(name)
         if found != shape:
             raise FormatError(
                 f"{file.path}: {name} has shape {found}, but the file's attributes say {shape}; it is corrupted or "
                 "incomplete, import the graph again"
             )
-        if file.dtype(name).kind not in stored.kinds:
+        if file.dtype(name).kind not in kinds:
             raise FormatError(
-                f"{file.path}: {name} has type {file.dtype(name)}, expected {_SAID[stored.kinds]}; import the graph "
-                "again"
+                f"{file.path}: {name} has type {file.dtype(name)}, expected {_SAID[kinds]}; import the graph again"
             )
+
+
+def expected_datasets(file: GraphFile) -> dict[str, tuple[tuple[int, ...], str]]:
+    """{dataset: (shape, kinds of its type)} of a file, by its attributes and the lengths that it is free to have."""
+
+    def sizes(shape: tuple[int | str, ...]) -> tuple[int, ...]:
+        return sum((file.shape(size)[:1] if isinstance(size, str) else (size,) for size in shape), ())
+
+    wanted = [stored for stored in layout(file.meta) if not stored.optional or stored.name in file]
+    found = {stored.name: (sizes(stored.shape), stored.kinds) for stored in wanted}
+    return found | {name: (shape, WHOLE) for name, shape in given_shapes(file).items()}
