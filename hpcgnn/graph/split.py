@@ -84,7 +84,7 @@ def split_edges(edges: FoundEdges, rank: int, dtype: torch.dtype, keep_edges: bo
     def part(chosen: np.ndarray) -> tuple[FoundEdges, torch.Tensor | None, torch.Tensor | None]:
         found = FoundEdges(edges.indptr, edges.owner, edges.local_id, edges.weight).taken(chosen)
         weight = None if found.weight is None else torch.from_numpy(found.weight).to(dtype)
-        return found, weight, torch.from_numpy(np.flatnonzero(chosen).astype(place)) if keep_edges else None
+        return found, weight, torch.from_numpy(np.arange(len(mine), dtype=place)[chosen]) if keep_edges else None
 
     own, weight, places = part(mine)
     block = Block(torch.from_numpy(own.indptr), torch.from_numpy(own.local_id), weight=weight, edge=places)
