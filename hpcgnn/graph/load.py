@@ -50,8 +50,8 @@ class FileFeatures:
     dtype: torch.dtype
 
 
-class Beside:
-    """What a task reads of a graph beside its nodes and edges, or takes out of these: here nothing."""
+class TaskEdges:
+    """Edges that a task takes out of a graph, and further edges that it reads: here none."""
 
     def take_out(
         self, file: GraphFile, ranges: list[tuple[int, int]], directions: list[FoundEdges], cap: int, comm: Communicator
@@ -238,7 +238,7 @@ def load_local_graph(
     watch: Callable[[str], AbstractContextManager[object]] = contextlib.nullcontext,
     inputs: Inputs = Inputs(),
     labelled: bool = True,
-    beside: Beside = Beside(),
+    task_edges: TaskEdges = TaskEdges(),
     edge_features: bool = False,
     store: StoreFeatures = lambda local, source: None,
     feature_type: torch.dtype | None = None,
@@ -249,7 +249,7 @@ def load_local_graph(
 
     cluster_to_rank: int32 (K,), or (n,) to deal out single nodes. cap: halo rows of a round at most. self_loops: 'add'
     or 'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists (EdgeList).
-    inputs: what the features are. labelled: as of `read_labels`. beside: what the task reads beside nodes and edges.
+    inputs: what the features are. labelled: as of `read_labels`. task_edges: those of the task.
     edge_features: whether to keep those of the file too; only with keep_edges.
     store: see `StoreFeatures`. feature_type: of the file's dense features in memory; None: `dtype`. clusters:
     whether to keep the clusters of own nodes. relations: as of `read_edges`.
@@ -273,7 +273,7 @@ def load_local_graph(
                 find_ends(read_edges(file, suffix, ranges, keep_edges, relations), ownership) for suffix in suffixes
             ]
             del offsets, ownership, stored
-        taken, remaining = beside.take_out(file, ranges, directions, cap, comm)
+        taken, remaining = task_edges.take_out(file, ranges, directions, cap, comm)
         names = list(taken)
         directions += taken.values()
         del taken
@@ -298,7 +298,7 @@ def load_local_graph(
         labels, split = read_labels(file, ranges, order.number, labelled)
         original_id = read_original_id(file, ranges, order.number)
     with watch("plan"):
-        others |= beside.read(file, original_id, cap, comm)
+        others |= task_edges.read(file, original_id, cap, comm)
     local = LocalGraph(
         inward=inward,
         outward=outward,
@@ -311,7 +311,7 @@ def load_local_graph(
         task=file.meta.task,
         node_type=None if node_type is None else torch.from_numpy(node_type),
         cluster=None if cluster is None else torch.from_numpy(cluster),
-        beside=others,
+        task_edges=others,
     )
     alone, held_type = inputs == Inputs() and not file.meta.sparse_features, feature_type or dtype
     with watch("load"):
