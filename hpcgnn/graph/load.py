@@ -28,8 +28,8 @@ from hpcgnn.placement.order import FoundEdges, find_ends, interior_last
 from hpcgnn.placement.ownership import Ownership
 
 
-class Beside:
-    """Further edges that a task reads of a graph, or takes out of its edges: here none."""
+class TaskEdges:
+    """Edges that a task takes out of a graph, and further edges that it reads: here none."""
 
     def take_out(
         self, file: GraphFile, ranges: list[tuple[int, int]], directions: list[FoundEdges], cap: int, comm: Communicator
@@ -70,7 +70,7 @@ def load_local_graph(
     watch: Callable[[str], AbstractContextManager[object]] = contextlib.nullcontext,
     inputs: Inputs = Inputs(),
     labelled: bool = True,
-    beside: Beside = Beside(),
+    task_edges: TaskEdges = TaskEdges(),
     edge_features: bool = False,
     store: StoreFeatures = lambda local, source: None,
     feature_type: torch.dtype | None = None,
@@ -89,7 +89,7 @@ def load_local_graph(
         watch: watch(phase) is entered for the phases 'load' and 'plan'.
         inputs: the kinds of input columns.
         labelled: as of `OwnRows.labels`.
-        beside: the task's further edges.
+        task_edges: those of the task.
         edge_features: whether to keep the file's features of edges; only with keep_edges.
         store: see `StoreFeatures`.
         feature_type: of the file's dense features in memory; None: `dtype`.
@@ -114,7 +114,7 @@ def load_local_graph(
                 for suffix in ([""] if meta.undirected else ["", "_out"])
             ]
             del offsets, ownership
-        aside, remaining = beside.take_out(file, ranges, directions, cap, comm)
+        aside, remaining = task_edges.take_out(file, ranges, directions, cap, comm)
         names = list(aside)
         directions += aside.values()
         del aside
@@ -139,7 +139,7 @@ def load_local_graph(
             cluster = cluster[order.taken()]
         node_type, (labels, split), original_id = rows.node_type(), rows.labels(labelled), rows.original_id()
     with watch("plan"):
-        others |= beside.read(file, original_id, cap, comm)
+        others |= task_edges.read(file, original_id, cap, comm)
     local = LocalGraph(
         inward=inward,
         outward=outward,
@@ -152,7 +152,7 @@ def load_local_graph(
         task=meta.task,
         node_type=node_type,
         cluster=None if cluster is None else torch.from_numpy(cluster),
-        beside=others,
+        task_edges=others,
     )
     with watch("load"):
         elsewhere = store(local, rows)

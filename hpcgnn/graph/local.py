@@ -102,8 +102,7 @@ class LocalGraph:
         feature_rows: the structure along which features travel, where it is not `inward`: that one sends sums then.
         outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see
             graph/transforms/pruning.py). Fields that such a layer does not need are None.
-        beside: {name: edges} that the task takes out of the graph or adds to it, without weights and types (see
-            `Beside` in load.py).
+        task_edges: {name: edges} of the task, without weights and types (see `TaskEdges` in load.py).
     """
 
     inward: Adjacency
@@ -121,7 +120,7 @@ class LocalGraph:
     feature_scales: torch.Tensor | None = None
     feature_rows: Adjacency | None = None
     outputs: torch.Tensor | None = None
-    beside: Mapping[str, Adjacency] = field(default_factory=dict)
+    task_edges: Mapping[str, Adjacency] = field(default_factory=dict)
 
     @property
     def output_id(self) -> torch.Tensor:

@@ -13,7 +13,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import build_halo_plan, gather_halo
-from hpcgnn.graph.load import Beside
+from hpcgnn.graph.load import TaskEdges
 from hpcgnn.graph.own_rows import read_original_id
 from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.ranges import row_blocks
@@ -22,7 +22,7 @@ from hpcgnn.placement.order import FoundEdges, LocalOrder
 
 
 @dataclass(frozen=True)
-class Drawn(Beside):
+class Drawn(TaskEdges):
     """key: 64 bits, of the draws; shares: of training, validation and test edges, which sum to 1."""
 
     key: int

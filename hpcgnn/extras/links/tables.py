@@ -130,7 +130,7 @@ def held_tables(trained: Trained) -> Iterator[Best]:
     ids, share = local.original_id, share_of(0, local.num_nodes, comm)[1]
     for split in HELD:
         pairs = [torch.zeros(0, 2, dtype=torch.int64)]
-        for block, others in with_ids((local.beside[split],), ids, comm):
+        for block, others in with_ids((local.task_edges[split],), ids, comm):
             pairs.append(torch.stack([others[block.indices.long()], ids[block.edge_rows.long()]], 1))
         mine = torch.cat(pairs).numpy()
         mine = to_owners(mine, mine[:, 0] // share, comm)

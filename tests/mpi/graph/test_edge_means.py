@@ -39,7 +39,7 @@ def test_columns_beside_a_list_of_all_edges(comm, files, monkeypatch, name, draw
     expected = means(graph, graph.src[kept], graph.dst[kept], rows[kept])
     with GraphFile(files[name]) as file:
         for owner in maps_of(comm, file):
-            options = {"inputs": inputs_of("file+edges"), **({} if drawn is None else {"beside": drawn})}
+            options = {"inputs": inputs_of("file+edges"), **({} if drawn is None else {"task_edges": drawn})}
             local = load_local_graph(file, owner, comm, 7, "add", torch.float64, **options)
             found = whole(comm, local, local.features)
             np.testing.assert_allclose(found, np.concatenate([graph.features, expected], 1), atol=1e-12)
