@@ -54,7 +54,6 @@ def options_to_continue(given: Mapping[str, Any], rank_counts: Sequence[int] | N
         return {}
     saved = {name: value for name, value in read_toml(path, _GONE).items() if name != "threads"}
     saved.setdefault("halo", "rows")  # all that runs of earlier versions sent
-    saved.setdefault("initial_weights", "glorot")  # all that they began with
     saved.setdefault("intra_node", "messages")  # all that they had
     saved["plugin"] = plugin_of_run(path.parent)
     if not _has_map({**saved, **given}, rank_counts or [expected_ranks()[1]]):

@@ -181,7 +181,7 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
     labels = task_traits(config.task.task).labels
     if meta.num_classes and labels:
         wanted["classes"] = (meta.num_classes, "classes")
-    if reads_types or model.edge_term == "type":
+    if reads_types:
         wanted["types of edges"] = (meta.num_edge_types, "edge_types")
     num_edge_features = edge_features = int(identity.get("edge_features", 0))
     if edge_features:
@@ -192,8 +192,6 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
     wanted |= {f"{name} of the features": (found, name) for name, found in facts.items() if name in identity}
     if reads_types:
         wanted["types of nodes"] = (meta.num_node_types, "node_types")
-    if model.edge_term == "weight":
-        wanted["weights (False: none)"] = (meta.weighted, "weighted")
     if MODELS[model.model].traits().relational:
         wanted["sparse features (False: dense)"] = (meta.sparse_features, "sparse_input")
     for what, (found, name) in wanted.items():

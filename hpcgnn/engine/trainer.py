@@ -68,7 +68,7 @@ class Trainer:
         with torch_seed(config.run.seed):
             self.schedule.sync.extend(self.model)
             task.prepare_model(self.model, plan.spec, config)
-        initialise(self.model, self.random, config.model.initial_weights)
+        initialise(self.model, self.random)
         self.plugins = make_plugins(self, learns)
         changing = [each.columns for each in self.plugins if each.columns is not None]
         verbs = self.schedule.halo, comm, self.random, self.constants, buffers

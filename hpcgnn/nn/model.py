@@ -16,7 +16,7 @@ from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.norm import NORM_LAYERS, Identity
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.handover import Handover
-from hpcgnn.ops.layer_input import Matrix
+from hpcgnn.ops.row_tiles import Matrix
 from hpcgnn.traits import LayerTraits
 
 log = logging.getLogger("hpcgnn")

@@ -23,13 +23,6 @@ class ModelConfig:
         also={"task": Having("embeds")},
     )
     dropout: float = option(0.5, "dropout probability before every layer", flag=True, least=0.0, below=1.0)
-    initial_weights: str = option(
-        "pyg",
-        "distribution of the initial weights: those of PyG's layers, or Glorot-uniform",
-        details="glorot: Glorot-uniform in all layers, and zero biases.",
-        choices=("pyg", "glorot"),
-        on_resume="same",
-    )
     input_dropout: str = option(
         "scaled",
         "first layer's dropout: kept aggregate (scaled or not), raw features, none",
@@ -90,15 +83,6 @@ class ModelConfig:
     )
     attention_dropout: float = option(0.0, "dropout of attention coefficients", least=0.0, below=1.0, by_model=True)
     negative_slope: float = option(0.2, "slope of LeakyReLU in attention", least=0.0, by_model=True)
-    edge_term: str = option(
-        "none",
-        "gat: term of edge weights or types in the attention logits",
-        details="weight: the edge's weight times a learned number per head. type: a learned number per head for the "
-        "edge's type.",
-        choices=("none", "weight", "type"),
-        by_model=True,
-        strict=True,
-    )
     hops: int = option(
         10,
         "appnp: hops after its layers",

@@ -38,10 +38,6 @@ PRESETS = {
         "SAR as published (Mostafa, MLSys 2022): all boundary rows, all layers, nothing kept of the input",
         {"schedule": "sar", "halo": "rows", "prune": "none", "keep_input": "never", "input_dropout": "raw"},
     ),
-    "start-0.2": Preset(
-        "initial weights and input dropout as up to version 0.2.0",
-        {"input_dropout": "aggregate", "initial_weights": "glorot"},
-    ),
     "tuned-gcn": Preset(
         "GCN of Luo et al. (2024) for ogbn-arxiv: linear residual, batch norm, linear head",
         {"model": "gcn", "layers": 5, "hidden": 512, "linear_residual": True, **_TUNED},

@@ -43,7 +43,6 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         edge_types=meta.num_edge_types,
         loop_relation=MODELS[options.model].traits().relational and config.data.self_loops == "add",
         node_types=meta.num_node_types,
-        edge_term=options.edge_term,
         hops=options.hops,
         teleport=options.teleport,
         jumping=options.jumping,
