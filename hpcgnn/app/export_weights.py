@@ -10,10 +10,9 @@ from tabulate import tabulate
 
 from hpcgnn.app.libraries import LIBRARIES
 from hpcgnn.app.restart import run_identity
-from hpcgnn.app.trained import chosen_weights, find_checkpoint
+from hpcgnn.app.trained import find_checkpoint
 from hpcgnn.config import Config
-from hpcgnn.engine.checkpoint import learned_path, read_checkpoint
-from hpcgnn.engine.checkpoint_checks import check_identity
+from hpcgnn.engine.checkpoint import check_identity, learned_path
 from hpcgnn.engine.summary import versions
 from hpcgnn.errors import ConfigError, RunDirError
 from hpcgnn.graphfile.labels import REGRESSION
@@ -50,14 +49,13 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
     if Path(output).suffix != SUFFIX:
         raise RunDirError(f"--output {output}: expected a name that ends with {SUFFIX}")
     check_outputs({"--output": output}, files_read(config), force)
-    path = find_checkpoint(config.run.run_dir)
-    progress, last, best, _ = read_checkpoint(path)
-    state, epoch = chosen_weights(path, progress, last, best, weights)
+    checkpoint = find_checkpoint(config.run.run_dir)
+    state, epoch = checkpoint.weights(weights)
     with GraphFile(config.data.graph) as file:
         meta = file.meta
     config = resolve_task(config, meta)
     spec = model_spec(meta, config)
-    check_identity(path, progress["identity"], run_identity(config, spec, meta))
+    check_identity(checkpoint.path, checkpoint.identity, run_identity(config, spec, meta))
     scale = {part: state[f"{TARGETS}.{part}"].tolist() for part in Scale.PARTS if f"{TARGETS}.{part}" in state}
     if to != "torch":
         if reason := LIBRARIES[to].reason_against(spec, meta, config):
@@ -65,7 +63,7 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
         ours = (*_OURS, f"{TASKS[config.task.task].module}.")
         own = {name: each for name, each in state.items() if not name.startswith(ours)}
         state = LIBRARIES[to].export(spec, own)
-    origin = {"run": str(config.run.run_dir), "checkpoint": path.name, "weights": weights, "epoch": epoch}
+    origin = {"run": str(config.run.run_dir), "checkpoint": checkpoint.path.name, "weights": weights, "epoch": epoch}
     about = {
         "to": to,
         "options": options_of_model(config),
@@ -81,9 +79,8 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
         save_file({name: each.contiguous() for name, each in state.items()}, temporary, {ENTRY: to_json(about)})
     _show(spec, state, output, f"{weights}, of epoch {epoch}")
     if spec.learned:
-        tell(
-            f"learned features of the nodes are not in it, but in {learned_path(config.run.run_dir, progress['epoch'])}"
-        )
+        path = learned_path(config.run.run_dir, checkpoint.epoch)
+        tell(f"learned features of the nodes are not in it, but in {path}")
     return 0
 
 

@@ -11,7 +11,7 @@ from hpcgnn.app.bring_up import BringUp
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.launch.launcher import job_end_time
 from hpcgnn.config import Config
-from hpcgnn.engine.matmul import bf16_instructions
+from hpcgnn.engine.summary import bf16_instructions
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.engine.views import Crossing
 from hpcgnn.graph.local import LocalGraph

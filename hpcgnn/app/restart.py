@@ -2,22 +2,13 @@
 
 import logging
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from hpcgnn.app.resuming import changes
 from hpcgnn.config import Config
-from hpcgnn.engine import rank_state
-from hpcgnn.engine.checkpoint import (
-    newest_readable,
-    read_checkpoint,
-    read_group,
-    read_schedule_state,
-    restore,
-)
-from hpcgnn.engine.checkpoint_checks import check_identity, check_stages
+from hpcgnn.engine.checkpoint import Checkpoint, check_identity, check_stages, restore
 from hpcgnn.engine.epochs import Progress
 from hpcgnn.engine.rundir import RunDir
 from hpcgnn.engine.trainer import Trainer
@@ -52,8 +43,8 @@ def resume(
     newest = None
     with comm.together("looking for a checkpoint"):
         if run_dir is not None and config.run.resume:
-            newest = newest_readable(run_dir.path, log.warning)
-    found = comm.broadcast_object(newest and str(newest))
+            newest = Checkpoint.newest(run_dir.path, log.warning)
+    found = comm.broadcast_object(newest and str(newest.path))
     if found is None:
         with comm.together("writing the run directory"):
             if run_dir is not None:
@@ -66,31 +57,22 @@ def resume(
                     )
                 run_dir.begin(config, 0)
         return progress, None
-    path = Path(found)
     with comm.together("reading the checkpoint"):
-        saved, model_state, best_state, optimizer_state = read_checkpoint(path)
-        check_identity(path, saved["identity"], identity)
+        checkpoint = Checkpoint(found)
+        path, saved = checkpoint.path, checkpoint.progress
+        check_identity(path, checkpoint.identity, identity)
         check_stages(path, saved, progress.planned)
         changed = changes(run_dir.path, config) if run_dir is not None else ""
         progress.stage, progress.begun = saved.get("stage", 0), saved.get("begun", 0)
+        progress.epoch, progress.best = checkpoint.epoch, saved["best"]
         trainer.begin_stage(progress.stage, progress.begun)
-        restore(trainer.model, trainer.optimizer, model_state, optimizer_state)
-        for plugin in trainer.plugins:
-            if plugin.group:
-                plugin.restore(read_group(path, plugin.group))
-        progress.epoch, progress.best = saved["epoch"], saved["best"] and _with_nan(saved["best"])
-        schedule_state = read_schedule_state(path)
+        restore(trainer.model, checkpoint.model)
+        restore(trainer.optimizer, checkpoint.optimizer)
         if run_dir is not None:
             run_dir.begin(config, progress.epoch)
-    trainer.plugins.load(path.parents[1], progress.epoch)
-    trainer.schedule.sync.restore(schedule_state, trainer.optimizers)
+    for plugin in trainer.plugins:
+        plugin.load(checkpoint)
     log.info("resuming from %s: %d epochs are done", path, progress.epoch)
     if changed:
         log.info("options that change from epoch %d on: %s", progress.epoch + 1, changed)
-    rank_state.load(trainer, config, progress.epoch)
-    return progress, best_state
-
-
-def _with_nan(values: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN: the metric of an empty split was written as null."""
-    return {key: float("nan") if value is None else value for key, value in values.items()}
+    return progress, checkpoint.best

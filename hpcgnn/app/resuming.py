@@ -11,7 +11,7 @@ from typing import Any
 from hpcgnn.comm.launch.launcher import expected_ranks
 from hpcgnn.config import Config, filed_value, option_of, read_toml
 from hpcgnn.effects import flag
-from hpcgnn.engine.checkpoint import newest_readable, read_identity
+from hpcgnn.engine.checkpoint import Checkpoint
 from hpcgnn.errors import CheckpointError, ConfigError, HpcgnnError, RunDirError
 from hpcgnn.graphfile.labels import CLASSIFICATION, MULTILABEL
 from hpcgnn.graphfile.storage import GraphFile
@@ -87,8 +87,8 @@ def plugin_of_run(run_dir: str | Path) -> str:
 
 def plugin_of_checkpoint(run_dir: str | Path) -> str:
     """The hash of the plugin by the newest readable checkpoint of a run; '' where none says it."""
-    path = newest_readable(run_dir, lambda text: None)
-    return "" if path is None else read_identity(path).get("plugin", "")
+    found = Checkpoint.newest(run_dir, lambda text: None)
+    return "" if found is None else found.identity.get("plugin", "")
 
 
 def _is_gone(key: str, value: Any) -> bool:

@@ -21,8 +21,7 @@ from hpcgnn.app.restart import run_identity
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
-from hpcgnn.engine.checkpoint import newest_readable, read_averaged, read_checkpoint, restore
-from hpcgnn.engine.checkpoint_checks import check_identity
+from hpcgnn.engine.checkpoint import Checkpoint, check_identity, restore
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.errors import CheckpointError, GraphError
 from hpcgnn.graphfile.schema import GraphMeta
@@ -116,8 +115,8 @@ def load_trained(
         HpcgnnError: on all ranks, if there is no such model, or it does not fit.
     """
     comm = session.comm
-    path, progress, state, epoch = _weights(config, comm, weights)
-    identity = progress["identity"]
+    checkpoint, state, epoch = _newest(config, comm, weights)
+    path, identity = checkpoint.path, checkpoint.identity
     has_labels = False
 
     def adapt(file: GraphFile) -> Config:
@@ -149,16 +148,18 @@ def load_trained(
     trainer = Trainer(local, ready.plan_on(local), comm, ready.buffers, make_plugins, learns=False)
     ready.memory.begin(trainer)
     with comm.together("loading the weights"):
-        if progress.get("stage", 0) < trainer.schedule.sync.first_whole:
+        stage = checkpoint.progress.get("stage", 0)
+        if stage < trainer.schedule.sync.first_whole:
             raise CheckpointError(
-                f"{path} is of a run that has trained {progress.get('stage', 0)} layers and expects "
+                f"{path} is of a run that has trained {stage} layers and expects "
                 f"{trainer.schedule.sync.first_whole + 1}, so that its model does not predict yet; continue it with "
                 "--resume"
             )
-        restore(trainer.model, trainer.optimizer, state, {})
-    trainer.plugins.load(path.parents[1], progress["epoch"], best_only=weights == "best")
+        restore(trainer.model, state)
+    for plugin in trainer.plugins:
+        plugin.load(checkpoint, best_only=weights == "best")
     trainer.model.eval()
-    done = progress["epoch"]
+    done = checkpoint.epoch
     return Trained(trainer, config, spec, meta, ready.graph.map_name, path.name, weights, epoch, done, corrections)
 
 
@@ -211,50 +212,24 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
     )
 
 
-def _weights(
-    config: Config, comm: Communicator, weights: str
-) -> tuple[Path, dict[str, Any], dict[str, torch.Tensor], int]:
-    """(checkpoint path, its progress, model state, epoch that the weights are of). Collective."""
+def _newest(config: Config, comm: Communicator, weights: str) -> tuple[Checkpoint, dict[str, torch.Tensor], int]:
+    """(`find_checkpoint`, its weights, their epoch), on all ranks. Collective."""
     found = ""
     with comm.together("looking for a checkpoint"):
         if comm.rank == 0:
-            found = str(find_checkpoint(config.run.run_dir))
-    path = Path(comm.broadcast_object(found))
+            found = str(find_checkpoint(config.run.run_dir).path)
+    path = comm.broadcast_object(found)
     with comm.together("reading the checkpoint"):
-        progress, last, best, _ = read_checkpoint(path)
-        return path, progress, *chosen_weights(path, progress, last, best, weights)
+        checkpoint = Checkpoint(path)
+        return checkpoint, *checkpoint.weights(weights)
 
 
-def chosen_weights(
-    path: Path,
-    progress: dict[str, Any],
-    last: dict[str, torch.Tensor],
-    best: dict[str, torch.Tensor] | None,
-    weights: str,
-) -> tuple[dict[str, torch.Tensor], int]:
-    """Return the 'best' or the 'last' weights of a checkpoint, and their epoch.
-
-    They are the weights that were evaluated: averages if the run averages them.
-
-    Raises:
-        CheckpointError: the checkpoint lacks them.
-    """
-    if weights == "last" or progress.get("imported"):  # there are no others
-        return last | read_averaged(path), progress["epoch"]
-    if best is None:
-        raise CheckpointError(
-            f"{path} has no best weights: its run never evaluated, or its graph has no validation nodes; use "
-            "--weights last"
-        )
-    return best, progress["best"]["epoch"]
-
-
-def find_checkpoint(run_dir: str | Path) -> Path:
+def find_checkpoint(run_dir: str | Path) -> Checkpoint:
     """The newest checkpoint of a run that reads completely. Raises CheckpointError if there is none."""
-    path = newest_readable(run_dir, log.warning)
-    if path is None:
+    found = Checkpoint.newest(run_dir, log.warning)
+    if found is None:
         raise CheckpointError(f"{run_dir} has no checkpoint yet; expected one in {Path(run_dir) / 'checkpoints'}")
-    return path
+    return found
 
 
 @contextlib.contextmanager

@@ -42,7 +42,6 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     from hpcgnn.app.resuming import options_to_continue, plugin_of_checkpoint, plugin_of_run
     from hpcgnn.app.shortage import advising
     from hpcgnn.app.train import train
-    from hpcgnn.nn.plugin import read_code
 
     filed, typed = read_toml(arguments.config) if arguments.config else {}, given_options(arguments)
     preset, notes = preset_of(arguments)
@@ -51,10 +50,7 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     if resumed and "plugin" not in given and (plugin := plugin_of_run(given["run_dir"])):
         choices = load_choices(plugin, "" if arguments.trust_run else resumed, plugin_of_checkpoint(given["run_dir"]))
     saved = options_to_continue(given, arguments.dry_run)
-    unasked = "" if arguments.trust_run else resumed if saved else origin
     config = make_config({**saved, **given}, choices, origin)
-    if config.run.watch and "watch" not in typed:
-        read_code("--watch", config.run.watch, unasked)
     remark = without_effect(config, typed, {**saved, **filed}, choices)
     remarks = [remark] if remark else []
     if arguments.dry_run is not None:

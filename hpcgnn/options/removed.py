@@ -28,6 +28,8 @@ REMOVED = {
     "stale_smoothing": Removed(0.0, "old rows are used unchanged"),
     "drop_ranks": Removed("", "start the job on fewer ranks"),
     "spare_core": Removed(False, "give the number of threads: --threads, one less than the cores of a rank"),
+    "reduce_bucket": Removed(1.0, "leave it out: all gradients are one sum"),
+    "watch": Removed("", "take a plugin of the loop, whose after_record gets every record (docs/extending.md)"),
     "halo_bits": Removed(4.0, "--halo-dtype int8 is a fixed width"),
 }
 #: {option: {value: the way to go on}} of values that are gone.

@@ -67,13 +67,6 @@ class RunConfig:
         "record the memory peaks of every phase on every rank",
         details="The record has an account of tensors. It costs about half a millisecond per epoch.",
     )
-    trace: str = option(
-        "",
-        "record spans of all ranks for N epochs, or A-B (default: 2-4)",
-        details="Phases, turns of the halo, kernels, waits and reductions, for https://ui.perfetto.dev, in trace/ of "
-        "the run directory. `hpcgnn report` draws them. N: a number of epochs after the first.",
-        bare="2-4",
-    )
     stop_before: float = option(
         0.0,
         "seconds before the job's end for a checkpoint and exit; 0: never",
@@ -87,14 +80,6 @@ class RunConfig:
         details="The message names the ranks that did not arrive.",
         least=0.0,
         most=YEAR,
-    )
-    tensorboard: bool = option(
-        False,
-        "write every epoch's numbers for TensorBoard",
-        details="Loss, metrics, seconds and bytes go to tensorboard/ of the run directory.",
-    )
-    watch: str = option(
-        "", "Python file with a function epoch(record), called after every epoch", details="Rank 0 calls it."
     )
     log_every: int = option(
         0,

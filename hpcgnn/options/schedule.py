@@ -64,15 +64,6 @@ class ScheduleConfig:
         choices=("fp32", "bf16"),
         needs={"schedule": Having("sums_gradients"), "correct_every": AtLeast(1)},
     )
-    reduce_bucket: float = option(
-        1.0,
-        "MiB of gradients in each sum over ranks; 0: one sum",
-        details="Parts of whole layers are summed during the backward pass of earlier layers. A "
-        "transport of collective calls alone sums all gradients at the end.",
-        least=0.0,
-        most=1e6,
-        needs={"schedule": Having("sums_gradients"), "correct_every": AtLeast(1)},
-    )
     prune: str = option(
         "auto",
         "sar: compute and send only rows that the training loss depends on",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from hpcgnn.comm.session import TRANSPORTS
-from hpcgnn.config import Config, epochs_to_trace
+from hpcgnn.config import Config
 from hpcgnn.declaring import allowed
 from hpcgnn.errors import ConfigError
 from hpcgnn.nn.entry import ModelEntry
@@ -95,7 +95,6 @@ def check_options(config: Config) -> None:
         if rule.broken(selection):
             raise ConfigError(rule.refusal(selection))
     selection.entry.check(config, config.model.layers if selection.model.stacked else 1)
-    epochs_to_trace(config.run.trace)
 
 
 def schedules_with(allows: Callable[[ScheduleTraits], bool]) -> str:
@@ -127,13 +126,6 @@ def _exact(traits: ScheduleTraits) -> bool:
 
 def _features(of: Selection) -> str:
     return f"--features {of.config.task.features}"
-
-
-def _pairwise(of: Selection) -> str:
-    """The first option that needs messages between two ranks alone, or ''."""
-    if of.schedule.pairwise:
-        return f"--schedule {of.config.schedule.schedule}"
-    return "--trace" if of.config.run.trace else ""
 
 
 #: In the order in which they are checked. Packages of `hpcgnn.extras` append theirs.
@@ -249,10 +241,10 @@ RULES: list[Rule] = [
         ),
     ),
     Rule(
-        lambda of: _pairwise(of) != "" and not of.transport.pairwise,
+        lambda of: of.schedule.pairwise and not of.transport.pairwise,
         lambda of: (
-            f"{_pairwise(of)} sends messages between two ranks alone, which --comm {of.config.run.comm} cannot: "
-            "expected --comm mpi or torch"
+            f"--schedule {of.config.schedule.schedule} sends messages between two ranks alone, which --comm "
+            f"{of.config.run.comm} cannot: expected --comm mpi or torch"
         ),
     ),
 ]
