@@ -75,8 +75,8 @@ class TensorBoard(Plugin):
 def scalars(record: dict[str, Any], metric: str) -> dict[str, float]:
     """Return {name: number} of an epoch.
 
-    These are the loss, the learning rate, the metric of each split (for links all metrics), seconds of the slowest rank
-    by phase, and bytes and messages of all ranks by kind.
+    These are the loss, the learning rate, the metric of each split (all metrics, if the record has them), seconds of
+    the slowest rank by phase, and bytes and messages of all ranks by kind.
     """
     found = {name: record[name] for name in ("loss", "lr")}
     found |= {f"{metric}/{split}": record[split] for split in ("train", "val", "test") if record.get(split) is not None}
