@@ -18,8 +18,7 @@ from tabulate import tabulate
 
 from hpcgnn import __version__, cores
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.session import TRANSPORTS, Session
-from hpcgnn.cores.domains import domains_of, over_own_domains
+from hpcgnn.comm.session import Session
 from hpcgnn.engine.summary import bf16_instructions, versions
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.listing import every
@@ -57,7 +56,7 @@ def examine(session: Session) -> int:
 def examine_without_mpi(error: HpcgnnError) -> int:
     """Print the findings that need no MPI. error: why MPI cannot be started. Returns 1."""
     findings = [
-        Finding("MPI", "cannot be used", str(error)),
+        Finding("transport", "cannot be used", str(error)),
         *_software(),
         *_kernels(),
         _products(),
@@ -109,8 +108,7 @@ def _software() -> Iterator[Finding]:
 
 def _transport(session: Session) -> Finding:
     """The transport of messages: the MPI library, or torch."""
-    subject = "MPI" if TRANSPORTS[session.transport].over_mpi else "messages"
-    return Finding(subject, f"{session.describe()}, {session.ranks_on_node} ranks on the first node")
+    return Finding("transport", f"{session.describe()}, {session.ranks_on_node} ranks on the first node")
 
 
 def _ring(comm: Communicator) -> Finding:
@@ -148,18 +146,15 @@ def _threads(session: Session) -> Iterator[Finding]:
 
 
 def _domains() -> Finding:
-    domains = domains_of(cores.usable())
-    with over_own_domains() as reason:
-        pass
+    domains = cores.domains_of(cores.usable())
     if len(domains) < 2:
         found = f"cores of domain {domains[0]}" if domains else "the kernel does not tell"
         return Finding("NUMA", found)
-    where = f"not spread over them ({reason})" if reason else "spread over them page by page"
     return Finding(
         "NUMA",
-        f"cores of {len(domains)} domains, {every(domains)}; what is loaded is {where}",
+        f"cores of {len(domains)} domains, {every(domains)}",
         "a rank of several domains reads far memory: start one rank for each domain, bound to its cores (srun "
-        "--ntasks-per-node, --cpu-bind=cores)",
+        "--ntasks-per-node, --cpu-bind=cores), or spread its memory (numactl --interleave=all)",
         fatal=False,
     )
 

@@ -9,7 +9,7 @@ import torch
 from hpcgnn.app.affinity import describe_affinity
 from hpcgnn.app.bring_up import BringUp
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.launch.launcher import job_end_time
+from hpcgnn.comm.launcher import job_end_time
 from hpcgnn.config import Config
 from hpcgnn.engine.summary import bf16_instructions
 from hpcgnn.engine.trainer import Trainer

@@ -14,7 +14,7 @@ from hpcgnn.app.edge_weights import check_weights
 from hpcgnn.app.remarks import log_options, log_start, log_trainer, remarks_on_graph
 from hpcgnn.app.restart import resume
 from hpcgnn.app.splits import check_splits
-from hpcgnn.comm.launch.launcher import job_end_time
+from hpcgnn.comm.launcher import job_end_time
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.engine.epochs import Epochs
@@ -57,7 +57,7 @@ def train(config: Config, session: Session, remarks: Iterable[str] = (), notes: 
                 run_dir = RunDir(config.run.run_dir, config.run.resume)
                 stack.enter_context(contextlib.closing(run_dir))
                 log_options(config, notes, warnings)
-        comm.show_heartbeats(config.run.run_dir)
+        session.show_heartbeats(config.run.run_dir)
         return _train(ready, plugins, run_dir, stop)
 
 

@@ -19,6 +19,6 @@ def on_ranks(main: Callable[["Session"], int], config: Config) -> int:
     """Call main(session) with the threads, the watchdog and the transport of a configuration; returns the exit code.
     Collective.
     """
-    from hpcgnn.comm.launch.run import run
+    from hpcgnn.comm.run import run
 
     return run(main, config.run.threads or None, watchdog=config.run.watchdog, transport=config.run.comm)
