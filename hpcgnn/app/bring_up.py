@@ -29,8 +29,7 @@ from hpcgnn.plan.halo import MANY_RANKS, rows_in_place_pay
 from hpcgnn.plan.rules import Selection
 from hpcgnn.plan.run_plan import RunPlan, plan
 from hpcgnn.plugins.registry import make_plugins
-from hpcgnn.tasks.link_training import link_split
-from hpcgnn.tasks.registry import task_traits
+from hpcgnn.tasks.registry import TASKS, task_traits
 
 log = logging.getLogger("hpcgnn")
 
@@ -96,7 +95,7 @@ class BringUp:
             *(self.graph.file, self.graph.clusters, self.session.comm, cap, loops, spec.dtype, decided.reads_edges),
             *(watch, inputs_of(spec.inputs)),
             labelled=decided.task.labels if labelled is None else labelled,
-            links=link_split(decided.config),
+            task_edges=TASKS[decided.config.task.task].task_edges(decided.config),
             edge_features=spec.edge_features > 0,
             feature_type=spec.held,
             store=self.memory.features,

@@ -24,7 +24,7 @@ from hpcgnn.engine.epochs import Progress
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import CLASSIFICATION
 from hpcgnn.graphfile.schema import SPLITS
-from hpcgnn.records import shown_number, spread, to_json
+from hpcgnn.records import metrics_by_split, shown_number, spread, to_json
 from hpcgnn.report.curves import draw_curves
 from hpcgnn.report.measures import named
 from hpcgnn.report.read import RANKS
@@ -92,7 +92,7 @@ def gather_rank_records(trainer: "Trainer") -> list[dict[str, Any]] | None:
     comm, local = trainer.comm, trainer.local
     parts = (local, *filter(None, trainer.views.shares))
     adjacencies = [each for part in parts for each in (part.inward, part.outward, part.feature_rows) if each]
-    adjacencies += [*local.held.values(), *local.negatives.values(), *local.known]
+    adjacencies += local.task_edges.values()
     mine = {
         "rank": comm.rank,
         "host": socket.gethostname(),
@@ -159,7 +159,7 @@ def summarise(
         "test_at_end": records[-1].get("test"),
         "split_nodes": evaluator.counts,
         "judged": evaluator.task.judged,
-        "links": next((r["links"] for r in records if "links" in r and r["epoch"] == told), None),
+        **next((metrics_by_split(r) for r in records if r["epoch"] == told), {}),
         "epoch_seconds": {
             "median": statistics.median(epoch_seconds),
             "min": min(epoch_seconds),
@@ -237,10 +237,10 @@ def _without_harm(what: str) -> Iterator[None]:
 
 def rows_of_metrics(record: dict[str, Any]) -> list[tuple[str, str]]:
     """The rows of a table for people with all metrics of each split, of a summary or an evaluation that has them."""
-    found = record.get("metrics") or record.get("links") or {}
     return [
         (f"{split}, all metrics", ", ".join(f"{name} {shown_number(value)}" for name, value in values.items()))
-        for split, values in found.items()
+        for table in metrics_by_split(record).values()
+        for split, values in table.items()
     ]
 
 

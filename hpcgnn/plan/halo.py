@@ -30,7 +30,7 @@ def takes_sums(config: Config, spec: ModelSpec) -> bool:
     selection, traits = Selection(config), MODELS[spec.model].traits(spec)
     keeps_rows = spec.sparse_input or (spec.input_dropout == "raw" and spec.dropout > 0)
     allowed = {"always": True, "dense": not keeps_rows, "never": False}[selection.schedule.partial_sums]
-    # The loss of links reads single rows of sources, and other edges would change the terms of a sum.
+    # A loss of all rows reads single rows of sources, and other edges would change the terms of a sum.
     allowed = allowed and not selection.task.all_rows and spec.same_edges
     return allowed and traits.fixed_sums
 
@@ -84,14 +84,14 @@ def check_halo(config: Config, spec: ModelSpec) -> None:
     if options.intra_node == "shared" and not reads_in_place(config, spec):
         raise ConfigError(
             "--intra-node shared: expected --comm mpi, and --schedule sar, or lazy with a model that keeps sums or "
-            "with --frozen-halo refetch; the same edges in all epochs, no --memory, only --keep exact, not --task "
-            f"links; got --comm {config.run.comm}, --schedule {options.schedule}, --model {spec.model}; use "
+            "with --frozen-halo refetch; the same edges in all epochs, no --memory, only --keep exact, a task of "
+            f"labels; got --comm {config.run.comm}, --schedule {options.schedule}, --model {spec.model}; use "
             "--intra-node messages"
         )
     if options.halo == "least" and halo_of(config, spec) == "rows":
         raise ConfigError(
             f"--halo least: --model {spec.model} with --schedule {options.schedule} needs the rows of "
             "neighbours one by one; expected gcn, sage with --aggregator mean, gin or sgc; sar, stale, tma, or lazy "
-            "with dense features and without --input-dropout raw; the same edges in all epochs; and not --task links; "
+            "with dense features and without --input-dropout raw; the same edges in all epochs; and a task of labels; "
             "use --halo auto, which sends sums where it can"
         )

@@ -173,13 +173,6 @@ RULES: list[Rule] = [
         ),
     ),
     Rule(
-        lambda of: of.config.data.inductive and of.task.splits_edges,
-        lambda of: (
-            f"--inductive trains on training nodes alone, and --task {of.config.task.task} on training edges; leave "
-            "one of them out"
-        ),
-    ),
-    Rule(
         lambda of: of.config.data.inductive and not of.schedule.exact_epochs,
         lambda of: (
             f"--inductive is for --schedule {schedules_with(_exact)}, got {of.config.schedule.schedule}: expected "
@@ -205,13 +198,6 @@ RULES: list[Rule] = [
         lambda of: (
             f"--keep-input always keeps an aggregate of features that do not change, got {of.changing}; leave one of "
             "them out"
-        ),
-    ),
-    Rule(
-        lambda of: of.task.all_rows and not of.schedule.exact_epochs,
-        lambda of: (
-            f"--task {of.config.task.task} is learned from the rows of both ends of every edge in every step: expected "
-            f"--schedule {schedules_with(_exact)}, got {of.config.schedule.schedule}"
         ),
     ),
     Rule(

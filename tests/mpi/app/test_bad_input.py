@@ -13,7 +13,7 @@ from hpcgnn.app.dry_run import check_training
 from hpcgnn.app.train import train
 from hpcgnn.engine.checkpoint import Checkpoint, checkpoints
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.graphfile.attributes import write_attributes
+from hpcgnn.graphfile.hdf5 import write_attributes
 
 from ..runs import log_of, session_of
 from ..small import written
@@ -153,11 +153,6 @@ MISTAKES = [
         {"schedule": "lazy", "average_steps": 1},
         "--average-steps belongs to --schedule tma, got --schedule lazy",
     ),
-    ("undirected", {"task": "links", "link_split": "0.9/0.2/0.1"}, "--link-split: expected three shares that sum to 1"),
-    ("undirected", {"task": "links", "metric": "accuracy"}, "--metric accuracy does not fit the task links"),
-    ("undirected", {"task": "links", "halo": "least", "model": "gcn"}, "not --task links"),
-    ("undirected", {"task": "links", "link_split": "1/0/0", "patience": 3}, "expected a graph with validation edges"),
-    ("undirected", {"task": "links", "link_split": "given"}, "expected a graph file with held-out edges"),
     ("targets", {"metric": "accuracy"}, "--metric accuracy does not fit the task regression"),
     ("targets", {"loss": "cross-entropy"}, "--loss cross-entropy does not fit"),
     ("targets", {"task": "classification"}, "are for regression"),

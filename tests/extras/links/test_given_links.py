@@ -9,68 +9,27 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from mpi.runs import predicted, train_into
+from mpi.training import build_trainer, configure
 
 from hpcgnn.app.dry_run import check_training
 from hpcgnn.errors import ConfigError, HpcgnnError
-from hpcgnn.graph import given_pairs
+from hpcgnn.extras.links import given as given_pairs
+from hpcgnn.extras.links import ranks as pair_ranks
+from hpcgnn.extras.links.task import Links
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.ops import pair_ranks
-from hpcgnn.tasks.link_training import remarks_on_links
 from hpcgnn.tasks.registry import resolve_task
 from partition_tools.interface.arrays import save_graph
 
-from ..given import GRAPHS, written_with_links
-from ..runs import predicted, train_into
-from ..training import build_trainer, configure
-from .test_links import LINK_CANDIDATE, SEED, drawn_nodes, embeddings_of, oracle, scores_of
+from .given import GRAPHS, written_with_links
+from .test_links import KS, embeddings_of, oracle, oracle_metrics, pairs_of, scores_of
 
-pytestmark = pytest.mark.ranks(2, 3)
-
-KS = (1, 3, 10, 20, 50, 100)
+pytestmark = [pytest.mark.ranks(2, 3), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
 def files(comm, session_path):
     return written_with_links(comm, session_path, "given")
-
-
-def pairs_of(parts):
-    if "edge" in parts:
-        return parts["edge"].tolist()
-    return list(zip(parts["source_node"].tolist(), parts["target_node"].tolist()))
-
-
-def oracle_metrics(graph, given, kind, table, count):
-    """{split: {metric: value}}. table: (n, n) float32, of scores by source and target."""
-    found = {}
-    for split, parts in given.items():
-        positive = [table[i, j] for i, j in pairs_of(parts)]
-        if kind == "shared":
-            ordered = sorted((table[i, j] for i, j in parts["edge_neg"].tolist()), reverse=True)
-            found[split] = {f"hits@{k}": np.mean([x > ordered[k - 1] for x in positive]) for k in KS}
-            continue
-        ranks = []
-        for number, (i, j) in enumerate(pairs_of(parts)):
-            if kind == "each":
-                others = [table[i, v] for v in parts["target_node_neg"][number].tolist()]
-            else:
-                others = [table[v, j] for v in drawn_candidates(graph, given, j, count)]
-            best, worst = (sum(test(x) for x in others) for test in (positive[number].__lt__, positive[number].__le__))
-            ranks.append((best + worst) / 2 + 1)
-        found[split] = {"mrr": np.mean([1 / rank for rank in ranks])}
-        found[split] |= {f"hits@{k}": np.mean([rank <= k for rank in ranks]) for k in KS}
-    return found
-
-
-def drawn_candidates(graph, given, target, count):
-    """The nodes that a pair with this target is ranked among: neither itself nor any that has an edge to it."""
-    known = set(zip(graph.src.tolist(), graph.dst.tolist()))
-    for parts in given.values():
-        known |= set(map(tuple, pairs_of(parts)))
-        if "undirected" in graph.name:
-            known |= {(j, i) for i, j in pairs_of(parts)}
-    pool = drawn_nodes(oracle.stream_key(SEED, 0, 0, LINK_CANDIDATE), count, graph.num_nodes).tolist()
-    return [v for v in pool if v != target and (v, target) not in known]
 
 
 @pytest.mark.parametrize(
@@ -205,10 +164,10 @@ def test_what_is_said_before(comm, circles, ring):
     """Which held-out edges are in the graph too, and what does not fit."""
     with GraphFile(circles) as file:
         config = resolve_task(configure(circles, task="links", link_negatives=7), file.meta)
-        said = remarks_on_links(config, file)
+        said = Links().remarks(config, file)
         assert "3 of 200 held-out pairs of val are edges of the graph as well" in said[0]
         assert "without effect: --link-negatives" in said[-1]
         drawn = resolve_task(configure(circles, task="links", link_split="0.8/0.1/0.1"), file.meta)
-        assert remarks_on_links(drawn, file) == [] and drawn.run.metric == "mrr"
+        assert Links().remarks(drawn, file) == [] and drawn.run.metric == "mrr"
     with pytest.raises(ConfigError, match="--metric mrr does not fit the task links .*expected hits@50 or hits@1"):
         build_trainer(comm, configure(circles, task="links", features="degree", metric="mrr"), "metis", 7)
