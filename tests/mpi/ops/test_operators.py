@@ -13,7 +13,7 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.draws import Randomness
-from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Messages, Operator, Pairs, Relational
+from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Messages, Operator, Relational
 from hpcgnn.ops.site import Facts
 from hpcgnn.schedules.bns import SampledHalo, build_bns
 from hpcgnn.schedules.full_halo import FullHalo
@@ -31,7 +31,6 @@ KINDS = {
     "in-degree": (InDegree(), []),
     "largest": (Largest(), []),
     "messages": (Messages(), []),
-    "pairs": (Pairs(), []),
     "relational": (Relational(2, F64), [Relational(3, F64), Relational(2, F32)]),
 }
 
