@@ -95,7 +95,7 @@ def _check_graph(config: Config, rank_counts: Iterable[int], learns: bool = True
         check_trainable(file, labelled=task_traits(config.task.task).labels)
         for ranks in rank_counts:
             find_map(file, config, ranks)
-            decided = plan(config, file.meta, ranks, learns)
+        decided = plan(config, file.meta, learns)
         config = decided.config
         if config.optim.patience and not _validates(file, config):
             check_patience(config, TASKS[config.task.task].judged)

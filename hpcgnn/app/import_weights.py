@@ -23,7 +23,6 @@ from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import MODELS
-from hpcgnn.plan.rules import Selection
 from hpcgnn.plan.run_plan import plan
 from hpcgnn.tasks.base import TARGETS, Scale
 from hpcgnn.tasks.registry import task_traits
@@ -62,14 +61,14 @@ def import_weights(path: str, config: Config) -> int:
     with GraphFile(config.data.graph) as file:
         check_trainable(file)
         meta = file.meta
-    decided = plan(config, meta, ranks=1)
+    decided = plan(config, meta)
     config, spec = decided.config, decided.spec
     if spec.learned:
         raise ConfigError(
             f"--features {config.task.features}: features that are learned come with no file of weights; expected "
             "file, none or degree"
         )
-    if Selection(config).schedule.layer_by_layer:
+    if decided.schedule.layer_by_layer:
         raise ConfigError(
             f"--schedule {config.schedule.schedule} trains layers one by one, and these are trained; "
             "expected another one"

@@ -21,7 +21,6 @@ from hpcgnn.listing import in_turn
 from hpcgnn.memory.available import huge_pages
 from hpcgnn.nn.registry import ignored
 from hpcgnn.options.inputs import inputs_of
-from hpcgnn.plan.rules import Selection
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.tasks.registry import TASKS
 
@@ -134,8 +133,7 @@ def remarks_on_graph(plan: RunPlan, meta: GraphMeta) -> list[str]:
     if not inputs.file and meta.num_features:
         lines.append(f"the {meta.num_features} features of the graph are ignored by --features {config.task.features}")
     raw = spec.input_dropout == "raw" and spec.dropout > 0
-    selection = Selection(config)
-    refetches = selection.schedule.layer_by_layer and not selection.entry.halo_copies(config)
+    refetches = plan.schedule.layer_by_layer and not plan.entry.halo_copies(config)
     if refetches and spec.constant_input and not (spec.sparse_input or raw):
         lines.append(
             f"without effect: --frozen-halo ({spec.model} keeps the aggregate of its input, and nothing of the halo)"

@@ -19,9 +19,7 @@ from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.available import huge_pages
 from hpcgnn.options.link_split import GIVEN, link_shares
-from hpcgnn.plan.halo import rows_in_place_pay
-from hpcgnn.plan.rules import Selection
-from hpcgnn.plan.run_plan import RunPlan, plan
+from hpcgnn.plan.run_plan import RunPlan, plan, rows_in_place_pay
 from hpcgnn.tasks.registry import task_traits
 
 
@@ -50,7 +48,7 @@ class CountedGraph:
 
     def forecast(self, config: Config, ranks: int) -> Forecast:
         """See Source."""
-        decided = plan(config, self._file.meta, ranks)
+        decided = plan(config, self._file.meta)
         between = self._between(decided, ranks)
         if decided.in_place and between is None:
             decided = decided.changed(intra_node="messages")
@@ -59,7 +57,7 @@ class CountedGraph:
         if between is not None and not decided.in_place:
             counter, shares = self._count(decided.config, ranks, decided.halo, None)
         config, keeps_input = decided.config, decided.spec.keeps_input
-        steps = Selection(config).entry.count_steps(decided, counter)
+        steps = decided.entry.count_steps(decided, counter)
         if steps is not None:
             return self._forecaster(decided).forecast(replace(shares, steps=steps), steps.halos)
         given = decided.task.splits_edges and config.task.link_split == GIVEN
@@ -117,8 +115,8 @@ class AssumedGraph:
 
     def forecast(self, config: Config, ranks: int) -> Forecast:
         """See Source."""
-        decided = plan(config, assumed_meta(self._stats, config.task.task), ranks).deciding(False)
-        Selection(decided.config).entry.count_steps(decided, None)
+        decided = plan(config, assumed_meta(self._stats, config.task.task)).deciding(False)
+        decided.entry.count_steps(decided, None)
         config, fewest = decided.config, decided.halo == "least"
         forecaster = self._forecaster(decided)
         shares = assumed_shares(self._stats, ranks, *self._shares, fewest)

@@ -22,7 +22,6 @@ from hpcgnn.estimate.trial.trial import Experiment
 from hpcgnn.graphfile.given_links import EACH, SHARED
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.options.link_split import GIVEN
-from hpcgnn.plan.rules import Selection
 from hpcgnn.plan.run_plan import plan
 
 from ..given import GRAPHS as GIVEN_GRAPHS
@@ -50,12 +49,12 @@ def foretold(comm, config, map_name, per_node=1):
 
 def _foretold(config, map_name, ranks, per_node=1):
     with GraphFile(config.data.graph) as file:
-        decided = plan(config, file.meta, ranks)
+        decided = plan(config, file.meta)
         config, keeps_input = decided.config, decided.spec.keeps_input
         between = Nodes(ranks, per_node, decided.returns, decided.narrows) if per_node > 1 else None
         counter = Counter(file, file.cluster_map(map_name, ranks)[0], ranks, decided.halo, between)
         counter, shares = count(config, counter)
-        steps = Selection(config).entry.count_steps(decided, counter)
+        steps = decided.entry.count_steps(decided, counter)
         if steps is not None:
             return Forecaster(Experiment.of(decided)).forecast(replace(shares, steps=steps), steps.halos)
         against = file.meta.negatives if config.task.link_split == GIVEN else ""
