@@ -17,7 +17,7 @@ import tomli_w
 from hpcgnn.declaring import LARGEST
 from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS, DataConfig, ModelConfig, OptimConfig, RunConfig, ScheduleConfig, TaskConfig
-from hpcgnn.options.removed import REMOVED, REMOVED_VALUES
+from hpcgnn.options.removed import REMOVED, REMOVED_VALUES, refuse_removed
 from hpcgnn.suggestions import suggest
 
 # Names that the registries offer: {"models": {name: the options `by_model` that it uses, None where not known},
@@ -203,8 +203,7 @@ def read_toml(path: str | Path, without: Sequence[str] = ()) -> dict[str, Any]:
             if key in without:
                 continue
             if key in REMOVED:
-                if value != REMOVED[key].usual:
-                    raise ConfigError(f"{path}: {key} = {value!r} is of an earlier version: {REMOVED[key].remedy}")
+                refuse_removed(key, value, str(path))
                 continue
             if key not in known:
                 raise ConfigError(f"{path}: unknown key {key!r} in [{section}]{_meant(key, section, known)}")

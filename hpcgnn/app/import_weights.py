@@ -23,6 +23,7 @@ from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import MODELS
+from hpcgnn.options.removed import REMOVED, refuse_removed
 from hpcgnn.plan.run_plan import plan
 from hpcgnn.tasks.base import TARGETS, Scale
 from hpcgnn.tasks.registry import task_traits
@@ -41,6 +42,8 @@ def options_of_file(path: str) -> dict[str, Any]:
         return {}
     with _reading(path):
         told = metadata_of(path).get("options", {})
+    for name in told.keys() & REMOVED.keys():
+        refuse_removed(name, told[name], path)
     return {name: value for name, value in told.items() if name in OPTIONS_OF_MODEL}
 
 

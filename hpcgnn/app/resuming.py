@@ -24,8 +24,8 @@ _NOT_COMPARED = ("run_dir", "resume", "plugin")
 _NOT_KEPT = ("threads", "partition", "assignment", "comm", "intra_node", "loss")
 # Removed options of the machine: a run of before that had one goes on, and is used, without it.
 _GONE = ("spare_core",)
-# Removed options of the loss: a run of before that had one is used as any other, and does not go on.
-_GONE_FROM_LOSS = tuple(name for name in REMOVED if name.startswith(("consistency", "distill")))
+# Removed options of training: a run of before that had one is used as any other, and does not go on.
+_GONE_FROM_TRAINING = tuple(name for name, removed in REMOVED.items() if removed.trained)
 
 
 def options_to_continue(given: Mapping[str, Any], rank_counts: Sequence[int] | None = None) -> dict[str, Any]:
@@ -54,7 +54,6 @@ def options_to_continue(given: Mapping[str, Any], rank_counts: Sequence[int] | N
         return {}
     saved = {name: value for name, value in read_toml(path, _GONE).items() if name != "threads"}
     saved.setdefault("halo", "rows")  # all that runs of earlier versions sent
-    saved.setdefault("initial_weights", "glorot")  # all that they began with
     saved.setdefault("intra_node", "messages")  # all that they had
     saved["plugin"] = plugin_of_run(path.parent)
     if not _has_map({**saved, **given}, rank_counts or [expected_ranks()[1]]):
@@ -67,7 +66,7 @@ def options_of_run(run_dir: str | Path, given: Mapping[str, Any]) -> dict[str, A
     path = Path(run_dir) / "config.toml"
     if not path.is_file():
         raise RunDirError(f"{run_dir} is not the directory of a run: expected {path}, which `hpcgnn train` writes")
-    saved = read_toml(path, (*_GONE, *_GONE_FROM_LOSS))
+    saved = read_toml(path, _GONE_FROM_TRAINING)
     options = {key: value for key, value in saved.items() if key not in _NOT_KEPT and not _is_gone(key, value)}
     if "task" not in saved:  # runs of earlier versions had one of two tasks, with other metrics
         options["task"] = CLASSIFICATION if saved.get("metric") == "accuracy" else MULTILABEL

@@ -107,7 +107,7 @@ class GradientSum:
         if index < len(self._under_way):
             raise ConfigError(
                 "a layer's gradient grew after all gradients of the layer had come; expected one backward pass for a "
-                "step, of which each parameter gets one gradient. --reduce-bucket 0 sums gradients when all is computed"
+                "step, of which each parameter gets one gradient"
             )
         self._parts[index].awaited.discard(id(parameter))
         while len(self._under_way) < len(self._parts) and not self._parts[len(self._under_way)].awaited:

@@ -172,7 +172,6 @@ def learning_rate(epoch: int, options: OptimConfig) -> float:
             "constant": lambda: 1.0,
             "cosine": lambda: 0.5 * (1 + math.cos(math.pi * progress)),
             "linear": lambda: 1.0 - progress,
-            "step": lambda: options.lr_step_factor ** ((epoch - options.warmup_epochs) // options.lr_step_epochs),
         }[options.lr_schedule]()
     )
 

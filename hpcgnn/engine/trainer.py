@@ -67,7 +67,7 @@ class Trainer:
         with torch_seed(config.run.seed):
             self.schedule.sync.extend(self.model)
             task.prepare_model(self.model, plan.spec, config)
-        initialise(self.model, self.random, config.model.initial_weights)
+        initialise(self.model, self.random)
         self.plugins = make_plugins(self, learns)
         changing = [each.columns for each in self.plugins if each.columns is not None]
         verbs = self.schedule.halo, comm, self.random, self.constants, buffers
@@ -87,8 +87,7 @@ class Trainer:
         self.stage = self.schedule.sync.stage(index, options, self.model, self.graph)
         if self._update is not None:
             self._update.close()
-        least_sum = int(self.plan.config.schedule.reduce_bucket * 2**20)
-        self._update = Update(self.stage, self.comm, self.plugins, least_sum)
+        self._update = Update(self.stage, self.comm, self.plugins)
         self.gradients, self.optimizers = self._update.gradients, self._update.optimizers
         self.optimizer = self.optimizers[0]
 

@@ -14,6 +14,9 @@ from hpcgnn.engine.hooks import Plugins
 from hpcgnn.engine.optim import Stack, build_optimizer, set_learning_rate
 from hpcgnn.schedules.base import Stage, Step
 
+#: Bytes from which on a part of the gradients is summed by itself.
+LEAST_SUM = 1 << 20
+
 
 class Update:
     """One stage's gradients and fresh optimizers. Made and used by all ranks together.
@@ -23,11 +26,10 @@ class Update:
         optimizers: as many as the stage names.
     """
 
-    def __init__(self, stage: Stage, comm: Communicator, plugins: Plugins, least_sum: int) -> None:
-        """least_sum: bytes from which on a part of the gradients is summed by itself."""
+    def __init__(self, stage: Stage, comm: Communicator, plugins: Plugins) -> None:
         layers = by_layer(stage.module)
         self.gradients = FlatGradients(chain.from_iterable(layers))
-        self._sum = GradientSum(self.gradients.flat, layers, comm, least_sum)
+        self._sum = GradientSum(self.gradients.flat, layers, comm, LEAST_SUM)
         stack = cast(Stack, stage.module)  # every stage's module has `convs`
         self.optimizers = [build_optimizer(stack, stage.options) for _ in range(stage.optimizers)]
         self._comm, self._plugins, self._clip_norm = comm, plugins, stage.options.clip_norm

@@ -106,7 +106,7 @@ class TrainingGraph(Graph):
                 )
             same = tensor.data.contiguous()
             tensor.data.copy_(self._loaded.comm.broadcast_(same, 0, "control"))
-        initialise(model, self.random, self._loaded.config.model.initial_weights)
+        initialise(model, self.random)
         self._models.append(weakref.ref(model))
         return model
 

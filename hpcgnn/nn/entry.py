@@ -12,7 +12,7 @@ from torch import nn
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.graph import Graph
-from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
+from hpcgnn.nn.linear import Bounded, Linear, glorot_bound
 from hpcgnn.nn.model import Activation, Model, traits_of
 from hpcgnn.nn.spec import PLAIN, ModelSpec
 from hpcgnn.ops.layer_input import Input
@@ -28,10 +28,10 @@ class TypedProjection(nn.Module):
         self.weights = nn.Parameter(torch.zeros(num_types, d_in, d_out, dtype=dtype))
         self.bias = nn.Parameter(torch.zeros(num_types, d_out, dtype=dtype))
 
-    def glorot(self) -> list[Glorot]:
+    def as_pyg(self) -> list[Bounded]:
         """Each type's weights by themselves, and its bias, which may be all that the type has, likewise."""
-        each = [(weight, self.d_in, self.d_out) for weight in self.weights.data]
-        return [*each, (self.bias, self.d_out, self.d_out)]
+        each = [(weight, glorot_bound(self.d_in, self.d_out)) for weight in self.weights.data]
+        return [*each, (self.bias, glorot_bound(self.d_out, self.d_out))]
 
     def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         kinds, parts, order = graph.node_type, [], []
@@ -46,9 +46,11 @@ class TypedProjection(nn.Module):
 
 #: The activation of attention layers, where no gradient needs their output.
 ELU_IN_PLACE = partial(torch.nn.functional.elu, inplace=True)
+#: The slope of LeakyReLU in attention.
+SLOPE = 0.2
 #: Options that models of a kind use, of those declared `by_model`.
 STACK = ("hidden", "norm", "residual", "jumping")
-LINEAR = (*STACK, "keep_input", "keep_input_dtype")
+LINEAR = (*STACK, "keep_input")
 ATTENTION = (*STACK, "heads", "out_heads", "attention_dropout")
 
 
@@ -137,7 +139,7 @@ def stacked(
 class Heads(nn.Module):
     """Base of the attention layers: H heads of `width` columns each, concatenated, or averaged.
 
-    forward(graph, x (n_p, d_in)) -> (m, d_out). Collective. spec: ModelSpec, for attention_dropout, slope and what
+    forward(graph, x (n_p, d_in)) -> (m, d_out). Collective. spec: ModelSpec, for attention_dropout and what
     edges carry; layer: its number, which keys that dropout. A layer that is made by itself needs neither.
     """
 
@@ -146,17 +148,13 @@ class Heads(nn.Module):
     ) -> None:
         super().__init__()
         self.heads, self.width, self.average, self.layer = heads, width, average, layer
-        self.slope, self.attention_dropout = spec.slope, spec.attention_dropout
+        self.slope, self.attention_dropout = SLOPE, spec.attention_dropout
         self.d_in, self.d_out = d_in, width if average else heads * width
 
     @property
     def vectors(self) -> list[nn.Parameter]:
         """Attention vectors (heads, width)."""
         return []
-
-    def glorot(self) -> list[Glorot]:
-        """The attention vectors, as maps from `width` columns to one."""
-        return [(vector, self.width, 1) for vector in self.vectors]
 
     def as_pyg(self) -> list[Bounded]:
         """The attention vectors, as maps from `width` columns to all heads."""

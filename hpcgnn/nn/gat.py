@@ -49,7 +49,7 @@ class GATConv(Heads):
         self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
     ) -> None:
         super().__init__(d_in, width, heads, average, spec, layer)
-        dtype, self.shape = spec.dtype, AttentionShape(heads, width, spec.slope, average)
+        dtype, self.shape = spec.dtype, AttentionShape(heads, width, self.slope, average)
         self.linear = Linear(d_in, heads * width, bias=False, dtype=dtype, start="glorot")
         self.att_src = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
         self.att_dst = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
@@ -149,6 +149,4 @@ def _build(spec: ModelSpec) -> Model:
     return attentive(_layer(spec), activation)(spec)
 
 
-MODEL = ModelEntry(
-    _build, _layer, (*ATTENTION, "negative_slope", "edge_term", "linear_residual"), weights_remedy="--edge-term weight"
-)
+MODEL = ModelEntry(_build, _layer, (*ATTENTION, "edge_term", "linear_residual"), weights_remedy="--edge-term weight")

@@ -10,8 +10,6 @@ from torch import nn
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.layer_input import Input
 
-#: (parameter of two dimensions, fan in, fan out).
-Glorot = tuple[torch.Tensor, int, int]
 #: (parameter of one or two dimensions, a): drawn from U(-a, a).
 Bounded = tuple[torch.Tensor, float]
 
@@ -44,10 +42,6 @@ class Linear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(d_out, dtype=dtype)) if bias else None
         self._fan_in, self._start = fan_in or d_in, start
 
-    def glorot(self) -> list[Glorot]:
-        """[(parameter of two dimensions, fan in, fan out)] to initialise."""
-        return [(self.weight, *self.weight.shape)]
-
     def as_pyg(self) -> list[Bounded]:
         """[(parameter, bound)] to initialise as PyG does."""
         bound = 1 / math.sqrt(max(1, self._fan_in))
@@ -62,17 +56,15 @@ class Linear(nn.Module):
         return (x @ self.weight).add_(self.bias)
 
 
-def initialise(model: nn.Module, random: Randomness, rule: str = "pyg") -> None:
+def initialise(model: nn.Module, random: Randomness) -> None:
     """Set uniform weights, equal on all ranks for a seed. Unlisted parameters stay as they are: zero or one.
 
     Args:
-        model: the model; its modules list their weights by the method `glorot`.
+        model: the model; its modules list their weights by the method `as_pyg`.
         random: source of the draws.
-        rule: 'pyg' prefers a module's method `as_pyg`, if it has one. Both rules draw the same numbers for a parameter
-            of two dimensions, and only their bounds differ.
     """
     modules: Iterable[Any] = model.modules()
-    entries = [entry for module in modules for entry in _entries(module, rule)]
+    entries: list[Bounded] = [entry for each in modules if hasattr(each, "as_pyg") for entry in each.as_pyg()]
     # Biases come last, so that they shift no number of a weight.
     entries.sort(key=lambda entry: entry[0].dim() == 1)
     with torch.no_grad():
@@ -80,12 +72,3 @@ def initialise(model: nn.Module, random: Randomness, rule: str = "pyg") -> None:
             shape = parameter.shape if parameter.dim() == 2 else (1, len(parameter))
             draws = random.uniform(shape, index)
             parameter.copy_(((2 * draws - 1) * bound).view(parameter.shape))
-
-
-def _entries(module: Any, rule: str) -> list[Bounded]:
-    if rule == "pyg" and hasattr(module, "as_pyg"):
-        bounded: list[Bounded] = module.as_pyg()
-        return bounded
-    if not hasattr(module, "glorot"):
-        return []
-    return [(weight, glorot_bound(fan_in, fan_out)) for weight, fan_in, fan_out in module.glorot()]

@@ -26,7 +26,7 @@ from torch.nn.functional import leaky_relu
 from hpcgnn.kernels import RowScores
 from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, STACK, Heads, ModelEntry, attentive, handed_on, typed_projection
 from hpcgnn.nn.graph import Graph
-from hpcgnn.nn.linear import Bounded, Glorot, Linear, glorot_bound
+from hpcgnn.nn.linear import Bounded, Linear, glorot_bound
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.layer_input import Input
@@ -50,12 +50,6 @@ class RGCNConv(nn.Module):
     def drop_bias(self) -> None:
         """See `Conv.drop_bias`."""
         self.own.bias = None
-
-    def glorot(self) -> list[Glorot]:
-        """Each basis by itself, and the coefficients so that W_r varies about as one basis does."""
-        each = [(basis, self.d_in, self.d_out) for basis in self.bases.data]
-        count = self.coefficients.shape[1]
-        return [*each, (self.coefficients, count, count)]
 
     def as_pyg(self) -> list[Bounded]:
         """Each basis by itself, and the coefficients as a map from bases to relations."""
@@ -96,11 +90,6 @@ class RGATConv(Heads):
     def drop_bias(self) -> None:
         """See `Conv.drop_bias`."""
         self.own.bias = None
-
-    def glorot(self) -> list[Glorot]:
-        """Each basis by itself, and the coefficients so that W_r varies about as one basis does."""
-        each = [(basis, self.d_in, self.heads * self.width) for basis in self.bases.data]
-        return [*each, (self.coefficients, self.num_bases, self.num_bases), *super().glorot()]
 
     def as_pyg(self) -> list[Bounded]:
         """Each basis by itself, the coefficients as a map from bases to relations, and the attention vectors as those
@@ -145,4 +134,4 @@ class RGATConv(Heads):
         return self.own(x) + self.joined(y)
 
 
-RGAT = ModelEntry(attentive(RGATConv, ELU_IN_PLACE), lambda spec: RGATConv, (*ATTENTION, "negative_slope", "bases"))
+RGAT = ModelEntry(attentive(RGATConv, ELU_IN_PLACE), lambda spec: RGATConv, (*ATTENTION, "bases"))

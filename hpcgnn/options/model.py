@@ -24,13 +24,6 @@ class ModelConfig:
         also={"task": (LINKS,)},  # the width of embeddings
     )
     dropout: float = option(0.5, "dropout probability before every layer", flag=True, least=0.0, below=1.0)
-    initial_weights: str = option(
-        "pyg",
-        "distribution of the initial weights: those of PyG's layers, or Glorot-uniform",
-        details="glorot: Glorot-uniform in all layers, and zero biases.",
-        choices=("pyg", "glorot"),
-        on_resume="same",
-    )
     input_dropout: str = option(
         "scaled",
         "first layer's dropout: kept aggregate (scaled or not), raw features, none",
@@ -46,15 +39,6 @@ class ModelConfig:
         by_model=True,
         needs={"input_dropout": ("scaled", "aggregate", "none")},
         strict=True,
-    )
-    keep_input_dtype: str = option(
-        "auto",
-        "format of the kept aggregate; its error is printed",
-        details="auto: as the outputs of hidden layers. Sums are made in fp32, and rounded once.",
-        choices=("auto", "fp16", "bf16"),
-        by_model=True,
-        needs={"precision": ("fp32", "mixed")},
-        on_resume="same",
     )
     keep: str = option(
         "exact",
@@ -90,7 +74,6 @@ class ModelConfig:
         needs={"jumping": ("none",)},
     )
     attention_dropout: float = option(0.0, "dropout of attention coefficients", least=0.0, below=1.0, by_model=True)
-    negative_slope: float = option(0.2, "slope of LeakyReLU in attention", least=0.0, by_model=True)
     edge_term: str = option(
         "none",
         "gat: term of edge weights or types in the attention logits",

@@ -8,7 +8,7 @@ from hpcgnn.declaring import Above, AtLeast, Having, option
 @dataclass(frozen=True, kw_only=True)
 class OptimConfig:
     optimizer: str = option("adam", "optimizer", flag=True, choices=("adam", "adamw", "sgd"))
-    lr: float = option(0.01, "learning rate", flag=True, least=0.0, needs={"layer_lr": ("",), "finetune": AtLeast(1)})
+    lr: float = option(0.01, "learning rate", flag=True, least=0.0)
     momentum: float = option(0.9, "momentum of sgd", least=0.0, below=1.0, needs={"optimizer": ("sgd",)})
     weight_decay: float = option(0.0, "weight decay: L2 for adam and sgd, decoupled for adamw", flag=True, least=0.0)
     weight_decay_layers: str = option(
@@ -17,24 +17,8 @@ class OptimConfig:
         choices=("all", "first"),
         needs={"weight_decay": Above(0)},
     )
-    lr_schedule: str = option(
-        "constant", "learning rate over the epochs", choices=("constant", "cosine", "linear", "step")
-    )
+    lr_schedule: str = option("constant", "learning rate over the epochs", choices=("constant", "cosine", "linear"))
     warmup_epochs: int = option(0, "epochs of a linear rise to --lr", least=0)
-    lr_step_epochs: int = option(
-        100,
-        "epochs between decays of --lr-schedule step",
-        least=1,
-        needs={"lr_schedule": ("step",)},
-        strict=True,
-    )
-    lr_step_factor: float = option(
-        0.5,
-        "factor of each decay of --lr-schedule step",
-        least=0.0,
-        needs={"lr_schedule": ("step",)},
-        strict=True,
-    )
     clip_norm: float = option(0.0, "largest global gradient norm; 0: no clipping", least=0.0)
     ema: float = option(
         0.0,

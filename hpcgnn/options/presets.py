@@ -24,23 +24,19 @@ _TUNED = {
 PRESETS = {
     "exact": Preset(
         "exact full-batch training in fp32",
-        {"schedule": "sar", "precision": "fp32", "matmul": "highest", "halo_dtype": "fp32", "reduce_dtype": "fp32"},
+        {"schedule": "sar", "precision": "fp32", "matmul": "highest", "halo_dtype": "fp32"},
     ),
     "small-memory": Preset(
         "small communication buffers, and no aggregate of the features in memory",
         {"schedule": "sar", "halo_buffer": 1.0, "keep_input": "never", "prune": "auto"},
     ),
     "few-bytes": Preset(
-        "rows between ranks in int8, gradients of parameters in bf16",
-        {"schedule": "sar", "halo_dtype": "int8", "reduce_dtype": "bf16"},
+        "rows between ranks in int8",
+        {"schedule": "sar", "halo_dtype": "int8"},
     ),
     "sar-2022": Preset(
         "SAR as published (Mostafa, MLSys 2022): all boundary rows, all layers, nothing kept of the input",
         {"schedule": "sar", "halo": "rows", "prune": "none", "keep_input": "never", "input_dropout": "raw"},
-    ),
-    "start-0.2": Preset(
-        "initial weights and input dropout as up to version 0.2.0",
-        {"input_dropout": "aggregate", "initial_weights": "glorot"},
     ),
     "tuned-gcn": Preset(
         "GCN of Luo et al. (2024) for ogbn-arxiv: linear residual, batch norm, linear head",

@@ -24,11 +24,6 @@ class ScheduleConfig:
         "random. The random ones are for experiments: the halo is large.",
         choices=("metis", "super-nodes", "random-nodes"),
     )
-    private_features: bool = option(
-        False,
-        "refuse to send features more than once in a run",
-        details="summary.json lists the data that left each rank.",
-    )
     halo: str = option(
         "auto",
         "rows between ranks: all boundary rows, or fewest rows and sums",
@@ -55,23 +50,6 @@ class ScheduleConfig:
         flag=True,
         choices=("fp32", "bf16", "int8"),
         needs={"schedule": Having("narrows_rows"), "correct_every": AtLeast(1)},
-    )
-    reduce_dtype: str = option(
-        "fp32",
-        "format of parameter gradients between ranks",
-        details="bf16: half the bytes, added in fp32. One rank adds each share and sends the rounded sum to all: 2 (P "
-        "- 1) messages of a rank.",
-        choices=("fp32", "bf16"),
-        needs={"schedule": Having("sums_gradients"), "correct_every": AtLeast(1)},
-    )
-    reduce_bucket: float = option(
-        1.0,
-        "MiB of gradients in each sum over ranks; 0: one sum",
-        details="Parts of whole layers are summed during the backward pass of earlier layers. A "
-        "transport of collective calls alone sums all gradients at the end.",
-        least=0.0,
-        most=1e6,
-        needs={"schedule": Having("sums_gradients"), "correct_every": AtLeast(1)},
     )
     prune: str = option(
         "auto",

@@ -6,7 +6,6 @@ A rule is a generator of refusals: each condition stands beside the line that a 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 
 from hpcgnn.comm.session import TRANSPORTS
 from hpcgnn.config import Config, epochs_to_trace
@@ -28,16 +27,16 @@ class Selection:
 
     config: Config
 
-    @cached_property
+    @property
     def model(self) -> ModelEntry:
         return MODELS[self.config.model.model]
 
-    @cached_property
+    @property
     def layers(self) -> LayerTraits:
         """The traits of the model's layers, as far as the configuration alone decides."""
         return self.model.traits(self._layer_spec)
 
-    @cached_property
+    @property
     def divisor(self) -> str:
         """See ModelEntry.divisor."""
         return self.model.divisor(self._layer_spec)
@@ -47,19 +46,19 @@ class Selection:
         options = self.config.model
         return replace(PLAIN, aggregator=options.aggregator, edge_term=options.edge_term)
 
-    @cached_property
+    @property
     def entry(self) -> ScheduleEntry:
         return SCHEDULES[self.config.schedule.schedule]
 
-    @cached_property
+    @property
     def schedule(self) -> ScheduleTraits:
         return self.entry.traits
 
-    @cached_property
+    @property
     def task(self) -> TaskTraits:
         return task_traits(self.config.task.task)
 
-    @cached_property
+    @property
     def transport(self) -> TransportTraits:
         return TRANSPORTS[self.config.run.comm].traits
 
@@ -184,11 +183,6 @@ def _precision(of: Selection) -> Iterator[str]:
     exact = schedules_with(lambda traits: traits.exact_epochs)
     if run.precision == "fp64" and run.matmul != "highest":
         yield f"--matmul {run.matmul} rounds the factors of fp32 products, got --precision fp64; leave one of them out"
-    if run.precision == "fp64" and options.reduce_dtype != "fp32":
-        yield (
-            f"--reduce-dtype {options.reduce_dtype} rounds gradients of fp32, got --precision fp64; leave one of them "
-            "out"
-        )
     if run.precision != "mixed":
         return
     if not of.layers.mixed_precision:

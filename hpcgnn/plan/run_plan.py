@@ -6,7 +6,6 @@ one line of refusal.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -43,7 +42,7 @@ class RunPlan(Selection):
     def _layer_spec(self) -> ModelSpec:
         return self.spec
 
-    @cached_property
+    @property
     def prunes(self) -> bool:
         """Whether layers may compute some of their rows only in training (graph/transforms/pruning.py)."""
         options = self.config.schedule
@@ -51,7 +50,7 @@ class RunPlan(Selection):
         apart = options.prune == "auto" and not rounds_at_random(options.halo_dtype)
         return apart and self.schedule.exact_epochs and not self.task.all_rows
 
-    @cached_property
+    @property
     def takes_sums(self) -> bool:
         """Whether ranks may send sums of rows in place of rows (graph/transforms/vertex_cover.py).
 
@@ -98,7 +97,7 @@ class RunPlan(Selection):
         """Whether they do if that saves enough between nodes (--intra-node auto): see `deciding`."""
         return self.config.schedule.intra_node == "auto"
 
-    @cached_property
+    @property
     def can_read_in_place(self) -> bool:
         """Whether ranks of a node can read each other's rows in place (--intra-node shared).
 
@@ -110,7 +109,7 @@ class RunPlan(Selection):
         plain = plain and not any(needs(self.config) for needs in NEEDS_MESSAGES)
         return serves and plain and self.transport.node_memory
 
-    @cached_property
+    @property
     def reads_in_tiles(self) -> bool:
         """Whether the first layer reads its constant inputs in order, some rows at a time."""
         spec, layer, schedule = self.spec, self.layers, self.schedule

@@ -105,7 +105,7 @@ def build_bns(
     exact = FullHalo(local, comm, buffers, facts=facts)
     wire = make_wire(options, local, random)
     training = SampledHalo(local, comm, buffers, wire, facts, random, options.boundary_rate)
-    return Schedule(ApproximateInTraining(exact, training), AllreduceEveryStep(comm, options.reduce_dtype))
+    return Schedule(ApproximateInTraining(exact, training), AllreduceEveryStep(comm))
 
 
 SCHEDULE = ScheduleEntry(

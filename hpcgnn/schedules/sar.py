@@ -20,7 +20,7 @@ def build_sar(
     """The full-batch schedule for a LocalGraph; exact but for --halo-dtype. config: Config; random: Randomness."""
     edges = changing_edges(config)
     halo = (full_halo if edges is None else edges.halo)(local, comm, buffers, config, random)
-    return Schedule(halo, AllreduceEveryStep(comm, config.schedule.reduce_dtype))
+    return Schedule(halo, AllreduceEveryStep(comm))
 
 
 def full_halo(

@@ -150,7 +150,7 @@ def build_stale(
 ) -> Schedule:
     """Delayed halo, all-reduce at every step; no delay is `sar`. config: Config; random: Randomness."""
     options = cast(StaleConfig, config.schedule)
-    sync = AllreduceEveryStep(comm, options.reduce_dtype)
+    sync = AllreduceEveryStep(comm)
     if options.stale_epochs == 0:
         return Schedule(full_halo(local, comm, buffers, config, random), sync)
     facts, wire = Facts(local, comm), make_wire(options, local, random)

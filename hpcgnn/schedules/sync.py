@@ -7,7 +7,6 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.comm.communicator import Exchange
-from hpcgnn.exchange.rounded_sum import RoundedSums
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
 from hpcgnn.options import OptimConfig
@@ -15,17 +14,12 @@ from hpcgnn.schedules.base import Optimizer, Stage, Step
 
 
 class AllreduceEveryStep:
-    """One stage with one step per epoch. Each step sums gradients over ranks, so all ranks hold the same parameters.
-
-    Attributes:
-        dtype: the type of --reduce-dtype.
-    """
+    """One stage with one step per epoch. Each step sums gradients over ranks, so all ranks hold the same parameters."""
 
     first_whole = 0
 
-    def __init__(self, comm: Communicator, dtype: str = "fp32") -> None:
+    def __init__(self, comm: Communicator) -> None:
         self._comm = comm
-        self._rounded = RoundedSums(comm, "allreduce") if dtype == "bf16" and comm.size > 1 else None
 
     def plan(self, options: OptimConfig) -> list[OptimConfig]:
         """The whole run is one stage."""
@@ -55,16 +49,11 @@ class AllreduceEveryStep:
 
     def reduce(self, gradients: torch.Tensor) -> None:
         """Sum the flat gradients (one buffer, one message) over all ranks in place. Collective."""
-        if self._rounded is None:
-            self._comm.allreduce_(gradients, "allreduce")
-        else:
-            self._rounded.begin_(gradients).finish()
+        self._comm.allreduce_(gradients, "allreduce")
 
     def begin(self, gradients: torch.Tensor) -> Exchange:
         """Begin the same for a part of them, where the transport can. Collective, in the sense of `begin_sum_`."""
-        if self._rounded is None:
-            return self._comm.begin_sum_(gradients, "allreduce")
-        return self._rounded.begin_(gradients)
+        return self._comm.begin_sum_(gradients, "allreduce")
 
     def state(self, optimizers: Sequence[Optimizer]) -> dict[str, torch.Tensor]:
         """The ranks' state is one and the same."""

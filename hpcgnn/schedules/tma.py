@@ -72,7 +72,7 @@ class Averaging(AllreduceEveryStep):
     """Rounds of local steps, each ended by an average. Made collectively."""
 
     def __init__(self, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, options: TmaConfig) -> None:
-        super().__init__(comm, options.reduce_dtype)
+        super().__init__(comm)
         self._local, self._buffers, self._options = local, buffers, options
         self._subgraph: Graph | None = None
         self._own = int(local.mask("train").sum())

@@ -23,7 +23,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parents[2]
 NODES, EDGES = 400, 4000
 #: Options whose default has changed since, as a checkout that does not know them has them.
-OLD = {"input_dropout": "aggregate", "initial_weights": "glorot"}
+OLD = {"input_dropout": "aggregate"}
 COMMON = "--epochs 4 --hidden 8 --layers 3 --auto-partition --threads 1 --checkpoint-every 4"
 #: name -> (graph, options). A small halo buffer makes many turns.
 CASES = {

@@ -30,7 +30,7 @@ class StepsOfBatches(StepsInTurn):
     def __init__(
         self, local: LocalGraph, halo: FullHalo, comm: Communicator, config: Config, random: Randomness
     ) -> None:
-        super().__init__(comm, config.schedule.reduce_dtype, random)
+        super().__init__(comm, random)
         self._local, self._halo = local, halo
         cluster = torch.zeros(local.num_owned, dtype=torch.int32) if local.cluster is None else local.cluster
         train = local.mask("train")

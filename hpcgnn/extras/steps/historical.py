@@ -191,8 +191,8 @@ class ShareHalo(PushedHalo):
 class StepsOfShares(StepsInTurn):
     """One stage, with a step for each share in every epoch. halo: HistoricalHalo."""
 
-    def __init__(self, comm: Communicator, halo: HistoricalHalo, random: Randomness, dtype: str) -> None:
-        super().__init__(comm, dtype, random)
+    def __init__(self, comm: Communicator, halo: HistoricalHalo, random: Randomness) -> None:
+        super().__init__(comm, random)
         self._halo, self.count = halo, halo.num_shares
         self._graphs: list[Graph] = []
 
@@ -232,4 +232,4 @@ def build_historical(
     if options.steps == 1:
         return build_sar(local, comm, buffers, config, random)
     halo = HistoricalHalo(local, comm, buffers, options, random)
-    return Schedule(halo, StepsOfShares(comm, halo, random, options.reduce_dtype))
+    return Schedule(halo, StepsOfShares(comm, halo, random))

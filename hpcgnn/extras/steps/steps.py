@@ -21,8 +21,8 @@ class StepsInTurn(AllreduceEveryStep):
 
     count = 0
 
-    def __init__(self, comm: Communicator, dtype: str, random: Randomness) -> None:
-        super().__init__(comm, dtype)
+    def __init__(self, comm: Communicator, random: Randomness) -> None:
+        super().__init__(comm)
         self._random = random
         self._plans: list[tuple[tuple[int, int], Any, Any]] = []
 

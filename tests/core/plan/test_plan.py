@@ -40,7 +40,6 @@ BREAKS = (
     {"features": "learned:4", "keep_input": "always"},
     {"task": "links", "schedule": "bns"},
     {"matmul": "medium", "precision": "fp64"},
-    {"reduce_dtype": "bf16", "precision": "fp64"},
     {"precision": "mixed", "model": "gat"},
     {"precision": "mixed", "jumping": "cat"},
     {"precision": "mixed", "schedule": "bns"},

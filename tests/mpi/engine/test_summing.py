@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 
+from hpcgnn.engine import update
 from hpcgnn.engine.gradient_sum import GradientSum, by_layer
 from hpcgnn.engine.gradients import FlatGradients
 from hpcgnn.errors import ConfigError
-from hpcgnn.exchange.rounded_sum import RoundedSums
 
 from ..estimate.test_estimated import check
 from ..training import build_trainer, configure
 
 pytestmark = pytest.mark.ranks(2, 3)
 
-#: MiB: less than any layer has, so that each layer is a part.
-EACH = 1e-5
+#: Bytes: less than any layer has, so that each layer is a part; 0: one sum.
+EACH, ONE = 8, 0
 WIDTH = 5
 
 
@@ -143,7 +143,7 @@ def test_a_gradient_that_comes_twice_is_an_error(comm, summed):
     x = torch.ones(4, WIDTH)
     with total.during(begin(comm)), contextlib.ExitStack() as stack:
         model(x).sum().backward()
-        stack.enter_context(pytest.raises(ConfigError, match="--reduce-bucket 0"))
+        stack.enter_context(pytest.raises(ConfigError, match="expected one backward pass for a step"))
         model(x).sum().backward()
     total.finish(reduce(comm))
 
@@ -159,37 +159,38 @@ MODELS = {
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("kind", MODELS)
-def test_the_same_is_learned(comm, paths, kind):
+def test_the_same_is_learned(comm, paths, kind, monkeypatch):
     """As where all is summed at the end. With two ranks there is one order to add in, so that bits are the same."""
     losses, sums = {}, {}
-    for size in (0.0, EACH):
-        config = configure(paths["directed multi-label"], reduce_bucket=size, **MODELS[kind])
-        trainer = build_trainer(comm, config, "random-clusters")
+    for size in (ONE, EACH):
+        monkeypatch.setattr(update, "LEAST_SUM", size)
+        trainer = build_trainer(comm, configure(paths["directed multi-label"], **MODELS[kind]), "random-clusters")
         losses[size] = [trainer.step(epoch) for epoch in range(4)]
         sums[size] = comm.ledger.take()["allreduce"]
     if comm.size <= 2:
-        assert losses[EACH] == losses[0.0]
-    np.testing.assert_allclose(losses[EACH], losses[0.0], rtol=1e-5)
-    assert sums[EACH].bytes_sent == sums[0.0].bytes_sent
-    steps = sums[0.0].messages
+        assert losses[EACH] == losses[ONE]
+    np.testing.assert_allclose(losses[EACH], losses[ONE], rtol=1e-5)
+    assert sums[EACH].bytes_sent == sums[ONE].bytes_sent
+    steps = sums[ONE].messages
     assert sums[EACH].messages == steps * (len(trainer.model.convs) if overlaps(comm) else 1)
 
 
-@pytest.mark.parametrize("size", [EACH, 0.001, 1.0])
-def test_an_estimate_counts_the_parts(comm, graph, size):
+@pytest.mark.parametrize("size, parts", [(EACH, 4), (1000, 3), (1 << 20, 1)])
+def test_an_estimate_counts_the_parts(comm, graph, size, parts, monkeypatch):
+    monkeypatch.setattr(update, "LEAST_SUM", size)
     if comm.size > 1 and not overlaps(comm):
         pytest.skip("the estimate is of another transport")
-    forecast, _ = check(comm, configure(graph, model="sage", layers=4, reduce_bucket=size), "metis")
-    parts = {EACH: 4, 0.001: 3, 1.0: 1}[size] if comm.size > 1 else 1
-    assert forecast.others["allreduce"][0] == parts
+    forecast, _ = check(comm, configure(graph, model="sage", layers=4), "metis")
+    assert forecast.others["allreduce"][0] == (parts if comm.size > 1 else 1)
 
 
-def test_stages_leave_nothing_behind(comm, graph):
+def test_stages_leave_nothing_behind(comm, graph, monkeypatch):
     """Parameters of a stage before are trained again in the next, whose sums are others."""
     options = {"schedule": "lazy", "model": "gcn", "layer_epochs": "1,1,1", "finetune": 2, "epochs": 5}
     losses = []
-    for size in (0.0, EACH):
-        trainer = build_trainer(comm, configure(graph, reduce_bucket=size, **options), "metis")
+    for size in (ONE, EACH):
+        monkeypatch.setattr(update, "LEAST_SUM", size)
+        trainer = build_trainer(comm, configure(graph, **options), "metis")
         found = []
         for stage in range(len(trainer.stages)):
             if stage:
@@ -198,52 +199,3 @@ def test_stages_leave_nothing_behind(comm, graph):
             found += [trainer.step(epoch) for epoch in range(2)]
         losses.append(found)
     np.testing.assert_allclose(*losses, rtol=1e-5)
-
-
-def rounded_sum(comm, numbers):
-    """What every rank is to get: a sum in fp32, by rank, of what was rounded, rounded."""
-    total = torch.zeros_like(numbers)
-    for each in comm.allgather_object(numbers.bfloat16()):
-        total += each
-    return total.bfloat16().float()
-
-
-@pytest.mark.parametrize("early", [False, True], ids=["at the end", "early"])
-def test_rounded_sums(comm, early):
-    """Several under way, of lengths that P divides or not, or that are less than P, begun late by some ranks."""
-    sums, generator = RoundedSums(comm, "allreduce"), torch.Generator().manual_seed(comm.rank)
-    given = [torch.randn(length, generator=generator) for length in (1, 12, 70_001, 2)]
-    expected = [rounded_sum(comm, each) for each in given]
-    comm.ledger.take()
-    if early and comm.pairwise:
-        under_way = []
-        for each in given:
-            under_way.append(sums.begin_(each))
-            if comm.rank == 0:
-                comm.exchange([], [], "nothing").finish()
-        for each in under_way:
-            each.finish()
-    else:
-        for each in given:
-            sums.begin_(each).finish()
-    assert all(torch.equal(each, right) for each, right in zip(given, expected))
-    traffic, shares = comm.ledger.take(), sum(-(-len(each) // comm.size) for each in given)
-    assert set(traffic) <= {"allreduce", "nothing"}
-    if comm.size > 1:
-        sent = traffic["allreduce"]
-        assert sent.messages == 4 * 2 * (comm.size - 1) and sent.bytes_sent == 2 * 2 * (comm.size - 1) * shares
-
-
-@pytest.mark.parametrize("size", [0.0, EACH])
-def test_rounded_gradients(comm, graph, size):
-    """Learn nearly the same, with the same bits in each run, and in as many bytes as were foretold."""
-    options = {"model": "sage", "reduce_bucket": size, "reduce_dtype": "bf16", "epochs": 12}
-    losses = []
-    for more in ({}, {}, {"reduce_dtype": "fp32"}):
-        trainer = build_trainer(comm, configure(graph, **{**options, **more}), "metis")
-        losses.append([trainer.step(epoch) for epoch in range(12)])
-    assert losses[0] == losses[1]
-    np.testing.assert_allclose(losses[0], losses[2], rtol=0.02)
-    assert losses[0] != losses[2] or comm.size == 1
-    if comm.size == 1 or not size or overlaps(comm):
-        check(comm, configure(graph, **options), "metis")

@@ -1,4 +1,4 @@
-"""Initial weights: the draws and bounds of every layer, as PyG has them and Glorot-uniform, the same on all ranks."""
+"""Initial weights: the draws and bounds of every layer, as PyG has them, the same on all ranks."""
 
 import math
 
@@ -38,97 +38,97 @@ def kaiming(fan_in):
 
 HALVES = glorot(HEADS, WIDTH)
 JOINED = glorot(IN, HEADS * WIDTH)
-#: kind -> (its layer, [(parameter, PyG's bound, Glorot's or None for zero)] in the order of the draws).
+#: kind -> (its layer, [(parameter, PyG's bound)] in the order of the draws).
 LAYERS = {
     "linear": (
         lambda: Linear(IN, OUT),
-        [("weight", kaiming(IN), glorot(IN, OUT)), ("bias", kaiming(IN), None)],
+        [("weight", kaiming(IN)), ("bias", kaiming(IN))],
     ),
-    "gcn": (lambda: GCNConv(IN, OUT), [("linear.weight", glorot(IN, OUT), glorot(IN, OUT))]),
+    "gcn": (lambda: GCNConv(IN, OUT), [("linear.weight", glorot(IN, OUT))]),
     "sage": (
         lambda: SAGEConv(IN, OUT),
         [
-            ("neighbour.weight", kaiming(IN), glorot(IN, OUT)),
-            ("own.weight", kaiming(IN), glorot(IN, OUT)),
-            ("own.bias", kaiming(IN), None),
+            ("neighbour.weight", kaiming(IN)),
+            ("own.weight", kaiming(IN)),
+            ("own.bias", kaiming(IN)),
         ],
     ),
     "sage, pool": (
         lambda: SAGEPoolConv(IN, OUT),
         [
-            ("neighbour.weight", kaiming(OUT), glorot(OUT, OUT)),
-            ("own.weight", kaiming(IN), glorot(IN, OUT)),
-            ("pool.weight", kaiming(IN), glorot(IN, OUT)),
-            ("own.bias", kaiming(IN), None),
-            ("pool.bias", kaiming(IN), None),
+            ("neighbour.weight", kaiming(OUT)),
+            ("own.weight", kaiming(IN)),
+            ("pool.weight", kaiming(IN)),
+            ("own.bias", kaiming(IN)),
+            ("pool.bias", kaiming(IN)),
         ],
     ),
     "gin": (
         lambda: GINConv(IN, OUT),
         [
-            ("first.weight", kaiming(IN), glorot(IN, OUT)),
-            ("second.weight", kaiming(OUT), glorot(OUT, OUT)),
-            ("first.bias", kaiming(IN), None),
-            ("second.bias", kaiming(OUT), None),
+            ("first.weight", kaiming(IN)),
+            ("second.weight", kaiming(OUT)),
+            ("first.bias", kaiming(IN)),
+            ("second.bias", kaiming(OUT)),
         ],
     ),
     "sgc": (
         lambda: SGCConv(IN, OUT, 2),
-        [("linear.weight", kaiming(IN), glorot(IN, OUT)), ("linear.bias", kaiming(IN), None)],
+        [("linear.weight", kaiming(IN)), ("linear.bias", kaiming(IN))],
     ),
     "gat": (
         lambda: GATConv(IN, WIDTH, HEADS),
         [
-            ("att_src", HALVES, glorot(WIDTH, 1)),
-            ("att_dst", HALVES, glorot(WIDTH, 1)),
-            ("linear.weight", JOINED, JOINED),
+            ("att_src", HALVES),
+            ("att_dst", HALVES),
+            ("linear.weight", JOINED),
         ],
     ),
     "gatv2": (
         lambda: GATv2Conv(IN, WIDTH, HEADS),
         [
-            ("attention", HALVES, glorot(WIDTH, 1)),
-            ("source.weight", JOINED, JOINED),
-            ("target.weight", JOINED, JOINED),
-            ("source.bias", kaiming(IN), None),
-            ("target.bias", kaiming(IN), None),
+            ("attention", HALVES),
+            ("source.weight", JOINED),
+            ("target.weight", JOINED),
+            ("source.bias", kaiming(IN)),
+            ("target.bias", kaiming(IN)),
         ],
     ),
     "transformer": (
         lambda: TransformerConv(IN, WIDTH, HEADS, False, ATTENTIVE),
         [
-            ("query.weight", kaiming(IN), JOINED),
-            ("key_value.weight", kaiming(IN), glorot(IN, 2 * HEADS * WIDTH)),
-            ("own.weight", kaiming(IN), JOINED),
-            ("query.bias", kaiming(IN), None),
-            ("key_value.bias", kaiming(IN), None),
-            ("own.bias", kaiming(IN), None),
+            ("query.weight", kaiming(IN)),
+            ("key_value.weight", kaiming(IN)),
+            ("own.weight", kaiming(IN)),
+            ("query.bias", kaiming(IN)),
+            ("key_value.bias", kaiming(IN)),
+            ("own.bias", kaiming(IN)),
         ],
     ),
     "pna": (  # PyG joins the node's own row and 4 aggregates with 3 scalers each
         lambda: PNAConv(IN, OUT),
         [
-            ("own.weight", kaiming(13 * IN), glorot(IN, OUT)),
-            *((f"scaled.{scaler}.weight", kaiming(13 * IN), glorot(4 * IN, OUT)) for scaler in range(3)),
-            ("own.bias", kaiming(13 * IN), None),
+            ("own.weight", kaiming(13 * IN)),
+            *((f"scaled.{scaler}.weight", kaiming(13 * IN)) for scaler in range(3)),
+            ("own.bias", kaiming(13 * IN)),
         ],
     ),
     "rgcn": (
         lambda: RGCNConv(IN, OUT, TYPES, BASES),
         [
-            *((f"bases.{basis}", glorot(IN, OUT), glorot(IN, OUT)) for basis in range(BASES)),
-            ("coefficients", glorot(TYPES, BASES), glorot(BASES, BASES)),
-            ("own.weight", glorot(IN, OUT), glorot(IN, OUT)),
+            *((f"bases.{basis}", glorot(IN, OUT)) for basis in range(BASES)),
+            ("coefficients", glorot(TYPES, BASES)),
+            ("own.weight", glorot(IN, OUT)),
         ],
     ),
     "rgat": (
         lambda: RGATConv(IN, WIDTH, HEADS, False, ATTENTIVE),
         [
-            *((f"bases.{basis}", JOINED, JOINED) for basis in range(BASES)),
-            ("coefficients", glorot(TYPES, BASES), glorot(BASES, BASES)),
-            ("att_src", HALVES, glorot(WIDTH, 1)),
-            ("att_dst", HALVES, glorot(WIDTH, 1)),
-            ("own.weight", JOINED, JOINED),
+            *((f"bases.{basis}", JOINED) for basis in range(BASES)),
+            ("coefficients", glorot(TYPES, BASES)),
+            ("att_src", HALVES),
+            ("att_dst", HALVES),
+            ("own.weight", JOINED),
         ],
     ),
 }
@@ -148,38 +148,30 @@ def parameter_of(layer, name):
     return parameters[name] if name in parameters else parameters[first][int(last)]
 
 
-@pytest.mark.parametrize("rule", ["pyg", "glorot"])
 @pytest.mark.parametrize("kind", LAYERS)
-def test_draws_and_bounds(kind, rule):
+def test_draws_and_bounds(kind):
     make, expected = LAYERS[kind]
-    layer, number = make(), 0
-    initialise(layer, Randomness(SEED), rule)
+    layer = make()
+    initialise(layer, Randomness(SEED))
     zeros = {name for name, parameter in layer.named_parameters() if not parameter.any()}
-    for name, *bounds in expected:
-        bound, parameter = bounds[rule == "glorot"], parameter_of(layer, name)
-        if bound is None:
-            assert name in zeros
-            continue
+    for number, (name, bound) in enumerate(expected):
+        parameter = parameter_of(layer, name)
         torch.testing.assert_close(parameter.detach(), drawn(parameter.shape, number, bound), rtol=1e-6, atol=1e-9)
-        number += 1
     named = {name.rpartition(".")[0] if name.startswith("bases.") else name for name, *_ in expected}
     assert zeros >= {name for name, _ in layer.named_parameters()} - named, "a parameter is drawn that nobody expects"
 
 
-@pytest.mark.parametrize("rule", ["pyg", "glorot"])
-def test_a_run_begins_with_them_on_every_rank(comm, graph, rule):
-    config = configure(graph, model="sage", layers=2, hidden=6, seed=SEED, initial_weights=rule)
+def test_a_run_begins_with_them_on_every_rank(comm, graph):
+    config = configure(graph, model="sage", layers=2, hidden=6, seed=SEED)
     model = build_trainer(comm, config, "metis").model
     layers = [(conv.neighbour.weight, conv.own.weight) for conv in model.convs]
     weights = [weight for pair in layers for weight in pair]
     biases = [conv.own.bias for conv in model.convs]
     for number, weight in enumerate(weights):
-        bound = kaiming(len(weight)) if rule == "pyg" else glorot(*weight.shape)
-        torch.testing.assert_close(weight.detach(), drawn(weight.shape, number, bound), rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(
+            weight.detach(), drawn(weight.shape, number, kaiming(len(weight))), rtol=1e-6, atol=1e-9
+        )
     for number, bias in enumerate(biases, len(weights)):
-        if rule == "glorot":
-            assert not bias.any()
-            continue
         bound = kaiming(len(weights[2 * (number - len(weights))]))
         torch.testing.assert_close(bias.detach(), drawn(bias.shape, number, bound), rtol=1e-6, atol=1e-9)
     mine = [parameter.detach().numpy().tobytes() for parameter in model.parameters()]
