@@ -8,12 +8,34 @@ import torch
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.graph.load import load_local_graph
+from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import Csr, Edges, GraphData, GraphFile, write_graph
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
 
 TRAIN, VAL, TEST = 1, 2, 3
+#: Of an undirected graph with a class for each node.
+META = GraphMeta(
+    num_nodes=1000,
+    num_edges=8000,
+    num_clusters=1000,
+    num_classes=4,
+    num_features=16,
+    num_self_loops=0,
+    undirected=True,
+    task="classification",
+    sparse_features=False,
+    weighted=False,
+    typed=False,
+    uuid="",
+    source="",
+    seed=0,
+    versions={},
+    num_edge_types=0,
+    num_node_types=0,
+    type_names={},
+)
 
 
 @dataclass(frozen=True)

@@ -3,19 +3,50 @@
 import argparse
 from typing import Any
 
-from hpcgnn.cli.arguments import add_sections, add_trust, given_options, preset_of, rank_counts
+from hpcgnn.cli.arguments import add_sections, add_trust, given_options, preset_of, rank_counts, whole
 from hpcgnn.cli.trained_runs import config_of_run
 from hpcgnn.config import Choices, make_config, read_toml
 from hpcgnn.errors import ConfigError
-from hpcgnn.estimate.arguments import add_estimate
+
+DESCRIPTION = """\
+Predict a job on any number of ranks, before it is queued. The table has the memory of the largest rank by part, and
+the bytes and messages of an epoch. It takes one process, and no MPI.
+
+    hpcgnn estimate --graph graph.h5 --ranks 1,2,4,8,16 --model sage --layers 3 --hidden 256
+    hpcgnn estimate --graph graph.h5 --ranks 32,64,128 --ranks-per-node 2 --memory 240G --model gat --json out.json
+    hpcgnn estimate --graph graph.h5 --ranks 64,256 --model sage --layers 3 --hidden 256 --like runs/two-nodes
+
+The halo rows of the map of training are counted from the graph file: bytes and messages are exact. Memory comes from
+the real program. It runs an epoch on two small copies of a rank, and memory grows in a straight line with their size.
+So every model, schedule and option has its estimate. Of a graph that is not there yet, generate one of its numbers:
+python -m partition_tools generate --help.
+
+--like RUN adds seconds. The work of an epoch of RUN is scaled by edges, rows and weights of the busiest rank. Its waits
+are scaled by the bytes sent, its reduction by the bytes of parameters. The least and the most are shown, for a run does
+not show hidden messages."""
 
 
 def add_estimates(commands: Any, choices: Choices | None) -> None:
     """Add `hpcgnn estimate`."""
     estimate = commands.add_parser(
-        "estimate", allow_abbrev=False, help="memory, messages and time of a job on any number of ranks"
+        "estimate",
+        allow_abbrev=False,
+        help="memory, messages and time of a job on any number of ranks",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_estimate(estimate, rank_counts)
+    own = estimate.add_argument_group("estimate")
+    own.add_argument(
+        "--ranks", type=rank_counts, required=True, metavar="P[,P]", help="numbers of ranks, such as 1,2,4,8"
+    )
+    own.add_argument("--ranks-per-node", type=whole, metavar="N", help="ranks on a node (default: not known)")
+    own.add_argument(
+        "--like",
+        metavar="RUN",
+        help="add the seconds of an epoch, scaled by these counts from a run of some epochs on the same machine",
+    )
+    own.add_argument("--json", metavar="FILE", help="write the estimate: a list with an object per number of ranks")
+    own.add_argument("--force", action="store_true", help="overwrite an existing file of --json")
     estimate.add_argument("--config", metavar="FILE.toml", help="options from this file, as for `hpcgnn train`")
     add_trust(estimate)
     add_sections(estimate, choices)
@@ -28,10 +59,8 @@ def process_estimate(arguments: argparse.Namespace, choices: Choices) -> int:
 
     filed, typed = read_toml(arguments.config) if arguments.config else {}, given_options(arguments)
     given = {**preset_of(arguments)[0], **filed, **typed}
-    if arguments.stats and typed.get("graph"):
-        raise ConfigError("expected --graph or --stats, got both; leave one out")
-    if arguments.stats:
-        given["graph"] = "--stats"
+    if arguments.ranks_per_node is not None and arguments.ranks_per_node < 1:
+        raise ConfigError(f"--ranks-per-node {arguments.ranks_per_node}: expected at least 1")
     config, like = make_config(given, choices, arguments.config or "the command line"), None
     if arguments.like:
         like = config_of_run(argparse.Namespace(run_dir=arguments.like, trust_run=arguments.trust_run), choices)

@@ -1,4 +1,4 @@
-"""What extras add to an estimate."""
+"""Additions of extras to an estimate."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol

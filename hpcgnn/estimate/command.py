@@ -1,8 +1,6 @@
 """`hpcgnn estimate`: memory, messages and time of a job on any number of ranks."""
 
 import argparse
-import contextlib
-import importlib.util
 import json
 import sys
 from collections.abc import Iterator
@@ -13,12 +11,10 @@ from tqdm import tqdm
 
 from hpcgnn.app.choosing_maps import find_map
 from hpcgnn.config import Config
-from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.additions import ADDITIONS
-from hpcgnn.estimate.arguments import CUT_SHARE, TRAIN_SHARE
-from hpcgnn.estimate.counts.sources import AssumedGraph, CountedGraph, Source
+from hpcgnn.estimate.counts.sources import CountedGraph
 from hpcgnn.estimate.like import Counts, read_measured
-from hpcgnn.estimate.results import Place, as_values, draw, size_in_words, table
+from hpcgnn.estimate.results import Place, as_values, size_in_words, table
 from hpcgnn.graphfile.storage import GraphFile, replacing
 from hpcgnn.listing import in_turn
 from hpcgnn.memory.resident import common_bytes, resident_bytes
@@ -28,62 +24,43 @@ from hpcgnn.terminal import tell
 
 # Bytes that loading and starting MPI adds to a process with torch.
 _MPI = 40 << 20
-PICTURES = ".png", ".pdf", ".svg"
 
 
 def estimate(config: Config, arguments: argparse.Namespace, like: Config | None) -> int:
     """Print the table of an estimate, and write the requested files. like: the configuration of the run of --like."""
     inputs = [config.data.graph, config.model.plugin, arguments.config]
-    check_outputs({"--json": arguments.json, "--plot": arguments.plot}, inputs, arguments.force)
-    if arguments.plot and Path(arguments.plot).suffix.lower() not in PICTURES:
-        raise ConfigError(f"cannot draw {arguments.plot}: expected a name that ends in {', '.join(PICTURES)}")
-    if arguments.plot and importlib.util.find_spec("matplotlib") is None:
-        raise ConfigError("--plot needs matplotlib: pip install 'hpcgnn[plot]'")
+    check_outputs({"--json": arguments.json}, inputs, arguments.force)
     additions = [more for make in ADDITIONS.values() if (more := make(config)) is not None]
     config = config.replace(auto_partition=True)  # a job is estimated before its map is stored
     rows, counts, place = [], [], place_of(arguments.ranks_per_node)
-    with _source(config, arguments, place.ranks_per_node) as source:
+    with GraphFile(config.data.graph) as file:
+        source = CountedGraph(file, task_traits(config.task.task).labels, place.ranks_per_node)
         for ranks in tqdm(arguments.ranks, unit="estimate", leave=False, disable=not sys.stderr.isatty()):
             forecast = source.forecast(config, ranks)
             rows.append(as_values(forecast, place))
             if like is not None:
                 counts.append(Counts.of(forecast))
             rows[-1] |= {more.name: more.values(forecast, place) for more in additions}
+        made = [row["ranks"] for row in rows if find_map(file, config, row["ranks"])[1] is None]
     measured = None if like is None else read_measured(like)
     for row, each in zip(rows, counts, strict=False):
         if measured is not None:
             row["seconds"] = dict(zip(("least", "most"), measured.scaled(each), strict=True))
     tell(table(rows), needed=True)
-    for line in (*(line for more in additions for line in more.lines(rows)), *_remarks(rows, config, place, arguments)):
+    for line in (*(line for more in additions for line in more.lines(rows)), *_of_nodes(rows, config, place)):
         tell(line, needed=True)
+    if made:
+        tell(
+            f"no map is stored for {in_turn(made)} ranks: counted with the one that --auto-partition makes", needed=True
+        )
+    if not all(row["bytes_counted"] for row in rows):
+        tell("bytes are not counted from the graph, but taken from a small copy", needed=True)
     if measured is not None:
         tell(measured.about, needed=True)
     if arguments.json:
         with replacing(arguments.json) as temporary:
             Path(temporary).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    if arguments.plot:
-        draw(rows, arguments.plot)
     return 0
-
-
-def _assumed(arguments: argparse.Namespace) -> tuple[float, float]:
-    """Return (--cut-share, --train-share), or their defaults."""
-    cut, train = arguments.cut_share, arguments.train_share
-    return CUT_SHARE if cut is None else cut, TRAIN_SHARE if train is None else train
-
-
-@contextlib.contextmanager
-def _source(config: Config, arguments: argparse.Namespace, per_node: int | None) -> Iterator[Source]:
-    """The graph that the options name. per_node: ranks of a node, where that is known."""
-    if arguments.stats:
-        yield AssumedGraph(arguments.stats, *_assumed(arguments))
-        return
-    if arguments.cut_share is not None or arguments.train_share is not None:
-        raise ConfigError(
-            "--cut-share and --train-share belong to --stats: of a graph file both are counted; drop them"
-        )
-    with GraphFile(config.data.graph) as file:
-        yield CountedGraph(file, task_traits(config.task.task).labels, per_node)
 
 
 def place_of(ranks_per_node: int | None = None) -> Place:
@@ -95,23 +72,8 @@ def place_of(ranks_per_node: int | None = None) -> Place:
     return Place(resident_bytes() + _MPI, common_bytes(), ranks_per_node)
 
 
-def _remarks(rows: list[dict[str, Any]], config: Config, place: Place, arguments: argparse.Namespace) -> Iterator[str]:
-    """Yield remarks that explain the table."""
-    if arguments.stats:
-        cut, train = _assumed(arguments)
-        yield f"assumed: --cut-share {cut:g} of the edges between ranks, --train-share {train:g}, all ranks alike"
-    else:
-        with GraphFile(config.data.graph) as file:
-            made = [row["ranks"] for row in rows if find_map(file, config, row["ranks"])[1] is None]
-        if made:
-            yield f"no map is stored for {in_turn(made)} ranks: counted with the one that --auto-partition makes"
-    yield from _of_nodes(rows, config, place)
-    if not all(row["bytes_counted"] for row in rows):
-        yield "bytes are not counted from the graph, but taken from a small copy"
-
-
 def _of_nodes(rows: list[dict[str, Any]], config: Config, place: Place) -> Iterator[str]:
-    """What nodes send each other."""
+    """Lines about the traffic between nodes."""
     counted = [row for row in rows if row["sent_by_nodes"] and row["nodes"] > 1]
     in_place = [row["ranks"] for row in counted if row["intra_node"] == "shared"]
     if config.schedule.intra_node == "shared" and not counted:

@@ -1,9 +1,8 @@
-"""An estimate as plain values, with the keys of `summary.json`, and as a table and a picture."""
+"""An estimate as plain values, with the keys of `summary.json`, and as a table."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,7 @@ from tabulate import tabulate
 from hpcgnn.estimate.counts.between_nodes import Nodes
 from hpcgnn.estimate.counts.traffic import halo_traffic
 from hpcgnn.estimate.forecast import Forecast
-from hpcgnn.records import replaced_by
-from hpcgnn.report.style import bar_styles, drawing, legend
 
-MIB = 2**20
 PARTS = {
     "features": "features",
     "structure": "structure",
@@ -143,21 +139,3 @@ def size_in_words(value: float) -> str:
     units = ("B", "KiB", "MiB", "GiB", "TiB")
     power = 0 if value < 1 else min(int(math.log2(value)) // 10, len(units) - 1)
     return f"{value / 1024**power:.3g} {units[power]}"
-
-
-def draw(rows: Sequence[dict[str, Any]], path: str | Path) -> None:
-    """A picture of the memory of the largest rank by part."""
-    with drawing() as sheet:
-        figure = sheet(figsize=(6.5, 3.6))
-        axis = figure.subplots()
-        ranks, columns = [str(row["ranks"]) for row in rows], [row["memory_parts"]["max"] for row in rows]
-        below = [0.0] * len(ranks)
-        for name, style in bar_styles(columns[0]).items():
-            heights = [column[name] / MIB for column in columns]
-            axis.bar(ranks, heights, bottom=below, label=PARTS.get(name, name), **style)
-            below = [low + high for low, high in zip(below, heights, strict=True)]
-        axis.set_xlabel("MPI ranks")
-        axis.set_ylabel("memory of the largest rank (MiB)")
-        legend(axis, wide=True)
-        with replaced_by(path) as temporary:
-            figure.savefig(temporary, dpi=150, format=Path(path).suffix[1:].lower())

@@ -1,4 +1,4 @@
-"""What nodes of several ranks send each other where their ranks read rows in place (exchange/peers.py)."""
+"""Traffic between nodes of several ranks where their ranks read rows in place (exchange/peers.py)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,35 +1,21 @@
-"""Sources of graphs for estimates: a file with counted halos, or assumed numbers."""
+"""Forecasts of the graph of a file."""
 
 from dataclasses import replace
-from typing import Protocol
 
 from hpcgnn.app.choosing_maps import map_of_one_process
 from hpcgnn.config import Config
-from hpcgnn.estimate.arguments import Stats
-from hpcgnn.estimate.counts.assumed import assumed_meta, assumed_shares
 from hpcgnn.estimate.counts.between_nodes import Nodes
-from hpcgnn.estimate.counts.halo_counts import PairCounts
 from hpcgnn.estimate.counts.pair_counts import drawn_pairs, given_pairs, sides_of
 from hpcgnn.estimate.counts.shares import Counter, Shares
 from hpcgnn.estimate.forecast import Forecast, Forecaster
 from hpcgnn.estimate.trial.trial import Experiment
 from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graph.transforms.vertex_cover import saves
-from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.available import huge_pages
-from hpcgnn.options.link_split import GIVEN, link_shares
+from hpcgnn.options.link_split import GIVEN
 from hpcgnn.plan.run_plan import RunPlan, plan, rows_in_place_pay
 from hpcgnn.tasks.registry import task_traits
-
-
-class Source(Protocol):
-    """A graph to be trained on."""
-
-    def forecast(self, config: Config, ranks: int) -> Forecast:
-        """Return the Forecast of a configuration on `ranks` ranks. Raises ConfigError or GraphError if there is
-        none.
-        """
 
 
 class CountedGraph:
@@ -47,7 +33,7 @@ class CountedGraph:
         self._forecaster = _Forecasters()
 
     def forecast(self, config: Config, ranks: int) -> Forecast:
-        """See Source."""
+        """Return the Forecast of a configuration on so many ranks. Raises ConfigError, or GraphError."""
         decided = plan(config, self._file.meta)
         between = self._between(decided, ranks)
         if decided.in_place and between is None:
@@ -102,41 +88,6 @@ def count(config: Config, counter: Counter) -> tuple[Counter, Shares]:
         return counter, replace(counter.shares(), held=given_pairs(counter.file, counter.ownership, counter.ranks))
     training = counter.taking(sides[0])
     return training, replace(training.shares(), held=drawn_pairs(counter, sides))
-
-
-class AssumedGraph:
-    """A graph that is known by numbers. cut_share, train_share: see `assumed_shares`. Sums of rows travel for
-    `--halo least` alone: whether they would pay is not known.
-    """
-
-    def __init__(self, stats: Stats, cut_share: float, train_share: float) -> None:
-        self._stats, self._shares = stats, (cut_share, train_share)
-        self._forecaster = _Forecasters()
-
-    def forecast(self, config: Config, ranks: int) -> Forecast:
-        """See Source."""
-        decided = plan(config, assumed_meta(self._stats, config.task.task)).deciding(False)
-        decided.entry.count_steps(decided, None)
-        config, fewest = decided.config, decided.halo == "least"
-        forecaster = self._forecaster(decided)
-        shares = assumed_shares(self._stats, ranks, *self._shares, fewest)
-        if config.data.inductive:
-            cut_share, train_share = self._shares
-            seen = assumed_shares(self._stats.induced(train_share), ranks, cut_share, 1.0, fewest)
-            shares = replace(shares, seen=seen)
-        if decided.task.splits_edges:
-            shares = self._with_links(config, ranks)
-        return forecaster.forecast(shares)
-
-    def _with_links(self, config: Config, ranks: int) -> Shares:
-        """Return the Shares of the training edges with the held-out ones; the cut share is the same for both."""
-        cut_share, train_share = self._shares
-        training, *held = (
-            assumed_shares(self._stats._replace(edges=round(share * self._stats.edges)), ranks, cut_share, train_share)
-            for share in link_shares(config.task.link_split)
-        )
-        pairs = {split: PairCounts(each.own, each.remote, each.inward) for split, each in zip(HELD, held, strict=True)}
-        return replace(training, held=pairs)
 
 
 class _Forecasters:

@@ -3,7 +3,6 @@
 from functools import partial
 from typing import Any
 
-from hpcgnn.errors import ConfigError
 from hpcgnn.extras.steps.batches import build_batches
 from hpcgnn.extras.steps.historical import build_historical
 from hpcgnn.extras.steps.options import StepsConfig, check_graph, check_options, options_of
@@ -19,11 +18,6 @@ def count_steps(exact: bool, plan: RunPlan, counter: Any) -> Any:
     options = options_of(plan.config)
     if options.steps == 1:
         return None
-    if counter is None:
-        raise ConfigError(
-            f"--schedule {options.schedule} with --steps {options.steps} computes shares of the clusters, and --stats "
-            "has no clusters; expected --graph, --steps 1, or --schedule sar"
-        )
     from hpcgnn.extras.steps.counts import Steps
 
     return Steps(exact, counter, plan)

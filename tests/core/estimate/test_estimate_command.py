@@ -36,35 +36,14 @@ def check_row(row):
 
 
 def test_from_a_graph_file(capsys, graph, tmp_path):
-    files = ("--json", tmp_path / "o.json", "--plot", tmp_path / "p.png")
-    estimate(capsys, "--graph", graph, "--ranks", "4,1,2", "--ranks-per-node", "2", *files)
+    file = ("--json", tmp_path / "o.json")
+    estimate(capsys, "--graph", graph, "--ranks", "4,1,2", "--ranks-per-node", "2", *file)
     rows = json.loads((tmp_path / "o.json").read_text())
     assert [(row["ranks"], row["nodes"]) for row in rows] == [(4, 2), (1, 1), (2, 1)], "in the order of --ranks"
     for row in rows:
         check_row(row)
         assert row["bytes_counted"]
         assert row["node_bytes"] <= min(2, row["ranks"]) * row["peak_rss_bytes"]["max"]
-    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
-
-
-STATS = ("--stats", "1e5,6e5,32,10,2.3")
-
-
-def test_from_a_few_numbers(capsys, tmp_path):
-    """More ranks hold less each, and send more in all."""
-    out = estimate(capsys, *STATS, "--ranks", "2,8,64", "--json", tmp_path / "o.json")
-    rows = json.loads((tmp_path / "o.json").read_text())
-    for row in rows:
-        check_row(row)
-    for less, more in zip(rows, rows[1:]):
-        assert more["peak_rss_bytes"]["max"] < less["peak_rss_bytes"]["max"]
-        assert more["halo_bytes_per_epoch"] > less["halo_bytes_per_epoch"]
-    assert "assumed: --cut-share 0.3" in out
-
-
-def test_options_without_meaning_are_refused(capsys, graph):
-    assert main(["estimate", "--graph", str(graph), "--ranks", "2", "--cut-share", "0.1", *SMALL]) == 2
-    assert "--cut-share and --train-share belong to --stats" in capsys.readouterr().err
 
 
 def refused(capsys, *arguments):
@@ -79,24 +58,12 @@ def refused(capsys, *arguments):
 
 
 ARGUMENTS = {
-    **{
-        numbers: (("--stats", numbers), "expected nodes,edges,features,classes")
-        for numbers in ("1e6,2e7", "a,b,c,d", "0,10,4,2", "inf,10,4,2", "nan,10,4,2")
-    },
-    "exponent that is none": (("--stats", "100,1000,4,2,nan"), "expected an exponent between 1 and 10"),
-    "exponent": (("--stats", "100,1000,4,2,0.5"), "expected an exponent between 1 and 10"),
-    "cut share": ((*STATS, "--cut-share", "1.5"), "expected a share from 0 to 1"),
-    "cut share in words": ((*STATS, "--cut-share", "most"), "expected a share from 0 to 1"),
-    "train share": ((*STATS, "--train-share", "-0.1"), "expected a share from 0 to 1"),
-    "both": ((*STATS, "--graph", "g.h5"), "expected --graph or --stats, got both"),
     "neither": ((), "--graph is required"),
     "no file": (("--graph", "absent.h5"), "absent.h5"),
-    "no ranks": ((*STATS, "--ranks", "0"), "expected numbers of ranks of at least 1"),
-    "ranks per node": ((*STATS, "--ranks-per-node", "0"), "--ranks-per-node"),
-    "no folder": ((*STATS, "--json", "absent/o.json"), "there is no directory absent; make it first"),
-    "no folder for a picture": ((*STATS, "--plot", "absent/o.png"), "there is no directory absent; make it first"),
-    "wrong picture": ((*STATS, "--plot", "o.abc"), "o.abc"),
-    "model": ((*STATS, "--model", "gnc"), "gnc"),
+    "no ranks": (("--ranks", "0"), "expected numbers of ranks of at least 1"),
+    "ranks per node": (("--ranks-per-node", "0", "--graph", "g.h5"), "--ranks-per-node 0: expected at least 1"),
+    "no folder": (("--graph", "g.h5", "--json", "absent/o.json"), "there is no directory absent; make it first"),
+    "model": (("--model", "gnc"), "gnc"),
 }
 
 

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from graphs import META
 
 from hpcgnn.config import make_config
 from hpcgnn.estimate import forecast
-from hpcgnn.estimate.arguments import Stats
-from hpcgnn.estimate.counts.assumed import assumed_meta
 from hpcgnn.estimate.forecast import Forecaster
 from hpcgnn.estimate.trial.scaled_rank import Direction, Size, make_copy
 from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator
@@ -20,7 +19,6 @@ from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.plan.run_plan import plan
 
 CHOICES = registry_choices()
-META = assumed_meta(Stats(1000, 8000, 16, 5))
 
 
 def configure(**options):

@@ -1,13 +1,10 @@
-"""What estimates are made of: the communicator without others, counted halos, assumed shares."""
+"""What estimates are made of: the communicator without others, and counted halos."""
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcgnn.estimate.arguments import Stats
-from hpcgnn.estimate.counts.assumed import assumed_shares
 from hpcgnn.estimate.counts.halo_counts import HaloCounts
 from hpcgnn.estimate.counts.traffic import halo_traffic
 from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator
@@ -78,50 +75,3 @@ def test_traffic_is_that_of_every_message(drawn, form, back, rows):
                         size[who] += 3 * there * kind.row_bytes
                         messages[who] += 3
     assert (found.bytes.tolist(), found.messages.tolist()) == (size.tolist(), messages.tolist())
-
-
-GRAPH = Stats(100_000, 1_600_000, 64, 10)
-
-
-@pytest.mark.parametrize("exponent", [0.0, 2.3])
-@pytest.mark.parametrize("ranks", [2, 7, 64])
-def test_assumed_shares_add_up(ranks, exponent):
-    shares = assumed_shares(GRAPH._replace(exponent=exponent), ranks, 0.4, 0.25)
-    assert shares.ranks == ranks and not shares.directed
-    assert shares.nodes.sum() == pytest.approx(GRAPH.nodes, abs=ranks)
-    assert (shares.own + shares.remote).sum() == pytest.approx(GRAPH.edges, abs=2 * ranks)
-    assert shares.remote.sum() == pytest.approx(0.4 * (1 - 1 / ranks) * GRAPH.edges, abs=ranks)
-    assert shares.train.sum() == pytest.approx(GRAPH.nodes / 4, abs=ranks)
-    received, others = shares.inward.received, GRAPH.nodes - shares.nodes
-    assert (0 < received).all() and (received <= np.minimum(shares.remote, others)).all()
-    assert received.sum() == shares.inward.sent.sum()
-    assert (shares.outer <= shares.nodes).all() and (shares.inward.peers == ranks - 1).all()
-    assert shares.degrees.mean() == pytest.approx(16, abs=1), "degrees are rounded down"
-
-
-def test_hubs_are_wanted_by_all_ranks():
-    """They count once for each rank, so that a power law has fewer halo rows than equal degrees."""
-    equal, skewed = (assumed_shares(GRAPH._replace(exponent=each), 8, 0.4, 0.1) for each in (0.0, 2.1))
-    assert skewed.inward.received.sum() < 0.9 * equal.inward.received.sum()
-
-
-@pytest.mark.parametrize("ranks, cut", [(1, 0.4), (4, 0.0)])
-def test_nothing_between_ranks(ranks, cut):
-    shares = assumed_shares(GRAPH, ranks, cut, 0.1)
-    assert not shares.inward.received.any() and not shares.remote.any() and not shares.outer.any()
-    assert shares.own.sum() == GRAPH.edges
-
-
-def test_as_on_a_random_map():
-    """A cut share of 1: an edge is as likely within a rank as between any two of them."""
-    shares = assumed_shares(GRAPH, 4, 1.0, 0.1)
-    assert shares.remote.sum() == pytest.approx(0.75 * GRAPH.edges, abs=4)
-    # Of 75 000 others, those are received that have any of their 16 edges into this rank.
-    assert shares.inward.received[0] == pytest.approx(75_000 * (1 - 0.75**16), rel=0.02)
-    assert shares.outer[0] == pytest.approx(25_000, rel=0.01)
-
-
-def test_less_than_a_row_from_each():
-    shares = assumed_shares(Stats(2000, 4000, 4, 2), 200, 0.5, 0.1)
-    assert shares.inward.received.mean() == pytest.approx(10, rel=0.25)
-    assert shares.inward.rows.max() == 1 and (shares.inward.offset < 200).all()

@@ -6,13 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from graphs import META
 
 import hpcgnn
 from hpcgnn.comm.session import TRANSPORTS
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
-from hpcgnn.estimate.arguments import Stats
-from hpcgnn.estimate.counts.assumed import assumed_meta
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.plan import rules
 from hpcgnn.plan.choices import registry_choices
@@ -22,7 +21,6 @@ from hpcgnn.schedules.schedule_registry import SCHEDULES
 from hpcgnn.tasks.registry import TASKS
 from hpcgnn.traits import TransportTraits
 
-META = assumed_meta(Stats(1000, 8000, features=16, classes=4))
 OF_SCHEDULE = {"tma": {"average_steps": 2}}
 # What breaks each rule of the core, in the order of the rules.
 BREAKS = (

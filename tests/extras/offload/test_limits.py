@@ -3,19 +3,17 @@
 from types import SimpleNamespace
 
 import pytest
+from graphs import META
 from hypothesis import given, strategies
 
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError
-from hpcgnn.estimate.arguments import Stats
-from hpcgnn.estimate.counts.assumed import assumed_meta
 from hpcgnn.extras.offload import limits as memory_limit
 from hpcgnn.extras.offload.options import said_memory
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.run_plan import plan
 
 GIB = 1 << 30
-META = assumed_meta(Stats(1000, 8000, features=16, classes=4))
 
 
 def test_the_least_counts(monkeypatch):

@@ -10,8 +10,6 @@ from mpi.small import stored
 from mpi.training import build_trainer, configure
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.estimate.arguments import Stats
-from hpcgnn.estimate.counts.sources import AssumedGraph
 from hpcgnn.estimate.like import Counts
 
 from .serial import RATE, Exact, Serial
@@ -131,10 +129,8 @@ def test_what_does_not_go_together_is_refused(comm, paths, options, message):  #
 
 @pytest.mark.ranks(2)
 def test_what_an_estimate_refuses(comm, paths):  # noqa: F811
-    """Steps without clusters, more than shares with training nodes, and the seconds of another run."""
+    """More steps than shares with training nodes, and the seconds of another run."""
     options = {"schedule": "batches", "layers": 2}
-    with pytest.raises(ConfigError, match="--stats has no clusters; expected --graph"):
-        AssumedGraph(Stats(1000, 8000, features=16, classes=4), 0.3, 0.5).forecast(configure("g.h5", **options), 2)
     with pytest.raises(ConfigError, match="shares alone, and estimate counts --steps"):
         _foretold(configure(paths["few train"], steps=32, **options), MAP, comm.size)
     with pytest.raises(ConfigError, match="--like counts no work of --schedule batches"):
