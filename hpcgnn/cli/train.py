@@ -20,7 +20,7 @@ The flags above are the ones most used. docs/options.md lists every key. Each is
 preset the config.toml of a resumed run. The log names options without effect."""
 
 
-def add_train(commands: Any, choices: Choices | None) -> None:
+def add_train(commands: Any, choices: Choices) -> None:
     """Add `hpcgnn train`."""
     train = commands.add_parser(
         "train",
@@ -40,7 +40,6 @@ def add_train(commands: Any, choices: Choices | None) -> None:
 def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     """Train; the configuration is checked before MPI starts, so that a typing error costs nothing."""
     from hpcgnn.app.resuming import options_to_continue, plugin_of_checkpoint, plugin_of_run
-    from hpcgnn.app.shortage import advising
     from hpcgnn.app.train import train
     from hpcgnn.nn.plugin import read_code
 
@@ -71,4 +70,4 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
                     tell(line)
 
         return dry_run(arguments.dry_run, check)
-    return on_ranks(advising(lambda session: train(config, session, remarks, notes), config), config)
+    return on_ranks(lambda session: train(config, session, remarks, notes), config)

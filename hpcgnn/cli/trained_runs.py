@@ -29,7 +29,7 @@ Rows are in the original order of the nodes. Each has the node's number and, whe
 imported from had ids of their own, the node's id. No rank holds the rows of all nodes."""
 
 
-def add_evaluate(commands: Commands, choices: Choices | None) -> None:
+def add_evaluate(commands: Commands, choices: Choices) -> None:
     """`hpcgnn evaluate`."""
     evaluate = commands.add_parser(
         "evaluate",
@@ -52,7 +52,7 @@ def add_evaluate(commands: Commands, choices: Choices | None) -> None:
     evaluate.set_defaults(process=process_evaluate)
 
 
-def add_predict(commands: Commands, choices: Choices | None) -> None:
+def add_predict(commands: Commands, choices: Choices) -> None:
     """`hpcgnn predict`."""
     predict = commands.add_parser(
         "predict",
@@ -121,7 +121,7 @@ def add_run(command: argparse.ArgumentParser) -> None:
     add_trust(command)
 
 
-def _add_own_options(command: argparse.ArgumentParser, choices: Choices | None) -> None:
+def _add_own_options(command: argparse.ArgumentParser, choices: Choices) -> None:
     add_dry_run(command)
     add_declared(command, OPTIONS, choices)
 
@@ -140,7 +140,6 @@ def config_of_run(arguments: argparse.Namespace, choices: Choices) -> Config:
 def process_evaluate(arguments: argparse.Namespace, choices: Choices) -> int:
     """Evaluate a run."""
     from hpcgnn.app.evaluate import evaluate
-    from hpcgnn.app.shortage import advising
     from hpcgnn.outputs.files import check_name
 
     if arguments.predictions:
@@ -154,16 +153,12 @@ def process_evaluate(arguments: argparse.Namespace, choices: Choices) -> int:
 
         about = ("--predictions", *predictions)
         return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run, *about))
-    with_advice = advising(
-        lambda session: evaluate(config, session, arguments.weights, *predictions, corrections), config
-    )
-    return on_ranks(with_advice, config)
+    return on_ranks(lambda session: evaluate(config, session, arguments.weights, *predictions, corrections), config)
 
 
 def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
     """Predict with a run."""
     from hpcgnn.app.predict import Request, predict
-    from hpcgnn.app.shortage import advising
     from hpcgnn.outputs.files import check_name
 
     request = Request(
@@ -187,5 +182,4 @@ def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
 
         about = ("--output", request.output, request.force, not request.other_graph, [request.nodes, request.pairs])
         return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run, *about))
-    with_advice = advising(lambda session: predict(config, session, arguments.weights, request), config)
-    return on_ranks(with_advice, config)
+    return on_ranks(lambda session: predict(config, session, arguments.weights, request), config)

@@ -32,7 +32,7 @@ FILE is a state dict: safetensors, or a .pt file of tensors alone. Its names and
 them. One process, without MPI."""
 
 
-def add_export(commands: Commands) -> None:
+def add_export(commands: Commands, choices: Choices) -> None:
     """`hpcgnn export`."""
     export = commands.add_parser(
         "export",
@@ -54,7 +54,7 @@ def add_export(commands: Commands) -> None:
     export.set_defaults(process=process_export)
 
 
-def add_import_weights(commands: Commands, choices: Choices | None) -> None:
+def add_import_weights(commands: Commands, choices: Choices) -> None:
     """`hpcgnn import-weights`."""
     command = commands.add_parser(
         "import-weights",
