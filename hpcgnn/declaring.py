@@ -53,18 +53,18 @@ class Named:
 
 @dataclass(frozen=True)
 class Having:
-    """The schedules that declare a trait of `ScheduleTraits` (traits.py)."""
+    """The schedules or tasks that declare a trait (traits.py)."""
 
     trait: str
 
-    def among(self, schedules: Mapping[str, Any]) -> tuple[str, ...]:
-        """Their names. schedules: {name: ScheduleTraits}."""
-        return tuple(name for name, traits in schedules.items() if getattr(traits, self.trait))
+    def among(self, entries: Mapping[str, Any]) -> tuple[str, ...]:
+        """Their names. entries: {name: traits}."""
+        return tuple(name for name, traits in entries.items() if getattr(traits, self.trait))
 
 
-def allowed(values: Any, schedules: Mapping[str, Any]) -> Any:
-    """The values of a need; for `Having`, names of schedules."""
-    return values.among(schedules) if isinstance(values, Having) else values
+def allowed(values: Any, entries: Mapping[str, Any]) -> Any:
+    """The values of a need; for `Having`, names of entries."""
+    return values.among(entries) if isinstance(values, Having) else values
 
 
 def option(  # noqa: PLR0913 - callers name them
@@ -81,7 +81,7 @@ def option(  # noqa: PLR0913 - callers name them
     schedules: Having | tuple[str, ...] | None = None,
     by_model: bool = False,
     needs: Mapping[str, Container[Any] | Having] | None = None,
-    also: Mapping[str, Container[Any]] | None = None,
+    also: Mapping[str, Container[Any] | Having] | None = None,
     strict: bool = False,
     on_resume: str = "said",
     bare: str | None = None,

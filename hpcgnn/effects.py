@@ -65,7 +65,7 @@ def _in_vain(declared: Field[Any], chosen: Mapping[str, Any], choices: Mapping[s
     of_user = choices["of_user"].items()
     used, schedules = uses.get(model), allowed(rules["schedules"], choices["schedules"])
     needs = {other: allowed(values, choices["schedules"]) for other, values in rules["needs"].items()}
-    if any(chosen[other] in values for other, values in rules["also"].items()):
+    if any(chosen[other] in allowed(values, choices.get(f"{other}s", {})) for other, values in rules["also"].items()):
         return None
     if name == "plugin":
         if used is None or any(

@@ -10,7 +10,7 @@ import math
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,16 @@ from hpcgnn.errors import RunDirError
 log = logging.getLogger("hpcgnn")
 FIRST_EPOCH = 1  # in all that a run writes; see counted_from_one
 _ACCESS_LIST = "system.posix_acl_access"
+
+_SPLITS = {"train", "val", "test"}
+
+
+def metrics_by_split(record: Mapping[str, Any]) -> dict[str, Any]:
+    """{name: {split: {metric: value}}} of the tables with all metrics in the record of an epoch or of a run."""
+    tables = {
+        name: table for name, table in record.items() if isinstance(table, dict) and table and _SPLITS.issuperset(table)
+    }
+    return {name: table for name, table in tables.items() if all(isinstance(each, dict) for each in table.values())}
 
 
 @contextlib.contextmanager

@@ -125,11 +125,9 @@ class TaskTraits:
     Attributes:
         labels: the task is learned from labels of nodes.
         all_rows: the loss reads outputs of all nodes, not of training nodes alone.
-        splits_edges: edges are held out for validation and test.
         embeds: the outputs of the model are embeddings of `--hidden` columns, not one column per class.
     """
 
     labels: bool = True
     all_rows: bool = False
-    splits_edges: bool = False
     embeds: bool = False

@@ -28,8 +28,7 @@ from hpcgnn.memory.available import huge_pages
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.run_plan import MANY_RANKS, RunPlan, plan, rows_in_place_pay
 from hpcgnn.plugins.registry import make_plugins
-from hpcgnn.tasks.link_training import link_split
-from hpcgnn.tasks.registry import task_traits
+from hpcgnn.tasks.registry import TASKS, task_traits
 
 log = logging.getLogger("hpcgnn")
 
@@ -95,7 +94,7 @@ class BringUp:
             *(self.graph.file, self.graph.clusters, self.session.comm, cap, loops, spec.dtype, decided.reads_edges),
             *(watch, inputs_of(spec.inputs)),
             labelled=decided.task.labels if labelled is None else labelled,
-            links=link_split(decided.config),
+            beside=TASKS[decided.config.task.task].beside(decided.config),
             edge_features=spec.edge_features > 0,
             feature_type=spec.held,
             store=self.memory.features,

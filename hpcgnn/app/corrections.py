@@ -1,17 +1,22 @@
-"""Corrections of a model's outputs, before `evaluate` and `predict` use them."""
+"""Corrections of a model's outputs, before `evaluate` and `predict` use them, and further results of `predict`."""
 
 import argparse
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hpcgnn.registry import Registry
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
+    from hpcgnn.app.predict import Request
+    from hpcgnn.app.trained import Trained
+    from hpcgnn.config import Config
     from hpcgnn.engine.trainer import Trainer
+    from hpcgnn.graphfile.storage import GraphFile
     from hpcgnn.nn.spec import ModelSpec
 
 
@@ -52,6 +57,38 @@ class CorrectionEntry:
 
 #: In the order of their work.
 CORRECTIONS: Registry[CorrectionEntry] = Registry("correction")
+
+
+class Table(ABC):
+    """A table that `predict` writes in place of rows of nodes. inputs: files that it reads."""
+
+    inputs: Sequence[str] = ()
+
+    @abstractmethod
+    def check(self, config: "Config", request: "Request") -> None:
+        """Raise ConfigError if the table does not fit a run, or the rest of the request."""
+
+    @abstractmethod
+    def read(self, file: "GraphFile") -> None:
+        """Read `inputs` on rank 0."""
+
+    @abstractmethod
+    def write(self, output: str, trained: "Trained", logits: "torch.Tensor", nodes: "np.ndarray | None") -> int:
+        """Write the file; return its number of rows. Collective, without autograd. nodes: those that the request lists,
+        ascending, on rank 0.
+        """
+
+
+@dataclass(frozen=True)
+class TableEntry:
+    """A table on offer; as a CorrectionEntry."""
+
+    add: Callable[[argparse.ArgumentParser], None]
+    of: Callable[[argparse.Namespace], Table | None]
+
+
+#: The first of those that arguments ask for is written.
+TABLES: Registry[TableEntry] = Registry("table")
 
 
 def add_corrections(command: argparse.ArgumentParser) -> None:

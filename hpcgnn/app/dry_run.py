@@ -14,21 +14,18 @@ from pathlib import Path
 from hpcgnn.app.bring_up import make_buffers
 from hpcgnn.app.choosing_maps import find_map
 from hpcgnn.app.remarks import remarks_on_graph
-from hpcgnn.app.splits import check_patience, has_nodes
+from hpcgnn.app.splits import check_patience
 from hpcgnn.app.trained import find_checkpoint
 from hpcgnn.config import Config
 from hpcgnn.engine.probe import probe_step
 from hpcgnn.engine.rundir import RunDir
 from hpcgnn.errors import RunDirError
 from hpcgnn.graph.opening import check_trainable
-from hpcgnn.graphfile.given_links import name_of
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.options.link_split import GIVEN, link_shares
 from hpcgnn.output_files import check_outputs
 from hpcgnn.outputs.files import files_read
 from hpcgnn.plan.run_plan import plan
 from hpcgnn.plugins.registry import make_plugins
-from hpcgnn.tasks.link_training import remarks_on_links
 from hpcgnn.tasks.registry import TASKS, task_traits
 from hpcgnn.terminal import tell
 
@@ -97,20 +94,11 @@ def _check_graph(config: Config, rank_counts: Iterable[int], learns: bool = True
             find_map(file, config, ranks)
         decided = plan(config, file.meta, learns)
         config = decided.config
-        if config.optim.patience and not _validates(file, config):
-            check_patience(config, TASKS[config.task.task].judged)
+        task = TASKS[config.task.task]
+        if config.optim.patience and not task.validates(config, file):
+            check_patience(config, task.judged)
         make_buffers(probe_step(decided, make_plugins), config)
-        return remarks_on_graph(decided, file.meta) + remarks_on_links(config, file)
-
-
-def _validates(file: GraphFile, config: Config) -> bool:
-    """Whether there will be a validation metric."""
-    splits_edges = task_traits(config.task.task).splits_edges
-    if splits_edges and config.task.link_split == GIVEN:
-        return name_of("val") in file and file.shape(name_of("val"))[0] > 0
-    if splits_edges:
-        return link_shares(config.task.link_split)[1] > 0
-    return has_nodes(file, "val")
+        return remarks_on_graph(decided, file)
 
 
 def _check_space(folder: Path) -> None:

@@ -25,13 +25,12 @@ from hpcgnn.outputs.files import files_read
 from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.records import to_json
 from hpcgnn.tasks.base import TARGETS, Scale
-from hpcgnn.tasks.link_training import SCORER
-from hpcgnn.tasks.registry import resolve_task
+from hpcgnn.tasks.registry import TASKS, resolve_task
 from hpcgnn.terminal import tell
 
 SUFFIX = ".safetensors"
 # Parts of models that other libraries do not have.
-_OURS = ("heads.", f"{TARGETS}.", f"{SCORER}.")
+_OURS = ("heads.", f"{TARGETS}.")
 #: Options that decide a model's function. None of them names code.
 OPTIONS_OF_MODEL = {
     *({declared.name for declared in fields(ModelConfig)} - {"plugin"}),
@@ -63,7 +62,8 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
     if to != "torch":
         if reason := LIBRARIES[to].reason_against(spec, meta, config):
             raise ConfigError(f"--to {to}: {reason} (see docs/definitions.md); --to torch exports any model")
-        own = {name: each for name, each in state.items() if not name.startswith(_OURS)}
+        ours = (*_OURS, f"{TASKS[config.task.task].module}.")
+        own = {name: each for name, each in state.items() if not name.startswith(ours)}
         state = LIBRARIES[to].export(spec, own)
     origin = {"run": str(config.run.run_dir), "checkpoint": path.name, "weights": weights, "epoch": epoch}
     about = {

@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from tabulate import tabulate
 
-from hpcgnn.app.corrections import Correction
-from hpcgnn.app.link_scores import best_tables, held_tables, pair_table, read_pairs, write_table
+from hpcgnn.app.corrections import Correction, Table
 from hpcgnn.app.trained import Trained, hidden_state, load_trained
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
@@ -30,13 +29,11 @@ from hpcgnn.graphfile.own_ids import NUMBERS, find_nodes, kind_of_ids, longest_i
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import MODELS
-from hpcgnn.options.task import LINKS
 from hpcgnn.outputs.arrays import write_arrays
 from hpcgnn.outputs.files import KINDS, Contents, check_results, files_read, written_parquet
 from hpcgnn.outputs.lines import write_lines
 from hpcgnn.records import to_json
 from hpcgnn.tasks.base import Task
-from hpcgnn.tasks.link_training import wide
 from hpcgnn.tasks.registry import TASKS
 from hpcgnn.terminal import tell
 
@@ -54,9 +51,7 @@ class Request:
         nodes: a file of ids, or ''.
         other_graph: whether the graph may differ from the run's.
         corrections: corrections of the model's outputs.
-        pairs: a file of pairs of ids, whose scores are wanted, or ''.
-        best: number of the best targets that are wanted of each node, or None.
-        held_out: whether the run's held-out edges are wanted.
+        table: a table that is wanted in place of rows of nodes, or None.
     """
 
     output: str
@@ -67,15 +62,7 @@ class Request:
     nodes: str = ""
     other_graph: bool = False
     corrections: Sequence[Correction] = ()
-    pairs: str = ""
-    best: int | None = None
-    held_out: bool = False
-
-    @property
-    def table(self) -> str:
-        """The option that asks for a table of pairs in place of rows of nodes, or ''."""
-        asked = {"--pairs": self.pairs, "--best": self.best is not None, "--held-out": self.held_out}
-        return " ".join(option for option, wanted in asked.items() if wanted)
+    table: Table | None = None
 
     @property
     def kinds(self) -> list[str]:
@@ -88,8 +75,8 @@ class Request:
         task = TASKS[config.task.task]
         for correction in self.corrections:
             correction.check(task.name)
-        if self.table:
-            self._check_table(config, task)
+        if self.table is not None:
+            self.table.check(config, self)
         if self.probabilities and task.probabilities is None:
             raise ConfigError(
                 f"--probabilities: {config.run.run_dir} is a run of {task.name}, which predicts {task.said} and no "
@@ -102,18 +89,10 @@ class Request:
                 f"--embeddings {self.layer}: expected {expected}; the output of the last layer is --logits"
             )
 
-    def _check_table(self, config: Config, task: Task) -> None:
-        option = self.table
-        if self.best is not None and self.best < 1:
-            raise ConfigError(f"--best: expected a number of targets from 1, got {self.best}")
-        if task.name != LINKS:
-            raise ConfigError(
-                f"{option}: expected a run of --task {LINKS}, got one of {task.name}: {config.run.run_dir}"
-            )
-        if self.kinds or " " in option or (self.nodes and self.best is None):
-            raise ConfigError(f"{option} writes a table of its own; expected no other option of what is written")
-        if Path(self.output).suffix.lower() != ".csv":
-            raise ConfigError(f"{option}: expected a name of --output that ends with .csv, got {self.output}")
+    @property
+    def inputs(self) -> list[str]:
+        """Files that are read besides those of the run."""
+        return [self.nodes, *(() if self.table is None else self.table.inputs)]
 
 
 def predict(config: Config, session: Session, weights: str, request: Request) -> int:
@@ -126,35 +105,17 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
     start_logging(comm.rank)
     with comm.together("looking where predictions go", on_one=True):
         request.check(config)
-        check_results(
-            "--output", request.output, comm, [*files_read(config), request.nodes, request.pairs], request.force
-        )
+        check_results("--output", request.output, comm, [*files_read(config), *request.inputs], request.force)
     with comm.together("reading the list of nodes", on_one=True):
-        nodes, pairs = None, np.zeros((0, 2), np.int64)
-        if request.pairs and comm.rank == 0:
-            with GraphFile(config.data.graph) as file:
-                pairs = read_pairs(request.pairs, file)
-        if request.nodes and comm.rank == 0:
-            with GraphFile(config.data.graph) as file:
-                words = read_list(request.nodes)
-                nodes = find_nodes(file, words, f"--nodes {request.nodes}")
-                _look_at_order(file, nodes, words, request)
+        nodes = _read_lists(config.data.graph, request) if comm.rank == 0 else None
     trained = load_trained(config, session, weights, request.other_graph, request.corrections)
     with contextlib.ExitStack() as stack:
         hidden = stack.enter_context(hidden_state(trained.trainer.model, request.layer)) if request.layer else []
         logits, seconds = trained.logits()
     rows: dict[str, torch.Tensor] = {}
-    if request.table:
+    if request.table is not None:
         with torch.no_grad(), comm.ledger.booked_as("evaluation"):
-            h = wide(logits)
-            if request.held_out:
-                tables = held_tables(trained)
-            elif request.best is None:
-                tables = pair_table(trained, h, pairs)
-            else:
-                tables = best_tables(trained, h, nodes, request.best)
-            last = "split" if request.held_out else "score"
-            count = write_table(request.output, tables, last, config.data.graph, comm)
+            count = request.table.write(request.output, trained, logits, nodes)
     else:
         rows = _rows_of_nodes(trained, logits, hidden, request)
         wanted = _wanted_here(nodes, trained.meta.num_nodes, comm) if request.nodes else None
@@ -167,6 +128,19 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
         tell(tabulate(shown, tablefmt="rounded_outline", disable_numparse=True))
         tell(f"predictions in {request.output}")
     return 0
+
+
+def _read_lists(graph: str, request: Request) -> np.ndarray | None:
+    """The listed nodes, ascending, or None; and what a table reads. Raises FormatError."""
+    with GraphFile(graph) as file:
+        if request.table is not None:
+            request.table.read(file)
+        if not request.nodes:
+            return None
+        words = read_list(request.nodes)
+        nodes = find_nodes(file, words, f"--nodes {request.nodes}")
+        _look_at_order(file, nodes, words, request)
+        return nodes
 
 
 def _rows_of_nodes(

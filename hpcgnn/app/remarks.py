@@ -16,7 +16,7 @@ from hpcgnn.engine.trainer import Trainer
 from hpcgnn.engine.views import Crossing
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import REGRESSION
-from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.listing import in_turn
 from hpcgnn.memory.available import huge_pages
 from hpcgnn.nn.registry import ignored
@@ -123,9 +123,9 @@ def _on_nodes(trainer: Trainer, counts: Crossing) -> str:
     )
 
 
-def remarks_on_graph(plan: RunPlan, meta: GraphMeta) -> list[str]:
+def remarks_on_graph(plan: RunPlan, file: GraphFile) -> list[str]:
     """Return lines about options without effect on this graph, and about data that the model ignores."""
-    config, spec = plan.config, plan.spec
+    config, spec, meta = plan.config, plan.spec, file.meta
     lines = ignored(spec, meta.num_edge_features)
     if config.task.target_scale != "standard" and config.task.task != REGRESSION:
         lines.append(f"without effect: --target-scale (the task of the graph is {config.task.task})")
@@ -138,7 +138,7 @@ def remarks_on_graph(plan: RunPlan, meta: GraphMeta) -> list[str]:
         lines.append(
             f"without effect: --frozen-halo ({spec.model} keeps the aggregate of its input, and nothing of the halo)"
         )
-    return lines
+    return lines + TASKS[config.task.task].remarks(config, file)
 
 
 def _travelling(local: LocalGraph, comm: Communicator) -> str:

@@ -5,11 +5,8 @@ from collections.abc import Mapping
 
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
-from hpcgnn.graphfile.labels import LABELS
-from hpcgnn.graphfile.storage import SPLITS, GraphFile
 
 log = logging.getLogger("hpcgnn")
-_CHUNK = 1 << 22
 
 
 def check_splits(counts: Mapping[str, int], config: Config, rank: int, judged: str = "nodes") -> None:
@@ -40,22 +37,9 @@ def check_splits(counts: Mapping[str, int], config: Config, rank: int, judged: s
 def check_patience(config: Config, judged: str = "nodes") -> None:
     """Raise ConfigError, for a graph without validation nodes (or edges), if --patience is given."""
     if config.optim.patience:
-        remedy = "import the graph with a validation split"
-        if judged == "edges":
-            remedy = "give validation edges a share in --link-split"
         error = ConfigError(
             f"--patience {config.optim.patience}: expected a graph with validation {judged}, and "
-            f"{config.data.graph} has none; leave --patience out, or {remedy}"
+            f"{config.data.graph} has none; leave --patience out, or give it a validation split"
         )
         error.everywhere = True
         raise error
-
-
-def has_nodes(file: GraphFile, split: str) -> bool:
-    """Whether any node of a graph file is in a split and has a label. Holds some millions of nodes at a time."""
-    for start in range(0, file.meta.num_nodes, _CHUNK):
-        piece = [(start, min(start + _CHUNK, file.meta.num_nodes))]
-        found = file.read("nodes/split", piece) == SPLITS[split]
-        if found.any() and LABELS[file.meta.task].labelled(file.read("nodes/labels", piece)[found]).any():
-            return True
-    return False

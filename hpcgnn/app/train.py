@@ -27,7 +27,6 @@ from hpcgnn.engine.trainer import Trainer
 from hpcgnn.plugins import learned_features
 from hpcgnn.plugins.memory_profile import trim_heap
 from hpcgnn.plugins.registry import make_plugins, plugins_of_job
-from hpcgnn.tasks.link_training import remarks_on_links
 
 log = logging.getLogger("hpcgnn")
 
@@ -55,8 +54,7 @@ def train(config: Config, session: Session, remarks: Iterable[str] = (), notes: 
         with comm.together("opening the run directory"):
             plugins = plugins_of_job(config, session, ready.buffers)
             if comm.rank == 0:
-                warnings = [*remarks, *remarks_on_graph(ready.plan, ready.graph.file.meta)]
-                warnings += remarks_on_links(config, ready.graph.file)
+                warnings = [*remarks, *remarks_on_graph(ready.plan, ready.graph.file)]
                 run_dir = RunDir(config.run.run_dir, config.run.resume)
                 stack.enter_context(contextlib.closing(run_dir))
                 log_options(config, notes, warnings)
@@ -96,7 +94,7 @@ def _train(ready: BringUp, plugins: Plugins, run_dir: RunDir | None, stop: StopR
         stop.signalled = False
         return EXIT_STOPPED
     report: dict[str, Any] = {}
-    if best_state is not None and trainer.plan.task.labels:  # for links each evaluation has all metrics
+    if best_state is not None and trainer.plan.task.labels:  # without labels each evaluation has all metrics
         report = _report_of_best(trainer, best_state, ready.graph.file.meta.type_names.get("classes", ()))
     ranks = gather_rank_records(trainer)
     with comm.together("writing the results"):

@@ -31,7 +31,6 @@ from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.handover import Handover
 from hpcgnn.options.inputs import inputs_of, inputs_text
-from hpcgnn.options.link_split import GIVEN, NOTHING
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.records import to_json
@@ -133,8 +132,7 @@ def load_trained(
                 file.meta = _as_trained(file.meta, config, identity, file.path)
         if not is_other:
             return config
-        drawn = config.task.link_split == GIVEN and not file.meta.negatives
-        return config.replace(metric="auto", link_split=NOTHING if drawn else config.task.link_split)
+        return TASKS[config.task.task].elsewhere(config, file.meta)
 
     def corrected_bytes(plan: RunPlan) -> int:
         return max((each.row_bytes(plan.spec) for each in corrections), default=0)

@@ -5,7 +5,7 @@ The called functions import torch, so that `--help` stays fast.
 
 import argparse
 
-from hpcgnn.app.corrections import add_corrections, corrections_of
+from hpcgnn.app.corrections import TABLES, add_corrections, corrections_of
 from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, add_dry_run, add_trust, dry_run, given_options
 from hpcgnn.cli.commands import Commands, on_ranks
 from hpcgnn.config import Choices, Config, make_config
@@ -23,7 +23,6 @@ features:
     mpiexec -n 4 hpcgnn predict runs/first -o predictions.csv
     mpiexec -n 4 hpcgnn predict runs/first --graph new.h5 --probabilities --nodes some.txt -o new.parquet
     hpcgnn predict runs/first --embeddings 1 -o hidden.npy
-    mpiexec -n 4 hpcgnn predict runs/links --nodes some.txt --best 10 -o best.csv
 
 Rows are in the original order of the nodes. Each has the node's number and, where the tables that the graph was
 imported from had ids of their own, the node's id. No rank holds the rows of all nodes."""
@@ -89,23 +88,8 @@ def add_predict(commands: Commands, choices: Choices) -> None:
         help="rows of these nodes alone: a text file with an id in each line (a node's number where the graph has no "
         "ids); rows come in the original order all the same",
     )
-    predict.add_argument(
-        "--pairs",
-        metavar="FILE",
-        default="",
-        help="of links, instead: the scores of the pairs in this file, two ids in each line; -o FILE.csv",
-    )
-    predict.add_argument(
-        "--best",
-        metavar="K",
-        type=int,
-        help="of links, instead: the K best targets of each node of --nodes, or of all nodes; -o FILE.csv",
-    )
-    predict.add_argument(
-        "--held-out",
-        action="store_true",
-        help="of links, instead: the held-out edges, drawn or given, and their splits; -o FILE.csv",
-    )
+    for table in TABLES.values():
+        table.add(predict)
     predict.add_argument("--force", action="store_true", help="replace the file if it exists")
     add_corrections(predict)
     _add_own_options(predict, choices)
@@ -170,9 +154,7 @@ def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
         arguments.nodes,
         arguments.graph is not None,
         corrections_of(arguments),
-        arguments.pairs,
-        arguments.best,
-        arguments.held_out,
+        next((found for table in TABLES.values() if (found := table.of(arguments)) is not None), None),
     )
     check_name("--output", request.output, len(request.kinds))
     config = config_of_run(arguments, choices)
@@ -180,6 +162,6 @@ def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
     if arguments.dry_run is not None:
         from hpcgnn.app.dry_run import check_use
 
-        about = ("--output", request.output, request.force, not request.other_graph, [request.nodes, request.pairs])
+        about = ("--output", request.output, request.force, not request.other_graph, request.inputs)
         return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run, *about))
     return on_ranks(lambda session: predict(config, session, arguments.weights, request), config)

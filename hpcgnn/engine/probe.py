@@ -21,7 +21,6 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.edge_features import carrying
 from hpcgnn.graph.local import LocalGraph, build_adjacency
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
-from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.memory.keeping import Keeper, Kept
 from hpcgnn.nn.spec import ModelSpec
@@ -77,7 +76,6 @@ def small_graph(spec: ModelSpec, task: str) -> LocalGraph:
         num_nodes=NODES,
         num_classes=spec.classes,
         task=TASKS[task].labels or task,
-        held=dict.fromkeys(HELD, edges) if TASKS[task].traits.splits_edges else {},
         node_type=(torch.arange(NODES) % spec.node_types).int() if spec.node_types else None,
     )
 

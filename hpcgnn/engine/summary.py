@@ -24,7 +24,7 @@ from hpcgnn.engine.matmul import bf16_instructions
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import CLASSIFICATION
 from hpcgnn.graphfile.schema import SPLITS
-from hpcgnn.records import FIRST_EPOCH, shown_number, spread, to_json
+from hpcgnn.records import FIRST_EPOCH, metrics_by_split, shown_number, spread, to_json
 from hpcgnn.report.curves import draw_curves
 from hpcgnn.report.measures import named
 from hpcgnn.report.read import RANKS
@@ -85,7 +85,7 @@ def gather_rank_records(trainer: "Trainer") -> list[dict[str, Any]] | None:
     comm, local = trainer.comm, trainer.local
     parts = (local, *filter(None, trainer.views.shares))
     adjacencies = [each for part in parts for each in (part.inward, part.outward, part.feature_rows) if each]
-    adjacencies += [*local.held.values(), *local.negatives.values(), *local.known]
+    adjacencies += local.beside.values()
     mine = {
         "rank": comm.rank,
         "host": socket.gethostname(),
@@ -152,7 +152,7 @@ def summarise(
         "test_at_end": records[-1].get("test"),
         "split_nodes": trainer.evaluator.counts,
         "judged": trainer.evaluator.task.judged,
-        "links": next((r["links"] for r in records if "links" in r and r["epoch"] == told), None),
+        **next((metrics_by_split(r) for r in records if r["epoch"] == told), {}),
         "epoch_seconds": _middle([r["seconds"]["epoch"]["max"] for r in records]),
         **trainer.plugins.summary(ranks),
         "rows_computed": [sum(layer) for layer in zip(*(r["rows_computed"] for r in ranks), strict=True)],
@@ -230,10 +230,10 @@ def _without_harm(what: str) -> Iterator[None]:
 
 def rows_of_metrics(record: dict[str, Any]) -> list[tuple[str, str]]:
     """The rows of a table for people with all metrics of each split, of a summary or an evaluation that has them."""
-    found = record.get("metrics") or record.get("links") or {}
     return [
         (f"{split}, all metrics", ", ".join(f"{name} {shown_number(value)}" for name, value in values.items()))
-        for split, values in found.items()
+        for table in metrics_by_split(record).values()
+        for split, values in table.items()
     ]
 
 

@@ -22,7 +22,8 @@ from hpcgnn.ops.draws import Randomness, torch_seed
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.schedules.base import Step
 from hpcgnn.schedules.schedule_registry import SCHEDULES
-from hpcgnn.tasks.training import TRAINING, Setting
+from hpcgnn.tasks.base import Setting
+from hpcgnn.tasks.registry import TASKS
 
 
 class Trainer:
@@ -53,7 +54,7 @@ class Trainer:
         whether anything is trained; if not, the graph needs no labels. part: makes the part that training sees.
         """
         config, self.comm, self.buffers = plan.config, comm, buffers
-        task = TRAINING[config.task.task]
+        task = TASKS[config.task.task]
         self.clock, self.random = Clock(watch, comm.heartbeat), Randomness(config.run.seed)
         self.constants = Constants(comm.ledger)
         with torch_seed(config.run.seed):
@@ -136,7 +137,7 @@ class Trainer:
             yield step
 
     def evaluate(self) -> dict[str, Any]:
-        """Return {'train', 'val', 'test'}: the metric of each split; for links also `links`. Collective."""
+        """Return {'train', 'val', 'test'}: the metric of each split, and the task's tables. Collective."""
         with self.clock("evaluation"), self.plugins.evaluation():
             return self.evaluator(self.stage.module, self.graph)
 

@@ -19,7 +19,6 @@ from hpcgnn.graphfile.storage import GraphFile, replacing
 from hpcgnn.listing import in_turn
 from hpcgnn.memory.resident import common_bytes, resident_bytes
 from hpcgnn.output_files import check_outputs
-from hpcgnn.tasks.registry import task_traits
 from hpcgnn.terminal import tell
 
 # Bytes that loading and starting MPI adds to a process with torch.
@@ -34,7 +33,7 @@ def estimate(config: Config, arguments: argparse.Namespace, like: Config | None)
     config = config.replace(auto_partition=True)  # a job is estimated before its map is stored
     rows, counts, place = [], [], place_of(arguments.ranks_per_node)
     with GraphFile(config.data.graph) as file:
-        source = CountedGraph(file, task_traits(config.task.task).labels, place.ranks_per_node)
+        source = CountedGraph(file, place.ranks_per_node)
         for ranks in tqdm(arguments.ranks, unit="estimate", leave=False, disable=not sys.stderr.isatty()):
             forecast = source.forecast(config, ranks)
             rows.append(as_values(forecast, place))

@@ -128,7 +128,6 @@ class Forecaster:
         )
         if shares.seen is not None:
             halos |= dict(zip(((SEEN, "inward"), (SEEN, "outward")), shares.seen.travelling, strict=True))
-        halos |= {(name, "inward"): pairs.inward for name, pairs in shares.held.items()}
         counted = True
         for place in trial.uses:
             if place not in halos and place in found:
@@ -144,15 +143,11 @@ class Forecaster:
         for kind, (rows, peers), of_copy in zip(
             ("halo_forward", "halo_backward"), (there, back), trial.boundary, strict=True
         ):
-            sums = np.array(trial.summed.get(kind, (0, 0)))
-            messages, sent = (np.array(trial.sent.get(kind, (0, 0))) - sums).tolist()
+            messages, sent = trial.sent.get(kind, (0, 0))
             if kind not in halo and sent:  # not all of the halo is sent: as the copy had it
                 size = np.rint(sent * (rows / max(1, of_copy))).astype(np.int64)
                 halo[kind] = Traffic(size, messages * peers)
                 counted = False
-            if sums.any():  # rows of a pool of nodes, which all ranks have
-                whole = halo.setdefault(kind, Traffic(np.zeros_like(rows), np.zeros_like(rows)))
-                whole.messages, whole.bytes = whole.messages + sums[0], whole.bytes + sums[1]
         metrics = trial.evaluation.summed.values()
         return Forecast(
             self.experiment,
@@ -252,6 +247,5 @@ def _size(shares: Shares, of: Callable[[np.ndarray], float]) -> Size:
     outward = direction(shares.own_out, shares.remote_out, shares.outward, far[1]) if shares.directed else None
     nodes, train, outer = pick(shares.nodes), pick(shares.train), pick(shares.outer)
     seen = None if shares.seen is None else _size(shares.seen, of)
-    held = {name: direction(each.own, each.remote, each.inward) for name, each in shares.held.items()}
-    parts = inward, outward, shares.entries, pick(shares.loops), seen, held, int(shares.nodes.sum())
+    parts = inward, outward, shares.entries, pick(shares.loops), seen
     return Size(shares.ranks, nodes, train, outer, *parts, shares.steps)

@@ -28,7 +28,6 @@ from hpcgnn.estimate.counts.sources import CountedGraph
 from hpcgnn.estimate.forecast import Forecast
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.report.read import Unusable, read_records, read_summary
-from hpcgnn.tasks.registry import task_traits
 
 #: Traffic that a rank waits for within an epoch.
 ROWS = "input", "halo_forward", "halo_backward"
@@ -115,7 +114,7 @@ def read_measured(config: Config) -> Measured:
         if file.meta.uuid != summary["graph_uuid"]:
             raise RunDirError(f"--like {path}: {config.data.graph} is not the graph that the run was trained on")
         per_node = -(-summary["ranks"] // len(summary["hosts"]))
-        source = CountedGraph(file, task_traits(config.task.task).labels, per_node)
+        source = CountedGraph(file, per_node)
         counts = Counts.of(source.forecast(config, summary["ranks"]))
     shown = ", ".join(f"{name} {value:.3g}" for name, value in parts.items())
     return Measured(

@@ -29,12 +29,15 @@ def memory_lines(config: Config, rank_counts: Iterable[int], place: Place) -> It
             a node, and the placement of ranks on nodes.
     """
     refused = []
+    if not task_traits(config.task.task).labels:
+        yield "memory: not estimated for a task without labels"
+        return
     with GraphFile(config.data.graph) as file:
         if file.meta.num_edges > MOST_EDGES:
             yield f"memory: not estimated for {file.meta.num_edges:,} edges, which takes long; see `hpcgnn estimate`"
             return
         try:
-            source = CountedGraph(file, task_traits(config.task.task).labels)
+            source = CountedGraph(file)
             found = [source.forecast(config, ranks) for ranks in rank_counts]
         except TrainingError as error:
             yield f"memory: not estimated, because a made-up graph could not be trained on: {error}"

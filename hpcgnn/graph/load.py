@@ -19,20 +19,16 @@ from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.exchange.compact import agree_on_compact
 from hpcgnn.graph.dense_rows import NUMPY, check_finite, read_dense
 from hpcgnn.graph.edge_features import carrying, edge_means, read_edge_features
-from hpcgnn.graph.given_pairs import GivenPairs, GivenSplit, read_given
-from hpcgnn.graph.held_out import LinkSplit, hold_out
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graph.opening import check_trainable, read_clusters
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
-from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.scales import read_scales
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.stored import StoredRows
 from hpcgnn.options.inputs import Inputs
-from hpcgnn.options.task import LINKS
-from hpcgnn.placement.order import LocalOrder, find_ends, interior_last
+from hpcgnn.placement.order import FoundEdges, LocalOrder, find_ends, interior_last
 from hpcgnn.placement.ownership import Ownership
 
 
@@ -52,6 +48,25 @@ class FileFeatures:
     order: LocalOrder
     columns: int
     dtype: torch.dtype
+
+
+class Beside:
+    """What a task reads of a graph beside its nodes and edges, or takes out of these: here nothing."""
+
+    def take_out(
+        self, file: GraphFile, ranges: list[tuple[int, int]], directions: list[FoundEdges], cap: int, comm: Communicator
+    ) -> tuple[dict[str, FoundEdges], np.ndarray | None]:
+        """Take edges out of those of all directions, in the order of the file; the remaining ones replace them.
+        Collective.
+
+        ranges: as of FileFeatures; cap: rows of a round. Returns ({name: the in-edges taken out, without weights and
+        types}; bool (E_p,), the in-edges that remain, None for all of them).
+        """
+        return {}, None
+
+    def read(self, file: GraphFile, original_id: torch.Tensor, cap: int, comm: Communicator) -> dict[str, Adjacency]:
+        """{name: further edges that end at own nodes}. Collective. original_id: int64 (n_p,), in the local order."""
+        return {}
 
 
 #: store(the LocalGraph without its features, FileFeatures): a matrix that holds them elsewhere than in memory, or None.
@@ -223,7 +238,7 @@ def load_local_graph(
     watch: Callable[[str], AbstractContextManager[object]] = contextlib.nullcontext,
     inputs: Inputs = Inputs(),
     labelled: bool = True,
-    links: LinkSplit | GivenSplit | None = None,
+    beside: Beside = Beside(),
     edge_features: bool = False,
     store: StoreFeatures = lambda local, source: None,
     feature_type: torch.dtype | None = None,
@@ -234,9 +249,8 @@ def load_local_graph(
 
     cluster_to_rank: int32 (K,), or (n,) to deal out single nodes. cap: halo rows of a round at most. self_loops: 'add'
     or 'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists (EdgeList).
-    inputs: what the features are. labelled: as of `read_labels`. links: which edges are held out, for the task `links`
-    (a GivenSplit: those that come with the file), or None for none. edge_features: whether to keep those of the file
-    too; only with keep_edges.
+    inputs: what the features are. labelled: as of `read_labels`. beside: what the task reads beside nodes and edges.
+    edge_features: whether to keep those of the file too; only with keep_edges.
     store: see `StoreFeatures`. feature_type: of the file's dense features in memory; None: `dtype`. clusters:
     whether to keep the clusters of own nodes. relations: as of `read_edges`.
     watch(phase): entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all ranks together, for
@@ -259,14 +273,11 @@ def load_local_graph(
                 find_ends(read_edges(file, suffix, ranges, keep_edges, relations), ownership) for suffix in suffixes
             ]
             del offsets, ownership, stored
-            drawn = links if isinstance(links, LinkSplit) else None
-            ids = read_original_id(file, ranges).numpy() if drawn else None
-        remaining = None
-        if drawn and ids is not None:
-            aside, remaining = hold_out(directions, ids, file.meta.num_nodes, drawn, cap, comm)
-            directions += aside
-            remaining = remaining if edge_features or inputs.edges else None
-            del ids
+        taken, remaining = beside.take_out(file, ranges, directions, cap, comm)
+        names = list(taken)
+        directions += taken.values()
+        del taken
+        remaining = remaining if edge_features or inputs.edges else None
         with comm.together("reading the graph"):
             order = interior_last(directions, comm.rank)
             if cluster is not None and order.number is not None:
@@ -281,15 +292,13 @@ def load_local_graph(
         outward = inward
         if directions:
             outward = build_adjacency(directions.pop(0), order, comm, cap, self_loops, dtype, keep_edges, loop_type)
-        held: dict[str, Adjacency] = {}
-        for name in HELD if drawn else ():
-            held[name] = build_adjacency(aside.pop(0), order, comm, cap, "keep", dtype)
+        others = {name: build_adjacency(aside.pop(0), order, comm, cap, "keep", dtype) for name in names}
     with watch("load"), comm.together("reading the graph"):
         node_type = read_types(file, "nodes/type", ranges, file.meta.num_node_types, order.number)
         labels, split = read_labels(file, ranges, order.number, labelled)
         original_id = read_original_id(file, ranges, order.number)
     with watch("plan"):
-        given = read_given(file, original_id, cap, comm) if isinstance(links, GivenSplit) else GivenPairs(held)
+        others |= beside.read(file, original_id, cap, comm)
     local = LocalGraph(
         inward=inward,
         outward=outward,
@@ -299,13 +308,10 @@ def load_local_graph(
         original_id=original_id,
         num_nodes=file.meta.num_nodes,
         num_classes=file.meta.num_classes,
-        task=LINKS if links else file.meta.task,
+        task=file.meta.task,
         node_type=None if node_type is None else torch.from_numpy(node_type),
         cluster=None if cluster is None else torch.from_numpy(cluster),
-        held=given.held,
-        negatives=given.negatives,
-        known=given.known,
-        compared_with=file.meta.negatives if isinstance(links, GivenSplit) else "",
+        beside=others,
     )
     alone, held_type = inputs == Inputs() and not file.meta.sparse_features, feature_type or dtype
     with watch("load"):

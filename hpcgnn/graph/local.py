@@ -86,9 +86,8 @@ class LocalGraph:
     feature_rows: the structure along which features travel, where it is not `inward`: that one sends sums then.
     outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see
     graph/transforms/pruning.py); what such a layer does not need is None.
-    held: {split: its edges}, those that are held out of all others (see held_out.py), or come with the graph
-    (given_pairs.py); without weights and types. negatives, known: what comes with the graph beside them (see
-    `GivenPairs`); compared_with: which negatives they have (graphfile/given_links.py), '' if they do not come with it.
+    beside: {name: edges} that the task takes out of the graph or reads beside it, without weights and types (see
+    `Beside` in load.py).
     """
 
     inward: Adjacency
@@ -106,10 +105,7 @@ class LocalGraph:
     feature_scales: torch.Tensor | None = None
     feature_rows: Adjacency | None = None
     outputs: torch.Tensor | None = None
-    held: Mapping[str, Adjacency] = field(default_factory=dict)
-    negatives: Mapping[str, Adjacency] = field(default_factory=dict)
-    known: tuple[Adjacency, ...] = ()
-    compared_with: str = ""
+    beside: Mapping[str, Adjacency] = field(default_factory=dict)
 
     @property
     def output_id(self) -> torch.Tensor:

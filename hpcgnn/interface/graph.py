@@ -9,7 +9,7 @@ import hashlib
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 
@@ -31,8 +31,8 @@ from hpcgnn.ops.operators import Attention, Linear, Made, Operator
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.tasks.base import Scale
-from hpcgnn.tasks.evaluator import Evaluator
-from hpcgnn.tasks.objective import Objective
+from hpcgnn.tasks.labels import Evaluator, LabelTask, Objective
+from hpcgnn.tasks.registry import TASKS
 from hpcgnn.tasks.regression import scale_of
 
 AnyModule = TypeVar("AnyModule", bound=torch.nn.Module)
@@ -79,7 +79,7 @@ class TrainingGraph(Graph):
         asked = _Asked(FullHalo(local, comm, loaded.buffers), loaded.stated)
         super().__init__(local, asked, comm.total, self.random, self._kept, loaded.buffers.arena)
         self.rank, self.size = comm.rank, comm.size
-        self.labels, self.task = local.labels, local.task
+        self.labels, self.task, self._task = local.labels, local.task, cast(LabelTask, TASKS[local.task])
         self.num_classes, self.num_features = (
             loaded.meta.num_classes,
             inputs_of(config.task.features).fixed(loaded.meta.num_features, loaded.meta.num_edge_features),
@@ -138,7 +138,7 @@ class TrainingGraph(Graph):
             GraphError: no node is for training.
         """
         if self._objective is None:
-            self._objective = Objective(self._local, self._loaded.comm, self._arena)
+            self._objective = Objective(self._task, self._local, self._loaded.comm, self._arena)
         return _Shown.apply(self._objective.local_loss(logits), self._loaded.comm)
 
     def mean(self, values: torch.Tensor) -> torch.Tensor:
@@ -178,7 +178,7 @@ class TrainingGraph(Graph):
         ConfigError for a metric that does not fit the task.
         """
         if metric not in self._evaluators:
-            self._evaluators[metric] = Evaluator(self._local, metric, self._loaded.comm)
+            self._evaluators[metric] = Evaluator(self._task, self._local, metric, self._loaded.comm)
         with torch.no_grad():
             return self._evaluators[metric].scores(logits)
 

@@ -15,7 +15,6 @@ from hpcgnn.graph.norms import scales
 from hpcgnn.ops.additive_attention import AdditiveAttention, AttentionShape, PushedAttention
 from hpcgnn.ops.largest_neighbour import LargestNeighbour
 from hpcgnn.ops.linear_aggregation import LinearAggregation, LinearOperator, PushedAggregation
-from hpcgnn.ops.pairs import PairLoss
 from hpcgnn.ops.propagate import Propagation
 from hpcgnn.ops.relational import RelationalAggregation
 from hpcgnn.ops.row_tiles import sum_type
@@ -136,14 +135,3 @@ class Messages(Operator[Propagation]):
 
     def exact(self, site: Site) -> Propagation:
         return Propagation(site.inward, site.local.original_id, site.facts.inward_ids())
-
-
-@dataclass(frozen=True)
-class Pairs(Operator[PairLoss]):
-    """The loss of link prediction."""
-
-    models = "for --task links"
-    messages = False
-
-    def exact(self, site: Site) -> PairLoss:
-        return PairLoss(site.inward, site.local.original_id, site.facts.inward_ids())

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import AtLeast, option
-from hpcgnn.options.task import LINKS
+from hpcgnn.declaring import AtLeast, Having, option
 
 #: Values of `--jumping` with a linear map behind the last convolution.
 HEADS = ("cat", "max", "sum", "last")
@@ -21,7 +20,7 @@ class ModelConfig:
         least=1,
         by_model=True,
         needs={"layers": AtLeast(2), "model": ("rgcn", "rgat"), "jumping": HEADS},
-        also={"task": (LINKS,)},  # the width of embeddings
+        also={"task": Having("embeds")},
     )
     dropout: float = option(0.5, "dropout probability before every layer", flag=True, least=0.0, below=1.0)
     input_dropout: str = option(

@@ -56,7 +56,7 @@ class RunConfig:
         "metric of the splits and of the best epoch",
         details="auto: the first of each task. Classification: accuracy, macro-f1, balanced-accuracy; of two classes "
         "roc-auc, average-precision. Multilabel: micro-f1, macro-f1, roc-auc, average-precision. Regression: "
-        "rmse, mae (lower is better), r2. Links: mrr, hits@K; hits@50 if all edges share their negatives.",
+        "rmse, mae (lower is better), r2.",
         choices="metrics",
         on_resume="same",
     )

@@ -3,19 +3,14 @@
 from dataclasses import dataclass
 
 from hpcgnn.declaring import option
-from hpcgnn.options.link_split import AUTO, check_link_split
-
-#: The task that is learned from edges, and from no labels.
-LINKS = "links"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskConfig:
     task: str = option(
         "auto",
-        "task: classes, labels or numbers of nodes, or links between nodes",
-        details="auto: by the labels of the graph file. Any other name of a node task is compared with them. links: "
-        "some edges are held out, labels are not needed, and each node gets an embedding of --hidden numbers.",
+        "what is learned: classes, labels or numbers of nodes, or links",
+        details="auto: by the labels of the graph file. Any other name of a node task is compared with them.",
         flag=True,
         choices="tasks",
     )
@@ -35,7 +30,7 @@ class TaskConfig:
     loss: str = option(
         "auto",
         "loss",
-        details="auto: the first of each task. Classification, multilabel and links: cross-entropy. Regression: mse, "
+        details="auto: the first of each task. Classification and multilabel: cross-entropy. Regression: mse, "
         "mae, or huber (absolute beyond an error of 1), of targets on their --target-scale.",
         choices="losses",
     )
@@ -46,52 +41,6 @@ class TaskConfig:
         "file.",
         choices=("standard", "none"),
         on_resume="same",
-    )
-    scorer: str = option(
-        "dot",
-        "links: score of a pair of embeddings",
-        details="dot: their product. distmult: the product with a learned weight for each column. mlp: two layers of "
-        "--hidden units over the products by column.",
-        choices=("dot", "distmult", "mlp"),
-        on_resume="same",
-        needs={"task": (LINKS,)},
-    )
-    link_split: str = option(
-        AUTO,
-        "links: held-out edges of the file, or shares as 0.9/0.05/0.05",
-        details="given: the held-out edges of the graph file; its own edges are then all for training. Shares: "
-        "training, validation and test edges, drawn by --seed and the ids of both ends. auto: given if the "
-        "file has held-out edges, else 0.9/0.05/0.05. Messages use training edges alone.",
-        check=check_link_split,
-        on_resume="same",
-        needs={"task": (LINKS,)},
-    )
-    negatives: int = option(
-        1,
-        "links: drawn negative sources of every training edge",
-        details="They are drawn anew in every epoch.",
-        least=1,
-        most=1024,
-        on_resume="same",
-        needs={"task": (LINKS,)},
-    )
-    negative_pool: int = option(
-        4096,
-        "links: pool of nodes for negatives in an epoch",
-        details="Every rank holds the embeddings of the pool.",
-        least=1,
-        most=1 << 16,
-        on_resume="same",
-        needs={"task": (LINKS,)},
-    )
-    link_negatives: int = option(
-        1000,
-        "links: nodes among which held-out edges are ranked",
-        details="Drawn once by --seed; all nodes of a smaller graph. Unused if the file has negatives.",
-        least=1,
-        most=1 << 16,
-        on_resume="same",
-        needs={"task": (LINKS,)},
     )
     label_smoothing: float = option(
         0.0,

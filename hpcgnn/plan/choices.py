@@ -16,13 +16,13 @@ def registry_choices() -> Choices:
     from hpcgnn.plan.rules import check_options
     from hpcgnn.registry import load_extras, names_of_user
     from hpcgnn.schedules.schedule_registry import SCHEDULES
-    from hpcgnn.tasks.registry import TASKS
+    from hpcgnn.tasks.registry import TASKS, task_traits
 
     load_extras()
     models = {name: entry.uses for name, entry in MODELS.items()}
     schedules = {name: entry.traits for name, entry in SCHEDULES.items()}
     names = {"models": models, "norms": tuple(NORM_LAYERS), "transports": tuple(TRANSPORTS)}
-    names["tasks"] = ("auto", *TASKS)
+    names["tasks"] = {name: task_traits(name) for name in ("auto", *TASKS)}
     names["losses"] = tuple(dict.fromkeys(["auto", *(loss for task in TASKS.values() for loss in task.losses)]))
     names["metrics"] = tuple(dict.fromkeys(["auto", *(name for task in TASKS.values() for name in task.metrics)]))
     return {**names, "schedules": schedules, "of_user": names_of_user(), "check": check_options}

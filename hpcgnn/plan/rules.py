@@ -148,11 +148,6 @@ def _inputs(of: Selection) -> Iterator[str]:
             f"--inductive trains without the edges of other nodes, and --features {task.features} is a mean over all "
             "in-edges; leave one of them out"
         )
-    if config.data.inductive and of.task.splits_edges:
-        yield (
-            f"--inductive trains on training nodes alone, and --task {task.task} on training edges; leave one of them "
-            "out"
-        )
     if config.data.inductive and not of.schedule.exact_epochs:
         yield f"--inductive is for --schedule {exact}, got {schedule}: expected {exact}, or no --inductive"
     if of.changing and not of.schedule.changing_input:
@@ -169,11 +164,6 @@ def _inputs(of: Selection) -> Iterator[str]:
         yield (
             f"--keep-input always keeps an aggregate of features that do not change, got {of.changing}; leave one of "
             "them out"
-        )
-    if of.task.all_rows and not of.schedule.exact_epochs:
-        yield (
-            f"--task {task.task} is learned from the rows of both ends of every edge in every step: expected "
-            f"--schedule {exact}, got {schedule}"
         )
 
 

@@ -59,7 +59,7 @@ class RunPlan(Selection):
         spec = self.spec
         keeps_rows = spec.sparse_input or (spec.input_dropout == "raw" and spec.dropout > 0)
         allowed = {"always": True, "dense": not keeps_rows, "never": False}[self.schedule.partial_sums]
-        # The loss of links reads single rows of sources, and other edges would change the terms of a sum.
+        # A loss of all rows reads single rows of sources, and other edges would change the terms of a sum.
         return allowed and not self.task.all_rows and spec.same_edges and self.layers.fixed_sums
 
     @property
@@ -174,15 +174,15 @@ def _halo(of: RunPlan) -> Iterator[str]:
     if of.in_place and not of.can_read_in_place:
         yield (
             "--intra-node shared: expected --comm mpi, and --schedule sar, or lazy with a model that keeps sums or "
-            "with --frozen-halo refetch; the same edges in all epochs, no --memory, only --keep exact, not --task "
-            f"links; got --comm {of.config.run.comm}, --schedule {options.schedule}, --model {model}; use "
+            "with --frozen-halo refetch; the same edges in all epochs, no --memory, only --keep exact, a task of "
+            f"labels; got --comm {of.config.run.comm}, --schedule {options.schedule}, --model {model}; use "
             "--intra-node messages"
         )
     if options.halo == "least" and not of.takes_sums:
         yield (
             f"--halo least: --model {model} with --schedule {options.schedule} needs the rows of "
             "neighbours one by one; expected gcn, sage with --aggregator mean, gin or sgc; sar, stale, tma, or lazy "
-            "with dense features and without --input-dropout raw; the same edges in all epochs; and not --task links; "
+            "with dense features and without --input-dropout raw; the same edges in all epochs; and a task of labels; "
             "use --halo auto, which sends sums where it can"
         )
 

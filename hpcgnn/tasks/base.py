@@ -11,8 +11,16 @@ from typing import Any, ClassVar, Protocol
 import torch
 
 from hpcgnn.comm.communicator import Communicator
+from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
-from hpcgnn.memory.arena import Arena
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.load import Beside
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.nn.graph import Graph
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.ops.draws import Randomness
 from hpcgnn.options import TaskConfig
 from hpcgnn.traits import TaskTraits
 
@@ -42,8 +50,71 @@ class Metric:
         return "lower" if self.lower else "higher"
 
 
+@dataclass(frozen=True)
+class Setting:
+    """What losses and metrics are made from: the model, this rank's share, and its part that training sees."""
+
+    model: torch.nn.Module
+    local: LocalGraph
+    trained_on: LocalGraph
+    graph: Graph
+    comm: Communicator
+    buffers: HaloBuffers
+    random: Randomness
+    config: Config
+
+
+class Loss(Protocol):
+    """The loss of a task over the whole graph. num_train: the number of its terms."""
+
+    num_train: int
+
+    def local_loss(self, outputs: torch.Tensor, nodes: torch.Tensor | None = None) -> torch.Tensor:
+        """This rank's share of the mean loss: a scalar; the shares of all ranks add up to the loss. outputs: (n_p, C)
+        of own nodes; nodes: int64 (b,), if these are some own nodes alone.
+        """
+
+
+class Judge:
+    """Whoever scores a model's outputs: it runs the model as it is evaluated, and books the traffic as `evaluation`.
+
+    Attributes:
+        task: the task, with metrics that fit the graph.
+        name, metric: the metric that chooses the best epoch.
+        counts: {split: what the metric is a mean over, on all ranks}.
+    """
+
+    task: "Task"
+    name: str
+    metric: Metric
+    counts: dict[str, int]
+    _comm: Communicator
+
+    def __call__(
+        self, model: torch.nn.Module, graph: Graph, judge: Callable[[torch.Tensor], dict[str, Any]] | None = None
+    ) -> dict[str, Any]:
+        """Return what `judge`, by default `scores`, makes of the model's outputs. Collective."""
+        model.eval()
+        with torch.no_grad(), self._comm.ledger.booked_as("evaluation"):
+            result = (judge or self.scores)(model(graph))
+        model.train()
+        return result
+
+    def scores(self, outputs: torch.Tensor) -> dict[str, Any]:
+        """{'train', 'val', 'test': value of the metric}, and tables, of a model's outputs of own nodes. Collective."""
+        raise NotImplementedError
+
+    def report(self, outputs: torch.Tensor, names: Sequence[str]) -> dict[str, Any]:
+        """Return `scores`, and all else that files have of an evaluation. names: of the classes, or empty."""
+        return self.scores(outputs)
+
+    def in_units(self, outputs: torch.Tensor) -> torch.Tensor:
+        """A model's outputs (n_p, C) in the units of the predictions."""
+        return outputs
+
+
 class Task(Protocol):
-    """The methods and attributes of a task.
+    """A task. Its methods here are for a task without options of its own.
 
     Attributes:
         metrics: names of the metrics; `--metric auto` takes the first.
@@ -53,6 +124,7 @@ class Task(Protocol):
         judged: name of the objects that metrics average over.
         probabilities: probabilities (n, C) from outputs (n, C); None if there are none.
         rows: name of the rows of `predict` in files.
+        module: name of the task's own module of a model, '' for none.
         traits: the needs of the task.
         labels: the kind of labels that the task learns (graphfile/labels.py); '' for the kind of its name.
     """
@@ -62,9 +134,10 @@ class Task(Protocol):
     outputs: str
     metrics: ClassVar[dict[str, Metric]]
     losses: tuple[str, ...]
-    probabilities: Callable[[torch.Tensor], torch.Tensor] | None
+    probabilities: Callable[[torch.Tensor], torch.Tensor] | None = None
     judged: str = "nodes"
     rows: str = "prediction"
+    module: str = ""
     traits: TaskTraits = TaskTraits()
     labels: str = ""
 
@@ -86,6 +159,62 @@ class Task(Protocol):
         """Whether the task learns a kind of labels."""
         return kind == (self.labels or self.name)
 
+    def resolve(self, config: Config, meta: GraphMeta) -> Config:
+        """The configuration with the task, its metric and its loss in place of `auto`. Raises ConfigError, to be raised
+        on all ranks, for options that do not fit.
+        """
+        metric = self.fitting_metric(config.run.metric, meta.num_classes)
+        loss = self.fitting_loss(config.task.loss)
+        self.check(config.task)
+        return config.replace(task=self.name, metric=metric, loss=loss)
+
+    def metrics_of(self, outputs: int) -> dict[str, Metric]:
+        """The metrics for a number of a model's outputs."""
+        return {name: metric for name, metric in self.metrics.items() if metric.outputs in (0, outputs)}
+
+    def fitting_metric(self, name: str, outputs: int) -> str:
+        """The metric of this name, or for `auto` the first. Raises ConfigError, to be raised on all ranks."""
+        fitting = self.metrics_of(outputs)
+        if name in self.metrics and name not in fitting:
+            raise ConfigError.on_all(
+                f"--metric {name}: expected {self.metrics[name].outputs} {self.outputs}, and the graph has {outputs}; "
+                f"take {' or '.join(fitting)}"
+            )
+        return self._fitting("--metric", name, tuple(fitting))
+
+    def fitting_loss(self, name: str) -> str:
+        """The loss of this name, likewise."""
+        return self._fitting("--loss", name, self.losses)
+
+    def _fitting(self, flag: str, name: str, known: tuple[str, ...]) -> str:
+        if name != "auto" and name not in known:
+            raise ConfigError.on_all(
+                f"{flag} {name} does not fit the task {self.name} ({self.said}); expected {' or '.join(known)}"
+            )
+        return known[0] if name == "auto" else name
+
+    def elsewhere(self, config: Config, meta: GraphMeta) -> Config:
+        """The configuration of a run for another graph than its own."""
+        return config.replace(metric="auto")
+
+    def remarks(self, config: Config, file: GraphFile) -> list[str]:
+        """Lines about the graph and about options without effect on it. config: resolved."""
+        return []
+
+    def validates(self, config: Config, file: GraphFile) -> bool:
+        """Whether there will be a validation metric. config: resolved."""
+
+    def beside(self, config: Config) -> Beside:
+        """What the task reads of a graph beside its nodes and edges, or takes out of these."""
+        return Beside()
+
+    def prepare_model(self, model: torch.nn.Module, spec: ModelSpec, config: Config) -> None:
+        """Add the task's own parameters to a new model."""
+        return
+
+    def judges(self, on: Setting, learns: bool) -> tuple[Judge, Loss | None]:
+        """(the judge, the loss or None if nothing is learned). Collective."""
+
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
         """Return the predictions in a file, (n_p, K): integers, or floating-point for real numbers."""
 
@@ -96,37 +225,7 @@ class Task(Protocol):
 
     def blank(self, nodes: int, outputs: int) -> torch.Tensor:
         """Return placeholder labels of `nodes` nodes, in the form of a rank's labels."""
-
-
-class LabelTask(Task, Protocol):
-    """A task that is learned from labels of nodes."""
-
-    def by_class(
-        self, outputs: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator, names: Sequence[str]
-    ) -> dict[str, Any]:
-        """{name: table for files} of the nodes of a mask, {} for none. Takes what a Score takes, and the names of the
-        classes, or empty. Collective.
-        """
-        return {}
-
-    def configured(self, options: TaskConfig, labels: torch.Tensor, outputs: int, comm: Communicator) -> "LabelTask":
-        """Return the task with its options of the loss. Collective. labels: of this rank's training nodes; outputs: of
-        the model.
-        """
-        return self
-
-    def weight(self, labels: torch.Tensor) -> float:
-        """Return the divisor that, summed over ranks, turns the sum of these labels' losses into a mean."""
-
-    def targets(self, labels: torch.Tensor, scale: "Scale | None") -> torch.Tensor:
-        """Return the targets of the loss, from the labels of the training nodes."""
-
-    def loss(
-        self, outputs: torch.Tensor, rows: torch.Tensor | None, targets: torch.Tensor, name: str, arena: Arena
-    ) -> torch.Tensor:
-        """The sum over rows of the loss `name`: a scalar, differentiable in outputs (n, C). rows: int64 (m,), None for
-        all; targets: of these rows.
-        """
+        return torch.zeros(nodes, outputs)
 
 
 # The name of a Scale among the modules of a model.

@@ -10,9 +10,9 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.memory.arena import Arena
 from hpcgnn.ops.losses import cross_entropy, soft_cross_entropy
 from hpcgnn.options import TaskConfig
-from hpcgnn.tasks.base import LabelTask, Metric, Scale
-from hpcgnn.tasks.counting import macro_f1_of, mean_ratio, ratio, rows_by_class
-from hpcgnn.tasks.curves import Area, average_precision, roc_auc
+from hpcgnn.tasks.base import Metric, Scale
+from hpcgnn.tasks.labels import LabelTask
+from hpcgnn.tasks.metrics import Area, average_precision, macro_f1_of, mean_ratio, ratio, roc_auc, rows_by_class
 
 # So many classes have a confusion matrix at most.
 MOST_CONFUSED = 100
@@ -26,7 +26,7 @@ def accuracy(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, com
 
 
 def class_counts(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> torch.Tensor:
-    """The counts of the classes (counting.py), likewise."""
+    """The counts of the classes (metrics.py), likewise."""
     predicted, wanted = logits[mask].argmax(1), labels[mask]
     parts = wanted[predicted == wanted], predicted, wanted
     return comm.total(torch.stack([torch.bincount(each, minlength=logits.shape[1]) for each in parts]))

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.memory.arena import Arena
-from hpcgnn.tasks.base import LabelTask, Metric, Scale
-from hpcgnn.tasks.counting import macro_f1_of, ratio, rows_by_class
-from hpcgnn.tasks.curves import Area, average_precision, roc_auc
+from hpcgnn.tasks.base import Metric, Scale
+from hpcgnn.tasks.labels import LabelTask
+from hpcgnn.tasks.metrics import Area, average_precision, macro_f1_of, ratio, roc_auc, rows_by_class
 
 
 def micro_f1(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
@@ -24,7 +24,7 @@ def micro_f1(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, com
 
 
 def label_counts(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> torch.Tensor:
-    """The counts of the labels (counting.py), likewise."""
+    """The counts of the labels (metrics.py), likewise."""
     predicted, truth = logits[mask] > 0, labels[mask] > 0
     return comm.total(torch.stack([each.sum(0) for each in (predicted & truth, predicted, truth)]))
 
@@ -74,6 +74,3 @@ class MultiLabel(LabelTask):
 
     def columns(self, outputs: int, names: Sequence[str] = ()) -> list[str]:
         return [f"label_{label}" for label in names or range(outputs)]
-
-    def blank(self, nodes: int, outputs: int) -> torch.Tensor:
-        return torch.zeros(nodes, outputs)

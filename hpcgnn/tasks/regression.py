@@ -15,7 +15,8 @@ import torch.nn.functional as F
 
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.memory.arena import Arena
-from hpcgnn.tasks.base import LabelTask, Metric, Scale
+from hpcgnn.tasks.base import TARGETS, Metric, Scale, Setting
+from hpcgnn.tasks.labels import LabelTask
 
 _LOSSES: dict[str, Callable[..., torch.Tensor]] = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}
 
@@ -85,12 +86,21 @@ class Regression(LabelTask):
 
     name, said, outputs = "regression", "real numbers per node", "targets"
     losses = tuple(_LOSSES)
-    probabilities = None
     metrics: ClassVar[dict[str, Metric]] = {
         "rmse": Metric(rmse, "none of their targets is known", lower=True),
         "mae": Metric(mae, "none of their targets is known", lower=True),
         "r2": Metric(r2, "their targets are all alike"),
     }
+
+    def scale(self, on: Setting, learns: bool) -> Scale | None:
+        """Where nothing is learned a checkpoint brings its numbers."""
+        if on.config.task.target_scale == "none":
+            return None
+        local = on.local
+        known = scale_of(local.labels[local.mask("train")], on.comm) if learns else None
+        scale = Scale.blank(local.num_classes) if known is None else known
+        on.model.add_module(TARGETS, scale)
+        return scale
 
     def weight(self, labels: torch.Tensor) -> int:
         return int((labels == labels).sum())
@@ -113,6 +123,3 @@ class Regression(LabelTask):
 
     def columns(self, outputs: int, names: Sequence[str] = ()) -> list[str]:
         return ["value"] if outputs == 1 else [f"value_{target}" for target in names or range(outputs)]
-
-    def blank(self, nodes: int, outputs: int) -> torch.Tensor:
-        return torch.zeros(nodes, outputs)

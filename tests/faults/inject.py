@@ -27,7 +27,7 @@ STAGES = {
     "meeting": ("hpcgnn.comm.transports.node_memory", "MpiNodeMemory.meet"),
     "reduction": ("hpcgnn.engine.gradients", "FlatGradients.clip"),
     "step": ("hpcgnn.engine.optim", "Optimizer.step"),
-    "evaluation": ("hpcgnn.tasks.evaluator", "Evaluator.scores"),
+    "evaluation": ("hpcgnn.tasks.labels", "Evaluator.scores"),
     "checkpoint": ("hpcgnn.engine.checkpoint", "_write_tensors"),
     "shutdown": ("hpcgnn.comm.launch.run", "Session.finish"),
 }

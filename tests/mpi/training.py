@@ -20,7 +20,7 @@ from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.rules import Selection
 from hpcgnn.plan.run_plan import plan
 from hpcgnn.plugins.registry import make_plugins
-from hpcgnn.tasks.link_training import link_split
+from hpcgnn.tasks.registry import TASKS
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
@@ -102,7 +102,6 @@ def build_trainer(comm, config, map_name=None, rows=None, store=None):
             comm, cluster_to_rank = SoloCommunicator(), np.zeros(file.meta.num_clusters, np.int32)
         else:
             cluster_to_rank, _ = file.cluster_map(map_name, comm.size)
-        links = link_split(config)
         row = widest_row(decided)
         buffers = HaloBuffers(int(config.schedule.halo_buffer * 2**20) if rows is None else 4 * rows * row)
         local = load_local_graph(
@@ -114,7 +113,7 @@ def build_trainer(comm, config, map_name=None, rows=None, store=None):
             spec.dtype,
             decided.reads_edges,
             inputs=inputs_of(spec.inputs),
-            links=links,
+            beside=TASKS[config.task.task].beside(config),
             edge_features=spec.edge_features > 0,
             store=lambda local, source: store and store(buffers.arena, local, source),
             feature_type=spec.held,

@@ -100,20 +100,6 @@ class HaloCounts:
         return Sides(side, np.tile(self.offset, 2), np.tile(self.rows, 2), 2 * self.ranks, self.ranks)
 
 
-@dataclass(frozen=True)
-class PairCounts:
-    """Pairs of nodes by the ranks that own their targets.
-
-    Attributes:
-        own, remote: int64 (P,), pairs with an owned source, and with a remote one.
-        inward: HaloCounts of the sources.
-    """
-
-    own: np.ndarray
-    remote: np.ndarray
-    inward: HaloCounts
-
-
 class Needs:
     """Collects the different nodes that each rank receives, by the rank that they come from. between: Nodes that stand
     for ranks, or None.

@@ -5,13 +5,13 @@ it holds a byte for each node of the graph and layer.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from hpcgnn.estimate.counts.between_nodes import Nodes
-from hpcgnn.estimate.counts.halo_counts import Covers, HaloCounts, Needs, PairCounts
+from hpcgnn.estimate.counts.halo_counts import Covers, HaloCounts, Needs
 from hpcgnn.estimate.counts.own_steps import OwnSteps
 from hpcgnn.graph.load import read_indptr
 from hpcgnn.graph.transforms.vertex_cover import saves
@@ -45,7 +45,6 @@ class Shares:
         degrees: in-degrees of a sample of all nodes.
         entries: mean number of stored features per node, if features are sparse.
         seen: the training subgraph (`--inductive`), or None.
-        held: held-out edges and their negatives by name, see `PairCounts`.
         steps: the steps that the schedule counts itself, or None.
         between: (inward, outward) between nodes, if their ranks read each other's rows in place and only these travel.
         crossing: rows that cross between these nodes in an exchange where ranks send them, and where nodes do.
@@ -67,7 +66,6 @@ class Shares:
     seen: "Shares | None" = None
     between: tuple[HaloCounts, HaloCounts] | None = None
     crossing: tuple[int, int] = (0, 0)
-    held: Mapping[str, PairCounts] = field(default_factory=dict)
     steps: OwnSteps | None = None
 
     @property

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from hpcgnn.app.choosing_maps import map_of_one_process
 from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.counts.between_nodes import Nodes
-from hpcgnn.estimate.counts.pair_counts import drawn_pairs, given_pairs, sides_of
 from hpcgnn.estimate.counts.shares import Counter, Shares
 from hpcgnn.estimate.forecast import Forecast, Forecaster
 from hpcgnn.estimate.trial.trial import Experiment
@@ -13,21 +13,18 @@ from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graph.transforms.vertex_cover import saves
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.available import huge_pages
-from hpcgnn.options.link_split import GIVEN
 from hpcgnn.plan.run_plan import RunPlan, plan, rows_in_place_pay
-from hpcgnn.tasks.registry import task_traits
 
 
 class CountedGraph:
     """The graph of an open GraphFile. It caches the last counts and trials.
 
     Attributes:
-        labelled: whether it must have labels.
         per_node: number of ranks on a node, if known.
     """
 
-    def __init__(self, file: GraphFile, labelled: bool = True, per_node: int | None = None) -> None:
-        check_trainable(file, labelled)
+    def __init__(self, file: GraphFile, per_node: int | None = None) -> None:
+        check_trainable(file)
         self._file, self._per_node = file, per_node
         self._counted: tuple[object, Counter, Shares] | None = None
         self._forecaster = _Forecasters()
@@ -35,6 +32,11 @@ class CountedGraph:
     def forecast(self, config: Config, ranks: int) -> Forecast:
         """Return the Forecast of a configuration on so many ranks. Raises ConfigError, or GraphError."""
         decided = plan(config, self._file.meta)
+        if not decided.task.labels:
+            raise ConfigError(
+                f"estimate counts the messages of tasks of labels, got --task {decided.config.task.task}; train a few "
+                "epochs, and use what summary.json has of their bytes and memory"
+            )
         between = self._between(decided, ranks)
         if decided.in_place and between is None:
             decided = decided.changed(intra_node="messages")
@@ -46,9 +48,7 @@ class CountedGraph:
         steps = decided.entry.count_steps(decided, counter)
         if steps is not None:
             return self._forecaster(decided).forecast(replace(shares, steps=steps), steps.halos)
-        given = decided.task.splits_edges and config.task.link_split == GIVEN
-        compared_with = self._file.meta.negatives if given else ""
-        return self._forecaster(decided, compared_with).forecast(
+        return self._forecaster(decided).forecast(
             shares, lambda worthwhile, prunable: counter.layers(shares, keeps_input, worthwhile, prunable)
         )
 
@@ -66,28 +66,17 @@ class CountedGraph:
         if self._counted is None or self._counted[0] != key:
             self._counted = None  # its memory goes before the next takes some
             counter = Counter(self._file, map_of_one_process(self._file, config, ranks)[1], ranks, halo, between)
-            self._counted = key, *count(config, counter)
+            self._counted = key, counter, count(config, counter)
         return self._counted[1:]
 
 
-def count(config: Config, counter: Counter) -> tuple[Counter, Shares]:
-    """Return the Counter of the message edges, and the Shares of the ranks with training subgraph and held-out edges.
-
-    Args:
-        config: the resolved configuration.
-        counter: Counter of all edges.
-    """
-    if config.data.inductive:
-        among = counter.trained_on()
-        induced = counter.taking(lambda ends, others: among[ends] & among[others])
-        return counter, replace(counter.shares(), seen=induced.shares(among))
-    if not task_traits(config.task.task).splits_edges:
-        return counter, counter.shares()
-    sides = sides_of(config, counter.file)
-    if sides is None:
-        return counter, replace(counter.shares(), held=given_pairs(counter.file, counter.ownership, counter.ranks))
-    training = counter.taking(sides[0])
-    return training, replace(training.shares(), held=drawn_pairs(counter, sides))
+def count(config: Config, counter: Counter) -> Shares:
+    """The Shares of the ranks, with the training subgraph. config: resolved."""
+    if not config.data.inductive:
+        return counter.shares()
+    among = counter.trained_on()
+    induced = counter.taking(lambda ends, others: among[ends] & among[others])
+    return replace(counter.shares(), seen=induced.shares(among))
 
 
 class _Forecasters:
@@ -96,7 +85,7 @@ class _Forecasters:
     def __init__(self) -> None:
         self._last: tuple[Config, Forecaster] | None = None
 
-    def __call__(self, plan: RunPlan, compared_with: str = "") -> Forecaster:
+    def __call__(self, plan: RunPlan) -> Forecaster:
         if self._last is None or self._last[0] != plan.config:
-            self._last = plan.config, Forecaster(Experiment.of(plan, compared_with))
+            self._last = plan.config, Forecaster(Experiment.of(plan))
         return self._last[1]

@@ -3,14 +3,12 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from hpcgnn.estimate.counts.pair_counts import NEGATIVE
-
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
     from hpcgnn.graph.local import LocalGraph
 
 #: (the layer whose share of the graph rows go along, (the layer, the step) of own steps of a schedule, None for
-#: all of the graph, SEEN for the subgraph that training sees, or the name of held-out pairs; 'inward' or 'outward').
+#: all of the graph, or SEEN for the subgraph that training sees; 'inward' or 'outward').
 Place = tuple[int | tuple[int, int] | str | None, str]
 SEEN = "seen"
 
@@ -26,10 +24,6 @@ def plans(trainer: "Trainer", local: "LocalGraph") -> Iterator[tuple[Place, Any]
         if share is not None:
             yield (layer, "inward"), share.inward.plan
             yield (layer, "outward"), share.outward.plan
-    for split, pairs in local.held.items():
-        yield (split, "inward"), pairs.plan
-    for split, pairs in local.negatives.items():
-        yield (NEGATIVE.format(split), "inward"), pairs.plan
     for place, inward, outward in trainer.schedule.sync.plans():
         yield (place, "inward"), inward
         yield (place, "outward"), outward

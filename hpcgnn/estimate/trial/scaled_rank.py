@@ -4,25 +4,22 @@ Its edges are random. The cost of a step does not depend on them: memory and tra
 nearly so.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from hpcgnn.estimate.counts.own_steps import Arrangement, OwnSteps
-from hpcgnn.estimate.counts.pair_counts import NEGATIVE, TURNED
 from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator
 from hpcgnn.exchange.node_rows import NodeRows
 from hpcgnn.exchange.node_stream import Neighbours
 from hpcgnn.graph.edge_features import carrying
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
-from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.schema import SPLITS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.placement.order import FoundEdges, LocalOrder
-from hpcgnn.tasks.registry import TASKS, task_traits
+from hpcgnn.tasks.registry import TASKS
 
 _SEED = 1
 
@@ -56,8 +53,6 @@ class Size:
         loops: nodes with an edge to themselves.
         outward: None for an undirected graph.
         seen: the training subgraph, or None.
-        held: held-out edges and their negatives by name (see estimate/counts/pair_counts.py).
-        all_nodes: nodes of all ranks; no copy has fewer.
         steps: the steps that the schedule counts itself, or None; the copy has training nodes for each.
     """
 
@@ -70,8 +65,6 @@ class Size:
     entries: float = 0.0
     loops: int = 0
     seen: "Size | None" = None
-    held: Mapping[str, Direction] = field(default_factory=dict)
-    all_nodes: int = 0
     steps: OwnSteps | None = None
 
     def scaled(self, factor: float) -> "Size":
@@ -85,9 +78,6 @@ class Size:
 
         least = 1 if self.steps is None else self.steps.least
         nodes, inward = max(least, part(self.nodes)), direction(self.inward)
-        # Others may have the training nodes, or edges, that this one has not: a mean over none would not be a number.
-        if self.held and not inward.own + inward.remote:
-            inward = replace(inward, own=1)
         return replace(
             self,
             nodes=nodes,
@@ -97,7 +87,6 @@ class Size:
             outward=None if self.outward is None else direction(self.outward),
             loops=min(nodes, part(self.loops)),
             seen=None if self.seen is None else self.seen.scaled(factor),
-            held={name: direction(each) for name, each in self.held.items()},
         )
 
 
@@ -110,7 +99,6 @@ def make_copy(
     self_loops: str,
     keep_edges: bool,
     comm: GhostCommunicator,
-    compared_with: str = "",
 ) -> LocalGraph:
     """Return the LocalGraph of a rank of this size.
 
@@ -119,7 +107,6 @@ def make_copy(
         degrees: int, degrees of a sample of nodes, by which rows get edges.
         spec: the ModelSpec.
         task: task of its labels.
-        compared_with: see LocalGraph.
         cap, self_loops, keep_edges, comm: see `load_local_graph`.
     """
     draw = np.random.default_rng(_SEED)
@@ -137,16 +124,6 @@ def make_copy(
     if spec.edge_features:
         inward = carrying(inward, torch.ones(inward.num_edges, spec.edge_features, dtype=spec.dtype))
     outward = inward if size.outward is None else adjacency(size.outward)
-    held: dict[str, Adjacency] = {}
-    for name, of in size.held.items():
-        bare = replace(spec, weighted=False, edge_types=0)
-        edges = _edges(of, n, replace(size, outer=n, loops=0), share, bare, draw)
-        _let_want(comm, of, n)
-        held[name] = build_adjacency(edges, LocalOrder(), comm, _cap(of, cap), "keep", spec.dtype)
-    for kind in HELD if compared_with else ():
-        count = held[kind].num_edges
-        for name in {kind, NEGATIVE.format(kind), TURNED.format(kind)} & held.keys():
-            held[name] = _numbered(held[name], count)
     comm.wanted.clear()
     features: torch.Tensor | SparseRows
     if spec.sparse_input:
@@ -167,14 +144,10 @@ def make_copy(
         labels=TASKS[task].blank(n, spec.classes),
         split=torch.from_numpy(split),
         original_id=torch.arange(n),
-        num_nodes=size.all_nodes if task_traits(task).all_rows else n,
+        num_nodes=n,
         num_classes=spec.classes,
         task=TASKS[task].labels or task,
         node_type=(torch.arange(n) % spec.node_types).int() if spec.node_types else None,
-        held={split: held[split] for split in HELD} if held else {},
-        negatives={split: held[NEGATIVE.format(split)] for split in HELD if NEGATIVE.format(split) in held},
-        known=tuple(held[TURNED.format(split)] for split in HELD if TURNED.format(split) in held),
-        compared_with=compared_with,
         cluster=None if clusters is None else clusters.cluster,
     )
 
@@ -199,14 +172,6 @@ def on_ghost_node(local: LocalGraph, size: Size, rows: NodeRows, returns: bool) 
     if local.outward is not local.inward:
         outward = joined(local.outward, size.outward or size.inward, local.inward.own.num_rows)
     return replace(local, inward=inward, outward=outward)
-
-
-def _numbered(pairs: Adjacency, count: int) -> Adjacency:
-    """Return `pairs` with held-out edge numbers 0…count-1 in `Block.edge`."""
-    ends = np.cumsum([block.num_edges for block in (pairs.own, *pairs.halo)])
-    numbers = (torch.arange(int(ends[-1])) % max(1, count)).split(np.diff(ends, prepend=0).tolist())
-    own, *halo = (replace(block, edge=each) for block, each in zip((pairs.own, *pairs.halo), numbers, strict=True))
-    return replace(pairs, own=own, halo=halo)
 
 
 def _cap(of: Direction, cap: int) -> int:

@@ -85,13 +85,11 @@ class Experiment:
 
     Attributes:
         probe: of a step on a small graph.
-        compared_with: see LocalGraph.
         code: bytes of libraries that this process loaded for the model.
     """
 
     plan: RunPlan
     probe: StepProbe
-    compared_with: str = ""
     code: int = 0
 
     @property
@@ -110,7 +108,7 @@ class Experiment:
         return self.probe.row_bytes
 
     @classmethod
-    def of(cls, plan: RunPlan, compared_with: str = "") -> "Experiment":
+    def of(cls, plan: RunPlan) -> "Experiment":
         """Return the Experiment of a plan, with the width of rows on a small graph. Raises ConfigError for uncounted
         messages.
 
@@ -128,7 +126,7 @@ class Experiment:
         before, probe = resident_bytes(), StepProbe.of(plan, make_plugins)
         trim_heap()
         code = CODE.setdefault(spec.model, max(0, resident_bytes() - before))
-        return cls(plan, probe, compared_with, code)
+        return cls(plan, probe, code)
 
     @property
     def limit(self) -> int:
@@ -169,7 +167,7 @@ class Experiment:
         cap = max(1, buffers.cap(buffers.widest_row))
         comm = GhostCommunicator(size.ranks, run.comm in ("mpi", "torch"))
         loops, edges, task = self.config.data.self_loops, self.plan.reads_edges, self.config.task.task
-        how = degrees, self.spec, task, cap, loops, edges, comm, self.compared_with
+        how = degrees, self.spec, task, cap, loops, edges, comm
         local = make_copy(small, *how)
         seen = None if small.seen is None else make_copy(small.seen, *how)
         profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors())

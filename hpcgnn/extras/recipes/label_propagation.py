@@ -21,7 +21,8 @@ from hpcgnn.options.inputs import Inputs
 from hpcgnn.outputs.files import KINDS, check_results, files_read
 from hpcgnn.plan.model_spec import DTYPES
 from hpcgnn.records import shown_number
-from hpcgnn.tasks.evaluator import Evaluator
+from hpcgnn.tasks.classification import Classification
+from hpcgnn.tasks.labels import Evaluator
 from hpcgnn.terminal import tell
 
 
@@ -68,7 +69,7 @@ def propagate_labels(config: Config, session: Session, request: LabelRequest) ->
     with torch.no_grad(), comm.ledger.booked_as("evaluation"):
         outputs = as_logits(Spreading(local, comm, buffers, dtype).labels(request.alpha, request.steps))
         seconds = max(comm.allgather_object(time.perf_counter() - started))
-        evaluator = Evaluator(local, "accuracy", comm)
+        evaluator = Evaluator(Classification(), local, "accuracy", comm)
         found = evaluator.report(outputs, meta.type_names.get("classes", ()))
     if request.output:
         rows = {evaluator.task.rows: evaluator.task.predict(outputs)}

@@ -21,10 +21,8 @@ from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.options.inputs import MadeColumns, inputs_of
 from hpcgnn.options.task import TaskConfig
 from hpcgnn.plan.rules import Selection
-from hpcgnn.tasks.links import Links
-from hpcgnn.tasks.objective import Objective
+from hpcgnn.tasks.labels import Objective
 from hpcgnn.tasks.registry import TASKS
-from hpcgnn.tasks.regression import Regression
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
@@ -108,7 +106,7 @@ def make(trainer: "Trainer", learns: bool) -> ReusedLabels | None:
     if not flag(config.task):
         return None
     task = TASKS[config.task.task]
-    if isinstance(task, (Regression, Links)):
+    if task.probabilities is None:
         raise ConfigError.on_all(
             f"{flag(config.task)} gives classes as inputs, and the labels of the graph are for {task.name} "
             f"({task.said}); leave it out"

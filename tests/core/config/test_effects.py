@@ -75,7 +75,6 @@ def said(capsys, graph, *options):
         ("--schedule tma --average-steps 2 --halo-dtype bf16", "--halo-dtype (needs --schedule sar or bns or stale or"),
         ("--schedule lazy --layer-epochs 3 --epochs 9", "--epochs (needs no --layer-epochs, got 3)"),
         ("--assignment random-nodes --auto-partition", "--auto-partition (needs --assignment metis"),
-        ("--scorer mlp --negatives 2", "--scorer, --negatives (needs --task links, got auto)"),
     ],
 )
 def test_what_has_no_effect_is_said_in_one_line(options, words):
@@ -116,8 +115,6 @@ def test_what_cannot_have_been_meant_so_is_refused(capsys, paths, options, words
         "--schedule bns --boundary-rate 0.2 --halo-dtype bf16",
         "--schedule tma --average-steps 2 --correct-every 2 --halo-dtype bf16",
         "--layers 1 --model gat --out-heads 2 --no-residual",
-        "--task links --scorer mlp --negatives 2 --hidden 8 --model sgc",  # embeddings are as wide as hidden
-        "--task links --scorer mlp --negatives 2 --hidden 8 --model gcn --layers 1",
     ],
 )
 def test_nothing_is_said_of_what_has_an_effect(options):

@@ -31,12 +31,10 @@ BREAKS = (
     {"schedule": "tma", "average_steps": 2, "assignment": "random-nodes", "partition": "metis"},
     {"inductive": True, "features": "learned:4"},
     {"inductive": True, "features": "edges"},
-    {"inductive": True, "task": "links"},
     {"inductive": True, "schedule": "bns"},
     {"schedule": "lazy", "features": "learned:4"},
     {"features": "learned:4", "ema": 0.9},
     {"features": "learned:4", "keep_input": "always"},
-    {"task": "links", "schedule": "bns"},
     {"matmul": "medium", "precision": "fp64"},
     {"precision": "mixed", "model": "gat"},
     {"precision": "mixed", "jumping": "cat"},
@@ -83,7 +81,8 @@ def test_a_refusal_is_one_line_with_what_was_expected(options):
 @pytest.mark.parametrize("model", MODELS)
 def test_pairs(model, schedule):
     """Of every task, halo and precision with the pair."""
-    for task, halo, precision in itertools.product(("auto", "links"), ("auto", "least"), ("fp32", "mixed")):
+    tasks = ("auto", *(name for name, task in TASKS.items() if not task.traits.labels))
+    for task, halo, precision in itertools.product(tasks, ("auto", "least"), ("fp32", "mixed")):
         options = {"model": model, "schedule": schedule, "task": task, "halo": halo, "precision": precision}
         config = configuration(**options, **OF_SCHEDULE.get(schedule, {}))
         try:
@@ -122,14 +121,14 @@ def test_ranks_of_a_node():
 
 
 def test_no_other_file_compares_names():
-    """Names of models, schedules and the task of links stand in comparisons of their own files alone."""
-    names, root, found = {*MODELS, *SCHEDULES, "links"}, Path(hpcgnn.__file__).parent, []
+    """Names of models, schedules and extra tasks stand in comparisons of their own files alone."""
+    tasks = {name for name, task in TASKS.items() if not task.traits.labels}
+    names, root, found = {*MODELS, *SCHEDULES, *tasks}, Path(hpcgnn.__file__).parent, []
     for path in root.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Compare):
                 continue
-            # `"links" in record` looks a key up.
-            sides = node.comparators if isinstance(node.ops[0], ast.In) else [node.left, *node.comparators]
+            sides = [node.left, *node.comparators]
             constants = [each.value for side in sides for each in ast.walk(side) if isinstance(each, ast.Constant)]
             if names & {each for each in constants if isinstance(each, str)}:
                 found.append(f"{path.relative_to(root)}:{node.lineno}")

@@ -17,7 +17,6 @@ OTHERS = {
     "batch norm": {"model": "sage", "norm": "batch"},
     "jumping": {"model": "gcn", "jumping": "max", "residual": True, "norm": "layer"},
     "mixed": {"model": "gcn", "precision": "mixed"},
-    "links": {"model": "sage", "task": "links", "scorer": "mlp"},
     "inductive": {"model": "gat", "inductive": True},
     "learned features": {"model": "gcn", "features": "file+learned:3"},
     "raw": {"model": "sage", "input_dropout": "raw"},

@@ -28,7 +28,6 @@ PAUSED = {
     "inductive": {"model": "sage", "layers": 2, "inductive": True, "prune": "auto"},
     "averages": {"model": "sage", "layers": 2, "ema": 0.7},
     "learned features": {"features": "degree+learned:5", "layers": 2},
-    "links": {"task": "links", "scorer": "mlp", "features": "degree+learned:4", "layers": 2, "link_negatives": 50},
     "regression": {"model": "sage"},
 }
 

@@ -2,30 +2,22 @@
 shares that were counted from the file.
 """
 
-import shutil
 from dataclasses import replace
 
 import graphs
-import h5py
 import numpy as np
 import pytest
-import torch
 
 from hpcgnn.engine.epochs import costs_of_epoch
-from hpcgnn.errors import FormatError
 from hpcgnn.estimate.counts.between_nodes import Nodes
 from hpcgnn.estimate.counts.shares import Counter
 from hpcgnn.estimate.counts.sources import CountedGraph, count
 from hpcgnn.estimate.counts.traffic import Traffic
 from hpcgnn.estimate.forecast import Forecaster
 from hpcgnn.estimate.trial.trial import Experiment
-from hpcgnn.graphfile.given_links import EACH, SHARED
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.options.link_split import GIVEN
 from hpcgnn.plan.run_plan import plan
 
-from ..given import GRAPHS as GIVEN_GRAPHS
-from ..given import written_with_links
 from ..nodes import emulated
 from ..small import stored, written
 from ..training import CLASSES, build_trainer, configure, generated
@@ -53,12 +45,11 @@ def _foretold(config, map_name, ranks, per_node=1):
         config, keeps_input = decided.config, decided.spec.keeps_input
         between = Nodes(ranks, per_node, decided.returns, decided.narrows) if per_node > 1 else None
         counter = Counter(file, file.cluster_map(map_name, ranks)[0], ranks, decided.halo, between)
-        counter, shares = count(config, counter)
+        shares = count(config, counter)
         steps = decided.entry.count_steps(decided, counter)
         if steps is not None:
             return Forecaster(Experiment.of(decided)).forecast(replace(shares, steps=steps), steps.halos)
-        against = file.meta.negatives if config.task.link_split == GIVEN else ""
-        return Forecaster(Experiment.of(decided, against)).forecast(
+        return Forecaster(Experiment.of(decided)).forecast(
             shares, lambda worthwhile, prunable: counter.layers(shares, keeps_input, worthwhile, prunable)
         )
 
@@ -108,23 +99,9 @@ def check_others(comm, forecast, step, closing):
 
 
 def check_evaluation(comm, forecast, trainer):
-    """All that an evaluation sends: its halo, and the sums of its metric. What is asked once comes before. Where ranks
-    tell each other of given pairs, only the halo is foretold.
-    """
+    """All that an evaluation sends: its halo, and the sums of its metric. What is asked once comes before."""
     trainer.evaluate()
     found, told = ledger_of(comm, trainer.evaluate), forecast.metrics
-    if trainer.local.compared_with in (SHARED, EACH):
-        told, embeddings = (0, 0), torch.zeros(len(trainer.graph.ids), trainer.model.spec.classes)
-        with comm.ledger.booked_as("evaluation"):
-            counting = ledger_of(comm, lambda: trainer.evaluator.scores(embeddings))
-        comm.ledger.take()
-        trainer.evaluator.scores(embeddings)
-        rows_of_pairs = of_ranks(comm, comm.ledger.take()).get("halo_forward", np.zeros((2, comm.size), np.int64))
-        comm.ledger.take()
-        if trainer.local.compared_with == EACH:  # a score of every pair, and two numbers, are summed there
-            counts = [each for each in trainer.evaluator.counts.values() if each]
-            rows_of_pairs = np.array(rows_of_pairs) - np.reshape([sum(counts) * (4 + 2 * 8), 2 * len(counts)], (2, 1))
-        found = found - counting + rows_of_pairs
     for index, name in enumerate(("messages", "bytes")):
         expected = sum((getattr(each, name) for each in forecast.evaluation.values()), np.zeros(comm.size, np.int64))
         assert found[1 - index].tolist() == (expected + told[index]).tolist(), name
@@ -158,11 +135,7 @@ def paths(comm, session_path):
 
 GAT = {"model": "gat", "heads": 2, "hidden": 8}
 LEAST = {"halo": "least"}
-PRUNED, INDUCTIVE, LINKS = (
-    {"prune": "auto", "layers": 3},
-    {"inductive": True, "layers": 3},
-    {"task": "links", "layers": 3},
-)
+PRUNED, INDUCTIVE = {"prune": "auto", "layers": 3}, {"inductive": True, "layers": 3}
 OPTIONS = {
     "gcn": {},
     "sage": {"model": "sage", "norm": "batch"},
@@ -198,17 +171,14 @@ OPTIONS = {
     "inductive sage": {**INDUCTIVE, "model": "sage"},
     "inductive gat": {**INDUCTIVE, **GAT},
     "inductive, fewest rows": {**INDUCTIVE, "model": "sage", **LEAST},
-    "links, tiny buffer": {**LINKS, "model": "sage", "halo_buffer": 0.01, "link_split": "0.5/0.3/0.2"},
-    "links, gat, mlp": {**LINKS, **GAT, "scorer": "mlp", "norm": "batch"},
-    "links, few in the pool": {**LINKS, "negative_pool": 17, "link_negatives": 20, "negatives": 2},
 }
 DIRECTED = (
     *("sage", "gat", "gcn, bf16", "gcn, mixed", "gcn, fp64, rows of the features", "gcn, int8"),
     *("gat, tiny buffer, int8", "sage, tiny buffer, int8", "gcn, fewest rows", "gin, as few rows as pay"),
-    *("sage, fewest rows, tiny buffer, int8", "stale, int8", "inductive sage", "links, tiny buffer"),
+    *("sage, fewest rows, tiny buffer, int8", "stale, int8", "inductive sage"),
     *("pruned sage", "pruned gat"),
 )
-BOTH = ("sage", "gat", "stale, int8", "links, tiny buffer", "inductive sage", "pruned sage", "pruned gat")
+BOTH = ("sage", "gat", "stale, int8", "inductive sage", "pruned sage", "pruned gat")
 UNDIRECTED = [name for name in OPTIONS if name not in DIRECTED or name in BOTH]
 
 
@@ -236,20 +206,12 @@ def check_case(comm, path, options, map_name=MAP, per_node=1):
         assert shares.nodes[comm.rank] == seen.num_owned
         if config.schedule.halo != "least":  # else some of the edges go into sums of others
             assert shares.remote[comm.rank] == sum(block.num_edges for block in seen.inward.halo)
-    for split, pairs in trainer.local.held.items():
-        counted = forecast.shares.held[split]
-        assert counted.own[comm.rank] == pairs.own.num_edges
-        assert counted.remote[comm.rank] == sum(block.num_edges for block in pairs.halo)
-        assert counted.inward.received[comm.rank] == pairs.plan.num_halo
-        assert counted.inward.sent[comm.rank] == pairs.plan.num_boundary
     return forecast, trainer
 
 
 @pytest.mark.parametrize("graph, model", CASES)
 def test_models(comm, paths, graph, model):
-    forecast, trainer = check_case(comm, paths[graph], OPTIONS[model])
-    if "links" in model:
-        assert forecast.shares.edges[comm.rank] <= trainer.local.inward.num_edges
+    check_case(comm, paths[graph], OPTIONS[model])
 
 
 #: Of these, ranks of a node read each other's rows in place.
@@ -315,37 +277,6 @@ def test_the_choice_is_that_of_the_run(comm, session_path, per_node, name, monke
     assert forecast.experiment.plan.in_place == trainer.plan.in_place == (name != "no edges")
     if trainer.views.crossing is not None and trainer.plan.in_place:
         assert forecast.shares.crossing == trainer.views.crossing
-
-
-@pytest.mark.parametrize("name, map_name", [("star", "all on last"), ("random directed weighted", "one empty")])
-def test_links_of_odd_graphs(comm, session_path, name, map_name):
-    """Ranks without an edge to train on."""
-    check_case(comm, stored(comm, session_path, name)[2], {**LINKS, "model": "sage"}, map_name)
-
-
-@pytest.fixture(scope="module")
-def given_files(comm, session_path):
-    return written_with_links(comm, session_path, "estimated-given")
-
-
-@pytest.mark.parametrize("kind", ["none", "shared", "each"])
-@pytest.mark.parametrize("name", GIVEN_GRAPHS)
-def test_given_links(comm, given_files, name, kind):
-    """Held-out edges and their negatives that come with the file."""
-    _, path = given_files[name, kind]
-    _, trainer = check_case(comm, path, {**LINKS, "model": "sage"}, "dealt")
-    assert trainer.local.compared_with == kind
-
-
-def test_damaged_links(comm, given_files, shared_path):
-    """Held-out edges between nodes that there are not are said to be damage, as in a job."""
-    path = shared_path / "damaged.h5"
-    if comm.rank == 0:
-        shutil.copy(given_files[next(iter(GIVEN_GRAPHS)), "shared"][1], path)
-        with h5py.File(path, "r+") as file:
-            file["links/val/negatives"][3, 1] = file["nodes/split"].shape[0]
-        with pytest.raises(FormatError, match="links/val/negatives leave the nodes"):
-            _foretold(configure(path, model="sage", task="links"), "dealt", comm.size)
 
 
 APPROXIMATE = {

@@ -8,7 +8,6 @@ import torch
 from hpcgnn.app.train import train
 from hpcgnn.app.trained import load_trained
 from hpcgnn.errors import ConfigError, GraphError
-from hpcgnn.graph.held_out import LinkSplit
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.options.inputs import inputs_of
@@ -17,8 +16,6 @@ from ..edge_rows import EDGE, GRAPHS, maps_of, rows_of, save, written_with_rows
 from ..gathering import whole
 from ..runs import of_run, session_of, train_into
 from ..training import configure, curve
-
-SPLIT = LinkSplit(17, (0.6, 0.2, 0.2))
 
 
 def means(graph, src, dst, rows):
@@ -33,17 +30,16 @@ def files(comm, session_path):
     return written_with_rows(comm, session_path)
 
 
-@pytest.mark.parametrize("links", [None, SPLIT], ids=["all edges", "links"])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_columns_beside_a_list_of_all_edges(comm, files, monkeypatch, name, links):
-    """Added self loops and held-out edges have no part in a mean."""
+def test_columns_beside_a_list_of_all_edges(comm, files, monkeypatch, name, drawn=None):
+    """Added self loops, and edges that `drawn` takes out, have no part in a mean."""
     monkeypatch.setattr("hpcgnn.graph.edge_features._TILE_EDGES", 5)
     graph, rows = GRAPHS[name], rows_of(GRAPHS[name])
-    kept = slice(None) if links is None else SPLIT.sides(graph.src, graph.dst, graph.num_nodes) == 0
+    kept = slice(None) if drawn is None else drawn.sides(graph.src, graph.dst, graph.num_nodes) == 0
     expected = means(graph, graph.src[kept], graph.dst[kept], rows[kept])
     with GraphFile(files[name]) as file:
         for owner in maps_of(comm, file):
-            options = {"inputs": inputs_of("file+edges"), "links": links}
+            options = {"inputs": inputs_of("file+edges"), **({} if drawn is None else {"beside": drawn})}
             local = load_local_graph(file, owner, comm, 7, "add", torch.float64, **options)
             found = whole(comm, local, local.features)
             np.testing.assert_allclose(found, np.concatenate([graph.features, expected], 1), atol=1e-12)

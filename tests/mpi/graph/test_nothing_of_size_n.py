@@ -33,11 +33,10 @@ CASES = {
     "bns": {"model": "gcn", "schedule": "bns", "boundary_rate": 0.5},
     "lazy": {"model": "gcn", "schedule": "lazy", "layer_epochs": "1"},
     "stale": {"model": "gat", "schedule": "stale", "heads": 2, "halo_dtype": "int8"},
-    "links": {"model": "gcn", "task": "links", "scorer": "mlp", "negative_pool": 256, "link_negatives": 100},
     "tma": {"model": "gcn", "schedule": "tma", "average_steps": 1},
 }
 #: They load the graph and evaluate as the others do.
-SLOW = {"types", "links", "bns", "lazy", "stale", "tma"}
+SLOW = {"types", "bns", "lazy", "stale", "tma"}
 
 
 class LargestTensor(TorchDispatchMode):

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.tasks import classification, curves, multilabel
-from hpcgnn.tasks.registry import TASKS, fitting_metric
+from hpcgnn.tasks import classification, metrics, multilabel
+from hpcgnn.tasks.registry import TASKS
 
 pytestmark = pytest.mark.ranks(2, 3)
 
@@ -77,7 +77,7 @@ def test_many_classes_have_no_confusion_matrix(comm, monkeypatch):
 
 @pytest.mark.parametrize("chunk", [1 << 14, 3])
 def test_areas_under_curves(comm, kind, chunk, monkeypatch):
-    monkeypatch.setattr(curves, "_CHUNK", chunk)
+    monkeypatch.setattr(metrics, "_CHUNK", chunk)
     random, logits = np.random.default_rng(4), scores(5)
     labels, mask = random.integers(0, 2, (N, CLASSES)).astype(np.float32), random.random(N) < 0.6
     labels[:, 1], labels[:, 3] = 0, 1  # labels with one kind of node only have no ROC curve
@@ -108,8 +108,8 @@ def test_areas_of_two_classes(comm, kind):
 
 def test_areas_of_two_classes_are_refused_for_three():
     with pytest.raises(ConfigError, match="--metric roc-auc: expected 2 classes, and the graph has 3; take accu"):
-        fitting_metric("roc-auc", TASKS["classification"], 3)
-    assert fitting_metric("roc-auc", TASKS["classification"], 2) == "roc-auc"
+        TASKS["classification"].fitting_metric("roc-auc", 3)
+    assert TASKS["classification"].fitting_metric("roc-auc", 2) == "roc-auc"
 
 
 @pytest.mark.parametrize("task, name", [(task, name) for task in TASKS for name in TASKS[task].metrics])

@@ -1,10 +1,16 @@
-"""Areas under curves of ranked nodes: ROC-AUC and average precision, exact over all ranks.
+"""Metrics over the nodes of all ranks: ratios of counts by class, and areas under curves of ranked nodes.
 
-Each column of scores is a ranking of its own. Every rank sorts the scores of its own nodes. The positives of each rank
-pass by in bounded chunks, so a rank never holds more than its share and a chunk.
+The counts of classes or labels are int64 (3, C): right predictions, all predictions, and nodes that have the class.
+What follows from them is a ratio of sums in integers, never a mean of means.
+
+ROC-AUC and average precision are exact. Each column of scores is a ranking of its own. Every rank sorts the scores of
+its own nodes. The positives of each rank pass by in bounded chunks, so a rank never holds more than its share and a
+chunk.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +21,41 @@ from hpcgnn.comm.communicator import Communicator
 _CHUNK = 1 << 14
 # (scores float64 (m, K), truth bool (m, K), comm) -> the mean of the columns, NaN if none has a value. Collective.
 Area = Callable[[np.ndarray, np.ndarray, Communicator], float]
+
+
+def ratio(part: torch.Tensor, whole: torch.Tensor) -> float:
+    """part / whole, NaN where there is nothing."""
+    return float(part) / float(whole) if whole else math.nan
+
+
+def mean_ratio(parts: torch.Tensor, wholes: torch.Tensor) -> float:
+    """The mean of part / whole, without those whose whole is 0; NaN if all are."""
+    there = wholes > 0
+    return float((parts[there].double() / wholes[there]).mean())
+
+
+def macro_f1_of(counts: torch.Tensor) -> float:
+    """The mean F1 of the classes that some node has or is predicted to have. counts: of all ranks."""
+    right, predicted, support = counts
+    return mean_ratio(2 * right, predicted + support)
+
+
+def rows_by_class(counts: torch.Tensor, names: Sequence[str]) -> list[dict[str, Any]]:
+    """A row of a table for each class; NaN for what is not defined. counts: of all ranks; names: of the classes, or
+    empty.
+    """
+    return [
+        {
+            "class": number,
+            **({"name": names[number]} if names else {}),
+            "support": int(support),
+            "predicted": int(predicted),
+            "precision": ratio(right, predicted),
+            "recall": ratio(right, support),
+            "f1": ratio(2 * right, predicted + support),
+        }
+        for number, (right, predicted, support) in enumerate(counts.T)
+    ]
 
 
 def roc_auc(scores: np.ndarray, truth: np.ndarray, comm: Communicator) -> float:

@@ -11,21 +11,26 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from hpcgnn.app.corrections import Table
+from hpcgnn.app.predict import Request
 from hpcgnn.app.trained import Trained
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.errors import FormatError
-from hpcgnn.exchange.stream import Stream
-from hpcgnn.graph.given_pairs import placed_pairs, to_owners
+from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError, FormatError
+from hpcgnn.extras.links.given import to_owners
+from hpcgnn.extras.links.loss import NodePool, places_in
+from hpcgnn.extras.links.options import LINKS
+from hpcgnn.extras.links.ranks import Best, Known, best_targets, with_ids
+from hpcgnn.extras.links.task import exact_scorer, wide
+from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.original_order import share_of
 from hpcgnn.graphfile.own_ids import ids_of, nodes_of
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.graphfile.writing import writing
-from hpcgnn.ops.pair_ranks import Best, Known, best_targets, pair_scores
-from hpcgnn.ops.pairs import NodePool
 from hpcgnn.outputs.written_together import made_by_one
-from hpcgnn.tasks.link_ranking import with_ids
-from hpcgnn.tasks.link_training import exact_scorer
 
+# Listed pairs whose scores are made at a time.
+_PAIRS = 1 << 12
 # Sources whose best targets are looked for at a time.
 _SOURCES = 1 << 10
 # Held-out edges that rank 0 gets at a time.
@@ -53,16 +58,53 @@ def read_pairs(path: str, file: GraphFile) -> np.ndarray:
     return nodes_of(file, [row[end] for row in rows for end in columns], f"--pairs {path}").reshape(-1, 2)
 
 
+class LinkTable(Table):
+    """A table of pairs.
+
+    pairs: a file of pairs of ids, whose scores are wanted, or ''. best: number of the best targets that are wanted of
+    each node, or None. held_out: whether the run's held-out edges are wanted.
+    """
+
+    def __init__(self, pairs: str = "", best: int | None = None, held_out: bool = False) -> None:
+        self._best, self._held_out, self.inputs = best, held_out, [pairs] * bool(pairs)
+        asked = {"--pairs": pairs, "--best": best is not None, "--held-out": held_out}
+        self.option = " ".join(option for option, wanted in asked.items() if wanted)
+        self._pairs = np.zeros((0, 2), np.int64)
+
+    def check(self, config: Config, request: Request) -> None:
+        task, option = config.task.task, self.option
+        if self._best is not None and self._best < 1:
+            raise ConfigError(f"--best: expected a number of targets from 1, got {self._best}")
+        if task != LINKS:
+            raise ConfigError(f"{option}: expected a run of --task {LINKS}, got one of {task}: {config.run.run_dir}")
+        if request.kinds or " " in option or (request.nodes and self._best is None):
+            raise ConfigError(f"{option} writes a table of its own; expected no other option of what is written")
+        if Path(request.output).suffix.lower() != ".csv":
+            raise ConfigError(f"{option}: expected a name of --output that ends with .csv, got {request.output}")
+
+    def read(self, file: GraphFile) -> None:
+        for path in self.inputs:
+            self._pairs = read_pairs(path, file)
+
+    def write(self, output: str, trained: Trained, logits: torch.Tensor, nodes: np.ndarray | None) -> int:
+        h, last = wide(logits), "split" if self._held_out else "score"
+        if self._held_out:
+            tables = held_tables(trained)
+        elif self._best is None:
+            tables = pair_table(trained, h, self._pairs)
+        else:
+            tables = best_tables(trained, h, nodes, self._best)
+        return write_table(output, tables, last, trained.config.data.graph, trained.trainer.comm)
+
+
 def pair_table(trained: Trained, h: torch.Tensor, pairs: np.ndarray) -> Iterator[Best]:
-    """The scores of the pairs of rank 0, by original ids, on rank 0. Collective. h: (n_p, F) own embeddings."""
-    local, buffers, comm = trained.trainer.local, trained.trainer.buffers, trained.trainer.comm
-    cap = max(1, buffers.cap(buffers.widest_row))
-    edges = placed_pairs(pairs, local.original_id, local.num_nodes, cap, comm)
-    stream = Stream(edges.own, edges.halo, edges.plan, buffers, comm)
-    numbers, scores = (each.numpy() for each in pair_scores(stream, h, exact_scorer(trained.trainer.model)))
-    sent = np.stack([numbers, scores], 1, dtype=np.float64)
-    place, score = to_owners(sent, np.zeros(len(sent), np.int64), comm).T
-    yield *pairs.T, score[np.argsort(place)].astype(np.float32)
+    """The scores of the pairs of rank 0, by original ids, some at a time. Collective. h: (n_p, F) own embeddings."""
+    ids, comm, scorer = trained.trainer.local.original_id, trained.trainer.comm, exact_scorer(trained.trainer.model)
+    for start in range(0, comm.broadcast_object(len(pairs)), _PAIRS):
+        some = torch.from_numpy(comm.broadcast_object(pairs[start : start + _PAIRS]))
+        pool = NodePool.of(some.unique(), ids)
+        source, target = pool.gathered(h, comm, "evaluation").double()[places_in(pool.ids, some.T.contiguous())]
+        yield *some.numpy().T, scorer(source, target).float().numpy()
 
 
 def best_tables(trained: Trained, h: torch.Tensor, nodes: np.ndarray | None, most: int) -> Iterator[Best]:
@@ -86,9 +128,9 @@ def held_tables(trained: Trained) -> Iterator[Best]:
     """The held-out edges of a run and their splits in place of scores, by source, on rank 0. Collective."""
     local, comm = trained.trainer.local, trained.trainer.comm
     ids, share = local.original_id, share_of(0, local.num_nodes, comm)[1]
-    for split, edges in local.held.items():
+    for split in HELD:
         pairs = [torch.zeros(0, 2, dtype=torch.int64)]
-        for block, others in with_ids((edges,), ids, comm):
+        for block, others in with_ids((local.beside[split],), ids, comm):
             pairs.append(torch.stack([others[block.indices.long()], ids[block.edge_rows.long()]], 1))
         mine = torch.cat(pairs).numpy()
         mine = to_owners(mine, mine[:, 0] // share, comm)

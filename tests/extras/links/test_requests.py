@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from hpcgnn.app.link_scores import read_pairs
 from hpcgnn.app.predict import Request
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, FormatError
+from hpcgnn.extras.links.tables import LinkTable, read_pairs
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.plan.choices import registry_choices
 from partition_tools.interface.arrays import save_graph
@@ -45,4 +45,5 @@ def test_what_is_refused(task, asked, told):
     metric = {"links": "mrr", "classification": "accuracy"}[task]
     config = make_config({"graph": "g.h5", "task": task, "metric": metric, "run_dir": "run"}, registry_choices())
     with pytest.raises(ConfigError, match=told):
-        Request(**{"output": "o.csv", **asked}).check(config)
+        of_request = {name: asked.pop(name) for name in ("output", "nodes") if name in asked}
+        Request(**{"output": "o.csv", **of_request}, table=LinkTable(**asked)).check(config)

@@ -23,27 +23,31 @@ was summed.
 """
 
 from collections.abc import Iterable
-from typing import Protocol
 
 import numpy as np
 import torch
 
 from hpcgnn.comm import Communicator
+from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.exchange.stream import Rows, Stream
+from hpcgnn.extras.links.given import to_owners
+from hpcgnn.extras.links.loss import NodePool, places_in
+from hpcgnn.extras.links.scorers import Dot
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import edge_tiles
-from hpcgnn.graph.given_pairs import to_owners
+from hpcgnn.graph.local import Adjacency
 from hpcgnn.graphfile.ranges import segments
-from hpcgnn.ops.pairs import NodePool, places_in
 from hpcgnn.ops.row_tiles import edge_tile_bytes, in_rows, picked
 
 
-class Scorer(Protocol):
-    """Scores of pairs: see tasks/link_scorers.py."""
-
-    def __call__(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor: ...
-
-    def against(self, pool: torch.Tensor, target: torch.Tensor) -> torch.Tensor: ...
+def with_ids(edges: Iterable[Adjacency], ids: torch.Tensor, comm: Communicator) -> list[tuple[Block, torch.Tensor]]:
+    """(block, the original ids of its columns) of the in-edges of own nodes, whose own ids are given. Collective."""
+    found = []
+    for each in edges:
+        others = gather_halo(each.plan, ids, comm)
+        found.append((each.own, ids))
+        found += [(block, others[block.first_column :]) for block in each.halo]
+    return found
 
 
 class Known:
@@ -73,9 +77,7 @@ class Known:
         scores[np.repeat(np.arange(len(rows)), counts), places] = -torch.inf
 
 
-def pair_ranks(
-    stream: Stream, h: torch.Tensor, rows_of_pool: torch.Tensor, known: Known, score: Scorer
-) -> torch.Tensor:
+def pair_ranks(stream: Stream, h: torch.Tensor, rows_of_pool: torch.Tensor, known: Known, score: Dot) -> torch.Tensor:
     """float64 (m,): the ranks of the edges of a stream that end at own nodes. Collective.
 
     h: (n_p, F) own rows; rows_of_pool: (M, F); score: in float64.
@@ -107,7 +109,7 @@ _PIECE = 1 << 18
 Scored = tuple[torch.Tensor, torch.Tensor]
 
 
-def pair_scores(stream: Stream, h: torch.Tensor, score: Scorer) -> Scored:
+def pair_scores(stream: Stream, h: torch.Tensor, score: Dot) -> Scored:
     """The scores of the pairs of a stream that end at own nodes, and their numbers in `Block.edge`. Collective.
 
     h: (n_p, F) own rows; score: in float64.
@@ -169,7 +171,7 @@ Best = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def best_targets(
-    pool: NodePool, h: torch.Tensor, ids: torch.Tensor, known: Known, score: Scorer, most: int, comm: Communicator
+    pool: NodePool, h: torch.Tensor, ids: torch.Tensor, known: Known, score: Dot, most: int, comm: Communicator
 ) -> Best:
     """The `most` best targets of each node of the pool, on rank 0; nothing on other ranks. Collective.
 

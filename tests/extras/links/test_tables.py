@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from mpi.training import build_trainer, configure
 
-from hpcgnn.app import link_scores
-from hpcgnn.ops import pair_ranks
+from hpcgnn.extras.links import ranks as pair_ranks
+from hpcgnn.extras.links import tables as link_scores
 
-from ..given import GRAPHS, written_with_links
-from ..training import build_trainer, configure
+from .given import GRAPHS, written_with_links
 from .test_links import oracle_sides
 
 pytestmark = pytest.mark.ranks(1, 3)

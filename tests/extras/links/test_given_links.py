@@ -9,19 +9,19 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from mpi.runs import predicted, train_into
+from mpi.training import build_trainer, configure
 
 from hpcgnn.app.dry_run import check_training
 from hpcgnn.errors import ConfigError, HpcgnnError
-from hpcgnn.graph import given_pairs
+from hpcgnn.extras.links import given as given_pairs
+from hpcgnn.extras.links import ranks as pair_ranks
+from hpcgnn.extras.links.task import Links
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.ops import pair_ranks
-from hpcgnn.tasks.link_training import remarks_on_links
 from hpcgnn.tasks.registry import resolve_task
 from partition_tools.interface.arrays import save_graph
 
-from ..given import GRAPHS, written_with_links
-from ..runs import predicted, train_into
-from ..training import build_trainer, configure
+from .given import GRAPHS, written_with_links
 from .test_links import LINK_CANDIDATE, SEED, drawn_nodes, embeddings_of, oracle, scores_of
 
 pytestmark = pytest.mark.ranks(2, 3)
@@ -205,10 +205,10 @@ def test_what_is_said_before(comm, circles, ring):
     """Which held-out edges are in the graph too, and what does not fit."""
     with GraphFile(circles) as file:
         config = resolve_task(configure(circles, task="links", link_negatives=7), file.meta)
-        said = remarks_on_links(config, file)
+        said = Links().remarks(config, file)
         assert "3 of 200 held-out pairs of val are edges of the graph as well" in said[0]
         assert "without effect: --link-negatives" in said[-1]
         drawn = resolve_task(configure(circles, task="links", link_split="0.8/0.1/0.1"), file.meta)
-        assert remarks_on_links(drawn, file) == [] and drawn.run.metric == "mrr"
+        assert Links().remarks(drawn, file) == [] and drawn.run.metric == "mrr"
     with pytest.raises(ConfigError, match="--metric mrr does not fit the task links .*expected hits@50 or hits@1"):
         build_trainer(comm, configure(circles, task="links", features="degree", metric="mrr"), "metis", 7)

@@ -13,6 +13,7 @@ once, in a matrix whose size depends on neither the graph nor the number of rank
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,9 @@ from hpcgnn.comm import Communicator
 from hpcgnn.exchange.stream import Returns, Rows, Stream
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import EdgeTile, edge_tiles
+from hpcgnn.ops.operators import Operator
 from hpcgnn.ops.row_tiles import add_by_row, add_by_source, edge_tile_bytes, in_rows, picked
+from hpcgnn.ops.site import Site
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,15 @@ class NodePool:
         """`count` different nodes of num_nodes, all where there are no more, by draws of this key. own: int64 (n_p,),
         the original ids of own nodes.
         """
-        return cls.of(torch.from_numpy(draw_nodes(key, count, num_nodes)), own)
+        if count >= num_nodes:
+            return cls.of(torch.arange(num_nodes), own)
+        found, begin = np.zeros(0, np.int64), 0
+        while len(found) < count:
+            words = kernels.random_words(key, torch.arange(begin, begin + count), 2).numpy()
+            drawn = np.concatenate([found, (words[:, 0] << 31 | words[:, 1] >> 1) % num_nodes])
+            _, firsts = np.unique(drawn, return_index=True)
+            found, begin = drawn[np.sort(firsts)], begin + count
+        return cls.of(torch.from_numpy(np.sort(found[:count])), own)
 
     @classmethod
     def of(cls, ids: torch.Tensor, own: torch.Tensor) -> "NodePool":
@@ -58,35 +69,11 @@ class NodePool:
         found[self.places] = x[self.rows]
         return comm.allreduce_(found, kind)
 
-    def returned(self, gradient: torch.Tensor, total: torch.Tensor, comm: Communicator, kind: str) -> None:
-        """The adjoint of `gathered`: add the sums over ranks of the rows `gradient` (M, F), which are overwritten, to
-        the own rows total (n_p, F). Collective.
-        """
-        comm.allreduce_(gradient, kind)
-        total[self.rows] += gradient[self.places]
-
-
-def draw_nodes(key: int, count: int, num_nodes: int) -> np.ndarray:
-    """int64, increasing: `count` different ones of num_nodes, all where there are no more; by draws of this key."""
-    if count >= num_nodes:
-        return np.arange(num_nodes, dtype=np.int64)
-    found, begin = np.zeros(0, np.int64), 0
-    while len(found) < count:
-        words = kernels.random_words(key, torch.arange(begin, begin + count), 2).numpy()
-        drawn = np.concatenate([found, (words[:, 0] << 31 | words[:, 1] >> 1) % num_nodes])
-        _, firsts = np.unique(drawn, return_index=True)
-        found, begin = drawn[np.sort(firsts)], begin + count
-    return np.sort(found[:count])
-
 
 def places_in(ids: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
     """int64 (m,): where each of the wanted ids (m,) stands among `ids`, which increase, -1 where it does not."""
     places = torch.searchsorted(ids, wanted).clamp_(max=len(ids) - 1)
     return torch.where(ids[places] == wanted, places, -1)
-
-
-#: From rows (m, F) of sources and of targets to scores (m,).
-Score = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class PairLoss:
@@ -101,20 +88,20 @@ class PairLoss:
 
     def count_pairs(self) -> int:
         """How many edges end at own nodes and are no self loops. Not collective."""
-        blocks = (self.stream.own, *self.stream.halo)
-        loops = sum(int((~self._counts(tile)).sum()) for tile in self._tiles(self.stream.own, 1 << 18))
-        return sum(block.num_edges for block in blocks) - loops
+        own = sum(int(self._counts(tile).sum()) for tile in self._tiles(self.stream.own, 1 << 18))
+        return own + sum(block.num_edges for block in self.stream.halo)
 
     def __call__(
         self, h: torch.Tensor, score: torch.nn.Module, pool: NodePool, key: int, negatives: int
     ) -> torch.Tensor:
-        """The loss: a float64 scalar, differentiable in own rows h (n_p, F) and in the parameters of score (see Score).
+        """The loss: a float64 scalar, differentiable in own rows h (n_p, F) and in the parameters of a scorer.
 
         It sums over edges of own nodes, and over `negatives` nodes of the pool for each, drawn by this key.
         """
-        return _PairLoss.apply(self, score, pool, key, negatives, in_rows(h), *score.parameters())
+        h = in_rows(h)
+        return _PairLoss.apply(partial(self._run, score, pool, key, negatives, h), h, *score.parameters())
 
-    def run(
+    def _run(
         self, score: torch.nn.Module, pool: NodePool, key: int, negatives: int, h: torch.Tensor, wanted: bool
     ) -> tuple[float, list[torch.Tensor]]:
         """(the loss, where wanted its gradients by h and the parameters of score)."""
@@ -132,7 +119,7 @@ class PairLoss:
                 for leaf in leaves if wanted else ():
                     leaf.requires_grad_()
                 # What a tile keeps for its gradient goes with it: nothing for a Keeper to put aside.
-                with torch.set_grad_enabled(wanted), saved_tensors_hooks(_same, _same):
+                with torch.set_grad_enabled(wanted), saved_tensors_hooks(lambda x: x, lambda x: x):
                     value = _loss(score, source, target, against, self._counts(tile))
                 loss += float(value.detach())
                 if back is None:  # no gradient is wanted
@@ -144,7 +131,8 @@ class PairLoss:
                 for total, each in zip(gradients[2:], others, strict=True):
                     total += each
         if wanted:
-            pool.returned(gradients[0], gradients[1], comm, "halo_backward")
+            comm.allreduce_(gradients[0], "halo_backward")
+            gradients[1][pool.rows] += gradients[0][pool.places]
         return loss, gradients[1:]
 
     def _tiles(self, block: Block, edges: int) -> Iterator[EdgeTile]:
@@ -157,12 +145,8 @@ class PairLoss:
         return self.ids[tile.owner] != tile.column_ids[tile.sources.long()]
 
 
-def _same(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor
-
-
 def _loss(
-    score: Score, source: torch.Tensor, target: torch.Tensor, drawn: torch.Tensor, counts: torch.Tensor
+    score: torch.nn.Module, source: torch.Tensor, target: torch.Tensor, drawn: torch.Tensor, counts: torch.Tensor
 ) -> torch.Tensor:
     """The sum over the edges that count. drawn: (E × k, F), edge by edge."""
     negatives = len(drawn) // max(1, len(target))
@@ -171,22 +155,26 @@ def _loss(
     return torch.where(counts, each, 0.0).sum(dtype=torch.float64)
 
 
+@dataclass(frozen=True)
+class Pairs(Operator[PairLoss]):
+    """The loss."""
+
+    models = "for --task links"
+    messages = False
+
+    def exact(self, site: Site) -> PairLoss:
+        return PairLoss(site.inward, site.local.original_id, site.facts.inward_ids())
+
+
 class _PairLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        operator: PairLoss,
-        score: torch.nn.Module,
-        pool: NodePool,
-        key: int,
-        negatives: int,
-        h: torch.Tensor,
-        *parameters: torch.Tensor,
+        ctx: Any, run: Callable[[bool], tuple[float, list[torch.Tensor]]], *leaves: torch.Tensor
     ) -> torch.Tensor:
-        loss, ctx.gradients = operator.run(score, pool, key, negatives, h, any(ctx.needs_input_grad))
+        loss, ctx.gradients = run(any(ctx.needs_input_grad))
         return torch.tensor(loss, dtype=torch.float64)
 
     @staticmethod
     def backward(ctx: Any, g_loss: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         gradients, ctx.gradients = ctx.gradients, []
-        return (None,) * 5 + tuple(each.mul_(g_loss.to(each.dtype)) for each in gradients)
+        return (None, *(each.mul_(g_loss.to(each.dtype)) for each in gradients))

@@ -11,6 +11,10 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from mpi.runs import evaluated, losses, predicted, summary, train_into
+from mpi.serial import serial_curve
+from mpi.small import edges_and_features, written
+from mpi.training import build_trainer, configure, generated
 
 from hpcgnn.app.dry_run import check_training
 from hpcgnn.errors import GraphError
@@ -19,11 +23,6 @@ from hpcgnn.estimate.memory_check import memory_lines
 from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.plugins.watching import scalars
 from partition_tools.interface.arrays import save_graph
-
-from ..runs import evaluated, losses, predicted, summary, train_into
-from ..serial import serial_curve
-from ..small import edges_and_features, written
-from ..training import build_trainer, configure, generated
 
 pytestmark = pytest.mark.ranks(2, 3)
 
@@ -70,8 +69,8 @@ def test_held_out_edges_are_nowhere_else(comm, odd, name, map_name):
     for adjacency, side, ends in (
         (local.inward, 0, (graph.dst, graph.src)),
         (local.outward, 0, (graph.src, graph.dst)),
-        (local.held["val"], 1, (graph.dst, graph.src)),
-        (local.held["test"], 2, (graph.dst, graph.src)),
+        (local.beside["val"], 1, (graph.dst, graph.src)),
+        (local.beside["test"], 2, (graph.dst, graph.src)),
     ):
         mine = edges_here(trainer, adjacency, comm)
         everyone = [edge for part in comm.allgather_object(mine) for edge in part]
@@ -278,11 +277,11 @@ def test_a_graph_without_labels_and_features(comm, planted, shared_path):
 
 
 def test_a_dry_run(comm, planted):
-    """It checks such a job and estimates its memory. (What an estimate has of links: test_estimated.py.)"""
+    """It checks such a job, and says that its memory is not estimated."""
     config = configure(planted, task="links", scorer="mlp")
     check_training(config, [comm.size])
     (line,) = memory_lines(config, [comm.size], place_of())
-    assert line.startswith(f"memory on {comm.size} rank")
+    assert line == "memory: not estimated for a task without labels"
 
 
 def test_a_graph_without_edges(comm, session_path, shared_path):

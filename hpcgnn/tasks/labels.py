@@ -1,0 +1,218 @@
+"""Tasks that are learned from labels of nodes: the mean loss over the training nodes of the whole graph, so that no
+rank's share changes its meaning, and metrics over the nodes of each split.
+
+An evaluation is exact: it covers the whole graph, every rank its own rows, by the same streams as training. No rank
+holds it all.
+"""
+
+import logging
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Protocol
+
+import torch
+
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.config import Config
+from hpcgnn.errors import GraphError
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graphfile.labels import LABELS
+from hpcgnn.graphfile.storage import SPLITS, GraphFile
+from hpcgnn.memory.arena import Arena
+from hpcgnn.options import TaskConfig
+from hpcgnn.tasks.base import Judge, Loss, Metric, Scale, Setting, Task
+
+log = logging.getLogger("hpcgnn")
+_CHUNK = 1 << 22
+
+
+class LabelTask(Task, Protocol):
+    """A task that is learned from labels of nodes."""
+
+    def by_class(
+        self, outputs: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator, names: Sequence[str]
+    ) -> dict[str, Any]:
+        """{name: table for files} of the nodes of a mask, {} for none. Takes what a Score takes, and the names of the
+        classes, or empty. Collective.
+        """
+        return {}
+
+    def configured(self, options: TaskConfig, labels: torch.Tensor, outputs: int, comm: Communicator) -> "LabelTask":
+        """Return the task with its options of the loss. Collective. labels: of this rank's training nodes; outputs: of
+        the model.
+        """
+        return self
+
+    def weight(self, labels: torch.Tensor) -> float:
+        """Return the divisor that, summed over ranks, turns the sum of these labels' losses into a mean."""
+
+    def targets(self, labels: torch.Tensor, scale: Scale | None) -> torch.Tensor:
+        """Return the targets of the loss, from the labels of the training nodes."""
+
+    def loss(
+        self, outputs: torch.Tensor, rows: torch.Tensor | None, targets: torch.Tensor, name: str, arena: Arena
+    ) -> torch.Tensor:
+        """The sum over rows of the loss `name`: a scalar, differentiable in outputs (n, C). rows: int64 (m,), None for
+        all; targets: of these rows.
+        """
+
+    def scale(self, on: Setting, learns: bool) -> Scale | None:
+        """The Scale of real-valued targets, made a part of the model; None where there is none. Collective."""
+        return None
+
+    def judges(self, on: Setting, learns: bool) -> tuple[Judge, Loss | None]:
+        config, scale = on.config, self.scale(on, learns)
+        evaluator = Evaluator(self, on.local, config.run.metric, on.comm, scale)
+        if not learns:
+            return evaluator, None
+        return evaluator, Objective(self, on.trained_on, on.comm, on.buffers.arena, config.task, scale)
+
+    def validates(self, config: Config, file: GraphFile) -> bool:
+        """Holds the splits and labels of some millions of nodes at a time."""
+        for start in range(0, file.meta.num_nodes, _CHUNK):
+            piece = [(start, min(start + _CHUNK, file.meta.num_nodes))]
+            found = file.read("nodes/split", piece) == SPLITS["val"]
+            if found.any() and LABELS[file.meta.task].labelled(file.read("nodes/labels", piece)[found]).any():
+                return True
+        return False
+
+
+class Objective(Loss):
+    """The loss of a task. options: which of its losses; scale: by which the targets of regression are standardised,
+    or None. Made collectively.
+
+    Raises GraphError on all ranks if no node of the graph is a training node. A rank without any takes part with a
+    zero.
+    """
+
+    def __init__(
+        self,
+        task: LabelTask,
+        local: LocalGraph,
+        comm: Communicator,
+        arena: Arena,
+        options: TaskConfig = TaskConfig(),
+        scale: Scale | None = None,
+    ) -> None:
+        self._rows, self._num_owned = torch.nonzero(local.mask("train")).squeeze(1), local.num_owned
+        self._arena, self._scale, self._labels = arena, scale, local.labels[self._rows]
+        self._task = task.configured(options, self._labels, local.num_classes, comm)
+        self._loss, self._comm = task.fitting_loss(options.loss), comm
+        self._counted: torch.Tensor | None = None
+        # By the tensors themselves: a schedule gives the same few in every epoch.
+        self._among: dict[torch.Tensor, tuple[torch.Tensor, torch.Tensor]] = {}
+        counts = torch.tensor([len(self._rows), self._task.weight(self._labels)], dtype=torch.float64)
+        num_train, self._weight = comm.total(counts, "plan").tolist()
+        self.num_train = int(num_train)
+        if self.num_train == 0:
+            raise GraphError.on_all(
+                "the training split is empty: no node is marked train and labelled; give the graph a split when "
+                "importing it (--train FRACTION, or a split file)"
+            )
+
+    @cached_property
+    def _targets(self) -> torch.Tensor:
+        """Made when they are first asked for: a checkpoint may have brought the numbers of the scale until then."""
+        return self._task.targets(self._labels, self._scale)
+
+    def leave_out(self, given: torch.Tensor) -> None:
+        """Take the loss on the training nodes that are not among some: bool (m_p,), of own training nodes. It is 0
+        where none is left. Collective.
+        """
+        self._counted = torch.nonzero(~given).squeeze(1)
+        weight = torch.tensor([self._task.weight(self._labels[self._counted])], dtype=torch.float64)
+        self._weight = float(self._comm.total(weight, "control")) or 1.0
+
+    @cached_property
+    def _place(self) -> torch.Tensor:
+        """int64 (n_p,): the number of each own node among the training nodes, -1 for others."""
+        place = torch.full((self._num_owned,), -1)
+        place[self._rows] = torch.arange(len(self._rows))
+        return place
+
+    def _trained_among(self, nodes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(int64: which of some own nodes are for training, their targets); known again for the same tensor."""
+        if nodes not in self._among:
+            place = self._place[nodes]
+            rows = torch.nonzero(place >= 0).squeeze(1)
+            self._among[nodes] = rows, self._targets[place[rows]]
+        return self._among[nodes]
+
+    def local_loss(self, logits: torch.Tensor, nodes: torch.Tensor | None = None) -> torch.Tensor:
+        """This rank's share of the mean loss: a scalar of the logits' dtype; the shares of all ranks add up to the
+        loss.
+
+        logits: (n_p, C) of own nodes, or of the own training nodes alone. nodes: int64 (b,), if the logits are those of
+        some own nodes: their terms of the mean over all training nodes.
+        """
+        rows, targets, counted = None if len(logits) == len(self._rows) else self._rows, self._targets, self._counted
+        if nodes is not None:
+            rows, targets = self._trained_among(nodes)
+        if counted is not None:
+            rows, targets = counted if rows is None else rows[counted], targets[counted]
+        return self._task.loss(logits, rows, targets, self._loss, self._arena) / self._weight
+
+
+class Evaluator(Judge):
+    """Evaluates a model on all splits. The ledger books its traffic as `evaluation`. Made collectively.
+
+    Args:
+        metric: name of a metric of the task, or `auto`.
+        scale: standardisation of the model's targets, or None.
+
+    Raises:
+        ConfigError: on all ranks, for a metric that does not fit.
+    """
+
+    task: LabelTask
+
+    def __init__(
+        self, task: LabelTask, local: LocalGraph, metric: str, comm: Communicator, scale: Scale | None = None
+    ) -> None:
+        self._labels, self._comm, self._scale = local.labels, comm, scale
+        self.task, outputs = task, local.num_classes
+        self._masks = {split: local.mask(split) for split in SPLITS}
+        counts = comm.total(torch.tensor([int(mask.sum()) for mask in self._masks.values()]), "plan").tolist()
+        self.counts = dict(zip(self._masks, counts, strict=True))
+        self._told: set[str] = set()
+        self.name, self._all = task.fitting_metric(metric, outputs), task.metrics_of(outputs)
+        self.metric = self.task.metrics[self.name]
+
+    def in_units(self, outputs: torch.Tensor) -> torch.Tensor:
+        """A model's outputs (n_p, C) in the units of the labels: float64 where targets were standardised."""
+        return outputs if self._scale is None else self._scale.in_units(outputs)
+
+    def scores(self, outputs: torch.Tensor) -> dict[str, float]:
+        """{'train': value, 'val': value, 'test': value} of a model's outputs (n_p, C) of own nodes; NaN where the
+        metric is not defined. Collective.
+        """
+        return self._told_of(self._by(self.metric, self.in_units(outputs)))
+
+    def report(self, outputs: torch.Tensor, names: Sequence[str]) -> dict[str, Any]:
+        """Return {**`scores`, 'metrics': {split: {metric: value of all that fit}}, and the task's tables by class:
+        {table: {split: rows}}}. Collective.
+        """
+        outputs = self.in_units(outputs)
+        values = {name: self._by(metric, outputs) for name, metric in self._all.items()}
+        result: dict[str, Any] = {
+            **self._told_of(values[self.name]),
+            "metrics": {split: {name: each[split] for name, each in values.items()} for split in self._masks},
+        }
+        for split, mask in self._masks.items():
+            for table, rows in self.task.by_class(outputs, self._labels, mask, self._comm, names).items():
+                result.setdefault(table, {})[split] = rows
+        return result
+
+    def _by(self, metric: Metric, outputs: torch.Tensor) -> dict[str, float]:
+        """{split: value of a metric} of outputs in the units of the labels."""
+        return {split: metric.score(outputs, self._labels, mask, self._comm) for split, mask in self._masks.items()}
+
+    def _told_of(self, found: dict[str, float]) -> dict[str, float]:
+        """The values of the metric, after one warning for a split where it is not defined."""
+        for split, value in found.items():
+            if math.isnan(value) and self.counts[split] and split not in self._told and self._comm.rank == 0:
+                self._told.add(split)
+                what = self.name, self.counts[split], split, self.metric.undefined
+                log.warning("the %s of the %d %s nodes is not defined: %s", *what)
+        return found

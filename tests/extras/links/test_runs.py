@@ -1,0 +1,81 @@
+"""Runs of links where those of other tasks have their tests: resumed, leaving nothing, and with mistakes."""
+
+import re
+
+import pytest
+from mpi.app import test_bad_input as mistakes
+from mpi.app.test_bad_input import paths as mistaken_paths  # noqa: F401
+from mpi.edge_rows import GRAPHS, written_with_rows
+from mpi.engine import test_nothing_stays, test_resume
+from mpi.engine.test_nothing_stays import path  # noqa: F401
+from mpi.engine.test_resume import graph  # noqa: F401
+from mpi.graph import test_edge_means, test_nothing_of_size_n
+from mpi.nn import test_edge_features
+from mpi.training import configure
+
+from hpcgnn.errors import ConfigError
+from hpcgnn.estimate.counts.sources import CountedGraph
+from hpcgnn.extras.links.held_out import Drawn
+from hpcgnn.graphfile.storage import GraphFile
+
+pytestmark = pytest.mark.ranks(2)
+
+
+@pytest.mark.smoke
+def test_a_pause_changes_no_bit(comm, graph, shared_path, monkeypatch):  # noqa: F811
+    options = {"task": "links", "scorer": "mlp", "features": "degree+learned:4", "layers": 2, "link_negatives": 50}
+    monkeypatch.setitem(test_resume.PAUSED, "links", options)
+    test_resume.test_a_pause_changes_no_bit(comm, graph, shared_path, "links")
+
+
+def test_no_tensor_stays(comm, path, monkeypatch):  # noqa: F811
+    monkeypatch.setitem(test_nothing_stays.CASES, "links", {"model": "sage", "task": "links", "scorer": "mlp"})
+    test_nothing_stays.test_no_tensor_stays(comm, path, "links")
+
+
+many_nodes = test_nothing_of_size_n.paths
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_no_rank_holds_anything_as_long_as_all_nodes(comm, many_nodes, shared_path, monkeypatch):
+    options = {"model": "gcn", "task": "links", "scorer": "mlp", "negative_pool": 256, "link_negatives": 100}
+    monkeypatch.setitem(test_nothing_of_size_n.CASES, "links", options)
+    test = test_nothing_of_size_n.test_no_rank_holds_anything_as_long_as_all_nodes
+    test(comm, many_nodes, shared_path, monkeypatch, "links")
+
+
+@pytest.fixture(scope="module")
+def edge_files(comm, session_path):
+    return written_with_rows(comm, session_path)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_features_of_the_edges_that_remain(comm, edge_files, monkeypatch, name):
+    """Beside a list of all edges, and in means."""
+    drawn = Drawn(17, (0.6, 0.2, 0.2))
+    for self_loops in ("keep", "add"):
+        test_edge_features.test_every_edge_has_its_row(comm, edge_files, name, self_loops, drawn)
+    test_edge_means.test_columns_beside_a_list_of_all_edges(comm, edge_files, monkeypatch, name, drawn)
+
+
+MISTAKES = [
+    ({"link_split": "0.9/0.2/0.1"}, "--link-split: expected three shares that sum to 1"),
+    ({"metric": "accuracy"}, "--metric accuracy does not fit the task links"),
+    ({"halo": "least", "model": "gcn"}, "a task of labels; use --halo auto"),
+    ({"link_split": "1/0/0", "patience": 3}, "expected a graph with validation edges"),
+    ({"link_split": "given"}, "expected a graph file with held-out edges"),
+    ({"schedule": "bns"}, "by the rows of both ends of each in every step"),
+    ({"inductive": True}, "expected no --inductive"),
+]
+
+
+@pytest.mark.parametrize("options, words", MISTAKES)
+def test_options_that_do_not_fit(comm, mistaken_paths, session_path, shared_path, options, words):  # noqa: F811
+    options = {"task": "links", **options}
+    mistakes.test_options_that_do_not_fit(comm, mistaken_paths, session_path, shared_path, "undirected", options, words)
+
+
+def test_no_estimate(path):  # noqa: F811
+    with GraphFile(path) as file, pytest.raises(ConfigError, match=re.escape("got --task links")):
+        CountedGraph(file).forecast(configure(path, task="links"), 2)
