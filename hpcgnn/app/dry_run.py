@@ -13,8 +13,8 @@ from pathlib import Path
 
 from hpcgnn.app.bring_up import make_buffers
 from hpcgnn.app.choosing_maps import find_map
+from hpcgnn.app.graph_checks import check_patience
 from hpcgnn.app.remarks import remarks_on_graph
-from hpcgnn.app.splits import check_patience
 from hpcgnn.app.trained import find_checkpoint
 from hpcgnn.config import Config
 from hpcgnn.engine.probe import probe_step

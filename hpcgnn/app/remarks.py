@@ -1,23 +1,26 @@
-"""Lines of the log about a run that begins: its graph, its map, its messages, and options without effect."""
+"""Lines of the log about a run that begins: its graph, its map, its messages, the cores of its ranks, and
+options without effect."""
 
 import logging
+import socket
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 
-from hpcgnn.app.affinity import describe_affinity
 from hpcgnn.app.bring_up import BringUp
 from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.launch.crowding import Binding
 from hpcgnn.comm.launch.launcher import job_end_time
 from hpcgnn.config import Config
+from hpcgnn.cores.domains import domains_of, over_own_domains
 from hpcgnn.engine.matmul import bf16_instructions
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.engine.views import Crossing
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.listing import in_turn
+from hpcgnn.listing import every, in_turn
 from hpcgnn.memory.available import huge_pages
 from hpcgnn.nn.registry import ignored
 from hpcgnn.options.inputs import inputs_of
@@ -26,6 +29,7 @@ from hpcgnn.tasks.registry import TASKS
 
 log = logging.getLogger("hpcgnn")
 IMBALANCE_WARNING = 1.05
+CROWDED = "ranks share cores: the times of this run say little; see `hpcgnn doctor`"
 
 
 def log_options(config: Config, notes: Iterable[str], warnings: Iterable[str]) -> None:
@@ -150,3 +154,70 @@ def _travelling(local: LocalGraph, comm: Communicator) -> str:
     rows = int(comm.total(torch.tensor([plan.num_halo * (plan.peers.place == 0)]), "plan"))
     what = "rows" if plan.sending.sums is None else "rows and sums"
     return f", {rows:,} as {what}{f' between {plan.size} nodes' if between else ''},"
+
+
+def describe_affinity(comm: Communicator, threads: int) -> tuple[list[str], list[str]]:
+    """Describe the cores of all ranks. Collective.
+
+    Args:
+        comm: the communicator.
+        threads: number of threads of each rank.
+
+    Returns:
+        On rank 0, (lines, warnings); two empty lists on the others. There is a line per host, such as 'n1: rank 0 on
+            cores 0-23, rank 1 on cores 24-47', and one for ranks of several NUMA domains. Warnings name hosts with more
+            threads than cores.
+    """
+    binding = Binding.of_this_rank()
+    with over_own_domains() as reason:
+        mine = socket.gethostname(), binding, domains_of(binding.cores), reason
+    said = comm.allgather_object(mine)
+    if comm.rank != 0:
+        return [], []
+    hosts: dict[str, dict[Binding, list[int]]] = {}
+    spans: dict[tuple[str, str | None], list[int]] = {}
+    for rank, (host, theirs, spanned, refusal) in enumerate(said):
+        hosts.setdefault(host, {}).setdefault(Binding(*theirs), []).append(rank)
+        if len(spanned) > 1:
+            spans.setdefault((every(spanned), refusal), []).append(rank)
+    lines = [f"{host}: {_on_cores(places)}" for host, places in hosts.items()]
+    lines += [_of_domains(every(ranks), *key) for key, ranks in spans.items()]
+    return lines, [*_bound_together(hosts), *([CROWDED] if _crowded(hosts, threads) else [])]
+
+
+def _on_cores(places: dict[Binding, list[int]]) -> str:
+    of_cores: dict[frozenset[int], list[int]] = {}
+    for binding, ranks in places.items():
+        of_cores.setdefault(binding.cores, []).extend(ranks)
+    return ", ".join(f"rank {every(sorted(ranks))} on cores {every(sorted(own))}" for own, ranks in of_cores.items())
+
+
+def _of_domains(ranks: str, domains: str, refusal: str | None) -> str:
+    where = f"where the system puts them ({refusal})" if refusal else "page by page in all of them"
+    return (
+        f"rank {ranks} on cores of NUMA domains {domains}: what is loaded lies {where}; a rank for each domain "
+        "would read near memory only"
+    )
+
+
+def _bound_together(hosts: dict[str, dict[Binding, list[int]]]) -> list[str]:
+    """A line for each host and set of cores to which OpenMP has bound the main threads of several ranks."""
+    together: dict[tuple[str, frozenset[int]], list[int]] = {}
+    for host, places in hosts.items():
+        for binding, ranks in places.items():
+            if binding.by_openmp:
+                together.setdefault((host, binding.main), []).extend(ranks)
+    return [
+        f"{host}: OpenMP binds the main threads of rank {every(sorted(ranks))} to core {every(sorted(main))}: let the "
+        "launcher bind ranks (srun --cpu-bind=cores, mpiexec -bind-to core), or unset OMP_PROC_BIND and OMP_PLACES"
+        for (host, main), ranks in together.items()
+        if len(ranks) > 1
+    ]
+
+
+def _crowded(hosts: dict[str, dict[Binding, list[int]]], threads: int) -> bool:
+    for places in hosts.values():
+        near = [binding for binding, ranks in places.items() for _ in ranks]
+        if any(binding.crowding(threads, near) > 1 for binding in places):
+            return True
+    return False

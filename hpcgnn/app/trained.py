@@ -17,8 +17,7 @@ import torch
 
 from hpcgnn.app.bring_up import bring_up
 from hpcgnn.app.corrections import Correction
-from hpcgnn.app.restart import run_identity
-from hpcgnn.comm.communicator import Communicator
+from hpcgnn.app.resuming import run_identity
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.engine.checkpoint import newest_readable, read_averaged, read_checkpoint, restore
@@ -116,7 +115,11 @@ def load_trained(
         HpcgnnError: on all ranks, if there is no such model, or it does not fit.
     """
     comm = session.comm
-    path, progress, state, epoch = _weights(config, comm, weights)
+    with comm.together("looking for a checkpoint"):
+        path = find_checkpoint(config.run.run_dir) if comm.rank == 0 else None
+    path = comm.broadcast_object(path)
+    with comm.together("reading the checkpoint"):
+        path, progress, state, epoch = read_weights(config.run.run_dir, weights, path)
     identity = progress["identity"]
     has_labels = False
 
@@ -166,37 +169,28 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
     """Return another graph's metadata with the task and the classes of the run. Raises GraphError if the model does not
     fit.
     """
-    model = config.model
-    reads_types = MODELS[model.model].traits().relational or model.plugin != ""
-    inputs = inputs_of(inputs_text(config.task))
+    model, entry, inputs = config.model, MODELS[config.model.model], inputs_of(inputs_text(config.task))
     if inputs.learned:
         raise GraphError(
             f"{config.run.run_dir} has learned features (--features {config.task.features}), which belong to the nodes "
             f"of its own graph, and {path} is another one; leave --graph out"
         )
-    wanted: dict[str, tuple[object, str]] = {
-        "features": (inputs.columns(meta.num_features, meta.num_edge_features, int(identity["classes"])), "d_in")
-    }
-    labels = task_traits(config.task.task).labels
-    if meta.num_classes and labels:
-        wanted["classes"] = (meta.num_classes, "classes")
-    if reads_types or model.edge_term == "type":
-        wanted["types of edges"] = (meta.num_edge_types, "edge_types")
-    num_edge_features = edge_features = int(identity.get("edge_features", 0))
-    if edge_features:
-        wanted["edge features"] = (meta.num_edge_features, "edge_features")
-    if inputs.edges:
-        num_edge_features = meta.num_edge_features
-    facts = MODELS[model.model].facts(meta)
-    wanted |= {f"{name} of the features": (found, name) for name, found in facts.items() if name in identity}
-    if reads_types:
-        wanted["types of nodes"] = (meta.num_node_types, "node_types")
-    if model.edge_term == "weight":
-        wanted["weights (False: none)"] = (meta.weighted, "weighted")
-    if MODELS[model.model].traits().relational:
-        wanted["sparse features (False: dense)"] = (meta.sparse_features, "sparse_input")
-    for what, (found, name) in wanted.items():
-        if str(found) != identity[name]:
+    labels, relational = task_traits(config.task.task).labels, entry.traits().relational
+    reads_types, edge_features = relational or model.plugin != "", int(identity.get("edge_features", 0))
+    columns = inputs.columns(meta.num_features, meta.num_edge_features, int(identity["classes"]))
+    # (what, found, name in the identity, whether the model depends on it)
+    wanted = [
+        ("features", columns, "d_in", True),
+        ("classes", meta.num_classes, "classes", meta.num_classes > 0 and labels),
+        ("types of edges", meta.num_edge_types, "edge_types", reads_types or model.edge_term == "type"),
+        ("edge features", meta.num_edge_features, "edge_features", edge_features > 0),
+        *((f"{name} of the features", found, name, name in identity) for name, found in entry.facts(meta).items()),
+        ("types of nodes", meta.num_node_types, "node_types", reads_types),
+        ("weights (False: none)", meta.weighted, "weighted", model.edge_term == "weight"),
+        ("sparse features (False: dense)", meta.sparse_features, "sparse_input", relational),
+    ]
+    for what, found, name, reads in wanted:
+        if reads and str(found) != identity[name]:
             raise GraphError(
                 f"{path} does not fit the model of {config.run.run_dir}: expected {what} {identity[name]}, got "
                 f"{found}; use a graph that was imported as the run's was"
@@ -206,47 +200,38 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
     task = TASKS[config.task.task]
     if meta.num_classes and not task.learns(meta.task):
         raise GraphError(f"{path} does not fit the model of {config.run.run_dir}, which was trained on {task.said}")
+    num_edge_features = meta.num_edge_features if inputs.edges else edge_features
     return replace(
         meta, task=task.labels or task.name, num_classes=int(identity["classes"]), num_edge_features=num_edge_features
     )
 
 
-def _weights(
-    config: Config, comm: Communicator, weights: str
+def read_weights(
+    run_dir: str | Path, weights: str, path: Path | None = None
 ) -> tuple[Path, dict[str, Any], dict[str, torch.Tensor], int]:
-    """(checkpoint path, its progress, model state, epoch that the weights are of). Collective."""
-    found = ""
-    with comm.together("looking for a checkpoint"):
-        if comm.rank == 0:
-            found = str(find_checkpoint(config.run.run_dir))
-    path = Path(comm.broadcast_object(found))
-    with comm.together("reading the checkpoint"):
-        progress, last, best, _ = read_checkpoint(path)
-        return path, progress, *chosen_weights(path, progress, last, best, weights)
+    """Read the 'best' or the 'last' weights of a run: those that were evaluated, averages if the run averages them.
 
+    Args:
+        run_dir: the run.
+        weights: 'best' (of validation) or 'last'.
+        path: the checkpoint; None: the newest that reads completely.
 
-def chosen_weights(
-    path: Path,
-    progress: dict[str, Any],
-    last: dict[str, torch.Tensor],
-    best: dict[str, torch.Tensor] | None,
-    weights: str,
-) -> tuple[dict[str, torch.Tensor], int]:
-    """Return the 'best' or the 'last' weights of a checkpoint, and their epoch.
-
-    They are the weights that were evaluated: averages if the run averages them.
+    Returns:
+        (path of the checkpoint, its progress, state of the model, epoch of the weights).
 
     Raises:
-        CheckpointError: the checkpoint lacks them.
+        CheckpointError: there is no checkpoint, or it lacks them.
     """
+    path = find_checkpoint(run_dir) if path is None else path
+    progress, last, best, _ = read_checkpoint(path)
     if weights == "last" or progress.get("imported"):  # there are no others
-        return last | read_averaged(path), progress["epoch"]
+        return path, progress, last | read_averaged(path), progress["epoch"]
     if best is None:
         raise CheckpointError(
             f"{path} has no best weights: its run never evaluated, or its graph has no validation nodes; use "
             "--weights last"
         )
-    return best, progress["best"]["epoch"]
+    return path, progress, best, progress["best"]["epoch"]
 
 
 def find_checkpoint(run_dir: str | Path) -> Path:
