@@ -110,7 +110,7 @@ Scored = tuple[torch.Tensor, torch.Tensor]
 
 
 def pair_scores(stream: Stream, h: torch.Tensor, score: Dot) -> Scored:
-    """The scores of the pairs of a stream that end at own nodes, and their numbers in `Block.edge`. Collective.
+    """The scores of the pairs of a stream that end at own nodes, by their numbers in `Block.edge`. Collective.
 
     h: (n_p, F) own rows; score: in float64.
     """
@@ -124,7 +124,8 @@ def pair_scores(stream: Stream, h: torch.Tensor, score: Dot) -> Scored:
             done += len(ends[0])
         assert block.edge is not None, "pairs are numbered"
         numbers.append(block.edge)
-    return torch.cat(numbers), scores
+    order = torch.argsort(number := torch.cat(numbers))
+    return number[order], scores[order]
 
 
 def ranks_among_all(scores: torch.Tensor, negatives: torch.Tensor, most: int, comm: Communicator) -> torch.Tensor:
@@ -144,8 +145,7 @@ def ranks_among_own(pairs: Scored, negatives: Scored, count: int, comm: Communic
 
     pairs, negatives: of own targets; count: of the edges of all ranks, which have the numbers from 0.
     """
-    numbers, scores = _in_order(pairs)
-    their, against = _in_order(negatives)
+    (numbers, scores), (their, against) = pairs, negatives
     found = [torch.zeros(0, dtype=torch.float64)]
     for first in range(0, count, _PIECE):
         bounds = torch.tensor([first, min(first + _PIECE, count)])
@@ -159,11 +159,6 @@ def ranks_among_own(pairs: Scored, negatives: Scored, count: int, comm: Communic
         higher, equal = comm.allreduce_(torch.stack(counts), "halo_forward")[:, place]
         found.append(1 + higher + equal.double() / 2)
     return torch.cat(found)
-
-
-def _in_order(scored: Scored) -> Scored:
-    order = torch.argsort(scored[0])
-    return scored[0][order], scored[1][order]
 
 
 #: Sources int64 (m,), their targets int64 (m,) and the scores float32 (m,): by source, the best first.

@@ -22,55 +22,14 @@ from hpcgnn.tasks.registry import resolve_task
 from partition_tools.interface.arrays import save_graph
 
 from .given import GRAPHS, written_with_links
-from .test_links import LINK_CANDIDATE, SEED, drawn_nodes, embeddings_of, oracle, scores_of
+from .test_links import KS, embeddings_of, oracle, oracle_metrics, pairs_of, scores_of
 
 pytestmark = pytest.mark.ranks(2, 3)
-
-KS = (1, 3, 10, 20, 50, 100)
 
 
 @pytest.fixture(scope="module")
 def files(comm, session_path):
     return written_with_links(comm, session_path, "given")
-
-
-def pairs_of(parts):
-    if "edge" in parts:
-        return parts["edge"].tolist()
-    return list(zip(parts["source_node"].tolist(), parts["target_node"].tolist()))
-
-
-def oracle_metrics(graph, given, kind, table, count):
-    """{split: {metric: value}}. table: (n, n) float32, of scores by source and target."""
-    found = {}
-    for split, parts in given.items():
-        positive = [table[i, j] for i, j in pairs_of(parts)]
-        if kind == "shared":
-            ordered = sorted((table[i, j] for i, j in parts["edge_neg"].tolist()), reverse=True)
-            found[split] = {f"hits@{k}": np.mean([x > ordered[k - 1] for x in positive]) for k in KS}
-            continue
-        ranks = []
-        for number, (i, j) in enumerate(pairs_of(parts)):
-            if kind == "each":
-                others = [table[i, v] for v in parts["target_node_neg"][number].tolist()]
-            else:
-                others = [table[v, j] for v in drawn_candidates(graph, given, j, count)]
-            best, worst = (sum(test(x) for x in others) for test in (positive[number].__lt__, positive[number].__le__))
-            ranks.append((best + worst) / 2 + 1)
-        found[split] = {"mrr": np.mean([1 / rank for rank in ranks])}
-        found[split] |= {f"hits@{k}": np.mean([rank <= k for rank in ranks]) for k in KS}
-    return found
-
-
-def drawn_candidates(graph, given, target, count):
-    """The nodes that a pair with this target is ranked among: neither itself nor any that has an edge to it."""
-    known = set(zip(graph.src.tolist(), graph.dst.tolist()))
-    for parts in given.values():
-        known |= set(map(tuple, pairs_of(parts)))
-        if "undirected" in graph.name:
-            known |= {(j, i) for i, j in pairs_of(parts)}
-    pool = drawn_nodes(oracle.stream_key(SEED, 0, 0, LINK_CANDIDATE), count, graph.num_nodes).tolist()
-    return [v for v in pool if v != target and (v, target) not in known]
 
 
 @pytest.mark.parametrize(

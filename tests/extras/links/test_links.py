@@ -29,6 +29,7 @@ pytestmark = pytest.mark.ranks(2, 3)
 SEED, MAPS = 5, ("random", "one empty")
 LINK_SPLIT, LINK_POOL, LINK_NEGATIVE, LINK_CANDIDATE = 9, 10, 11, 12
 SHARES = "0.7/0.2/0.1"
+KS = (1, 3, 10, 20, 50, 100)
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,12 @@ def oracle_sides(graph, seed=SEED):
     words = oracle.random_words(oracle.stream_key(seed, 0, 0, LINK_SPLIT), pairs, 1)[:, 0].astype(float) / 2**32
     sides = np.where(words < 0.7, 0, np.where(words < 0.9, 1, 2))
     return np.where(graph.src == graph.dst, 0, sides)
+
+
+def drawn_splits(graph):
+    """{split: {"edge": the edges that are held out}}, as `given.held` has them."""
+    sides, ends = oracle_sides(graph), np.stack([graph.src, graph.dst], 1)
+    return {split: {"edge": ends[sides == side]} for side, split in ((1, "val"), (2, "test"))}
 
 
 def edges_here(trainer, adjacency, comm):
@@ -143,20 +150,43 @@ def oracle_losses(graph, parameters, scorer, epochs, lr, negatives, pool_size):
     return serial_curve(value_of, parameters, epochs, lr)
 
 
-def oracle_metrics(graph, h, scorer, parameters, count):
-    """{split: {metric: value}}, one edge and one candidate after another."""
-    n, sides = graph.num_nodes, oracle_sides(graph)
-    pool = drawn_nodes(oracle.stream_key(SEED, 0, 0, LINK_CANDIDATE), count, n)
-    known, found = set(zip(graph.dst.tolist(), graph.src.tolist())) | {(i, i) for i in range(n)}, {}
-    table = scores_of(scorer, parameters, h[:, None], h[None]).float().numpy()
-    for split, side in (("val", 1), ("test", 2)):
+def pairs_of(parts):
+    if "edge" in parts:
+        return parts["edge"].tolist()
+    return list(zip(parts["source_node"].tolist(), parts["target_node"].tolist()))
+
+
+def oracle_metrics(graph, given, kind, table, count):
+    """{split: {metric: value}}. table: (n, n) float32, of scores by source and target."""
+    found = {}
+    for split, parts in given.items():
+        positive = [table[i, j] for i, j in pairs_of(parts)]
+        if kind == "shared":
+            ordered = sorted((table[i, j] for i, j in parts["edge_neg"].tolist()), reverse=True)
+            found[split] = {f"hits@{k}": np.mean([x > ordered[k - 1] for x in positive]) for k in KS}
+            continue
         ranks = []
-        for i, j in zip(graph.dst[sides == side].tolist(), graph.src[sides == side].tolist()):
-            others = [table[i, v] for v in pool.tolist() if (i, v) not in known]
-            ranks.append(1 + sum(x > table[i, j] for x in others) + sum(x == table[i, j] for x in others) / 2)
+        for number, (i, j) in enumerate(pairs_of(parts)):
+            if kind == "each":
+                others = [table[i, v] for v in parts["target_node_neg"][number].tolist()]
+            else:
+                others = [table[v, j] for v in drawn_candidates(graph, given, j, count)]
+            best, worst = (sum(test(x) for x in others) for test in (positive[number].__lt__, positive[number].__le__))
+            ranks.append((best + worst) / 2 + 1)
         found[split] = {"mrr": np.mean([1 / rank for rank in ranks])}
-        found[split] |= {f"hits@{k}": np.mean([rank <= k for rank in ranks]) for k in (1, 3, 10, 20, 50, 100)}
+        found[split] |= {f"hits@{k}": np.mean([rank <= k for rank in ranks]) for k in KS}
     return found
+
+
+def drawn_candidates(graph, given, target, count):
+    """The nodes that a pair with this target is ranked among: neither itself nor any that has an edge to it."""
+    known = set(zip(graph.src.tolist(), graph.dst.tolist()))
+    for parts in given.values():
+        known |= set(map(tuple, pairs_of(parts)))
+        if "undirected" in graph.name:
+            known |= {(j, i) for i, j in pairs_of(parts)}
+    pool = drawn_nodes(oracle.stream_key(SEED, 0, 0, LINK_CANDIDATE), count, graph.num_nodes).tolist()
+    return [v for v in pool if v != target and (v, target) not in known]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +208,8 @@ def test_the_curve_and_the_ranks_of_a_serial_oracle(comm, odd, name, scorer, neg
             begun, (expected, parameters) = initial, oracle_losses(graph, initial, scorer, 10, 0.02, negatives, pool)
             assert expected[-1] < expected[0]
             h = embeddings_of(graph, oracle_sides(graph), parameters)
-            metrics = oracle_metrics(graph, h, scorer, parameters, candidates)
+            table = scores_of(scorer, parameters, h[:, None], h[None]).float().numpy()
+            metrics = oracle_metrics(graph, drawn_splits(graph), "none", table, candidates)
         assert all(torch.equal(tensor, begun[name]) for name, tensor in initial.items()), "the oracle's beginning"
         found = [trainer.step(epoch) for epoch in range(10)]
         np.testing.assert_allclose(found, expected, rtol=1e-10)
@@ -213,7 +244,8 @@ def test_equal_rows_tie(comm, odd):
     trainer = build_trainer(comm, config, "random", 7)
     with torch.no_grad():
         found = trainer.evaluator.scores(torch.full((trainer.local.num_owned, 16), 0.1))["links"]["val"]
-    metrics = oracle_metrics(graph, torch.full((graph.num_nodes, 16), 0.1).double(), "dot", {}, 1000)["val"]
+    table = np.zeros((graph.num_nodes, graph.num_nodes))
+    metrics = oracle_metrics(graph, drawn_splits(graph), "none", table, 1000)["val"]
     assert found == pytest.approx(metrics, rel=1e-12) and found["hits@1"] == 0
 
 

@@ -4,11 +4,10 @@ import re
 
 import pytest
 from mpi.app import test_bad_input as mistakes
-from mpi.app.test_bad_input import paths as mistaken_paths  # noqa: F401
+from mpi.conftest import graph, paths  # noqa: F401
 from mpi.edge_rows import GRAPHS, written_with_rows
 from mpi.engine import test_nothing_stays, test_resume
 from mpi.engine.test_nothing_stays import path  # noqa: F401
-from mpi.engine.test_resume import graph  # noqa: F401
 from mpi.graph import test_edge_means, test_nothing_of_size_n
 from mpi.nn import test_edge_features
 from mpi.training import configure
@@ -71,9 +70,9 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize("options, words", MISTAKES)
-def test_options_that_do_not_fit(comm, mistaken_paths, session_path, shared_path, options, words):  # noqa: F811
+def test_options_that_do_not_fit(comm, paths, session_path, shared_path, options, words):  # noqa: F811
     options = {"task": "links", **options}
-    mistakes.test_options_that_do_not_fit(comm, mistaken_paths, session_path, shared_path, "undirected", options, words)
+    mistakes.test_options_that_do_not_fit(comm, paths, session_path, shared_path, "undirected", options, words)
 
 
 def test_no_estimate(path):  # noqa: F811

@@ -11,7 +11,7 @@ from hpcgnn.extras.links import ranks as pair_ranks
 from hpcgnn.extras.links import tables as link_scores
 
 from .given import GRAPHS, written_with_links
-from .test_links import oracle_sides
+from .test_links import drawn_splits
 
 pytestmark = pytest.mark.ranks(1, 3)
 NAME = "random directed weighted"
@@ -69,9 +69,6 @@ def test_the_scores_of_pairs_and_the_best_targets(comm, written, monkeypatch, ma
 def test_the_held_out_edges(comm, written, monkeypatch, link_split):
     """Given or drawn, by split and source, some at a time."""
     monkeypatch.setattr(link_scores, "_PIECE", 7)
-    graph = GRAPHS[NAME]
-    ends, sides, expected = np.stack([graph.src, graph.dst], 1), oracle_sides(graph), []
-    for side, split in ((1, "val"), (2, "test")):
-        pairs = written.given[split]["edge"] if link_split == "given" else ends[sides == side]
-        expected += [(str(source), str(target), split) for source, target in sorted(pairs.tolist())]
+    held = written.given if link_split == "given" else drawn_splits(GRAPHS[NAME])
+    expected = [(str(one), str(other), split) for split in held for one, other in sorted(held[split]["edge"].tolist())]
     assert written(link_scores.held_tables, link_split=link_split).tolist() == list(map(list, expected))
