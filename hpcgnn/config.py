@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from pathlib import Path
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, cast
 
 import tomli_w
 
@@ -24,7 +24,6 @@ from hpcgnn.suggestions import suggest
 # "norms": names, "schedules": {name: ScheduleTraits}, "of_user": {kind: names that a plugin registered}};
 # and "check": raises ConfigError for options that do not go together.
 Choices = Mapping[str, Any]
-Number = TypeVar("Number", int, float)
 SECTION_OF = {f.name: section for section, kind in SECTIONS.items() for f in fields(kind)}
 # {section: its options that no owner declares}; {section: {owner: dataclass of its options}}.
 _SHARED, _OWNED = dict(SECTIONS), {section: dict[str, type]() for section in SECTIONS}
@@ -162,26 +161,18 @@ def epochs_to_trace(text: str) -> tuple[int, int]:
     return ends[0], ends[1]
 
 
-def listed(flag: str, text: str, kind: type[Number], least: float) -> list[Number]:
-    """The numbers of a comma list, [] for an empty one. Raises ConfigError."""
-    try:
-        values = [kind(part) for part in text.split(",")] if text.strip() else []
-    except ValueError:
-        values = [kind(least - 1)]
-    if not all(least <= value <= LARGEST[kind] for value in values):
-        wanted = "whole numbers" if kind is int else "numbers"
-        raise ConfigError(f"{flag}: expected {wanted} of at least {least}, joined by commas, got {text!r}")
-    return values
-
-
-def per_layer(flag: str, text: str, layers: int, kind: type[Number], least: float, default: Number) -> list[Number]:
-    """One value for each layer from a comma list of as many, a single value for all, or the default. Raises
+def per_layer(flag: str, text: str, layers: int, default: int) -> list[int]:
+    """A whole number from 1 for each layer, of a comma list of as many, one number for all, or the default. Raises
     ConfigError.
     """
-    values = listed(flag, text, kind, least) or [default]
-    if len(values) not in (1, layers):
+    try:
+        values = [int(part) for part in text.split(",")] if text.strip() else [default]
+    except ValueError:
+        values = [0]
+    if len(values) not in (1, layers) or not all(1 <= value <= LARGEST[int] for value in values):
         raise ConfigError(
-            f"{flag}: expected one number, or {layers} for the {layers} layers, got {len(values)}: {text!r}"
+            f"{flag}: expected one whole number from 1, or {layers} for the {layers} layers, joined by commas, got "
+            f"{text!r}"
         )
     return values if len(values) == layers else values * layers
 

@@ -5,7 +5,7 @@ The called functions import torch, so that `--help` stays fast.
 
 import argparse
 
-from hpcgnn.app.corrections import TABLES, add_corrections, corrections_of
+from hpcgnn.app.corrections import CORRECTIONS, TABLES, add_options, asked
 from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, add_dry_run, add_trust, dry_run, given_options
 from hpcgnn.cli.commands import Commands, on_ranks
 from hpcgnn.config import Choices, Config, make_config
@@ -46,7 +46,7 @@ def add_evaluate(commands: Commands, choices: Choices) -> None:
         help="also write each node's class or numbers, as `hpcgnn predict RUN_DIR -o FILE` does, which can write more",
     )
     evaluate.add_argument("--force", action="store_true", help="replace the file of --predictions if it exists")
-    add_corrections(evaluate)
+    add_options(evaluate, CORRECTIONS)
     _add_own_options(evaluate, choices)
     evaluate.set_defaults(process=process_evaluate)
 
@@ -88,10 +88,9 @@ def add_predict(commands: Commands, choices: Choices) -> None:
         help="rows of these nodes alone: a text file with an id in each line (a node's number where the graph has no "
         "ids); rows come in the original order all the same",
     )
-    for table in TABLES.values():
-        table.add(predict)
+    add_options(predict, TABLES)
     predict.add_argument("--force", action="store_true", help="replace the file if it exists")
-    add_corrections(predict)
+    add_options(predict, CORRECTIONS)
     _add_own_options(predict, choices)
     predict.set_defaults(process=process_predict)
 
@@ -129,7 +128,7 @@ def process_evaluate(arguments: argparse.Namespace, choices: Choices) -> int:
     if arguments.predictions:
         check_name("--predictions", arguments.predictions)
     config, predictions = config_of_run(arguments, choices), (arguments.predictions, arguments.force)
-    corrections = corrections_of(arguments)
+    corrections = asked(arguments, CORRECTIONS)
     for correction in corrections:
         correction.check(config.task.task)
     if arguments.dry_run is not None:
@@ -153,8 +152,8 @@ def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
         arguments.embeddings,
         arguments.nodes,
         arguments.graph is not None,
-        corrections_of(arguments),
-        next((found for table in TABLES.values() if (found := table.of(arguments)) is not None), None),
+        asked(arguments, CORRECTIONS),
+        next(iter(asked(arguments, TABLES)), None),
     )
     check_name("--output", request.output, len(request.kinds))
     config = config_of_run(arguments, choices)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import AtLeast, Having, option
+from hpcgnn.declaring import Having, at_least, option
 
 #: Values of `--jumping` with a linear map behind the last convolution.
 HEADS = ("cat", "max", "sum", "last")
@@ -19,7 +19,7 @@ class ModelConfig:
         flag=True,
         least=1,
         by_model=True,
-        needs={"layers": AtLeast(2), "model": ("rgcn", "rgat"), "jumping": HEADS},
+        needs={"layers": at_least(2), "model": ("rgcn", "rgat"), "jumping": HEADS},
         also={"task": Having("embeds")},
     )
     dropout: float = option(0.5, "dropout probability before every layer", flag=True, least=0.0, below=1.0)
@@ -45,7 +45,7 @@ class ModelConfig:
         details="int8: kept inputs, outputs and projections are rounded at random, in blocks of 256 columns with a "
         "scale each. The forward pass is unchanged, and gradients are right in the mean.",
         choices=("exact", "int8"),
-        needs={"layers": AtLeast(2), "jumping": ("cat",)},
+        needs={"layers": at_least(2), "jumping": ("cat",)},
         strict=True,
         on_resume="same",
     )
@@ -62,7 +62,7 @@ class ModelConfig:
         details="--hidden is the width of each head.",
         least=1,
         by_model=True,
-        needs={"layers": AtLeast(2), "jumping": HEADS},
+        needs={"layers": at_least(2), "jumping": HEADS},
     )
     out_heads: int = option(
         1,
@@ -99,13 +99,13 @@ class ModelConfig:
         flag=True,
         choices="norms",
         by_model=True,
-        needs={"layers": AtLeast(2), "jumping": HEADS},
+        needs={"layers": at_least(2), "jumping": HEADS},
     )
     residual: bool = option(
         False,
         "add the input of hidden layers to their output",
         by_model=True,
-        needs={"layers": AtLeast(3), "jumping": HEADS},
+        needs={"layers": at_least(3), "jumping": HEADS},
     )
     linear_residual: bool = option(
         False,

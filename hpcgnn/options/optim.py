@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import Above, AtLeast, Having, option
+from hpcgnn.declaring import Having, Need, at_least, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +15,7 @@ class OptimConfig:
         "all",
         "layers with weight decay",
         choices=("all", "first"),
-        needs={"weight_decay": Above(0)},
+        needs={"weight_decay": Need("above 0", lambda value: value > 0)},
     )
     lr_schedule: str = option("constant", "learning rate over the epochs", choices=("constant", "cosine", "linear"))
     warmup_epochs: int = option(0, "epochs of a linear rise to --lr", least=0)
@@ -43,6 +43,6 @@ class OptimConfig:
         "stop after this many epochs without a better validation; 0: never",
         details="lazy: go on to the next layer.",
         least=0,
-        needs={"eval_every": AtLeast(1)},
+        needs={"eval_every": at_least(1)},
         strict=True,
     )

@@ -92,7 +92,7 @@ class LayerByLayer(AllreduceEveryStep):
     def plan(self, options: OptimConfig) -> list[OptimConfig]:
         """Return each layer's epochs, then the fine-tuning's."""
         given, layers = self._options, self._num_layers
-        epochs = per_layer("--layer-epochs", given.layer_epochs, layers, int, 1, options.epochs)
+        epochs = per_layer("--layer-epochs", given.layer_epochs, layers, options.epochs)
         if given.finetune:
             epochs = [*epochs, given.finetune]
         return [replace(options, epochs=count) for count in epochs]
@@ -226,7 +226,7 @@ def _options(config: Config) -> LazyConfig:
 def check_lazy(config: Config, layers: int) -> None:
     """See ScheduleEntry."""
     options = _options(config)
-    per_layer("--layer-epochs", options.layer_epochs, layers, int, 1, config.optim.epochs)
+    per_layer("--layer-epochs", options.layer_epochs, layers, config.optim.epochs)
 
 
 SCHEDULE = ScheduleEntry(

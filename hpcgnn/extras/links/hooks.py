@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Iterator
 
-from hpcgnn.app.corrections import TABLES, Table, TableEntry
+from hpcgnn.app.corrections import TABLES, Entry, Table
 from hpcgnn.config import declare
 from hpcgnn.extras.links.options import LINKS, LinksConfig
 from hpcgnn.extras.links.task import Links
@@ -53,5 +53,5 @@ def rule(of: Selection) -> Iterator[str]:
 
 declare("task", LINKS, LinksConfig)
 TASKS.register(LINKS, Links())
-TABLES.register(LINKS, TableEntry(add_options, table_of))
+TABLES.register(LINKS, Entry(add_options, table_of))
 RULES.append(rule)

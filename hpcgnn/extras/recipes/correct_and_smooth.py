@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from hpcgnn.app.corrections import Correction, CorrectionEntry
+from hpcgnn.app.corrections import Correction, Entry
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.errors import ConfigError
 from hpcgnn.extras.recipes.spreading import Spreading, as_logits
@@ -109,7 +109,7 @@ def _of(arguments: argparse.Namespace) -> CorrectAndSmooth | None:
     return None
 
 
-ENTRY = CorrectionEntry(_add, _of)
+ENTRY = Entry(_add, _of)
 
 
 def part(text: str) -> float:
