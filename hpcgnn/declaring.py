@@ -42,6 +42,11 @@ class Having:
         return tuple(name for name, traits in entries.items() if getattr(traits, self.trait))
 
 
+def flag(name: str) -> str:
+    """An option as it is written on the command line."""
+    return "--" + name.replace("_", "-")
+
+
 def allowed(values: Any, entries: Mapping[str, Any]) -> Any:
     """The values of a need; for `Having`, names of entries."""
     return values.among(entries) if isinstance(values, Having) else values

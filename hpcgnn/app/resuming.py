@@ -14,7 +14,7 @@ import torch
 
 from hpcgnn.comm.launch.launcher import expected_ranks
 from hpcgnn.config import Config, filed_value, option_of, read_toml
-from hpcgnn.effects import flag
+from hpcgnn.declaring import flag
 from hpcgnn.engine import rank_state
 from hpcgnn.engine.checkpoint import (
     newest_readable,

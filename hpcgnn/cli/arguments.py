@@ -6,6 +6,7 @@ from dataclasses import Field, fields
 from typing import Any, NoReturn, cast
 
 from hpcgnn.config import SECTION_OF, Choices, filed_value, option_of
+from hpcgnn.declaring import flag
 from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS
 from hpcgnn.options.presets import PRESETS
@@ -125,11 +126,11 @@ def add_declared(command: argparse.ArgumentParser, names: Sequence[str], choices
 
 def add_option(group: argparse._ActionsContainer, declared: Field[Any], choices: Choices, shown: bool = True) -> None:
     """An option of the configuration. shown: whether `--help` lists it."""
-    flag, kind, rules = "--" + declared.name.replace("_", "-"), cast(type, declared.type), declared.metadata
+    name, kind, rules = flag(declared.name), cast(type, declared.type), declared.metadata
     help_text = rules["help"].replace("%", "%%")
     if kind is bool:
         words = f"{help_text} (default: {declared.default})" if shown else argparse.SUPPRESS
-        group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=words)
+        group.add_argument(name, action=argparse.BooleanOptionalAction, default=None, help=words)
         return
     allowed = rules["choices"]
     if isinstance(allowed, str):
@@ -137,7 +138,7 @@ def add_option(group: argparse._ActionsContainer, declared: Field[Any], choices:
     default = "" if declared.default == "" else f" (default: {declared.default})"
     optional = {} if rules["bare"] is None else {"nargs": "?", "const": rules["bare"]}
     group.add_argument(
-        flag,
+        name,
         type=_READERS[kind],
         choices=allowed and list(allowed),
         default=None,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 
 from hpcgnn.comm.session import TRANSPORTS
 from hpcgnn.config import Config, epochs_to_trace
-from hpcgnn.declaring import allowed
+from hpcgnn.declaring import allowed, flag
 from hpcgnn.errors import ConfigError
 from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.registry import MODELS
@@ -101,7 +101,7 @@ def _owners(of: Selection) -> Iterator[str]:
         owners = allowed(declared.metadata["schedules"], traits) or (options.schedule,)
         if options.schedule not in owners and getattr(options, declared.name) != declared.default:
             yield (
-                f"--{declared.name.replace('_', '-')} belongs to --schedule {owners[0]}, got --schedule "
+                f"{flag(declared.name)} belongs to --schedule {owners[0]}, got --schedule "
                 f"{options.schedule}; leave it out, or choose that schedule"
             )
 
