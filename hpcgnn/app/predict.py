@@ -107,7 +107,8 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
         request.check(config)
         check_results("--output", request.output, comm, [*files_read(config), *request.inputs], request.force)
     with comm.together("reading the list of nodes", on_one=True):
-        nodes = _read_lists(config.data.graph, request) if comm.rank == 0 else None
+        asked = comm.rank == 0 and (request.nodes or request.table is not None)
+        nodes = _read_lists(config.data.graph, request) if asked else None
     trained = load_trained(config, session, weights, request.other_graph, request.corrections)
     with contextlib.ExitStack() as stack:
         hidden = stack.enter_context(hidden_state(trained.trainer.model, request.layer)) if request.layer else []
