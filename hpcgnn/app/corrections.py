@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 class Correction(ABC):
-    """A correction with its settings. name: that of CORRECTIONS, and of its record."""
+    """A correction with its settings. name: its name in CORRECTIONS and in records."""
 
     name: str
 

@@ -91,7 +91,7 @@ class Request:
 
     @property
     def inputs(self) -> list[str]:
-        """Files that are read besides those of the run."""
+        """Files that are read in addition to the files of the run."""
         return [self.nodes, *(() if self.table is None else self.table.inputs)]
 
 
@@ -132,7 +132,7 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
 
 
 def _read_lists(graph: str, request: Request) -> np.ndarray | None:
-    """The listed nodes, ascending, or None; and what a table reads. Raises FormatError."""
+    """The listed nodes, ascending, or None; a table reads its files. Raises FormatError."""
     with GraphFile(graph) as file:
         if request.table is not None:
             request.table.read(file)
@@ -147,7 +147,7 @@ def _read_lists(graph: str, request: Request) -> np.ndarray | None:
 def _rows_of_nodes(
     trained: Trained, logits: torch.Tensor, hidden: list[torch.Tensor], request: Request
 ) -> dict[str, torch.Tensor]:
-    """{name: (n_p, width)} of what is asked for, of own nodes."""
+    """{name: (n_p, width)} of the requested rows of own nodes."""
     rows, alone = {}, KINDS[Path(request.output).suffix.lower()] == "npy" and request.kinds
     if not alone and trained.task.rows not in request.kinds:
         rows[trained.task.rows] = trained.chosen(logits)
@@ -250,7 +250,7 @@ def write_results(
 
 @dataclass(frozen=True)
 class Source:
-    """What rows are results of.
+    """The origin of rows.
 
     Attributes:
         graph: path of the graph file.
@@ -279,7 +279,7 @@ def write_rows(
         path: the file; its suffix gives the format.
         rows: {name: (n_p, width)}.
         local: the rank's share of the graph.
-        source: what the rows are results of.
+        source: the origin of the rows.
         comm: the communicator.
         wanted: see OriginalOrder.
 

@@ -110,7 +110,7 @@ def log_trainer(trainer: Trainer, quality: dict[str, Any]) -> None:
 
 
 def _on_nodes(trainer: Trainer, counts: Crossing) -> str:
-    """What --intra-node auto came to, and why. Collective. counts: those that decided it."""
+    """The decision of --intra-node auto, with its reason. Collective. counts: the counts that decided it."""
     plan = trainer.local.inward.plan
     nodes = f"{plan.size} nodes"
     if not counts.saved:

@@ -209,7 +209,7 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
 def read_weights(
     run_dir: str | Path, weights: str, path: Path | None = None
 ) -> tuple[Path, dict[str, Any], dict[str, torch.Tensor], int]:
-    """Read the 'best' or the 'last' weights of a run: those that were evaluated, averages if the run averages them.
+    """Read the 'best' or the 'last' weights of a run, as they were evaluated: averages if the run averages them.
 
     Args:
         run_dir: the run.
