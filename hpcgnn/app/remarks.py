@@ -16,12 +16,10 @@ from hpcgnn.config import Config
 from hpcgnn.cores.domains import domains_of, over_own_domains
 from hpcgnn.engine.matmul import bf16_instructions
 from hpcgnn.engine.trainer import Trainer
-from hpcgnn.engine.views import Crossing
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.listing import every, in_turn
-from hpcgnn.memory.available import huge_pages
 from hpcgnn.nn.registry import ignored
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.run_plan import RunPlan
@@ -89,8 +87,13 @@ def log_trainer(trainer: Trainer, quality: dict[str, Any]) -> None:
             quality["imbalance_nodes"],
             IMBALANCE_WARNING,
         )
-    if trainer.views.crossing is not None:
-        log.info("--intra-node auto: %s", _on_nodes(trainer, trainer.views.crossing))
+    if (counts := trainer.views.crossing) is not None:
+        log.info(
+            "--intra-node auto: %s; in an exchange %s rows of ranks would cross between nodes, and %s of whole nodes",
+            "shared" if counts.saved else "messages",
+            f"{counts.of_ranks:,}",
+            f"{counts.of_nodes:,}",
+        )
     log.info(
         "%s: %s parameters; halo %s rows%s in %d rounds; run directory %s",
         trainer.plan.spec.model,
@@ -107,24 +110,6 @@ def log_trainer(trainer: Trainer, quality: dict[str, Any]) -> None:
     if computed := trainer.views.rows_computed(len(model.convs)):
         rows = comm.total(torch.tensor(computed), "plan").tolist()
         log.info("pruned: of %s rows the layers compute %s in training", f"{local.num_nodes:,}", in_turn(rows))
-
-
-def _on_nodes(trainer: Trainer, counts: Crossing) -> str:
-    """The decision of --intra-node auto, with its reason. Collective. counts: the counts that decided it."""
-    plan = trainer.local.inward.plan
-    nodes = f"{plan.size} nodes"
-    if not counts.saved:
-        return (
-            f"messages; as many rows of ranks cross between nodes ({counts.of_ranks:,}) as would for whole nodes "
-            f"({counts.of_nodes:,}), but for a twentieth"
-        )
-    less = int(trainer.comm.total(torch.tensor([plan.num_halo * (plan.peers.place == 0)]), "plan"))
-    sent = "" if plan.sending.sums is None else f", {less:,} with sums,"
-    return (
-        f"shared, {'with' if huge_pages() else 'without'} huge pages of shared memory: in an exchange "
-        f"{counts.of_nodes:,} rows{sent} cross between {nodes}, {less / plan.size:,.0f} into a node, where ranks would "
-        f"need {counts.of_ranks:,} rows"
-    )
 
 
 def remarks_on_graph(plan: RunPlan, file: GraphFile) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from hpcgnn.comm.launch.launcher import expected_ranks
-from hpcgnn.config import Config, filed_value, option_of, read_toml
+from hpcgnn.config import Choices, Config, filed_value, option_of, read_toml
 from hpcgnn.declaring import flag
 from hpcgnn.engine import rank_state
 from hpcgnn.engine.checkpoint import (
@@ -32,9 +32,10 @@ from hpcgnn.errors import CheckpointError, ConfigError, HpcgnnError, RunDirError
 from hpcgnn.graphfile.labels import CLASSIFICATION, MULTILABEL
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.plugin import COPY, plugin_hash
+from hpcgnn.nn.plugin import COPY, load_plugin, plugin_hash
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.removed import REMOVED, REMOVED_VALUES
+from hpcgnn.plan.choices import registry_choices
 
 log = logging.getLogger("hpcgnn")
 # Of a plugin the checkpoint knows the code, wherever it lies.
@@ -103,10 +104,17 @@ def plugin_of_run(run_dir: str | Path) -> str:
     return str(path.with_name(COPY)) if plugin and path.with_name(COPY).exists() else plugin
 
 
-def plugin_of_checkpoint(run_dir: str | Path) -> str:
-    """The hash of the plugin by the newest readable checkpoint of a run; '' where none says it."""
+def load_plugin_of_run(run_dir: str | Path, choices: Choices, trusted: bool) -> Choices:
+    """Run the plugin of a run, if it has one, and return the choices with its names. Raises ConfigError for code that
+    is not the code of the newest readable checkpoint, or that belongs to another user unless `trusted`.
+    """
+    plugin = plugin_of_run(run_dir)
+    if not plugin:
+        return choices
     path = newest_readable(run_dir, lambda text: None)
-    return "" if path is None else read_identity(path).get("plugin", "")
+    recorded = "" if path is None else read_identity(path).get("plugin", "")
+    load_plugin(plugin, "" if trusted else f"the run {run_dir}", recorded)
+    return registry_choices()
 
 
 def _is_gone(key: str, value: Any) -> bool:

@@ -9,7 +9,6 @@ from hpcgnn.app.corrections import CORRECTIONS, TABLES, add_options, asked
 from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, add_dry_run, add_trust, dry_run, given_options
 from hpcgnn.cli.commands import Commands, on_ranks
 from hpcgnn.config import Choices, Config, make_config
-from hpcgnn.plan.choices import load_choices
 
 #: Options of the configuration that the use of a run may choose anew; all others are the run's.
 OPTIONS = ["graph", "plugin", "partition", "auto_partition", "halo_buffer", "threads", "metric", "watchdog"]
@@ -111,12 +110,10 @@ def _add_own_options(command: argparse.ArgumentParser, choices: Choices) -> None
 
 def config_of_run(arguments: argparse.Namespace, choices: Choices) -> Config:
     """The configuration of a run, with the options that were given."""
-    from hpcgnn.app.resuming import options_of_run, plugin_of_checkpoint, plugin_of_run
+    from hpcgnn.app.resuming import load_plugin_of_run, options_of_run
 
-    plugin = plugin_of_run(arguments.run_dir)
-    if plugin and not vars(arguments).get("plugin"):  # one on the command line is loaded already
-        unasked = "" if arguments.trust_run else f"the run {arguments.run_dir}"
-        choices = load_choices(plugin, unasked, plugin_of_checkpoint(arguments.run_dir))
+    if not vars(arguments).get("plugin"):  # one on the command line is loaded already
+        choices = load_plugin_of_run(arguments.run_dir, choices, arguments.trust_run)
     return make_config(options_of_run(arguments.run_dir, given_options(arguments)), choices, arguments.run_dir)
 
 

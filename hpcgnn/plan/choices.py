@@ -26,13 +26,3 @@ def registry_choices() -> Choices:
     names["losses"] = tuple(dict.fromkeys(["auto", *(loss for task in TASKS.values() for loss in task.losses)]))
     names["metrics"] = tuple(dict.fromkeys(["auto", *(name for task in TASKS.values() for name in task.metrics)]))
     return {**names, "schedules": schedules, "check": check_options}
-
-
-def load_choices(plugin: str, unasked: str, recorded: str = "") -> Choices:
-    """Return the choices after running a plugin file, which may register models of its own. Arguments as for
-    `load_plugin`.
-    """
-    from hpcgnn.nn.plugin import load_plugin
-
-    load_plugin(plugin, unasked, recorded)
-    return registry_choices()
