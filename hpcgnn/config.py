@@ -146,21 +146,6 @@ def _check_range(name: str, value: Any, rules: Mapping[str, Any], largest: float
     raise ConfigError(f"{name}: expected at least {least}{upper}, got {value} ({origin})")
 
 
-def epochs_to_trace(text: str) -> tuple[int, int]:
-    """(first, last) epoch of --trace, from 1; the last is 0 where there is none. Raises ConfigError."""
-    first, dash, last = text.partition("-")
-    ends = [int(word) if word.isascii() and word.isdigit() else 0 for word in (first, last)]
-    if not text:
-        return 1, 0
-    if not dash:  # a number of epochs: the first makes what lasts, and is like no other
-        ends = [2, ends[0] + 1]
-    if not 1 <= ends[0] <= ends[1]:
-        raise ConfigError(
-            f"--trace: expected a number of epochs, such as 3, or the first and the last as in 2-4, got {text!r}"
-        )
-    return ends[0], ends[1]
-
-
 def per_layer(option: str, text: str, layers: int, default: int) -> list[int]:
     """A whole number from 1 for each layer, of a comma list of as many, one number for all, or the default. Raises
     ConfigError.

@@ -105,6 +105,8 @@ OPTIONS_OF_MODEL = {
     *({declared.name for declared in fields(ModelConfig)} - {"plugin"}),
     *("self_loops", "precision", "target_scale", "features"),
 }
+# Under one of these names programs keep a state dict among other things.
+_INSIDE = ("state_dict", "model_state_dict", "model")
 #: The entry of a file's metadata that describes the model of the weights, as JSON.
 ENTRY = "hpcgnn"
 
@@ -184,10 +186,6 @@ def _show(spec: ModelSpec, state: dict[str, Any], output: str, weights: str) -> 
     tell(f"{spec.model}, weights {weights}, in {output}")
 
 
-# Under one of these names programs keep a state dict among other things.
-_INSIDE = ("state_dict", "model_state_dict", "model")
-
-
 def options_of_file(path: str) -> dict[str, Any]:
     """The options of the model that a file which `hpcgnn export` wrote knows; {} of other files. None of them names
     code: the file may be of another owner.
@@ -196,7 +194,7 @@ def options_of_file(path: str) -> dict[str, Any]:
         return {}
     with _reading(path):
         told = metadata_of(path).get("options", {})
-    for name in told.keys() & REMOVED.keys():
+    for name in told.keys() & {name for name, removed in REMOVED.items() if not removed.trained}:
         refuse_removed(name, told[name], path)
     return {name: value for name, value in told.items() if name in OPTIONS_OF_MODEL}
 

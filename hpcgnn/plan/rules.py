@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 
 from hpcgnn.comm.session import TRANSPORTS
-from hpcgnn.config import Config, epochs_to_trace
+from hpcgnn.config import Config
 from hpcgnn.declaring import allowed, flag
 from hpcgnn.errors import ConfigError
 from hpcgnn.nn.entry import ModelEntry
@@ -80,7 +80,6 @@ def check_options(config: Config) -> None:
         for refusal in rule(selection):
             raise ConfigError(refusal)
     selection.entry.check(config, config.model.layers if selection.model.stacked else 1)
-    epochs_to_trace(config.run.trace)
 
 
 def schedules_with(allows: Callable[[ScheduleTraits], bool]) -> str:

@@ -21,10 +21,11 @@ from hpcgnn import __version__, kernels
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.comm.tape import Tape, clock, offset_to_first
-from hpcgnn.config import Config, epochs_to_trace
+from hpcgnn.config import Config
 from hpcgnn.engine.hooks import Plugin
 from hpcgnn.errors import RunDirError
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.options.run import epochs_to_trace
 from hpcgnn.records import to_json, write_atomically
 
 log = logging.getLogger("hpcgnn")

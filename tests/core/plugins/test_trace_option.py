@@ -5,8 +5,9 @@ import argparse
 import pytest
 
 from hpcgnn.__main__ import build_parser, registry_choices
-from hpcgnn.config import epochs_to_trace, make_config
+from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError
+from hpcgnn.options.run import epochs_to_trace
 
 
 @pytest.mark.parametrize(
