@@ -105,8 +105,8 @@ def log_trainer(trainer: Trainer, quality: dict[str, Any]) -> None:
     )
     if trainer.views.subgraph is not None:
         edges = comm.total(torch.tensor([trainer.views.subgraph.inward.num_edges]), "plan").item()
-        counts = trainer.views.subgraph.num_nodes, local.num_nodes, edges
-        log.info("inductive: training sees %s of %s nodes, and %s edges", *map("{:,}".format, counts))
+        seen = trainer.views.subgraph.num_nodes, local.num_nodes, edges
+        log.info("inductive: training sees %s of %s nodes, and %s edges", *map("{:,}".format, seen))
     if computed := trainer.views.rows_computed(len(model.convs)):
         rows = comm.total(torch.tensor(computed), "plan").tolist()
         log.info("pruned: of %s rows the layers compute %s in training", f"{local.num_nodes:,}", in_turn(rows))

@@ -96,7 +96,7 @@ def _add(command: argparse.ArgumentParser) -> None:
         group.add_argument(flag, type=kind, metavar=metavar, help=f"{text} (default: {default})")
 
 
-def _of(arguments: argparse.Namespace) -> CorrectAndSmooth | None:
+def _of(arguments: argparse.Namespace) -> Correction | None:
     """Return the requested settings, or None. Raises ConfigError for a number without its main option."""
     names = {"spread_steps": "steps", "correct_alpha": "correct_alpha", "smooth_alpha": "smooth_alpha"}
     names["correct_scale"] = "scale"
