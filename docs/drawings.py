@@ -188,7 +188,7 @@ def _theirs(torch, graph):
     import h5py
     from torch.multiprocessing.reductions import StorageWeakRef
 
-    from hpcgnn.plugins.live_tensors import Onlooker, tensors_of
+    from hpcgnn.plugins.memory_use import Onlooker, tensors_of
 
     with h5py.File(graph) as file:
         pointers, sources = (torch.from_numpy(file[f"topology/{name}"][:]).long() for name in ("indptr", "indices"))

@@ -38,7 +38,7 @@ def set_process_policies() -> None:
     """
     from hpcgnn import cores
     from hpcgnn.comm.launch.launcher import waiting
-    from hpcgnn.plugins.memory_profile import set_allocator_policy
+    from hpcgnn.memory.resident import set_allocator_policy
 
     set_allocator_policy()
     usable = cores.usable()
@@ -141,7 +141,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def load(argv: list[str] | None) -> Choices:
     """The names that the registries offer; torch is loaded for that, and the plugin."""
-    from hpcgnn.plugins.memory_profile import import_torch_without_meta_kernels
+    from hpcgnn.memory.resident import import_torch_without_meta_kernels
 
     try:
         import_torch_without_meta_kernels()

@@ -19,11 +19,10 @@ from hpcgnn import __version__, cores
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import TRANSPORTS, Session
 from hpcgnn.cores.domains import domains_of, over_own_domains
-from hpcgnn.engine.matmul import bf16_instructions
-from hpcgnn.engine.summary import versions
+from hpcgnn.engine.summary import bf16_instructions, versions
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.listing import every
-from hpcgnn.plugins.memory_profile import MMAP_THRESHOLD, set_allocator_policy
+from hpcgnn.memory.resident import MMAP_THRESHOLD, set_allocator_policy
 from hpcgnn.terminal import tell
 
 RING_BYTES = 1 << 20

@@ -1,6 +1,4 @@
-"""Small pieces shared by everything that leaves a record: files that are complete or absent, strict JSON, spreads, and
-from where epochs count.
-"""
+"""Small pieces shared by everything that leaves a record: files that are complete or absent, strict JSON, spreads."""
 
 import contextlib
 import errno
@@ -17,7 +15,6 @@ from typing import Any
 from hpcgnn.errors import RunDirError
 
 log = logging.getLogger("hpcgnn")
-FIRST_EPOCH = 1  # in all that a run writes; see counted_from_one
 _ACCESS_LIST = "system.posix_acl_access"
 
 _SPLITS = {"train", "val", "test"}
@@ -127,13 +124,3 @@ def shown_number(value: float | None) -> str:
 def spread(values: Sequence[float]) -> dict[str, float]:
     """{max, mean, min} of numbers, one per rank."""
     return {"max": max(values), "mean": sum(values) / len(values), "min": min(values)}
-
-
-def counted_from_one(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records of `metrics.jsonl` with epochs that count from 1.
-
-    Earlier versions called the first epoch 0; their records are renumbered. All others are returned as they are.
-    """
-    if not records or records[0].get("epoch") != 0:
-        return records
-    return [{**record, "epoch": record["epoch"] + FIRST_EPOCH} for record in records]

@@ -15,7 +15,6 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.engine.clock import Watch, unwatched
-from hpcgnn.engine.matmul import set_matmul
 from hpcgnn.engine.memory_policy import MemoryPolicy, memory_policy
 from hpcgnn.engine.probe import StepProbe
 from hpcgnn.errors import ConfigError
@@ -132,7 +131,7 @@ def bring_up(
     """
     comm = session.comm
     torch.set_num_threads(session.threads)
-    set_matmul(config.run.matmul)
+    torch.set_float32_matmul_precision(config.run.matmul)
     needs_labels = task_traits(config.task.task).labels if labelled is None else labelled
     with opened(config, comm, needs_labels, adapt=adapt) as (config, graph):
         with comm.together("planning the run"):

@@ -30,8 +30,7 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.outputs.arrays import write_arrays
-from hpcgnn.outputs.files import KINDS, Contents, check_results, files_read, written_parquet
-from hpcgnn.outputs.lines import write_lines
+from hpcgnn.outputs.files import KINDS, Contents, check_results, files_read, written_csv, written_parquet
 from hpcgnn.records import to_json
 from hpcgnn.tasks.base import Task
 from hpcgnn.tasks.registry import TASKS
@@ -313,12 +312,11 @@ def write_rows(
         kind_of_file = KINDS[Path(path).suffix.lower()]
         if kind_of_file in ("hdf5", "npy"):
             write_arrays(path, contents, order, file, comm)
-        elif kind_of_file == "csv":
-            write_lines(path, contents, order, file, comm)
         elif comm.rank != 0:
             order.hand_over()
         else:
-            with written_parquet(path, contents) as put:
+            write = written_csv if kind_of_file == "csv" else written_parquet
+            with write(path, contents) as put:
                 for nodes, slab in order.slabs():
                     put(nodes, read_ids(file, nodes) if kind else None, slab)
     comm.barrier()

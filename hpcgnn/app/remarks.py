@@ -14,7 +14,7 @@ from hpcgnn.comm.launch.crowding import Binding
 from hpcgnn.comm.launch.launcher import job_end_time
 from hpcgnn.config import Config
 from hpcgnn.cores.domains import domains_of, over_own_domains
-from hpcgnn.engine.matmul import bf16_instructions
+from hpcgnn.engine.summary import bf16_instructions
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import REGRESSION

@@ -15,16 +15,7 @@ import torch
 from hpcgnn.comm.launch.launcher import expected_ranks
 from hpcgnn.config import Choices, Config, filed_value, option_of, read_toml
 from hpcgnn.declaring import flag
-from hpcgnn.engine import rank_state
-from hpcgnn.engine.checkpoint import (
-    newest_readable,
-    read_checkpoint,
-    read_group,
-    read_identity,
-    read_schedule_state,
-    restore,
-)
-from hpcgnn.engine.checkpoint_checks import check_identity, check_stages
+from hpcgnn.engine.checkpoint import Checkpoint, check_identity, check_stages, restore
 from hpcgnn.engine.epochs import Progress
 from hpcgnn.engine.rundir import RunDir
 from hpcgnn.engine.trainer import Trainer
@@ -111,8 +102,8 @@ def load_plugin_of_run(run_dir: str | Path, choices: Choices, trusted: bool) -> 
     plugin = plugin_of_run(run_dir)
     if not plugin:
         return choices
-    path = newest_readable(run_dir, lambda text: None)
-    recorded = "" if path is None else read_identity(path).get("plugin", "")
+    found = Checkpoint.newest(run_dir, lambda text: None)
+    recorded = "" if found is None else found.identity.get("plugin", "")
     load_plugin(plugin, "" if trusted else f"the run {run_dir}", recorded)
     return registry_choices()
 
@@ -190,8 +181,8 @@ def resume(
     newest = None
     with comm.together("looking for a checkpoint"):
         if run_dir is not None and config.run.resume:
-            newest = newest_readable(run_dir.path, log.warning)
-    found = comm.broadcast_object(newest and str(newest))
+            newest = Checkpoint.newest(run_dir.path, log.warning)
+    found = comm.broadcast_object(newest and str(newest.path))
     if found is None:
         with comm.together("writing the run directory"):
             if run_dir is not None:
@@ -204,31 +195,22 @@ def resume(
                     )
                 run_dir.begin(config, 0)
         return progress, None
-    path = Path(found)
     with comm.together("reading the checkpoint"):
-        saved, model_state, best_state, optimizer_state = read_checkpoint(path)
-        check_identity(path, saved["identity"], identity)
+        checkpoint = Checkpoint(found)
+        path, saved = checkpoint.path, checkpoint.progress
+        check_identity(path, checkpoint.identity, identity)
         check_stages(path, saved, progress.planned)
         changed = changes(run_dir.path, config) if run_dir is not None else ""
         progress.stage, progress.begun = saved.get("stage", 0), saved.get("begun", 0)
+        progress.epoch, progress.best = checkpoint.epoch, saved["best"]
         trainer.begin_stage(progress.stage, progress.begun)
-        restore(trainer.model, trainer.optimizer, model_state, optimizer_state)
-        for plugin in trainer.plugins:
-            if plugin.group:
-                plugin.restore(read_group(path, plugin.group))
-        progress.epoch, progress.best = saved["epoch"], saved["best"] and _with_nan(saved["best"])
-        schedule_state = read_schedule_state(path)
+        restore(trainer.model, checkpoint.model)
+        restore(trainer.optimizer, checkpoint.optimizer)
         if run_dir is not None:
             run_dir.begin(config, progress.epoch)
-    trainer.plugins.load(path.parents[1], progress.epoch)
-    trainer.schedule.sync.restore(schedule_state, trainer.optimizers)
+    for plugin in trainer.plugins:
+        plugin.load(checkpoint)
     log.info("resuming from %s: %d epochs are done", path, progress.epoch)
     if changed:
         log.info("options that change from epoch %d on: %s", progress.epoch + 1, changed)
-    rank_state.load(trainer, config, progress.epoch)
-    return progress, best_state
-
-
-def _with_nan(values: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN: the metric of an empty split was written as null."""
-    return {key: float("nan") if value is None else value for key, value in values.items()}
+    return progress, checkpoint.best

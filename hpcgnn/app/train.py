@@ -16,15 +16,14 @@ from hpcgnn.app.resuming import resume
 from hpcgnn.comm.launch.launcher import job_end_time
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
-from hpcgnn.engine.clock import combined
-from hpcgnn.engine.epochs import run_epochs
+from hpcgnn.engine.epochs import Epochs
 from hpcgnn.engine.hooks import Plugins
 from hpcgnn.engine.rundir import RunDir, new_run_dir, start_logging
 from hpcgnn.engine.stopping import EXIT_STOPPED, StopRequest
 from hpcgnn.engine.summary import gather_rank_records, partition_quality, show_result, summarise
 from hpcgnn.engine.trainer import Trainer
+from hpcgnn.memory.resident import trim_heap
 from hpcgnn.plugins import learned_features
-from hpcgnn.plugins.memory_profile import trim_heap
 from hpcgnn.plugins.registry import make_plugins, plugins_of_job
 
 log = logging.getLogger("hpcgnn")
@@ -64,15 +63,18 @@ def train(config: Config, session: Session, remarks: Iterable[str] = (), notes: 
 def _train(ready: BringUp, plugins: Plugins, run_dir: RunDir | None, stop: StopRequest) -> int:
     comm, started = ready.session.comm, time.perf_counter()
     log_start(ready)
-    watch = combined(each.watch for each in plugins if each.watch is not None)
+
+    def watch(phase: str) -> contextlib.AbstractContextManager[None]:
+        return plugins.around(lambda each: each.watch(phase))
+
     local = ready.load(watch)
     check_weights(local, ready.plan.spec, comm)
     quality = partition_quality(local, ready.graph.map_name, comm)
-    plugins.loaded()
+    for plugin in plugins:
+        plugin.loaded()
     trainer = Trainer(local, ready.plan_on(local), comm, ready.buffers, make_plugins, watch)
     config = trainer.plan.config
-    for plugin in plugins:
-        trainer.plugins.add(plugin)
+    trainer.plugins.extend(plugins)
     check_splits(trainer.evaluator.counts, config, comm.rank, trainer.evaluator.task.judged)
     del local  # the trainer has its own
     trim_heap()
@@ -80,8 +82,9 @@ def _train(ready: BringUp, plugins: Plugins, run_dir: RunDir | None, stop: StopR
     log_trainer(trainer, quality)
     ready.memory.begin(trainer)
     seconds_loading = time.perf_counter() - started
-    with stop.of_ctrl_c(speaks=comm.rank == 0), trainer.plugins.run(trainer):
-        done, best_state = run_epochs(trainer, config, progress, run_dir, best_state, stop)
+    with stop.of_ctrl_c(speaks=comm.rank == 0), trainer.plugins.around(lambda each: each.run(trainer)):
+        epochs = Epochs(trainer, progress, run_dir, best_state, stop)
+        done = epochs.run()
     if not done:
         log.info(
             "stopped after epoch %d of %d (%s); a checkpoint is written: continue with --resume --run-dir %s",
@@ -93,8 +96,8 @@ def _train(ready: BringUp, plugins: Plugins, run_dir: RunDir | None, stop: StopR
         stop.signalled = False
         return EXIT_STOPPED
     report: dict[str, Any] = {}
-    if best_state is not None and trainer.plan.task.labels:  # without labels each evaluation has all metrics
-        report = _report_of_best(trainer, best_state, ready.graph.file.meta.type_names.get("classes", ()))
+    if epochs.best_state is not None and trainer.plan.task.labels:  # without labels each evaluation has all metrics
+        report = _report_of_best(trainer, epochs.best_state, ready.graph.file.meta.type_names.get("classes", ()))
     ranks = gather_rank_records(trainer)
     with comm.together("writing the results"):
         if run_dir is not None and ranks is not None:
@@ -110,6 +113,7 @@ def _report_of_best(trainer: Trainer, best_state: dict[str, torch.Tensor], names
     names: of the classes, or empty.
     """
     trainer.model.load_state_dict(best_state)
-    trainer.plugins.take_best()
-    with trainer.plugins.evaluation():
+    for plugin in trainer.plugins:
+        plugin.take_best()
+    with trainer.plugins.around(lambda each: each.evaluation()):
         return trainer.evaluator(trainer.model, trainer.graph, partial(trainer.evaluator.report, names=names))

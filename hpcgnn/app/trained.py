@@ -20,8 +20,7 @@ from hpcgnn.app.corrections import Correction
 from hpcgnn.app.resuming import run_identity
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
-from hpcgnn.engine.checkpoint import newest_readable, read_averaged, read_checkpoint, restore
-from hpcgnn.engine.checkpoint_checks import check_identity
+from hpcgnn.engine.checkpoint import Checkpoint, check_identity, restore
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.errors import CheckpointError, GraphError
 from hpcgnn.graphfile.schema import GraphMeta
@@ -116,11 +115,12 @@ def load_trained(
     """
     comm = session.comm
     with comm.together("looking for a checkpoint"):
-        path = find_checkpoint(config.run.run_dir) if comm.rank == 0 else None
+        path = find_checkpoint(config.run.run_dir).path if comm.rank == 0 else None
     path = comm.broadcast_object(path)
     with comm.together("reading the checkpoint"):
-        path, progress, state, epoch = read_weights(config.run.run_dir, weights, path)
-    identity = progress["identity"]
+        checkpoint = Checkpoint(path)
+        state, epoch = checkpoint.weights(weights)
+    identity = checkpoint.identity
     has_labels = False
 
     def adapt(file: GraphFile) -> Config:
@@ -152,16 +152,18 @@ def load_trained(
     trainer = Trainer(local, ready.plan_on(local), comm, ready.buffers, make_plugins, learns=False)
     ready.memory.begin(trainer)
     with comm.together("loading the weights"):
-        if progress.get("stage", 0) < trainer.schedule.sync.first_whole:
+        stage = checkpoint.progress.get("stage", 0)
+        if stage < trainer.schedule.sync.first_whole:
             raise CheckpointError(
-                f"{path} is of a run that has trained {progress.get('stage', 0)} layers and expects "
+                f"{path} is of a run that has trained {stage} layers and expects "
                 f"{trainer.schedule.sync.first_whole + 1}, so that its model does not predict yet; continue it with "
                 "--resume"
             )
-        restore(trainer.model, trainer.optimizer, state, {})
-    trainer.plugins.load(path.parents[1], progress["epoch"], best_only=weights == "best")
+        restore(trainer.model, state)
+    for plugin in trainer.plugins:
+        plugin.load(checkpoint, best_only=weights == "best")
     trainer.model.eval()
-    done = progress["epoch"]
+    done = checkpoint.epoch
     return Trained(trainer, config, spec, meta, ready.graph.map_name, path.name, weights, epoch, done, corrections)
 
 
@@ -206,40 +208,12 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
     )
 
 
-def read_weights(
-    run_dir: str | Path, weights: str, path: Path | None = None
-) -> tuple[Path, dict[str, Any], dict[str, torch.Tensor], int]:
-    """Read the 'best' or the 'last' weights of a run, as they were evaluated: averages if the run averages them.
-
-    Args:
-        run_dir: the run.
-        weights: 'best' (of validation) or 'last'.
-        path: the checkpoint; None: the newest that reads completely.
-
-    Returns:
-        (path of the checkpoint, its progress, state of the model, epoch of the weights).
-
-    Raises:
-        CheckpointError: there is no checkpoint, or it lacks them.
-    """
-    path = find_checkpoint(run_dir) if path is None else path
-    progress, last, best, _ = read_checkpoint(path)
-    if weights == "last" or progress.get("imported"):  # there are no others
-        return path, progress, last | read_averaged(path), progress["epoch"]
-    if best is None:
-        raise CheckpointError(
-            f"{path} has no best weights: its run never evaluated, or its graph has no validation nodes; use "
-            "--weights last"
-        )
-    return path, progress, best, progress["best"]["epoch"]
-
-
-def find_checkpoint(run_dir: str | Path) -> Path:
+def find_checkpoint(run_dir: str | Path) -> Checkpoint:
     """The newest checkpoint of a run that reads completely. Raises CheckpointError if there is none."""
-    path = newest_readable(run_dir, log.warning)
-    if path is None:
+    found = Checkpoint.newest(run_dir, log.warning)
+    if found is None:
         raise CheckpointError(f"{run_dir} has no checkpoint yet; expected one in {Path(run_dir) / 'checkpoints'}")
-    return path
+    return found
 
 
 @contextlib.contextmanager

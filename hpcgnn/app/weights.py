@@ -17,10 +17,9 @@ import torch
 from tabulate import tabulate
 
 from hpcgnn.app.resuming import run_identity
-from hpcgnn.app.trained import read_weights
+from hpcgnn.app.trained import find_checkpoint
 from hpcgnn.config import Config
-from hpcgnn.engine.checkpoint import learned_path, save_checkpoint
-from hpcgnn.engine.checkpoint_checks import check_identity
+from hpcgnn.engine.checkpoint import check_identity, learned_path, save_checkpoint
 from hpcgnn.engine.optim import build_optimizer
 from hpcgnn.engine.rundir import RunDir
 from hpcgnn.engine.summary import versions
@@ -121,12 +120,13 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
     if Path(output).suffix != SUFFIX:
         raise RunDirError(f"--output {output}: expected a name that ends with {SUFFIX}")
     check_outputs({"--output": output}, files_read(config), force)
-    path, progress, state, epoch = read_weights(config.run.run_dir, weights)
+    checkpoint = find_checkpoint(config.run.run_dir)
+    state, epoch = checkpoint.weights(weights)
     with GraphFile(config.data.graph) as file:
         meta = file.meta
     config = resolve_task(config, meta)
     spec = model_spec(meta, config)
-    check_identity(path, progress["identity"], run_identity(config, spec, meta))
+    check_identity(checkpoint.path, checkpoint.identity, run_identity(config, spec, meta))
     scale = {part: state[f"{TARGETS}.{part}"].tolist() for part in Scale.PARTS if f"{TARGETS}.{part}" in state}
     if to != "torch":
         if reason := LIBRARIES[to].reason_against(spec, meta, config):
@@ -134,7 +134,7 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
         ours = (*_OURS, f"{TASKS[config.task.task].module}.")
         own = {name: each for name, each in state.items() if not name.startswith(ours)}
         state = LIBRARIES[to].export(spec, own)
-    origin = {"run": str(config.run.run_dir), "checkpoint": path.name, "weights": weights, "epoch": epoch}
+    origin = {"run": str(config.run.run_dir), "checkpoint": checkpoint.path.name, "weights": weights, "epoch": epoch}
     about = {
         "to": to,
         "options": options_of_model(config),
@@ -150,9 +150,8 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
         save_file({name: each.contiguous() for name, each in state.items()}, temporary, {ENTRY: to_json(about)})
     _show(spec, state, output, f"{weights}, of epoch {epoch}")
     if spec.learned:
-        tell(
-            f"learned features of the nodes are not in it, but in {learned_path(config.run.run_dir, progress['epoch'])}"
-        )
+        path = learned_path(config.run.run_dir, checkpoint.epoch)
+        tell(f"learned features of the nodes are not in it, but in {path}")
     return 0
 
 

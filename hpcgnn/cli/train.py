@@ -40,7 +40,6 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     """Train; the configuration is checked before MPI starts, so that a typing error costs nothing."""
     from hpcgnn.app.resuming import load_plugin_of_run, options_to_continue
     from hpcgnn.app.train import train
-    from hpcgnn.nn.plugin import read_code
 
     filed, typed = read_toml(arguments.config) if arguments.config else {}, given_options(arguments)
     preset, notes = preset_of(arguments)
@@ -49,10 +48,7 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     if resumed and "plugin" not in given:
         choices = load_plugin_of_run(given["run_dir"], choices, arguments.trust_run)
     saved = options_to_continue(given, arguments.dry_run)
-    unasked = "" if arguments.trust_run else resumed if saved else origin
     config = make_config({**saved, **given}, choices, origin)
-    if config.run.watch and "watch" not in typed:
-        read_code("--watch", config.run.watch, unasked)
     remark = without_effect(config, typed, {**saved, **filed}, choices)
     remarks = [remark] if remark else []
     if arguments.dry_run is not None:

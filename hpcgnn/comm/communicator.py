@@ -180,23 +180,6 @@ class Communicator:
         """Combine a contiguous tensor over all ranks in place; op is 'sum', 'max' or 'min'. Returns the tensor."""
         raise NotImplementedError
 
-    def prepare_sums(self) -> bool:
-        """Prepare sums that proceed while ranks compute and send (`begin_sum_`), and return whether they can.
-        Collective.
-
-        Here they cannot: `allreduce_` sums after the computation.
-        """
-        return False
-
-    def begin_sum_(self, tensor: torch.Tensor, kind: str) -> Exchange:
-        """Begin to sum a contiguous tensor over all ranks in place. Does not wait.
-
-        No rank reads or writes the tensor until the sum is complete. `prepare_sums` comes first. All ranks begin the
-        same sums in the same order. Their other calls before, between and after may differ: a rank may be messages and
-        other collective calls ahead.
-        """
-        raise NotImplementedError
-
     def allgather_object(self, value: Any) -> list[Any]:
         """The small Python values of all ranks, by rank; each rank reads P of them. See `gather_object`."""
         raise NotImplementedError

@@ -122,10 +122,6 @@ class Transport(Communicator):
         """Combine numbers (n,) in place, by `_collective`."""
         raise NotImplementedError
 
-    def _begin_sum(self, numbers: torch.Tensor) -> list[Any]:
-        """The requests of a sum of numbers (n,) in place, apart from all other calls; see `prepare_sums`."""
-        raise NotImplementedError
-
     def _barrier(self) -> Any:
         """The request of a barrier."""
         raise NotImplementedError
@@ -187,13 +183,6 @@ class Transport(Communicator):
         if tensor.numel():
             self._reduce_(numbers_of(tensor), kind, op)
         return tensor
-
-    def begin_sum_(self, tensor: torch.Tensor, kind: str) -> Exchange:
-        requests = self._begin_sum(numbers_of(tensor)) if tensor.numel() else []
-        self.ledger.add(kind, messages=len(requests), bytes_sent=tensor.nbytes, bytes_received=tensor.nbytes)
-        under_way = Requested(self, requests, [], kind)
-        under_way.progress()
-        return under_way
 
     def barrier(self) -> None:
         self._collective([self._barrier()], "control", 0)

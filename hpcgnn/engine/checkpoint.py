@@ -1,17 +1,20 @@
 """Checkpoints: HDF5 with checksums, complete or absent, and nothing unpickled.
 
-A checkpoint holds the parameters, the optimizer's state, the best parameters so far, and a JSON text that identifies
-its run. Randomness needs no state: it is a function of seed and epoch. A run keeps the last two checkpoints, so that a
-damaged one costs one interval, not the run.
+A checkpoint holds the parameters, the optimizer's state, the best parameters so far, tensors of plugins, and a JSON
+text that identifies its run. Randomness needs no state: it is a function of seed and epoch. A run keeps the last two
+checkpoints, so that a damaged one costs one interval, not the run. Files of single ranks, and of rows of all nodes, lie
+in a folder beside it.
 """
 
 import contextlib
 import json
 import logging
+import math
 import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +22,197 @@ import h5py
 import torch
 
 from hpcgnn.engine.optim import Optimizer
-from hpcgnn.errors import AccessError, CheckpointError, FormatError, HpcgnnError, RunDirError, TrainingError
+from hpcgnn.errors import AccessError, CheckpointError, HpcgnnError, RunDirError, TrainingError
 from hpcgnn.graphfile.access import opened
 from hpcgnn.graphfile.attributes import read_attributes, write_attributes
 from hpcgnn.graphfile.storage import replacing
 from hpcgnn.graphfile.structure import check_dataset
 from hpcgnn.graphfile.writing import written_file
-from hpcgnn.records import FIRST_EPOCH, to_json
+from hpcgnn.nn.plugin import COPY
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.records import to_json
 
 log = logging.getLogger("hpcgnn")
-# In version 2 `best` of the progress counted epochs from 0.
 FORMAT, VERSION, KEEP = "hpcgnn-checkpoint", 3, 2
-READABLE = (2, VERSION)
 _NAME = re.compile(r"epoch-(\d+)(\.h5|-ranks)")
 Tensors = dict[str, torch.Tensor]
+
+
+class Checkpoint:
+    """A checkpoint that was read completely.
+
+    Attributes:
+        path: its file.
+        progress: position of the run, see epochs.py.
+        epoch, identity: of the progress.
+        model, best: {name: tensor} of the model, and of the best epoch's or None.
+        optimizer: {number of the parameter: {name: tensor}}.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Raises CheckpointError where the file is damaged or foreign, AccessError where it cannot be opened now."""
+        self.path = Path(path)
+        with _reading(f"checkpoint {path}", "it is truncated or corrupted"), opened(path) as file:
+            attributes = read_attributes(file)
+            if attributes.get("format") != FORMAT or attributes.get("format_version") != VERSION:
+                raise CheckpointError(
+                    f"{path} is not a checkpoint of format version {VERSION}; it was written by another program"
+                )
+            self.progress: dict[str, Any] = json.loads(attributes["progress"])
+            self.epoch: int = self.progress["epoch"]
+            self.identity: dict[str, Any] = self.progress["identity"]
+            if best := self.progress.get("best"):  # JSON has no NaN: the metric of an empty split was written as null
+                self.progress["best"] = {name: math.nan if value is None else value for name, value in best.items()}
+            self._groups = {name: _read_tensors(file, name) for name in file if name != "optimizer"}
+            self.model, self.best = self._groups["model"], self._groups["best_model"] or None
+            states = _within(file, file, "optimizer") if "optimizer" in file else ()
+            self.optimizer = {int(number): _read_tensors(file, f"optimizer/{number}") for number in states}
+
+    @classmethod
+    def newest(cls, run_dir: str | Path, warn: Callable[[str], object]) -> "Checkpoint | None":
+        """The newest checkpoint of a run that reads completely, or None if there are none. One rank calls this.
+
+        Args:
+            run_dir: the run directory.
+            warn: called with a text for each unreadable checkpoint.
+
+        Raises:
+            CheckpointError: there are checkpoints, and all are unreadable.
+            AccessError: the newest one may be whole, and cannot be opened now.
+        """
+        paths = checkpoints(run_dir)
+        for path in reversed(paths):
+            try:
+                return cls(path).whole()
+            except CheckpointError as error:
+                warn(f"{error}; trying the one before")
+        if paths:
+            raise CheckpointError(
+                f"no checkpoint in {Path(run_dir) / 'checkpoints'} can be read; remove them to start afresh"
+            )
+        return None
+
+    def whole(self) -> "Checkpoint":
+        """This one. Raises CheckpointError unless its file of rows is there too, if its run has one."""
+        if "learned" in self.identity.get("inputs", ""):
+            self.rows_kept()
+        return self
+
+    def group(self, name: str) -> Tensors:
+        """{name: tensor} of the schedule or of a plugin; {} if it put nothing there."""
+        return self._groups.get(name, {})
+
+    def weights(self, which: str) -> tuple[Tensors, int]:
+        """The 'best' or the 'last' weights, and their epoch. They are the weights that were evaluated: averages if the
+        run averages them. Raises CheckpointError where they are not there.
+        """
+        if which == "last" or self.progress.get("imported"):  # there are no others
+            return self.model | self.group("averaged_model"), self.epoch
+        if self.best is None:
+            raise CheckpointError(
+                f"{self.path} has no best weights: its run never evaluated, or its graph has no validation nodes; use "
+                "--weights last"
+            )
+        return self.best, self.progress["best"]["epoch"]
+
+    def rows_kept(self) -> tuple[list[str], float | None]:
+        """The names of the arrays in the file of rows, and the optimizer's step or None. Raises CheckpointError."""
+        with self._rows_file() as file:
+            return list(file), read_attributes(file).get("step")
+
+    def rows(self, name: str, shape: tuple[int, int], start: int, stop: int) -> torch.Tensor:
+        """Some rows of an array of this shape in the file of rows. Raises CheckpointError."""
+        with self._rows_file() as file:
+            dataset = _within(file, file, name)
+            check_dataset(file.filename, os.path.getsize(file.filename), name, dataset)
+            if dataset.shape != shape:
+                raise CheckpointError(
+                    f"{file.filename}: {name} has shape {dataset.shape}, expected {shape}; it belongs to another run"
+                )
+            return torch.from_numpy(dataset[start:stop])
+
+    @contextlib.contextmanager
+    def _rows_file(self) -> Iterator[h5py.File]:
+        path = learned_path(self.path.parents[1], self.epoch)
+        with _reading(f"learned features {path}", "they are missing or damaged"), opened(path) as file:
+            yield file
+
+    def rank_state(self, rank: int, belongs: dict[str, Any]) -> Tensors | None:
+        """{name: tensor} of one rank, or None if there are none that belong to the same. Raises AccessError."""
+        path = _rank_path(self.path.parents[1], self.epoch, rank)
+        with contextlib.suppress(CheckpointError), _reading(str(path), "it is damaged"), opened(path) as file:
+            if json.loads(read_attributes(file)["belongs"]) == json.loads(to_json(belongs)):
+                return _read_tensors(file, "tensors")
+        return None
+
+
+def restore(target: torch.nn.Module | Optimizer, state: Any) -> None:
+    """Put saved tensors into a model or an optimizer. Raises CheckpointError if they do not fit."""
+    try:
+        target.load_state_dict(state)
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise CheckpointError(f"the checkpoint's tensors do not fit this model: {error}") from error
+
+
+def check_identity(path: str | Path, saved: dict[str, Any], present: dict[str, Any]) -> None:
+    """Raise CheckpointError naming the first difference between a checkpoint's run and this run.
+
+    An option that is newer than the checkpoint counts as its default, a fact of the graph as unchanged.
+    """
+    older = {field.name: str(field.default) for field in fields(ModelSpec) if field.default is not MISSING}
+    older |= {"schedule": "sar", "plugin": ""}
+    if present.get("plugin") and "plugin" not in saved:
+        log.warning("%s does not know the code of its plugin, being older: the run assumes the code of --plugin", path)
+        older["plugin"] = present["plugin"]
+    remedies = {
+        "plugin": "that is another code of the plugin: take the copy that the run keeps, --plugin "
+        f"{Path(path).parent.parent / COPY}, or choose a new --run-dir for the new code",
+        "hidden_bias": "that was before hidden layers went without the bias that batch norm takes away: train again in "
+        "a new --run-dir, or go on with the version that wrote it",
+    }
+    for key, value in present.items():
+        there = saved.get(key, older.get(key, value))
+        if there != value:
+            remedy = remedies.get(key, "resume with the same model, graph and seed, or choose a new --run-dir")
+            raise CheckpointError(
+                f"{path} belongs to another run: {key} is {there!r} there and {value!r} here; {remedy}"
+            )
+
+
+def check_stages(path: str | Path, progress: dict[str, Any], epochs: list[int]) -> None:
+    """Raise CheckpointError if the stages before a checkpoint are not those of the run that goes on, which has these
+    epochs in each.
+    """
+    done = progress.get("stage", 0)
+    if done >= len(epochs):
+        raise CheckpointError(
+            f"{path} is of stage {done + 1} of its schedule and this run has {len(epochs)}: --finetune was "
+            "given there; resume with it"
+        )
+    there = progress.get("planned", epochs)[:done]  # checkpoints of earlier versions do not know it
+    if there != epochs[:done]:
+        raise CheckpointError(
+            f"{path} has layers that are trained: expected {there} epochs of these, got {epochs[:done]}; resume with "
+            "--layer-epochs that begins with the former, or choose a new --run-dir"
+        )
 
 
 def checkpoint_path(run_dir: str | Path, epoch: int) -> Path:
     """Where the checkpoint after `epoch` epochs lies."""
     return Path(run_dir) / "checkpoints" / f"epoch-{epoch:06d}.h5"
+
+
+def _beside(run_dir: str | Path, epoch: int) -> Path:
+    return checkpoint_path(run_dir, epoch).with_name(f"epoch-{epoch:06d}-ranks")
+
+
+def learned_path(run_dir: str | Path, epoch: int) -> Path:
+    """Where the learned features of the checkpoint after `epoch` epochs lie."""
+    return _beside(run_dir, epoch) / "learned-features.h5"
+
+
+def _rank_path(run_dir: str | Path, epoch: int, rank: int) -> Path:
+    return _beside(run_dir, epoch) / f"rank-{rank:05d}.h5"
 
 
 def checkpoints(run_dir: str | Path) -> list[Path]:
@@ -73,7 +248,7 @@ def save_checkpoint(
         optimizer: the optimizer with its state.
         best_state: parameters of the best epoch, or None.
         progress: JSON-able dict with at least `epoch` (finished epochs), `identity` (must agree on resume) and `best`.
-        groups: {group: {name: tensor}} of the schedule and of plugins.
+        groups: {group: {name: tensor}} of plugins.
 
     Returns:
         the path of the checkpoint.
@@ -89,23 +264,42 @@ def save_checkpoint(
                 f"{name} is not finite after epoch {progress['epoch']}, so no checkpoint is written; expected finite "
                 "parameters. Lower --lr or set --clip-norm, and continue from the checkpoint before with --resume"
             )
-    try:
-        path.parent.mkdir(exist_ok=True)
-        with replacing(path) as temporary, written_file(temporary) as (file, _):
-            write_attributes(file, format=FORMAT, format_version=VERSION, progress=to_json(progress))
-            _write_tensors(file.create_group("model"), model.state_dict())
-            _write_tensors(file.create_group("best_model"), best_state or {})
-            for group, tensors in (groups or {}).items():
-                _write_tensors(file.create_group(group), tensors)
-            for index, state in optimizer.state_dict().items():
-                _write_tensors(file.create_group(f"optimizer/{index}"), state)
+    states = {f"optimizer/{number}": state for number, state in optimizer.state_dict().items()}
+    best = {"best_model": best_state or {}}
+    with _writing(path):
+        _write(path, {"model": model.state_dict(), **best, **(groups or {}), **states}, progress=progress)
         _keep_newest(run_dir, progress["epoch"])
+    return path
+
+
+def save_rank_state(run_dir: str | Path, epoch: int, rank: int, tensors: Tensors, belongs: dict[str, Any]) -> None:
+    """Write one rank's tensors, before the checkpoint they belong to. Every rank calls this for itself. belongs:
+    JSON-able dict that must agree for a later use of the tensors. Raises RunDirError.
+    """
+    path = _rank_path(run_dir, epoch, rank)
+    with _writing(path):
+        _write(path, {"tensors": tensors}, belongs=belongs)
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, HpcgnnError) as error:
         raise RunDirError(
             f"cannot write checkpoint {path}: {error}; free space or choose another --run-dir; the checkpoint "
             "before it is kept"
         ) from error
-    return path
+
+
+def _write(path: Path, groups: Mapping[str, Mapping[str, torch.Tensor | None]], **about: dict[str, Any]) -> None:
+    """Write a whole file of tensors. about: {attribute: JSON-able dict}."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary, written_file(temporary) as (file, _):
+        texts = {name: to_json(value) for name, value in about.items()}
+        write_attributes(file, format=FORMAT, format_version=VERSION, **texts)
+        for name, tensors in groups.items():
+            _write_tensors(file.create_group(name), tensors)
 
 
 def _keep_newest(run_dir: str | Path, epoch: int) -> None:
@@ -117,7 +311,7 @@ def _keep_newest(run_dir: str | Path, epoch: int) -> None:
         if path.suffix == ".h5" and number < epoch and len(kept) < KEEP:
             with contextlib.suppress(CheckpointError):
                 with contextlib.suppress(AccessError):
-                    _check_whole(path)
+                    Checkpoint(path).whole()
                 kept.add(number)
     for number, path in found:
         if number not in kept and path.suffix == ".h5":
@@ -126,15 +320,7 @@ def _keep_newest(run_dir: str | Path, epoch: int) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _check_whole(path: Path) -> None:
-    """Raise CheckpointError unless all of a checkpoint reads, and AccessError where it cannot be opened."""
-    progress = read_checkpoint(path)[0]
-    if "learned" in progress["identity"].get("inputs", ""):
-        with open_learned(learned_path(path.parents[1], progress["epoch"])):
-            pass
-
-
-def _write_tensors(group: Any, tensors: Mapping[str, torch.Tensor | None]) -> None:
+def _write_tensors(group: h5py.Group, tensors: Mapping[str, torch.Tensor | None]) -> None:
     for name, tensor in tensors.items():
         if tensor is None:
             continue
@@ -145,25 +331,32 @@ def _write_tensors(group: Any, tensors: Mapping[str, torch.Tensor | None]) -> No
         write_attributes(dataset, shape=list(torch.as_tensor(tensor).shape))
 
 
-def _read_tensors(file: Any, name: str) -> Tensors:
-    """Return {name: tensor} of a group of an open file.
+@contextlib.contextmanager
+def _reading(what: str, why: str) -> Iterator[None]:
+    """Turn all that a damaged file raises in the body into CheckpointError."""
+    try:
+        yield
+    except (AccessError, CheckpointError):
+        raise
+    except (OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{what} cannot be read: {error}; {why}") from error
 
-    A foreign checkpoint must not open other files or load a filter's code. So external data raises CheckpointError.
+
+def _read_tensors(file: h5py.File, name: str) -> Tensors:
+    """{name: tensor} of a group of an open file. A foreign checkpoint must not open other files or load a filter's
+    code. So external data raises CheckpointError.
     """
     group, size = _within(file, file, name), os.path.getsize(file.filename)
     tensors = {}
     for key in group:
         dataset = _within(file, group, key)
-        try:
-            check_dataset(file.filename, size, f"{name}/{key}", dataset)
-            shape = [int(length) for length in read_attributes(dataset)["shape"]]
-        except FormatError as error:
-            raise CheckpointError(str(error)) from error
+        check_dataset(file.filename, size, f"{name}/{key}", dataset)
+        shape = [int(length) for length in read_attributes(dataset)["shape"]]
         tensors[key] = torch.from_numpy(dataset[:]).reshape(shape)
     return tensors
 
 
-def _within(file: Any, group: Any, name: str) -> Any:
+def _within(file: h5py.File, group: h5py.Group, name: str) -> Any:
     for part in name.split("/"):
         if not isinstance(group.get(part, getlink=True), (h5py.HardLink, type(None))):
             raise CheckpointError(f"{file.filename}: {name} is a link ({part}); links are refused")
@@ -171,185 +364,3 @@ def _within(file: Any, group: Any, name: str) -> Any:
     if isinstance(group, h5py.Dataset) and (group.external or group.is_virtual):
         raise CheckpointError(f"{file.filename}: {name} keeps its data in other files; that is refused")
     return group
-
-
-def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], Tensors, Tensors | None, dict[int, Tensors]]:
-    """(progress dict, model state, best state or None, optimizer state {index: {name: tensor}}).
-
-    Raises CheckpointError where it is damaged or foreign, and AccessError where it cannot be opened now.
-    """
-    try:
-        with opened(path) as file:
-            attributes = read_attributes(file)
-            if attributes.get("format") != FORMAT or attributes.get("format_version") not in READABLE:
-                raise CheckpointError(
-                    f"{path} is not a checkpoint of format version {' or '.join(map(str, READABLE))}; it was written "
-                    "by another program"
-                )
-            groups = _within(file, file, "optimizer") if "optimizer" in file else ()
-            if "averaged_model" in file:  # which `read_averaged` reads, once it is known to be whole
-                _read_tensors(file, "averaged_model")
-            return (
-                _progress(attributes),
-                _read_tensors(file, "model"),
-                _read_tensors(file, "best_model") or None,
-                {int(index): _read_tensors(file, f"optimizer/{index}") for index in groups},
-            )
-    except (AccessError, CheckpointError):
-        raise
-    except (OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"checkpoint {path} cannot be read: {error}; it is truncated or corrupted") from error
-
-
-def _progress(attributes: dict[str, Any]) -> dict[str, Any]:
-    progress = json.loads(attributes["progress"])
-    if attributes["format_version"] == 2 and progress.get("best"):
-        progress["best"]["epoch"] += FIRST_EPOCH
-    return progress
-
-
-def read_identity(path: str | Path) -> dict[str, Any]:
-    """What identifies the run of a checkpoint that reads."""
-    with opened(path) as file:
-        return _progress(read_attributes(file))["identity"]
-
-
-def read_schedule_state(path: str | Path) -> Tensors:
-    """{name: tensor} that the schedule put into a checkpoint that reads; {} if it put nothing there."""
-    return read_group(path, "schedule")
-
-
-def read_averaged(path: str | Path) -> Tensors:
-    """{name: tensor} of the averaged parameters in a checkpoint that reads; {} if its run averages none."""
-    return read_group(path, "averaged_model")
-
-
-def read_group(path: str | Path, name: str) -> Tensors:
-    """{name: tensor} of a group of a checkpoint that reads; {} if it has none."""
-    with opened(path) as file:
-        return _read_tensors(file, name) if name in file else {}
-
-
-def newest_readable(run_dir: str | Path, warn: Callable[[str], object]) -> Path | None:
-    """Return the path of the newest checkpoint that reads completely, or None if there are none. One rank calls this.
-
-    Args:
-        run_dir: the run directory.
-        warn: called with a text for each unreadable checkpoint.
-
-    Raises:
-        CheckpointError: there are checkpoints, and all are unreadable.
-        AccessError: the newest one may be whole, and cannot be opened now.
-    """
-    paths = checkpoints(run_dir)
-    for path in reversed(paths):
-        try:
-            _check_whole(path)
-            return path
-        except CheckpointError as error:
-            warn(f"{error}; trying the one before")
-    if paths:
-        raise CheckpointError(
-            f"no checkpoint in {Path(run_dir) / 'checkpoints'} can be read; remove them to start afresh"
-        )
-    return None
-
-
-def _ranks_folder(path: Path) -> Path:
-    return path.with_name(f"{path.stem}-ranks")
-
-
-def _rank_path(run_dir: str | Path, epoch: int, rank: int) -> Path:
-    return _ranks_folder(checkpoint_path(run_dir, epoch)) / f"rank-{rank:05d}.h5"
-
-
-def save_rank_state(run_dir: str | Path, epoch: int, rank: int, tensors: Tensors, belongs: dict[str, Any]) -> None:
-    """Write one rank's tensors, before the checkpoint they belong to. Every rank calls this for itself.
-
-    Args:
-        run_dir: the run directory.
-        epoch: number of finished epochs.
-        rank: this rank.
-        tensors: {name: tensor}.
-        belongs: JSON-able dict that must agree for a later use of the tensors.
-
-    Raises:
-        RunDirError: the file cannot be written.
-    """
-    path = _rank_path(run_dir, epoch, rank)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as temporary, written_file(temporary) as (file, _):
-            write_attributes(file, format=FORMAT, format_version=VERSION, belongs=to_json(belongs))
-            _write_tensors(file.create_group("tensors"), tensors)
-    except (OSError, HpcgnnError) as error:
-        raise RunDirError(
-            f"cannot write {path}: {error}; free space or choose another --run-dir; the checkpoint before it is kept"
-        ) from error
-
-
-def read_rank_state(run_dir: str | Path, epoch: int, rank: int, belongs: dict[str, Any]) -> Tensors | None:
-    """{name: tensor} of one rank, or None if there are none that belong to the same. Raises AccessError."""
-    try:
-        with opened(_rank_path(run_dir, epoch, rank)) as file:
-            if json.loads(read_attributes(file)["belongs"]) != json.loads(to_json(belongs)):
-                return None
-            return _read_tensors(file, "tensors")
-    except AccessError:
-        raise
-    except (OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError):
-        return None
-
-
-def learned_path(run_dir: str | Path, epoch: int) -> Path:
-    """Where the learned features of the checkpoint after `epoch` epochs lie."""
-    return _ranks_folder(checkpoint_path(run_dir, epoch)) / "learned-features.h5"
-
-
-class LearnedFile:
-    """An open file of learned features.
-
-    Attributes:
-        parts: names of its arrays.
-        step: the optimizer's step, or None.
-    """
-
-    def __init__(self, file: Any) -> None:
-        self._file, self._attributes = file, read_attributes(file)
-        self.parts = list(file)
-        self.step: float | None = self._attributes.get("step")
-
-    def read(self, name: str, shape: tuple[int, int], start: int, stop: int) -> torch.Tensor:
-        """Rows of one part, of a given shape. Raises CheckpointError."""
-        dataset = _within(self._file, self._file, name)
-        check_dataset(self._file.filename, os.path.getsize(self._file.filename), name, dataset)
-        if dataset.shape != shape:
-            raise CheckpointError(
-                f"{self._file.filename}: {name} has shape {dataset.shape}, expected {shape}; it belongs to another run"
-            )
-        return torch.from_numpy(dataset[start:stop])
-
-
-@contextlib.contextmanager
-def open_learned(path: Path) -> Iterator[LearnedFile]:
-    """The file of learned features of a checkpoint. Raises CheckpointError where it cannot be read."""
-    try:
-        with opened(path) as file:
-            yield LearnedFile(file)
-    except (AccessError, CheckpointError):
-        raise
-    except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:
-        raise CheckpointError(
-            f"learned features {path} cannot be read: {error}; they are missing or damaged"
-        ) from error
-
-
-def restore(
-    model: torch.nn.Module, optimizer: Optimizer, model_state: Tensors, optimizer_state: dict[int, Tensors]
-) -> None:
-    """Put saved tensors into a model and its optimizer. Raises CheckpointError if they do not fit."""
-    try:
-        model.load_state_dict(model_state)
-        optimizer.load_state_dict(optimizer_state)
-    except (RuntimeError, ValueError, KeyError) as error:
-        raise CheckpointError(f"the checkpoint's tensors do not fit this model: {error}") from error

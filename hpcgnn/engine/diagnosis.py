@@ -2,12 +2,14 @@
 nothing.
 """
 
+import contextlib
+import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.hooks import RemovableHandle
 
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.errors import TrainingError
@@ -37,44 +39,32 @@ def first_not_finite(
     for name, parameter in model.named_parameters():
         if not torch.isfinite(parameter).all():
             return f"parameter {name} is not finite already"
-    found: list[tuple[int, str]] = []
-    passed = [0]
+    order, found = itertools.count(1), list[tuple[int, str]]()
 
-    def note(name: str, module: torch.nn.Module) -> RemovableHandle:
-        def hook(module: torch.nn.Module, inputs: Any, output: Any) -> None:
-            passed[0] += 1
-            rows = getattr(output, "rows", output)  # of a layer that hands its output over
-            if not found and isinstance(rows, torch.Tensor) and not torch.isfinite(rows).all():
-                found.append((passed[0], f"{name} ({type(module).__name__})"))
+    def look(name: str, module: torch.nn.Module, inputs: Any, output: Any) -> None:
+        number, rows = next(order), getattr(output, "rows", output)  # of a layer that hands its output over
+        if not found and isinstance(rows, torch.Tensor) and not torch.isfinite(rows).all():
+            found.append((number, f"{name} ({type(module).__name__})"))
 
-        return module.register_forward_hook(hook)
-
-    hooks = [note(name, module) for name, module in model.named_modules() if name]
-    hooks += [] if stage is None else [note("in training", stage)]
-    try:
+    watched = {name: module for name, module in model.named_modules() if name}
+    if stage is not None:
+        watched["in training"] = stage
+    with contextlib.ExitStack() as hooks:
+        for name, module in watched.items():
+            hooks.callback(module.register_forward_hook(partial(look, name)).remove)
         loss = again()
-    finally:
-        for hook in hooks:
-            hook.remove()
-    everyone = comm.allgather_object(found[0] if found else None)
-    if any(everyone):
-        _, rank, name = min((order, rank, name) for rank, (order, name) in _numbered(everyone))
+    firsts = enumerate(comm.allgather_object(found[0] if found else None))
+    if everyone := [(first[0], rank, first[1]) for rank, first in firsts if first is not None]:
+        _, rank, name = min(everyone)
         return f"the first output that is not finite is that of layer {name}, on rank {rank}"
     if not all(comm.allgather_object(loss is None or bool(loss.isfinite()))):
         return "every layer's output is finite, the loss of them is not"
-    return "a second pass was finite" if what == "loss" else _first_gradient(model, comm)
-
-
-def _first_gradient(model: torch.nn.Module, comm: Communicator) -> str:
+    if what == "loss":
+        return "a second pass was finite"
     names = [name for name, p in model.named_parameters() if p.grad is not None and not torch.isfinite(p.grad).all()]
-    everyone = [name for name in comm.allgather_object(names[0] if names else None) if name]
-    return "every layer's output and the loss are finite" + (
-        f", the gradient of {everyone[0]} is not" if everyone else ""
-    )
-
-
-def _numbered(found: list[tuple[int, str] | None]) -> list[tuple[int, tuple[int, str]]]:
-    return [(rank, each) for rank, each in enumerate(found) if each is not None]
+    gradients = [name for name in comm.allgather_object(names[0] if names else None) if name]
+    which = f", the gradient of {gradients[0]} is not" if gradients else ""
+    return f"every layer's output and the loss are finite{which}"
 
 
 def check_finite(trainer: "Trainer", local_loss: torch.Tensor, finite: bool, tried: Step | None, epoch: int) -> float:
@@ -112,12 +102,9 @@ def _failure(trainer: "Trainer", bad: list[float], tried: Step | None, epoch: in
         trainer.schedule.halo.begin_epoch(epoch)
         return None if step is None else trainer.local_loss(step, epoch)
 
+    ranks = ", ".join(str(rank) for rank in torch.nonzero(flags).flatten().tolist())
     where = first_not_finite(trainer.model, again, comm, what, None if module is trainer.model else module)
     return TrainingError.on_all(
-        f"the {what} is not finite in epoch {epoch + 1} on rank {_ranks(flags)}: {where}; expected a finite "
+        f"the {what} is not finite in epoch {epoch + 1} on rank {ranks}: {where}; expected a finite "
         f"{what}. Lower --lr, set --clip-norm, or look for extreme features; the last checkpoint is kept"
     )
-
-
-def _ranks(flags: torch.Tensor) -> str:
-    return ", ".join(str(rank) for rank in torch.nonzero(flags).flatten().tolist())

@@ -1,29 +1,29 @@
-"""The only `for epoch in …`: step, evaluate when due, record, checkpoint when due, stop when asked to."""
+"""The only loop over epochs: step, evaluate when due, record, checkpoint when due, stop when asked to."""
 
 import logging
 import math
+import os
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from tqdm import tqdm
 
-from hpcgnn.comm.ledger import KINDS
-from hpcgnn.config import Config
-from hpcgnn.engine import rank_state
-from hpcgnn.engine.checkpoint import save_checkpoint
+from hpcgnn.comm.ledger import KINDS, Entry
+from hpcgnn.engine.checkpoint import Tensors, save_checkpoint
 from hpcgnn.engine.clock import PHASES
 from hpcgnn.engine.pace import Pace
-from hpcgnn.engine.rundir import RunDir, terminal
+from hpcgnn.engine.rundir import RunDir
 from hpcgnn.engine.stopping import StopRequest
 from hpcgnn.records import shown_number
-from hpcgnn.tasks.base import Metric
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
 
 
 log = logging.getLogger("hpcgnn")
+Record = dict[str, Any]
 
 
 @dataclass
@@ -46,126 +46,142 @@ class Progress:
     planned: list[int] = field(default_factory=list)
 
 
-def run_epochs(
-    trainer: "Trainer",
-    config: Config,
-    progress: Progress,
-    run_dir: RunDir | None,
-    best_state: dict[str, torch.Tensor] | None = None,
-    stop: StopRequest | None = None,
-) -> tuple[bool, dict[str, torch.Tensor] | None]:
-    """Train from `progress.epoch` to the end of the schedule's last stage. Collective.
+class Epochs:
+    """Trains from `progress.epoch` to the end of the schedule's last stage.
 
-    Args:
-        trainer: the trainer.
-        config: the configuration.
-        progress: position of the run; the function updates it.
-        run_dir: the run directory on rank 0, None on the others.
-        best_state: parameters of the best epoch so far.
-        stop: this rank's StopRequest. A request on one rank stops all ranks after the same epoch, with a checkpoint.
-
-    Returns:
-        (whether all epochs are done, the parameters of the best epoch or None).
+    Attributes:
+        progress: position of the run.
+        best_state: parameters of the best epoch so far, or None.
     """
-    every = config.run
-    bar = tqdm(
-        total=sum(options.epochs for options in trainer.stages),
-        initial=progress.epoch,
-        unit="epoch",
-        disable=run_dir is None or not terminal(),
-        dynamic_ncols=True,
-    )
-    pace, plugins = Pace(every.log_every, progress.epoch), trainer.plugins
-    last = stopping = False
-    trainer.schedule.sync.prepare(trainer.training_graph)
-    while not (stopping or last):
-        if _over(trainer, progress):
-            if progress.stage + 1 == len(trainer.stages):
-                break  # the checkpoint was of a run that is done
-            best_state = _next_stage(trainer, progress, best_state)
-        epoch = progress.epoch
-        with plugins.epoch(epoch + 1):
-            loss = trainer.step(epoch)
-            record = {"epoch": epoch + 1, "loss": loss, "lr": trainer.learning_rate(epoch), **trainer.stage.note}
-            progress.epoch = epoch + 1
-            if every.eval_every and (_over(trainer, progress) or (epoch + 1) % every.eval_every == 0):
-                record.update(trainer.evaluate())
-                if _better(trainer.evaluator.metric, record["val"], progress.best):
-                    progress.best = {key: record[key] for key in ("epoch", "train", "val", "test")}
-                    best_state = trainer.evaluated_state()
-                    plugins.new_best()
-            last = _over(trainer, progress) and progress.stage + 1 == len(trainer.stages)
-            plugins.end_epoch()
-            costs, stopping, failed = costs_of_epoch(
-                trainer, stop is not None and stop.is_due(), run_dir is not None and run_dir.failed
-            )
-            if failed:  # of an epoch before: no rank waits for the file of this one
-                with trainer.comm.together("writing the run directory"):
-                    if run_dir is not None:
-                        run_dir.settle()
-            record.update(costs)
-            due = last or stopping or bool(every.checkpoint_every and (epoch + 1) % every.checkpoint_every == 0)
-            if due:
-                with plugins.checkpoint():
-                    _write(trainer, config, progress, run_dir, record, best_state)
-            elif run_dir is not None:
-                run_dir.append(record)
-            plugins.after_record(record)
-        _show(record, bar, pace, trainer, progress, last or stopping)
-        plugins.finish_epoch(epoch + 1, last or stopping)
-    bar.close()
-    return last or not stopping, best_state
 
+    def __init__(
+        self,
+        trainer: "Trainer",
+        progress: Progress,
+        run_dir: RunDir | None,
+        best_state: Tensors | None = None,
+        stop: StopRequest | None = None,
+    ) -> None:
+        """run_dir: of rank 0, None on the others. stop: of this rank. A request on one rank stops all ranks after the
+        same epoch, with a checkpoint.
+        """
+        self._trainer, self._run_dir, self._stop = trainer, run_dir, stop
+        self._options = trainer.plan.config.run
+        self.progress, self.best_state = progress, best_state
 
-def _write(
-    trainer: "Trainer",
-    config: Config,
-    progress: Progress,
-    run_dir: RunDir | None,
-    record: dict[str, Any],
-    best_state: dict[str, torch.Tensor] | None,
-) -> None:
-    """The record of an epoch, and a checkpoint. Collective."""
-    state = trainer.schedule.sync.state(trainer.optimizers)
-    rank_state.save(trainer, config, progress.epoch)
-    trainer.plugins.save(config.run.run_dir, progress.epoch)
-    with trainer.comm.together("writing the run directory"):
-        if run_dir is not None:
+    def run(self) -> bool:
+        """Train. Returns whether all epochs are done. Collective."""
+        trainer, progress, stopping = self._trainer, self.progress, False
+        watched = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"  # by a person
+        total = sum(options.epochs for options in trainer.stages)
+        nobody, pace = self._run_dir is None or not watched, Pace(self._options.log_every, progress.epoch)
+        trainer.schedule.sync.prepare(trainer.training_graph)
+        with tqdm(total=total, initial=progress.epoch, unit="epoch", disable=nobody, dynamic_ncols=True) as bar:
+            while not (stopping or self._done()):
+                if self._over():
+                    self._next_stage()
+                with trainer.plugins.around(lambda each: each.epoch(progress.epoch + 1)):
+                    record, stopping = self._epoch()
+                self._show(record, bar, pace, stopping or self._done())
+        return self._done()
+
+    def _epoch(self) -> tuple[Record, bool]:
+        """Train one epoch. Returns (its record, whether the run has been asked to stop)."""
+        trainer, progress, plugins, run_dir = self._trainer, self.progress, self._trainer.plugins, self._run_dir
+        loss = trainer.step(progress.epoch)
+        rate = trainer.learning_rate(progress.epoch)
+        progress.epoch += 1
+        record = {"epoch": progress.epoch, "loss": loss, "lr": rate, **trainer.stage.note}
+        if self._options.eval_every and (self._over() or progress.epoch % self._options.eval_every == 0):
+            self._evaluate(record)
+        for plugin in plugins:
+            plugin.end_epoch()
+        wish = self._stop is not None and self._stop.is_due()
+        costs, stopping, failed = costs_of_epoch(trainer, wish, run_dir is not None and run_dir.failed)
+        if failed:  # of an epoch before: no rank waits for the file of this one
+            with trainer.comm.together("writing the run directory"):
+                if run_dir is not None:
+                    run_dir.settle()
+        record.update(costs)
+        every = self._options.checkpoint_every
+        if stopping or self._done() or (every and progress.epoch % every == 0):
+            with plugins.around(lambda each: each.checkpoint()):
+                self._save(record)
+        elif run_dir is not None:
             run_dir.append(record)
-            run_dir.flush_to_disk()
-            groups = {"schedule": state, **trainer.plugins.groups()}
-            save_checkpoint(run_dir.path, trainer.model, trainer.optimizer, best_state, vars(progress), groups)
+        for plugin in plugins:
+            plugin.after_record(record)
+        return record, stopping
 
+    def _evaluate(self, record: Record) -> None:
+        """Add the metrics to a record, and keep the state if its validation is the best so far."""
+        trainer, best = self._trainer, self.progress.best
+        record.update(trainer.evaluate())
+        value = record["val"]
+        if not math.isnan(value) and (best is None or trainer.evaluator.metric.better(value, best["val"])):
+            self.progress.best = {key: record[key] for key in ("epoch", "train", "val", "test")}
+            self.best_state = trainer.evaluated_state()
+            for plugin in trainer.plugins:
+                plugin.new_best()
 
-def _over(trainer: "Trainer", progress: Progress) -> bool:
-    """Whether the present stage is done: its epochs are, or validation has not got better for as long as it may."""
-    options = trainer.stage.options
-    if progress.epoch - progress.begun >= options.epochs:
-        return True
-    if not options.patience or progress.best is None:
-        return False
-    return progress.epoch - max(progress.best["epoch"], progress.begun) >= options.patience
+    def _save(self, record: Record) -> None:
+        """Write the record of an epoch, and a checkpoint. Collective."""
+        trainer, run_dir, epoch = self._trainer, self._run_dir, self.progress.epoch
+        groups: dict[str, Tensors] = {}
+        for plugin in trainer.plugins:
+            groups |= plugin.state(self._options.run_dir, epoch)
+        with trainer.comm.together("writing the run directory"):
+            if run_dir is not None:
+                run_dir.append(record)
+                run_dir.settle(to_disk=True)
+                progress = vars(self.progress)
+                save_checkpoint(run_dir.path, trainer.model, trainer.optimizer, self.best_state, progress, groups)
 
+    def _done(self) -> bool:
+        """Whether the last stage is done."""
+        return self.progress.stage + 1 == len(self._trainer.stages) and self._over()
 
-def _next_stage(
-    trainer: "Trainer", progress: Progress, best_state: dict[str, torch.Tensor] | None
-) -> dict[str, torch.Tensor] | None:
-    """Leave a stage with its best parameters for the next one. Returns the best state so far of the model that the next
-    stage trains, None if that is another predictor.
-    """
-    if best_state is not None:
-        trainer.model.load_state_dict(best_state)
-    progress.stage, progress.begun = progress.stage + 1, progress.epoch
-    same_predictor = trainer.schedule.sync.follow(progress.stage, trainer.model)
-    trainer.begin_stage(progress.stage, progress.epoch)
-    if same_predictor:
-        return best_state
-    progress.best = None
-    return None
+    def _over(self) -> bool:
+        """Whether the present stage is done: its epochs are, or validation has not got better for as long as it may."""
+        progress, options = self.progress, self._trainer.stage.options
+        if progress.epoch - progress.begun >= options.epochs:
+            return True
+        if not options.patience or progress.best is None:
+            return False
+        return progress.epoch - max(progress.best["epoch"], progress.begun) >= options.patience
 
+    def _next_stage(self) -> None:
+        """Leave a stage with its best parameters for the next one. The best so far stays to be beaten unless the next
+        stage trains another predictor.
+        """
+        trainer, progress = self._trainer, self.progress
+        if self.best_state is not None:
+            trainer.model.load_state_dict(self.best_state)
+        progress.stage, progress.begun = progress.stage + 1, progress.epoch
+        same_predictor = trainer.schedule.sync.follow(progress.stage, trainer.model)
+        trainer.begin_stage(progress.stage, progress.epoch)
+        if not same_predictor:
+            progress.best = self.best_state = None
 
-def _better(metric: Metric, value: float, best: dict[str, Any] | None) -> bool:
-    return not math.isnan(value) and (best is None or metric.better(value, best["val"]))
+    def _show(self, record: Record, bar: tqdm, pace: Pace, last: bool) -> None:
+        shown = {key: shown_number(record[key]) for key in ("loss", "train", "val", "test") if key in record}
+        bar.set_postfix(shown, refresh=False)
+        bar.update()
+        if bar.disable and self._trainer.comm.rank == 0:
+            early = any(options.patience for options in self._trainer.stages)
+            if text := pace.line(record, *self._whereabouts(), early, last):
+                log.info("%s", text)
+
+    def _whereabouts(self) -> tuple[str, int]:
+        """(the epoch just done, of how many, in words; how many are left)."""
+        trainer, progress = self._trainer, self.progress
+        here = progress.epoch - progress.begun
+        left = sum(options.epochs for options in trainer.stages[progress.stage :]) - here
+        total, layer = progress.epoch + left, trainer.stage.note.get("layer")
+        if layer is None:
+            return f"epoch {progress.epoch}/{total}", left
+        what = "all layers" if layer == "all" else f"layer {layer}/{len(trainer.model.convs)}"
+        return f"{what}, epoch {here}/{trainer.stage.options.epochs} ({progress.epoch}/{total} in all)", left
 
 
 def costs_of_epoch(
@@ -179,52 +195,26 @@ def costs_of_epoch(
         ({'seconds', 'cpu', 'bytes', 'messages'} by phase or kind, each {max, mean, min, sum} over ranks; whether any
             rank has to stop; whether any rank failed to write).
     """
-    seconds, costs, traffic = trainer.clock.take(), trainer.clock.take_costs(), trainer.comm.ledger.take()
-    names, values = [("cpu", name) for name in costs], list(costs.values())
-    for phase, value in seconds.items():
-        names.append(("seconds", phase))
-        values.append(value)
-    names.append(("seconds", "epoch"))
-    values.append(sum(seconds[phase] for phase in PHASES))
+    (seconds, cpu), traffic = trainer.clock.take(), trainer.comm.ledger.take()
+    costs: dict[tuple[str, str], float] = {("cpu", name): value for name, value in cpu.items()}
+    costs |= {("seconds", phase): value for phase, value in seconds.items()}
+    costs["seconds", "epoch"] = sum(seconds[phase] for phase in PHASES)
     for kind in KINDS:
-        entry = traffic.get(kind)
-        names += [("seconds", f"{kind}_wait"), ("bytes", kind), ("messages", kind)]
-        values += [entry.seconds_waiting, entry.bytes_sent, entry.messages] if entry else [0.0, 0.0, 0.0]
-    local = torch.tensor(values, dtype=torch.float64)
+        entry = traffic.get(kind, Entry())
+        costs["seconds", f"{kind}_wait"] = entry.seconds_waiting
+        costs["bytes", kind], costs["messages", kind] = entry.bytes_sent, entry.messages
+    local = torch.tensor(list(costs.values()), dtype=torch.float64)
     total = trainer.comm.total(local)
     flags = torch.tensor([stop, failed], dtype=torch.float64)
     extremes = trainer.comm.allreduce_(torch.cat([local, -local, flags]), "metrics", "max")
     result: dict[str, dict[str, dict[str, float]]] = {"seconds": {}, "cpu": {}, "bytes": {}, "messages": {}}
-    for index, (group, name) in enumerate(names):
+    for index, (group, name) in enumerate(costs):
         if group in ("seconds", "cpu") or total[index]:
             exact = float if name.endswith("_seconds") or group == "seconds" else int
             result[group][name] = {
                 "max": exact(extremes[index]),
                 "mean": float(total[index]) / trainer.comm.size,
-                "min": exact(-extremes[index + len(names)]),
+                "min": exact(-extremes[index + len(costs)]),
                 "sum": exact(total[index]),
             }
     return result, bool(extremes[-2]), bool(extremes[-1])
-
-
-def _show(record: dict[str, Any], bar: tqdm, pace: Pace, trainer: "Trainer", progress: Progress, last: bool) -> None:
-    shown = {key: shown_number(record[key]) for key in ("loss", "train", "val", "test") if key in record}
-    bar.set_postfix(shown, refresh=False)
-    bar.update()
-    if bar.disable and trainer.comm.rank == 0:
-        place, left = whereabouts(trainer, progress)
-        text = pace.line(record, place, left, any(options.patience for options in trainer.stages), last)
-        if text:
-            log.info("%s", text)
-
-
-def whereabouts(trainer: "Trainer", progress: Progress) -> tuple[str, int]:
-    """(the epoch just done, of how many, in words; how many are left)."""
-    here = progress.epoch - progress.begun
-    left = sum(options.epochs for options in trainer.stages[progress.stage :]) - here
-    total, layer = progress.epoch + left, trainer.stage.note.get("layer")
-    if layer is None:
-        return f"epoch {progress.epoch}/{total}", left
-    layers = len(trainer.model.convs)
-    what = "all layers" if layer == "all" else f"layer {layer}/{layers}"
-    return f"{what}, epoch {here}/{trainer.stage.options.epochs} ({progress.epoch}/{total} in all)", left

@@ -1,18 +1,28 @@
-"""All gradients in one flat buffer, so that a step needs one reduction and one norm however many parameters there
+"""All gradients in one flat buffer, so that a step needs one sum over ranks and one norm, however many parameters there
 are.
 """
 
 import math
-from collections.abc import Iterable
+import re
 
 import torch
 
+_LAYER = re.compile(r"(?:convs|norms)\.(\d+)\.")
+
 
 class FlatGradients:
-    """Makes every parameter's `.grad` a view into one vector `flat` (total,), of the parameters' common dtype."""
+    """Makes the `.grad` of every parameter of a module a view into one vector `flat` (total,), of their common dtype.
 
-    def __init__(self, parameters: Iterable[torch.nn.Parameter]) -> None:
-        parameters = list(parameters)
+    The parameters of each layer lie with those of its norm, from the first layer to the last; those outside of all
+    layers lie with the first.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        layers: dict[int, list[torch.nn.Parameter]] = {0: []}
+        for name, parameter in module.named_parameters():
+            found = _LAYER.match(name)
+            layers.setdefault(int(found[1]) if found else 0, []).append(parameter)
+        parameters = [parameter for number in sorted(layers) for parameter in layers[number]]
         self.flat = torch.zeros(sum(p.numel() for p in parameters), dtype=parameters[0].dtype)
         start = 0
         for parameter in parameters:

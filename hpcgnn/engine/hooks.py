@@ -5,20 +5,19 @@ configuration needs it. All ranks call all hooks alike, so hooks may be collecti
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from hpcgnn.engine.clock import Watch
+from hpcgnn.engine.checkpoint import Checkpoint, Tensors
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
 
 Kind = TypeVar("Kind", bound="Plugin")
-Tensors = dict[str, torch.Tensor]
 
 
 class Plugin:
@@ -26,13 +25,13 @@ class Plugin:
 
     Attributes:
         columns: (n_p, D), input columns of owned nodes that change from step to step, or None.
-        group: name of the plugin's tensors in a checkpoint, '' for none.
-        watch: gets the phases of the clock, and before them `load` and `plan`; None for a plugin that needs none.
     """
 
     columns: torch.Tensor | None = None
-    group = ""
-    watch: Watch | None = None
+
+    def watch(self, phase: str) -> AbstractContextManager[None]:
+        """Around a phase of the clock, and before them around `load` and `plan`; of a job's plugins alone."""
+        return contextlib.nullcontext()
 
     def loaded(self) -> None:
         """After this rank's share of the graph is read, before the trainer is made."""
@@ -48,9 +47,6 @@ class Plugin:
     def later_bytes(self) -> int:
         """Bytes that the plugin does not hold yet and will hold after the first best epoch."""
         return 0
-
-    def begin_epoch(self, learning_rate: float) -> None:
-        """Before the first step of an epoch."""
 
     def before_step(self) -> None:
         """Before the forward pass of a step."""
@@ -87,9 +83,6 @@ class Plugin:
         """Around the writing of a checkpoint."""
         return contextlib.nullcontext()
 
-    def finish_epoch(self, number: int, last: bool) -> None:
-        """After the record of epoch `number`. last: no further epoch follows in this job."""
-
     def after_record(self, record: dict[str, Any]) -> None:
         """After an epoch. record: its line of metrics.jsonl, the same on all ranks."""
 
@@ -101,127 +94,27 @@ class Plugin:
         """{name: value} for summary.json. Rank 0. ranks: the records of the ranks, with the values of `record`."""
         return {}
 
-    def tensors(self) -> Tensors:
-        """Tensors that rank 0 writes to the group `group` of a checkpoint."""
+    def state(self, run_dir: str | Path, epoch: int) -> dict[str, Tensors]:
+        """{group: {name: tensor}}, which rank 0 writes to the checkpoint after `epoch` epochs. Tensors that differ from
+        rank to rank go to files of the plugin's own beside it, which the method writes.
+        """
         return {}
 
-    def restore(self, tensors: Tensors) -> None:
-        """Continue from saved `tensors`, {} if the checkpoint lacks the group."""
-
-    def save(self, run_dir: str | Path, epoch: int) -> None:
-        """Write the plugin's own files, before the checkpoint that they belong to."""
-
-    def load(self, run_dir: str | Path, epoch: int, best_only: bool = False) -> None:
-        """Continue from the file of `save`.
-
-        Args:
-            run_dir: the run directory.
-            epoch: number of finished epochs.
-            best_only: load for an evaluation of the best epoch.
-        """
+    def load(self, checkpoint: Checkpoint, best_only: bool = False) -> None:
+        """Continue from what `state` gave. best_only: for an evaluation of the best epoch."""
 
 
-class Plugins(Plugin):
+class Plugins(list[Plugin]):
     """The plugins of a run, called in their order."""
-
-    def __init__(self, plugins: Iterable[Plugin] = ()) -> None:
-        self._all = list(plugins)
-
-    def __iter__(self) -> Iterator[Plugin]:
-        return iter(self._all)
-
-    def add(self, plugin: Plugin) -> None:
-        """Append a plugin."""
-        self._all.append(plugin)
 
     def find(self, kind: type[Kind]) -> Kind | None:
         """The plugin of a class, or None."""
-        return next((each for each in self._all if isinstance(each, kind)), None)
+        return next((each for each in self if isinstance(each, kind)), None)
 
-    def loaded(self) -> None:
-        for each in self._all:
-            each.loaded()
-
-    def run(self, trainer: "Trainer") -> AbstractContextManager[None]:
-        return _together(each.run(trainer) for each in self._all)
-
-    def held(self) -> object:
-        return [each.held() for each in self._all]
-
-    def later_bytes(self) -> int:
-        return sum(each.later_bytes() for each in self._all)
-
-    def begin_epoch(self, learning_rate: float) -> None:
-        for each in self._all:
-            each.begin_epoch(learning_rate)
-
-    def before_step(self) -> None:
-        for each in self._all:
-            each.before_step()
-
-    def forward(self) -> AbstractContextManager[None]:
-        return _together(each.forward() for each in self._all)
-
-    def gradient_square(self) -> torch.Tensor | None:
-        squares = [square for each in self._all if (square := each.gradient_square()) is not None]
-        return torch.stack(squares).sum(0) if squares else None
-
-    def after_step(self, factor: float) -> None:
-        for each in self._all:
-            each.after_step(factor)
-
-    def evaluation(self) -> AbstractContextManager[None]:
-        return _together(each.evaluation() for each in self._all)
-
-    def new_best(self) -> None:
-        for each in self._all:
-            each.new_best()
-
-    def take_best(self) -> None:
-        for each in self._all:
-            each.take_best()
-
-    def epoch(self, number: int) -> AbstractContextManager[None]:
-        return _together(each.epoch(number) for each in self._all)
-
-    def end_epoch(self) -> None:
-        for each in self._all:
-            each.end_epoch()
-
-    def checkpoint(self) -> AbstractContextManager[None]:
-        return _together(each.checkpoint() for each in self._all)
-
-    def finish_epoch(self, number: int, last: bool) -> None:
-        for each in self._all:
-            each.finish_epoch(number, last)
-
-    def after_record(self, record: dict[str, Any]) -> None:
-        for each in self._all:
-            each.after_record(record)
-
-    def record(self) -> dict[str, Any]:
-        return {name: value for each in self._all for name, value in each.record().items()}
-
-    def summary(self, ranks: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        return {name: value for each in self._all for name, value in each.summary(ranks).items()}
-
-    def groups(self) -> dict[str, Tensors]:
-        """{group: {name: tensor}} of a checkpoint."""
-        return {each.group: each.tensors() for each in self._all if each.group}
-
-    def save(self, run_dir: str | Path, epoch: int) -> None:
-        for each in self._all:
-            each.save(run_dir, epoch)
-
-    def load(self, run_dir: str | Path, epoch: int, best_only: bool = False) -> None:
-        for each in self._all:
-            each.load(run_dir, epoch, best_only)
-
-
-@contextlib.contextmanager
-def _together(contexts: Iterable[AbstractContextManager[None]]) -> Iterator[None]:
-    """The body inside all contexts, the first outermost."""
-    with contextlib.ExitStack() as stack:
-        for each in contexts:
-            stack.enter_context(each)
-        yield
+    @contextlib.contextmanager
+    def around(self, enter: Callable[[Plugin], AbstractContextManager[None]]) -> Iterator[None]:
+        """The body inside enter(plugin) of all plugins, the first outermost."""
+        with contextlib.ExitStack() as stack:
+            for each in self:
+                stack.enter_context(enter(each))
+            yield

@@ -5,8 +5,8 @@ which nothing here uses, when they are made: 70 MiB and 2 to 3 seconds of proces
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import torch
 from torch.optim.adam import adam
@@ -18,14 +18,8 @@ from hpcgnn.options import OptimConfig
 Tensors = list[torch.Tensor]
 # {name: tensor}, the optimizer's state of one parameter.
 State = dict[str, torch.Tensor]
-
-
-class Stack(Protocol):
-    """A module that has its convolutions in `convs`."""
-
-    convs: torch.nn.ModuleList
-
-    def parameters(self) -> Iterator[torch.nn.Parameter]: ...
+# Of torch's functions: kernels that move all parameters of a call at once.
+_FUSED: dict[str, Any] = {"maximize": False, "fused": True}
 
 
 class Optimizer:
@@ -42,6 +36,11 @@ class Optimizer:
     def __init__(self, groups: list[dict[str, Any]], lr: float) -> None:
         self.param_groups = [{**group, "lr": lr} for group in groups]
         self.state: dict[torch.Tensor, State] = {}
+
+    def set_learning_rate(self, rate: float) -> None:
+        """For all groups, from the next step on."""
+        for group in self.param_groups:
+            group["lr"] = rate
 
     @torch.no_grad()
     def step(self) -> None:
@@ -101,15 +100,8 @@ class Adam(Optimizer):
 
     def move(self, parameters: Tensors, gradients: Tensors, states: list[State], **rates: Any) -> None:
         means, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
-        settings: dict[str, Any] = {
-            "amsgrad": False,
-            "beta1": 0.9,
-            "beta2": 0.999,
-            "eps": 1e-8,
-            "maximize": False,
-            "fused": True,
-        }
-        self.rule(parameters, gradients, means, squares, [], steps, **rates, **settings)
+        moments: dict[str, Any] = {"amsgrad": False, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
+        self.rule(parameters, gradients, means, squares, [], steps, **rates, **moments, **_FUSED)
 
 
 class AdamW(Adam):
@@ -129,21 +121,17 @@ class Sgd(Optimizer):
 
     def move(self, parameters: Tensors, gradients: Tensors, states: list[State], **rates: Any) -> None:
         velocities = [state.get("momentum_buffer") for state in states]
-        settings: dict[str, Any] = {
-            "momentum": self.momentum,
-            "dampening": 0.0,
-            "nesterov": False,
-            "maximize": False,
-            "fused": True,
-        }
-        sgd(parameters, gradients, velocities, **rates, **settings)
+        momentum: dict[str, Any] = {"momentum": self.momentum, "dampening": 0.0, "nesterov": False}
+        sgd(parameters, gradients, velocities, **rates, **momentum, **_FUSED)
         for state, velocity in zip(states, velocities, strict=True):
             if velocity is not None:
                 state["momentum_buffer"] = velocity
 
 
-def build_optimizer(model: Stack, options: OptimConfig) -> Optimizer:
-    """Return Adam, AdamW or SGD, with weight decay on all parameters or on the first convolution's."""
+def build_optimizer(model: Any, options: OptimConfig) -> Optimizer:
+    """Return Adam, AdamW or SGD, with weight decay on all parameters or on the first convolution's. model: a module
+    with its convolutions in `convs`.
+    """
     first = list(model.convs[0].parameters())
     in_first = {id(p) for p in first}
     rest = [p for p in model.parameters() if id(p) not in in_first]
@@ -163,19 +151,13 @@ def make_optimizer(groups: list[dict[str, Any]], options: OptimConfig) -> Optimi
 
 def learning_rate(epoch: int, options: OptimConfig) -> float:
     """The learning rate of an epoch (from 0)."""
-    if epoch < options.warmup_epochs:
+    since = epoch - options.warmup_epochs
+    if since < 0:
         return options.lr * (epoch + 1) / options.warmup_epochs
-    progress = (epoch - options.warmup_epochs) / max(1, options.epochs - options.warmup_epochs)
-    return (
-        options.lr
-        * {
-            "constant": lambda: 1.0,
-            "cosine": lambda: 0.5 * (1 + math.cos(math.pi * progress)),
-            "linear": lambda: 1.0 - progress,
-        }[options.lr_schedule]()
-    )
-
-
-def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = rate
+    progress = since / max(1, options.epochs - options.warmup_epochs)
+    match options.lr_schedule:
+        case "cosine":
+            return options.lr * (0.5 * (1 + math.cos(math.pi * progress)))
+        case "linear":
+            return options.lr * (1.0 - progress)
+    return options.lr

@@ -47,10 +47,7 @@ class Pace:
         text = f"{place}  loss {record['loss']:.4f}  {self._metrics(done)}{self._training / epochs:.3g} s/epoch"
         if left and not last:
             text += f", {'at most ' if early else ''}about {duration(seconds * left)} left"
-            pause = min(_LONGEST, max(_SHORTEST, _PART * (now - self._start), seconds))
-            if self._first:
-                text += f"; {self._next(done, left, pause, seconds)}"
-            self._due = now + pause
+            self._due = now + min(_LONGEST, max(_SHORTEST, _PART * (now - self._start), seconds))
         self._told_at, self._told, self._first, self._training = now, done, False, 0.0
         return text
 
@@ -59,12 +56,6 @@ class Pace:
             return ""
         when = "" if self._scored == done else f" (of epoch {self._scored})"
         return "  ".join(f"{name} {shown_number(value)}" for name, value in self._scores.items()) + f"{when}  "
-
-    def _next(self, done: int, left: int, pause: float, seconds: float) -> str:
-        if self._every:
-            following = done - done % self._every + self._every
-            return f"next line after epoch {following}" if following < done + left else "next line at the end"
-        return f"next line in about {duration(pause)}" if pause < seconds * left else "next line at the end"
 
 
 def duration(seconds: float) -> str:

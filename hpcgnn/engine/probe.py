@@ -14,7 +14,7 @@ import torch
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.engine.hooks import Plugins
-from hpcgnn.engine.saved_tensors import SavedTensors
+from hpcgnn.engine.memory_policy import SavedTensors
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.engine.views import layers_to_prune
 from hpcgnn.exchange.buffers import HaloBuffers
@@ -156,7 +156,7 @@ class StepProbe:
             counters.append(_Counter())
             models.append(trainer.model)
             trainer.buffers.arena.keeper = counters[-1]
-            trainer.plugins.add(SavedTensors(trainer))
+            trainer.plugins.append(SavedTensors(trainer))
 
         row_bytes = probe_step(plan, make_plugins, count)
         for counter in counters:

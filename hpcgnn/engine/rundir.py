@@ -15,14 +15,14 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from hpcgnn.config import Config
-from hpcgnn.engine.record_writer import RecordWriter
 from hpcgnn.errors import RunDirError
 from hpcgnn.nn.plugin import COPY, plugin_source
-from hpcgnn.records import counted_from_one, to_json, write_atomically
+from hpcgnn.records import to_json, write_atomically
 
 log = logging.getLogger("hpcgnn")
 
@@ -78,9 +78,7 @@ class RunDir:
                 left.unlink()
 
     def records(self) -> list[dict[str, Any]]:
-        """The epoch records written so far, up to the first damaged line, with epochs that count from 1 whatever wrote
-        them.
-        """
+        """The epoch records written so far, up to the first damaged line."""
         self.settle()
         result = []
         for line in (self.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
@@ -88,7 +86,7 @@ class RunDir:
                 result.append(json.loads(line))
             except json.JSONDecodeError:
                 break
-        return counted_from_one(result)
+        return result
 
     def begin(self, config: Config, epochs: int) -> None:
         """Write the configuration and drop the records after `epochs`, which the checkpoint does not cover.
@@ -101,8 +99,6 @@ class RunDir:
                 "metrics.jsonl has records of %d of the %d epochs done; the others were lost", len(kept), epochs
             )
         config = config.replace(graph=str(Path(config.data.graph).absolute()))
-        if config.run.watch:
-            config = config.replace(watch=str(Path(config.run.watch).absolute()))
         if config.model.plugin:
             self.write(COPY, plugin_source(config.model.plugin))
             config = config.replace(plugin=str((self.path / COPY).resolve()))
@@ -121,20 +117,12 @@ class RunDir:
         """Whether a record could not be written; `settle` raises the reason."""
         return self._metrics.failed
 
-    def settle(self) -> None:
-        """Wait until all records are written. Raises RunDirError if one could not be."""
-        with self._writing():
-            self._metrics.settle()
-
-    def flush_to_disk(self) -> None:
-        """Make sure that a checkpoint never knows of epochs whose records a crash of the node can still take away."""
-        with self._writing():
-            self._metrics.flush_to_disk()
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
+    def settle(self, to_disk: bool = False) -> None:
+        """Wait until all records are written. to_disk: no crash of the node takes them away again, so that a checkpoint
+        never knows of epochs that have no records. Raises RunDirError if one could not be.
+        """
         try:
-            yield
+            self._metrics.settle(to_disk)
         except OSError as error:
             raise RunDirError(
                 f"cannot write {self.path / 'metrics.jsonl'}: {error.strerror}; free space and continue with --resume"
@@ -159,6 +147,44 @@ class RunDir:
                 (self.path / name).unlink(missing_ok=True)
             if not self._existed:
                 self.path.rmdir()
+
+
+class RecordWriter:
+    """A file with a line of JSON for each record, which a thread writes: all ranks would wait for rank 0 in a slow
+    moment of its file system. Raises OSError if it cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "a", encoding="utf-8")
+        self._thread = ThreadPoolExecutor(1, "hpcgnn-records")
+        self._last: Future[None] | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether a record could not be written; none is from then on."""
+        return self._last is not None and self._last.done() and self._last.exception() is not None
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Have a record written soon; it must not change any more."""
+        self._last = self._thread.submit(self._write, record, self._last)
+
+    def _write(self, record: dict[str, Any], before: "Future[None] | None") -> None:
+        if before is not None:
+            before.result()  # its error is this one's too
+        self._file.write(to_json(record) + "\n")
+        self._file.flush()
+
+    def settle(self, to_disk: bool = False) -> None:
+        """Wait until all records are in the file, and on the disk. Raises the thread's error."""
+        if self._last is not None:
+            self._last.result()
+        if to_disk:
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Write the waiting records, and close the file."""
+        self._thread.shutdown()
+        self._file.close()
 
 
 @contextlib.contextmanager
@@ -197,8 +223,3 @@ def start_logging(rank: int) -> None:
     log.handlers[:] = [handler]
     log.setLevel(logging.INFO if rank == 0 else logging.WARNING)
     log.propagate = False
-
-
-def terminal() -> bool:
-    """Whether a person watches."""
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"

@@ -10,8 +10,8 @@ import socket
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
-from functools import cache
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,11 +20,10 @@ from tabulate import tabulate
 from hpcgnn import __version__, cores, kernels
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.engine.epochs import Progress
-from hpcgnn.engine.matmul import bf16_instructions
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import CLASSIFICATION
 from hpcgnn.graphfile.schema import SPLITS
-from hpcgnn.records import FIRST_EPOCH, metrics_by_split, shown_number, spread, to_json
+from hpcgnn.records import metrics_by_split, shown_number, spread, to_json
 from hpcgnn.report.curves import draw_curves
 from hpcgnn.report.measures import named
 from hpcgnn.report.read import RANKS
@@ -36,10 +35,10 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("hpcgnn")
-# Of so many ranks the libraries take more than 1 GiB, most of which a fork server would save.
-MANY_RANKS = 8
 # A model with one answer gives another to less than one node, of so many that have another class.
 _OTHER_ANSWERS = 20
+# Instructions for products of bf16 numbers, by their names in /proc/cpuinfo.
+BF16_FLAGS = ("avx512_bf16", "amx_bf16")
 PACKAGES = ("torch", "numpy", "h5py", "mpi4py", "pymetis")
 
 
@@ -69,15 +68,22 @@ def _imbalance(values: Sequence[int]) -> float:
 def versions() -> dict[str, str]:
     """Return {package: version} of the packages that the numbers depend on."""
     found = {"hpcgnn": __version__, "python": platform.python_version()}
-    return found | {package: _version(package) for package in PACKAGES}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "unknown"
+    return found
 
 
-@cache
-def _version(package: str) -> str:
+def bf16_instructions(path: str | Path = "/proc/cpuinfo") -> list[str]:
+    """Which of BF16_FLAGS this processor has; empty where the system does not say. Ranks differ as their nodes do."""
     try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "unknown"
+        with open(path, encoding="utf-8", errors="replace") as file:
+            flags = next((line.partition(":")[2].split() for line in file if line.startswith("flags")), [])
+    except OSError:
+        return []
+    return [name for name in BF16_FLAGS if name in flags]
 
 
 def gather_rank_records(trainer: "Trainer") -> list[dict[str, Any]] | None:
@@ -104,7 +110,7 @@ def gather_rank_records(trainer: "Trainer") -> list[dict[str, Any]] | None:
         "halo_buffer_bytes": trainer.buffers.nbytes,
         "halo_kept_bytes": trainer.schedule.halo.kept_bytes,
         "traffic": comm.ledger.total(),
-        **trainer.plugins.record(),
+        **{name: value for plugin in trainer.plugins for name, value in plugin.record().items()},
         "seconds": trainer.clock.total,
     }
     return comm.gather_object(mine)
@@ -130,9 +136,9 @@ def summarise(
         run_dir: the run directory.
         report: the evaluator's report of the best epoch, or {}.
     """
-    comm, config, spec = trainer.comm, trainer.plan.config, trainer.plan.spec
-    records = run_dir.records()
-    told = progress.best["epoch"] if progress.best else progress.epoch
+    comm, config, spec, evaluator = trainer.comm, trainer.plan.config, trainer.plan.spec, trainer.evaluator
+    records, best = run_dir.records(), progress.best or {}
+    told, epoch_seconds = best.get("epoch", progress.epoch), [r["seconds"]["epoch"]["max"] for r in records]
     summary = {
         "ranks": comm.size,
         "threads_per_rank": config.run.threads,
@@ -142,29 +148,30 @@ def summarise(
         "learned_features": trainer.local.num_nodes * spec.learned,
         "epochs": progress.epoch,
         "final_loss": records[-1]["loss"],
-        "task": trainer.evaluator.task.name,
-        "metric": trainer.evaluator.name,
-        "better": trainer.evaluator.metric.direction,
-        "best_val": progress.best and progress.best["val"],
-        "first_epoch": FIRST_EPOCH,
-        "best_epoch": progress.best and progress.best["epoch"],
-        "test_at_best_val": progress.best and progress.best["test"],
+        "task": evaluator.task.name,
+        "metric": evaluator.name,
+        "better": evaluator.metric.direction,
+        "best_val": best.get("val"),
+        "first_epoch": 1,
+        "best_epoch": best.get("epoch"),
+        "test_at_best_val": best.get("test"),
         "test_at_end": records[-1].get("test"),
-        "split_nodes": trainer.evaluator.counts,
-        "judged": trainer.evaluator.task.judged,
+        "split_nodes": evaluator.counts,
+        "judged": evaluator.task.judged,
         **next((metrics_by_split(r) for r in records if r["epoch"] == told), {}),
-        "epoch_seconds": _middle([r["seconds"]["epoch"]["max"] for r in records]),
-        **trainer.plugins.summary(ranks),
+        "epoch_seconds": {
+            "median": statistics.median(epoch_seconds),
+            "min": min(epoch_seconds),
+            "max": max(epoch_seconds),
+        },
+        **{name: value for plugin in trainer.plugins for name, value in plugin.summary(ranks).items()},
         "rows_computed": [sum(layer) for layer in zip(*(r["rows_computed"] for r in ranks), strict=True)],
         "halo_bytes_per_epoch": _traffic(records[-1:], "halo_forward", "halo_backward"),
         "halo_bytes_total": _traffic(records, "halo_forward", "halo_backward", "input"),
         "allreduce_bytes_per_epoch": _traffic(records[-1:], "allreduce"),
         "bytes_total": {kind: _traffic(records, kind) for kind in sorted({k for r in records for k in r["bytes"]})},
         "seconds": {
-            phase: {
-                "max": sum(r["seconds"][phase]["max"] for r in records),
-                "mean": sum(r["seconds"][phase]["mean"] for r in records),
-            }
+            phase: {name: sum(r["seconds"][phase][name] for r in records) for name in ("max", "mean")}
             for phase in records[-1]["seconds"]
         },
         "seconds_loading": seconds_loading,
@@ -187,18 +194,9 @@ def summarise(
     return summary
 
 
-def _middle(values: Sequence[float]) -> dict[str, float]:
-    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
-
-
 def _traffic(records: list[dict[str, Any]], *kinds: str) -> int:
     """Bytes sent by all ranks in these epochs for these kinds of traffic."""
     return sum(record["bytes"].get(kind, {"sum": 0})["sum"] for record in records for kind in kinds)
-
-
-def _learned(summary: dict[str, Any]) -> str:
-    count = summary.get("learned_features", 0)  # runs of earlier versions have none
-    return f" and {count:,} learned features" if count else ""
 
 
 def show_result(summary: dict[str, Any], run_dir: "RunDir") -> None:
@@ -208,7 +206,6 @@ def show_result(summary: dict[str, Any], run_dir: "RunDir") -> None:
     """
     with _without_harm("table of the result"):
         tell(_result_table(summary))
-    with _without_harm("line about the answers"):
         if text := one_answer(summary):
             log.warning("%s", text)
     picture = None
@@ -258,18 +255,12 @@ def one_answer(record: dict[str, Any]) -> str:
     )
 
 
-def _worth_forking(summary: dict[str, Any]) -> bool:
-    """Whether many ranks have most of their libraries to themselves."""
-    libraries, code = summary["libraries_rss_bytes"], summary["libraries_code_bytes"]
-    return bool(summary["ranks"] >= MANY_RANKS and 2 * code["mean"] < libraries["mean"])
-
-
 def _result_table(summary: dict[str, Any]) -> str:
     """The result for people."""
-    mib = 2**20
     metric = named(summary)
+    learned = f" and {summary['learned_features']:,} learned features" if summary.get("learned_features") else ""
     rows = [
-        ("model", f"{summary['model']}, {summary['parameters']:,} parameters{_learned(summary)}"),
+        ("model", f"{summary['model']}, {summary['parameters']:,} parameters{learned}"),
         ("ranks × threads", f"{summary['ranks']} × {summary['threads_per_rank']}"),
         ("epochs", summary["epochs"]),
         ("final loss", f"{summary['final_loss']:.4f}"),
@@ -280,34 +271,32 @@ def _result_table(summary: dict[str, Any]) -> str:
             (f"test {metric} there", shown_number(summary["test_at_best_val"])),
         ]
     elif summary["config"]["run"]["eval_every"]:
-        why = (
-            "not defined in any epoch"
-            if summary["split_nodes"]["val"]
-            else f"the graph has no validation {summary.get('judged', 'nodes')}"
-        )
+        absent = f"the graph has no validation {summary.get('judged', 'nodes')}"
+        why = "not defined in any epoch" if summary["split_nodes"]["val"] else absent
         rows += [
             (f"best validation {metric}", f"– ({why})"),
             (f"test {metric} after the last epoch", shown_number(summary["test_at_end"])),
         ]
-    rows += rows_of_metrics(summary)
-    seconds, growth, peak = summary["epoch_seconds"], summary["training_growth_bytes"], summary["peak_rss_bytes"]
-    libraries, code = summary["libraries_rss_bytes"], summary["libraries_code_bytes"]
+    seconds, sent = summary["epoch_seconds"], summary["halo_bytes_per_epoch"]
+    growth, peak, libraries, code = (
+        {which: value / 2**20 for which, value in summary[name].items()}
+        for name in ("training_growth_bytes", "peak_rss_bytes", "libraries_rss_bytes", "libraries_code_bytes")
+    )
     rows += [
+        *rows_of_metrics(summary),
         ("seconds per epoch", f"{seconds['median']:.4f} ({seconds['min']:.4f} to {seconds['max']:.4f})"),
         (
             "memory of training per rank",
-            f"{growth['max'] / mib:.1f} MiB at most, {growth['mean'] / mib:.1f} MiB in the mean",
+            f"{growth['max']:.1f} MiB at most, {growth['mean']:.1f} MiB in the mean",
         ),
-        ("peak resident memory", f"{peak['max'] / mib:.0f} MiB at most, {peak['sum'] / mib:.0f} MiB over all ranks"),
+        ("peak resident memory", f"{peak['max']:.0f} MiB at most, {peak['sum']:.0f} MiB over all ranks"),
         (
             "  libraries in it, per rank",
-            f"{libraries['mean'] / mib:.0f} MiB; {code['mean'] / mib:.0f} MiB of them are shared by the ranks of a "
-            f"node{' (more with HPCGNN_FORK_SERVER=1)' if _worth_forking(summary) else ''}",
+            f"{libraries['mean']:.0f} MiB; {code['mean']:.0f} MiB of them are shared by the ranks of a node",
         ),
         (
             "halo",
-            f"{summary['partition']['halo_rows_total']:,} rows in the map, "
-            f"{summary['halo_bytes_per_epoch'] / mib:.2f} MiB sent per epoch",
+            f"{summary['partition']['halo_rows_total']:,} rows in the map, {sent / 2**20:.2f} MiB sent per epoch",
         ),
     ]
     return tabulate(rows, tablefmt="rounded_outline", disable_numparse=True)

@@ -1,19 +1,19 @@
 """The one training step. It knows neither the schedule nor the model nor the transport nor any plugin."""
 
-from collections.abc import Callable, Iterator
-from typing import Any, cast
+import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.cores.domains import over_own_domains
 from hpcgnn.engine.clock import Clock, Watch, unwatched
-from hpcgnn.engine.constants import Constants
 from hpcgnn.engine.diagnosis import check_finite
+from hpcgnn.engine.gradients import FlatGradients
 from hpcgnn.engine.hooks import Plugins
-from hpcgnn.engine.optim import learning_rate
-from hpcgnn.engine.update import Update
-from hpcgnn.engine.views import TrainingPart, make_views
+from hpcgnn.engine.optim import Optimizer, build_optimizer, learning_rate
+from hpcgnn.engine.views import Constants, TrainingPart, make_views
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.nn.linear import initialise
@@ -74,7 +74,6 @@ class Trainer:
         verbs = self.schedule.halo, comm, self.random, self.constants, buffers
         self.graph, self.training_graph = self.views.graphs(*verbs, changing)
         self.stages = self.schedule.sync.plan(config.optim)
-        self._update: Update | None = None
         self.begin_stage(0, 0)
         setting = Setting(self.model, self.local, trained_on, self.graph, comm, buffers, self.random, config)
         self.evaluator, objective = task.judges(setting, learns)
@@ -86,10 +85,8 @@ class Trainer:
         self.model.zero_grad(set_to_none=True)
         options, self.stage_begun = self.stages[index], epoch
         self.stage = self.schedule.sync.stage(index, options, self.model, self.graph)
-        if self._update is not None:
-            self._update.close()
-        self._update = Update(self.stage, self.comm, self.plugins)
-        self.gradients, self.optimizers = self._update.gradients, self._update.optimizers
+        self.gradients = FlatGradients(self.stage.module)
+        self.optimizers = [build_optimizer(self.stage.module, options) for _ in range(self.stage.optimizers)]
         self.optimizer = self.optimizers[0]
 
     def learning_rate(self, epoch: int) -> float:
@@ -102,46 +99,49 @@ class Trainer:
         """
         self.random.epoch = epoch
         self.schedule.halo.begin_epoch(epoch)
-        update = cast(Update, self._update)  # a stage begins with the Trainer
-        update.set_learning_rate(self.learning_rate(epoch))
-        self.plugins.begin_epoch(self.learning_rate(epoch))
+        for optimizer in self.optimizers:
+            optimizer.set_learning_rate(self.learning_rate(epoch))
         total, finite, tried = torch.zeros(()), True, None
-        for each in self._steps(epoch):
+        steps = self.schedule.sync.steps(epoch, self.stage, self.training_graph, self.optimizers)
+        for each in self.clock.between("reduction", steps):  # the schedule's own time counts as reduction
             self.gradients.zero()
             loss = self.local_loss(each, epoch)
             with self.clock("backward"):
-                update.backward(loss, each)
+                loss.backward()
             with self.clock("reduction"):
-                update.reduce(each.reduce)
+                each.reduce(self.gradients.flat)
             with self.clock("step"):
                 if finite:  # after a step that fails nothing moves, so that it can be computed again
-                    tried, finite = each, update.move(each.optimizer)
+                    tried, finite = each, self._move(self.optimizers[each.optimizer])
             total = loss.detach() if each.nodes is None else total + loss.detach()
         return check_finite(self, total, finite, tried, epoch)
 
     def local_loss(self, step: Step, epoch: int) -> torch.Tensor:
         """This rank's share of the loss of a step: its forward pass, with its draws. Collective, as the step is."""
         self.random.epoch = epoch | step.number << 32
-        self.plugins.before_step()
-        with self.clock("forward"), self.plugins.forward():
+        for plugin in self.plugins:
+            plugin.before_step()
+        with self.clock("forward"), self.plugins.around(lambda each: each.forward()):
             return self.objective.local_loss(self.stage.module(step.graph), step.nodes)
 
-    def _steps(self, epoch: int) -> Iterator[Step]:
-        """Yield the schedule's steps of an epoch; the schedule's own time between them counts as reduction."""
-        steps = self.schedule.sync.steps(epoch, self.stage, self.training_graph, self.optimizers)
-        while True:
-            with self.clock("reduction"):
-                step = next(steps, None)
-            if step is None:
-                return
-            yield step
+    def _move(self, optimizer: Optimizer) -> bool:
+        """Step with an optimizer. False, and nothing moves, if a gradient is not finite. Collective."""
+        squares = [square for each in self.plugins if (square := each.gradient_square()) is not None]
+        own = float(self.comm.total(torch.stack(squares).sum(0))) if squares else 0.0
+        if not (self.gradients.finite() and math.isfinite(own)):
+            return False
+        factor = self.gradients.clip(self.stage.options.clip_norm, own)
+        optimizer.step()
+        for plugin in self.plugins:
+            plugin.after_step(factor)
+        return True
 
     def evaluate(self) -> dict[str, Any]:
         """Return {'train', 'val', 'test'}: the metric of each split, and the task's tables. Collective."""
-        with self.clock("evaluation"), self.plugins.evaluation():
+        with self.clock("evaluation"), self.plugins.around(lambda each: each.evaluation()):
             return self.evaluator(self.stage.module, self.graph)
 
     def evaluated_state(self) -> dict[str, torch.Tensor]:
         """A copy of the state of the model as it is evaluated."""
-        with self.plugins.evaluation():
+        with self.plugins.around(lambda each: each.evaluation()):
             return {name: tensor.clone() for name, tensor in self.model.state_dict().items()}

@@ -1,4 +1,6 @@
-"""The parts of a rank's share for evaluation and training: all of it, a subgraph, or a part per layer."""
+"""The parts of a rank's share for evaluation and training: all of it, a subgraph, or a part per layer; and the values
+of a run that never change.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -7,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from hpcgnn.comm import Communicator
-from hpcgnn.engine.constants import Constants
+from hpcgnn.comm.ledger import Ledger
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.node_rows import NodeRows
 from hpcgnn.exchange.plan import HaloPlan
@@ -21,6 +23,34 @@ from hpcgnn.ops.draws import Randomness
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.schedules.base import HaloPolicy, PrunableHalo
 from hpcgnn.schedules.full_halo import FullHalo
+
+
+class Constants(dict[str, Any]):
+    """A cache of named tensors. A call with (name, compute) returns the tensor, and computes it on first use.
+
+    The ledger books the traffic of a computation as `input`.
+
+    Attributes:
+        trims: called after each computation, to release the source of the features, and memory that training would cut
+            into pieces.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__()
+        self._ledger = ledger
+        self.trims: list[Callable[[], object]] = []
+
+    def __call__(self, name: str, compute: Callable[[], torch.Tensor]) -> torch.Tensor:
+        if name not in self:
+            with torch.no_grad(), self._ledger.booked_as("input"):
+                self[name] = compute()
+            for trim in self.trims:
+                trim()
+        return self[name]
+
+    def named(self, suffix: str) -> Callable[[str, Callable[[], torch.Tensor]], torch.Tensor]:
+        """The same store, with a suffix to all names."""
+        return lambda name, compute: self(f"{name} {suffix}", compute)
 
 
 class Crossing(NamedTuple):

@@ -15,6 +15,7 @@ import torch
 
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
+from hpcgnn.engine.views import Constants
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
@@ -75,9 +76,9 @@ class TrainingGraph(Graph):
     def __init__(self, loaded: Loaded) -> None:
         self._loaded, self._models = loaded, []  # type: tuple[Loaded, list[weakref.ref[torch.nn.Module]]]
         local, comm, config = loaded.local, loaded.comm, loaded.config
-        self.random, self._constants = Randomness(config.run.seed), {}  # type: tuple[Randomness, dict[str, torch.Tensor]]
+        self.random = Randomness(config.run.seed)
         asked = _Asked(FullHalo(local, comm, loaded.buffers), loaded.stated)
-        super().__init__(local, asked, comm.total, self.random, self._kept, loaded.buffers.arena)
+        super().__init__(local, asked, comm.total, self.random, Constants(comm.ledger), loaded.buffers.arena)
         self.rank, self.size = comm.rank, comm.size
         self.labels, self.task, self._task = local.labels, local.task, cast(LabelTask, TASKS[local.task])
         self.num_classes, self.num_features = (
@@ -257,12 +258,6 @@ class TrainingGraph(Graph):
                 "weights, types and features of edges were not kept; say hpcgnn.load(…, edges=True)"
             )
         return getattr(self._local.inward.edges, name)
-
-    def _kept(self, name: str, compute: Callable[[], torch.Tensor]) -> torch.Tensor:
-        if name not in self._constants:
-            with torch.no_grad(), self._loaded.comm.ledger.booked_as("input"):
-                self._constants[name] = compute()
-        return self._constants[name]
 
     def _compare(self, epoch: int) -> None:
         """Raise ConfigError, on all ranks, if their parameters differ after `epoch` epochs."""

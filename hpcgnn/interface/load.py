@@ -22,10 +22,10 @@ from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.interface.graph import Loaded, TrainingGraph
+from hpcgnn.memory.resident import set_allocator_policy, trim_heap
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.model_spec import DTYPES, check_features
-from hpcgnn.plugins.memory_profile import set_allocator_policy, trim_heap
 from hpcgnn.tasks.registry import TASKS
 
 log = logging.getLogger("hpcgnn")

@@ -1,16 +1,22 @@
-"""The kernel's measurements of this process's memory. Imports next to nothing, since it runs before torch is loaded,
-and before and after MPI starts.
+"""The kernel's measurements of this process's memory, and the allocator's policy.
+
+Imports next to nothing, since it runs before torch is loaded, and before and after MPI starts.
 """
 
 import contextlib
 import ctypes
+import gc
 import sys
+import types
 from collections.abc import Iterable
 from mmap import PAGESIZE
 
 # /proc/self/pagemap has eight bytes for each page; it is read in parts, so that reading takes no memory.
 _ENTRY, _AT_ONCE = 8, 1 << 20
 _HIGHEST = _ENTRY - 1 if sys.byteorder == "little" else 0
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+MMAP_THRESHOLD, TRIM_THRESHOLD = 1 << 22, 1 << 24
 
 
 def status(field: str) -> int:
@@ -66,3 +72,78 @@ def mapped_bytes(mappings: Iterable[tuple[int, int]]) -> int:
                 # The highest bit of an entry is set where the page is there.
                 found += len(entries[_HIGHEST::_ENTRY].translate(None, bytes(range(128)))) * PAGESIZE
     return found
+
+
+def set_allocator_policy() -> bool:
+    """Fix glibc's mmap threshold. Call this before the first import of torch.
+
+    Large tensors then return to the system when freed. Tiles of some edges, 2 MiB each (ops/row_tiles.py, with few
+    threads), stay on the heap: otherwise each tile would touch fresh pages. By default the threshold rises with every
+    large freed block, and freed tensors stay on the heap. The function does not change other C libraries.
+
+    Returns:
+        whether the policy is in force.
+    """
+    try:
+        libc = ctypes.CDLL(None)
+        return bool(libc.mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD)) and bool(
+            libc.mallopt(_M_TRIM_THRESHOLD, TRIM_THRESHOLD)
+        )
+    except (OSError, AttributeError):
+        return False
+
+
+def import_torch_without_meta_kernels() -> None:
+    """Import torch without `torch._meta_registrations`, which only its compiler uses. Does nothing if torch is there.
+
+    No rank compiles anything, and the module would take memory on each rank for the whole run. A later import of the
+    module works, as that for a user's plugin (nn/plugin.py).
+    """
+    name = "torch._meta_registrations"
+    if "torch" in sys.modules:
+        return
+    sys.modules[name] = types.ModuleType(name)
+    try:
+        import torch
+    finally:
+        del sys.modules[name]
+    vars(torch).pop("_meta_registrations", None)
+
+
+def trim_heap() -> None:
+    """Return free heap to the system, after a garbage collection: a trainer is a reference cycle."""
+    gc.collect()
+    give_back_heap()
+
+
+class PeakMemory:
+    """The kernel's high-water mark of resident memory, which can be reset.
+
+    overall: the peak since the process started. span: the peak since `begin_span`, whatever was reset in between.
+    """
+
+    def __init__(self) -> None:
+        self.overall, self.span, self.was_reset = 0, 0, False
+
+    def begin_span(self) -> bool:
+        """Reset, and measure `span` from here. Returns whether the kernel allowed it."""
+        allowed = self.reset()
+        self.span = 0
+        return allowed
+
+    def reset(self) -> bool:
+        """Start a new high-water mark at the present resident memory. Returns whether the kernel allowed it."""
+        self.read()
+        try:
+            with open("/proc/self/clear_refs", "w") as file:
+                file.write("5")
+            self.was_reset = True
+        except OSError:
+            self.was_reset = False
+        return self.was_reset
+
+    def read(self) -> int:
+        """The high-water mark since the last reset, in bytes."""
+        peak = status("VmHWM:")
+        self.overall, self.span = max(self.overall, peak), max(self.span, peak)
+        return peak

@@ -34,7 +34,7 @@ def load_plugin(path: str | Path, unasked: str = "", recorded: str = "") -> None
     Raises:
         ConfigError: it cannot be read or parsed, or it must not run.
     """
-    name, source = _module_name(path), read_code("--plugin", path, unasked)
+    name, source = _module_name(path), read_code(path, unasked)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None:
         raise ConfigError(f"--plugin: {path} is not a Python file; expected a name that ends with .py")
@@ -47,7 +47,7 @@ def load_plugin(path: str | Path, unasked: str = "", recorded: str = "") -> None
         code = compile(source, str(path), "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         raise ConfigError(f"--plugin: {path} cannot be parsed: {error}; mend it") from error
-    # The program leaves it out (plugins/memory_profile.py), and torch.compile, which a plugin may use, takes it to be
+    # The program leaves it out (memory/resident.py), and torch.compile, which a plugin may use, takes it to be
     # there.
     with contextlib.suppress(ImportError):
         importlib.import_module("torch._meta_registrations")
@@ -66,14 +66,13 @@ def plugin_source(path: str | Path) -> bytes:
     module = sys.modules.get(_module_name(path))
     if module is not None and Path(str(module.__file__)).absolute() == Path(path).absolute():
         return module.__source__
-    return read_code("--plugin", path)
+    return read_code(path)
 
 
-def read_code(flag: str, path: str | Path, unasked: str = "") -> bytes:
+def read_code(path: str | Path, unasked: str = "") -> bytes:
     """Return the bytes of a Python file.
 
     Args:
-        flag: the option that names it.
         path: the file.
         unasked: the file or run that names the code in place of the user; '' if the user does. Code of another owner
             is then refused.
@@ -82,18 +81,18 @@ def read_code(flag: str, path: str | Path, unasked: str = "") -> bytes:
         ConfigError: it cannot be read, or is refused.
     """
     if not Path(path).is_file():
-        raise ConfigError(f"{flag}: no file {path}; expected a Python file")
+        raise ConfigError(f"--plugin: no file {path}; expected a Python file")
     try:
         with open(path, "rb") as file:
             owner = _owner(file)
             if unasked and owner not in (0, os.getuid()):
                 raise ConfigError(
-                    f"{flag}: {path} is code of another owner (user {owner}) that {unasked} names, and is not run: "
-                    f"read it first, then give --trust-run, or {flag} {path} on the command line"
+                    f"--plugin: {path} is code of another owner (user {owner}) that {unasked} names, and is not run: "
+                    f"read it first, then give --trust-run, or --plugin {path} on the command line"
                 )
             return file.read()
     except OSError as error:
-        raise ConfigError(f"{flag}: {path} cannot be read: {error.strerror or error}") from error
+        raise ConfigError(f"--plugin: {path} cannot be read: {error.strerror or error}") from error
 
 
 def _owner(file: BinaryIO) -> int:

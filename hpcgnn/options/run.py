@@ -3,22 +3,6 @@
 from dataclasses import dataclass
 
 from hpcgnn.declaring import YEAR, Need, option
-from hpcgnn.errors import ConfigError
-
-
-def epochs_to_trace(text: str) -> tuple[int, int]:
-    """(first, last) epoch of --trace, from 1; the last is 0 where there is none. Raises ConfigError."""
-    first, dash, last = text.partition("-")
-    ends = [int(word) if word.isascii() and word.isdigit() else 0 for word in (first, last)]
-    if not text:
-        return 1, 0
-    if not dash:  # a number of epochs: the first makes what lasts, and is like no other
-        ends = [2, ends[0] + 1]
-    if not 1 <= ends[0] <= ends[1]:
-        raise ConfigError(
-            f"--trace: expected a number of epochs, such as 3, or the first and the last as in 2-4, got {text!r}"
-        )
-    return ends[0], ends[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,14 +67,6 @@ class RunConfig:
         "record the memory peaks of every phase on every rank",
         details="The record has an account of tensors. It costs about half a millisecond per epoch.",
     )
-    trace: str = option(
-        "",
-        "record spans of all ranks for N epochs, or A-B (default: 2-4)",
-        details="Phases, turns of the halo, kernels, waits and reductions, for https://ui.perfetto.dev, in trace/ of "
-        "the run directory. `hpcgnn report` draws them. N: a number of epochs after the first.",
-        bare="2-4",
-        check=epochs_to_trace,
-    )
     stop_before: float = option(
         0.0,
         "seconds before the job's end for a checkpoint and exit; 0: never",
@@ -104,14 +80,6 @@ class RunConfig:
         details="The message names the ranks that did not arrive.",
         least=0.0,
         most=YEAR,
-    )
-    tensorboard: bool = option(
-        False,
-        "write every epoch's numbers for TensorBoard",
-        details="Loss, metrics, seconds and bytes go to tensorboard/ of the run directory.",
-    )
-    watch: str = option(
-        "", "Python file with a function epoch(record), called after every epoch", details="Rank 0 calls it."
     )
     log_every: int = option(
         0,

@@ -1,13 +1,12 @@
 """Files of results by node: HDF5, CSV, parquet or numpy's, by the suffix of their name.
 
-Parquet is written by one rank, slab by slab; arrays by all ranks (arrays.py), and CSV too (lines.py).
+Tables are written by one rank, slab by slab; arrays by all ranks (arrays.py).
 Each file is complete under its name, or not there, and none ever lies whole in memory.
 """
 
 import contextlib
 import csv
 import importlib
-import io
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,8 @@ from hpcgnn.records import to_json
 
 KINDS = {".h5": "hdf5", ".hdf5": "hdf5", ".csv": "csv", ".parquet": "parquet", ".npy": "npy"}
 EXPECTED = ".h5 or .hdf5 (arrays), .csv or .parquet (a table), or .npy (one array)"
+# Numbers whose text is made at a time; as Python has them they take some fifty bytes each.
+_NUMBERS = 1 << 19
 #: put(nodes int64 (m,), their ids (m,) or None, {name: rows (m, width)}): the next rows of the file.
 Put = Callable[[np.ndarray, np.ndarray | None, Mapping[str, np.ndarray]], None]
 
@@ -137,24 +138,24 @@ def _headings(contents: Contents) -> list[str]:
     return list(_table(contents, nodes, nodes if contents.ids else None, empty))
 
 
-def csv_heading(contents: Contents) -> bytes:
-    """The first line of a table in CSV."""
-    return _lines([_headings(contents)])
+@contextlib.contextmanager
+def written_csv(path: str | Path, contents: Contents) -> Iterator[Put]:
+    """Yield the verb that writes the next rows of a new table in CSV. Raises FormatError where it cannot be written.
 
+    Floating-point numbers have the fewest digits that give the same number again.
+    """
+    step = max(1, _NUMBERS // sum(contents.widths.values()))
+    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(_headings(contents))
 
-def csv_lines(contents: Contents, nodes: np.ndarray, ids: np.ndarray | None, rows: Mapping[str, np.ndarray]) -> bytes:
-    """The lines of some rows of a table in CSV."""
-    columns = _table(contents, nodes, ids, rows).values()
-    # Floating-point numbers in the fewest digits that give the same number again.
-    return _lines(
-        zip(*((each.astype(str) if each.dtype.kind == "f" else each).tolist() for each in columns), strict=True)
-    )
+        def put(nodes: np.ndarray, ids: np.ndarray | None, slab: Mapping[str, np.ndarray]) -> None:
+            table = _table(contents, nodes, ids, slab)
+            columns = [each.astype(str) if each.dtype.kind == "f" else each for each in table.values()]
+            for start in range(0, len(nodes), step):
+                lines.writerows(zip(*(each[start : start + step].tolist() for each in columns), strict=True))
 
-
-def _lines(rows: Iterable[Sequence[Any]]) -> bytes:
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode()
+        yield put
 
 
 @contextlib.contextmanager

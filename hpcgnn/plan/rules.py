@@ -193,12 +193,10 @@ def _precision(of: Selection) -> Iterator[str]:
 
 def _messages(of: Selection) -> Iterator[str]:
     """Options that need messages between two ranks alone."""
-    run = of.config.run
-    option = f"--schedule {of.config.schedule.schedule}" if of.schedule.pairwise else "--trace" if run.trace else ""
-    if option and not of.transport.pairwise:
+    if of.schedule.pairwise and not of.transport.pairwise:
         yield (
-            f"{option} sends messages between two ranks alone, which --comm {run.comm} cannot: expected --comm mpi or "
-            "torch"
+            f"--schedule {of.config.schedule.schedule} sends messages between two ranks alone, which --comm "
+            f"{of.config.run.comm} cannot: expected --comm mpi or torch"
         )
 
 

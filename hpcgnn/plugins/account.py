@@ -18,11 +18,11 @@ import torch
 
 from hpcgnn.engine.clock import PHASES
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.plugins.memory_profile import TRIM_THRESHOLD
+from hpcgnn.memory.resident import TRIM_THRESHOLD
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
-    from hpcgnn.plugins.memory_profile import MemoryProfile
+    from hpcgnn.plugins.memory_use import MemoryProfile
 
 
 MODEL, OTHER, MPI = "parameters, gradients, optimizer", "masks, scales and halo ids", "shared memory of MPI"
@@ -54,7 +54,7 @@ def make_account(
         "graph structure and plan": (local.inward, local.outward, local.feature_rows, views.shares, views.subgraph),
         "kept input aggregate": trainer.constants,
         "halo buffers": trainer.buffers,
-        MODEL: (trainer.model, trainer.gradients, trainer.optimizer.state, trainer.plugins.held()),
+        MODEL: (trainer.model, trainer.gradients, trainer.optimizer.state, [each.held() for each in trainer.plugins]),
         OTHER: trainer,
     }
     for item, root in roots.items():
@@ -62,7 +62,7 @@ def make_account(
     lasting[MPI] = mpi_bytes
     if views.in_place is not None:
         lasting[SHARED] = views.in_place.own_bytes + views.in_place.common_bytes()
-    lasting[MODEL] += trainer.plugins.later_bytes()
+    lasting[MODEL] += sum(each.later_bytes() for each in trainer.plugins)
     lasting[MODEL] += sum(p.nbytes for p in trainer.model.parameters())  # the best so far, which the epoch loop holds
     # It has a line of its own.
     constants = (each for each in trainer.constants.values() if isinstance(each, torch.Tensor))  # others are on disk

@@ -7,21 +7,24 @@ norms come from the model. All ranks hold equal parameters, and so the same aver
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
-from hpcgnn.engine.hooks import Plugin, Tensors
+from hpcgnn.engine.checkpoint import Checkpoint, Tensors
+from hpcgnn.engine.hooks import Plugin
 from hpcgnn.errors import CheckpointError
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
 
+# Of their tensors in a checkpoint.
+GROUP = "averaged_model"
+
 
 class Averages(Plugin):
     """The average of a model's parameters. decay: in (0, 1)."""
-
-    group = "averaged_model"
 
     def __init__(self, model: torch.nn.Module, decay: float) -> None:
         self._parameters, self._decay = dict(model.named_parameters()), decay
@@ -57,19 +60,13 @@ class Averages(Plugin):
             parameter = self._parameters[name]
             self._averages[name], parameter.data = parameter.data, average
 
-    def tensors(self) -> Tensors:
-        """{name: tensor} for a checkpoint; {} before the first step."""
-        return dict(self._averages)
+    def state(self, run_dir: str | Path, epoch: int) -> dict[str, Tensors]:
+        """The averages; none before the first step."""
+        return {GROUP: dict(self._averages)}
 
-    def restore(self, state: Tensors) -> None:
-        """Continue from saved `tensors`.
-
-        Args:
-            state: the saved tensors; {} starts the average with the next step.
-
-        Raises:
-            CheckpointError: the tensors do not fit the model.
-        """
+    def load(self, checkpoint: Checkpoint, best_only: bool = False) -> None:
+        """Continue from saved averages, or begin with the next step. Raises CheckpointError if they do not fit."""
+        state = checkpoint.group(GROUP)
         wanted = {name: parameter.shape for name, parameter in self._parameters.items()}
         if state and {name: tensor.shape for name, tensor in state.items()} != wanted:
             raise CheckpointError("the averaged parameters of the checkpoint do not fit this model; it is damaged")

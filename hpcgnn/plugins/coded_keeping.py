@@ -1,8 +1,8 @@
-"""`--keep int8`: what a model keeps between the passes, as codes that are rounded at random.
+"""`--keep int8`: tensors that a model keeps between the passes, as codes that are rounded at random.
 
-The forward pass computes with exact numbers. What it keeps for the gradient is coded (`Coded`): fused layers say
-what may be rounded (`Arena.keep`), and torch's own operations are caught by their saved tensors. Only what the model
-saves is, not what the loss does, whose gradient is not linear in the logits.
+The forward pass computes with exact numbers. Tensors that it keeps for the gradient are coded (`Coded`). Fused layers
+name the columns that may be rounded (`Arena.keep`), and torch's own operations are caught by their saved tensors. Only
+tensors of the model are coded. Those of the loss are not: its gradient is not linear in the logits.
 
 The draws of a row are keyed by its original id, the epoch, and the number of the kept tensor in the step, so they are
 the same on any number of ranks.
@@ -16,7 +16,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from hpcgnn import kernels
-from hpcgnn.engine.saved_tensors import SavedTensors, lasting_storages
+from hpcgnn.engine.memory_policy import SavedTensors, lasting_storages
 from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.keeping import Kept
 from hpcgnn.nn.model import traits_of
@@ -65,7 +65,7 @@ class Coded:
 
 
 class CodedKeeping(SavedTensors):
-    """Codes what the model of a Trainer keeps in a training step."""
+    """Codes the tensors that the model of a Trainer keeps in a training step."""
 
     def __init__(self, trainer: "Trainer") -> None:
         super().__init__(trainer)

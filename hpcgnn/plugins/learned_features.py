@@ -9,6 +9,7 @@ A checkpoint keeps them in a file of their own, in the order of the original ids
 """
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,9 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.engine.checkpoint import learned_path, open_learned
+from hpcgnn.engine.checkpoint import Checkpoint, Tensors, learned_path
 from hpcgnn.engine.hooks import Plugin
-from hpcgnn.engine.optim import Optimizer, make_optimizer, set_learning_rate
+from hpcgnn.engine.optim import Optimizer, make_optimizer
 from hpcgnn.errors import CheckpointError, TrainingError
 from hpcgnn.graphfile.original_order import read_in_original_order, write_in_original_order
 from hpcgnn.nn.spec import ModelSpec
@@ -75,10 +76,8 @@ class LearnedFeatures(Plugin):
     def later_bytes(self) -> int:
         return self.rows.nbytes if self.best is None else 0
 
-    def begin_epoch(self, learning_rate: float) -> None:
-        set_learning_rate(self.optimizer, learning_rate)
-
     def before_step(self) -> None:
+        self.optimizer.set_learning_rate(self._trainer.optimizer.param_groups[0]["lr"])
         self.gradient.zero_()
 
     def gradient_square(self) -> torch.Tensor:
@@ -108,8 +107,8 @@ class LearnedFeatures(Plugin):
         with torch.no_grad():
             self.rows.copy_(rows)
 
-    def save(self, run_dir: str | Path, epoch: int) -> None:
-        """Write the rows, before the checkpoint that they go with. Collective.
+    def state(self, run_dir: str | Path, epoch: int) -> dict[str, Tensors]:
+        """Write the rows to a file of their own; no tensors are for the checkpoint. Collective.
 
         Raises TrainingError on all ranks rather than replace good rows by such as no run can go on from.
         """
@@ -122,35 +121,32 @@ class LearnedFeatures(Plugin):
         parts = {ROWS: self.rows.detach()}
         if self.best is not None:
             parts[BEST] = self.best
-        state = self.optimizer.state_dict().get(0, {})
-        parts |= {name: tensor for name, tensor in state.items() if name != "step" and tensor is not None}
-        steps = {"step": float(state["step"])} if "step" in state else {}
+        of_rows = self.optimizer.state_dict().get(0, {})
+        parts |= {name: tensor for name, tensor in of_rows.items() if name != "step" and tensor is not None}
+        steps = {"step": float(of_rows["step"])} if "step" in of_rows else {}
         path = learned_path(run_dir, epoch)
         with comm.together("writing the run directory"):
             if comm.rank == 0:
                 path.parent.mkdir(parents=True, exist_ok=True)
         write_in_original_order(path, parts, graph.ids, graph.num_nodes, comm, epoch=epoch, **steps)
+        return {}
 
-    def load(self, run_dir: str | Path, epoch: int, best_only: bool = False) -> None:
+    def load(self, checkpoint: Checkpoint, best_only: bool = False) -> None:
         """Go on from the rows of a checkpoint, on any number of ranks. Collective.
 
         best_only: take the rows of its best epoch, for an evaluation, without the state of the optimizer.
         """
-        path, graph, comm = learned_path(run_dir, epoch), self._trainer.graph, self._trainer.comm
+        graph, comm = self._trainer.graph, self._trainer.comm
         shape = graph.num_nodes, self.rows.shape[1]
-        with comm.together("reading the learned features"), open_learned(path) as stored:
-            names, step = stored.parts, stored.step
+        with comm.together("reading the learned features"):
+            names, step = checkpoint.rows_kept()
             if (BEST if best_only else ROWS) not in names:
                 raise CheckpointError(
-                    f"{path} lacks the rows that its checkpoint belongs to; it is truncated or corrupted"
+                    f"the learned features of {checkpoint.path} lack its rows; their file is truncated or corrupted"
                 )
 
         def rows_of(name: str) -> torch.Tensor:
-            def read(start: int, stop: int) -> torch.Tensor:
-                with open_learned(path) as stored:
-                    return stored.read(name, shape, start, stop)
-
-            return read_in_original_order(read, graph.ids, graph.num_nodes, comm)
+            return read_in_original_order(partial(checkpoint.rows, name, shape), graph.ids, graph.num_nodes, comm)
 
         self.replace(rows_of(BEST if best_only else ROWS))
         if best_only:

@@ -12,8 +12,7 @@ from hpcgnn.plugins import (
     coded_keeping,
     learned_features,
     memory_use,
-    trace,
-    watching,
+    schedule_state,
 )
 from hpcgnn.registry import Registry
 
@@ -26,12 +25,11 @@ TRAINER_PLUGINS: Registry[Callable[["Trainer", bool], Plugin | None]] = Registry
 #: come last.
 JOB_PLUGINS: Registry[Callable[[Config, Session, HaloBuffers], Plugin | None]] = Registry("plugin of a job")
 
+TRAINER_PLUGINS.register("schedule_state", schedule_state.make)
 TRAINER_PLUGINS.register("learned_features", learned_features.make)
 TRAINER_PLUGINS.register("averages", averages.make)
 TRAINER_PLUGINS.register("coded_keeping", coded_keeping.make)
 JOB_PLUGINS.register("memory_use", memory_use.make)
-JOB_PLUGINS.register("trace", trace.make)
-JOB_PLUGINS.register("watching", watching.make)
 
 
 def make_plugins(trainer: "Trainer", learns: bool) -> Plugins:

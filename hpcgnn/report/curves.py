@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcgnn.records import counted_from_one, replaced_by
+from hpcgnn.records import replaced_by
 from hpcgnn.report.measures import MIB, cumulative_bytes, cumulative_seconds, named
 from hpcgnn.report.read import Run
 from hpcgnn.report.style import drawing
@@ -29,7 +29,7 @@ def draw_curves(run_dir: str | Path) -> Path | None:
 
 def _draw(run_dir: Path, sheet: Any) -> Path:
     lines = (run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    records = counted_from_one([json.loads(line) for line in lines])
+    records = [json.loads(line) for line in lines]
     summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
     evaluated = any(record.get(split) is not None for record in records for split in COLOURS)
     costs = _costs(Run(run_dir, run_dir.name, summary, records, [])) if evaluated else {}

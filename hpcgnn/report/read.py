@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcgnn.records import FIRST_EPOCH, counted_from_one
 from hpcgnn.report.measures import measure
 
 MARKS = ("config.toml", "metrics.jsonl", "summary.json")  # any of these makes a directory a run directory
@@ -143,18 +142,15 @@ def read_rank_records(path: str | Path, ranks: int) -> list[dict[str, Any]]:
 
 
 def read_summary(path: Path) -> dict[str, Any]:
-    """Return the content of a run directory's summary.json, with epochs that count from 1. Raises Unusable."""
-    summary = _object(path / "summary.json", _text(path / "summary.json"), REQUIRED)
-    if isinstance(summary["best_epoch"], int):
-        summary["best_epoch"] += FIRST_EPOCH - summary.get("first_epoch", 0)  # runs of before counted from 0
-    return summary
+    """Return the content of a run directory's summary.json. Raises Unusable."""
+    return _object(path / "summary.json", _text(path / "summary.json"), REQUIRED)
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """The records of a run directory's metrics.jsonl, one per epoch, with epochs that count from 1. Raises Unusable."""
+    """The records of a run directory's metrics.jsonl, one per epoch. Raises Unusable."""
     file = path / "metrics.jsonl"
     lines = enumerate(_text(file).splitlines(), 1)
-    return counted_from_one([_object(file, line, PER_EPOCH, f"line {number} of ") for number, line in lines])
+    return [_object(file, line, PER_EPOCH, f"line {number} of ") for number, line in lines]
 
 
 def _text(file: Path) -> str:

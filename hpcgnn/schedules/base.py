@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import torch
 
-from hpcgnn.comm.communicator import Communicator, Exchange
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
@@ -114,7 +114,6 @@ class Step:
         reduce: reduce(flat gradients) before the step, by all ranks that take it.
         optimizer: number of the step's optimizer.
         number: from 0 in each epoch, a key of the draws.
-        begin: begin(bucket of the flat gradients) starts its reduction; None if reduction is synchronous.
         nodes: int64, the own rows that the step computes, if the loss of an epoch is the sum over its steps; None: all.
     """
 
@@ -122,7 +121,6 @@ class Step:
     reduce: Callable[[torch.Tensor], None]
     optimizer: int = 0
     number: int = 0
-    begin: Callable[[torch.Tensor], Exchange] | None = None
     nodes: torch.Tensor | None = None
 
 

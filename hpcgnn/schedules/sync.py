@@ -6,7 +6,6 @@ from typing import Any
 import torch
 
 from hpcgnn.comm import Communicator
-from hpcgnn.comm.communicator import Exchange
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
 from hpcgnn.options import OptimConfig
@@ -45,15 +44,11 @@ class AllreduceEveryStep:
 
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """One step on the whole graph."""
-        yield Step(graph, self.reduce, begin=self.begin)
+        yield Step(graph, self.reduce)
 
     def reduce(self, gradients: torch.Tensor) -> None:
         """Sum the flat gradients (one buffer, one message) over all ranks in place. Collective."""
         self._comm.allreduce_(gradients, "allreduce")
-
-    def begin(self, gradients: torch.Tensor) -> Exchange:
-        """Begin the same for a part of them, where the transport can. Collective, in the sense of `begin_sum_`."""
-        return self._comm.begin_sum_(gradients, "allreduce")
 
     def state(self, optimizers: Sequence[Optimizer]) -> dict[str, torch.Tensor]:
         """The ranks' state is one and the same."""

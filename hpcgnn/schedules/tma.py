@@ -96,7 +96,7 @@ class Averaging(AllreduceEveryStep):
         self._average(stage.module)
         stage.note["steps"] = int(self._comm.total(torch.tensor([taken])))
         if self._options.correct_every and (epoch + 1) % self._options.correct_every == 0:
-            yield Step(graph, self.reduce, 1, _CORRECTION, begin=self.begin)
+            yield Step(graph, self.reduce, 1, _CORRECTION)
 
     def _as_own_mean(self, gradients: torch.Tensor) -> None:
         """The loss is a share of the mean over all training nodes; a rank by itself takes the mean over its own."""

@@ -17,7 +17,7 @@ from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.engine.probe import probe_step
 from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.plan.run_plan import RunPlan
-from hpcgnn.plugins.live_tensors import LiveTensors
+from hpcgnn.plugins.memory_use import LiveTensors
 config = make_config({"graph": "-"}, registry_choices()).replace(task="classification")
 probe_step(RunPlan(config, ModelSpec("gcn", 4, 3, 3, 5)), make_plugins)
 with LiveTensors():

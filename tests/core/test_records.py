@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from hpcgnn.errors import RunDirError
-from hpcgnn.records import counted_from_one, replaced_by, spread, to_json, write_atomically
+from hpcgnn.records import replaced_by, spread, to_json, write_atomically
 from partition_tools.workspace.claim import claimed
 
 
@@ -113,10 +113,3 @@ def test_numbers_that_json_does_not_know():
 
 def test_spread():
     assert spread([1, 2, 6]) == {"max": 6, "mean": 3.0, "min": 1}
-
-
-@pytest.mark.parametrize("first", [0, 1])
-def test_epochs_count_from_one_whatever_wrote_them(first):
-    records = [{"epoch": first + index, "loss": 1.0} for index in range(3)]
-    assert [record["epoch"] for record in counted_from_one(records)] == [1, 2, 3]
-    assert counted_from_one([]) == []

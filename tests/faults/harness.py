@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
+from hpcgnn.engine.checkpoint import Checkpoint, checkpoints
 from hpcgnn.errors import CheckpointError
 
 ROOT = Path(__file__).parents[2]
@@ -143,7 +143,7 @@ def complaint(injection, outcome, run_dir):
         return f"failed with code {outcome.code} though nothing had happened"
     for path in checkpoints(run_dir):
         try:
-            read_checkpoint(path)
+            Checkpoint(path)
         except CheckpointError as error:
             return str(error)
     if expected_to_fail and injection.fault == "disk" and "Traceback" in outcome.text:

@@ -237,12 +237,6 @@ class ThreadCommunicator(Transport):
     def _reduce_(self, numbers, kind, op):
         self._all(numbers.clone(), lambda values: self._combine(numbers, op, values), kind, numbers.nbytes)
 
-    def prepare_sums(self):
-        return self.size > 1
-
-    def _begin_sum(self, numbers):
-        return [_Collective(self, numbers.clone(), lambda values: self._combine(numbers, "sum", values), "sums")]
-
     def broadcast_(self, tensor, root, kind):
         if tensor.numel():
             mine = bytes_of(tensor)

@@ -21,7 +21,7 @@ RUNS = {
     "p1-a": ("small", 1, {"seed": 0}),
     "p1-b": ("small", 1, {"seed": 1}),
     "p2-a": ("small", 2, {"seed": 0}),
-    "p2-b": ("small", 2, {"seed": 1, "trace": "2-4"}),
+    "p2-b": ("small", 2, {"seed": 1}),
     "fine-p2": ("small", 2, {"halo_buffer": 0.05}),
     "gcn-p2": ("small", 2, {"model": "gcn"}),
     "weak-p2": ("large", 2, {}),

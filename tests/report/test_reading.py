@@ -6,7 +6,7 @@ import pytest
 
 from hpcgnn.report.read import read_rank_records, read_runs
 
-from .conftest import EPOCHS, RUNS, change
+from .conftest import EPOCHS, RUNS
 
 
 def test_runs_are_found_below_a_folder_and_once(study_dir):
@@ -59,18 +59,3 @@ def test_damaged_runs(copied, damage, reason):
     found, broken = read_runs([path])
     assert found == [] and [one.path for one in broken] == [path]
     assert reason in broken[0].reason and "\n" not in broken[0].reason
-
-
-def test_a_run_that_counted_epochs_from_zero(copied):
-    """As every run did once: it is shown like the others, whose epochs count from 1."""
-    path = copied("p2-a")
-    (expected,), _ = read_runs([path])
-    assert [record["epoch"] for record in expected.records] == list(range(1, EPOCHS + 1))
-    best = expected.summary["best_epoch"]
-    assert expected.records[best - 1]["val"] == expected.summary["best_val"]
-    (path / "metrics.jsonl").write_text(
-        "".join(json.dumps({**record, "epoch": record["epoch"] - 1}) + "\n" for record in expected.records)
-    )
-    change(path, "summary.json", lambda summary: summary.update(best_epoch=best - summary.pop("first_epoch")))
-    (found,), broken = read_runs([path])
-    assert not broken and found.records == expected.records and found.summary["best_epoch"] == best

@@ -27,9 +27,7 @@ def gloo_communicator(store: Any, rank: int, size: int, address: str, watchdog: 
     """The verbs over a new process group. Collective. store: torch's, of all ranks; address: of this rank's node on
     the network that leads to the others. Raises ConfigError or RuntimeError.
     """
-    apart = dist.PrefixStore("hpcgnn/sums", store)
-    group = _gloo(store, rank, size, address)
-    return TorchCommunicator(group, rank, size, watchdog, lambda: _gloo(apart, rank, size, address))
+    return TorchCommunicator(_gloo(store, rank, size, address), rank, size, watchdog)
 
 
 def _gloo(store: Any, rank: int, size: int, address: str) -> Any:

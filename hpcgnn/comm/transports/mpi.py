@@ -55,7 +55,6 @@ class MpiCommunicator(Transport):
 
     def __init__(self, communicator: MPI.Comm, crowding: float, watchdog: Watchdog | None = None) -> None:
         self._comm = communicator.Dup()
-        self._sums: MPI.Comm | None = None
         self._node_memory: MpiNodeMemory | None = None
         super().__init__(self._comm.rank, self._comm.size, watchdog)
         self._polite = crowding > 1
@@ -108,24 +107,11 @@ class MpiCommunicator(Transport):
         """Reduce without the blocking call, even if a rank has cores of its own.
 
         Libraries may sum in another order in the blocking call. The bits of a run would then depend on whether ranks
-        share cores. Long sums begin during the backward pass anyway.
+        share cores.
         """
         for part in numbers.split(mpi_buffers.MOST_COUNT):
             request = self._comm.Iallreduce(MPI.IN_PLACE, as_numbers(part), _OPS[op])
             self._collective([request], kind, part.nbytes)
-
-    def prepare_sums(self) -> bool:
-        """Give sums a communicator of their own. On a common one, all ranks would have to begin all collective calls in
-        one order.
-        """
-        if self.size > 1 and self._sums is None:
-            self._sums = self._comm.Dup()
-        return self._sums is not None
-
-    def _begin_sum(self, numbers: torch.Tensor) -> list[MPI.Request]:
-        assert self._sums is not None, "see prepare_sums"
-        parts = numbers.split(mpi_buffers.MOST_COUNT)
-        return [self._sums.Iallreduce(MPI.IN_PLACE, as_numbers(part), MPI.SUM) for part in parts]
 
     def broadcast_(self, tensor: torch.Tensor, root: int, kind: str) -> torch.Tensor:
         if tensor.numel():
@@ -169,6 +155,4 @@ class MpiCommunicator(Transport):
         super().close()
         if self._node_memory is not None:
             self._node_memory.close()
-        if self._sums is not None:
-            self._sums.Free()
         self._comm.Free()

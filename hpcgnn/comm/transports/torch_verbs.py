@@ -9,7 +9,6 @@ a thread that waits without a limit, and the watchdog ends a standstill.
 
 import re
 import threading
-from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -83,7 +82,6 @@ class TorchCommunicator(Transport):
     Attributes:
         group: torch's group.
         watchdog: the watchdog of this rank's heartbeat, or None.
-        another: makes one more group of the same ranks, collectively; None if there can be only one.
     """
 
     def __init__(
@@ -92,11 +90,9 @@ class TorchCommunicator(Transport):
         rank: int,
         size: int,
         watchdog: Watchdog | None = None,
-        another: Callable[[], Any] | None = None,
     ) -> None:
         super().__init__(rank, size, watchdog)
-        self._group, self._another = group, another
-        self._sums: Any = None
+        self._group = group
 
     def _begin(self, outgoing: list[Message], incoming: list[Message], tag: int) -> tuple[list[Request], list[Request]]:
         coming = [(rank, bytes_of(tensor)) for rank, tensor in incoming]
@@ -146,23 +142,10 @@ class TorchCommunicator(Transport):
     def _reduce_(self, numbers: torch.Tensor, kind: str, op: str) -> None:
         self._collective([self._reduction(numbers, op)], kind, numbers.nbytes)
 
-    def _reduction(self, numbers: torch.Tensor, op: str, group: Any = None) -> Request:
+    def _reduction(self, numbers: torch.Tensor, op: str) -> Request:
         options = dist.AllreduceOptions()
         options.reduceOp = cast(Any, _OPS[op])  # torch's stubs give the members another type
-        return self._all((group or self._group).allreduce, [numbers], options)
-
-    def prepare_sums(self) -> bool:
-        """Give sums a group of their own. In a common one, all ranks would have to begin all collective calls in one
-        order.
-        """
-        if self.size > 1 and self._sums is None and self._another is not None:
-            self.heartbeat.arrive("the connections for sums")
-            self._sums = self._another()
-            self.heartbeat.leave()
-        return self._sums is not None
-
-    def _begin_sum(self, numbers: torch.Tensor) -> list[Request]:
-        return [self._reduction(numbers, "sum", self._sums)]
+        return self._all(self._group.allreduce, [numbers], options)
 
     def broadcast_(self, tensor: torch.Tensor, root: int, kind: str) -> torch.Tensor:
         if tensor.numel():
@@ -225,4 +208,4 @@ class TorchCommunicator(Transport):
         take the process with it. Collective.
         """
         super().close()
-        self._group = self._sums = self._another = None
+        self._group = None

@@ -19,15 +19,13 @@ class GhostCommunicator(Communicator):
     """Rank 0 of `size`. Not collective, since there are no others.
 
     Attributes:
-        sums_apart: result of `prepare_sums` with more than one rank.
         wanted: {rank: int32 tensor}, owned rows that others request for a halo plan, if not as many as this rank
             requests.
         summed: a Ledger of sums alone.
     """
 
-    def __init__(self, size: int, sums_apart: bool = False) -> None:
+    def __init__(self, size: int) -> None:
         self.rank, self.size, self.ledger, self.heartbeat = 0, size, Ledger(), Heartbeat()
-        self._sums_apart = sums_apart and size > 1
         self.summed = Ledger()
         self.wanted: dict[int, torch.Tensor] = {}
         self._told: set[int] = set()  # ranks that have sent their number of requested rows, and not yet the rows
@@ -74,13 +72,6 @@ class GhostCommunicator(Communicator):
             for ledger in (self.ledger, self.summed):
                 ledger.add(kind, messages=1, bytes_sent=tensor.nbytes, bytes_received=tensor.nbytes)
         return tensor
-
-    def prepare_sums(self) -> bool:
-        return self._sums_apart
-
-    def begin_sum_(self, tensor: torch.Tensor, kind: str) -> Exchange:
-        self.ledger.add(kind, messages=1, bytes_sent=tensor.nbytes, bytes_received=tensor.nbytes)
-        return Finished()
 
     def allgather_object(self, value: Any) -> list[Any]:
         self.ledger.add("control", messages=2, bytes_sent=8 + len(self.to_bytes(value)))  # how long it is, and itself

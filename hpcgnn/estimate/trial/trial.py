@@ -24,13 +24,12 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.node_rows import NodeRows
 from hpcgnn.exchange.stream import Use
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.memory.resident import resident_bytes
+from hpcgnn.memory.resident import PeakMemory, resident_bytes, trim_heap
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.row_tiles import tile_rows, tiles_of
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.plugins.account import MADE, held_bytes, make_account
-from hpcgnn.plugins.live_tensors import LiveTensors
-from hpcgnn.plugins.memory_profile import MemoryProfile, PeakMemory, trim_heap
+from hpcgnn.plugins.memory_use import LiveTensors, MemoryProfile
 from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.schedules.base import changing_edges
 from hpcgnn.schedules.tma import TmaConfig
@@ -165,7 +164,7 @@ class Experiment:
         buffers = HaloBuffers(max(round(self.limit * factor), least))
         buffers.declare(max(1, self.row_bytes))
         cap = max(1, buffers.cap(buffers.widest_row))
-        comm = GhostCommunicator(size.ranks, run.comm in ("mpi", "torch"))
+        comm = GhostCommunicator(size.ranks)
         loops, edges, task = self.config.data.self_loops, self.plan.reads_edges, self.config.task.task
         how = degrees, self.spec, task, cap, loops, edges, comm
         local = make_copy(small, *how)

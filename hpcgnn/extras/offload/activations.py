@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from hpcgnn.engine.memory_policy import SavedTensors
 from hpcgnn.engine.probe import StepProbe
-from hpcgnn.engine.saved_tensors import SavedTensors
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.extras.offload.features import Placing, bytes_of_constants
 from hpcgnn.extras.offload.folders import check_folder, check_space, folder_of
@@ -99,7 +99,7 @@ def hold_within(trainer: Trainer, probe: StepProbe, limit: Limit) -> None:
             check_folder(folder, limit)
         check_space(folder, over_node, limit.ranks)
     with comm.together("making a scratch file"):
-        trainer.plugins.add(Within(trainer, budget, folder, kept + at_work))
+        trainer.plugins.append(Within(trainer, budget, folder, kept + at_work))
     log.info(
         "memory: %.2f GiB for the ranks of a node%s; a step keeps up to %.2f GiB on this rank, and %.2f GiB of all "
         "ranks' go to scratch files in %s",

@@ -182,10 +182,6 @@ class OneCclCommunicator(MpiCommunicator):
         )
         self._collective([Request(self._library, handle, numbers)], kind, numbers.nbytes)
 
-    def prepare_sums(self) -> bool:
-        """No: oneCCL has no tags, and its all-to-alls are under way on the same group."""
-        return False
-
     def close(self) -> None:
         """End oneCCL's group, which must be gone before MPI ends. Collective."""
         self.barrier()

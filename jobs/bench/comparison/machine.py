@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from comparison.environments import ROOT
-from hpcgnn.plugins.memory_profile import MMAP_THRESHOLD
+from hpcgnn.memory.resident import MMAP_THRESHOLD
 
 _ALLOCATOR_VARIABLES = ("GLIBC_TUNABLES", "LD_PRELOAD", "MALLOC_ARENA_MAX", "MALLOC_CONF", "OMP_WAIT_POLICY")
 

@@ -116,6 +116,6 @@ def test_what_does_not_fit_is_listed(runs, tmp_path, capsys):
 
 
 def test_a_file_of_weights_names_no_code(tmp_path):
-    about = {"options": {"model": "gcn", "layers": 2, "plugin": "/theirs.py", "watch": "/theirs.py"}}
+    about = {"options": {"model": "gcn", "layers": 2, "plugin": "/theirs.py"}}
     safetensors.save_file({"w": torch.zeros(1)}, tmp_path / "w.safetensors", {ENTRY: json.dumps(about)})
     assert options_of_file(str(tmp_path / "w.safetensors")) == {"model": "gcn", "layers": 2}

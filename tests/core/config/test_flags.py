@@ -58,7 +58,6 @@ def test_all_help_of_flags_is_on_a_page():
         ("optim.clip_norm=0.5", "clip_norm", 0.5),
         ("run.profile_memory=true", "profile_memory", True),
         ("run.profile_memory=False", "profile_memory", False),
-        ("run.trace=2-4", "trace", "2-4"),
         ("data.graph=a=b.h5", "graph", "a=b.h5"),
     ],
 )

@@ -9,7 +9,7 @@ import torch
 from hpcgnn.__main__ import registry_choices
 from hpcgnn.config import make_config
 from hpcgnn.engine import checkpoint
-from hpcgnn.engine.checkpoint_checks import check_identity
+from hpcgnn.engine.checkpoint import Checkpoint, check_identity
 from hpcgnn.engine.optim import build_optimizer
 from hpcgnn.errors import AccessError, CheckpointError, RunDirError, TrainingError
 from hpcgnn.nn.registry import MODELS
@@ -40,13 +40,14 @@ def test_round_trip(tmp_path, optimizer):
     best = {name: tensor + 1 for name, tensor in model.state_dict().items()}
     path = save(tmp_path, 7, model, trained, best)
     assert b"GCOL" not in path.read_bytes(), "no text of variable length"
-    progress, model_state, best_state, optimizer_state = checkpoint.read_checkpoint(path)
-    assert progress == {"epoch": 7, "best": None, "identity": {"seed": 1}}
+    found = Checkpoint(path)
+    assert found.progress == {"epoch": 7, "best": None, "identity": {"seed": 1}}
     other, fresh = make(optimizer, seed=1)
-    checkpoint.restore(other, fresh, model_state, optimizer_state)
+    checkpoint.restore(other, found.model)
+    checkpoint.restore(fresh, found.optimizer)
     for name, tensor in model.state_dict().items():
         assert torch.equal(other.state_dict()[name], tensor) and other.state_dict()[name].dtype == tensor.dtype
-        assert torch.equal(best_state[name], best[name])
+        assert torch.equal(found.best[name], best[name])
     for parameters in zip(model.parameters(), other.parameters()):
         for parameter in parameters:
             parameter.grad = torch.ones_like(parameter)
@@ -57,12 +58,11 @@ def test_round_trip(tmp_path, optimizer):
 
 
 def assert_same(one, other):
-    """Of nested dicts and tuples of tensors and plain values."""
+    """Of nested dicts of tensors and plain values."""
     assert type(one) is type(other)
     if isinstance(one, dict):
         assert one.keys() == other.keys()
-    if isinstance(one, (dict, tuple)):
-        for key in one if isinstance(one, dict) else range(len(other)):
+        for key in one:
             assert_same(one[key], other[key])
     else:
         assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
@@ -92,7 +92,7 @@ def test_the_last_two_are_kept(tmp_path):
         checkpoint.save_rank_state(tmp_path, epoch, 0, {}, {})
         newest = save(tmp_path, epoch, *make())
     assert names(tmp_path) == [f"epoch-{epoch}{end}" for epoch in (1_000_000, 999_999) for end in ("-ranks", ".h5")]
-    assert checkpoint.newest_readable(tmp_path, print) == newest
+    assert Checkpoint.newest(tmp_path, print).path == newest
 
 
 @pytest.mark.parametrize("epoch", [3, 5], ids=["before it", "after it"])
@@ -106,50 +106,51 @@ def test_a_damaged_one_is_not_kept_in_the_place_of_a_good_one(tmp_path, epoch):
 def test_one_that_cannot_be_opened_now_is_neither_passed_over_nor_removed(tmp_path):
     save(tmp_path, 1, *make())
     newest = save(tmp_path, 2, *make())
+    before = Checkpoint(newest)
     checkpoint.save_rank_state(tmp_path, 2, 0, {}, {})
     with open(newest) as held, open(checkpoint._rank_path(tmp_path, 2, 0)) as state:
         fcntl.flock(held, fcntl.LOCK_EX)  # as HDF5 does for a program that writes
         fcntl.flock(state, fcntl.LOCK_EX)
         with pytest.raises(AccessError, match="epoch-000002.h5 is open for writing in another program"):
-            checkpoint.newest_readable(tmp_path, print)
+            Checkpoint.newest(tmp_path, print)
         with pytest.raises(AccessError):
-            checkpoint.read_rank_state(tmp_path, 2, 0, {})
+            before.rank_state(0, {})
         save(tmp_path, 3, *make())
     assert names(tmp_path) == ["epoch-000002-ranks", "epoch-000002.h5", "epoch-000003.h5"]
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "checkpoints").touch()
     with pytest.raises(AccessError, match="may not be read: Not a directory"):
-        checkpoint.newest_readable(tmp_path / "other", print)
+        Checkpoint.newest(tmp_path / "other", print)
 
 
 def test_any_flipped_byte_of_the_data_is_noticed_and_the_one_before_is_used(tmp_path):
     """HDF5's wrapper gives None for a tensor whose header is damaged; the TypeError of that once ended the run."""
     save(tmp_path, 1, *make())
     path = save(tmp_path, 2, *make())
-    whole, said, good = path.read_bytes(), [], checkpoint.read_checkpoint(path)
+    whole, said, good = path.read_bytes(), [], vars(Checkpoint(path))
     for position in range(16, len(whole), len(whole) // 30):
         path.write_bytes(whole[:position] + bytes([whole[position] ^ 4]) + whole[position + 1 :])
-        newest = checkpoint.newest_readable(tmp_path, said.append)
-        if newest == path:  # then the byte was not used
-            assert_same(checkpoint.read_checkpoint(path), good)
+        newest = Checkpoint.newest(tmp_path, said.append)
+        if newest.path == path:  # then the byte was not used
+            assert_same(vars(newest), good)
     assert said and "trying the one before" in said[0]
     path.write_bytes(whole[:-500])
-    assert checkpoint.newest_readable(tmp_path, said.append).name == "epoch-000001.h5"
+    assert Checkpoint.newest(tmp_path, said.append).path.name == "epoch-000001.h5"
 
 
 def test_none_and_none_readable(tmp_path):
-    assert checkpoint.newest_readable(tmp_path, print) is None
+    assert Checkpoint.newest(tmp_path, print) is None
     path = save(tmp_path, 1, *make())
     path.write_bytes(b"nonsense")
     with pytest.raises(CheckpointError, match="remove them"):
-        checkpoint.newest_readable(tmp_path, lambda text: None)
+        Checkpoint.newest(tmp_path, lambda text: None)
 
 
 def test_tensors_that_do_not_fit(tmp_path):
-    _, model_state, _, optimizer_state = checkpoint.read_checkpoint(save(tmp_path, 1, *make()))
+    found = Checkpoint(save(tmp_path, 1, *make()))
     wider = MODELS["gin"].build(ModelSpec("gin", 4, 3, 3, 6, norm="batch"))
     with pytest.raises(CheckpointError, match="do not fit"):
-        checkpoint.restore(wider, torch.optim.Adam(wider.parameters()), model_state, optimizer_state)
+        checkpoint.restore(wider, found.model)
 
 
 def test_identity_names_what_differs():
@@ -185,4 +186,4 @@ def test_what_lies_outside_the_file_is_refused(tmp_path, kind):
         else:
             file["model"].create_dataset(name, (1 << 50,), "f4", chunks=(1 << 20,))
     with pytest.raises(CheckpointError, match="refused" if kind != "claims" else "more than a file"):
-        checkpoint.read_checkpoint(path)
+        Checkpoint(path)

@@ -8,7 +8,7 @@ import torch
 from hpcgnn.__main__ import registry_choices
 from hpcgnn.config import make_config
 from hpcgnn.engine.gradients import FlatGradients
-from hpcgnn.engine.optim import build_optimizer, learning_rate, set_learning_rate
+from hpcgnn.engine.optim import build_optimizer, learning_rate
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 
@@ -73,7 +73,8 @@ def test_steps_are_those_of_torch(name):
             mine.grad = torch.randn_like(mine)
             other.grad = mine.grad.clone()
         for one in (optimizer, expected):
-            set_learning_rate(one, 0.1 / (epoch + 1))
+            for group in one.param_groups:
+                group["lr"] = 0.1 / (epoch + 1)
             one.step()
         if epoch == 2:
             saved, optimizer = optimizer.state_dict(), build_optimizer(ours, chosen)
@@ -98,7 +99,7 @@ def test_one_layer_has_one_group():
 
 
 def test_gradients_are_views_of_one_buffer():
-    parameters = [torch.nn.Parameter(torch.randn(shape)) for shape in ((3, 2), (), (4,))]
+    parameters = torch.nn.ParameterList(torch.randn(shape) for shape in ((3, 2), (), (4,)))
     gradients = FlatGradients(parameters)
     assert gradients.flat.shape == (11,)
     for _ in range(2):
@@ -110,7 +111,7 @@ def test_gradients_are_views_of_one_buffer():
 
 
 def test_clipping():
-    gradients = FlatGradients([torch.nn.Parameter(torch.zeros(4))])
+    gradients = FlatGradients(torch.nn.ParameterList([torch.zeros(4)]))
     gradients.flat.fill_(3.0)
     gradients.clip(0.0)
     gradients.clip(6.0)

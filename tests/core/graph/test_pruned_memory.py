@@ -11,7 +11,7 @@ from hpcgnn.graph.transforms.pruning import prune, pruned_size
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.placement.order import LocalOrder, find_ends
 from hpcgnn.placement.ownership import Ownership
-from hpcgnn.plugins.live_tensors import LiveTensors
+from hpcgnn.plugins.memory_use import LiveTensors
 
 NODES, DEGREE = 20_000, 150
 WORTHWHILE, PRUNABLE = [1.0, 1.0], 2

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from hpcgnn.__main__ import main
-from hpcgnn.engine.checkpoint import save_checkpoint
-from hpcgnn.engine.checkpoint_checks import check_identity
+from hpcgnn.engine.checkpoint import check_identity, save_checkpoint
 from hpcgnn.engine.optim import Sgd
 from hpcgnn.errors import CheckpointError, ConfigError
 from hpcgnn.nn.plugin import load_plugin, plugin_hash, plugin_source
@@ -102,12 +101,11 @@ def test_a_checkpoint_that_is_older_than_the_record_of_plugins(tmp_path, caplog)
 
 @pytest.fixture
 def run_of_code(tmp_path):
-    """(a run directory whose config.toml names two files of code, the file that they make when they run)."""
+    """(a run directory whose config.toml names a file of code, the folder that it makes when it runs)."""
     run, ran = tmp_path / "run", tmp_path / "ran"
     run.mkdir()
-    for name in ("plugin", "watch"):
-        (run / f"{name}.py").write_text(f"import os\nos.mkdir({str(ran)!r})\n")
-    (run / "config.toml").write_text(f'[model]\nplugin = "{run}/plugin.py"\n[run]\nwatch = "{run}/watch.py"\n')
+    (run / "plugin.py").write_text(f"import os\nos.mkdir({str(ran)!r})\n")
+    (run / "config.toml").write_text(f'[model]\nplugin = "{run}/plugin.py"\n')
     model = torch.nn.Linear(1, 1)
     identity = {"plugin": plugin_hash(run / "plugin.py")}
     save_checkpoint(run, model, Sgd([], 1.0, 0.0), None, {"epoch": 1, "identity": identity})
@@ -129,13 +127,11 @@ def test_code_of_a_run_does_not_run_unasked(run_of_code, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("given", ["--config RUN/config.toml", "--resume --run-dir RUN"])
-@pytest.mark.parametrize("asked, refused", [("", "plugin.py"), ("--plugin RUN/plugin.py", "watch.py")])
-def test_code_of_a_configuration_does_not_run_unasked(run_of_code, monkeypatch, capsys, given, asked, refused):
+def test_code_of_a_configuration_does_not_run_unasked(run_of_code, monkeypatch, capsys, given):
     run, ran = run_of_code
     monkeypatch.setattr("hpcgnn.nn.plugin._owner", lambda file: os.getuid() + 1)
-    assert main(["train", *f"--graph g.h5 {given} {asked}".replace("RUN", str(run)).split()]) == 2
-    assert ran.exists() == bool(asked)
-    assert f"{refused} is code of another owner" in capsys.readouterr().err
+    assert main(["train", *f"--graph g.h5 {given}".replace("RUN", str(run)).split()]) == 2
+    assert not ran.exists() and "plugin.py is code of another owner" in capsys.readouterr().err
 
 
 def test_what_is_no_plugin(tmp_path):

@@ -39,7 +39,7 @@ BREAKS = (
     {"precision": "mixed", "model": "gat"},
     {"precision": "mixed", "jumping": "cat"},
     {"precision": "mixed", "schedule": "bns"},
-    {"trace": "2", "comm": "collective"},
+    {"schedule": "tma", "average_steps": 2, "comm": "collective"},
 )
 
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from hpcgnn.memory.arena import Arena
+from hpcgnn.memory.resident import MMAP_THRESHOLD, PeakMemory
 from hpcgnn.plugins.account import held_bytes
-from hpcgnn.plugins.live_tensors import LiveTensors
-from hpcgnn.plugins.memory_profile import MMAP_THRESHOLD, MemoryProfile, PeakMemory
+from hpcgnn.plugins.memory_use import LiveTensors, MemoryProfile
 
 MIB = 2**20
 

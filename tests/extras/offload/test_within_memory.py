@@ -50,7 +50,7 @@ def trained(comm, config, budget, folder):
     """(losses, metrics, parameters, the Trainer) after some steps within a budget (None: no limit)."""
     trainer = build_trainer(comm, config, "metis")
     if budget is not None:
-        trainer.plugins.add(Within(trainer, budget, str(folder), 0))
+        trainer.plugins.append(Within(trainer, budget, str(folder), 0))
     losses = []
     for stage in range(len(trainer.stages)):
         trainer.begin_stage(stage, STEPS * stage)
@@ -74,7 +74,7 @@ def test_the_same_bits(comm, session_path, tmp_path, all_are_large, name):
         assert keeper.away == 0 and keeper.outside == 0, "a step is done: nothing is kept"
         assert not keeper._flights
         assert list(tmp_path.iterdir()) == [], "scratch files have no names"
-        trainer.plugins.end_epoch()
+        trainer.plugins.find(Within).end_epoch()
         ledger = trainer.comm.ledger.take()
         booked = [ledger[kind].bytes_sent if kind in ledger else 0 for kind in (WRITTEN, READ)]
         assert booked == [keeper.scratch.written, keeper.scratch.read]

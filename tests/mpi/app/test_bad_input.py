@@ -11,7 +11,7 @@ import pytest
 
 from hpcgnn.app.dry_run import check_training
 from hpcgnn.app.train import train
-from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
+from hpcgnn.engine.checkpoint import Checkpoint, checkpoints
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.graphfile.attributes import write_attributes
 
@@ -192,4 +192,4 @@ def test_a_loss_that_is_not_finite(comm, shared_path, write):
     refused(comm, path, shared_path / "run", "of layer convs.", optimizer="sgd", lr=1e30, epochs=9)
     refused(comm, path, shared_path / "other", "Lower --lr", optimizer="sgd", lr=1e30, epochs=9, checkpoint_every=1)
     for checkpoint in checkpoints(shared_path / "other"):
-        assert all(tensor.isfinite().all() for tensor in read_checkpoint(checkpoint)[1].values())
+        assert all(tensor.isfinite().all() for tensor in Checkpoint(checkpoint).model.values())

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from hpcgnn.config import make_config
-from hpcgnn.engine.checkpoint import checkpoints, learned_path, newest_readable
+from hpcgnn.engine.checkpoint import Checkpoint, checkpoint_path, checkpoints, learned_path
 from hpcgnn.errors import CheckpointError, ConfigError
 from hpcgnn.plugins.learned_features import LearnedFeatures
 
@@ -134,17 +134,18 @@ def test_a_checkpoint_without_its_rows_is_damaged(comm, planted, shared_path):
     run(comm, planted[0], shared_path / "run", epochs=4, checkpoint_every=2)
     if comm.rank == 0:
         told = []
-        assert newest_readable(shared_path / "run", told.append) == checkpoints(shared_path / "run")[-1] and not told
+        first, last = checkpoints(shared_path / "run")
+        assert Checkpoint.newest(shared_path / "run", told.append).path == last and not told
         learned_path(shared_path / "run", 4).write_bytes(b"")
-        assert newest_readable(shared_path / "run", told.append) == checkpoints(shared_path / "run")[0]
+        assert Checkpoint.newest(shared_path / "run", told.append).path == first
         assert "learned-features.h5 cannot be read" in told[0]
     comm.barrier()
     trainer = build_trainer(comm, configure(planted[0], features="degree+learned:5", layers=2), "metis")
     with pytest.raises(CheckpointError, match="cannot be read"):
-        trainer.plugins.load(shared_path / "run", 4)
+        trainer.plugins.find(LearnedFeatures).load(Checkpoint(checkpoint_path(shared_path / "run", 4)))
     other = build_trainer(comm, configure(planted[0], features="degree+learned:4", layers=2), "metis")
     with pytest.raises(CheckpointError, match=r"rows has shape \(500, 5\), expected \(500, 4\)"):
-        other.plugins.load(shared_path / "run", 2)
+        other.plugins.find(LearnedFeatures).load(Checkpoint(checkpoint_path(shared_path / "run", 2)))
 
 
 def test_what_is_ignored_is_said_once(comm, planted, shared_path):

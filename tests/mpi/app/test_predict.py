@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import partition_tools
-from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
+from hpcgnn.engine.checkpoint import Checkpoint, checkpoints
 from hpcgnn.errors import ConfigError, FormatError, GraphError
 from hpcgnn.graphfile import original_order
 from hpcgnn.graphfile.attributes import read_attributes
@@ -73,7 +73,7 @@ def trained(comm, session_path):
 
 def by_hand(graph, run_dir):
     """(ids, hidden states after layer 1 and 2, logits) of all nodes in their original order, in float64."""
-    _, state, _, _ = read_checkpoint(checkpoints(run_dir)[-1])
+    state = Checkpoint(checkpoints(run_dir)[-1]).model
     state = {name: tensor.double().numpy() for name, tensor in state.items()}
     with h5py.File(graph) as file:
         place = np.argsort(file["nodes/original_id"][:])

@@ -131,38 +131,6 @@ def test_reductions_are_the_same_on_all_ranks_bit_for_bit(verbs):
     assert len(set(verbs.allgather_object(tensor.numpy().tobytes()))) == 1
 
 
-def test_sums_are_under_way_beside_all_other_calls(verbs):
-    """A rank may begin them before what other ranks begin them after: sums that are waited for, messages, barriers."""
-    ready = verbs.prepare_sums()
-    assert len(set(verbs.allgather_object(ready))) == 1
-    if not ready:
-        return
-    parts = [torch.full((size,), float(verbs.rank + 1)) for size in (3, 100_000, LARGE)]
-    after, before, late = (verbs.rank + 1) % verbs.size, (verbs.rank - 1) % verbs.size, verbs.rank % 2
-    under_way = [] if late else [verbs.begin_sum_(part, "early") for part in parts]
-    come = torch.empty(LARGE)
-    exchange = verbs.exchange([(after, torch.full((LARGE,), float(verbs.rank)))], [(before, come)], "rows")
-    exchange.progress()
-    middle = verbs.total(torch.tensor([verbs.rank]))
-    under_way += [verbs.begin_sum_(part, "early") for part in parts] if late else []
-    exchange.finish()
-    verbs.barrier()
-    for each in under_way:
-        each.finish()
-    expected = verbs.size * (verbs.size + 1) / 2
-    assert all(bool((part == expected).all()) for part in parts) and bool((come == before).all())
-    assert int(middle) == verbs.size * (verbs.size - 1) // 2
-    size = 4 * (100_003 + LARGE)
-    assert booked(verbs, "early") == (3, size, size)
-    verbs.begin_sum_(torch.empty(0), "none").finish()
-    assert verbs.ledger.take()["none"].messages == 0
-
-
-def test_which_transports_sum_beside_all_else(verbs, request):
-    name = request.node.callspec.params["verbs"]
-    assert verbs.prepare_sums() == (verbs.size > 1 and name in ("polite", "spinning", "gloo"))
-
-
 def test_empty_tensors_cost_no_message(verbs):
     assert verbs.allreduce_(torch.empty(0), "x").numel() == 0
     assert verbs.broadcast_(torch.empty(0), 0, "x").numel() == 0

@@ -8,19 +8,23 @@ import threading
 import pytest
 
 from hpcgnn.engine.checkpoint import checkpoints
-from hpcgnn.engine.record_writer import RecordWriter
+from hpcgnn.engine.hooks import Plugin
+from hpcgnn.engine.rundir import RecordWriter
 from hpcgnn.errors import HpcgnnError, RemoteError, RunDirError
+from hpcgnn.plugins.registry import JOB_PLUGINS
 
 from ..runs import records, train_into
 
-# From an epoch on, no file of rank 0 grows: as on a full file system, whatever user runs this.
-FULL = """
-import resource
 
-def epoch(record):
-    if record["epoch"] == {full}:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-"""
+class Full(Plugin):
+    """From an epoch on, no file of rank 0 grows: as on a full file system, whatever user runs this."""
+
+    def __init__(self, rank, epoch):
+        self.rank, self.full = rank, epoch
+
+    def after_record(self, record):
+        if self.rank == 0 and record["epoch"] == self.full:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 
 
 @pytest.fixture
@@ -34,19 +38,17 @@ def file_sizes():
 @pytest.mark.processes
 @pytest.mark.ranks(2)
 @pytest.mark.parametrize("full", [2, 5], ids=["in the middle", "before the checkpoint"])
-def test_a_full_disk_ends_all_ranks_before_the_next_checkpoint(comm, graph, shared_path, file_sizes, full):
+def test_a_full_disk_ends_all_ranks_before_the_next_checkpoint(comm, graph, shared_path, file_sizes, full, monkeypatch):
     """The epoch after the first record that is lost says so, and the checkpoint does in the last one."""
-    own, run_dir = shared_path / "own.py", shared_path / "run"
-    if comm.rank == 0:
-        own.write_text(FULL.format(full=full))
-    comm.barrier()
-    options = {"model": "gcn", "epochs": 6, "checkpoint_every": 100, "eval_every": 0, "watch": str(own)}
+    run_dir = shared_path / "run"
+    monkeypatch.setitem(JOB_PLUGINS, "full", lambda config, session, buffers: Full(comm.rank, full))
+    options = {"model": "gcn", "epochs": 6, "checkpoint_every": 100, "eval_every": 0}
     with pytest.raises(HpcgnnError, match="metrics.jsonl: File too large; free space") as caught:
         train_into(comm, graph, run_dir, **options)
     assert caught.value.everywhere
     assert type(caught.value) is (RunDirError if comm.rank == 0 else RemoteError)
     comm.barrier()
-    # The record of that epoch is on its way when its watchers are told.
+    # The record of that epoch is on its way when its plugins are told.
     found = [record["epoch"] for record in records(run_dir)]
     assert found == list(range(1, len(found) + 1)) and len(found) in (full - 1, full)
     assert not checkpoints(run_dir), "none claims what was lost"

@@ -5,7 +5,7 @@ out of sight of Python's collector.
 import pytest
 
 from hpcgnn.nn.registry import MODELS
-from hpcgnn.plugins.live_tensors import LiveTensors
+from hpcgnn.plugins.memory_use import LiveTensors
 
 from ..training import build_trainer, configure, generated
 

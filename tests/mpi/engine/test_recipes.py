@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from hpcgnn.app.weights import export
-from hpcgnn.engine.checkpoint import checkpoints, read_averaged, read_checkpoint
+from hpcgnn.engine.checkpoint import Checkpoint, checkpoints
 from hpcgnn.errors import CheckpointError
 from hpcgnn.plugins.averages import Averages
 
@@ -74,7 +74,7 @@ def test_curve_and_average_are_those_of_torch(comm, odd, name, smoothing, balanc
         found = [trainer.step(epoch) for epoch in range(10)]
         assert expected[-1] < expected[0]
         np.testing.assert_allclose(found, expected, rtol=1e-10)
-        judged, kept = trainer.evaluated_state(), trainer.plugins.find(Averages).tensors()
+        judged, kept = trainer.evaluated_state(), trainer.plugins.find(Averages).state("", 0)["averaged_model"]
         for name, wanted in average.items():
             torch.testing.assert_close(judged[name], wanted, rtol=1e-9, atol=1e-12)
             torch.testing.assert_close(kept[name], wanted, rtol=1e-9, atol=1e-12)
@@ -93,13 +93,13 @@ def test_averages_from_the_checkpoint_to_the_export(comm, graph, shared_path):
     usual = {"model": "sage", "layers": 2, "ema": 0.7, "checkpoint_every": 4, "lr": 0.05}
     records = train_into(comm, graph, run_dir, epochs=8, **usual)
     whole = checkpoints(shared_path / "whole")[-1]
-    averaged = read_averaged(whole)
-    progress, last, best, _ = read_checkpoint(whole)
-    assert averaged.keys() == last.keys() == best.keys()
-    assert not any(torch.equal(last[name], tensor) for name, tensor in averaged.items())
-    for weights, epoch in (("last", 8), ("best", progress["best"]["epoch"])):
-        found = evaluated(comm, run_dir, weights)
-        assert {split: found[split] for split in ("train", "val", "test")} == {
+    found = Checkpoint(whole)
+    averaged = found.group("averaged_model")
+    assert averaged.keys() == found.model.keys() == found.best.keys()
+    assert not any(torch.equal(found.model[name], tensor) for name, tensor in averaged.items())
+    for weights, epoch in (("last", 8), ("best", found.progress["best"]["epoch"])):
+        metrics = evaluated(comm, run_dir, weights)
+        assert {split: metrics[split] for split in ("train", "val", "test")} == {
             split: pytest.approx(records[epoch - 1][split]) for split in ("train", "val", "test")
         }
     if comm.rank == 0:
@@ -109,7 +109,7 @@ def test_averages_from_the_checkpoint_to_the_export(comm, graph, shared_path):
             name = next(iter(file["averaged_model"]))
         flip_a_byte(damaged, f"averaged_model/{name}")
         with pytest.raises(CheckpointError, match="cannot be read"):
-            read_checkpoint(damaged)
+            Checkpoint(damaged)
         export(of_run(run_dir), str(shared_path / "m.safetensors"), "torch", "last")
         exported = load_file(shared_path / "m.safetensors")
         assert all(torch.equal(tensor, exported[name]) for name, tensor in averaged.items())

@@ -1,17 +1,14 @@
 """Stopping and going on: bit for bit on the same ranks, within rounding on others."""
 
-import json
 import shutil
 
-import h5py
 import numpy as np
 import pytest
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.engine.checkpoint import checkpoints
-from hpcgnn.graphfile.attributes import read_attributes, write_attributes
 
-from ..runs import check_same, checkpoint_names, learned, log_of, losses, records, summary, train_into
+from ..runs import check_same, checkpoint_names, log_of, losses, summary, train_into
 from ..training import generated
 
 pytestmark = pytest.mark.ranks(2)
@@ -107,40 +104,6 @@ def test_resuming_a_finished_run_repeats_nothing(comm, graph, uninterrupted, sha
     comm.barrier()
     run(comm, graph, run_dir, **OPTIONS, resume=True)
     check_same(run_dir, uninterrupted)
-
-
-def count_from_zero(run_dir):
-    """Make the records, the summary and the checkpoints of a run those that it would have left when epochs counted from
-    0.
-    """
-    lines = records(run_dir)
-    (run_dir / "metrics.jsonl").write_text(
-        "".join(json.dumps({**record, "epoch": record["epoch"] - 1}) + "\n" for record in lines)
-    )
-    of_all = summary(run_dir)
-    of_all["best_epoch"] -= of_all.pop("first_epoch")
-    (run_dir / "summary.json").write_text(json.dumps(of_all))
-    for path in checkpoints(run_dir):
-        with h5py.File(path, "r+", libver="latest") as file:
-            progress = json.loads(read_attributes(file)["progress"])
-            progress["best"]["epoch"] -= 1
-            write_attributes(file, format_version=2, progress=json.dumps(progress))
-
-
-@pytest.mark.parametrize("patience", [0, 4])
-def test_a_run_that_counted_epochs_from_zero_goes_on(comm, graph, shared_path, patience):
-    """Its directory is then all of one kind: as that of a run that has counted from 1 throughout."""
-    options = {**OPTIONS, "lr": 0.2, "patience": patience, "eval_every": 1}
-    run(comm, graph, shared_path / "run", **{**options, "epochs": 6})
-    if comm.rank == 0:
-        count_from_zero(shared_path / "run")
-    comm.barrier()
-    run(comm, graph, shared_path / "run", **options, resume=True)
-    run(comm, graph, shared_path / "whole", **options)
-    check_same(shared_path / "run", shared_path / "whole")
-    found, of_all = learned(shared_path / "run"), summary(shared_path / "run")
-    assert [record["epoch"] for record in found] == list(range(1, of_all["epochs"] + 1))
-    assert found[of_all["best_epoch"] - 1]["val"] == max(record["val"] for record in found)
 
 
 def test_a_graph_without_test_nodes_goes_on(comm, shared_path):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hpcgnn.config import read_toml
-from hpcgnn.engine.matmul import bf16_instructions, set_matmul
+from hpcgnn.engine.summary import bf16_instructions
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.report.read import read_rank_records
@@ -67,7 +67,7 @@ def finished(comm, graph, session_path):
             found = train_into(comm, graph, run_dir, **options)
         assert torch.backends.mkldnn.matmul.fp32_precision == "bf16", "what --matmul asks of torch on a CPU"
     finally:
-        set_matmul("highest")
+        torch.set_float32_matmul_precision("highest")
     return configure(graph, run_dir=str(run_dir), **options), run_dir, found, summary(run_dir)
 
 

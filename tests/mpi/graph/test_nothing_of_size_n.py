@@ -45,7 +45,7 @@ class LargestTensor(TorchDispatchMode):
     nbytes = 0
 
     @classmethod
-    def _should_skip_dynamo(cls):  # see hpcgnn/plugins/live_tensors.py
+    def _should_skip_dynamo(cls):  # see hpcgnn/plugins/memory_use.py
         return False
 
     def __torch_dispatch__(self, function, types, arguments=(), named=None):

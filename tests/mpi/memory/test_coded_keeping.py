@@ -35,7 +35,7 @@ def gradient(trainer, epoch: int) -> tuple[float, torch.Tensor]:
     trainer.random.epoch = epoch
     trainer.gradients.zero()
     trainer.schedule.halo.begin_epoch(epoch)
-    with trainer.plugins.forward():
+    with trainer.plugins.around(lambda each: each.forward()):
         loss = trainer.objective.local_loss(trainer.model(trainer.training_graph))
     loss.backward()
     trainer.schedule.sync.reduce(trainer.gradients.flat)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from hpcgnn.app.resuming import run_identity
-from hpcgnn.engine.checkpoint_checks import check_identity
+from hpcgnn.engine.checkpoint import check_identity
 from hpcgnn.errors import CheckpointError
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn import registry

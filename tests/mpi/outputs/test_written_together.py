@@ -16,11 +16,10 @@ from hpcgnn.comm.transports.solo import SoloCommunicator
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.graphfile import original_order
 from hpcgnn.graphfile.original_order import OriginalOrder, share_of
-from hpcgnn.graphfile.own_ids import packed
+from hpcgnn.graphfile.own_ids import packed, read_ids
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.outputs import arrays as result_arrays
-from hpcgnn.outputs import lines as result_lines
-from hpcgnn.outputs import written_together
+from hpcgnn.outputs import files, written_together
 from hpcgnn.outputs.files import Contents
 
 pytestmark = pytest.mark.ranks(2)
@@ -34,10 +33,10 @@ def graph_files(comm, session_path):
     """{kind of ids: graph file with them}, of which nothing else is read here."""
     graph = graphs.with_task(graphs.all_graphs()[0])
     plain = session_path / "ids-none.h5"
-    files = {kind: session_path / f"ids-{kind}.h5" for kind in ("numbers", "words")}
+    others = {kind: session_path / f"ids-{kind}.h5" for kind in ("numbers", "words")}
     if comm.rank == 0:
         graphs.write_file(plain, graph, graphs.layout(graph, comm.size), comm.size)
-        for kind, path in files.items():
+        for kind, path in others.items():
             shutil.copy(plain, path)
             ids = np.arange(NODES) * 7 + 3
             kept = packed(ids if kind == "numbers" else np.array([f"nœud {i}" for i in ids], object))
@@ -47,7 +46,7 @@ def graph_files(comm, session_path):
                 else:
                     file["original/id_offsets"], file["original/id_text"] = kept.offsets, kept.text
     comm.barrier()
-    return {"": plain, **files}
+    return {"": plain, **others}
 
 
 def rows_of(nodes):
@@ -81,10 +80,14 @@ def write(path, comm, graph, ids="", some=False, names=("prediction", "logit")):
         {"run": "r"},
     )
     with GraphFile(graph) as file:
-        if path.suffix == ".csv":
-            result_lines.write_lines(path, contents, order, file, comm)
-        else:
+        if path.suffix != ".csv":
             result_arrays.write_arrays(path, contents, order, file, comm)
+        elif comm.rank:
+            order.hand_over()
+        else:
+            with files.written_csv(path, contents) as put:
+                for nodes, slab in order.slabs():
+                    put(nodes, read_ids(file, nodes), slab)
     return order
 
 
@@ -95,7 +98,7 @@ def write(path, comm, graph, ids="", some=False, names=("prediction", "logit")):
 def test_the_bytes_are_those_of_one_rank(comm, graph_files, shared_path, monkeypatch, name, ids, some, seen):
     """In slabs of few rows, and where the last rank does not see the file of rank 0."""
     monkeypatch.setattr(original_order, "SLAB_BYTES", 200)
-    monkeypatch.setattr(result_lines, "_NUMBERS", 12)
+    monkeypatch.setattr(files, "_NUMBERS", 12)
     if not seen and comm.rank == comm.size - 1:
         monkeypatch.setattr(written_together, "_is_there", lambda *_: False)
     write(shared_path / name, comm, graph_files[ids], ids, some)

@@ -8,7 +8,7 @@ import torch
 from hpcgnn.app.evaluate import evaluate
 from hpcgnn.app.resuming import options_of_run
 from hpcgnn.config import make_config
-from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
+from hpcgnn.engine.checkpoint import Checkpoint, checkpoints
 from hpcgnn.engine.stopping import EXIT_STOPPED
 from hpcgnn.errors import HpcgnnError
 
@@ -82,7 +82,7 @@ def test_a_layer_ends_when_validation_does_not_rise(comm, graph, shared_path):
     then.
     """
     kept = run(comm, graph, shared_path / "run", epochs=30, patience=4, eval_every=1, lr=0.1)
-    _, state, _, _ = read_checkpoint(checkpoints(shared_path / "run")[-1])
+    state = Checkpoint(checkpoints(shared_path / "run")[-1]).model
     trainer = build_trainer(comm, configure(graph, schedule="lazy"), "metis")
     trainer.model.load_state_dict(state)
     for layer in (1, 2, 3):

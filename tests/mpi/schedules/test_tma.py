@@ -9,7 +9,7 @@ import oracle
 import pytest
 
 from hpcgnn.comm import SoloCommunicator
-from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
+from hpcgnn.engine.checkpoint import Checkpoint, checkpoints
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.schedules.tma import Averaging
 
@@ -49,7 +49,7 @@ def test_the_losses_of_the_oracle(comm, session_path, shared_path, kind, name, m
         correct=options.get("correct_every", 0),
     )
     np.testing.assert_allclose([record["loss"] for record in found], expected, rtol=0, atol=1e-9)
-    _, state, _, _ = read_checkpoint(checkpoints(shared_path / "run")[-1])
+    state = Checkpoint(checkpoints(shared_path / "run")[-1]).model
     for parameter, value in parameters.items():
         np.testing.assert_allclose(state[parameter].numpy(), value.numpy(), rtol=0, atol=1e-8)
 

@@ -14,19 +14,25 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hpcgnn import __version__, kernels
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.comm.tape import Tape, clock, offset_to_first
 from hpcgnn.config import Config
+from hpcgnn.declaring import option
 from hpcgnn.engine.hooks import Plugin
-from hpcgnn.errors import RunDirError
+from hpcgnn.errors import ConfigError, RunDirError
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.options.run import epochs_to_trace
+from hpcgnn.options.run import RunConfig
+from hpcgnn.plan.rules import Selection
 from hpcgnn.records import to_json, write_atomically
+
+if TYPE_CHECKING:
+    from hpcgnn.engine.trainer import Trainer
 
 log = logging.getLogger("hpcgnn")
 FOLDER = "trace"
@@ -40,23 +46,62 @@ CATEGORIES = {
 }
 
 
+def epochs_to_trace(text: str) -> tuple[int, int]:
+    """(first, last) epoch of --trace, from 1; the last is 0 where there is none. Raises ConfigError."""
+    first, dash, last = text.partition("-")
+    ends = [int(word) if word.isascii() and word.isdigit() else 0 for word in (first, last)]
+    if not text:
+        return 1, 0
+    if not dash:  # a number of epochs: the first makes what lasts, and is like no other
+        ends = [2, ends[0] + 1]
+    if not 1 <= ends[0] <= ends[1]:
+        raise ConfigError(
+            f"--trace: expected a number of epochs, such as 3, or the first and the last as in 2-4, got {text!r}"
+        )
+    return ends[0], ends[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceConfig(RunConfig):
+    """The option `trace`."""
+
+    trace: str = option(
+        "",
+        "record spans of all ranks for N epochs, or A-B (default: 2-4)",
+        details="Phases, turns of the halo, kernels, waits and reductions, for https://ui.perfetto.dev, in trace/ of "
+        "the run directory. N: a number of epochs after the first.",
+        bare="2-4",
+        check=epochs_to_trace,
+    )
+
+
+def asked(config: Config) -> str:
+    """The value of `trace`."""
+    return cast(TraceConfig, config.run).trace
+
+
+def rule(of: Selection) -> Iterator[str]:
+    """Clocks are compared by messages between two ranks alone."""
+    if asked(of.config) and not of.transport.pairwise:
+        yield (
+            f"--trace sends messages between two ranks alone, which --comm {of.config.run.comm} cannot: expected "
+            "--comm mpi or torch"
+        )
+
+
 class Tracer(Plugin):
-    """Records the epochs that `--trace` names, on this rank. `epoch` is collective where its epoch is traced, and so is
-    `finish_epoch`.
-    """
+    """Records the epochs that `--trace` names, on this rank. `epoch` is collective where its epoch is traced."""
 
     def __init__(self, config: Config, comm: Communicator) -> None:
-        self._first, self._last = epochs_to_trace(config.run.trace)
+        self._first, self._last = epochs_to_trace(asked(config))
         self._comm, self._folder = comm, Path(config.run.run_dir) / FOLDER
         self._tape: Tape | None = None
-        self._written = False
         self.epochs: list[int] = []
-        self.watch = self._span
 
     @contextlib.contextmanager
     def epoch(self, number: int) -> Iterator[None]:
         """The body is epoch `number`, from 1."""
-        if not self._first <= number <= self._last or self._written:
+        if not self._first <= number <= self._last:
             yield
             return
         if self._tape is None:
@@ -69,14 +114,23 @@ class Tracer(Plugin):
                 yield
         finally:
             self._comm.tape = None
+        if number == self._last:
+            self._write()
 
-    def _span(self, name: str) -> AbstractContextManager[None]:
-        """For the body, where it is traced."""
+    @contextlib.contextmanager
+    def run(self, trainer: "Trainer") -> Iterator[None]:
+        yield
+        if self._tape is not None:  # the run was over, or stopped, before the last epoch to trace
+            self._write()
+        if not self.epochs and self._comm.rank == 0:
+            log.warning("nothing was traced: --trace %d-%d names no epoch of this run", self._first, self._last)
+
+    def watch(self, phase: str) -> AbstractContextManager[None]:
         tape = self._comm.tape
         if tape is None:
             return contextlib.nullcontext()
         tape.begin_phase()
-        return tape.span(name, "phase")
+        return tape.span(phase, "phase")
 
     def _kernel(self, name: str, arguments: tuple[Any, ...]) -> AbstractContextManager[None]:
         """The watch of the kernels."""
@@ -94,22 +148,12 @@ class Tracer(Plugin):
         self._tape = Tape()
 
     def checkpoint(self) -> AbstractContextManager[None]:
-        return self._span("checkpoint")
+        return self.watch("checkpoint")
 
-    def finish_epoch(self, number: int, last: bool) -> None:
-        """Write the file after the last traced epoch, or the run's last. A write error becomes a line in the log.
-
-        Args:
-            number: the finished epoch.
-            last: whether it is the run's last.
-        """
-        if self._written or not (last or number >= self._last):
-            return
-        self._written, comm, tape = True, self._comm, self._tape
-        if tape is None:
-            if comm.rank == 0:
-                log.warning("nothing was traced: --trace %d-%d names no epoch of this run", self._first, self._last)
-            return
+    def _write(self) -> None:
+        """Write the file of the traced epochs. A write error becomes a line in the log. Collective."""
+        comm, tape = self._comm, self._tape
+        assert tape is not None, "it has begun"
         failure = ""
         try:
             self._folder.mkdir(exist_ok=True)
@@ -172,4 +216,4 @@ class Tracer(Plugin):
 
 def make(config: Config, session: Session, buffers: HaloBuffers) -> Tracer | None:
     """The plugin of a job with `--trace`."""
-    return Tracer(config, session.comm) if config.run.trace else None
+    return Tracer(config, session.comm) if asked(config) else None

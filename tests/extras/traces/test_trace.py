@@ -1,17 +1,18 @@
 """`--trace`: files in the Trace Event Format, with every kind of span, that change nothing of what is learned."""
 
+import argparse
 import gzip
 import json
 import socket
 
 import pytest
+from mpi.runs import log_of, losses, train_into
 
+from hpcgnn.__main__ import build_parser, registry_choices
 from hpcgnn.comm.tape import Tape, clock, offset_to_first
-from hpcgnn.plugins.trace import CATEGORIES
-
-from ..runs import log_of, losses, train_into
-
-pytestmark = pytest.mark.ranks(2)
+from hpcgnn.config import make_config
+from hpcgnn.errors import ConfigError
+from hpcgnn.extras.traces.trace import CATEGORIES, epochs_to_trace
 
 EPOCHS = 4
 
@@ -34,11 +35,13 @@ def traced(comm, graph, session_path):
     return run_dir
 
 
+@pytest.mark.ranks(2)
 def test_the_same_is_learned(traced):
     assert losses(traced) == losses(traced.parent / "untraced")
     assert not (traced.parent / "untraced" / "trace").exists()
 
 
+@pytest.mark.ranks(2)
 def test_each_rank_has_a_file_that_says_who_it_is(comm, traced):
     found = document(traced, comm.rank)
     about = found["otherData"]
@@ -48,6 +51,7 @@ def test_each_rank_has_a_file_that_says_who_it_is(comm, traced):
     assert names == [f"rank {comm.rank} on {socket.gethostname()}"]
 
 
+@pytest.mark.ranks(2)
 def test_spans_are_complete_events_one_inside_another(comm, traced):
     spans = [event for event in document(traced, comm.rank)["traceEvents"] if event["ph"] == "X"]
     assert all(span["pid"] == comm.rank and span["dur"] >= 0 for span in spans)
@@ -59,6 +63,7 @@ def test_spans_are_complete_events_one_inside_another(comm, traced):
         ends.append(span["ts"] + span["dur"])
 
 
+@pytest.mark.ranks(2)
 def test_every_kind_of_span_is_there(comm, traced):
     spans = [event for event in document(traced, comm.rank)["traceEvents"] if event["ph"] == "X"]
     assert [span["name"] for span in spans if span["cat"] == "epoch"] == ["epoch 2", "epoch 3"]
@@ -80,6 +85,7 @@ def test_every_kind_of_span_is_there(comm, traced):
         assert any(span["args"]["kind"] == "allreduce" for span in spans if span["name"] == "all ranks")
 
 
+@pytest.mark.ranks(2)
 def test_times_of_all_ranks_are_of_one_clock(comm, traced):
     """All leave the all-reduce of the gradients after the last has come to it."""
     begins, ends = [], []
@@ -95,6 +101,7 @@ def test_times_of_all_ranks_are_of_one_clock(comm, traced):
         assert max(called) <= min(left)
 
 
+@pytest.mark.ranks(2)
 def test_the_offset_between_clocks_is_found(comm):
     """Clocks that differ by an hour per rank: what is found is right within what it says of itself."""
     offset, uncertain = offset_to_first(comm, lambda: clock() - 3600.0 * comm.rank)
@@ -109,6 +116,7 @@ def test_a_tape_ends():
     assert [span[0] for span in tape.spans] == ["0", "1"] and tape.lost == 3
 
 
+@pytest.mark.ranks(2)
 def test_a_trace_that_cannot_be_written_does_not_end_the_run(comm, graph, shared_path):
     """Something else has the name of its folder."""
     run_dir = shared_path / "run"
@@ -120,7 +128,33 @@ def test_a_trace_that_cannot_be_written_does_not_end_the_run(comm, graph, shared
     assert "the trace is not complete" in log_of(run_dir)
 
 
+@pytest.mark.ranks(2)
 def test_epochs_that_never_come_are_said(comm, graph, shared_path):
     train_into(comm, graph, shared_path / "late", epochs=1, trace="7-9", hidden=8)
     assert "--trace 7-9 names no epoch" in log_of(shared_path / "late")
     assert not (shared_path / "late" / "trace").exists()
+
+
+@pytest.mark.parametrize(
+    "text, first, last", [("3-4", 3, 4), ("7-7", 7, 7), ("1", 2, 2), ("5", 2, 6), ("1-2", 1, 2), ("", 1, 0)]
+)
+def test_epochs(text, first, last):
+    assert epochs_to_trace(text) == (first, last)
+
+
+@pytest.mark.parametrize("text", ["0", "-3", "4-3", "0-2", "3-", "a", "1.5", "2-3-4", "²"])
+def test_no_epochs(text):
+    with pytest.raises(ConfigError, match="--trace: expected a number of epochs, such as 3, or the first and the last"):
+        epochs_to_trace(text)
+    with pytest.raises(ConfigError, match="--trace"):
+        make_config({"graph": "g.h5", "trace": text}, registry_choices())
+
+
+def test_the_command_line_takes_it_without_a_value():
+    parser = build_parser(registry_choices())
+
+    def given(*words) -> argparse.Namespace:
+        return parser.parse_args(["train", "--graph", "g.h5", *words])
+
+    assert given("--trace").trace == "2-4" and given("--trace", "--lr", "0.1").trace == "2-4"
+    assert given("--trace", "3-4").trace == "3-4" and given().trace is None
